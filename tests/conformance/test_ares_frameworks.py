@@ -64,7 +64,7 @@ def test_bagua(user: User, sample: str, place: str, wanted: str) -> None:
     for name, role in job["spec"]["roleSpecs"].items():
         (container,) = role["template"]["spec"]["containers"]
         container["command"] = [*ETCD] if name == "etcd" else ["python", "examples/bagua/meet.py"]
-    made = run_to_success(user, examples.equipped(job, "bagua", etcd=True))
+    made = run_to_success(user, examples.with_mounts(job, "bagua", etcd=True))
     assert wanted in user.logs(pod_of(user, made, place))
     user.kubectl("delete", "aj", made, "--wait=false")
 
@@ -79,7 +79,7 @@ def test_tensorflow_with_a_parameter_server(user: User) -> None:
         "roleSpecs": dict.fromkeys(("chief", "worker", "ps"), role),
         "jobPhasePolicy": {"succeeded": [["chief"]]},
     }
-    name = run_to_success(user, examples.equipped(ares_job("ares-ps", spec), "tensorflow"))
+    name = run_to_success(user, examples.with_mounts(ares_job("ares-ps", spec), "tensorflow"))
     assert "found the slope" in user.logs(pod_of(user, name, "chief-0"))
     user.kubectl("delete", "aj", name, "--wait=false")
 
@@ -105,7 +105,7 @@ def test_55_horovod_sees_every_rank_once(user: User, started: str) -> None:
             "worker": {"replicas": 2, **running("mpi", "sh", "-c", SSHD)},
         },
     }
-    name = run_to_success(user, examples.equipped(ares_job(f"ares-{started}", spec), "horovod"))
+    name = run_to_success(user, examples.with_mounts(ares_job(f"ares-{started}", spec), "horovod"))
     said = user.logs(pod_of(user, name, "launcher-0"), "-c", "mpi")
     hosts = [f"{name}-{place}" for place in ("launcher-0", "worker-0", "worker-1")]
     assert all(f"rank {rank} of 3 on {host}" in said for rank, host in enumerate(hosts)), said

@@ -41,30 +41,31 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_second_build_does_nothing(calls: Path) -> None:
     said: list[str] = []
-    builds.build(Programs(), said.append, judge_only=True)
+    builds.build(Programs(), said.append, reference_only=True)
     assert {path.read_text() for path in _programs()} == {"whole\n"}
     assert [path.name for path in _programs()] == ["etcd", "kube-apiserver"]
     before = calls.read_text()
-    builds.build(Programs(), said.append, judge_only=True)
+    builds.build(Programs(), said.append, reference_only=True)
     assert calls.read_text() == before
 
 
 def test_a_program_from_other_sources_is_built_anew(calls: Path) -> None:
-    builds.build(Programs(), lambda _: None, judge_only=True)
+    builds.build(Programs(), lambda _: None, reference_only=True)
     (Programs().cache / "etcd.pins").write_text("other sources")
-    builds.build(Programs(), lambda _: None, judge_only=True)
+    builds.build(Programs(), lambda _: None, reference_only=True)
     assert len(calls.read_text().splitlines()) == 3
 
 
 def test_a_failed_build_leaves_nothing_and_says_so(calls: Path, tmp_path: Path) -> None:
     (tmp_path / "bin" / "go").write_text(GO.replace("echo whole", "exit 3; echo"))
     with pytest.raises(MissingAsset, match="etcd could not be built: go ended with 3"):
-        builds.build(Programs(), lambda _: None, judge_only=True)
+        builds.build(Programs(), lambda _: None, reference_only=True)
     assert list(Programs().cache.iterdir()) == []
 
 
 async def test_a_killed_build_leaves_no_half_program(calls: Path, tmp_path: Path) -> None:
-    code = "from tests.support import builds, assets; builds.build(assets.Programs(), print, judge_only=True)"
+    imports = "from tests.support import builds, assets"
+    code = f"{imports}; builds.build(assets.Programs(), print, reference_only=True)"
     hanging = commands.module_environment(HANG=str(tmp_path / "hangs"))
     with subprocess.Popen(  # noqa: ASYNC220 - it is killed by its group
         [sys.executable, "-c", code], env=hanging, start_new_session=True, stdout=subprocess.DEVNULL
@@ -72,7 +73,7 @@ async def test_a_killed_build_leaves_no_half_program(calls: Path, tmp_path: Path
         await eventually((tmp_path / "hangs").exists, 60)
         os.killpg(building.pid, signal.SIGKILL)
     assert _programs() == []
-    builds.build(Programs(), lambda _: None, judge_only=True)
+    builds.build(Programs(), lambda _: None, reference_only=True)
     assert {path.read_text() for path in _programs()} == {"whole\n"}
     assert not (Programs().cache / ".building").exists()
 

@@ -1,8 +1,7 @@
-"""The programs of a real Kubernetes: found where they are, in a folder of the user's or in the cache.
+"""Finds the programs of a real Kubernetes, in the folder KUBEBUILDER_ASSETS or in the user's cache.
 
-Each version of Kubernetes that a clone knows is a folder of pinned Go modules in `kubernetes/`. What is
-built from it (by `builds`) is kept outside of the clone, in a folder for each exact version, for all clones
-of a user.
+`kubernetes/` has a folder of pinned Go modules for each supported minor version. `builds` compiles them
+into the cache, which all clones of a user share, in a folder for each exact version.
 """
 
 import os
@@ -13,18 +12,18 @@ from typing import Final
 
 PINS: Final = Path(__file__).parents[2] / "kubernetes"
 DEFAULT: Final = "1.36"
-"""The minor version that is meant when none is named."""
+"""The minor version that is used unless another is chosen."""
 REFERENCE: Final = ("etcd", "kube-apiserver")
-"""What a user's own folder of programs, in KUBEBUILDER_ASSETS, must have."""
+"""The programs of the reference apiserver; a folder in KUBEBUILDER_ASSETS must have them."""
 
 
-class MissingAsset(Exception):  # noqa: N818 - it reads as what it is
-    """A program is not there and cannot be made; the message says what to do."""
+class MissingAsset(Exception):  # noqa: N818 - the name reads well without "Error"
+    """A program does not exist and cannot be built; the message says how to get it."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """All programs of one version of Kubernetes, named by its minor version."""
+    """The programs of one minor version of Kubernetes."""
 
     minor: str = DEFAULT
 
@@ -37,11 +36,13 @@ class Programs:
         """The exact version that this clone pins, without a leading v."""
         pins = self.pins / "go.mod"
         if not pins.exists():
-            raise MissingAsset(f"Kubernetes {self.minor} is not pinned here; there is: {', '.join(minors())}")
-        found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes v(\S+)", pins.read_text(), re.MULTILINE)
-        if found is None:
+            raise MissingAsset(
+                f"Kubernetes {self.minor} is not pinned; known versions: {', '.join(minors())}"
+            )
+        match = re.search(r"^\s*(?:require )?k8s\.io/kubernetes v(\S+)", pins.read_text(), re.MULTILINE)
+        if match is None:
             raise MissingAsset(f"{pins}: no version of k8s.io/kubernetes")
-        return found[1]
+        return match[1]
 
     @property
     def cache(self) -> Path:
@@ -49,9 +50,9 @@ class Programs:
         return cache() / self.version / "bin"
 
     def find(self, program: str) -> Path:
-        """A program's path, in $KUBEBUILDER_ASSETS or else in the cache; raises MissingAsset otherwise.
+        """The path of a program in $KUBEBUILDER_ASSETS, or else in the cache; raises MissingAsset otherwise.
 
-        A user's folder that is named must have the judge's programs; it may have the others.
+        A folder in KUBEBUILDER_ASSETS must have the programs of the reference apiserver, and may have others.
         """
         if assets := os.environ.get("KUBEBUILDER_ASSETS"):
             path = Path(assets) / program
@@ -71,16 +72,16 @@ def minors() -> list[str]:
     """The minor versions that this clone pins, the newest first."""
     if not PINS.is_dir():
         raise MissingAsset("the pinned sources of Kubernetes are only in a clone of the repository")
-    found = [folder.name for folder in PINS.iterdir() if re.fullmatch(r"\d+\.\d+", folder.name)]
-    return sorted(found, key=lambda name: [int(part) for part in name.split(".")], reverse=True)
+    names = [folder.name for folder in PINS.iterdir() if re.fullmatch(r"\d+\.\d+", folder.name)]
+    return sorted(names, key=lambda name: [int(part) for part in name.split(".")], reverse=True)
 
 
 def cache() -> Path:
-    """What is kept outside of the clone."""
+    """The folder for everything that is kept outside of the clone."""
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(root) / "argosy" / "kubernetes"
 
 
 def find(program: str) -> Path:
-    """A program of the version that is meant when none is named."""
+    """The path of a program of the default version."""
     return Programs().find(program)

@@ -1,12 +1,11 @@
-"""Makes the programs of a real Kubernetes, once, from the Go modules pinned in `kubernetes/`.
+"""Builds the programs of a real Kubernetes, once, from the Go modules pinned in `kubernetes/`.
 
-A program appears in the cache by a rename when it is complete, with a note of what it was made from; a lock
-makes a second builder wait for the first. So a half-built or twice-built program cannot be seen, and a build
-that was ended goes on where it was. Builds are as nice as can be: they take minutes, and others work
-meanwhile.
+A complete program is renamed into the cache, with a stamp that has the hash of its sources; a lock makes a
+concurrent build wait. So nobody sees an incomplete program, and a build that was interrupted continues
+where it stopped. Builds run at the lowest priority, because they take minutes.
 
-Two things are no Go modules: `nft`, which kube-proxy calls, and the seccomp library, which is linked into
-runc. Where the machine lacks them they are taken out of Debian's packages, without installing those.
+`nft`, which kube-proxy calls, and the seccomp library, which is linked into runc, are no Go modules. If the
+machine does not have them, they are unpacked from Debian's packages without installing those.
 """
 
 import fcntl
@@ -34,20 +33,20 @@ class Recipe:
     folder: Path
     package: str = "."
     facts: tuple[tuple[str, str], ...] = ()
-    """Variables that are set by the linker: a build from modules does not know its own version."""
+    """Variables that the linker sets: a build from modules does not know its own version."""
     tags: tuple[str, ...] = ()
     seccomp: bool = False
 
     @property
     def pins(self) -> str:
-        """What the program is built from, as one hash: from other sources it is built anew."""
+        """The hash of the sources; another one means that the program is built again."""
         files = (self.folder / name for name in ("go.mod", "go.sum", "main.go"))
         content = b"".join(path.read_bytes() for path in files if path.exists())
         return hashlib.sha256(content + repr((self.package, self.facts, self.tags)).encode()).hexdigest()
 
 
 def recipes(programs: Programs) -> list[Recipe]:
-    """All programs of a cluster, those first that others wait for least."""
+    """All programs of a cluster, the quickest builds first."""
     major, minor = programs.version.split(".")[:2]
     facts = (
         ("k8s.io/component-base/version.gitVersion", f"v{programs.version}"),
@@ -85,19 +84,19 @@ def recipes(programs: Programs) -> list[Recipe]:
 
 
 def tools() -> list[Recipe]:
-    """Programs that no cluster needs, but those who install something on one."""
+    """Programs that are not part of a cluster but install something on it."""
     return [Recipe("helm", PINS / "helm", "helm.sh/helm/v3/cmd/helm")]
 
 
-def build(programs: Programs, say: Say, *, judge_only: bool = False) -> None:
-    """Make sure that all programs are there. The first time it takes minutes, later nothing."""
-    if judge_only and os.environ.get("KUBEBUILDER_ASSETS"):
+def build(programs: Programs, say: Say, *, reference_only: bool = False) -> None:
+    """Build the programs that are not in the cache."""
+    if reference_only and os.environ.get("KUBEBUILDER_ASSETS"):
         for program in REFERENCE:
             say(f"{program}: {programs.find(program)}")
         return
     folder = programs.cache
     every = (*recipes(programs), *tools())
-    wanted = [recipe for recipe in every if recipe.program in REFERENCE or not judge_only]
+    wanted = [recipe for recipe in every if recipe.program in REFERENCE or not reference_only]
     missing = [recipe for recipe in wanted if not _is_built(folder, recipe)]
     _check_tools(missing)
     for number, recipe in enumerate(missing, 1):
@@ -105,16 +104,16 @@ def build(programs: Programs, say: Say, *, judge_only: bool = False) -> None:
             if not _is_built(folder, recipe):
                 say(f"{recipe.program}: building, {number} of {len(missing)}; all of it takes minutes, once")
                 _build_one(folder, recipe)
-    if not judge_only:
+    if not reference_only:
         with _locked(folder):
             _find_nft(folder)
-    what = "etcd and kube-apiserver" if judge_only else "all programs of a cluster"
+    what = "etcd and kube-apiserver" if reference_only else "all programs of a cluster"
     say(f"Kubernetes {programs.version}: {what} in {folder}")
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One builder at a time, for one program: who wants few does not wait for who wants all."""
+    """Held for one program at a time, so that a build of few programs does not wait for a build of all."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder.parent / "build.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -137,7 +136,7 @@ def _check_tools(missing: Sequence[Recipe]) -> None:
         raise MissingAsset(
             f"building {names} needs Go 1.26 or later (https://go.dev/dl); "
             "or set KUBEBUILDER_ASSETS to a folder that has etcd and kube-apiserver, "
-            "or ARGOSY_TEST_KUBECONFIG to a cluster of yours"
+            "or ARGOSY_TEST_KUBECONFIG to an existing cluster"
         )
     if any(recipe.seccomp for recipe in missing) and shutil.which("gcc") is None:
         raise MissingAsset("building runc needs a C compiler (Debian, Ubuntu: apt install gcc libc6-dev)")
@@ -145,13 +144,13 @@ def _check_tools(missing: Sequence[Recipe]) -> None:
 
 def _build_one(folder: Path, recipe: Recipe) -> None:
     path, stamp = folder / recipe.program, folder / f"{recipe.program}.pins"
-    beside = folder / ".building" / recipe.program
+    unfinished = folder / ".building" / recipe.program
     environment = {**os.environ, "CGO_ENABLED": "0"}
     if recipe.seccomp:
         environment |= _with_seccomp(folder)
-    _go_build(recipe, environment, beside)
+    _go_build(recipe, environment, unfinished)
     stamp.unlink(missing_ok=True)
-    beside.replace(path)
+    unfinished.replace(path)
     stamp.write_text(recipe.pins)
 
 
@@ -176,9 +175,9 @@ def _go_build(recipe: Recipe, environment: Mapping[str, str], output: Path) -> N
 
 
 def _with_seccomp(folder: Path) -> dict[str, str]:
-    """Where the compiler finds the seccomp library, told by variables that only it reads.
+    """Environment variables with which the compiler finds the seccomp library.
 
-    Go keeps what pkg-config said with what it compiled, and would look there in the build of another folder.
+    Go caches the output of pkg-config with the compiled code, and would use its paths for another folder.
     """
     script = folder / ".building" / "pkg-config"
     script.write_text('#!/bin/sh\ncase "$*" in *--libs*) echo -lseccomp ;; esac\n')
@@ -192,29 +191,31 @@ def _with_seccomp(folder: Path) -> dict[str, str]:
 
 
 def _find_nft(folder: Path) -> None:
-    """Make `nft` of the machine, or one out of Debian's package, stand beside the other programs."""
+    """Put `nft` of the machine, or of Debian's package, into the folder of the other programs."""
     path = folder / "nft"
     if path.exists():
         return
-    beside = folder / ".building" / "nft"
+    unfinished = folder / ".building" / "nft"
     search = os.pathsep.join((os.environ.get("PATH", ""), *_ADMINISTRATION))
     if found := shutil.which("nft", path=search):
-        beside.symlink_to(found)
+        unfinished.symlink_to(found)
     else:
         unpacked = _debian(folder, "nftables", "kube-proxy")
         libraries = unpacked / "usr" / "lib" / f"{platform.machine()}-linux-gnu"
-        beside.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{libraries}" exec "{unpacked}/usr/sbin/nft" "$@"\n')
-        beside.chmod(0o755)
-    beside.replace(path)
+        unfinished.write_text(
+            f'#!/bin/sh\nLD_LIBRARY_PATH="{libraries}" exec "{unpacked}/usr/sbin/nft" "$@"\n'
+        )
+        unfinished.chmod(0o755)
+    unfinished.replace(path)
 
 
 def _debian(folder: Path, package: str, user: str) -> Path:
-    """A Debian package and what it needs that the machine lacks, unpacked beside the programs."""
+    """The folder of an unpacked Debian package, with the dependencies that the machine does not have."""
     unpacked = folder.parent / "debian" / package
     if unpacked.exists():
         return unpacked
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise MissingAsset(f"{user} needs what Debian has in its package {package}: please install that")
+        raise MissingAsset(f"{user} needs the files of Debian's package {package}: install them")
     scratch = folder / ".building" / package
     (scratch / "archives" / "partial").mkdir(parents=True)
     (scratch / "lists" / "partial").mkdir(parents=True)

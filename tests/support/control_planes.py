@@ -1,7 +1,7 @@
-"""Two control planes without nodes: each an API server with its controllers, and simulated pods.
+"""Starts two control planes without nodes: each is an API server with its controllers and simulated pods.
 
-The judge is a real kube-apiserver with the real kube-controller-manager; ours is our API server with our own
-controllers. The same simulator plays the nodes of both, so that what differs is what the controllers do.
+The reference is kube-apiserver with kube-controller-manager; the other is the local API server with its own
+controllers. The same simulator acts as the nodes of both, so that only the controllers differ.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ _NODES = 3
 
 @contextlib.contextmanager
 def real_control_plane(folder: Path, programs: Programs = Programs()) -> Iterator[Server]:
-    """kube-apiserver and kube-controller-manager, for the duration of a with block."""
+    """kube-apiserver and kube-controller-manager for the duration of a with block."""
     manager = programs.find("kube-controller-manager")
-    with _ended() as processes:
+    with _stopped_at_exit() as processes:
         server = start_real(folder, free_port(), processes, tethered=True, programs=programs)
         keys = folder / "pki"
         flags = (
@@ -31,7 +31,6 @@ def real_control_plane(folder: Path, programs: Programs = Programs()) -> Iterato
             "--secure-port=0",
             f"--root-ca-file={keys}/ca.crt",
             f"--service-account-private-key-file={keys}/sa.key",
-            # Pods are simulated and so is their end: nothing is to be waited for.
             "--concurrent-gc-syncs=4",
         )
         processes.append(start_tethered((str(manager), *flags), folder, "kube-controller-manager"))
@@ -41,8 +40,8 @@ def real_control_plane(folder: Path, programs: Programs = Programs()) -> Iterato
 
 @contextlib.contextmanager
 def local_control_plane(folder: Path) -> Iterator[Server]:
-    """Our API server and our controllers, for the duration of a with block."""
-    with _ended() as processes:
+    """The local API server and its controllers for the duration of a with block."""
+    with _stopped_at_exit() as processes:
         server = start_local(folder, free_port(), processes)
         kubeconfig = folder / "kubeconfigs" / "controllers"
         write_kubeconfig(kubeconfig, server.url, server.ca_file, server.token)
@@ -53,7 +52,7 @@ def local_control_plane(folder: Path) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def _ended() -> Iterator[list[subprocess.Popen[bytes]]]:
+def _stopped_at_exit() -> Iterator[list[subprocess.Popen[bytes]]]:
     processes: list[subprocess.Popen[bytes]] = []
     try:
         yield processes

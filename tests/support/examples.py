@@ -1,8 +1,8 @@
-"""The examples of this repository, as runs that have what they need on any node of a test cluster.
+"""The examples of this repository, prepared to run on any node of a test cluster.
 
-What the examples say of themselves is `argosy run --mount-cwd`: the containers see the current folder and
-environment. That is the project's, or one made of the example's own requirements. A node's image has no
-PyTorch and no Open MPI, so they see the machine's own as well.
+The examples are started by `argosy run --mount-cwd`: the containers mount the current folder and the virtual
+environment, which is the repository's or one with the example's requirements. The image of a node has neither
+PyTorch nor Open MPI, so the containers also mount the software of the machine.
 """
 
 import os
@@ -39,15 +39,15 @@ WANTED: Final[Mapping[str, str]] = {
     "examples/horovod/mpi.yaml": "2 ranks found the slope",
     "examples/horovod/gloo.yaml": "2 ranks found the slope",
 }
-"""What each says when it went well."""
+"""The examples, and what each prints when it succeeds."""
 ADAPTER: Final = "examples/adapter/run.yaml"
-"""Needs an operator that has the adapter, and so a control plane of its own: tests/e2e/test_adapter.py."""
+"""Needs an operator with the adapter installed: tests/e2e/test_adapter.py."""
 ESCALATION: Final = "examples/custom/escalation.yaml"
-"""Fails on its way, at moments of its own: tests/conformance/test_causes.py."""
+"""Fails in between: tests/conformance/test_causes.py."""
 GANG: Final = "examples/custom/gang.yaml"
-"""What it waits for is told in the words of whoever places it: tests/conformance/test_gangs.py."""
+"""Its status depends on the gang scheduler: tests/conformance/test_gangs.py."""
 FIRST_ARES: Final = "examples/ares/custom.yaml"
-"""Runs as it stands, without anything mounted: tests/conformance/test_ares.py."""
+"""Needs nothing mounted: tests/conformance/test_ares.py."""
 ARES: Final[Mapping[str, tuple[str, str]]] = {
     "examples/ares/dask.yaml": ("launcher-0", "the sum of squares is 332833500"),
     "examples/ares/mpi.yaml": ("launcher-0", "pi is about 3.14"),
@@ -55,26 +55,26 @@ ARES: Final[Mapping[str, tuple[str, str]]] = {
     "examples/ares/standalone.yaml": ("worker-1", "rate 0.03: found the slope within 0.09"),
     "examples/ares/tensorflow.yaml": ("worker-1", "worker 1 of 2 found the slope 2.00"),
 }
-"""The other examples that are AresJobs, with a pod and what it says."""
+"""The other examples that are AresJobs, with a pod and what it prints."""
 _WITH_ETCD: Final = ("examples/bagua/elastic.yaml",)
 _WITH_SSHD: Final = ("examples/ares/mpi.yaml",)
 _SSHD: Final = Path("/usr/sbin/sshd")
 _NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
-"""What the examples of a framework import."""
+"""The Python module that the examples of a framework import."""
 
 
 def framework_of(example: str) -> str:
-    """By its folder; those of AresJobs are in one, each under the name of its framework."""
+    """The framework of an example: its folder, or for AresJobs the name of the file."""
     path = Path(example)
     return path.stem if path.parts[1] == "ares" else path.parts[1]
 
 
 def missing(example: str) -> str:
-    """Why an example cannot run on this machine; empty when it can."""
+    """Why an example cannot run on this machine; empty if it can."""
     if example in _WITH_SSHD and not _SSHD.exists():
-        return f"there is no {_SSHD} (Debian: apt install openssh-server)"
-    if own := framework_venvs.of_framework(framework_of(example)):
-        return own.missing
+        return f"{_SSHD} does not exist (Debian: apt install openssh-server)"
+    if venv := framework_venvs.of_framework(framework_of(example)):
+        return venv.missing
     if example in _WITH_ETCD:
         try:
             assets.find("etcd")
@@ -90,30 +90,32 @@ def missing(example: str) -> str:
 
 
 def manifest(example: str) -> Manifest:
-    """The run of an example, as `argosy run --mount-cwd` submits it, with the machine's software mounted."""
+    """An example as `argosy run --mount-cwd` submits it, with the software of the machine mounted."""
     document = yaml.safe_load((REPOSITORY / example).read_text())
-    return equipped(document, framework_of(example), etcd=example in _WITH_ETCD)
+    return with_mounts(document, framework_of(example), etcd=example in _WITH_ETCD)
 
 
-def equipped(document: Manifest, framework: str, *, etcd: bool = False) -> Manifest:
-    """A run or an AresJob with what its framework needs: this folder, an environment, the machine's own."""
-    own = framework_venvs.of_framework(framework)
-    prefix = own.prefix if own else Path(sys.prefix)
+def with_mounts(document: Manifest, framework: str, *, etcd: bool = False) -> Manifest:
+    """A TrainingRun or AresJob whose containers mount the repository, the environment and the machine's
+    software.
+    """
+    venv = framework_venvs.of_framework(framework)
+    prefix = venv.prefix if venv else Path(sys.prefix)
     programs = (assets.find("etcd").parent,) if etcd else ()
     path = os.pathsep.join((environment()["PATH"], *map(str, programs)))
     spec = cast("Manifest", document["spec"])
-    word = "roleSpecs" if "roleSpecs" in spec else "roles"
-    bare: Manifest = {"spec": {"roles": spec[word]}}
-    seen = mount_working_dir(bare, REPOSITORY, prefix, prefix / "bin" / "python", {"PATH": path})
-    roles = cast("Manifest", cast("Manifest", seen["spec"])["roles"])
+    field = "roleSpecs" if "roleSpecs" in spec else "roles"
+    bare: Manifest = {"spec": {"roles": spec[field]}}
+    mounted = mount_working_dir(bare, REPOSITORY, prefix, prefix / "bin" / "python", {"PATH": path})
+    roles = cast("Manifest", cast("Manifest", mounted["spec"])["roles"])
     for role in roles.values():
         _mount(cast("Manifest", cast("Manifest", cast("Manifest", role)["template"])["spec"]), programs)
-    return {**document, "spec": {**spec, word: roles}}
+    return {**document, "spec": {**spec, field: roles}}
 
 
 def _mount(pod: Manifest, programs: tuple[Path, ...]) -> None:
-    wanted = (*SYSTEM, *programs)
-    folders = {f"system-{number}": str(path) for number, path in enumerate(wanted) if path.is_dir()}
+    paths = (*SYSTEM, *programs)
+    folders = {f"system-{number}": str(path) for number, path in enumerate(paths) if path.is_dir()}
     volumes = [{"name": name, "hostPath": {"path": path}} for name, path in folders.items()]
     mounts = [{"name": name, "mountPath": path, "readOnly": True} for name, path in folders.items()]
     pod["volumes"] = [*cast("list[object]", pod.get("volumes", [])), *volumes]

@@ -1,11 +1,12 @@
-"""Virtual environments for the examples that need a framework: made once, in the cache of the user.
+"""Installs virtual environments for the examples that need a framework, once, in the user's cache.
 
-What goes into one is the example's own `requirements.txt`, in full; from other contents another environment
-is made. It has its stamp when it is complete, and a lock makes a second maker wait for the first. It is made
-where it stays, since the programs in it know their place.
+An environment contains exactly the example's `requirements.txt`; its name has a hash of that file. A stamp
+marks a complete environment, and a lock makes concurrent installations wait. It is created in its final
+folder, because its scripts contain their own path.
 
-Horovod is there as source only and goes with no current PyTorch: it is built against Debian's, which takes
-minutes. DeepSpeed stands beside Debian's PyTorch too, for the current one is thirty times as large.
+Horovod exists only as source code and does not work with current versions of PyTorch, so it is built
+against Debian's, which takes minutes. DeepSpeed uses Debian's PyTorch too, because the current one is
+thirty times as large.
 """
 
 import fcntl
@@ -35,12 +36,12 @@ _BUILDS: Final[Mapping[str, Mapping[str, str]]] = {
         "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
     },
 }
-"""What is built from source, beside the packages of Debian's Python, and the variables that say how."""
+"""Environment variables of the builds from source, which use the packages of Debian's Python."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What the examples of one folder need."""
+    """The environment of the examples in one folder."""
 
     name: str
 
@@ -61,13 +62,14 @@ class Environment:
 
     @property
     def missing(self) -> str:
-        """Why it cannot be used; empty when it can."""
+        """Why the environment cannot be used; empty if it can."""
         if (self.prefix / _STAMP).exists():
             return ""
-        return f"{self.name} is not installed; python -m tests.support.framework_venvs {self.name} does it"
+        command = f"python -m tests.support.framework_venvs {self.name}"
+        return f"{self.name} is not installed; {command} installs it"
 
     def install(self) -> None:
-        """Make it, if it is not there."""
+        """Create the environment if it does not exist."""
         cache().mkdir(parents=True, exist_ok=True)
         with (cache() / f"{self.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -91,18 +93,18 @@ class Environment:
 
 
 def of_framework(name: str) -> Environment | None:
-    """The environment of a framework's examples; none if they make do with what is there."""
-    found = Environment(name)
-    return found if found.requirements.exists() else None
+    """The environment of a framework's examples; None if they need nothing beyond the repository's own."""
+    environment = Environment(name)
+    return environment if environment.requirements.exists() else None
 
 
 def every() -> list[Environment]:
-    found = (REPOSITORY / "examples").glob("*/requirements.txt")
-    return [Environment(path.parent.name) for path in sorted(found)]
+    files = (REPOSITORY / "examples").glob("*/requirements.txt")
+    return [Environment(path.parent.name) for path in sorted(files)]
 
 
 def cache() -> Path:
-    """Where the environments are."""
+    """The folder of all environments."""
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(root) / "argosy" / "frameworks"
 
@@ -112,15 +114,15 @@ def _run(*words: str | Path, variables: Mapping[str, str] | None = None) -> None
 
 
 def main(names: list[str]) -> int:
-    """Install those named, or all, two at a time: one is fetched while another is built."""
+    """Install the named environments, or all, two at a time: one downloads while another compiles."""
     wanted = [environment for environment in every() if not names or environment.name in names]
-    wanted.sort(key=lambda environment: environment.name != "horovod")  # what takes longest begins
+    wanted.sort(key=lambda environment: environment.name != "horovod")  # the slowest first
     with ThreadPoolExecutor(2) as pool:
-        return 0 if all(pool.map(_installed, wanted)) else 1
+        return 0 if all(pool.map(_install, wanted)) else 1
 
 
-def _installed(environment: Environment) -> bool:
-    """One that cannot be had does not keep the others."""
+def _install(environment: Environment) -> bool:
+    """Install an environment; a failure is printed and does not stop the others."""
     try:
         environment.install()
     except (OSError, subprocess.CalledProcessError) as error:

@@ -1,10 +1,9 @@
-"""`scripts/kubernetes`: a real Kubernetes on this machine, built once, started in seconds, gone without a
-trace.
+"""`scripts/kubernetes`: builds, starts and stops a real Kubernetes on this machine.
 
-Either a whole cluster of one or two nodes, which needs root, or etcd and kube-apiserver alone, which does
-not. What runs is remembered in one folder as pid and start time, so `down` never signals a process that
-merely got the same pid, and `up` on a folder where something died mends it. With ARGOSY_TEST_KUBECONFIG a
-cluster of the user's is meant instead: nothing is built, started or stopped.
+It is a cluster of one or two nodes, which needs root, or only etcd and kube-apiserver, which does not. A
+folder records the pid and start time of each process, so `down` never signals an unrelated process with a
+reused pid, and `up` in a folder restarts what has ended. With ARGOSY_TEST_KUBECONFIG all commands refer to
+that cluster, and nothing is built, started or stopped.
 """
 
 import argparse
@@ -31,11 +30,11 @@ from tests.support.local_control_plane import KUBECTL
 from tests.support.servers import Server, ServerFailed, free_port, is_ready, start_real
 
 _GRACE = 10.0
-_NOTHING = 3
+_NOT_RUNNING = 3
 
 
 class Running(Struct, frozen=True):
-    """The contents of running.json in the folder of an API server without nodes."""
+    """The content of running.json, for an API server without nodes."""
 
     server: Server
     processes: tuple[Process, ...]
@@ -46,14 +45,14 @@ class Running(Struct, frozen=True):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the result is the exit code."""
+    """Run a command; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        if given := os.environ.get("ARGOSY_TEST_KUBECONFIG"):
-            return _users_own(options.command, Path(given))
+        if kubeconfig := os.environ.get("ARGOSY_TEST_KUBECONFIG"):
+            return _use_given_cluster(options.command, Path(kubeconfig))
         match options.command:
             case "build":
-                return _build(Programs(options.version), judge_only=options.what == "apiserver")
+                return _build(Programs(options.version), reference_only=options.what == "apiserver")
             case "up":
                 return _up_alone(options) if options.apiserver_only else _up(options)
             case "down":
@@ -68,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(folder: Path) -> Running | None:
-    """The API server without nodes that was started in a folder, if one was; it may have ended since."""
+    """The API server without nodes that was started in a folder, if any; it may have ended."""
     try:
         content = (folder / "running.json").read_bytes()
         return msgspec.json.decode(content, type=Running, dec_hook=lambda kind, value: kind(value))
@@ -81,18 +80,20 @@ def _parser() -> argparse.ArgumentParser:
         prog="scripts/kubernetes", description="A real Kubernetes on this machine."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    build = commands.add_parser("build", help="make the programs, once (several minutes, needs Go)")
+    build = commands.add_parser("build", help="build the programs, once (several minutes, needs Go)")
     build.add_argument("what", choices=["cluster", "apiserver"], nargs="?", default="cluster")
     helps = {
-        "up": "start, or mend, and print the kubeconfig's path",
+        "up": "start, or restart what has ended, and print the path of the kubeconfig",
         "down": "stop, and remove everything",
-        "status": f"say what runs; exit code {_NOTHING} when nothing does, or not all of it",
-        "env": "print the shell line that points kubectl at it",
+        "status": f"show the processes; exit code {_NOT_RUNNING} unless all of them run",
+        "env": "print the shell command that sets KUBECONFIG",
     }
     default = Path(os.environ.get("TMPDIR", "/tmp")) / f"argosy-kubernetes-{os.getuid()}"
     for name, purpose in helps.items():
         command = commands.add_parser(name, help=purpose)
-        command.add_argument("--dir", type=_absolute, default=default, help=f"its folder (default {default})")
+        command.add_argument(
+            "--dir", type=_absolute, default=default, help=f"folder of the cluster (default {default})"
+        )
         if name == "up":
             _add_up_options(command)
     for command in (build, commands.choices["up"]):
@@ -100,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
             "--version",
             choices=assets.minors(),
             default=assets.DEFAULT,
-            help="which Kubernetes (default newest)",
+            help="version of Kubernetes (default: the newest)",
         )
     return parser
 
@@ -110,7 +111,7 @@ def _add_up_options(command: argparse.ArgumentParser) -> None:
     levels = ("Metadata", "Request", "RequestResponse")
     command.add_argument("--audit", choices=levels, default="", help="write logs/audit.log, of this level")
     command.add_argument(
-        "--node-grace", type=int, default=0, help="seconds of silence after which a node is NotReady"
+        "--node-grace", type=int, default=0, help="seconds without a heartbeat after which a node is NotReady"
     )
     command.add_argument("--apiserver-only", action="store_true", help="etcd and kube-apiserver, no nodes")
     command.add_argument(
@@ -125,8 +126,8 @@ def _absolute(path: str) -> Path:
     return Path(path).absolute()
 
 
-def _users_own(command: str, kubeconfig: Path) -> int:
-    """With a cluster of the user's there is nothing to make, to start or to stop."""
+def _use_given_cluster(command: str, kubeconfig: Path) -> int:
+    """Commands for a cluster given by ARGOSY_TEST_KUBECONFIG: only `env`, `up` and `status` do something."""
     if command == "env":
         _print(f"export KUBECONFIG={kubeconfig}")
         return 0
@@ -142,17 +143,17 @@ def _users_own(command: str, kubeconfig: Path) -> int:
         "--raw",
         "/readyz",
     ]
-    asked = subprocess.run(ready, capture_output=True, text=True, check=False)
-    if asked.returncode != 0:
-        _say(f"scripts/kubernetes: the cluster of {kubeconfig} is not ready: {asked.stderr.strip()}")
+    answer = subprocess.run(ready, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        _say(f"scripts/kubernetes: the cluster of {kubeconfig} is not ready: {answer.stderr.strip()}")
         return 1
     _print(str(kubeconfig) if command == "up" else f"the cluster of {kubeconfig} is ready")
     return 0
 
 
-def _build(programs: Programs, *, judge_only: bool) -> int:
-    builds.build(programs, _say, judge_only=judge_only)
-    if not judge_only and os.geteuid() == 0:  # otherwise the first `up` does it
+def _build(programs: Programs, *, reference_only: bool) -> int:
+    builds.build(programs, _say, reference_only=reference_only)
+    if not reference_only and os.geteuid() == 0:  # otherwise the first `up` does it
         _say(f"images: {store.prepare(programs, rootfs.lasting_archives(programs))}")
     return 0
 
@@ -190,7 +191,7 @@ def _up_alone(options: argparse.Namespace) -> int:
     state = Running(server, tuple(Process.of(process.pid) for process in started))
     (folder / "running.json").write_bytes(msgspec.json.encode(state, enc_hook=str))
     for process in started:
-        process.returncode = 0  # not ours to wait for: it outlives this command
+        process.returncode = 0  # it outlives this command: Popen must not wait for it
     _print(str(server.kubeconfig))
     return 0
 
@@ -209,12 +210,12 @@ def _status(folder: Path) -> int:
     running = read(folder)
     if running is None:
         _print("nothing runs")
-        return _NOTHING
+        return _NOT_RUNNING
     ready = running.alive and is_ready(running.server)
     _print(
         f"{running.server.url} {'ready' if ready else 'not ready'}, kubeconfig {running.server.kubeconfig}"
     )
-    return 0 if ready else _NOTHING
+    return 0 if ready else _NOT_RUNNING
 
 
 def _cluster_status(cluster: cluster_state.State) -> int:
@@ -222,9 +223,9 @@ def _cluster_status(cluster: cluster_state.State) -> int:
     ready = not cluster.dead and is_ready(cluster.server)
     _print(f"Kubernetes {version} at {cluster.server.url}, kubeconfig {cluster.server.kubeconfig}")
     for name, process in cluster.processes.items():
-        told = f"pid {process.pid}" if process.alive else "ended; scripts/kubernetes up mends it"
-        _print(f"  {name:28} {told}")
-    return 0 if ready else _NOTHING
+        state = f"pid {process.pid}" if process.alive else "ended; scripts/kubernetes up restarts it"
+        _print(f"  {name:28} {state}")
+    return 0 if ready else _NOT_RUNNING
 
 
 def _env(folder: Path) -> int:
@@ -235,7 +236,7 @@ def _env(folder: Path) -> int:
         _print(f"export KUBECONFIG={running.server.kubeconfig}")
     else:
         _say("scripts/kubernetes: nothing runs; scripts/kubernetes up starts it")
-        return _NOTHING
+        return _NOT_RUNNING
     return 0
 
 

