@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from argosy.local.node import capabilities, kernel, network, pod_state, shim_socket, zygote
+from argosy.local.node import capabilities, network, pod_state, shim_socket, zygote
 from argosy.local.node.runspec import RUNSPEC_FILE, Action, ContainerPlan, NetworkPlan, ProbePlan, RunSpec
+from argosy.local.procfs import is_alive
 from tests.support.waiting import wait_for
 
 
@@ -118,7 +119,7 @@ class Stage:
     def close(self) -> None:
         for path in self.folder.iterdir():
             state = pod_state.read_state(path) if path.is_dir() else None
-            if state and kernel.alive(state["pid"], state["start_time"]):
+            if state and is_alive(state["pid"], state["start_time"]):
                 _kill(state["pid"])
         self.process.kill()
         self.process.wait()

@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
+from argosy.local.procfs import is_alive, start_time
+
 
 class Process(Struct, frozen=True):
     pid: int
@@ -21,11 +23,11 @@ class Process(Struct, frozen=True):
 
     @classmethod
     def of(cls, pid: int) -> "Process":
-        return cls(pid, _start_time(pid) or 0)
+        return cls(pid, start_time(pid) or 0)
 
     @property
     def alive(self) -> bool:
-        return self.started != 0 and _start_time(self.pid) == self.started
+        return is_alive(self.pid, self.started)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, if the process is still the one we mean."""
@@ -96,13 +98,3 @@ def strays(folder: Path, *, among: Path = Path("/proc")) -> list[Process]:
         if ours and told and int(entry.name) != os.getpid():
             found.append(Process.of(int(entry.name)))
     return sorted((process for process in found if process.alive), key=lambda process: process.started)
-
-
-def _start_time(pid: int) -> int | None:
-    """Start time of a live process; None when it has ended, also when only its exit code is left."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])

@@ -9,7 +9,7 @@ from pathlib import Path
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.local.controllers.kinds import Namespace
-from argosy.local.networking import EndpointSlice, Service
+from argosy.local.kinds import EndpointSlice, Service
 from tests.support.servers import Server
 from tests.support.waiting import until
 

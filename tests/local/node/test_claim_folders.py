@@ -8,10 +8,10 @@ import pytest
 
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
+from argosy.local.kinds import PersistentVolumeClaim
 from argosy.local.node.claim_folders import ClaimFolders
 from argosy.local.node.kinds import Pod
 from argosy.local.node.volumes import VolumeError
-from argosy.local.storage import PersistentVolumeClaim
 
 NAMES = {
     "a name that climbs out": "../../etc",

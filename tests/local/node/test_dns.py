@@ -3,7 +3,7 @@ import pytest
 from dnslib import RCODE, DNSRecord
 
 from argosy.kinds.meta import Json
-from argosy.local.networking import EndpointSlice, Service
+from argosy.local.kinds import EndpointSlice, Service
 from argosy.local.node.dns import Responder, Zone
 from argosy.local.node.kinds import Pod
 from argosy.local.node.service_backends import ServiceDirectory

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from argosy.kinds.meta import Json
-from argosy.local.networking import Service
+from argosy.local.kinds import Service
 from argosy.local.node.environment import (
     MissingError,
     Sources,

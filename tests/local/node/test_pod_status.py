@@ -7,7 +7,7 @@ import pytest
 from argosy.kinds.meta import Json
 from argosy.local.node.kinds import Pod
 from argosy.local.node.pod_state import ContainerState, PodState, Termination, waiting_state
-from argosy.local.node.pod_status import PodFailure, StatusContext, pod_status, qos_class, status_patch
+from argosy.local.node.pod_status import PodFailure, StatusContext, pod_status, status_patch
 
 NOW = datetime(2026, 5, 1, 12, 0, 30, tzinfo=UTC)
 HERE = StatusContext(address="10.88.0.5", host_address="10.88.0.1", now=NOW)
@@ -173,24 +173,3 @@ def test_an_end_from_outside_fails_the_pod_with_its_reason() -> None:
         pod(), report(a="R", b="R"), HERE._replace(failure=PodFailure("DeadlineExceeded", "too long"))
     )
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
-
-
-QOS = {
-    "nothing asked": ({}, "BestEffort"),
-    "requests only": ({"requests": {"cpu": "1"}}, "Burstable"),
-    "limits for both": ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
-    "requests below limits": (
-        {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}},
-        "Burstable",
-    ),
-    "only a device": ({"limits": {"nvidia.com/gpu": 1}}, "BestEffort"),
-}
-
-
-@pytest.mark.parametrize("sentence", QOS)
-def test_quality_of_service(sentence: str) -> None:
-    resources, want = QOS[sentence]
-    given = msgspec.convert(
-        {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "resources": resources}]}}, Pod
-    )
-    assert qos_class(given) == want

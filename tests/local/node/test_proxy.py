@@ -9,7 +9,7 @@ import pytest
 
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.kinds.meta import ObjectMeta
-from argosy.local.networking import Service
+from argosy.local.kinds import Service
 from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
 from argosy.operator.settings import NAME
 

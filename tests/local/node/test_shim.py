@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from argosy.local.node import capabilities, cgroups, kernel, pod_state, shim_socket
+from argosy.local.node import capabilities, cgroups, pod_state, shim_socket
 from argosy.local.node.logs import log_path, read_lines
 from argosy.local.node.pod_plan import hidden_folders, interpreter_folders
 from argosy.local.node.shim_manager import has_shim
+from argosy.local.procfs import is_alive
 from tests.support.runspecs import (
     Stage,
     container_plan,
@@ -368,7 +369,7 @@ def test_the_end_of_the_shim_is_the_end_of_every_process_in_the_pod(pods: Stage)
     state = pod_state.read_state(folder)
     assert state is not None
     os.kill(state["pid"], signal.SIGKILL)
-    wait_for(lambda: not kernel.alive(state["pid"], state["start_time"]))
+    wait_for(lambda: not is_alive(state["pid"], state["start_time"]))
     wait_for(lambda: not has_shim(folder))
 
 

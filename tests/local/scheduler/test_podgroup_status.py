@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from msgspec import Struct
 
-from argosy.local.controllers.kinds import Pod, PodGroupCondition
+from argosy.local.controllers.kinds import Pod, StatusCondition
 from argosy.local.scheduler.outcome import GangOutcome
 from argosy.local.scheduler.podgroup_status import group_status
 from tests.support.scheduler_objects import START, pod, pod_group
@@ -66,8 +66,10 @@ def test_what_is_said_again_is_not_written_again() -> None:
 def test_a_group_that_found_room_says_so_after_it_said_it_had_none() -> None:
     group = pod_group("g", 2)
     group.status.conditions = [
-        PodGroupCondition("Scheduled", "True", "tasks in gang are ready to be scheduled", "", "t0", START),
-        PodGroupCondition("Unschedulable", "True", "NotEnoughResources", "no room", "t1", START),
+        StatusCondition(
+            "Scheduled", "True", "tasks in gang are ready to be scheduled", "", START, transition_id="t0"
+        ),
+        StatusCondition("Unschedulable", "True", "NotEnoughResources", "no room", START, transition_id="t1"),
     ]
     status = group_status(group, [], PLACED, queued=True, now=START, transition="t2")
     assert [each.type for each in status.conditions] == ["Unschedulable", "Scheduled"]

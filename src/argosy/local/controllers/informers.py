@@ -30,8 +30,7 @@ from argosy.local.controllers.kinds import (
     PriorityClass,
 )
 from argosy.local.controllers.workloads import Deployment, ReplicaSet
-from argosy.local.networking import EndpointSlice, Service
-from argosy.local.storage import PersistentVolumeClaim
+from argosy.local.kinds import EndpointSlice, PersistentVolumeClaim, Service
 
 VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
 

@@ -25,6 +25,20 @@ from argosy.kinds.resource import Resource
 Template = dict[str, object]
 
 
+class StatusCondition(Struct, rename="camel", omit_defaults=True):
+    """A condition of a Node, Job, ReplicaSet, Deployment or PodGroup; each kind uses the fields it has."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    last_heartbeat_time: datetime | None = None
+    last_probe_time: datetime | None = None
+    last_update_time: datetime | None = None
+    transition_id: str = field(default="", name="transitionID")
+
+
 class LabelSelector(Struct, rename="camel"):
     match_labels: dict[str, str] = field(default_factory=dict)
     match_expressions: list[Expression] = field(default_factory=list)
@@ -143,19 +157,10 @@ class NodeSpec(Struct, rename="camel"):
     taints: list[Taint] = field(default_factory=list)
 
 
-class NodeCondition(Struct, rename="camel"):
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    last_heartbeat_time: datetime | None = None
-    last_transition_time: datetime | None = None
-
-
 class NodeStatus(Struct, rename="camel"):
     allocatable: Quantities = field(default_factory=dict)
     capacity: Quantities = field(default_factory=dict)
-    conditions: list[NodeCondition] = field(default_factory=list)
+    conditions: list[StatusCondition] = field(default_factory=list)
 
 
 class Node(Struct):
@@ -173,16 +178,6 @@ class PriorityClass(Struct, rename="camel"):
 
     metadata: ObjectMeta
     value: int = 0
-    global_default: bool = False
-
-
-class PodGroupCondition(Struct, rename="camel"):
-    type: str
-    status: str = "Unknown"
-    reason: str = ""
-    message: str = ""
-    transition_id: str = field(default="", name="transitionID")
-    last_transition_time: datetime | None = None
 
 
 class PodGroupSpec(Struct, rename="camel"):
@@ -197,7 +192,7 @@ class PodGroupStatus(Struct):
     running: int = 0
     succeeded: int = 0
     failed: int = 0
-    conditions: list[PodGroupCondition] = field(default_factory=list)
+    conditions: list[StatusCondition] = field(default_factory=list)
 
 
 class PodGroup(Struct):
@@ -262,15 +257,6 @@ class Uncounted(Struct):
     failed: list[str] = field(default_factory=list)
 
 
-class JobCondition(Struct, rename="camel", omit_defaults=True):
-    type: str
-    status: str = "Unknown"
-    last_probe_time: datetime | None = None
-    last_transition_time: datetime | None = None
-    reason: str = ""
-    message: str = ""
-
-
 class JobStatus(Struct, rename="camel"):
     active: int = 0
     ready: int = 0
@@ -283,7 +269,7 @@ class JobStatus(Struct, rename="camel"):
     start_time: datetime | None = None
     completion_time: datetime | None = None
     uncounted_terminated_pods: Uncounted = field(default_factory=Uncounted)
-    conditions: list[JobCondition] = field(default_factory=list)
+    conditions: list[StatusCondition] = field(default_factory=list)
 
 
 class Job(Struct):

@@ -10,7 +10,7 @@ from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
 from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import Pod
-from argosy.local.storage import PROTECTION, PersistentVolumeClaim
+from argosy.local.kinds import CLAIM_PROTECTION, PersistentVolumeClaim
 
 
 class VolumeClaimsController:
@@ -42,8 +42,8 @@ class VolumeClaimsController:
             if claim.metadata.deletion_timestamp is not None:
                 await self._release(claim)
                 return None
-            if PROTECTION not in claim.metadata.finalizers:
-                claim = await self._set_finalizers(claim, [*claim.metadata.finalizers, PROTECTION])
+            if CLAIM_PROTECTION not in claim.metadata.finalizers:
+                claim = await self._set_finalizers(claim, [*claim.metadata.finalizers, CLAIM_PROTECTION])
             if claim.status.phase == "Pending":
                 await self._bind(claim)
         except NotFound:
@@ -56,8 +56,8 @@ class VolumeClaimsController:
         meta = claim.metadata
         pods = self._context.pods.by("namespace", meta.namespace)
         in_use = any(pod.spec.node_name and meta.name in pod.claim_names for pod in pods)
-        if PROTECTION in meta.finalizers and not in_use:
-            await self._set_finalizers(claim, [name for name in meta.finalizers if name != PROTECTION])
+        if CLAIM_PROTECTION in meta.finalizers and not in_use:
+            await self._set_finalizers(claim, [name for name in meta.finalizers if name != CLAIM_PROTECTION])
 
     async def _bind(self, claim: PersistentVolumeClaim) -> None:
         if claim.spec.volume_mode != "Filesystem":

@@ -1,13 +1,12 @@
 """The parts of ReplicaSets and Deployments that their controllers read and write."""
 
-from datetime import datetime
 from typing import ClassVar
 
 from msgspec import Struct, field
 
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.local.controllers.kinds import LabelSelector, Template
+from argosy.local.controllers.kinds import LabelSelector, StatusCondition, Template
 
 
 class ReplicaSetSpec(Struct, rename="camel"):
@@ -17,14 +16,6 @@ class ReplicaSetSpec(Struct, rename="camel"):
     template: Template = field(default_factory=dict)
 
 
-class ReplicaSetCondition(Struct, rename="camel"):
-    type: str
-    status: str = "Unknown"
-    last_transition_time: datetime | None = None
-    reason: str = ""
-    message: str = ""
-
-
 class ReplicaSetStatus(Struct, rename="camel"):
     replicas: int = 0
     fully_labeled_replicas: int = 0
@@ -32,7 +23,7 @@ class ReplicaSetStatus(Struct, rename="camel"):
     available_replicas: int = 0
     terminating_replicas: int | None = None
     observed_generation: int = 0
-    conditions: list[ReplicaSetCondition] = field(default_factory=list)
+    conditions: list[StatusCondition] = field(default_factory=list)
 
 
 class ReplicaSet(Struct):
@@ -66,15 +57,6 @@ class DeploymentSpec(Struct, rename="camel"):
     template: Template = field(default_factory=dict)
 
 
-class DeploymentCondition(Struct, rename="camel"):
-    type: str
-    status: str = "Unknown"
-    last_update_time: datetime | None = None
-    last_transition_time: datetime | None = None
-    reason: str = ""
-    message: str = ""
-
-
 class DeploymentStatus(Struct, rename="camel"):
     observed_generation: int = 0
     replicas: int = 0
@@ -84,7 +66,7 @@ class DeploymentStatus(Struct, rename="camel"):
     unavailable_replicas: int = 0
     terminating_replicas: int | None = None
     collision_count: int | None = None
-    conditions: list[DeploymentCondition] = field(default_factory=list)
+    conditions: list[StatusCondition] = field(default_factory=list)
 
 
 class Deployment(Struct):

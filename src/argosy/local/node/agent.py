@@ -18,7 +18,7 @@ from argosy.engine.logs import Logger
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
 from argosy.local.agent_token import agent_token
-from argosy.local.networking import EndpointSlice, Service
+from argosy.local.kinds import EndpointSlice, PersistentVolumeClaim, Service
 from argosy.local.node import cgroups, dns, kubelet_server, network
 from argosy.local.node.addresses import AddressPool
 from argosy.local.node.claim_folders import ClaimFolders
@@ -34,7 +34,6 @@ from argosy.local.node.settings import Settings
 from argosy.local.node.shim_manager import ShimManager, pods_cgroup, reap
 from argosy.local.node.volume_content import VolumeContent
 from argosy.local.node.volumes import VolumeError
-from argosy.local.storage import PersistentVolumeClaim
 
 log = Logger(__name__)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address
 from typing import cast
 
-from argosy.local.networking import Service
+from argosy.local.kinds import Service
 from argosy.local.node import dns_message
 from argosy.local.node.dns_message import Code, Query, Record, Type
 from argosy.local.node.service_backends import Backend, ServiceDirectory

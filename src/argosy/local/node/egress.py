@@ -14,10 +14,11 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Final
 
-from argosy.local.node import kernel, masquerade
+from argosy.local.node import masquerade
 from argosy.local.node.netlink import Netlink
 from argosy.local.node.network import enable_forwarding
 from argosy.local.node.pod_state import replace_file
+from argosy.local.procfs import is_alive, process_record
 
 PASTA_FILE: Final = "pasta.json"
 _INSIDE: Final = "uplink"
@@ -61,7 +62,7 @@ def start_pasta(folder: Path, holder: int) -> list[str]:
         said = [line for line in done.stderr.splitlines() if line.strip() and "syslog" not in line]
         return [_note(f"pasta failed: {said[-1] if said else f'exit code {done.returncode}'}")]
     pid = int(written.read_text())
-    replace_file(folder / PASTA_FILE, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode())
+    replace_file(folder / PASTA_FILE, json.dumps(process_record(pid)).encode())
     return []
 
 
@@ -110,4 +111,4 @@ def _is_pasta_running(folder: Path) -> bool:
         known = json.loads((folder / PASTA_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
         return False
-    return kernel.alive(known["pid"], known["start_time"])
+    return is_alive(known["pid"], known["start_time"])

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from argosy.kinds.quantity import parse_quantity
-from argosy.local.networking import Service
+from argosy.local.kinds import Service
 from argosy.local.node.kinds import Container, EnvSource, FieldRef, Pod, ResourceFieldRef
 
 

@@ -179,20 +179,6 @@ def permitted_capabilities() -> int:
     return int(words[1]) | int(words[4]) << 32
 
 
-def start_time(pid: int | str) -> int:
-    """When a process began, in clock ticks since boot: with its pid it names a process for good."""
-    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-
-
-def alive(pid: int, started: int) -> bool:
-    """Whether that very process runs: same pid, same start, no zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return False
-    return int(fields[19]) == started and fields[0] not in (b"Z", b"X")
-
-
 def _unescape(text: str) -> str:
     """Undo the octal escapes of /proc/self/mountinfo: space, tab, newline and backslash."""
     for code, character in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):

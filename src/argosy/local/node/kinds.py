@@ -10,6 +10,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from argosy.kinds.meta import Json, ObjectMeta
+from argosy.kinds.node_matching import ContainerPort, Requirements
 from argosy.kinds.resource import Resource
 
 
@@ -133,11 +134,6 @@ class Lifecycle(Struct, rename="camel"):
     stop_signal: str = ""
 
 
-class Resources(Struct):
-    limits: dict[str, str | int] = field(default_factory=dict)
-    requests: dict[str, str | int] = field(default_factory=dict)
-
-
 class VolumeMount(Struct, rename="camel"):
     name: str
     mount_path: str
@@ -145,12 +141,6 @@ class VolumeMount(Struct, rename="camel"):
     sub_path: str = ""
     sub_path_expr: str = ""
     mount_propagation: str = ""
-
-
-class ContainerPort(Struct, rename="camel"):
-    container_port: int
-    name: str = ""
-    protocol: str = "TCP"
 
 
 class Container(Struct, rename="camel"):
@@ -162,7 +152,7 @@ class Container(Struct, rename="camel"):
     env: list[EnvVar] = field(default_factory=list)
     env_from: list[EnvFrom] = field(default_factory=list)
     ports: list[ContainerPort] = field(default_factory=list)
-    resources: Resources = field(default_factory=Resources)
+    resources: Requirements = field(default_factory=Requirements)
     volume_mounts: list[VolumeMount] = field(default_factory=list)
     volume_devices: list[Json] = field(default_factory=list)
     security_context: SecurityContext = field(default_factory=SecurityContext)
@@ -326,7 +316,6 @@ class PodSpec(Struct, rename="camel"):
     service_account_name: str = "default"
     hostname: str = ""
     subdomain: str = ""
-    set_hostname_as_fqdn: bool = field(default=False, name="setHostnameAsFQDN")
     host_network: bool = False
     host_pid: bool = field(default=False, name="hostPID")
     host_ipc: bool = field(default=False, name="hostIPC")

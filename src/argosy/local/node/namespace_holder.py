@@ -18,6 +18,7 @@ from typing import Final
 from argosy.local.node import kernel
 from argosy.local.node.network import bring_up_loopback
 from argosy.local.node.pod_state import replace_file
+from argosy.local.procfs import is_alive, process_record
 
 HOLDER_FILE: Final = "holder.json"
 
@@ -67,7 +68,7 @@ def find(folder: Path) -> int | None:
     except (FileNotFoundError, ValueError):
         return None
     pid: int = known["pid"]
-    return pid if kernel.alive(pid, known["start_time"]) else None
+    return pid if is_alive(pid, known["start_time"]) else None
 
 
 def stop(folder: Path) -> None:
@@ -145,10 +146,7 @@ def main(folder: Path, *, rootless: bool) -> None:
     except OSError as error:
         os.write(1, explain_forbidden(error).encode() + b"\n")
         return
-    pid = os.getpid()
-    replace_file(
-        folder / HOLDER_FILE, json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode()
-    )
+    replace_file(folder / HOLDER_FILE, json.dumps(process_record(os.getpid())).encode())
     os.write(1, b"ready\n")
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):

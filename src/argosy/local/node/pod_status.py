@@ -46,7 +46,6 @@ def pod_status(pod: Pod, state: PodState | None, context: StatusContext) -> Json
         "hostIP": context.host_address,
         "hostIPs": [{"ip": context.host_address}],
         "startTime": _time(started),
-        "qosClass": qos_class(pod),
         "containerStatuses": main,
     }
     if init:
@@ -72,21 +71,6 @@ def status_patch(pod: Pod, status: Json) -> Json:
             for condition in conditions
         ]
     }
-
-
-def qos_class(pod: Pod) -> str:
-    every = [*pod.spec.containers, *pod.spec.init_containers]
-    named = [
-        (dict(c.resources.requests), {k: v for k, v in c.resources.limits.items() if k in ("cpu", "memory")})
-        for c in every
-    ]
-    if not any({"cpu", "memory"} & (set(requests) | set(limits)) for requests, limits in named):
-        return "BestEffort"
-    guaranteed = all(
-        set(limits) == {"cpu", "memory"} and all(str(requests.get(k, v)) == str(v) for k, v in limits.items())
-        for requests, limits in named
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
 
 
 def _phase(pod: Pod, states: Mapping[str, ContainerState], finished: bool) -> str:

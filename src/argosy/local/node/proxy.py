@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 from argosy.engine.logs import Logger
 from argosy.kinds.labels import DOMAIN, OPERATOR_NAMESPACE
-from argosy.local.networking import Service
+from argosy.local.kinds import Service
 from argosy.local.node.netlink import Netlink
 
 log = Logger(__name__)

@@ -8,7 +8,7 @@ three collections.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from argosy.local.networking import EndpointSlice, Service, ServicePort
+from argosy.local.kinds import EndpointSlice, Service, ServicePort
 from argosy.local.node.kinds import Pod
 
 SERVICE_LABEL = "kubernetes.io/service-name"

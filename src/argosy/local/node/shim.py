@@ -21,6 +21,7 @@ from argosy.local.node.pod_context import PodContext
 from argosy.local.node.runspec import RUNSPEC_FILE, RunSpec
 from argosy.local.node.shim_socket import ShimConnection, ShimRequest
 from argosy.local.node.spawn import StartError
+from argosy.local.procfs import start_time
 
 
 def main(folder: Path) -> None:
@@ -31,7 +32,7 @@ def main(folder: Path) -> None:
     previous = pod_state.read_state(folder)
     state = pod_state.PodState(
         pid=pid,
-        start_time=kernel.start_time("self"),
+        start_time=start_time("self") or 0,
         address=runspec["address"],
         containers={},
         finished=False,

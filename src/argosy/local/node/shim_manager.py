@@ -20,9 +20,10 @@ from pathlib import Path
 import msgspec
 
 from argosy.engine.logs import Logger
-from argosy.local.node import cgroups, kernel, pod_state, shim_socket, zygote
+from argosy.local.node import cgroups, pod_state, shim_socket, zygote
 from argosy.local.node.pod_state import PodState
 from argosy.local.node.runspec import RUNSPEC_FILE, RunSpec
+from argosy.local.procfs import is_alive
 
 log = Logger(__name__)
 
@@ -244,7 +245,7 @@ def kill_recorded_process(path: Path) -> None:
         known = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return
-    if kernel.alive(known["pid"], known["start_time"]):
+    if is_alive(known["pid"], known["start_time"]):
         os.kill(known["pid"], signal.SIGKILL)
 
 

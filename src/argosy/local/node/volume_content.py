@@ -17,7 +17,7 @@ from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.local import namespace_defaults
-from argosy.local.networking import Service
+from argosy.local.kinds import Service
 from argosy.local.node.environment import Sources
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.volumes import (

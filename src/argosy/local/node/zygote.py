@@ -19,6 +19,7 @@ from typing import NoReturn
 from argosy.local.node import kernel, shim, shim_socket
 from argosy.local.node.event_loop import EventLoop
 from argosy.local.node.pod_state import replace_file
+from argosy.local.procfs import process_record
 
 _VARIABLES = (
     "PATH",
@@ -42,10 +43,9 @@ def main(folder: Path) -> None:
     loop = EventLoop()
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     listener = shim_socket.listen(folder, shim_socket.ZYGOTE_SOCKET)
-    pid = os.getpid()
     replace_file(
         folder / shim_socket.ZYGOTE_PID,
-        json.dumps({"pid": pid, "start_time": kernel.start_time(pid)}).encode(),
+        json.dumps(process_record(os.getpid())).encode(),
     )
     own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     gc.freeze()

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from argosy.local.controllers.kinds import Pod, PodGroup, PodGroupCondition, PodGroupStatus
+from argosy.local.controllers.kinds import Pod, PodGroup, PodGroupStatus, StatusCondition
 from argosy.local.scheduler.outcome import GangOutcome
 
 SCHEDULED = "Scheduled"
@@ -72,15 +72,15 @@ def _phase(group: PodGroup, counts: dict[str, int], *, blocked: bool, queued: bo
 
 def _conditions(
     group: PodGroup, outcome: GangOutcome | None, allocated: int, now: datetime, transition: str
-) -> list[PodGroupCondition]:
+) -> list[StatusCondition]:
     known = group.status.conditions
     if outcome is not None and not outcome.placed:
-        fresh = PodGroupCondition(
-            UNSCHEDULABLE, "True", "NotEnoughResources", outcome.message, transition, now
+        fresh = StatusCondition(
+            UNSCHEDULABLE, "True", "NotEnoughResources", outcome.message, now, transition_id=transition
         )
     elif (outcome is not None and outcome.placed) or (allocated and allocated >= group.spec.min_member):
-        fresh = PodGroupCondition(
-            SCHEDULED, "True", "tasks in gang are ready to be scheduled", "", transition, now
+        fresh = StatusCondition(
+            SCHEDULED, "True", "tasks in gang are ready to be scheduled", "", now, transition_id=transition
         )
     else:
         return known
@@ -90,5 +90,5 @@ def _conditions(
     return [condition for condition in known if condition.type != fresh.type] + [fresh]
 
 
-def _content(condition: PodGroupCondition) -> tuple[str, str, str, str]:
+def _content(condition: StatusCondition) -> tuple[str, str, str, str]:
     return (condition.type, condition.status, condition.reason, condition.message)

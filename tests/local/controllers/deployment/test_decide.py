@@ -15,13 +15,12 @@ from argosy.local.controllers.deployment.rollout_state import (
     REVISION_ANNOTATION,
 )
 from argosy.local.controllers.deployment.status import PROGRESSING, find_condition, new_condition
-from argosy.local.controllers.kinds import LabelSelector
+from argosy.local.controllers.kinds import LabelSelector, StatusCondition
 from argosy.local.controllers.workloads import (
     Deployment,
     DeploymentSpec,
     DeploymentStatus,
     ReplicaSet,
-    ReplicaSetCondition,
     ReplicaSetSpec,
     ReplicaSetStatus,
     RollingUpdate,
@@ -311,7 +310,7 @@ def test_the_counts() -> None:
 
 def test_pods_that_cannot_be_made_are_told() -> None:
     failing = part("v2", 4, 0)
-    failing.status.conditions = [ReplicaSetCondition("ReplicaFailure", "True", NOW, "FailedCreate", "quota")]
+    failing.status.conditions = [StatusCondition("ReplicaFailure", "True", "FailedCreate", "quota", NOW)]
     plan = decide(deployment(4), [failing], NOW)
     assert ("ReplicaFailure", "True", "FailedCreate", "quota") in [
         (c.type, c.status, c.reason, c.message) for c in plan.status.conditions

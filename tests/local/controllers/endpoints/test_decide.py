@@ -7,7 +7,7 @@ import msgspec
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.controllers.endpoints.decide import Plan, decide
 from argosy.local.controllers.kinds import Pod
-from argosy.local.networking import EndpointSlice, Service
+from argosy.local.kinds import EndpointSlice, Service
 from tests.support.scheduler_objects import START, Json, pod
 
 

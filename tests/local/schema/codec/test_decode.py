@@ -203,6 +203,15 @@ CLASSES = {
         {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}},
         "Guaranteed",
     ),
+    "limits of both without requests": ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+    "equal amounts in other units": (
+        {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}},
+        "Guaranteed",
+    ),
+    "requests below limits": (
+        {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}},
+        "Burstable",
+    ),
     "devices only": ({"limits": {"nvidia.com/gpu": "1"}}, "BestEffort"),
 }
 

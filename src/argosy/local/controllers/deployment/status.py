@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from argosy.local.controllers.deployment.rollout_state import RolloutState, max_unavailable
+from argosy.local.controllers.kinds import StatusCondition
 from argosy.local.controllers.replicaset.decide import REPLICA_FAILURE
-from argosy.local.controllers.workloads import Deployment, DeploymentCondition, DeploymentStatus
+from argosy.local.controllers.workloads import Deployment, DeploymentStatus
 
 PROGRESSING, AVAILABLE = "Progressing", "Available"
 DONE, TIMED_OUT, PAUSED = "NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"
@@ -21,11 +22,11 @@ def has_deadline(deployment: Deployment) -> bool:
     return deployment.spec.progress_deadline_seconds not in (None, _NO_DEADLINE)
 
 
-def find_condition(status: DeploymentStatus, type: str) -> DeploymentCondition | None:
+def find_condition(status: DeploymentStatus, type: str) -> StatusCondition | None:
     return next((condition for condition in status.conditions if condition.type == type), None)
 
 
-def set_condition(status: DeploymentStatus, condition: DeploymentCondition) -> None:
+def set_condition(status: DeploymentStatus, condition: StatusCondition) -> None:
     """Set a condition, unless it says the same already; its transition is when its status changed."""
     existing = find_condition(status, condition.type)
     if existing is not None and (existing.status, existing.reason) == (condition.status, condition.reason):
@@ -40,8 +41,8 @@ def remove_condition(status: DeploymentStatus, type: str) -> None:
     status.conditions = [condition for condition in status.conditions if condition.type != type]
 
 
-def new_condition(type: str, status: str, reason: str, message: str, now: datetime) -> DeploymentCondition:
-    return DeploymentCondition(type, status, now, now, reason, message)
+def new_condition(type: str, status: str, reason: str, message: str, now: datetime) -> StatusCondition:
+    return StatusCondition(type, status, reason, message, last_update_time=now, last_transition_time=now)
 
 
 def record_pause(deployment: Deployment, status: DeploymentStatus, now: datetime) -> None:
@@ -158,13 +159,10 @@ def seconds_to_deadline(deployment: Deployment, status: DeploymentStatus, now: d
     return (since + timedelta(seconds=seconds) - now).total_seconds()
 
 
-def _replica_failure(rollout: RolloutState) -> DeploymentCondition | None:
-    """Pods that could not be made: of the newest set, else of any."""
+def _replica_failure(rollout: RolloutState) -> StatusCondition | None:
+    """Return the ReplicaFailure condition of the new ReplicaSet, else of any old one."""
     for set_state in [*([rollout.new] if rollout.new else []), *rollout.old]:
-        for replica_set in set_state.replica_set.status.conditions:
-            if replica_set.type == REPLICA_FAILURE:
-                at = replica_set.last_transition_time
-                return DeploymentCondition(
-                    REPLICA_FAILURE, replica_set.status, at, at, replica_set.reason, replica_set.message
-                )
+        for condition in set_state.replica_set.status.conditions:
+            if condition.type == REPLICA_FAILURE:
+                return replace(condition, last_update_time=condition.last_transition_time)
     return None

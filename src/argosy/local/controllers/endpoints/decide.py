@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from argosy.local.controllers.kinds import Pod
-from argosy.local.networking import (
+from argosy.local.kinds import (
     Endpoint,
     EndpointConditions,
     EndpointPort,

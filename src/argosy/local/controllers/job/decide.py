@@ -23,7 +23,7 @@ from argosy.local.controllers.job.backoff_per_index import (
 from argosy.local.controllers.job.indexes import completion_index, format_indexes, parse_indexes
 from argosy.local.controllers.job.pod_failure_policy import evaluate_failure, has_failed
 from argosy.local.controllers.job.success_policy import matched_success_rule
-from argosy.local.controllers.kinds import Job, JobCondition, JobStatus, Pod
+from argosy.local.controllers.kinds import Job, JobStatus, Pod, StatusCondition
 from argosy.local.controllers.podutil import is_ready
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -82,7 +82,7 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime, backoff: JobBackoff = J
     return plan
 
 
-def finished_condition(job: Job) -> JobCondition | None:
+def finished_condition(job: Job) -> StatusCondition | None:
     return next(
         (c for c in job.status.conditions if c.type in ("Complete", "Failed") and c.status == "True"), None
     )
@@ -154,7 +154,7 @@ def _count_pods(
 
 def _ending_condition(
     job: Job, plan: Plan, pods: Sequence[Pod], counts: _PodCounts, now: datetime
-) -> JobCondition | None:
+) -> StatusCondition | None:
     """Why the Job is to end, if it is: what was said before, else the first reason to fail."""
     for condition in job.status.conditions:
         if condition.type in ("SuccessCriteriaMet", "FailureTarget") and condition.status == "True":
@@ -175,7 +175,7 @@ def _ending_condition(
     return _index_ending_condition(job, counts, now)
 
 
-def _index_ending_condition(job: Job, counts: _PodCounts, now: datetime) -> JobCondition | None:
+def _index_ending_condition(job: Job, counts: _PodCounts, now: datetime) -> StatusCondition | None:
     lost, maximum = len(counts.failed_indexes), job.spec.max_failed_indexes
     if maximum is not None and lost > maximum:
         text = "Job has exceeded the specified maximal number of failed indexes"
@@ -308,14 +308,14 @@ def _record_suspension(job: Job, plan: Plan, now: datetime) -> None:
     plan.status.conditions = [c for c in plan.status.conditions if c.type != "Suspended"] + [fresh]
 
 
-def _uncountable_uids(plan: Plan, counts: _PodCounts, ending: JobCondition | None) -> set[str]:
+def _uncountable_uids(plan: Plan, counts: _PodCounts, ending: StatusCondition | None) -> set[str]:
     """Pods that are not to be noted now: dropped ones, and those whose count their successor still needs."""
     dropped = {pod.metadata.uid for pod in plan.drop}
     return dropped if ending else dropped | {pod.metadata.uid for pod in counts.last_failed.values()}
 
 
 def _record_terminated(
-    job: Job, plan: Plan, tracked: list[Pod], ending: JobCondition | None, untouched: set[str]
+    job: Job, plan: Plan, tracked: list[Pod], ending: StatusCondition | None, untouched: set[str]
 ) -> None:
     """Notes pods that ended, so that their finalizers can come off."""
     uncounted = plan.status.uncounted_terminated_pods
@@ -348,7 +348,7 @@ def _record_terminated(
         plan.status.succeeded = len(completed)
 
 
-def _finish(plan: Plan, ending: JobCondition, now: datetime, *, pending: int) -> None:
+def _finish(plan: Plan, ending: StatusCondition, now: datetime, *, pending: int) -> None:
     status = plan.status
     if all(c.type != ending.type for c in status.conditions):
         status.conditions.append(ending)
@@ -364,5 +364,5 @@ def _finish(plan: Plan, ending: JobCondition, now: datetime, *, pending: int) ->
         plan.events.append(("Warning", ending.reason, ending.message))
 
 
-def _condition(type: str, reason: str, message: str, now: datetime) -> JobCondition:
-    return JobCondition(type, "True", now, now, reason, message)
+def _condition(type: str, reason: str, message: str, now: datetime) -> StatusCondition:
+    return StatusCondition(type, "True", reason, message, last_probe_time=now, last_transition_time=now)

@@ -17,7 +17,7 @@ from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Lease
 from argosy.local.controllers.informers import ControllerContext, gather_errors
-from argosy.local.controllers.kinds import Node, NodeCondition, Pod, Taint
+from argosy.local.controllers.kinds import Node, Pod, StatusCondition, Taint
 from argosy.local.controllers.node_lifecycle.eviction import eviction_time
 from argosy.local.controllers.node_lifecycle.health import (
     NodeHealth,
@@ -137,7 +137,7 @@ class NodeLifecycleController:
         waits = [seconds for seconds in (left if left > 0 else None, next_leave) if seconds is not None]
         return Requeue(after=min(waits)) if waits else None
 
-    async def _mark_unknown(self, node: Node, changed: list[NodeCondition]) -> Node:
+    async def _mark_unknown(self, node: Node, changed: list[StatusCondition]) -> Node:
         patch = {"status": {"conditions": [_without_empty(condition) for condition in changed]}}
         self._context.events.event(
             node, "Normal", "NodeNotReady", f"Node {node.metadata.name} status is now: NodeNotReady"
@@ -222,6 +222,6 @@ def _has_no_execute(taints: list[Taint]) -> bool:
     return any(taint.effect == "NoExecute" for taint in taints)
 
 
-def _without_empty(part: Taint | NodeCondition) -> dict[str, object]:
+def _without_empty(part: Taint | StatusCondition) -> dict[str, object]:
     encoded: dict[str, object] = msgspec.to_builtins(part)
     return {name: value for name, value in encoded.items() if value not in (None, "")}

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from argosy.local.controllers.kinds import Node, NodeCondition, Taint
+from argosy.local.controllers.kinds import Node, StatusCondition, Taint
 
 READY = "Ready"
 REPORTED_CONDITIONS = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
@@ -51,18 +51,18 @@ def ready_status(node: Node) -> str:
     return ready.status if ready is not None else "Unknown"
 
 
-def unknown_conditions(node: Node, now: datetime) -> list[NodeCondition]:
+def unknown_conditions(node: Node, now: datetime) -> list[StatusCondition]:
     """The conditions of a silent node that are to change; none if it is marked already."""
     changed = []
     for reported in REPORTED_CONDITIONS:
         known = _find_condition(node.status.conditions, reported)
         if known is None:
             reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
-            changed.append(NodeCondition(reported, "Unknown", reason, message, None, now))
+            changed.append(StatusCondition(reported, "Unknown", reason, message, now))
         elif known.status != "Unknown":
             reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
             changed.append(
-                NodeCondition(reported, "Unknown", reason, message, known.last_heartbeat_time, now)
+                StatusCondition(reported, "Unknown", reason, message, now, known.last_heartbeat_time)
             )
     return changed
 
@@ -94,5 +94,5 @@ def desired_taints(node: Node, now: datetime) -> list[Taint]:
     return kept + fresh
 
 
-def _find_condition(conditions: Iterable[NodeCondition], type: str) -> NodeCondition | None:
+def _find_condition(conditions: Iterable[StatusCondition], type: str) -> StatusCondition | None:
     return next((condition for condition in conditions if condition.type == type), None)

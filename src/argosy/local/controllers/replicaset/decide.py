@@ -8,9 +8,9 @@ from datetime import datetime
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from argosy.local.controllers.kinds import Pod
+from argosy.local.controllers.kinds import Pod, StatusCondition
 from argosy.local.controllers.podutil import is_ready, ready_since, seconds_until_available
-from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetCondition, ReplicaSetStatus
+from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetStatus
 
 BURST_REPLICAS = 500
 REPLICA_FAILURE = "ReplicaFailure"
@@ -80,9 +80,7 @@ def with_replica_failure(
     rest = [c for c in status.conditions if c.type != REPLICA_FAILURE]
     if message is None:
         return replace(status, conditions=rest)
-    return replace(
-        status, conditions=[*rest, ReplicaSetCondition(REPLICA_FAILURE, "True", now, reason, message)]
-    )
+    return replace(status, conditions=[*rest, StatusCondition(REPLICA_FAILURE, "True", reason, message, now)])
 
 
 def deletion_order(active: Sequence[Pod], related: Iterable[Pod], now: datetime) -> list[Pod]:

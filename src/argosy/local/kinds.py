@@ -1,14 +1,18 @@
-"""Services and endpoints as the controllers write them and the nodes read them.
+"""Services, EndpointSlices and PersistentVolumeClaims, as both the controllers and the nodes read them.
 
-Partial: never write a whole one back. What people may leave out of an EndpointSlice of their own may be null.
+Partial, so an object decoded this way must never be written back. Optional fields of an EndpointSlice may be
+null, because users may create their own.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from msgspec import Struct, field
 
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
+
+CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+"""The finalizer that keeps a PersistentVolumeClaim while a pod uses it."""
 
 
 class ServicePort(Struct, rename="camel"):
@@ -75,3 +79,25 @@ class EndpointSlice(Struct, rename="camel"):
     address_type: str = "IPv4"
     endpoints: list[Endpoint] | None = None
     ports: list[EndpointPort] | None = None
+
+
+class ClaimResources(Struct):
+    requests: dict[str, str | int] = field(default_factory=dict)
+
+
+class ClaimSpec(Struct, rename="camel"):
+    access_modes: list[str] = field(default_factory=list)
+    resources: ClaimResources = field(default_factory=ClaimResources)
+    volume_mode: str = "Filesystem"
+
+
+class ClaimStatus(Struct):
+    phase: str = "Pending"
+
+
+class PersistentVolumeClaim(Struct):
+    resource: ClassVar[Resource] = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+
+    metadata: ObjectMeta
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+    status: ClaimStatus = field(default_factory=ClaimStatus)

@@ -1,0 +1,36 @@
+"""Identifies processes by pid and start time, because pids are reused.
+
+Standard library only: shims and the zygote import this.
+"""
+
+from pathlib import Path
+from typing import TypedDict
+
+
+class ProcessRecord(TypedDict):
+    """A process as it is recorded in JSON files."""
+
+    pid: int
+    start_time: int
+
+
+def start_time(pid: int | str) -> int | None:
+    """Return the start time of a live process in clock ticks since boot.
+
+    None if the process has ended, including when only its exit code is left to be collected.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def is_alive(pid: int, started: int) -> bool:
+    """Return True if the process with this pid is the one that started then, and is not a zombie."""
+    return start_time(pid) == started
+
+
+def process_record(pid: int) -> ProcessRecord:
+    """Record a live process; for one that has ended, the record matches no process."""
+    return ProcessRecord(pid=pid, start_time=start_time(pid) or 0)
