@@ -175,7 +175,7 @@ REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     ),
     "a quantity that is none": (
         {f"{CONTAINERS}.0.resources": {"limits": {"memory": "lots"}}},
-        f'{CONTAINER}.resources.limits.memory: invalid value "lots": must be a number',
+        f'{CONTAINER}.resources.limits.memory: invalid value "lots": must be a quantity',
         {f"{CONTAINERS}.0.resources": {}},
     ),
     "more asked for than allowed": (

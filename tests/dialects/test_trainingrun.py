@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from argosy.dialects.base import JobView, read_record
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
-from argosy.kinds.trainingrun import TrainingRun, TrainingRunStatus
+from argosy.kinds.trainingrun import TrainingRun
+from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.plan.actions import ActionStatus
 from argosy.workload.decide import decide, refuse
 from argosy.workload.model import Escalation, Gang, Phase, Problems, RestartPolicy, RestartScope, Workload
@@ -107,7 +108,7 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     "a name too long for its pods": (
         run(LONG, roles={"worker": {"replicas": 11}}),
         "metadata.name: the name of its last pod of role worker, "
-        f"'{LONG}-worker-10' has 64 characters, 1 more than the 63 possible",
+        f"'{LONG}-worker-10' has 64 characters, 1 more than the 63 allowed",
     ),
     "a name that only its largest size makes too long": (
         run(LONG, roles={"worker": {"replicas": 2, "elastic": {"min": 1, "max": 11}}}),

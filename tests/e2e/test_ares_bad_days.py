@@ -70,7 +70,7 @@ POISON: dict[str, tuple[Json, list[str]]] = {
         spec(roles={"x" * 900: RIGHT, "wörker": RIGHT}),
         [
             f"{ROLES}.wörker: 'wörker': must consist of lower case letters",
-            "has 911 characters, 848 more than the 63 possible",
+            "has 911 characters, 848 more than the 63 allowed",
         ],
     ),
     "types that are wrong inside of a template": (

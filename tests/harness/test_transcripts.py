@@ -5,13 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.trainingrun import (
-    RoleStatus,
-    RunCondition,
-    TrainingRun,
-    TrainingRunSpec,
-    TrainingRunStatus,
-)
+from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
+from argosy.kinds.trainingrun_status import RoleStatus, RunCondition, TrainingRunStatus
 from tests.support import examples
 from tests.support.commands import REPOSITORY
 from tests.support.transcripts import Transcript, differences

@@ -18,12 +18,12 @@ QUANTITIES = {
 
 
 @pytest.mark.parametrize(("text", "want"), QUANTITIES.items())
-def test_quantity(text: str, want: Decimal) -> None:
+def test_parse_quantity(text: str, want: Decimal) -> None:
     assert parse_quantity(text) == want
 
 
 @pytest.mark.parametrize("text", ["", "x", "1 Gi", "1gi", "1K", "--1", "1e"])
-def test_not_a_quantity(text: str) -> None:
+def test_invalid_quantity_raises(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
         parse_quantity(text)
 
@@ -32,17 +32,17 @@ DURATIONS = {"90s": 90, "2h": 7200, "1h30m": 5400, "1d": 86400, "500ms": 0.5, "0
 
 
 @pytest.mark.parametrize(("text", "want"), DURATIONS.items())
-def test_duration(text: str, want: float) -> None:
+def test_parse_duration(text: str, want: float) -> None:
     assert parse_duration(text) == want
 
 
 @pytest.mark.parametrize("text", ["", "10", "2 h", "h", "-1s", "1y"])
-def test_not_a_duration(text: str) -> None:
+def test_invalid_duration_raises(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration(text)
 
 
-WORDS = {
+FORMATTED = {
     0.234: "0.2 s",
     45.2: "45 s",
     134: "2 m 14 s",
@@ -52,6 +52,6 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize(("seconds", "want"), WORDS.items())
-def test_duration_for_people(seconds: float, want: str) -> None:
+@pytest.mark.parametrize(("seconds", "want"), FORMATTED.items())
+def test_format_duration(seconds: float, want: str) -> None:
     assert format_duration(seconds) == want

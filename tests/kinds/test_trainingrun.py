@@ -1,5 +1,4 @@
-"""The definition of TrainingRun in front of a real API server and of ours: what it takes, fills in, and
-refuses with which words."""
+"""The CRD of TrainingRun on a real API server and on the local one: defaults, validation, scale, columns."""
 
 import copy
 import re
@@ -44,12 +43,12 @@ def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
             established = caller.send(get(f"{CRDS}/{name}", until="status.conditions.1"))
             conditions = dig(established.body, "status.conditions")
             assert isinstance(conditions, list)
-            assert "NonStructuralSchema" not in {str(dig(one, "type")) for one in conditions}
+            assert "NonStructuralSchema" not in {str(dig(condition, "type")) for condition in conditions}
         caller.send(get("/apis/argosy.dev/v1alpha1/trainingruns", until_code=200))
         yield caller
 
 
-def test_defaults_are_filled_in_and_templates_kept(caller: Caller) -> None:
+def test_defaults_are_set_and_unknown_fields_of_templates_are_preserved(caller: Caller) -> None:
     stored = caller.send(post(RUNS, run("defaults"))).body
     assert dig(stored, "spec.limits") == {"restarts": 3, "belowMinTimeout": "10m"}
     assert dig(stored, "spec.cleanup") == "Running"
@@ -69,12 +68,12 @@ def elastic(**bounds: int) -> dict[str, Json]:
 
 def without(path: str) -> dict[str, Json]:
     made = run()
-    *way, last = path.split(".")
-    at: Json = made
-    for part in way:
-        at = at[part] if isinstance(at, dict) else None
-    assert isinstance(at, dict)
-    del at[last]
+    *parents, last = path.split(".")
+    value: Json = made
+    for name in parents:
+        value = value[name] if isinstance(value, dict) else None
+    assert isinstance(value, dict)
+    del value[last]
     return made
 
 
@@ -88,81 +87,92 @@ def role_with(**more: Json) -> dict[str, Json]:
     return made
 
 
-REFUSED: dict[str, tuple[dict[str, Json], str]] = {
-    "a max that is no multiple": (
+INVALID: dict[str, tuple[dict[str, Json], str]] = {
+    "max that is not a multiple: error names both neighbours": (
         elastic(min=2, max=7, multipleOf=2),
         r"spec.roles.worker.*elastic: .*max 7 is not a multiple of 2; write 6 or 8",
     ),
-    "a min that is less than one step": (
+    "min below one step: error names the next multiple": (
         elastic(min=1, max=8, multipleOf=4),
         r"min 1 is not a multiple of 4; write 4",
     ),
-    "min above max": (elastic(min=6, max=4), r"min 6 is greater than max 4"),
-    "too many replicas": (elastic(min=1, max=3), r"replicas 4 is greater than elastic.max 3"),
-    "too few replicas": (elastic(min=6, max=8), r"replicas 4 is less than elastic.min 6"),
-    "replicas between the steps": (
+    "min above max: rejected": (elastic(min=6, max=4), r"min 6 is greater than max 4"),
+    "replicas above elastic.max: rejected": (
+        elastic(min=1, max=3),
+        r"replicas 4 is greater than elastic.max 3",
+    ),
+    "replicas below elastic.min: rejected": (elastic(min=6, max=8), r"replicas 4 is less than elastic.min 6"),
+    "replicas that are not a multiple: rejected": (
         elastic(min=3, max=9, multipleOf=3),
         r"replicas 4 is not a multiple of 3",
     ),
-    "no roles": (run(roles={}), r"spec.roles: .*should have at least 1 propert"),
-    "no framework": (without("spec.framework"), r"spec.framework: Required value"),
-    "no template": (without("spec.roles.worker.template"), r"spec.roles.worker.template: Required value"),
-    "no containers": (
+    "no roles: rejected": (run(roles={}), r"spec.roles: .*should have at least 1 propert"),
+    "no framework: rejected": (without("spec.framework"), r"spec.framework: Required value"),
+    "role without template: rejected": (
+        without("spec.roles.worker.template"),
+        r"spec.roles.worker.template: Required value",
+    ),
+    "template without containers: rejected": (
         role_with(template={"spec": {}}),
         r"spec.roles.worker.template.spec.containers: Required value",
     ),
-    "a bad role name": (
+    "role name with a capital letter: rejected": (
         run(roles={"psWorker": {"template": {"spec": {"containers": [{"name": "a"}]}}}}),
-        r"names of roles have lower-case letters",
+        r"names of roles must have lower-case letters",
     ),
-    "a policy for a role that is not there": (
+    "jobPolicy with an unknown role: rejected": (
         run(jobPolicy={"failed": [["worker"], ["chief"]]}),
-        r"jobPolicy.failed names a role that does not exist",
+        r"jobPolicy.failed: unknown role",
     ),
-    "a dependency on a role that is not there": (
+    "dependsOn with an unknown role: rejected": (
         role_with(dependsOn=[{"role": "chief"}]),
-        r"dependsOn names the role itself or one that does not exist",
+        r"dependsOn: unknown role, or the role itself",
     ),
-    "a dependency on itself": (
+    "dependsOn with the role itself: rejected": (
         role_with(dependsOn=[{"role": "worker"}]),
-        r"dependsOn names the role itself or one that does not exist",
+        r"dependsOn: unknown role, or the role itself",
     ),
-    "an unknown restart policy": (role_with(restart="Sometimes"), r"Unsupported value: \"Sometimes\""),
-    "no replicas": (role_with(replicas=0), r"should be greater than or equal to 1"),
-    "a duration without a unit": (run(limits={"activeDeadline": "10"}), r"should match"),
-    "a negative number of restarts": (run(limits={"restarts": -1}), r"greater than or equal to 0"),
-    "an empty list in a policy": (run(jobPolicy={"succeeded": [[]]}), r"should have at least 1 items"),
+    "unknown restart policy: rejected": (role_with(restart="Sometimes"), r"Unsupported value: \"Sometimes\""),
+    "replicas 0: rejected": (role_with(replicas=0), r"should be greater than or equal to 1"),
+    "duration without a unit: rejected": (run(limits={"activeDeadline": "10"}), r"should match"),
+    "negative limits.restarts: rejected": (run(limits={"restarts": -1}), r"greater than or equal to 0"),
+    "empty list in jobPolicy: rejected": (
+        run(jobPolicy={"succeeded": [[]]}),
+        r"should have at least 1 items",
+    ),
 }
 
 
-@pytest.mark.parametrize(("body", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_refusals_say_what_to_write(caller: Caller, body: dict[str, Json], message: str) -> None:
+@pytest.mark.parametrize(("body", "message"), INVALID.values(), ids=INVALID.keys())
+def test_invalid_run_is_rejected_with_422_and_a_message(
+    caller: Caller, body: dict[str, Json], message: str
+) -> None:
     answer = caller.send(post(f"{RUNS}?dryRun=All", body))
-    said = str(dig(answer.body, "message"))
-    assert answer.code == 422, said
-    assert re.search(message, said), said
+    error = str(dig(answer.body, "message"))
+    assert answer.code == 422, error
+    assert re.search(message, error), error
 
 
-def test_scale_acts_on_the_workers(caller: Caller) -> None:
+def test_scale_changes_the_replicas_of_role_worker(caller: Caller) -> None:
     caller.send(post(RUNS, run("scaled")))
     caller.send(patch(f"{RUNS}/scaled/scale", {"spec": {"replicas": 2}}))
     stored = caller.send(get(f"{RUNS}/scaled")).body
     assert dig(stored, "spec.roles.worker.replicas") == 2
 
 
-def test_a_started_run_keeps_its_framework_and_roles(caller: Caller) -> None:
+def test_framework_of_a_started_run_cannot_be_changed(caller: Caller) -> None:
     caller.send(post(RUNS, run("started")))
     change: Json = {"spec": {"framework": "custom"}}
     assert caller.send(patch(f"{RUNS}/started?dryRun=All", change)).code == 200
     caller.send(patch(f"{RUNS}/started/status", {"status": {"startTime": "2030-01-01T00:00:00Z"}}))
     answer = caller.send(patch(f"{RUNS}/started", change))
     assert answer.code == 422
-    assert "cannot be changed; make a new run" in str(answer.body)
+    assert "cannot be changed after the run has started; create a new run" in str(answer.body)
 
 
-def test_the_table_shows_what_people_want(caller: Caller) -> None:
+def test_columns_of_kubectl_get(caller: Caller) -> None:
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
     columns = dig(caller.send(get(RUNS, accept=accept)).body, "columnDefinitions")
     assert isinstance(columns, list)
-    names = [str(dig(one, "name")) for one in columns if dig(one, "priority") == 0]
+    names = [str(dig(column, "name")) for column in columns if dig(column, "priority") == 0]
     assert names == ["Name", "Framework", "Phase", "Workers", "Attempt", "Reason", "Age"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
-from argosy.kinds.trainingrun import RoleStatus, TrainingRunStatus
+from argosy.kinds.trainingrun_status import RoleStatus, TrainingRunStatus
 from argosy.reconcile.status_changes import COUNTS_SECONDS, MESSAGES_SECONDS, write_interval
 
 OLD = TrainingRunStatus(

@@ -1,1 +1,1 @@
-"""API types: our own kinds, the parts of Kubernetes' kinds that we read, and the CRDs made from them."""
+"""API types: Argosy's own kinds with their CRDs, and the parts of Kubernetes' kinds that it reads."""

@@ -1,9 +1,9 @@
 """`AresJob` (`ares.io/v1`): the API of AresOperator, unchanged.
 
-The schema knows types only. What values mean is judged by the dialect, so that an object its users always
-could store is stored, and answered with `InvalidDefinition` instead of being refused. Unknown fields are
-kept for the same reason. So the definition is written from `AresJobSpec`, while a job is read with its spec
-as it came: what nobody knows must still be told about.
+The schema checks types only. The dialect validates values, because AresOperator stores an invalid job and
+reports `InvalidDefinition` in its status instead of rejecting it. Unknown fields are preserved for the same
+reason. The CRD is generated from `AresJobSpec`, but a job is decoded with its spec as plain JSON, so that the
+dialect can report unknown fields, too.
 """
 
 from datetime import datetime
@@ -18,14 +18,14 @@ from argosy.kinds.restart_status import RestartStatus
 
 GROUP = "ares.io"
 FINALIZER = f"{GROUP}/ares-finalizer"
-"""Put on jobs by the original; taken away wherever it is seen."""
+"""AresOperator puts this finalizer on jobs; Argosy removes it."""
 GROUP_LABEL, JOB_LABEL = f"{GROUP}/group-name", f"{GROUP}/job-name"
 ROLE_LABEL, INDEX_LABEL = f"{GROUP}/replica-type", f"{GROUP}/replica-index"
 PROPAGATED_ANNOTATIONS = tuple(
     f"{GROUP}/{name}"
     for name in ("ares-queue", "preemptable", "job-priority", "monopolize-nodes", "level-queue-id")
 )
-"""Annotations of a job that its labels, its pods and its group follow."""
+"""Annotations of a job that are propagated to its labels, its pods and its PodGroup."""
 
 Template = Annotated[
     dict[str, object], Meta(extra_json_schema={"type": "object", PRESERVE_UNKNOWN_FIELDS: True})
@@ -34,44 +34,44 @@ Resources = Annotated[dict[str, int | str], Meta(max_length=64)]
 
 
 class BaguaSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How Bagua runs."""
+    """Options of Bagua."""
 
     preserve: ClassVar[bool] = True
 
     enable_elastic: bool | None = None
-    """Elastic training with an etcd, instead of a fixed number of workers with a master."""
+    """Elastic training with etcd, instead of a fixed number of workers with a master."""
     min_replicas: int | None = None
-    """MIN_SIZE of elastic training; the number of workers if unset."""
+    """MIN_SIZE of elastic training; defaults to the number of workers."""
     max_replicas: int | None = None
-    """MAX_SIZE of elastic training; the number of workers if unset."""
+    """MAX_SIZE of elastic training; defaults to the number of workers."""
 
 
 class MpiSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The host file of MPI jobs."""
+    """Options of MPI."""
 
     preserve: ClassVar[bool] = True
 
     replicas_per_node: int | None = None
-    """Slots of every host; 1 if unset."""
+    """Slots per host in the host file; defaults to 1."""
     implementation: str | None = None
-    """Form of the host file: ompi or mpich."""
+    """Format of the host file: ompi or mpich."""
     launcher_as_host: bool | None = None
-    """The launcher's address is the first line of the host file; true if unset."""
+    """The launcher's address is the first line of the host file; defaults to true."""
     ssh_keys: bool | None = None
-    """Make a key pair for the job, by which its pods reach each other with ssh."""
+    """Generate a key pair with which the job's pods connect to each other by ssh."""
 
 
 class TensorflowSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What TensorFlow is told."""
+    """Options of TensorFlow."""
 
     preserve: ClassVar[bool] = True
 
     enable_dynamic_worker: bool | None = None
-    """Workers may come and go: each is told of itself and of the parameter servers only."""
+    """Workers may join and leave: TF_CONFIG of a worker lists only itself and the parameter servers."""
 
 
 class FrameworkSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Options of frameworks."""
+    """Options of the frameworks."""
 
     preserve: ClassVar[bool] = True
 
@@ -81,7 +81,7 @@ class FrameworkSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class RolePhasePolicySpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """When the role as a whole has failed or succeeded."""
+    """When the role has failed or succeeded."""
 
     preserve: ClassVar[bool] = True
 
@@ -90,31 +90,31 @@ class RolePhasePolicySpec(Struct, frozen=True, rename="camel", omit_defaults=Tru
     succeeded: str | None = None
     """AnyPod or AllPods."""
     node_down_as_failed: bool | None = None
-    """A pod on a node that is down counts as failed."""
+    """A pod on an unreachable node counts as failed."""
 
 
 class DependenceSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What pods of the role wait for before their containers start."""
+    """The roles that must have reached a phase before containers of this role start."""
 
     preserve: ClassVar[bool] = True
 
     role_names: list[str] | None = None
     """Roles to wait for."""
     role_phase: str | None = None
-    """Phase that they must have reached; Running if unset."""
+    """Phase that these roles must have reached; defaults to Running."""
     mpi_host_file: str | None = None
-    """Where to write a host file of these roles' pods; several paths with commas between."""
+    """Paths, separated by commas, at which a host file of these roles' pods is written."""
 
 
 class RoleSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A group of like pods, numbered from 0."""
+    """A group of identical pods, numbered from 0."""
 
     preserve: ClassVar[bool] = True
 
     replicas: int | None = None
-    """How many pods; 1 if unset."""
+    """Number of pods; defaults to 1."""
     template: Template | None = None
-    """The pods, as in a Deployment. Host name, subdomain and restartPolicy are set by the operator."""
+    """Pod template, as in a Deployment. The operator sets hostname, subdomain and restartPolicy."""
     restart_policy: str | None = None
     """Always, OnFailure, Never or ExitCode."""
     role_phase_policy: RolePhasePolicySpec | None = None
@@ -124,7 +124,7 @@ class RoleSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class JobPhasePolicySpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How the outcomes of roles make the outcome of the job."""
+    """How the phases of the roles determine the phase of the job."""
 
     preserve: ClassVar[bool] = True
 
@@ -135,49 +135,49 @@ class JobPhasePolicySpec(Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class SchedulingPolicySpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Placement of all pods together."""
+    """Gang scheduling."""
 
     preserve: ClassVar[bool] = True
 
     min_available: int | None = None
-    """Pods that must be placed together; set: they are a gang."""
+    """Number of pods that must be scheduled together; setting it makes the job a gang."""
     queue: str | None = None
     min_resources: Resources | None = None
     priority_class: str | None = None
 
 
 class RunPolicySpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Limits, and what is left after the end."""
+    """Limits of the job, and what is kept after it has finished."""
 
     preserve: ClassVar[bool] = True
 
     clean_pod_policy: str | None = None
-    """Which pods are deleted at the end: All, Running or None."""
+    """Which pods are deleted when the job has finished: All, Running or None."""
     ttl_seconds_after_finished: int | None = None
-    """The job itself is deleted so long after its end."""
+    """The job is deleted this long after it has finished."""
     active_deadline_seconds: int | None = None
-    """The job fails if it has not ended so long after its start."""
+    """The job fails if it has not finished this long after its start."""
     backoff_limit: int | None = None
-    """Failures allowed over all roles."""
+    """Maximum number of failures over all roles."""
     scheduling_policy: SchedulingPolicySpec | None = None
     suspend: bool | None = None
-    """Take all pods away but keep the job; false again starts it again."""
+    """If true, all pods are deleted and the job is kept; setting it to false starts the job again."""
     restart_scope: str | None = None
-    """What starts anew when a pod must be replaced: that Pod or the whole Job."""
+    """What is restarted when a pod must be replaced: the Pod or the whole Job."""
 
 
 class AresJobSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What to run."""
+    """The desired state of the job."""
 
     preserve: ClassVar[bool] = True
 
     framework_type: str | None = None
-    """Which framework: bagua, custom, dask, mpi, pytorch, standalone or tensorflow."""
+    """Name of the framework: bagua, custom, dask, mpi, pytorch, standalone or tensorflow."""
     framework: FrameworkSpec | None = None
     available_ports: list[int] | None = None
     """Ports that Bagua's pods share."""
     ttl_seconds_after_failed: int | None = None
-    """Pods, services and the PodGroup are deleted so long after the job failed."""
+    """Pods, services and the PodGroup are deleted this long after the job failed."""
     job_phase_policy: JobPhasePolicySpec | None = None
     role_specs: (
         Annotated[
@@ -186,12 +186,12 @@ class AresJobSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
         ]
         | None
     ) = None
-    """The groups of pods, by name."""
+    """The roles by name."""
     run_policy: RunPolicySpec | None = None
 
 
 class AresCondition(Struct, frozen=True, rename="camel"):
-    """Something that can be said of the job."""
+    """A condition of the job."""
 
     type: str
     status: str
@@ -202,7 +202,7 @@ class AresCondition(Struct, frozen=True, rename="camel"):
 
 
 class ReplicaStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How many pods of a role are where."""
+    """Number of pods of a role by phase."""
 
     active: int = 0
     succeeded: int = 0
@@ -210,7 +210,7 @@ class ReplicaStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class RoleStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where one role is."""
+    """The observed state of a role."""
 
     phase: str = ""
     """Pending, Starting, Running, Succeeded or Failed."""
@@ -224,35 +224,35 @@ class RoleStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     unknown: int = 0
     terminating: int = 0
     replicas: int = 0
-    """Pods that have been made so far."""
+    """Number of pods created so far."""
     restarts: int = 0
-    """Pods replaced after failures, and containers restarted in place."""
+    """Number of pods replaced after failures, plus container restarts."""
 
 
 class AresJobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where the job is."""
+    """The observed state of the job."""
 
     phase: str = ""
     """Pending, Starting, Running, Succeeded or Failed."""
     observed_generation: int = 0
     start_time: datetime | None = None
     running_time: datetime | None = None
-    """When all roles ran for the first time."""
+    """When all roles were running for the first time."""
     completion_time: datetime | None = None
     last_reconcile_time: datetime | None = None
     conditions: list[AresCondition] = field(default_factory=list)
     replica_statuses: dict[str, ReplicaStatus] = field(default_factory=dict)
     role_statuses: dict[str, RoleStatus] = field(default_factory=dict)
     message: str = ""
-    """What a person should know of the job now, in a sentence."""
+    """The state of the job as a sentence."""
     restart_history: list[RestartStatus] = field(default_factory=list)
-    """The last twenty restarts, the newest at the end."""
+    """The last twenty restarts, the newest last."""
     argosy: dict[str, object] = field(default_factory=dict)
-    """What the operator must remember; not for reading by others."""
+    """The operator's internal record of the job; other clients should not read it."""
 
 
 class AresJob(Struct, frozen=True):
-    """A job as it is read: its spec as it stands in the API."""
+    """A job as the operator decodes it, with its spec as plain JSON."""
 
     resource: ClassVar[Resource] = Resource(GROUP, "v1", "AresJob", "aresjobs")
 
@@ -266,7 +266,7 @@ _ROLES = "has(self.spec.roleSpecs) && has(oldSelf.spec.roleSpecs)"
 
 
 class AresJobCrd(Struct, frozen=True):
-    """A distributed training job of several roles."""
+    """A distributed training job with one or more roles."""
 
     resource: ClassVar[Resource] = AresJob.resource
     crd_options: ClassVar[CrdOptions] = CrdOptions(
@@ -282,14 +282,14 @@ class AresJobCrd(Struct, frozen=True):
         Rule(
             rule=f"!({_STARTED}) || (has(self.spec.frameworkType) && has(oldSelf.spec.frameworkType)"
             " && self.spec.frameworkType == oldSelf.spec.frameworkType)",
-            message="the framework of a job that has started cannot be changed; make a new job",
+            message="the framework cannot be changed after the job has started; create a new job",
             field_path=".spec.frameworkType",
         ),
         Rule(
             rule=f"!({_STARTED}) || ({_ROLES}"
             " && self.spec.roleSpecs.all(name, name in oldSelf.spec.roleSpecs)"
             " && oldSelf.spec.roleSpecs.all(name, name in self.spec.roleSpecs))",
-            message="roles of a job that has started can be neither added nor removed; make a new job",
+            message="roles cannot be added or removed after the job has started; create a new job",
             field_path=".spec.roleSpecs",
         ),
     )

@@ -1,9 +1,9 @@
-"""CustomResourceDefinitions out of our own structs, so that a kind is written down once.
+"""Generates CustomResourceDefinitions from structs.
 
-The struct's types, defaults and `Meta` bounds become the structural schema; docstrings of classes and of
-attributes become descriptions; `Rule`s in a class's `rules` become CEL validations; `Definition` on the kind
-says the rest. What a CRD cannot express (recursion, unions of objects, tuples of mixed types …) is refused
-here, at build time, with the path of the field. `python -m argosy.kinds.crd DIR` writes the files.
+Types, defaults and `Meta` bounds become the structural schema. Docstrings of classes and attributes become
+descriptions. The `rules` of a class become CEL validations, and the kind's `CrdOptions` everything else. What
+a CRD cannot express (recursion, unions of objects, tuples of mixed types) is a `CrdError` with the path of
+the field. `python -m argosy.kinds.crd DIR` writes the files.
 """
 
 import ast
@@ -31,29 +31,29 @@ Schema = dict[str, object]
 CUSTOM_RESOURCES: tuple[type[CustomResource], ...] = (TrainingRun, AresJobCrd, VolcanoPodGroupCrd)
 """Every kind whose CustomResourceDefinition Argosy generates."""
 
-LARGEST = 200_000
-"""Bytes. Client-side apply copies the object into an annotation, which has room for 262,144."""
+MAX_CRD_BYTES = 200_000
+"""Client-side apply copies the whole object into an annotation, whose limit is 262,144 bytes."""
 
 INT_OR_STRING: Schema = {"x-kubernetes-int-or-string": True}
 
 
 class CrdError(Exception):
-    """A struct says something that a CRD cannot."""
+    """A struct cannot be expressed as a CRD."""
 
 
 def crd_for(kind: type[CustomResource]) -> dict[str, object]:
-    """The CustomResourceDefinition of a kind, as a JSON object."""
-    resource, definition = kind.resource, kind.crd_options
+    """Return the CustomResourceDefinition of a kind, as a JSON object."""
+    resource, options = kind.resource, kind.crd_options
     names: dict[str, object] = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
         "plural": resource.plural,
         "singular": resource.kind.lower(),
     }
-    if definition.short_names:
-        names["shortNames"] = list(definition.short_names)
-    if definition.categories:
-        names["categories"] = list(definition.categories)
+    if options.short_names:
+        names["shortNames"] = list(options.short_names)
+    if options.categories:
+        names["categories"] = list(options.categories)
     crd: dict[str, object] = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -69,20 +69,20 @@ def crd_for(kind: type[CustomResource]) -> dict[str, object]:
         },
     }
     size = len(msgspec.json.encode(crd))
-    if size > LARGEST:
-        raise CrdError(f"{resource.kind}: the definition has {size} bytes; {LARGEST} is the limit")
+    if size > MAX_CRD_BYTES:
+        raise CrdError(f"{resource.kind}: the CRD has {size} bytes; must be at most {MAX_CRD_BYTES}")
     return crd
 
 
 def dump(crd: Mapping[str, object]) -> str:
-    """The YAML that is committed: stable order, and no anchors, which kubectl reads and people do not."""
-    import yaml  # only here: a control plane is started without
+    """Return the CRD as YAML, in stable order and without anchors, which are hard to read."""
+    import yaml  # imported here because the local control plane starts faster without it
 
-    class Plain(yaml.SafeDumper):
+    class NoAliasDumper(yaml.SafeDumper):
         def ignore_aliases(self, data: object) -> bool:
             return True
 
-    return yaml.dump(dict(crd), Dumper=Plain, sort_keys=False, width=110, allow_unicode=True)
+    return yaml.dump(dict(crd), Dumper=NoAliasDumper, sort_keys=False, width=110, allow_unicode=True)
 
 
 def file_name(kind: type[CustomResource]) -> str:
@@ -90,32 +90,28 @@ def file_name(kind: type[CustomResource]) -> str:
 
 
 def schema_of(kind: type) -> Schema:
-    """The structural schema of a struct."""
-    return _Walker().schema(types.type_info(kind), kind.__name__)
+    """Return the structural schema of a struct."""
+    return _SchemaBuilder().schema(types.type_info(kind), kind.__name__)
 
 
 def _version(kind: type[CustomResource]) -> Schema:
-    definition = kind.crd_options
+    options = kind.crd_options
     schema = schema_of(kind)
     properties = schema["properties"]
     assert isinstance(properties, dict)
     schema["properties"] = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, **properties}
     schema["required"] = ["spec"]
     version: Schema = {"name": kind.resource.version, "served": True, "storage": True}
-    if definition.columns:
-        version["additionalPrinterColumns"] = [_column(column) for column in definition.columns]
+    if options.columns:
+        version["additionalPrinterColumns"] = [_column(column) for column in options.columns]
     subresources: Schema = {}
-    if definition.status:
+    if options.status:
         subresources["status"] = {}
-    if definition.scale:
+    if options.scale:
         subresources["scale"] = {
-            "specReplicasPath": definition.scale.spec_path,
-            "statusReplicasPath": definition.scale.status_path,
-            **(
-                {"labelSelectorPath": definition.scale.selector_path}
-                if definition.scale.selector_path
-                else {}
-            ),
+            "specReplicasPath": options.scale.spec_path,
+            "statusReplicasPath": options.scale.status_path,
+            **({"labelSelectorPath": options.scale.selector_path} if options.scale.selector_path else {}),
         }
     if subresources:
         version["subresources"] = subresources
@@ -124,19 +120,20 @@ def _version(kind: type[CustomResource]) -> Schema:
 
 
 def _column(column: PrinterColumn) -> Schema:
-    one: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    schema: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
     if column.description:
-        one["description"] = column.description
+        schema["description"] = column.description
     if column.priority:
-        one["priority"] = column.priority
-    return one
+        schema["priority"] = column.priority
+    return schema
 
 
-class _Walker:
-    """Turns msgspec's view of a type into a schema; remembers which structs it is inside of."""
+class _SchemaBuilder:
+    """Converts msgspec's description of a type into a schema."""
 
     def __init__(self) -> None:
-        self.inside: list[type] = []
+        self.enclosing: list[type] = []
+        """The structs around the current one, to detect recursion."""
 
     def schema(self, node: types.Type, path: str) -> Schema:
         if isinstance(node, types.Metadata):
@@ -162,22 +159,27 @@ class _Walker:
     def struct(self, node: types.StructType, path: str) -> Schema:
         if node.cls is ObjectMeta:
             return {"type": "object"}
-        if node.cls in self.inside:
-            raise CrdError(f"{path}: {node.cls.__name__} contains itself; a CRD cannot say that")
+        if node.cls in self.enclosing:
+            raise CrdError(
+                f"{path}: {node.cls.__name__} contains itself; recursion is not supported in a CRD"
+            )
         if node.tag is not None:
-            raise CrdError(f"{path}: {node.cls.__name__} is tagged; a CRD has no unions of objects")
+            raise CrdError(
+                f"{path}: {node.cls.__name__} is tagged; unions of objects are not supported in a CRD"
+            )
         if node.array_like:
-            raise CrdError(f"{path}: {node.cls.__name__} is array-like; a CRD needs objects")
-        self.inside.append(node.cls)
-        told = _attribute_docs(node.cls)
+            raise CrdError(f"{path}: {node.cls.__name__} is array-like; must be an object in a CRD")
+        self.enclosing.append(node.cls)
+        docs = _attribute_docs(node.cls)
         schema: Schema = {"type": "object"}
         if node.cls.__doc__:
             schema["description"] = _prose(node.cls.__doc__)
         properties: dict[str, Schema] = {}
-        for one in node.fields:
-            properties[one.encode_name] = self.field(one, told.get(one.name, ""), f"{path}.{one.encode_name}")
-        self.inside.pop()
-        required = [one.encode_name for one in node.fields if one.required]
+        for item in node.fields:
+            name = item.encode_name
+            properties[name] = self.field(item, docs.get(item.name, ""), f"{path}.{name}")
+        self.enclosing.pop()
+        required = [item.encode_name for item in node.fields if item.required]
         if required:
             schema["required"] = required
         schema["properties"] = properties
@@ -188,29 +190,29 @@ class _Walker:
             schema["x-kubernetes-validations"] = [_rule(rule) for rule in rules]
         return schema
 
-    def field(self, one: types.Field, told: str, path: str) -> Schema:
-        schema = self.schema(one.type, path)
-        if told:
-            schema = {**schema, "description": _prose(told)}
-        default = _default(one, schema)
+    def field(self, item: types.Field, doc: str, path: str) -> Schema:
+        schema = self.schema(item.type, path)
+        if doc:
+            schema = {**schema, "description": _prose(doc)}
+        default = _default(item, schema)
         if default is not None:
             schema["default"] = default
         return schema
 
     def union(self, node: types.UnionType, path: str) -> Schema:
-        branches = [one for one in node.types if not isinstance(one, types.NoneType)]
-        plain = [one.type if isinstance(one, types.Metadata) else one for one in branches]
+        branches = [branch for branch in node.types if not isinstance(branch, types.NoneType)]
+        bare = [branch.type if isinstance(branch, types.Metadata) else branch for branch in branches]
         if len(branches) == 1:
             return self.schema(branches[0], path)
-        if len(plain) == 2 and {type(one) for one in plain} == {types.IntType, types.StrType}:
+        if len(bare) == 2 and {type(branch) for branch in bare} == {types.IntType, types.StrType}:
             return dict(INT_OR_STRING)
-        raise CrdError(f"{path}: a union of {len(branches)} types; a CRD field has one, or int or string")
+        raise CrdError(f"{path}: a union of {len(branches)} types; must be one type, or int and str")
 
     def mapping(self, node: types.DictType, path: str) -> Schema:
         key = node.key_type.type if isinstance(node.key_type, types.Metadata) else node.key_type
         if not isinstance(key, types.StrType):
-            raise CrdError(f"{path}: keys of a map must be strings")
-        if _anything(node.value_type):
+            raise CrdError(f"{path}: the keys of a map must be strings")
+        if _is_any(node.value_type):
             return {"type": "object", PRESERVE_UNKNOWN_FIELDS: True}
         return {
             "type": "object",
@@ -229,17 +231,17 @@ class _Walker:
             names = {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"}
             return {"type": "string", **_bounds(node, names)}
         if isinstance(node, types.EnumType):
-            return {"type": "string", "enum": [str(one.value) for one in node.cls]}
+            return {"type": "string", "enum": [str(member.value) for member in node.cls]}
         if isinstance(node, types.LiteralType):
             if not all(isinstance(value, str) for value in node.values):
-                raise CrdError(f"{path}: only strings can be enumerated")
+                raise CrdError(f"{path}: the values of a Literal must be strings")
             return {"type": "string", "enum": [str(value) for value in node.values]}
         if isinstance(node, types.DateTimeType):
             return {"type": "string", "format": "date-time"}
-        raise CrdError(f"{path}: {type(node).__name__} has no form in a CRD")
+        raise CrdError(f"{path}: {type(node).__name__} is not supported in a CRD")
 
 
-def _anything(node: types.Type) -> bool:
+def _is_any(node: types.Type) -> bool:
     return isinstance(node, types.AnyType) or (isinstance(node, types.CustomType) and node.cls is object)
 
 
@@ -253,16 +255,16 @@ def _number(node: types.IntType | types.FloatType) -> Schema:
 
 
 def _bounds(node: types.Type, names: Mapping[str, str]) -> Schema:
-    found = {word: getattr(node, name, None) for name, word in names.items()}
-    return {word: value for word, value in found.items() if value is not None}
+    bounds = {keyword: getattr(node, name, None) for name, keyword in names.items()}
+    return {keyword: value for keyword, value in bounds.items() if value is not None}
 
 
-def _default(one: types.Field, schema: Schema) -> object:
-    """The default worth storing: not what an absent field means anyway (false, empty, unset)."""
-    if one.default is not msgspec.NODEFAULT:
-        value: object = one.default
-    elif one.default_factory is not msgspec.NODEFAULT:
-        value = one.default_factory()
+def _default(item: types.Field, schema: Schema) -> object:
+    """Return the default for the schema; None if it equals an absent field (false, empty, unset)."""
+    if item.default is not msgspec.NODEFAULT:
+        value: object = item.default
+    elif item.default_factory is not msgspec.NODEFAULT:
+        value = item.default_factory()
     else:
         return None
     if isinstance(value, Struct):
@@ -275,36 +277,36 @@ def _default(one: types.Field, schema: Schema) -> object:
 def _has_defaults(schema: Schema) -> bool:
     properties = schema.get("properties", {})
     return isinstance(properties, dict) and any(
-        isinstance(one, dict) and "default" in one for one in properties.values()
+        isinstance(item, dict) and "default" in item for item in properties.values()
     )
 
 
 def _rule(rule: Rule) -> Schema:
-    one: Schema = {"rule": rule.rule}
+    schema: Schema = {"rule": rule.rule}
     if rule.message:
-        one["message"] = rule.message
+        schema["message"] = rule.message
     if rule.message_expression:
-        one["messageExpression"] = rule.message_expression
+        schema["messageExpression"] = rule.message_expression
     if rule.field_path:
-        one["fieldPath"] = rule.field_path
-    return one
+        schema["fieldPath"] = rule.field_path
+    return schema
 
 
 def _attribute_docs(kind: type) -> dict[str, str]:
-    """The string literals that stand below attributes, by attribute name."""
+    """Return the string literals below attributes, by attribute name."""
     body = _class_bodies(kind.__module__).get(kind.__name__, [])
-    told: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for attribute, below in itertools.pairwise(body):
         if not (isinstance(attribute, ast.AnnAssign) and isinstance(attribute.target, ast.Name)):
             continue
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-            told[attribute.target.id] = str(below.value.value)
-    return told
+            docs[attribute.target.id] = str(below.value.value)
+    return docs
 
 
 @cache
 def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
-    """The statements of every class of a module, by its name; parsed once for all of them."""
+    """Return the statements of every class of a module, by class name. Each module is parsed once."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except OSError:
@@ -317,7 +319,7 @@ def _prose(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the definition of every kind of ours into a folder."""
+    """Write the CRD of every custom resource into a folder."""
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
     for kind in CUSTOM_RESOURCES:

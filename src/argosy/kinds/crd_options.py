@@ -1,6 +1,7 @@
-"""What a kind of ours says about its CustomResourceDefinition, beside its types.
+"""Declares what a CustomResourceDefinition has besides its schema: columns, CEL rules, scale.
 
-Apart from the generator, which needs much more: every process reads the kinds, few write definitions.
+These declarations are separate from the generator (`crd`) because every process imports the kinds, but few
+generate CRDs.
 """
 
 from typing import ClassVar, Protocol
@@ -13,7 +14,7 @@ PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
 
 
 class Rule(Struct, frozen=True):
-    """One CEL validation of the object whose class lists it. Only CEL's standard functions."""
+    """A CEL validation rule of the struct that lists it. It uses only CEL's standard functions."""
 
     rule: str
     message: str = ""
@@ -22,6 +23,8 @@ class Rule(Struct, frozen=True):
 
 
 class PrinterColumn(Struct, frozen=True):
+    """A column of `kubectl get`."""
+
     name: str
     path: str
     type: str = "string"
@@ -30,13 +33,15 @@ class PrinterColumn(Struct, frozen=True):
 
 
 class Scale(Struct, frozen=True):
+    """Where the `scale` subresource finds its values, as JSON paths."""
+
     spec_path: str
     status_path: str
     selector_path: str = ""
 
 
 class CrdOptions(Struct, frozen=True):
-    """What a CRD has beside its schema."""
+    """What a CRD has besides its schema."""
 
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -46,7 +51,7 @@ class CrdOptions(Struct, frozen=True):
 
 
 class CustomResource(Protocol):
-    """A kind of ours: a struct with its place in the API and its definition."""
+    """A struct from which a CRD is generated."""
 
     resource: ClassVar[Resource]
     crd_options: ClassVar[CrdOptions]

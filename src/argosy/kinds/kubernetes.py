@@ -1,8 +1,8 @@
 """The parts of Kubernetes' own kinds that Argosy reads.
 
-Partial: decoding drops every field not named here, which is what keeps 20,000 cached pods small. An object
-decoded this way must never be written back; changes go out as patches or as bodies built from scratch. What
-makes up a pod is hidden from the garbage collector (`gc=False`): trees of plain values never form a cycle.
+Decoding drops every field not listed here, which keeps 20,000 cached pods small. So these objects must never
+be written back; changes are sent as patches or as complete bodies. The structs of a pod are not tracked by
+the garbage collector (`gc=False`), because trees of plain values have no cycles.
 """
 
 from datetime import datetime
@@ -109,7 +109,7 @@ class ServiceSpec(Struct):
 
 
 class ServiceWithIP(Struct):
-    """A Service with its address. The other is asked for as metadata alone, which there are many of."""
+    """A Service with its cluster IP. `Service` has metadata only, to keep the cache small."""
 
     resource: ClassVar[Resource] = Service.resource
 
@@ -132,7 +132,7 @@ class Secret(Struct):
 
 
 class SecretMetadata(Struct):
-    """A Secret as it is asked for where its content is nobody's business."""
+    """A Secret that is fetched without its content."""
 
     resource: ClassVar[Resource] = Secret.resource
 

@@ -1,15 +1,15 @@
-"""Every label, annotation and well-known name that Argosy writes or reads, in one place.
+"""All labels, annotations and well-known names that Argosy writes or reads.
 
-Pods carry enough of them to rebuild a lost Record: job, role, index, attempt and replacement.
+The labels of pods (job, role, index, attempt, replacement) are enough to rebuild a lost Record.
 """
 
 DOMAIN = "argosy.dev"
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
-"""Set to `argosy` on everything we create; the operator's caches select on it."""
+"""Label of every object that the operator creates; its caches select on it."""
 
 MANAGER = "argosy"
-"""The value of MANAGED_BY, and the field manager of our writes."""
+"""The value of MANAGED_BY, and the operator's field manager."""
 
 JOB = f"{DOMAIN}/job"
 """Name of the owning job object."""
@@ -20,39 +20,40 @@ ATTEMPT = f"{DOMAIN}/attempt"
 REPLACEMENT = f"{DOMAIN}/replacement"
 
 POD_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-"""Volcano's annotation that puts a pod into a PodGroup."""
+"""Annotation that makes a pod a member of a Volcano PodGroup."""
 
 TASK_SPEC_ANNOTATION = "volcano.sh/task-spec"
 
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-"""The same for the coscheduling plugin."""
+"""Label that makes a pod a member of a PodGroup of the coscheduling plugin."""
 
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 POD_GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
-"""Kueue's labels, and the annotation with the number of pods that it waits for."""
+"""Kueue's labels for queue and pod group, and its annotation with the number of pods to wait for."""
+
 HELPER_CONTAINER = "argosy"
-"""The init container in which pods wait for others, or get what remote exec needs."""
+"""Name of the init container that waits for other roles, or copies the helper for remote exec."""
 
 INITIALIZER_CONTAINER = "initializer"
-"""The same in AresJobs."""
+"""Name of that init container in pods of AresJobs."""
 
 HOSTNAME = "kubernetes.io/hostname"
 
 OPERATOR_NAMESPACE = "argosy-system"
-"""Where the operator keeps what is its own: Lease, keys, the Service that pods reach it by."""
+"""Default namespace of the operator, its Lease, its Secrets and the Service by which pods reach it."""
 
 NODE_LIMITATIONS = f"{DOMAIN}/node-limitations"
-"""Annotation on local nodes: what their pods have to do without, and why."""
+"""Annotation on local nodes: which features their pods lack, and why."""
 
 UID = f"{DOMAIN}/uid"
-"""The uid of a child's owner. It counts only in the owner's namespace, together with an ownerReference."""
+"""Label with the uid of a child's owner. It counts only together with an ownerReference to that owner."""
 
 DIGEST = f"{DOMAIN}/digest"
-"""Annotation on children that are kept up to date: what their body was made from."""
+"""Annotation on updated children: a hash of the inputs that their body was rendered from."""
 
 REMOVAL_PATCH = f"{DOMAIN}/removal-patch"
-"""Annotation on groups: the merge patch that takes away all that we wrote, for what is wanted no longer."""
+"""Annotation on PodGroups: the merge patch that removes everything the operator wrote."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Annotation of kubectl's own, which is about one object and is never handed on."""
+"""kubectl's annotation with the applied manifest; it describes one object and is never propagated."""

@@ -1,7 +1,7 @@
-"""Wrong values as they are shown to the person who wrote them, and complaints as a status has room for them.
+"""Turns values and names into text for error messages and statuses, with bounds on the length.
 
-What people write has no bound and an object has: a status that grew with what it complains of could not be
-stored, and nothing would be told.
+A user may write values of any length, but the API server limits the size of an object. A status that grew
+with the values it complains about could not be stored, and the user would see no error at all.
 """
 
 import difflib
@@ -11,19 +11,20 @@ from collections.abc import Iterable
 APPLY_CRDS_COMMAND = "argosy crds | kubectl apply --server-side -f -"
 """Installs or upgrades the CustomResourceDefinitions; part of messages about missing or old ones."""
 MAX_VALUE_CHARS = 60
+"""Longer values are cut in messages."""
 MAX_MESSAGE_CHARS = 1_000
+"""Longer messages are cut by `join_messages`."""
 MAX_TEXT_CHARS = 12_000
-"""Characters, beyond which only the number of complaints is told."""
+"""After so many characters `join_messages` gives only the number of the messages left out."""
 
 
 def quote_value(value: object) -> str:
-    """The value as it would stand in JSON, and no more of it than a message has room for."""
-    text = json.dumps(value, ensure_ascii=False)
-    return truncate(text)
+    """Return the value as JSON, cut to the length that a message allows."""
+    return truncate(json.dumps(value, ensure_ascii=False))
 
 
-def truncate(text: str, most: int = MAX_VALUE_CHARS) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
+def truncate(text: str, max_chars: int = MAX_VALUE_CHARS) -> str:
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 
 
 def unknown_name(noun: str, name: str, known: Iterable[str]) -> str:
@@ -41,17 +42,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to a mistyped one; None if none is similar."""
-    exact = {one.lower(): one for one in known}
-    nearest = difflib.get_close_matches(name.lower(), exact, n=1)
-    return exact[nearest[0]] if nearest else None
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
+    nearest = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+    return by_lower_case[nearest[0]] if nearest else None
 
 
-def join_messages(complaints: Iterable[str]) -> str:
-    """All in one text, each once, in their order."""
-    short = [truncate(one, MAX_MESSAGE_CHARS) for one in dict.fromkeys(complaints)]
+def join_messages(messages: Iterable[str]) -> str:
+    """Join messages with semicolons, without duplicates and in their order, within `MAX_TEXT_CHARS`."""
+    unique = [truncate(message, MAX_MESSAGE_CHARS) for message in dict.fromkeys(messages)]
     length = 0
-    for number, one in enumerate(short):
-        length += len(one) + 2
+    for number, message in enumerate(unique):
+        length += len(message) + 2
         if length > MAX_TEXT_CHARS:
-            return "; ".join([*short[:number], f"and {len(short) - number} more"])
-    return "; ".join(short)
+            return "; ".join([*unique[:number], f"and {len(unique) - number} more"])
+    return "; ".join(unique)

@@ -1,4 +1,7 @@
-"""The parts of object metadata that Argosy reads. Partial on purpose: never write one of these back."""
+"""The parts of object metadata that Argosy reads.
+
+The structs lack fields of the real objects, so they must never be written back.
+"""
 
 from datetime import datetime
 
@@ -33,7 +36,7 @@ class ObjectMeta(Struct, rename="camel", gc=False):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object, if there is one."""
+        """The owner reference with `controller: true`, if there is one."""
         for owner in self.owner_references:
             if owner.controller:
                 return owner

@@ -1,8 +1,7 @@
-"""What a pod's spec says about nodes, and whether a node satisfies it: selector, required affinity, taints.
+"""Decides whether a node satisfies a pod's nodeSelector, required node affinity and tolerations.
 
-The rules are those of Kubernetes' API documentation; each is a function of plain values, so that all who ask
-the question ask it the same way: the local scheduler, the taint eviction, and gangs that the operator itself
-holds back until they fit.
+The rules are those of the Kubernetes API reference. They are functions of plain values, because three callers
+share them: the local scheduler, taint-based eviction, and the operator's built-in gang scheduling.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +84,7 @@ Taint = TypeVar("Taint", bound=TaintLike)
 def node_matches(
     selector: Mapping[str, str], affinity: NodeAffinity | None, name: str, labels: Mapping[str, str]
 ) -> bool:
-    """Whether a nodeSelector and required node affinity accept a node of this name and these labels."""
+    """Return True if nodeSelector and required node affinity accept a node of this name and these labels."""
     if any(labels.get(key) != value for key, value in selector.items()):
         return False
     if affinity is None or affinity.required is None:
@@ -94,7 +93,7 @@ def node_matches(
 
 
 def node_term_matches(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
-    """An empty term matches no node, as Kubernetes has it."""
+    """Return True if all requirements of a term hold. An empty term matches no node, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
         return False
     return all(matches(expression, labels) for expression in term.match_expressions) and all(
@@ -110,12 +109,12 @@ def tolerates(toleration: Toleration, taint: TaintLike) -> bool:
     if toleration.operator == "Exists":
         return True
     if toleration.operator in ("Lt", "Gt"):
-        return _numeric(toleration.operator, taint.value, toleration.value)
+        return _compare_integers(toleration.operator, taint.value, toleration.value)
     return bool(toleration.key) and toleration.value == taint.value
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration], *effects: str) -> Taint | None:
-    """The first taint of these effects that no toleration covers."""
+    """Return the first taint with one of these effects that no toleration covers."""
     for taint in taints:
         if taint.effect in effects and not any(tolerates(item, taint) for item in tolerations):
             return taint
@@ -123,7 +122,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration], *eff
 
 
 def matches(expression: Expression, labels: Mapping[str, str]) -> bool:
-    """Whether labels satisfy one requirement of a selector."""
+    """Return True if labels satisfy one requirement of a selector."""
     value = labels.get(expression.key)
     match expression.operator:
         case "In":
@@ -135,12 +134,12 @@ def matches(expression: Expression, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" if value is not None and len(expression.values) == 1:
-            return _numeric(expression.operator, value, expression.values[0])
+            return _compare_integers(expression.operator, value, expression.values[0])
         case _:
             return False
 
 
-def _numeric(operator: str, left: str, right: str) -> bool:
+def _compare_integers(operator: str, left: str, right: str) -> bool:
     try:
         return int(left) > int(right) if operator == "Gt" else int(left) < int(right)
     except ValueError:

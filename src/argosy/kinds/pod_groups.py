@@ -1,7 +1,6 @@
-"""Groups of pods as the schedulers know them that place gangs: the parts that Argosy reads.
+"""The PodGroup kinds of the supported gang schedulers, as far as Argosy reads them.
 
-All call them PodGroup, and mean nearly the same. They differ in what stands in their spec, which is written
-and never read back, and in what their status tells: a phase, conditions, or both.
+Their specs differ, but are only written, never read. Their statuses have a phase, conditions or both.
 """
 
 from typing import ClassVar
@@ -18,7 +17,7 @@ class PodGroupStatus(Struct, gc=False):
 
 
 class VolcanoPodGroup(Struct):
-    """Volcano's, which the local control plane's scheduler knows too."""
+    """Volcano's PodGroup, which the scheduler of the local control plane supports, too."""
 
     resource: ClassVar[Resource] = Resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 
@@ -27,7 +26,7 @@ class VolcanoPodGroup(Struct):
 
 
 class KubernetesPodGroup(Struct):
-    """Kubernetes' own, behind the feature gates GenericWorkload and GangScheduling."""
+    """Kubernetes' own PodGroup, behind the feature gates GenericWorkload and GangScheduling."""
 
     resource: ClassVar[Resource] = Resource("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
 
@@ -36,7 +35,7 @@ class KubernetesPodGroup(Struct):
 
 
 class CoschedulingPodGroup(Struct):
-    """That of the coscheduling plugin among Kubernetes' scheduler-plugins."""
+    """The PodGroup of the coscheduling plugin in Kubernetes' scheduler-plugins."""
 
     resource: ClassVar[Resource] = Resource("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups")
 

@@ -1,6 +1,6 @@
-"""Kubernetes quantities (`500m`, `2Gi`) and our durations (`90s`, `1h30m`, `2d`), read strictly.
+"""Parses Kubernetes quantities (`500m`, `2Gi`) and the durations of our APIs (`90s`, `1h30m`, `2d`).
 
-Both raise ValueError with what was wrong and what to write, so that the text can go straight to a user.
+Both parsers are strict and raise a ValueError whose text can be shown to a user.
 """
 
 import re
@@ -30,27 +30,27 @@ _QUANTITY = re.compile(
 
 
 def parse_quantity(text: str | int | float) -> Decimal:
-    """The number that a quantity stands for, exactly."""
-    found = _QUANTITY.fullmatch(str(text).strip())
-    if not found:
-        raise ValueError(f"{text!r} is not a quantity; write a number like 2, 500m or 16Gi")
-    number, exponent, suffix = found.groups()
+    """Return the exact value of a quantity."""
+    match = _QUANTITY.fullmatch(str(text).strip())
+    if not match:
+        raise ValueError(f"invalid quantity {text!r}: must be a number like 2, 500m or 16Gi")
+    number, exponent, suffix = match.groups()
     try:
         value = Decimal(number) * _SUFFIX[suffix or ""]
         return value.scaleb(int(exponent)) if exponent else value
     except (InvalidOperation, OverflowError) as error:
-        raise ValueError(f"{text!r} is beyond any quantity") from error
+        raise ValueError(f"invalid quantity {text!r}: out of range") from error
 
 
 def parse_duration(text: str) -> float:
-    """Seconds."""
+    """Return a duration in seconds."""
     if not re.fullmatch(DURATION_PATTERN, text):
-        raise ValueError(f"{text!r} is not a duration; write a number with a unit, like 90s, 10m or 1h30m")
+        raise ValueError(f"invalid duration {text!r}: must be a number with a unit, like 90s, 10m or 1h30m")
     return float(sum(Decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
 
 
 def format_duration(seconds: float) -> str:
-    """A duration for people, to about three digits: `0.2 s`, `45 s`, `2 m 14 s`, `1 h 5 m`, `3 d 2 h`."""
+    """Format a duration with about three digits: `0.2 s`, `45 s`, `2 m 14 s`, `1 h 5 m`, `3 d 2 h`."""
     seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{round(seconds, 1):g} s"

@@ -1,7 +1,7 @@
-"""Where a kind lives in the API: group, version, plural, scope, and the URL paths that follow from them.
+"""Group, version, plural and scope of a kind, and the URL paths that follow from them.
 
-A struct that can be fetched carries its `Resource` as the class attribute `resource`, so that
-`client.get(Pod, "a")` needs no second argument to know the path.
+Every struct for an API object has its `Resource` as the class attribute `resource`, so that
+`client.get(Pod, "a")` knows the path.
 """
 
 from msgspec import Struct
@@ -20,21 +20,21 @@ class Resource(Struct, frozen=True):
 
     @property
     def root(self) -> str:
-        """The path of the group version, without a trailing slash."""
+        """The URL path of the group and version, without a trailing slash."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(
         self, name: str | None = None, namespace: str | None = None, subresource: str | None = None
     ) -> str:
-        """The URL path of a collection (no name), an object, or one of its subresources.
+        """Return the URL path of a collection (no name), an object or a subresource.
 
-        A namespaced kind without a namespace is the collection over all namespaces.
+        For a namespaced kind, no namespace means the collection in all namespaces.
         """
         parts = [self.root]
         if self.namespaced and namespace:
             parts.append(f"namespaces/{namespace}")
         elif self.namespaced and name:
-            raise ValueError(f"{self.kind} {name}: a namespace is needed")
+            raise ValueError(f"{self.kind} {name}: a namespace is required")
         parts.append(self.plural)
         if name:
             parts.append(name)

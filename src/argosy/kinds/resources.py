@@ -1,9 +1,8 @@
-"""How much a pod asks for and how much a node has, as whole numbers.
+"""Computes the resource requests of pods, as integers.
 
-CPU is counted in thousandths, everything else in units, rounded up: sums stay exact and comparisons cheap.
-The rules for init containers and sidecars are Kubernetes': a sidecar counts from its start on, an ordinary
-init container counts only while nothing but the sidecars before it runs, so a pod needs the larger of the
-two.
+CPU is counted in millicores, every other resource in units, rounded up, so that sums are exact and
+comparisons cheap. Init containers and sidecars follow Kubernetes' rules: a sidecar counts from its start on;
+an ordinary init container runs alone with the sidecars before it; a pod needs the maximum over time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ Measure = Callable[[Container], Resources]
 
 
 class HasRequests(Protocol):
-    """The part of a pod's spec that says how much it needs."""
+    """The part of a pod spec that determines its resource requests."""
 
     @property
     def containers(self) -> Sequence[Container]: ...
@@ -31,9 +30,9 @@ class HasRequests(Protocol):
     def resources(self) -> Requirements | None: ...
 
 
-DEFAULT_CPU = 100
-DEFAULT_MEMORY = 200 * 1024 * 1024
-"""What a container without requests is taken to use when nodes are compared, never when they are filtered."""
+DEFAULT_CPU_MILLICORES = 100
+DEFAULT_MEMORY_BYTES = 200 * 1024 * 1024
+"""Assumed usage of a container without requests when nodes are scored; filtering ignores it."""
 
 
 def parse_resources(quantities: Quantities) -> Resources:
@@ -42,18 +41,18 @@ def parse_resources(quantities: Quantities) -> Resources:
 
 @lru_cache(maxsize=4096)
 def parse_resource(name: str, text: str) -> int:
-    """A quantity as a whole number: thousandths for cpu, units for the rest, rounded up."""
+    """Return a quantity as an integer: millicores for cpu, units for other resources, rounded up."""
     value = parse_quantity(text) * (1000 if name == "cpu" else 1)
     return int(value.to_integral_value(rounding=ROUND_CEILING))
 
 
 def pod_requests(spec: HasRequests) -> Resources:
-    """What must be free on a node for this pod to fit."""
+    """Return what must be free on a node for this pod to fit."""
     return _pod_total(spec, container_requests)
 
 
 def pod_usage(spec: HasRequests) -> Resources:
-    """What the pod is taken to use when nodes are compared: like its requests, but never nothing."""
+    """Return the pod's assumed usage for scoring nodes: its requests, with defaults for missing ones."""
     return _pod_total(spec, _usage)
 
 
@@ -87,13 +86,13 @@ def _pod_total(spec: HasRequests, of_container: Measure) -> Resources:
     sidecars: Resources = {}
     peak: Resources = {}
     for container in spec.init_containers:
-        asked = of_container(container)
+        needed = of_container(container)
         if container.restart_policy == "Always":
-            add(sidecars, asked)
-            asked = sidecars
+            add(sidecars, needed)
+            needed = sidecars
         else:
-            asked = _sum((asked, sidecars))
-        peak = _larger(peak, asked)
+            needed = _sum((needed, sidecars))
+        peak = _larger(peak, needed)
     add(running, sidecars)
     total = _larger(running, peak)
     if spec.resources is not None:
@@ -103,14 +102,14 @@ def _pod_total(spec: HasRequests, of_container: Measure) -> Resources:
 
 
 def _requests(requirements: Requirements) -> Resources:
-    """Requests, with limits standing in for what is not requested (as the API server defaults them)."""
+    """Return the requests; a missing request defaults to the limit, as in the API server."""
     if not requirements.limits:
         return parse_resources(requirements.requests)
     return parse_resources({**requirements.limits, **requirements.requests})
 
 
 def _usage(container: Container) -> Resources:
-    return {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY} | container_requests(container)
+    return {"cpu": DEFAULT_CPU_MILLICORES, "memory": DEFAULT_MEMORY_BYTES} | container_requests(container)
 
 
 def _sum(parts: Iterable[Resources]) -> Resources:

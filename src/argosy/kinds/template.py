@@ -1,9 +1,9 @@
-"""Whether a pod template can be read as one: every value of the type that Kubernetes expects in its place.
+"""Checks that every value of a pod template has the type that Kubernetes expects.
 
-An API server says of a text where a list should be, or of a quantity that is none, only that the whole pod
-cannot be read. So types are checked here, each with its path, before any pod is asked for. Nothing else is:
-what values mean, and which fields there are, only the server knows, and it tells with a path. The table
-`template.json` is written by `scripts/generate-template`.
+For a string in place of a list, or an invalid quantity, an API server only says that the pod cannot be
+decoded. So the types are checked here, each with its path, before a pod is created. Unknown fields and the
+meaning of values are left to the API server, whose errors name the path. `scripts/generate-template` writes
+the table `template.json`.
 """
 
 import re
@@ -17,69 +17,69 @@ from argosy.kinds.messages import quote_value
 from argosy.kinds.quantity import parse_quantity
 
 FieldError = tuple[str, str]
-"""A path, and what is wrong there."""
+"""Path and error message."""
 
-_STEP = re.compile(r"[^.\[\]]+")
+_PATH_PART = re.compile(r"[^.\[\]]+")
 _BITS = {"integer32": 31, "integer64": 63}
 
 
 def template_errors(template: Mapping[str, object], path: str) -> list[FieldError]:
-    """Every value of a pod template that is of the wrong type."""
-    return list(_object(template, "PodTemplateSpec", path))
+    """Return an error for every value of the wrong type in a pod template."""
+    return list(_object_errors(template, "PodTemplateSpec", path))
 
 
 def known_fields(path: str) -> list[str]:
-    """Return the fields that Kubernetes knows where the last field of `path` stands in a pod template.
+    """Return the fields that Kubernetes defines for the object that contains the last field of `path`.
 
-    The path begins inside the template: `spec.containers[0].comand`. For a place that is not known, or whose
-    keys are free, the list is empty.
+    The path begins inside the template: `spec.containers[0].comand`. The list is empty if the object is
+    unknown or a map with arbitrary keys.
     """
     kind = "PodTemplateSpec"
-    for step in _STEP.findall(path)[:-1]:
-        kind = kind[1:-1] if kind.startswith(("[", "{")) else _table().get(kind, {}).get(step, "")
+    for part in _PATH_PART.findall(path)[:-1]:
+        kind = kind[1:-1] if kind.startswith(("[", "{")) else _table().get(kind, {}).get(part, "")
     return list(_table().get(kind, ()))
 
 
-def _object(value: Mapping[str, object], kind: str, path: str) -> Iterator[FieldError]:
+def _object_errors(value: Mapping[str, object], kind: str, path: str) -> Iterator[FieldError]:
     fields = _table()[kind]
     for name, part in value.items():
-        if part is not None and (wanted := fields.get(name)):
-            yield from _value(part, wanted, f"{path}.{name}")
+        if part is not None and (type_name := fields.get(name)):
+            yield from _value_errors(part, type_name, f"{path}.{name}")
 
 
-def _value(value: object, wanted: str, path: str) -> Iterator[FieldError]:
-    if wanted[0] == "[":
+def _value_errors(value: object, type_name: str, path: str) -> Iterator[FieldError]:
+    if type_name[0] == "[":
         if isinstance(value, list):
             for index, part in enumerate(value):
                 if part is not None:
-                    yield from _value(part, wanted[1:-1], f"{path}[{index}]")
+                    yield from _value_errors(part, type_name[1:-1], f"{path}[{index}]")
             return
-    elif wanted[0] == "{":
+    elif type_name[0] == "{":
         if isinstance(value, dict):
             for key, part in value.items():
                 if part is not None:
-                    yield from _value(part, wanted[1:-1], _entry(path, key))
+                    yield from _value_errors(part, type_name[1:-1], _key_path(path, key))
             return
-    elif wanted in _table():
+    elif type_name in _table():
         if isinstance(value, dict):
-            yield from _object(value, wanted, path)
+            yield from _object_errors(value, type_name, path)
             return
-    elif _fits(value, wanted):
+    elif _fits(value, type_name):
         return
-    yield path, f"invalid value {quote_value(value)}: must be {_words(value, wanted)}"
+    yield path, f"invalid value {quote_value(value)}: must be {_describe_type(value, type_name)}"
 
 
-def _fits(value: object, wanted: str) -> bool:
-    match wanted:
-        case "text":
+def _fits(value: object, type_name: str) -> bool:
+    match type_name:
+        case "string":
             return isinstance(value, str)
         case "boolean":
             return isinstance(value, bool)
         case "quantity":
             return _is_quantity(value)
-        case "integer-or-text":
+        case "integer-or-string":
             return isinstance(value, str) or _is_integer(value, 31)
-    return _is_integer(value, _BITS[wanted])
+    return _is_integer(value, _BITS[type_name])
 
 
 def _is_integer(value: object, bits: int) -> bool:
@@ -96,32 +96,32 @@ def _is_quantity(value: object) -> bool:
     return not isinstance(value, str) or value == value.strip()
 
 
-def _words(value: object, wanted: str) -> str:
-    """What may stand there, and how to write what was probably meant."""
-    if wanted[0] == "[":
-        hint = f"; write [{quote_value(value)}]" if _plain(value, wanted[1:-1]) else ""
+def _describe_type(value: object, type_name: str) -> str:
+    """Describe the expected type, and how to write the value that was probably meant."""
+    if type_name[0] == "[":
+        hint = f"; write [{quote_value(value)}]" if _fits_basic_type(value, type_name[1:-1]) else ""
         return f"a list{hint}"
-    if wanted[0] == "{" or wanted in _table():
+    if type_name[0] == "{" or type_name in _table():
         return "a map"
-    match wanted:
-        case "text":
-            quoted = isinstance(value, bool | int | float)
-            return f'text; write "{quote_value(value)}"' if quoted else "text"
+    match type_name:
+        case "string":
+            is_scalar = isinstance(value, bool | int | float)
+            return f'a string; write "{quote_value(value)}"' if is_scalar else "a string"
         case "boolean":
             return "true or false"
         case "quantity":
-            return "a number with or without a unit, like 2, 500m or 16Gi"
-        case "integer-or-text":
-            return "an integer or text"
+            return "a quantity like 2, 500m or 16Gi"
+        case "integer-or-string":
+            return "an integer or a string"
     return "an integer" if not isinstance(value, int) or isinstance(value, bool) else "a smaller integer"
 
 
-def _plain(value: object, wanted: str) -> bool:
-    return wanted[0] not in "[{" and wanted not in _table() and _fits(value, wanted)
+def _fits_basic_type(value: object, type_name: str) -> bool:
+    return type_name[0] not in "[{" and type_name not in _table() and _fits(value, type_name)
 
 
-def _entry(path: str, key: str) -> str:
-    """A key with a dot or a stroke in it stands in brackets, as Kubernetes has it."""
+def _key_path(path: str, key: str) -> str:
+    """Return the path of a map entry; a key with a dot or slash is put in brackets, as Kubernetes does."""
     return f"{path}[{key}]" if "." in key or "/" in key else f"{path}.{key}"
 
 

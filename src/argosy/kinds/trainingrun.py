@@ -1,10 +1,10 @@
 """`TrainingRun` (`argosy.dev/v1alpha1`): a distributed training job of any framework.
 
-Our own API, and the full face of the model. Docstrings here are what `kubectl explain` shows. Defaults that
-follow from the framework stay unset in the stored object and are shown in the documentation of the framework.
+This is Argosy's own API and covers all features of the workload model. `kubectl explain` shows these
+docstrings. Defaults that depend on the framework stay unset in the stored object; the documentation
+of the framework lists them.
 """
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -14,14 +14,13 @@ from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, Printe
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import DURATION_PATTERN
 from argosy.kinds.resource import Resource
-from argosy.kinds.restart_status import RestartStatus
+from argosy.kinds.trainingrun_status import TrainingRunStatus
 
 WORKER = "worker"
-"""The role that `kubectl scale` acts on and that the WORKERS column shows."""
+"""The role that `kubectl scale` changes and that the WORKERS column shows."""
 
 Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
 RoleName = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")]
-Count = Annotated[int, Meta(ge=0, le=99_999)]
 
 _OBJECT: dict[str, object] = {"type": "object", PRESERVE_UNKNOWN_FIELDS: True}
 PodTemplate = Annotated[
@@ -100,7 +99,7 @@ def digits(number: str) -> str:
     return " + ".join([*leading, f"{digit}[{number} % 10]"])
 
 
-def _multiple(name: str) -> Rule:
+def _multiple_rule(name: str) -> Rule:
     number = f"self.{name}"
     lower = f"({number} / self.multipleOf * self.multipleOf)"
     upper = f"({lower} + self.multipleOf)"
@@ -116,7 +115,7 @@ def _multiple(name: str) -> Rule:
 
 
 class ElasticSpec(Struct, frozen=True, rename="camel"):
-    """The sizes between which the role may move while it runs."""
+    """The range in which the role's number of pods may change while it runs."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -125,41 +124,42 @@ class ElasticSpec(Struct, frozen=True, rename="camel"):
             message_expression=f"'min ' + {digits('self.min')} + ' is greater than max '"
             f" + {digits('self.max')}",
         ),
-        _multiple("min"),
-        _multiple("max"),
+        _multiple_rule("min"),
+        _multiple_rule("max"),
     )
 
     min: Annotated[int, Meta(ge=1, le=99_999)]
-    """Fewest pods with which training goes on."""
+    """Minimum number of pods with which training continues."""
     max: Annotated[int, Meta(ge=1, le=99_999)]
-    """Most pods the role may have."""
+    """Maximum number of pods of the role."""
     multiple_of: Annotated[int, Meta(ge=1, le=1000)] = 1
-    """Every size is a multiple of this."""
+    """The number of pods is always a multiple of this."""
 
 
 class RolePolicySpec(Struct, frozen=True, rename="camel"):
     """When the role as a whole has failed or succeeded."""
 
     failed: PodQuantifier | None = None
-    """AnyPod: one failed pod that is not replaced fails the role. AllPods: only all of them do. AnyPod if
-    unset."""
+    """AnyPod: one failed pod that is not replaced fails the role. AllPods: the role fails when all pods have
+    failed. Defaults to AnyPod."""
     succeeded: PodQuantifier | None = None
-    """AnyPod: one succeeded pod is enough. AllPods: all must succeed. AllPods if unset."""
+    """AnyPod: one succeeded pod is enough. AllPods: all pods must succeed. Defaults to AllPods."""
     node_down_as_failed: bool = False
-    """A pod on a node that does not answer counts as failed at once, not only when it is evicted."""
+    """A pod on an unreachable node counts as failed at once, not only when it is evicted."""
 
 
 class DependencySpec(Struct, frozen=True, rename="camel"):
-    """Another role to wait for."""
+    """A role to wait for."""
 
     role: RoleName
-    """Name of the other role."""
+    """Name of the role to wait for."""
     phase: DependencyPhase = DependencyPhase.RUNNING
-    """Phase that the other role must have reached; a later one is as good, but Failed is only Failed."""
+    """Phase that the other role must have reached. A later phase also satisfies the dependency, except that
+    Failed satisfies only Failed."""
 
 
 class RoleSpec(Struct, frozen=True, rename="camel"):
-    """A group of like pods, numbered from 0."""
+    """A group of identical pods, numbered from 0."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -183,15 +183,14 @@ class RoleSpec(Struct, frozen=True, rename="camel"):
     )
 
     template: PodTemplate
-    """The pods, as in a Deployment. Host name, subdomain and restartPolicy are set by the operator."""
+    """Pod template, as in a Deployment. The operator sets hostname, subdomain and restartPolicy."""
     replicas: Annotated[int, Meta(ge=1, le=99_999)] = 1
-    """How many pods."""
+    """Number of pods."""
     elastic: ElasticSpec | None = None
-    """Lets the role run with fewer pods than wanted, and be scaled while it runs."""
+    """Allows the role to run with fewer pods than requested, and to be scaled while it runs."""
     restart: RestartPolicy = RestartPolicy.ON_FAILURE
-    """Which ended pods are replaced: Never; OnFailure, those that failed; Always, any, and containers
-    restart in place; ExitCode, those that were killed by a signal (128 and above), not those that gave up by
-    themselves."""
+    """Which terminated pods are replaced. Never: none. OnFailure: failed pods. Always: all, and the kubelet
+    restarts containers. ExitCode: pods whose exit code is 128 or above (killed by a signal)."""
     policy: RolePolicySpec | None = None
     """When the role as a whole has failed or succeeded."""
     depends_on: Annotated[
@@ -201,13 +200,13 @@ class RoleSpec(Struct, frozen=True, rename="camel"):
             extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["role"]},
         ),
     ] = field(default_factory=list)
-    """Pods of this role wait, before their containers start, until these roles have come so far."""
+    """Containers of this role start only after these roles have reached the given phases."""
     slots: Annotated[int, Meta(ge=1, le=1024)] | None = None
-    """Training processes in a pod. If unset: its GPUs, else 1."""
+    """Training processes per pod. Defaults to the pod's number of GPUs, or 1."""
 
 
 class JobPolicySpec(Struct, frozen=True, rename="camel"):
-    """How the outcomes of roles make the outcome of the run."""
+    """How the phases of the roles determine the phase of the run."""
 
     failed: RoleLists = field(default_factory=list)
     """The run fails when all roles of one of these lists have failed."""
@@ -216,16 +215,16 @@ class JobPolicySpec(Struct, frozen=True, rename="camel"):
 
 
 class GangSpec(Struct, frozen=True, rename="camel"):
-    """Pods are placed all together or not at all, by the gang back end of the operator."""
+    """Schedule the pods all together or not at all, with the operator's gang scheduler."""
 
     min_available: Annotated[int, Meta(ge=1, le=99_999)] | None = None
-    """Pods that must be placed together; if unset, all (of elastic roles, their min)."""
+    """Number of pods that must be scheduled together. Defaults to all pods; elastic roles count with min."""
     queue: Annotated[str, Meta(max_length=63)] = ""
-    """Queue of the scheduler."""
+    """Queue of the gang scheduler."""
     priority_class: Annotated[str, Meta(max_length=253)] = ""
-    """Priority class of the group."""
+    """Priority class of the pod group."""
     timeout: Duration | None = None
-    """The run fails if it was not placed for this long."""
+    """The run fails if it has not been scheduled after this time."""
 
 
 class EscalationSpec(Struct, frozen=True, rename="camel"):
@@ -249,54 +248,54 @@ class EscalationSpec(Struct, frozen=True, rename="camel"):
 
 
 class LimitsSpec(Struct, frozen=True, rename="camel"):
-    """Bounds. Durations are like 90s, 10m, 2h, 1h30m."""
+    """Limits of restarts and times. Durations have the form 90s, 10m, 2h or 1h30m."""
 
     restarts: Annotated[int, Meta(ge=0, le=10_000)] = 3
-    """Restarts after failures, over all roles; one more failure fails the run. A pod that is evicted for
-    more storage than its own limits allow has failed; what the cluster takes away (any other eviction, a
-    deleted pod, a lost node) does not count."""
+    """Maximum number of restarts after failures, over all roles. The next failure fails the run. Disruptions
+    by the cluster (evictions, deleted pods, lost nodes) do not count, except the eviction of a pod that
+    exceeded its own storage limits."""
     escalation: EscalationSpec | None = None
     """When a restart covers more than the failed pod."""
     active_deadline: Duration | None = None
-    """The run fails if it has not ended so long after its start; suspension starts the count anew."""
+    """The run fails if it has not finished this long after its start. Suspending the run resets the timer."""
     start_timeout: Duration | None = None
-    """The run fails if not all its roles run so long after its start, or again after a restart."""
+    """The run fails if not all roles are running this long after its start or after a restart."""
     below_min_timeout: Duration = "10m"
-    """The run fails if an elastic role that ran has had fewer than its min pods for so long."""
+    """The run fails if an elastic role that was running has had fewer than min pods for this long."""
     force_delete_after: Duration | None = None
-    """A terminating pod on a node that does not answer is deleted by force, and replaced, so long after its
-    grace period. If unset, it is replaced only when its node is back, is deleted, or has the taint
-    node.kubernetes.io/out-of-service. The risk: a node that is only cut off goes on running the old pod, so
-    that two pods of one rank may write the same checkpoint. Set it only if training bears that."""
+    """A terminating pod on an unreachable node is force-deleted and replaced this long after its grace
+    period. If unset, it is replaced only when the node is ready again, is deleted, or has the taint
+    node.kubernetes.io/out-of-service. Risk: an unreachable node may still run the old pod, so two pods of one
+    rank may write the same checkpoint. Set it only if the training tolerates that."""
     ttl_after_succeeded: Duration | None = None
-    """The run and all that belongs to it is deleted so long after it succeeded. If unset, never."""
+    """The run and its objects are deleted this long after it succeeded. If unset, they are kept."""
     ttl_after_failed: Duration | None = None
-    """The run and all that belongs to it is deleted so long after it failed. If unset, never."""
+    """The run and its objects are deleted this long after it failed. If unset, they are kept."""
 
 
 _ROLES_EXIST = "all(list, list.all(name, name in self.roles))"
 
 
 class TrainingRunSpec(Struct, frozen=True, rename="camel"):
-    """What to run."""
+    """The desired state of the run."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             rule="self.roles.all(name, name.size() <= 40 && name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",
-            message="names of roles have lower-case letters, digits and '-', begin with a letter and have"
-            " at most 40 characters",
+            message="names of roles must have lower-case letters, digits and '-', begin with a letter and"
+            " have at most 40 characters",
             field_path=".roles",
         ),
         Rule(
             rule="!has(self.jobPolicy) || !has(self.jobPolicy.failed) || self.jobPolicy.failed."
             + _ROLES_EXIST,
-            message="jobPolicy.failed names a role that does not exist",
+            message="jobPolicy.failed: unknown role",
             field_path=".jobPolicy",
         ),
         Rule(
             rule="!has(self.jobPolicy) || !has(self.jobPolicy.succeeded) || self.jobPolicy.succeeded."
             + _ROLES_EXIST,
-            message="jobPolicy.succeeded names a role that does not exist",
+            message="jobPolicy.succeeded: unknown role",
             field_path=".jobPolicy",
         ),
         Rule(
@@ -306,108 +305,35 @@ class TrainingRunSpec(Struct, frozen=True, rename="camel"):
         ),
         Rule(
             rule="self.roles.all(name, !has(self.roles[name].dependsOn)"
-            " || self.roles[name].dependsOn.all(one, one.role in self.roles && one.role != name))",
-            message="dependsOn names the role itself or one that does not exist",
+            " || self.roles[name].dependsOn.all(dep, dep.role in self.roles && dep.role != name))",
+            message="dependsOn: unknown role, or the role itself",
             field_path=".roles",
         ),
     )
 
     framework: Annotated[str, Meta(min_length=1, max_length=63)]
-    """Which framework, such as pytorch: `argosy frameworks` lists those that there are."""
+    """Name of the framework, such as pytorch; `argosy frameworks` lists them."""
     roles: Annotated[dict[str, RoleSpec], Meta(min_length=1, max_length=32)]
-    """The groups of pods, by name."""
+    """The roles by name."""
     options: dict[str, object] = field(default_factory=dict)
     """Options of the framework."""
     job_policy: JobPolicySpec | None = None
-    """How the outcomes of roles make the outcome of the run. If unset, what the framework says."""
+    """How the phases of the roles determine the phase of the run. Defaults to the framework's policy."""
     restart_scope: RestartScope | None = None
-    """What starts anew when a pod must be replaced: that Pod, its Role or the whole Job. If unset, what the
-    framework needs."""
+    """What is restarted when a pod must be replaced: the Pod, its Role or the whole Job. The default depends
+    on the framework."""
     gang: GangSpec | None = None
-    """Place the pods all together or not at all."""
+    """Schedule the pods all together or not at all."""
     limits: LimitsSpec = LimitsSpec()
-    """Bounds on restarts and times."""
+    """Limits of restarts and times."""
     cleanup: CleanupPolicy = CleanupPolicy.RUNNING
-    """Which pods are deleted when the run has ended: All, those still Running, or None."""
+    """Which pods are deleted when the run has finished: All, those still Running, or None."""
     suspend: bool = False
-    """Take all pods away but keep the run; false again starts it again."""
-
-
-class RunCondition(Struct, frozen=True, rename="camel"):
-    """A statement about the run that can be waited for."""
-
-    type: str
-    status: str
-    reason: str
-    last_transition_time: datetime
-    message: str = ""
-    observed_generation: int | None = None
-
-
-class RoleStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where one role is."""
-
-    phase: str = ""
-    """Pending, Starting, Running, Succeeded or Failed."""
-    reason: str = ""
-    message: str = ""
-    replicas: int = 0
-    """Pods wanted."""
-    pending: int = 0
-    active: int = 0
-    """Pods running."""
-    succeeded: int = 0
-    failed: int = 0
-    unknown: int = 0
-    terminating: int = 0
-    restarts: int = 0
-    """Restarts after failures."""
-
-
-class TrainingRunStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where the run is."""
-
-    phase: str = ""
-    """Pending, Starting, Running, Restarting, Suspended, Succeeded or Failed."""
-    reason: str = ""
-    """Why, in one word."""
-    message: str = ""
-    """Why, in a sentence."""
-    observed_generation: int = 0
-    """Generation of the run that this status speaks of."""
-    attempt: int = 0
-    """How many times the run as a whole was started; 0 until its first pods are there."""
-    restarts: int = 0
-    """Restarts used of limits.restarts."""
-    workers: str = ""
-    """Running or succeeded of wanted pods of role worker, or of all roles if there is none."""
-    replicas: int = 0
-    """Pods of role worker that exist, for kubectl scale."""
-    selector: str = ""
-    """Label selector of the pods of role worker, for kubectl scale."""
-    start_time: datetime | None = None
-    running_time: datetime | None = None
-    """When all roles ran for the first time."""
-    completion_time: datetime | None = None
-    waiting_since: datetime | None = None
-    """Since when it waits for what reason and message say."""
-    conditions: Annotated[
-        list[RunCondition],
-        Meta(
-            max_length=16,
-            extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
-    ] = field(default_factory=list)
-    roles: dict[str, RoleStatus] = field(default_factory=dict)
-    """Every role by name."""
-    restart_history: list[RestartStatus] = field(default_factory=list)
-    """The last twenty restarts, the newest at the end."""
-    argosy: dict[str, object] = field(default_factory=dict)
-    """What the operator must remember; not for reading by others."""
+    """If true, all pods are deleted and the run is kept; setting it to false starts the run again."""
 
 
 class TrainingRun(Struct, frozen=True):
-    """A distributed training job: roles of pods, how they restart, and when the whole has succeeded or
+    """A distributed training job: its roles of pods, how they restart, and when the run has succeeded or
     failed."""
 
     resource: ClassVar[Resource] = Resource("argosy.dev", "v1alpha1", "TrainingRun", "trainingruns")
@@ -429,14 +355,14 @@ class TrainingRun(Struct, frozen=True):
         Rule(
             rule="!has(oldSelf.status) || !has(oldSelf.status.startTime)"
             " || self.spec.framework == oldSelf.spec.framework",
-            message="the framework of a run that has started cannot be changed; make a new run",
+            message="the framework cannot be changed after the run has started; create a new run",
             field_path=".spec.framework",
         ),
         Rule(
             rule="!has(oldSelf.status) || !has(oldSelf.status.startTime)"
             " || (self.spec.roles.all(name, name in oldSelf.spec.roles)"
             " && oldSelf.spec.roles.all(name, name in self.spec.roles))",
-            message="roles of a run that has started can be neither added nor removed; make a new run",
+            message="roles cannot be added or removed after the run has started; create a new run",
             field_path=".spec.roles",
         ),
     )
@@ -445,7 +371,7 @@ class TrainingRun(Struct, frozen=True):
     spec: TrainingRunSpec
     status: Annotated[
         TrainingRunStatus,
-        # The operator alone writes it, and always all of it. To keep for each field who owns it would take a
-        # third of the object's size, and a quarter of what a write of it costs the API server.
+        # The operator is the only writer and always writes the whole status. Tracking the owner of each
+        # field would add a third to the object's size and a quarter to the cost of a write.
         Meta(extra_json_schema={"x-kubernetes-map-type": "atomic"}),
     ] = TrainingRunStatus()

@@ -1,6 +1,6 @@
-"""Volcano's PodGroup, as far as gang scheduling needs it, for clusters without Volcano.
+"""A CRD for Volcano's PodGroup, for clusters without Volcano, such as the local control plane.
 
-Where Volcano is installed its own, larger definition is there already and this one is not applied.
+Where Volcano is installed, its own, larger CRD exists and this one is not applied.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ from argosy.kinds.resource import Resource
 
 
 class PodGroupCondition(Struct, frozen=True, rename="camel"):
-    """Something that happened to the group."""
+    """A condition of the group."""
 
     type: str = ""
     status: str = ""
@@ -26,25 +26,25 @@ class PodGroupCondition(Struct, frozen=True, rename="camel"):
 
 
 class VolcanoPodGroupSpec(Struct, frozen=True, rename="camel"):
-    """What the group needs to be placed."""
+    """What the group needs to be scheduled."""
 
     min_member: Annotated[int, Meta(ge=0, le=100_000)] = 0
-    """Pods that must be placed together; with fewer, none is."""
+    """Number of pods that must be scheduled together."""
     min_resources: dict[str, int | str] = field(default_factory=dict)
-    """Resources that must be free for the group to be let in."""
+    """Resources that must be free before the group is admitted."""
     min_task_member: dict[str, int] = field(default_factory=dict)
-    """Pods that must be placed together, by task."""
+    """Number of pods that must be scheduled together, by task."""
     priority_class_name: str = ""
     """Priority class of the group."""
     queue: str = "default"
-    """Queue that the group waits in."""
+    """Queue in which the group waits."""
 
 
 class VolcanoPodGroupStatus(Struct, frozen=True, rename="camel"):
-    """Where the group is."""
+    """The observed state of the group."""
 
     phase: Literal["", "Pending", "Inqueue", "Running", "Unknown", "Completed"] = ""
-    """Pending: waits to be let in. Inqueue: let in. Running: placed. Unknown: lost some of its pods."""
+    """Pending: not admitted yet. Inqueue: admitted. Running: scheduled. Unknown: some pods were lost."""
     running: int = 0
     succeeded: int = 0
     failed: int = 0
@@ -52,7 +52,7 @@ class VolcanoPodGroupStatus(Struct, frozen=True, rename="camel"):
 
 
 class VolcanoPodGroupCrd(Struct, frozen=True):
-    """Pods that are placed all together or not at all."""
+    """A group of pods that are scheduled all together or not at all."""
 
     resource: ClassVar[Resource] = VolcanoPodGroup.resource
     crd_options: ClassVar[CrdOptions] = CrdOptions(

@@ -1,4 +1,7 @@
-"""Whom the API server asks before it stores an object. Partial: never write one of these back."""
+"""Admission webhook configurations, as far as the operator reads them to inject its CA bundle.
+
+The structs lack fields of the real objects, so they must never be written back.
+"""
 
 from typing import ClassVar
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from argosy.kinds.trainingrun import RunCondition
+from argosy.kinds.trainingrun_status import RunCondition
 from argosy.workload.invalid import INVALID_SPEC
 from argosy.workload.model import Phase
 from argosy.workload.record import Record

@@ -17,14 +17,8 @@ from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
 from argosy.kinds.messages import unknown_name
 from argosy.kinds.quantity import parse_duration
-from argosy.kinds.trainingrun import (
-    GangSpec,
-    LimitsSpec,
-    RoleSpec,
-    TrainingRun,
-    TrainingRunSpec,
-    TrainingRunStatus,
-)
+from argosy.kinds.trainingrun import GangSpec, LimitsSpec, RoleSpec, TrainingRun, TrainingRunSpec
+from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.workload import pod_size
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,

@@ -7,7 +7,8 @@ from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.restart_history import restart_history
 from argosy.dialects.trainingrun.conditions import conditions
 from argosy.kinds import labels
-from argosy.kinds.trainingrun import WORKER, RoleStatus, TrainingRun, TrainingRunStatus
+from argosy.kinds.trainingrun import WORKER, TrainingRun
+from argosy.kinds.trainingrun_status import RoleStatus, TrainingRunStatus
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Counts, count_pods
