@@ -170,7 +170,7 @@ def test_argosy_install_brings_the_operator_and_takes_it_away(release: Release) 
     assert cluster.get("pdb", "-A")["items"] == [], "what is no longer part of it is gone"
     argosy(cluster, "upgrade", "--set", "log.level=debug")
     assert len(release.pods()) == 1, "a value that was given before stays"
-    assert "jobs and the definitions" in argosy(cluster, "uninstall")
+    assert "kept: CRDs and jobs" in argosy(cluster, "uninstall")
     assert release.helm("list", "-q").stdout == ""
     left = cluster.kubectl("get", "all,clusterrole,clusterrolebinding", "-A", "-l", LABEL, "-o", "name")
     retry_until(lambda: not release.pods())
