@@ -1,6 +1,6 @@
-"""Stands in for Bagua, which cannot be installed: reads strictly what its launchers read; meets as they do.
+"""A substitute for Bagua, which cannot be installed: reads the same variables strictly, and meets like Bagua.
 
-Static: rank 0 listens at MASTER_ADDR:MASTER_PORT and the others come to it. Elastic: all register in etcd
+Static: rank 0 listens at MASTER_ADDR:MASTER_PORT and the others connect to it. Elastic: all register in etcd
 under the job's name, as `bagua.distributed.run` does, until there are enough. Standard library only.
 """
 
@@ -23,7 +23,7 @@ def main() -> None:
     held = [socket.create_server(("", port)) for port in ports]
     assert "RANK" not in os.environ or "ETCD_HOST" not in os.environ, "both static and elastic"
     rank, size = static() if "MASTER_ADDR" in os.environ else elastic()
-    time.sleep(2)  # long enough to be seen
+    time.sleep(2)  # so that the job is seen running
     print(f"rank {rank} of {size} with {len(held)} ports", flush=True)
 
 
@@ -112,7 +112,7 @@ def listed(name: str) -> list[int]:
 
 
 def until(attempt: Callable[[], T]) -> T:
-    """Try until it works: others may not be there yet."""
+    """Retry until it works: other pods may not be reachable yet."""
     deadline = time.monotonic() + SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Least squares over many parts of data: workers sum up their parts, the client adds the sums and solves."""
+"""Least squares over many parts of data: workers sum their parts, the client adds the sums and solves."""
 
 import socket
 
@@ -10,7 +10,7 @@ SLOPE = np.array([2.0, -1.0, 0.5])
 
 
 def summed(seed: int) -> tuple[np.ndarray, np.ndarray, str]:
-    """One part of the data, made where it is used, as the sums that the solution needs of it."""
+    """Generate one part of the data on the worker; return the sums that the solution needs, and the host."""
     random = np.random.default_rng(seed)
     points = random.normal(size=(POINTS, 3))
     wanted = points @ SLOPE + random.normal(size=POINTS)

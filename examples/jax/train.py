@@ -1,7 +1,7 @@
-"""Data-parallel training with JAX: every process brings its own points, and jit adds up the gradients.
+"""Data-parallel training with JAX: every process has its own points, and jit sums the gradients.
 
-The batch is one array whose rows are spread over the devices of all processes, and the weights are a copy on
-each of them. What has to be sent where follows from that; nothing here says so.
+The batch is one array whose rows are sharded over the devices of all processes; the weights are replicated.
+JAX derives all communication from that.
 """
 
 import os

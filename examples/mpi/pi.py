@@ -1,4 +1,4 @@
-"""The area of a circle by throwing darts: every rank throws its own, and the hits are added up."""
+"""Estimates pi by throwing darts at a circle: every rank throws its own, and the hits are summed."""
 
 import random
 

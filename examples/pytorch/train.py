@@ -1,7 +1,7 @@
 """Data-parallel training with PyTorch's DistributedDataParallel over gloo; runs under torchrun or by itself.
 
-Fits a line through noisy points that each worker makes for itself. The gradients are averaged over the
-pods' network. A checkpoint is written by rank 0, and every start goes on from the last one.
+Fits a line through noisy points that each worker generates. The gradients are averaged over the pods'
+network. Rank 0 writes checkpoints, and every start continues from the last one.
 """
 
 import os

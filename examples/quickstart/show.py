@@ -1,6 +1,6 @@
-"""The quickstart, told as it happens: a control plane comes up, a run trains, loses a worker and recovers.
+"""The quickstart: starts a control plane, runs a training, kills a worker and shows how the job recovers.
 
-It uses the `argosy` command and nothing else, so that everything shown here can be typed by hand.
+It uses only the `argosy` command, so that users can type everything that is shown.
 """
 
 import os
@@ -24,28 +24,28 @@ MPIEXEC_NOTE = (
 def main() -> int:
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     os.environ.pop("KUBECONFIG", None)
-    show("A control plane on this machine, with three nodes")
+    show("A control plane on this machine with three nodes")
     if subprocess.run([ARGOSY, "status"], capture_output=True, check=False).returncode != 0:
         run("up", "--nodes", "3")
     else:
-        print("it is up already")
+        print("already running")
     subprocess.run([ARGOSY, "rm", "quickstart"], capture_output=True, check=False)
     CHECKPOINT.unlink(missing_ok=True)
-    show("Three workers train together; one of them is killed on the way")
+    show("Three workers train together; one of them is killed")
     killed = threading.Event()
     threading.Thread(target=kill_a_worker, args=(killed,), daemon=True).start()
     outcome = run("run", "--mount-cwd", str(HERE / "run.yaml"), check=False)
     if outcome != 0:
-        print("\nthe run did not succeed; `argosy describe quickstart` tells why", file=sys.stderr)
+        print("\nthe job did not succeed; `argosy describe quickstart` shows why", file=sys.stderr)
         return outcome
     if not killed.is_set():
-        print("\nthe run ended before a worker could be killed", file=sys.stderr)
+        print("\nthe job ended before a worker could be killed", file=sys.stderr)
         return 1
     run("ps")
-    show("It is all still there. To try next:")
+    show("The control plane is still running. Next steps:")
     print(
         f"  source {BIN / 'activate'}\n"
-        "  argosy describe quickstart                   what happened, and when\n"
+        "  argosy describe quickstart                   phases, restarts and events\n"
         "  argosy kubectl get pods,trainingruns -A      any kubectl command\n"
         "  argosy run --replicas 2 -- hostname          any command as a job\n"
         "  argosy run --mount-cwd examples/…/run.yaml   further examples\n"
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def kill_a_worker(killed: threading.Event) -> None:
-    """Once there is a checkpoint, kill every process in one worker, as an out-of-memory or a crash would."""
+    """Kill all processes of one worker, like a crash, as soon as there is a checkpoint."""
     while not CHECKPOINT.exists():
         time.sleep(0.1)
     print(f"── killing every process in {VICTIM} ──\n{MPIEXEC_NOTE}", flush=True)
@@ -68,10 +68,10 @@ def show(title: str) -> None:
     print(f"\n\033[1m▌ {title}\033[0m" if sys.stdout.isatty() else f"\n== {title}", flush=True)
 
 
-def run(*words: str, check: bool = True) -> int:
-    """Show an argosy command and run it."""
-    print(f"$ argosy {' '.join(words)}", flush=True)
-    code = subprocess.run([ARGOSY, *words], check=False).returncode
+def run(*arguments: str, check: bool = True) -> int:
+    """Print an argosy command and run it."""
+    print(f"$ argosy {' '.join(arguments)}", flush=True)
+    code = subprocess.run([ARGOSY, *arguments], check=False).returncode
     if check and code != 0:
         sys.exit(code)
     return code

@@ -1,9 +1,9 @@
 """Data-parallel training of a small network: NumPy for the arithmetic, MPI to average the gradients.
 
-Every rank holds its own share of the data and the same weights. Each step, every rank computes the gradient
+Every rank has its own share of the data and the same weights. Each step, every rank computes the gradient
 on a batch of its share; `Allreduce` sums the gradients over the pods' network; all take the same step.
-Rank 0 writes a checkpoint now and then, and all start from the last one there is: a run that loses a worker
-loses only the steps since then.
+Rank 0 writes checkpoints, and all ranks start from the last one: a job that loses a worker loses only the
+steps since then.
 """
 
 import os
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def drawings(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy 8x8 drawings of ten patterns: the same ten for everyone, other noise for each seed."""
+    """Return noisy 8x8 drawings of ten patterns: the same for all ranks, other noise for each seed."""
     patterns = np.random.default_rng(20_000).random((CLASSES, PIXELS))
     random = np.random.default_rng(seed)
     labels = random.integers(0, CLASSES, count)
@@ -54,7 +54,7 @@ def drawings(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def layers(weights: np.ndarray) -> list[np.ndarray]:
-    """The weights of each layer, as views into the one vector that is trained and sent."""
+    """Return the weights of each layer as views into the vector that is trained and sent."""
     ends = np.cumsum([np.prod(shape) for shape in SHAPES])
     return [part.reshape(shape) for part, shape in zip(np.split(weights, ends[:-1]), SHAPES, strict=True)]
 
@@ -66,7 +66,7 @@ def forward(weights: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def backward(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
-    """Cross-entropy loss of a batch, and its gradient as one vector."""
+    """Return the cross-entropy loss of a batch and its gradient as one vector."""
     hidden, scores = forward(weights, images)
     scores = np.exp(scores - scores.max(1, keepdims=True))
     scores /= scores.sum(1, keepdims=True)
@@ -80,7 +80,7 @@ def backward(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tup
 
 
 def load(world: MPI.Comm) -> tuple[np.ndarray, int]:
-    """The last checkpoint, or fresh weights: read by rank 0 and handed to all, so that all agree."""
+    """Return the last checkpoint, or new weights; rank 0 reads it and broadcasts it, so that all agree."""
     found: tuple[np.ndarray, int] | None = None
     if world.Get_rank() == 0:
         if CHECKPOINT.exists():
@@ -94,7 +94,7 @@ def load(world: MPI.Comm) -> tuple[np.ndarray, int]:
 
 
 def save(world: MPI.Comm, weights: np.ndarray, step: int) -> None:
-    """Replace the checkpoint in one step: a reader sees the old one or the new one, never half of one."""
+    """Replace the checkpoint atomically: a reader sees the old one or the new one."""
     if world.Get_rank() != 0:
         return
     CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One learning rate of a sweep, chosen by the pod's number: fits a line by gradient descent."""
+"""One learning rate of a sweep, chosen by the pod's index: fits a line by gradient descent."""
 
 import os
 import random
@@ -16,5 +16,5 @@ for _ in range(STEPS):
     errors = [(slope * x + offset - y, x) for x, y in points]
     slope -= rate * sum(error * x for error, x in errors) / len(points)
     offset -= rate * sum(error for error, _ in errors) / len(points)
-time.sleep(2)  # as a real one would take
+time.sleep(2)  # so that the job is seen running
 print(f"rate {rate}: found the slope within {abs(slope - 2):.4f}")

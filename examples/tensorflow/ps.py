@@ -7,7 +7,7 @@ SLOPE = [2.0, -1.0, 0.5]
 
 
 def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Do what the chief asks for, until the run is over."""
+    """Serve the chief until the run ends."""
     server = tf.distribute.Server(
         resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc"
     )

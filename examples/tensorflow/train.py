@@ -1,4 +1,4 @@
-"""Data-parallel training with TensorFlow's MultiWorkerMirroredStrategy; each worker makes its own points."""
+"""Data-parallel training with TensorFlow's MultiWorkerMirroredStrategy on points of each worker's own."""
 
 import tensorflow as tf
 
@@ -10,7 +10,7 @@ resolver = strategy.cluster_resolver
 rank, size = resolver.task_id, strategy.num_replicas_in_sync
 
 with strategy.scope():
-    # What each worker adds to the weights is averaged over all of them.
+    # The updates of all workers are averaged.
     weights = tf.Variable(tf.zeros(4), aggregation=tf.VariableAggregation.MEAN)
 
 

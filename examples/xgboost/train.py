@@ -1,4 +1,4 @@
-"""Boosted trees over rows that are spread over workers; the first one runs the tracker that they meet at."""
+"""Boosted trees over rows of several workers; the first worker runs the tracker."""
 
 import hashlib
 import os
@@ -44,7 +44,7 @@ def start_tracker() -> RabitTracker:
 
 
 def wait_for(name: str) -> str:
-    """The address of a pod, which has none before it was started."""
+    """Return the address of a pod; wait until it has one."""
     while True:
         try:
             return socket.gethostbyname(name)
