@@ -1,7 +1,7 @@
-"""The secret by which the node agent knows the API server.
+"""Stores the token with which the API server authenticates to the node agent.
 
-The agent answers logs, exec and attach for every pod of the machine; who may ask for which of them is decided
-by the API server alone. Reaching the agent's socket is therefore not enough: a request must carry this token.
+The agent serves logs, exec and attach for every pod on the machine, and the API server alone decides who may
+use them. Access to the agent's socket is therefore not enough: every request must carry this token.
 """
 
 import contextlib

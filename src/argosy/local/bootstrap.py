@@ -1,6 +1,6 @@
-"""What a fresh local control plane must hold before anyone uses it: our kinds, the gang kind, our namespace.
+"""Installs what a new local control plane needs: the CRDs, the PodGroup CRD and the operator's namespace.
 
-Written with server-side apply, so that saying it again changes nothing and an upgrade brings new fields.
+Uses server-side apply, so that running it again changes nothing and an upgrade adds new fields.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""A local control plane as a whole: start its processes and stop them.
+"""Starts and stops the processes of a local control plane.
 
-`start` may be said again at any time: what runs is left alone, what died is started, what was asked
-differently is refused with the way to change it. `stop` ends every process and pod; objects stay in the
-state folder unless they are to be deleted, so that the next start goes on with them. Light on imports:
-the processes are on their way before the caller loads an HTTP client to wait for them (`readiness.py`).
+`start` is idempotent: running processes are kept, dead ones are started, and different options are rejected
+with a hint how to change them. `stop` ends every process and pod; objects stay in the state folder unless
+they are to be deleted, so that the next start continues with them. Imports little, so that the processes are
+started before the caller loads an HTTP client to wait for them (`readiness.py`).
 """
 
 import secrets

@@ -1,7 +1,7 @@
-"""What the pods of every namespace need: the account `default`, and the authority's certificate.
+"""Objects that every namespace has: the service account `default` and the cluster's CA certificate.
 
-The API server makes them together with a namespace, so that a pod can be created right after it; the
-controllers put them back when somebody deletes or empties them.
+The API server creates them together with a namespace, so that a pod can be created right after it. A
+controller restores them when they are deleted or emptied.
 """
 
 from typing import Final

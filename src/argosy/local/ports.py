@@ -1,8 +1,8 @@
-"""Ports of control planes, claimed from the moment they are chosen until their supervisor ends.
+"""Reserves API server ports from the moment they are chosen until the supervisor ends.
 
-Between choosing a port and listening on it lies the start of an API server. A claim is a name that the kernel
-keeps for as long as a process has it open, an abstract Unix socket: control planes that start at the same
-moment get different ports, and one that was killed leaves no claim behind.
+Choosing a port and listening on it are a process start apart. A claim is an abstract Unix socket, a name that
+the kernel keeps while a process has it open: control planes started at the same moment get different ports,
+and one that was killed leaves no claim behind.
 """
 
 import socket

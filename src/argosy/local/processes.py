@@ -1,7 +1,7 @@
-"""Which processes a local control plane consists of, and whether they are still the ones we started.
+"""Records the processes of a local control plane and finds those that still run.
 
-A process is remembered by pid and start time, because pids are given out again: nothing is ever signalled
-unless both match. The list lives in `run.json`, replaced atomically.
+A process is recorded by pid and start time, because pids are reused: a signal is sent only if both match. The
+record is `run.json`, which is replaced atomically.
 """
 
 import os

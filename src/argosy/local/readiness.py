@@ -1,4 +1,4 @@
-"""Whether a local control plane is ready, and how it is: asked through its API, as anyone would."""
+"""Reports whether a local control plane is ready and healthy, by requests to its API server."""
 
 import asyncio
 import time

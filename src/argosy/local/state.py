@@ -1,7 +1,7 @@
-"""The folder in which a local control plane keeps everything it knows: keys, objects, logs, sockets.
+"""Names the files in the state folder of a local control plane: keys, objects, logs and sockets.
 
-One folder per cluster name, readable by its owner only. The paths are named here once, so that the
-processes of the control plane find each other without being told. Nothing outside this folder is written.
+There is one folder per cluster name, readable by its owner only. All processes of the control plane use these
+paths. Nothing outside the folder is written.
 """
 
 import contextlib

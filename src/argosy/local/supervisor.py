@@ -1,7 +1,7 @@
-"""Keeps the processes of a local control plane running: starts them, restarts them, stops them in order.
+"""Starts the processes of a local control plane, restarts them, and stops them in order.
 
-Standard library and msgspec only, so that it costs little and starts at once. It holds no state that
-matters: killed, it leaves its components running; the next `argosy up` replaces them while pods go on.
+Uses the standard library and msgspec only, so that it starts quickly. It keeps no state of its own: if it is
+killed its components keep running, and the next `argosy up` replaces them while pods continue.
 """
 
 import argparse

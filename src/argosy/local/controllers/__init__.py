@@ -1,1 +1,1 @@
-"""The built-in controllers of the local control plane, each a small room around a pure deciding function."""
+"""The built-in controllers of the local control plane, each around a pure `decide` function."""

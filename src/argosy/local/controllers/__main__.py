@@ -1,6 +1,4 @@
-"""`python -m argosy.local.controllers --state DIR`: the scheduler and all built-in controllers, one
-process.
-"""
+"""Runs the scheduler and all built-in controllers (`python -m argosy.local.controllers --state DIR`)."""
 
 import argparse
 import asyncio

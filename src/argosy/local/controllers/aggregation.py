@@ -1,6 +1,6 @@
-"""A ClusterRole with an aggregation rule holds the rules of the roles that it selects, kept up to date.
+"""Fills ClusterRoles that have an aggregation rule with the rules of the roles they select.
 
-They are written into the role, as in Kubernetes, so that who reads or binds it sees what it gives.
+The rules are written into the role, as in Kubernetes, so that its readers see the rights that it grants.
 """
 
 from collections.abc import Iterable

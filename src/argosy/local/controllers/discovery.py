@@ -1,4 +1,4 @@
-"""Which kinds the API server serves now, those of CRDs included."""
+"""Discovers the kinds that the API server serves, including those of CRDs."""
 
 from functools import cache
 from typing import cast

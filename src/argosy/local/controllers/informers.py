@@ -1,7 +1,7 @@
-"""What the scheduler and all controllers of this process share: one client, one cache per kind, one clock.
+"""The context that the scheduler and all controllers share: one client, one cache per kind, one clock.
 
-Each kind is watched once however many rooms read it. A room subscribes to caches when it is built, and runs
-after all of them are complete, so that nothing is ever decided on half a picture.
+Each kind is watched once, however many controllers read it. A controller subscribes to caches when it is
+created, and runs after all caches have synced, so it never decides on partial data.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The parts of Kubernetes' kinds that the scheduler and the built-in controllers read.
 
-Wider than `argosy.kinds.kubernetes`, which the operator keeps thousands of: a scheduler needs a pod's
-requests, affinity and tolerations. All rooms of this process share one cache per kind, so there is one
-struct per kind. Partial all the same: never write one of these back.
+These structs have more fields than those of `argosy.kinds.kubernetes`, of which the operator keeps thousands:
+a scheduler needs requests, affinity and tolerations. All controllers share one cache per kind, so there is
+one struct per kind. They are partial: never write one back.
 """
 
 from datetime import datetime

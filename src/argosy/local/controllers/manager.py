@@ -1,4 +1,4 @@
-"""All built-in controllers and the scheduler together, over one client."""
+"""Runs the scheduler and all built-in controllers with one client."""
 
 from msgspec import Struct
 

@@ -1,8 +1,8 @@
-"""Deletes what is in a namespace that is being deleted, then lets the namespace go.
+"""Deletes the content of a terminating namespace, then removes the namespace's finalizer.
 
-Everything that can be listed and deleted is, kind by kind, again and again until nothing is left; meanwhile
-the namespace's conditions say what remains and which finalizers hold it. Pods go first: they need the most
-time.
+All kinds that can be listed and deleted are deleted repeatedly until nothing is left. Meanwhile the
+namespace's conditions show what remains and which finalizers block it. Pods are deleted first: they take
+longest.
 """
 
 from collections import Counter

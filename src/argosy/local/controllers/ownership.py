@@ -1,7 +1,7 @@
-"""Which objects belong to a controller: its own that it still selects, and those without an owner.
+"""Resolves which objects a controller owns, should adopt and should release (a reference manager).
 
-An object whose labels were changed is let go; one that lost its owner is taken by whoever selects it. Both
-are edits of the object at the version seen, so that two controllers cannot have it.
+An owned object whose labels no longer match is released; one without a controller is adopted by a controller
+that selects it. Both are conditional on the resourceVersion, so that two controllers cannot own one object.
 """
 
 from collections.abc import Iterable

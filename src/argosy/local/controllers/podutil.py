@@ -1,4 +1,4 @@
-"""How a pod is doing, as the controllers that keep pods see it."""
+"""Readiness and availability of pods, as controllers that manage pods compute them."""
 
 from datetime import datetime, timedelta
 

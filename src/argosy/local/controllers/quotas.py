@@ -1,7 +1,7 @@
-"""What a ResourceQuota says is used, is: counted anew when something goes, or when the quota changes.
+"""Recounts what a ResourceQuota has used when objects are deleted or the quota changes.
 
-What comes is counted by the API server as it is created. A count is taken after the quota was read and is
-written at the version read, so that nothing that comes in between is lost.
+The API server counts objects as they are created. A count is taken after the quota was read and written with
+its resourceVersion, so that no object created in between is lost.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Every namespace keeps its furnishings: put back when somebody deletes or empties them, while it lives."""
+"""Restores the default service account and the CA ConfigMap of every active namespace."""
 
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Requeue

@@ -1,1 +1,1 @@
-"""The node agent: pods as isolated processes on this machine, watched over by one agent for several nodes."""
+"""The node agent: runs pods as isolated processes of this machine, for one or more nodes."""

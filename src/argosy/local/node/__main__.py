@@ -1,6 +1,4 @@
-"""`python -m argosy.local.node --state DIR`: run the node agent; with `--stop`, end every pod of that state
-folder.
-"""
+"""Runs the node agent (`python -m argosy.local.node --state DIR`); `--stop` ends all of its pods."""
 
 import argparse
 import asyncio

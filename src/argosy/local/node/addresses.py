@@ -1,7 +1,7 @@
-"""Pod addresses: handed out in order, and never one that a pod of the state folder still has.
+"""Allocates pod addresses in order, never one that a pod of the state folder still has.
 
-What is taken is read back from the pods' launch records, so there is no second book to keep. Going round the
-whole network before an address is used again keeps a late packet for a dead pod from reaching a new one.
+The addresses in use are read from the pods' run specs. Going through the whole network before an address is
+reused keeps a late packet for a deleted pod from reaching a new one.
 """
 
 from collections.abc import Mapping

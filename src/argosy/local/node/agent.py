@@ -1,8 +1,9 @@
-"""The agent: pods, names and services of this machine, over one connection to the API server.
+"""The node agent: runs the pods of this machine's nodes and serves their DNS, services and logs.
 
-It holds nothing that matters: addresses and pods are in the state folder, wishes in the API. Killed and
-started again it finds every pod as it is. Pods whose object is gone are ended when it starts. Logs are served
-before anything is reported: who reads that a pod has failed may delete it, and must still get its last lines.
+The agent keeps no state of its own: pods and their addresses are in the state folder, the desired state is in
+the API. After a restart it continues with every pod as it is, and removes pods whose object was deleted. Logs
+are served before any status is written: a client that sees a failed pod may delete it, and must still be able
+to read its last lines.
 """
 
 import asyncio

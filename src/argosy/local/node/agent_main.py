@@ -1,4 +1,4 @@
-"""The agent as a process: from inside the cluster's namespaces until it is told to stop."""
+"""Runs the agent as a process inside the cluster's namespaces until it is signalled to stop."""
 
 import asyncio
 import signal

@@ -1,7 +1,7 @@
-"""Linux capabilities by name, and the set that a container has by default.
+"""Linux capabilities by name, and the set that containers get by default.
 
-It is what container runtimes grant, less MKNOD (there is no device cgroup here to keep device files that a
-container makes from opening) and NET_RAW (pods share one bridge).
+The default set is that of container runtimes without MKNOD (there is no device cgroup that would keep device
+files from opening) and without NET_RAW (pods share one bridge).
 """
 
 from collections.abc import Iterable

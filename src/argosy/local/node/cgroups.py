@@ -1,8 +1,8 @@
-"""Memory and processor limits by cgroup, version 1 or 2, where this process may write them.
+"""Sets memory and CPU limits by cgroup, version 1 or 2, where this process may write to them.
 
-Where it may not (rootless without delegation), `available` says so and the container falls back to rlimits;
-the node then carries a note. Being killed for memory is told apart from any other SIGKILL by the cgroup's own
-counter. Standard library only.
+Where it may not (rootless without delegation) `find_hierarchy` returns None, containers fall back to rlimits,
+and the node's notes mention it. The cgroup's own counter tells an OOM kill from any other SIGKILL. Standard
+library only.
 """
 
 import contextlib

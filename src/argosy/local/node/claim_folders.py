@@ -1,7 +1,7 @@
-"""The folders behind PersistentVolumeClaims: made when a pod first mounts one, deleted with the claim.
+"""Manages the folders behind PersistentVolumeClaims: created at the first mount, deleted with the claim.
 
-All nodes of a machine share them, so every access mode holds by construction. A folder carries the claim's
-uid in its name: a claim that is deleted and made again begins empty.
+All nodes of the machine share the folders, so every access mode is satisfied. A folder's name contains the
+claim's uid: a claim that is deleted and created again starts empty.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A container's processes: its first one, and later ones by exec.
+"""Starts a container's first process, and later ones by exec.
 
 Both are forked from the shim (spawn.py), enter the container's mount namespace, cgroup and PID namespace, and
-take on its user, capabilities and limits. Standard library only.
+take the container's user, capabilities and limits. Standard library only.
 """
 
 import contextlib

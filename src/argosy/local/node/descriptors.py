@@ -1,7 +1,6 @@
-"""Reading and writing plain descriptors (pipes, terminals) from asyncio without a thread each.
+"""Reads and writes pipes and terminals from asyncio without a thread each.
 
-A thread per waiting stream would soon use up the loop's pool: an exec session has four of them and may last
-for hours.
+An exec session has four streams and may last for hours; a thread for each would soon exhaust the loop's pool.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""The cluster's DNS: services and pods by name, everything else asked of the host's resolvers.
+"""The cluster's DNS server: answers for services and pods, forwards other queries to the host's resolvers.
 
-Answers as CoreDNS does for `cluster.local`: A of a service is its cluster address, of a headless one the
-addresses of its pods; pods with a hostname have a name below their service; SRV for named ports; PTR for
-addresses. Upstream queries go out over a socket made in the host's network, because the agent itself lives in
-the cluster's.
+Answers as CoreDNS does for `cluster.local`: A records of services, of headless services' pods and of pods
+with a hostname and subdomain, SRV records for named ports, and PTR records for addresses. Queries are
+forwarded over a socket opened in the host's network, because the agent itself runs in the cluster's network.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""DNS messages as bytes: what our resolver reads and writes of RFC 1035, and SRV of RFC 2782.
+"""Encodes and decodes the DNS messages that the DNS server needs (RFC 1035, SRV of RFC 2782).
 
-A query has one question; every record of an answer is about the name asked for, which is repeated as it came,
-letter case included, because some clients check it. Written out here because a general library takes longer
-to load than the rest of the agent's own code.
+A query has one question. Every record of a reply is about the queried name, which is returned exactly as it
+was sent, because some clients check its letter case. A general DNS library takes longer to import than the
+rest of the agent.
 """
 
 import struct

@@ -1,9 +1,9 @@
-"""The way from the cluster's network to the world, where this machine has the means for it.
+"""Connects the cluster's network to the outside, where this machine supports it.
 
-As root: a pair of interfaces between the cluster's and the host's network, and masquerading by `nft` or
-`iptables` on both sides. Rootless: `pasta`, and masquerading inside. Without these tools pods reach each
-other, the control plane and (through the agent) DNS, but nothing outside; the node says so, and why, in its
-notes. Setting up is done from both sides, first before the agent enters the cluster's network and then after.
+As root: a veth pair between the cluster's and the host's network, and masquerading with `nft` or `iptables`
+on both sides. Rootless: `pasta`, and masquerading inside. Without these tools pods reach each other, the
+control plane and (through the agent) DNS, but nothing outside, and the node's notes say why. The setup has
+two parts: before the agent enters the cluster's network, and after.
 """
 
 import hashlib

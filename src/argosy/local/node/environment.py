@@ -1,8 +1,7 @@
-"""A container's environment and command line, as the kubelet makes them.
+"""Builds a container's environment variables and command line, as the kubelet does.
 
-Pure: objects that variables refer to are looked up through `Sources`. A reference to something that is
-missing and not optional raises `Missing`, which the pod's status shows as CreateContainerConfigError until it
-is there.
+Pure: referenced objects are looked up through `Sources`. A missing reference that is not optional raises
+MissingError, which the pod's status shows as CreateContainerConfigError until the object exists.
 """
 
 import math

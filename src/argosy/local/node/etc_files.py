@@ -1,4 +1,4 @@
-"""A pod's own name files: /etc/hosts, /etc/hostname and /etc/resolv.conf, as the kubelet writes them."""
+"""Renders a pod's /etc/hosts and /etc/resolv.conf, as the kubelet writes them."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""A small event loop for the shim: descriptors, timers and children in one thread.
+"""A small event loop for the shim: file descriptors, timers and child processes in one thread.
 
-asyncio would cost every pod several megabytes and its import; a pod needs three kinds of events. A callback
-that raises ends the loop: the shim has nothing to fall back to, and what it leaves is a true report.
+asyncio would cost every pod several megabytes and its import time. A callback that raises ends the loop, and
+the shim with it; the pod's state file then shows its last state.
 """
 
 import heapq

@@ -1,8 +1,7 @@
-"""The few system calls that Python 3.11 does not have: namespaces, mounts, capabilities.
+"""System calls that Python 3.11 lacks: namespaces, mounts, capabilities.
 
-Thin on purpose: every function either succeeds or raises OSError with the call's name and its main argument,
-so that a failure deep inside a pod's start can be shown to a person as it is. Standard library only: the
-zygote and the shims import this.
+Every function succeeds or raises OSError with the name of the call and its main argument, so that an error
+while a pod starts can be shown to users. Standard library only: the zygote and the shims import this.
 """
 
 import ctypes

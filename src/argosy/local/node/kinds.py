@@ -1,7 +1,8 @@
-"""Pods and what they refer to, with all the fields that running them needs.
+"""Pods and the objects they refer to, with all fields that are needed to run them.
 
-Fuller than `argosy.kinds.kubernetes` and only for this room: the operator's caches must stay small, and the
-scheduler reads what a pod asks for, not how it is run. Still partial, so never written back.
+These structs have more fields than those of `argosy.kinds.kubernetes`, which keep the operator's caches
+small, and of the scheduler, which reads what a pod requests but not how it runs. They are still partial:
+never write one back.
 """
 
 from datetime import datetime

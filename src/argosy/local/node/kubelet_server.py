@@ -1,8 +1,8 @@
-"""What a kubelet serves, on a Unix socket: logs, exec and attach of our pods. The API server relays to it.
+"""Serves the logs, exec and attach of pods on a Unix socket, as a kubelet does; the API server proxies to it.
 
-Only requests with the API server's token are answered: who may ask for what is decided there. A pod is asked
-for by name and uid. What is served is what is on disk, so that it can be before the agent has heard of any
-pod, and after a pod's object is gone.
+Only requests with the API server's token are accepted: authorization happens there. A pod is identified by
+name and uid. Answers come from files, so they are available before the agent has synced and after the pod's
+object was deleted.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Which container may start now, and whether the pod is over: the order of a pod's life, as pure functions.
+"""Decides which containers may start and whether a pod is over. Pure.
 
-Init containers run one after another; a sidecar (an init container that restarts always) only has to have
-started before the next one runs; main containers start when all of these are through. When no main container
-will run again the sidecars are stopped, last one first, and the pod is over.
+Init containers run one after another. A sidecar (an init container that always restarts) must only have
+started before the next one runs. Main containers start when all init containers are done. When no main
+container will run again, the sidecars are stopped, last one first, and the pod is over.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Reads a log while it is written and rotated: every line once, in order, none between two readings lost.
+"""Reads a log while it is written and rotated: every line once, in order, none lost between two reads.
 
-What is there is read up to a place that is fixed before the first line is given; what comes is read on from
-there. A log that is rotated is read to its end under its second name before the new one is begun.
+`read_existing` reads up to a position that is fixed before the first line is returned; `read_new` continues
+from there. A rotated log is read to its end under its new name before the next file is opened.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Container logs: written by the shim line by line with time and stream, read back by the agent.
+"""Container logs: the shim writes lines with time and stream, the agent reads them.
 
-A line is `<RFC 3339 time> <stdout|stderr> <F|P> <text>`, the format of container runtimes: P marks a piece of
-a line that was too long or cut off by the end. A log is bounded: at its limit it becomes `<file>.1` and
-begins anew, so one noisy container holds at most twice the limit. Times in the logs of a container never go
-back, though the clock may, because readers go on after the last time they saw. Standard library only.
+A line is `<RFC 3339 time> <stdout|stderr> <F|P> <text>`, as container runtimes write it; P marks a part of a
+line that was too long or was cut off at the end. A log that reaches its size limit is renamed to `<file>.1`,
+so a container uses at most twice the limit. Times never go back within a container's logs even if the clock
+does, because clients continue after the last time they read. Standard library only.
 """
 
 import os

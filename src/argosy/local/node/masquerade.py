@@ -1,7 +1,7 @@
-"""Address translation for traffic that leaves, by `nft` or `iptables`, whichever is there.
+"""Sets up network address translation for outgoing traffic with `nft` or `iptables`.
 
-What is set up is named after the cluster's own link, can be set up again over itself, and is taken away by
-the same name. Every function gives what is in the way as a sentence, empty when nothing is.
+Rules are named after the cluster's link, so they can be set up repeatedly and removed by name. Functions that
+set something up return a problem as text, empty if there is none.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""A container's view of the file system: its root, and what the pod may see of the host.
+"""Builds a container's view of the file system: its root, and what the pod may see of the host.
 
-Everything is mounted after the root was pivoted, while the host is still reachable under a folder of a random
-name: then the kernel itself resolves symbolic links such as /var/run, and neither an image nor a pod's mount
-paths can name a place on the host. Unless a container is privileged, no device file opens but those in /dev.
-Standard library only; runs in the container's process, in its own mount namespace.
+Everything is mounted after pivot_root, while the host is still reachable below a folder with a random name:
+the kernel itself then resolves symbolic links such as /var/run, and neither an image nor a pod's mount paths
+can refer to the host. Unless a container is privileged, only the device files in /dev can be opened. Standard
+library only; runs in the container's process, in its own mount namespace.
 """
 
 import errno

@@ -1,10 +1,8 @@
-"""The process that owns a cluster's network namespace and, rootless, its user namespace, and does nothing
-else.
+"""The process that holds a cluster's network namespace and, rootless, its user namespace.
 
-Agent, zygote and pods live in these namespaces; holding them in a process of their own lets an agent come and
-go. A network of its own per cluster, for root too, means that several clusters on one machine (and their
-equal service addresses) never meet, and that the end of this process is the end of every bridge and
-interface. Standard library only.
+The agent, the zygote and the pods run in these namespaces; a process that only holds them lets the agent
+restart. Each cluster has its own network, also as root: clusters on one machine may use equal addresses, and
+the end of this process removes every bridge and interface. Standard library only.
 """
 
 import json

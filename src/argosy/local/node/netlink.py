@@ -1,7 +1,7 @@
-"""Just enough of rtnetlink to wire pods: links, addresses, routes. No `ip` binary needed.
+"""A minimal rtnetlink client for links, addresses and routes; no `ip` binary is needed.
 
-A `Netlink` talks to the network namespace in which it was made, whatever namespace its process is in later;
-the shim uses that to create a veth pair with one end on the host's bridge and the other in its own new
+A `Netlink` acts on the network namespace in which it was created, even after its process moved to another
+one. The shim uses this to create a veth pair with one end on the bridge and the other in its own new
 namespace. Standard library only.
 """
 

@@ -1,8 +1,8 @@
-"""The pod network: one bridge for the cluster, one pair of interfaces per pod.
+"""The pod network: one bridge per cluster, one veth pair per pod.
 
-The bridge holds the gateway address (DNS listens there) and the addresses of services. A pod's interface goes
-away with its network namespace, so nothing has to be undone when a pod dies in whatever way. Standard library
-only: shims call `join`.
+The bridge has the gateway address (where DNS listens) and the addresses of services. A pod's interface is
+removed with its network namespace, so nothing must be cleaned up however a pod ends. Standard library only:
+shims call `join_pod_network`.
 """
 
 import errno

@@ -1,8 +1,7 @@
-"""The Node objects of this machine: registered, kept alive by Leases and status, each with its share of the
-machine.
+"""Registers the Nodes of this machine and renews their Leases and statuses.
 
-Several nodes share one machine, so each has an equal part of its processors and memory; pretend GPUs are
-there only when asked for, real ones go to the first nodes in turn.
+Each node offers all CPUs and an equal part of the memory. Simulated GPUs exist only if requested; real ones
+are assigned to the nodes in turn.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """The PID namespace of a container, or of all containers of a pod that shares one.
 
-Its PID 1 only holds it: it has an empty root and no capabilities, so that even a container with SYS_PTRACE
-finds nothing of the host through /proc/1. The shim and the processes that make containers ready are outside
-of it, where no container sees them. Killing PID 1 ends every process of the namespace, whatever other
-namespaces it has moved to. Standard library only.
+PID 1 only keeps the namespace alive: it has an empty root and no capabilities, so that even a container with
+SYS_PTRACE finds nothing of the host through /proc/1. The shim and the processes that set up containers are
+outside the namespace, invisible to containers. Killing PID 1 ends every process in the namespace, whatever
+other namespaces they have entered. Standard library only.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What all containers of a pod share while the shim looks after them. Standard library only."""
+"""What all containers of a pod share while the shim runs them. Standard library only."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""From a pod to what its shim is handed: every default, reference and path resolved, so nothing is left to
-decide.
+"""Builds a pod's run spec: resolves every default, reference and path.
 
-Pure but for volumes, whose folders are made on the way. Raises ConfigError for containers that cannot be made
-as they are (MissingError: references that are not there yet) and VolumeError for volumes that cannot be had.
+Pure except for volumes, whose folders are created. Raises ConfigError for containers that cannot be created
+as configured (MissingError if a referenced object does not exist yet) and VolumeError for volumes that cannot
+be mounted.
 """
 
 import pwd

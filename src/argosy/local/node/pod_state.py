@@ -1,7 +1,7 @@
-"""What a shim reports back: the state of its pod, as JSON, in the pod's folder and over its socket.
+"""The state of a pod as its shim reports it: JSON in the pod's folder and over the shim's socket.
 
-The file is replaced atomically at every change, so that whoever reads it after a crash sees one true moment.
-Times are seconds since 1970. Standard library only.
+The file is replaced atomically at every change, so that a reader after a crash sees a consistent state. Times
+are seconds since 1970. Standard library only.
 """
 
 import json

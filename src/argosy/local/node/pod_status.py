@@ -1,7 +1,6 @@
-"""A pod's status as a kubelet writes it, from the pod and what its shim reports. Pure.
+"""Builds a pod's status as the kubelet does, from the pod and the state its shim reports. Pure.
 
-Conditions keep the time at which they last turned; a status equal to the one before is therefore equal in
-every byte, and needs no write.
+Conditions keep their last transition time, so an unchanged status is equal and needs no write.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""One pod of one of our nodes, from the moment it is bound until it is gone: the API's side of a shim.
+"""Runs one pod from its binding to its removal: the API side of a shim.
 
-A worker is a loop that compares what the API wants with what the shim reports and makes one step at a time;
-it can be started at any point of a pod's life, so an agent that comes back simply starts one per pod.
+A worker compares the pod object with the state that the shim reports and takes one step at a time. It can
+start at any point of a pod's life, so a restarted agent starts one worker per pod.
 """
 
 import asyncio

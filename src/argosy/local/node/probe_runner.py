@@ -1,7 +1,7 @@
-"""Hooks and probes of one run of a container, from its start until it ends or is stopped.
+"""Runs the hooks and probes of one run of a container, until the container ends or is stopped.
 
-Made anew for every run, so that what a check of one run comes to never touches the next. A postStart hook
-goes first; then the startup probe, and when it has succeeded readiness and liveness. Standard library only.
+Every run has a new ProbeRunner, so a late result never affects the next run. The postStart hook runs first,
+then the startup probe; readiness and liveness probes start when it has succeeded. Standard library only.
 """
 
 import os

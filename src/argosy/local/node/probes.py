@@ -1,7 +1,7 @@
-"""Probes: what a check answered, counted up to a verdict; and the checks themselves.
+"""Counts probe results up to a verdict, and runs the checks.
 
-A check runs in a child process of the shim (exec in the container, the others in the pod's network), so a
-hanging one costs nothing but its timeout. Standard library only.
+A check runs in a child process of the shim (exec in the container, others in the pod's network), so a check
+that hangs costs nothing but its timeout. Standard library only.
 """
 
 import socket

@@ -1,8 +1,8 @@
-"""Service addresses: each is put on the bridge and every port of it is relayed to one of its endpoints.
+"""Relays service ports to endpoints in user space; service addresses are assigned to the bridge.
 
-A relay in user space needs no packet filter and works rootless. TCP connections go to a random endpoint, and
-to another if that one refuses; UDP keeps one endpoint per client while it talks. Some services are the
-control plane's own and lead to a Unix socket: those cross from the cluster's network to the host.
+This needs no packet filter and works rootless. A TCP connection goes to a random endpoint, and to the next
+one if it is refused; UDP keeps one endpoint per client while packets flow. Services of the control plane lead
+to a Unix socket, which crosses from the cluster's network to the host.
 """
 
 import asyncio

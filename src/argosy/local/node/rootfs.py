@@ -1,10 +1,10 @@
-"""Builds a container's root file system from an image folder or from the host's root, with private writes.
+"""Builds a container's root file system from an image folder or the host's root, with private writes.
 
 As root it is one overlay. A user namespace may not use `/` itself as a lower layer (its submounts are
-locked), so there each top-level folder gets an overlay of its own on a tmpfs. A folder that cannot be
-overlaid (it has a mount below it, or the kernel has no overlay for users) is shown read-only with all that is
-mounted in it; one that cannot even be made read-only is left out. Nothing that a pod writes here reaches the
-host. Standard library only; runs in the container's process, in its own mount namespace.
+locked), so there each top-level folder gets its own overlay on a tmpfs. A folder that cannot be overlaid (it
+has a mount below it, or the kernel does not support overlays for users) is shown read-only with everything
+mounted in it; one that cannot be made read-only is left out. A pod's writes never reach the host. Standard
+library only; runs in the container's process, in its own mount namespace.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""What an agent hands to a shim: everything needed to run one pod, as JSON in the pod's folder.
+"""The run spec of a pod: everything that a shim needs to run it, as JSON in the pod's folder.
 
-Written once, before the pod starts, and never changed, so that a shim needs neither agent nor API server, and
-an agent that comes back can read what is running. TypedDicts because both sides see plain JSON; the shim has
-the standard library only.
+Written once, before the pod starts, and never changed: a shim needs neither agent nor API server, and a
+restarted agent can read what is running. TypedDicts, because both sides use plain JSON and the shim only has
+the standard library.
 """
 
 from typing import Final, Literal, TypedDict

@@ -1,8 +1,7 @@
-"""Services and the pods behind them, as names and ports need them.
+"""Resolves the backends of services for DNS and the proxy. Pure over three collections.
 
-Endpoints come from EndpointSlices; while a service with a selector has none yet (the controller may be a
-moment late), its pods are selected here, so that a name works as soon as its pod has an address. Pure over
-three collections.
+Backends come from EndpointSlices. While the slices do not yet contain a pod that the service selects, the pod
+itself is used, so that a name works as soon as its pod has an address.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What one agent is told at its start, and the names that follow from it."""
+"""Settings of the node agent, and values derived from them."""
 
 from ipaddress import IPv4Network
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""The first process of a pod: it makes the pod's namespaces, runs its containers to the end, and reports.
+"""The first process of a pod: creates the pod's namespaces, runs its containers and reports their state.
 
-It needs nobody: agent, zygote and API server may die and come back. A lock on the pod's folder, taken by the
-zygote before it forks, makes sure that there is never a second shim for the same pod and tells whether there
-is one. When it leaves, the kernel ends whatever is left in the pod's PID namespace. Standard library only.
+It depends on no other process: agent, zygote and API server may restart. A lock on the pod's folder, taken by
+the zygote before it forks, ensures that a pod has at most one shim and shows whether it has one. When the
+shim exits, the kernel ends what is left in the pod's PID namespace. Standard library only.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""Pods as processes: starts, finds, follows, stops and removes shims. Knows folders and sockets, but no API.
+"""Starts, finds, follows, stops and removes the shims of pods, by folders and sockets, without the API.
 
-Whether a shim lives is asked of the lock that it holds on its folder, which no crash can leave behind; its
-pid and start time are used only to end it.
+A shim is alive while it holds the lock on its folder, which a crash cannot leave behind; its pid and start
+time are only used to kill it.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
-"""The shim's socket: whoever may open the pod's folder may watch, stop, signal, exec and attach.
+"""The shim's Unix socket: watch, stop, signal, exec and attach for whoever may open the pod's folder.
 
-A request is one JSON line; what follows depends on it. `watch` gives a line per report and per event; `exec`
-takes descriptors along with the request and answers `started`, then `exit`; `attach` turns the connection
-into frames (one byte stream, four bytes length, data). The socket is reached through the folder's descriptor
-because a path to a state folder may well exceed the 108 bytes of a socket address. Standard library only.
+A request is one JSON line. `watch` answers with one line per state change and per event; `exec` takes file
+descriptors with the request and answers `started`, then `exit`; `attach` turns the connection into frames
+(one byte for the stream, four for the length, then data). The socket is opened through the folder's
+descriptor, because paths in a state folder may exceed the 108 bytes of a socket address. Standard library
+only.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Forks processes for a container from the shim, so that nobody in the container ever sees the shim's own.
+"""Forks processes for a container from the shim, so that no container sees the shim's processes.
 
-The process that makes everything ready (mounts, user, capabilities) stays in the shim's PID namespace, which
-no container can look into. Only its child, with nothing left to give up, is in the container's. Both report
-over a socket that closes by itself when the program has been executed, so the shim knows at once whether a
-start worked and, if not, why. Standard library only.
+The process that sets everything up (mounts, user, capabilities) stays in the shim's PID namespace, which no
+container can inspect. Only its child, which has given up all privileges, is in the container's. Both report
+over a socket that closes when the program is executed, so the shim learns at once whether the start worked
+and why not. Standard library only.
 """
 
 import fcntl

@@ -1,8 +1,7 @@
-"""Exec and attach over a WebSocket, in the framing of Kubernetes' `v4`/`v5.channel.k8s.io`.
+"""Exec and attach over WebSockets, with Kubernetes' `v4`/`v5.channel.k8s.io` framing.
 
-The first byte of a message names the channel: 0 standard input, 1 output, 2 error, 3 the final Status, 4
-terminal size; in v5 the byte 255 closes the channel named after it. How a command ended is the Status on
-channel 3.
+The first byte of a message is the channel: 0 stdin, 1 stdout, 2 stderr, 3 the final Status, 4 terminal size;
+in v5, byte 255 closes the channel that follows it. The exit code of a command is in the Status on channel 3.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Which kernel parameters a pod may set: those that a kubelet allows by default, and no others.
+"""Decides which sysctls a pod may set: those that the kubelet allows by default.
 
-All of them belong to the pod's own network or IPC namespace and harm nobody else.
+All of them belong to the pod's own network or IPC namespace.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""What pods refer to, fetched and written down: config maps, secrets and service account tokens.
+"""Fetches what pods refer to (ConfigMaps, Secrets, service account tokens) and writes it to their volumes.
 
-Caches answer first. What they lack is asked for once more, because a pod may be bound before the watch has
-brought an object that was created just before it.
+The caches are read first. An object that is not in them is requested once from the API server, because a pod
+may be bound before the watch has delivered an object that was created just before it.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""Volumes: which folder of the host stands behind each, and the files of those that have content.
+"""Resolves volumes to folders of the host, and writes the files of volumes that have content.
 
-Files of config maps, secrets, tokens and the downward API are replaced as a whole: they are written into a
-new folder to which the link `..data` is then turned, so a reader sees all of the old or all of the new.
+Files of ConfigMaps, Secrets, tokens and the downward API are replaced together: they are written to a new
+folder, then the symbolic link `..data` is switched to it, so a reader sees either all old or all new files.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""A small single-threaded process that forks a shim per pod, quickly because there is little of it to copy.
+"""A small single-threaded process that forks one shim per pod; its small memory makes forks fast.
 
-Started by the agent, but living its own life: it ignores the agent's death and serves the next agent.
-Requests come over a Unix socket, one line each: the pod's folder; the answer is the shim's pid. Shims are its
-children, and it reaps them. Should it die, shims live on (their reports and locks are in the state folder)
-and the agent starts another zygote. Standard library only, and little of that.
+The agent starts it, but it survives the agent and serves the next one. A request on its Unix socket is one
+line, the pod's folder; the answer is the shim's pid. Shims are its children, and it reaps them. If it dies,
+shims keep running (their state and locks are in the state folder) and the agent starts another zygote.
+Standard library only.
 """
 
 import errno

@@ -1,1 +1,1 @@
-"""Decides which node runs which pod: one pod at a time, or a whole gang at once."""
+"""Assigns pods to nodes: one pod at a time, or a whole gang at once."""

@@ -1,7 +1,7 @@
-"""What one pod says about others: affinity, anti-affinity and spread as terms with a name of their own.
+"""Represents a pod's affinity, anti-affinity and spread constraints as terms that pods can share.
 
-Pods of one job say the same, word for word. A term's key is what it says, so that whatever is counted for one
-pod's term serves for all pods with that term.
+Pods of one job have identical terms. A term's key is its content, so that what is counted for one pod's term
+is used for all pods with that term.
 """
 
 from collections.abc import Mapping

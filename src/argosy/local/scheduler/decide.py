@@ -1,9 +1,9 @@
-"""Who goes where: one pass over everything that waits.
+"""One scheduling pass: decides placements for all pending pods.
 
-Single pods and gangs stand in one line, by priority and age. A gang is placed whole (at least its minimum)
-or not at all. Gangs that have some members bound already (a bind failed, or the scheduler was killed between
-two binds) go first, whatever their priority, because only room completes them. What of one priority has no
-room may be given that of lower ones, before those are looked at.
+Single pods and gangs are in one queue, by priority and age. A gang is placed completely (at least its
+minimum) or not at all. Gangs with some members bound already (a bind failed, or the scheduler was killed
+between two binds) come first, whatever their priority, because otherwise they would hold resources without
+being able to start. Pods that do not fit may preempt pods of lower priority before those are considered.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Why a pod cannot go to a node, in Kubernetes' order and words.
+"""Explains why a pod does not fit on a node, in Kubernetes' order and words.
 
-The first rule that refuses ends the search, because that is what the counts in a FailedScheduling message
-mean; only the resource rule names everything that is short.
+The first filter that fails ends the search, because the counts in a FailedScheduling message mean that; only
+the resource filter names everything that is insufficient.
 """
 
 from collections import Counter

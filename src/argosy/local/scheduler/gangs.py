@@ -1,7 +1,7 @@
-"""Placing a gang whole, or not at all.
+"""Places a gang completely, or not at all.
 
-What was tried is taken back before the next in line is looked at, so two gangs can never hold half a cluster
-each and wait for the other.
+A failed attempt is undone before the next gang is considered, so two gangs can never hold half a cluster each
+and wait for each other.
 """
 
 from collections import Counter

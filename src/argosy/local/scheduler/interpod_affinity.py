@@ -1,7 +1,7 @@
-"""What the pods that are placed already mean for one more: where it may go, and where it had better.
+"""Evaluates how placed pods constrain one more pod: affinity, anti-affinity and topology spread.
 
-Worked out once per pod, against counts that are kept (see `census`); asking about a node is then a look into
-a few sets. A pod that says nothing about others, and that no placed pod says anything about, has none.
+Computed once per pod from maintained counts (`topology_counts`); checking a node is then a few set lookups. A
+pod without such terms, to which no term of a placed pod applies, has no constraints.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Does this pod accept this node: labels, selector terms, host ports; taints are in `kinds.placing`."""
+"""Matches pods with nodes: selectors, node affinity, host ports; taints are in `kinds.node_matching`."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,10 +1,9 @@
-"""The best node for a pod, quickly.
+"""Finds the best node for a pod with one heap per pod shape.
 
-Within one pass pods are only added, so a node's score for a given shape of pod only falls. That makes a
-heap per shape enough: the top entry is taken, looked at again if the node has changed since, and used. A
-thousand equal pods cost a thousand heap operations instead of a thousand scans. Taking a gang's placements
-back breaks the premise, so it throws the heaps away. Pods bound to others by affinity are placed by a full
-scan.
+Within a pass pods are only added, so a node's score for a given shape only falls. A heap per shape is
+therefore enough: the top entry is scored again if the node has changed, and used. A thousand equal pods cost
+a thousand heap operations instead of a thousand scans. Undoing a gang's placements invalidates the heaps, so
+they are discarded. Pods with affinity to other pods are placed by a full scan.
 """
 
 import heapq

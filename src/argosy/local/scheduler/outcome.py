@@ -1,4 +1,4 @@
-"""What one pass decided: who goes where, who waits and why, and who must leave."""
+"""The result of a scheduling pass: placements, unschedulable pods with reasons, and preemption victims."""
 
 from msgspec import Struct, field
 

@@ -1,7 +1,6 @@
-"""The status of a PodGroup, as Volcano writes it: Pending, Inqueue, Running, Unknown, Completed.
+"""Computes the status of a PodGroup as Volcano does: Pending, Inqueue, Running, Unknown, Completed. Pure.
 
-Pure. A condition keeps its time and id while it says the same, so that an unchanged group is not written
-again.
+A condition keeps its time and id while it is unchanged, so that an unchanged group is not written again.
 """
 
 from collections.abc import Iterable

@@ -1,12 +1,11 @@
-"""Room for pods of higher priority, made by taking it from lower ones.
+"""Preempts pods of lower priority for pods that fit nowhere.
 
-As in Kubernetes, a pod that fits nowhere may have pods of lower priority deleted: on the node where the least
-is lost, and no more than it needs there. It is then nominated for that node, and the room is kept for it
-while the others leave. Pods that are leaving already count as gone, so a pod that waits for its room does not
-have more deleted.
+As in Kubernetes, pods are deleted on the node where the least is lost, and no more than necessary. The
+preemptor is nominated for that node, and its resources are reserved there while the victims terminate.
+Terminating pods count as gone, so that a pod which waits for them causes no further deletions.
 
-A gang is worth nothing in halves. One that wants room gets it whole or takes nobody's; one that loses room
-loses first what it has beyond its minimum, and if that is not enough, then all of it.
+A gang is only useful as a whole. A gang that preempts gets its minimum or no pod is deleted; a gang that is
+preempted first loses the members beyond its minimum, and then all of them.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,9 +1,9 @@
-"""The scheduler at work: keeps the world, runs a pass when something waits, binds what was decided.
+"""The scheduler: maintains the cache of nodes and pods, runs passes, and binds the placed pods.
 
-One pass decides about everything that waits, in memory and without an await in between; the binds then go
-out side by side while the next pass may already run, for a decided pod counts as placed. If a bind fails
-the pod gives its room back and waits again. Pods and groups are told why they wait once per reason, not
-once per attempt.
+A pass decides about all pending pods in memory, without awaiting. Binds then run concurrently, also with the
+next pass, because a placed pod is assumed to be bound. If a bind fails, the pod's resources are released and
+it is pending again. The reason why a pod or group is pending is written once per reason, not once per
+attempt.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""What is where: every node with what its pods take, kept up to date one change at a time.
+"""Caches every node with the requests of its pods, updated one change at a time.
 
-A pod counts from the moment it is decided where it goes, not from when the API server confirms it, so that
-two decisions never spend the same room. Placing is idempotent by uid: the confirmation of a placement
-changes nothing.
+A pod counts from the moment it is placed, not from when the API server confirms it, so that two decisions
+never use the same resources. Placing is idempotent by uid: the confirmation of a placement changes nothing.
 """
 
 from collections import Counter

@@ -1,9 +1,8 @@
-"""On which nodes the pods are that a term selects, and those that have a term: counted, not searched.
+"""Counts per node the pods that an affinity term selects, and the terms that placed pods have.
 
-Searching all pods for each pod and node costs a second for a few hundred pods that want to be spread. Here a
-term is counted once, when it is first asked for, and then kept up with every pod that comes and goes. The
-terms that placed pods have are kept by those pods; terms that are asked for are forgotten with each pass, or
-they would gather.
+Searching all pods for each pod and node takes a second for a few hundred pods with spread constraints. Here a
+term is counted once, when it is first needed, and updated with every pod that is added or removed. Terms of
+placed pods are kept as long as those pods; other counts are reset with each pass.
 """
 
 from collections import Counter

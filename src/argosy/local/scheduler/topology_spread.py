@@ -1,7 +1,7 @@
-"""Topology spread: how evenly the pods that a constraint counts lie over the domains of a key.
+"""Evaluates topology spread constraints: how evenly pods are distributed over the domains of a key.
 
-Worked out once per pod, for all nodes. Only nodes that the pod could go to at all, and that have the keys of
-all its constraints, make up the domains.
+Computed once per pod, for all nodes. Only nodes that are eligible for the pod and have the keys of all its
+constraints are counted as domains.
 """
 
 import math

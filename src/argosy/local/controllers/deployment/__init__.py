@@ -1,1 +1,1 @@
-"""apps/v1 Deployments: ReplicaSets that follow one another, so that a change reaches pods step by step."""
+"""apps/v1 Deployments: rolls changes of a pod template out over ReplicaSets."""

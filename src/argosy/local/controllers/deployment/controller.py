@@ -1,8 +1,8 @@
-"""The Deployment controller at work: claims ReplicaSets, makes, resizes and deletes them, writes the status.
+"""The Deployment controller: adopts, creates, scales and deletes ReplicaSets, and writes the status.
 
-Sets are written before the status, at the versions seen. When a set of the new name is there already and is
-not for this template, two templates share a hash: the collision is counted in the status and gives the next
-name.
+ReplicaSets are written before the status, conditional on their resourceVersion. If the name of the new
+ReplicaSet is taken by one with another template, two templates share a hash: the collision count in the
+status is increased, which changes the next name.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
-"""What a Deployment does next: one step of its rollout, of its scaling, or nothing. Pure.
+"""Decides the next step of a Deployment: of its rollout, of its scaling, or none. Pure.
 
-A pass takes one step and the status that goes with it; what that brings about makes the next pass. A step up
-comes before a step down, so that pods are not missed that need not be.
+A pass takes one step and writes the matching status; the resulting changes trigger the next pass. Scaling up
+comes before scaling down, so that no pod is missing unnecessarily.
 """
 
 from collections.abc import Sequence

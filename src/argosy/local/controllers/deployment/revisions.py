@@ -1,7 +1,7 @@
-"""Which ReplicaSet is the newest, its revision, how a new one looks, and which are forgotten. Pure.
+"""Finds or builds the new ReplicaSet, numbers revisions, and selects old ReplicaSets to delete. Pure.
 
-The newest set is the one with the Deployment's template; that is how `kubectl rollout undo` finds an old set
-again instead of making another.
+The new ReplicaSet is the one with the Deployment's template: `kubectl rollout undo` therefore reuses an old
+one instead of creating another.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""The ReplicaSets of a Deployment as one pass sees and leaves them, and the room that its strategy gives."""
+"""The ReplicaSets of a Deployment during one pass, and the limits of its rollout strategy."""
 
 import math
 from collections.abc import Iterable

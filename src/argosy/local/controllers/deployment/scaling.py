@@ -1,4 +1,4 @@
-"""The sizes of a Deployment's ReplicaSets: in a rollout, and when the Deployment itself is scaled. Pure."""
+"""Computes the sizes of a Deployment's ReplicaSets, in a rollout and when the Deployment is scaled. Pure."""
 
 import math
 

@@ -1,7 +1,7 @@
-"""What a Deployment's status says: counts, and whether it is Available, Progressing or failing. Pure.
+"""Computes a Deployment's status: counts, and the Available, Progressing and ReplicaFailure conditions. Pure.
 
-Progressing carries the time of the last progress; a rollout that shows none for `progressDeadlineSeconds` is
-told as failed, and goes on trying.
+Progressing has the time of the last progress. A rollout without progress for `progressDeadlineSeconds` is
+reported as failed, but continues.
 """
 
 from datetime import datetime, timedelta

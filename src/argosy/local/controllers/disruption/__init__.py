@@ -1,1 +1,1 @@
-"""PodDisruptionBudgets: how many pods may be evicted now, kept in their status."""
+"""PodDisruptionBudgets: keeps in their status how many pods may be evicted."""

@@ -1,7 +1,7 @@
-"""Keeps the status of PodDisruptionBudgets, which evictions go by (`apiserver.evictions`).
+"""Keeps the status of PodDisruptionBudgets, which evictions are checked against (`apiserver.evictions`).
 
-A status is written at the version of the budget that was seen: an eviction that was accepted meanwhile makes
-the write a conflict, and the budget is computed again with that pod gone.
+A status is written conditional on the resourceVersion: an eviction accepted meanwhile makes the write a
+conflict, and the status is computed again without that pod.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The status of a PodDisruptionBudget, from its pods and the scale of their controllers. Pure.
+"""Computes the status of a PodDisruptionBudget from its pods and the scale of their controllers. Pure.
 
-A pod whose eviction was accepted counts as gone at once; if it is still there two minutes later, the eviction
-did not happen and it counts again.
+A pod whose eviction was accepted no longer counts as healthy. If it still exists two minutes later, the
+eviction did not happen, and it counts again.
 """
 
 import math

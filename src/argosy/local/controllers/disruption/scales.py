@@ -1,7 +1,7 @@
-"""How many pods the controllers of some pods want in all.
+"""Computes how many replicas the controllers of some pods want in total.
 
-ReplicaSets and Deployments are read from the caches, any other controller by its scale subresource. As in
-Kubernetes a controller without one (a Job) is an error, and so is a controller that is gone.
+ReplicaSets and Deployments are read from the caches, other controllers by their scale subresource. As in
+Kubernetes, a controller without one (a Job) is an error, and so is a controller that does not exist.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The endpoints controller at work: follows pods and services, writes the slices that differ."""
+"""The endpoints controller: watches pods and services, and writes EndpointSlices that changed."""
 
 from collections.abc import Iterable
 

@@ -1,8 +1,8 @@
-"""Which EndpointSlices a Service should have. Pure.
+"""Computes the EndpointSlices of a Service. Pure.
 
-An endpoint stays in the slice where it is, so that one pod's change rewrites one slice; slices hold a
-hundred. Pods for which a named port resolves differently go into different slices, because a slice has one
-list of ports.
+An endpoint stays in its slice, so that a change of one pod rewrites one slice; a slice has at most a hundred
+endpoints. Pods for which a named port resolves to different numbers are in different slices, because a slice
+has one list of ports.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

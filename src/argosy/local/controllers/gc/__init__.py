@@ -1,1 +1,1 @@
-"""Deletes what nobody owns any more, by ownerReference."""
+"""Garbage collection: deletes objects whose owners no longer exist, by ownerReferences."""

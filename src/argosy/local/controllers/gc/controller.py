@@ -1,8 +1,8 @@
-"""The garbage collector at work: follows the metadata of every kind there is, also of CRDs made later.
+"""The garbage collector: watches the metadata of every kind, including kinds of CRDs created later.
 
-Deletes carry the uid, edits the resourceVersion, so that an object that was replaced or claimed meanwhile
-is left alone and looked at again. Nothing is decided before every kind known at the start is in: an owner
-that waits for its dependents must not be let go because they were not seen yet.
+Deletes are conditional on the uid and edits on the resourceVersion, so that an object that was replaced or
+changed meanwhile is left alone and checked again. Nothing is decided before all kinds discovered at the start
+have synced: an owner in foreground deletion must not be released because its dependents are not known yet.
 """
 
 import asyncio

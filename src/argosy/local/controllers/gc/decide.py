@@ -1,8 +1,7 @@
-"""What to do about one object: keep it, delete it, or loosen its ties. Pure.
+"""Decides what to do with one object: keep it, delete it, or remove references to owners. Pure.
 
-An owner that is not in the graph is not yet proof of anything: it may be of a kind that is not followed, or
-newer than what was seen. Only an owner known to be absent, by its uid, counts as gone; who asks for that
-looks it up in the API.
+An owner that is not in the graph may still exist: its kind may not be watched, or it may be newer than the
+cache. Only an owner that was looked up in the API by uid and not found counts as absent.
 """
 
 from collections.abc import Container

@@ -1,4 +1,4 @@
-"""Who owns whom, over all kinds, by uid."""
+"""The graph of owners and dependents over all kinds, by uid."""
 
 from collections.abc import Iterator
 

@@ -1,1 +1,1 @@
-"""batch/v1 Jobs: run pods to completion, count them exactly once."""
+"""batch/v1 Jobs: runs pods to completion and counts each exactly once."""

@@ -1,4 +1,4 @@
-"""How long to wait before a failed pod is replaced: doubling with each failure, up to a limit."""
+"""Computes the delay before a Job's failed pod is replaced: doubling with each failure, up to a maximum."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

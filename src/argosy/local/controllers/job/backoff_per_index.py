@@ -1,9 +1,9 @@
-"""Failures counted by index, for Jobs with `backoffLimitPerIndex`: each index has its own tries and pauses.
+"""Counts failures by index for Jobs with `backoffLimitPerIndex`: each index has its own retries and delays.
 
-How often an index has failed stands on its pods, as in Kubernetes: each carries the count of those before it.
-So the last failed pod of an index keeps its finalizer until its successor exists, or the count would go with
-it. An index that has used up its tries, or whose failure a policy makes final, is failed for good, and the
-Job with it once the others are done.
+As in Kubernetes, an annotation on each pod carries the number of failures before it. The last failed pod of
+an index therefore keeps its finalizer until its successor exists, or the count would be lost. An index that
+has used its retries, or whose failure the policy makes final, has failed; the Job fails when the other
+indexes are done.
 """
 
 from collections.abc import Iterable

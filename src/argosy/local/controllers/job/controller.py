@@ -1,8 +1,8 @@
-"""The Job controller at work: makes and removes pods, writes the status, then lets go of counted pods.
+"""The Job controller: creates and deletes pods, writes the status, then removes finalizers of counted pods.
 
-Pods are made before the status is written, as in Kubernetes, so that `active` says what is; a pod that made
-it into the API server but not into the status is simply found at the next pass. Finalizers come off only
-after the status that notes them is written.
+Pods are created before the status is written, as in Kubernetes, so that `active` is true; a pod that was
+created but is missing in the status is found by the next pass. Finalizers are removed only after the status
+that records the pods is written.
 """
 
 from collections.abc import Mapping

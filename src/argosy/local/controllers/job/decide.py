@@ -1,10 +1,9 @@
-"""What a Job needs next: pods to make and to drop, and the status to write. Pure.
+"""Decides what a Job does next: pods to create and to delete, and the status to write. Pure.
 
-Counting is exact across crashes because of the tracking finalizer, as in Kubernetes: a pod that ended is
-first noted by uid in `uncountedTerminatedPods`, then loses its finalizer, and only then moves into
-`succeeded` or `failed`. Whatever is lost in between, no pod is counted twice and none vanishes uncounted. A
-Job that is about to end says so first (SuccessCriteriaMet, FailureTarget) and ends when its last pod is
-gone.
+The tracking finalizer makes counts exact across crashes, as in Kubernetes: a terminated pod is first recorded
+by uid in `uncountedTerminatedPods`, then loses its finalizer, and only then is added to `succeeded` or
+`failed`. Whatever is interrupted, no pod is counted twice and none is missed. A Job that is about to end
+first gets the condition SuccessCriteriaMet or FailureTarget, and ends when its last pod is gone.
 """
 
 import copy

@@ -1,8 +1,7 @@
-"""What a failed pod means for its Job: counted, ignored, the end of its index, or the end of the Job.
+"""Decides what a failed pod means for its Job: counted, ignored, or the end of its index or of the Job.
 
-The rules of `podFailurePolicy` are looked at in order, the first that matches wins, and a failure that no
-rule matches counts. Only pods that have really ended are matched: a pod being deleted has no exit codes
-yet.
+The rules of `podFailurePolicy` are evaluated in order and the first match wins; a failure that matches no
+rule is counted. Only terminated pods are evaluated: a pod being deleted has no exit codes yet.
 """
 
 from msgspec import Struct

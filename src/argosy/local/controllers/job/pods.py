@@ -1,4 +1,4 @@
-"""The pod that a Job makes: its template, plus what ties the pod to the Job and to its index."""
+"""Builds a pod of a Job from its template, with the labels and references of the Job and the index."""
 
 import copy
 from collections.abc import Mapping

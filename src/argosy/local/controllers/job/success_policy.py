@@ -1,4 +1,4 @@
-"""Whether an indexed Job has succeeded before all of it has: the rules of its `successPolicy`."""
+"""Evaluates a Job's `successPolicy`: whether it has succeeded before all of its indexes have."""
 
 from argosy.local.controllers.job.indexes import parse_indexes
 from argosy.local.controllers.kinds import Job, SuccessRule

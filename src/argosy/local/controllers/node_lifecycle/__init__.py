@@ -1,1 +1,1 @@
-"""Nodes that fall silent: marked, tainted, and their pods moved away, as Kubernetes does it."""
+"""Node lifecycle: marks and taints unreachable nodes and evicts their pods, as Kubernetes does."""

@@ -1,7 +1,7 @@
-"""Node lifecycle at work: listens to leases and heartbeats, marks, taints, evicts, and takes it all back.
+"""The node lifecycle controller: watches Leases and heartbeats, sets conditions and taints, evicts pods.
 
-A pass belongs to one node and wakes itself when the node would have been silent for too long, or when the
-next pod must leave; a healthy node costs nothing in between.
+A reconcile handles one node and is requeued for when the node would have been silent for too long, or when
+the next pod must be evicted; a healthy node causes no work in between.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""When a pod must leave a node that has NoExecute taints. Pure.
+"""Computes when a pod must be evicted from a node with NoExecute taints. Pure.
 
-A taint without a toleration means now; tolerations with seconds mean that long after the taint came, the
-shortest of them; tolerations without seconds mean never.
+Without a matching toleration the pod is evicted at once; with tolerationSeconds, after the shortest of them,
+counted from when the taint was added; with tolerations without seconds, never.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""Is a node heard of, and which conditions and taints follow from that. Pure.
+"""Tracks the heartbeats of nodes, and derives conditions and taints from them. Pure.
 
-A node's word is a change of its Lease or of its Ready condition's heartbeat. Silence is measured on our own
-clock from when we last saw a change, never by comparing a node's times with ours.
+A heartbeat is a change of the node's Lease or of its Ready condition's heartbeat time. Silence is measured on
+our own clock from when a change was observed, never by comparing the node's times with ours.
 """
 
 from collections.abc import Iterable

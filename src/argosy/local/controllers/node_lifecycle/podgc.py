@@ -1,6 +1,6 @@
-"""Removes pods that no node will ever finish: their node is gone, or they were deleted before they had one.
+"""Deletes pods that no node will ever finish: their node does not exist, or they were deleted unscheduled.
 
-A node that vanished may be back in a moment under the same name, so its pods are left alone for a while.
+A node may be registered again under the same name, so its pods are kept for a quarantine period.
 """
 
 from argosy.engine.cache import Change

@@ -1,7 +1,7 @@
-"""Measures for how long this process has been running, as opposed to how much time has passed.
+"""Measures how long this process has been running, as opposed to how much time has passed.
 
-A process that is stopped (SIGSTOP) or whose machine sleeps hears nothing, and usually the nodes slept with
-it. Silence counted in running time therefore leaves them their grace period after everybody has woken up.
+A process that is stopped (SIGSTOP) or whose machine sleeps receives nothing, and usually the nodes slept too.
+Silence counted in running time therefore leaves nodes their full grace period after they resume.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""apps/v1 ReplicaSets: as many pods of a template as wanted."""
+"""apps/v1 ReplicaSets: keeps the desired number of pods of a template."""

@@ -1,7 +1,7 @@
-"""The ReplicaSet controller at work: claims pods, makes and deletes them, writes the status.
+"""The ReplicaSet controller: adopts, creates and deletes pods, and writes the status.
 
-Pods are made a few at first and twice as many each time, so that what refuses one is not asked hundreds of
-times. Whom it has deleted it remembers until the watch says so: nobody is deleted in another's stead.
+Pods are created in batches of doubling size, so that a rejection is met once and not hundreds of times. Pods
+that were deleted are remembered until the watch confirms it, so that no other pod is deleted in their place.
 """
 
 import copy

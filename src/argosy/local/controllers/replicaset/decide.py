@@ -1,4 +1,4 @@
-"""How many pods a ReplicaSet lacks, which of them it can spare, and what its status says. Pure."""
+"""Decides how many pods a ReplicaSet creates, which it deletes, and its status. Pure."""
 
 import math
 from collections import Counter
