@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from argosy.cli.frameworks import conformance, frameworks
 from argosy.frameworks import registry
-from argosy.frameworks.registry import OURS
+from argosy.frameworks.registry import BUILTIN_FRAMEWORKS
 
 
 def output_of(command: click.Command, *arguments: str, code: int = 0) -> str:
@@ -22,7 +22,7 @@ def output_of(command: click.Command, *arguments: str, code: int = 0) -> str:
 def test_frameworks_are_listed_with_their_options() -> None:
     lines = output_of(frameworks).splitlines()
     assert lines[0].split() == ["NAME", "FROM", "OPTIONS"]
-    assert {line.split()[0] for line in lines[1:]} == {own.name for own in OURS}
+    assert {line.split()[0] for line in lines[1:]} == {own.name for own in BUILTIN_FRAMEWORKS}
     assert "jax argosy port" in [" ".join(line.split()) for line in lines]
 
 
@@ -46,7 +46,7 @@ def test_an_unknown_framework_is_an_error() -> None:
     )
 
 
-class Silent(OURS[0]):  # type: ignore[misc, valid-type]  # any adapter will do
+class Silent(BUILTIN_FRAMEWORKS[0]):  # type: ignore[misc, valid-type]  # any adapter will do
     """An adapter without samples."""
 
     name = "silent"

@@ -29,7 +29,7 @@ def gang(**run: object) -> AresJob:
 def group(phase: str, **conditions: str) -> ObservedGroup:
     """Volcano's group in this phase, with conditions that are true and their reasons."""
     true = [Condition(kind, "True", reason) for kind, reason in conditions.items()]
-    return GROUP.read(PodGroupStatus(phase, true))
+    return GROUP.parse_status(PodGroupStatus(phase, true))
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
@@ -39,7 +39,7 @@ def test_39_no_pod_is_made_while_the_group_waits(phase: str) -> None:
     begun = played(gang()).saw().saw()
     (made,) = (one for one in begun.actions if isinstance(one, EnsureChild))
     spec = {"minMember": 2, "queue": "q", "priorityClassName": "", "minResources": {"cpu": "2"}}
-    assert (made.kind, made.name, made.body["spec"]) == (GROUP.child, "job", spec)
+    assert (made.kind, made.name, made.body["spec"]) == (GROUP.child_kind, "job", spec)
     waiting = begun.went(Observed(group=group(phase)))
     assert (waiting.created, waiting.phase, waiting.status.start_time) == ([], "Pending", None)
 
@@ -218,13 +218,13 @@ CHILDREN = {
 @pytest.mark.parametrize(("ttl", "gone"), CHILDREN.values(), ids=CHILDREN.keys())
 def test_time_to_live_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
     failed = played(job(ttlSecondsAfterFailed=ttl)).started().saw(*pods("F"))
-    children = {("Service", "job-worker"): "", (GROUP.child, "job"): ""}
+    children = {("Service", "job-worker"): "", (GROUP.child_kind, "job"): ""}
     there = Observed(pods=pods("F"), children=children, group=group("Running"))
     assert (failed.phase, failed.deleted) == ("Failed", [])
     after = failed.went(there, seconds=10)
     assert (after.deleted == ["job-worker-0"]) is gone
     assert (DeleteChild("Service", "job-worker") in after.actions) is gone
-    assert (DeleteChild(GROUP.child, "job") in after.actions) is gone
+    assert (DeleteChild(GROUP.child_kind, "job") in after.actions) is gone
     assert not any(isinstance(one, DeleteJob) for one in after.actions)
     assert after.role().failed == 1, "the status stays as at the finish"
 
@@ -301,7 +301,7 @@ def metadata_is_handed_on() -> None:
     )
     removed = annotated(changed, job_priority="7").went(there)
     assert [(one.kind, one.labels, one.annotations) for one in removed.remarks] == [
-        (GROUP.child, {QUEUE: None}, {QUEUE: None})
+        (GROUP.child_kind, {QUEUE: None}, {QUEUE: None})
     ]
     assert removed.obj.metadata.labels == {PRIORITY: "7"}
 

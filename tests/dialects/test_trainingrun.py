@@ -7,7 +7,7 @@ from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.plan.actions import ActionStatus
-from argosy.workload.decide import decide, refuse
+from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import Escalation, Gang, Phase, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed, Outcome
 from tests.support.workloads import NOW, later, pod, pods, seen
@@ -269,7 +269,7 @@ def test_a_run_with_problems_says_so() -> None:
     obj = run(framework="pytroch")
     found = DIALECT.to_workload(obj)
     assert isinstance(found, Problems)
-    record = refuse(None, found, 3, NOW).record
+    record = plan_invalid(None, found, 3, NOW).record
     obj = stored(obj, DIALECT.to_status(obj, JobView(None, record, Observed())))
     assert (obj.status.phase, obj.status.reason) == ("Pending", "InvalidSpec")
     assert obj.status.message.startswith('spec.framework: unknown framework "pytroch"')

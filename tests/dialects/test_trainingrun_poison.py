@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from argosy.dialects.base import JobView, read_record
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.workload.decide import decide, refuse
+from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import Problems
 from argosy.workload.observed import Observed
 from argosy.workload.pods import with_planned_pods
@@ -74,7 +74,7 @@ def _passed(obj: TrainingRun, seen: Observed, at: float) -> TrainingRun:
     lowered, before = DIALECT.to_workload(obj), read_record(obj)
     if isinstance(lowered, Problems):
         assert all(one.path.split(".")[0] in ("spec", "metadata") and one.message for one in lowered.items)
-        workload, plan = None, refuse(before, lowered, obj.metadata.generation, later(at))
+        workload, plan = None, plan_invalid(before, lowered, obj.metadata.generation, later(at))
         assert plan.record.finished_at or (
             plan.record.waiting and plan.record.waiting.message == str(lowered)
         )

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from argosy.frameworks.base import Injection
 from argosy.frameworks.deepspeed import HOST_FILE, DeepSpeed
 from argosy.frameworks.mpi import HOST_FILE as MPI_HOST_FILE
-from argosy.frameworks.mpi import SLEEP
+from argosy.frameworks.mpi import IDLE_COMMAND
 from argosy.workload.model import Elastic, Role, Workload
 from tests.support.workloads import role, workload
 
@@ -57,7 +57,7 @@ def test_a_launcher_starts_them_as_mpirun_does() -> None:
     assert hosts(launcher) == {at(0): 2, at(1): 2}
     assert launcher.files[MPI_HOST_FILE] == "job-worker-0:2\njob-worker-1:2\n"
     assert launcher.remote_exec
-    assert injection(made, "worker").default_command == SLEEP
+    assert injection(made, "worker").default_command == IDLE_COMMAND
     assert DEEPSPEED.rules(made).succeeded_when == (("launcher",),)
 
 

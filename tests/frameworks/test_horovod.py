@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
 from argosy.frameworks.horovod import Horovod
-from argosy.frameworks.mpi import HOST_FILE, SLEEP, SSHD, Mpi
+from argosy.frameworks.mpi import HOST_FILE, IDLE_COMMAND, SSHD, Mpi
 from argosy.workload.model import Role, Workload
 from tests.support.workloads import role, workload
 
@@ -24,7 +24,7 @@ def test_pods_are_set_up_as_for_mpi() -> None:
     assert injection(made, "launcher") == Mpi().inject(made, made.roles["launcher"], 0)
     assert injection(made, "launcher").files == {HOST_FILE: "job-worker-0 slots=2\njob-worker-1 slots=2\n"}
     assert injection(made, "launcher").remote_exec
-    assert injection(made, "worker").default_command == SLEEP
+    assert injection(made, "worker").default_command == IDLE_COMMAND
     assert HOROVOD.rules(made) == Mpi().rules(made)
 
 

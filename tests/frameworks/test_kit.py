@@ -12,7 +12,7 @@ from argosy.conformance.samples import BUILT_IN, samples_of
 from argosy.frameworks.base import Injection, Sample
 from argosy.frameworks.jax import Jax
 from argosy.frameworks.mpi import Mpi
-from argosy.frameworks.registry import OURS, installed
+from argosy.frameworks.registry import BUILTIN_FRAMEWORKS, installed
 from argosy.workload.model import Elastic, Problem, ResizeMode, Role, Rules, Workload
 
 SAMPLE = BUILT_IN["jax"][0]
@@ -20,7 +20,7 @@ ELASTIC = replace(SAMPLE, elastic={"worker": (1, 8)})
 
 
 def test_every_built_in_one_has_samples() -> None:
-    assert {own.name for own in OURS} == set(BUILT_IN)
+    assert {own.name for own in BUILTIN_FRAMEWORKS} == set(BUILT_IN)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, Injection
-from argosy.frameworks.mpi import HOST_FILE, SLEEP, SSHD, Implementation, Mpi
+from argosy.frameworks.mpi import HOST_FILE, IDLE_COMMAND, SSHD, Implementation, Mpi
 from argosy.workload.model import Dependency, Phase, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
@@ -114,7 +114,7 @@ def test_a_users_own_dependency_is_kept() -> None:
 
 def test_workers_sleep_unless_they_have_a_command() -> None:
     made = job()
-    assert MPI.inject(made, made.roles["worker"], 1).default_command == SLEEP
+    assert MPI.inject(made, made.roles["worker"], 1).default_command == IDLE_COMMAND
 
 
 def test_with_keys_ranks_are_started_by_ssh_and_nobody_has_rights_over_pods() -> None:

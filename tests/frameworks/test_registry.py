@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from argosy.conformance.contract import NonConformance, check_framework
 from argosy.frameworks.custom import Custom
-from argosy.frameworks.registry import GROUP, OURS, installed
+from argosy.frameworks.registry import BUILTIN_FRAMEWORKS, GROUP, installed
 from argosy.workload.model import Elastic, Problem, Role, Rules, Workload
 from tests.support.workloads import role, workload
 
@@ -61,12 +61,14 @@ def test_conformance(name: str, job: Workload) -> None:
 
 
 def test_every_one_is_in_the_table() -> None:
-    assert {name for name, _ in CASES.values()} == {own.name for own in OURS}
+    assert {name for name, _ in CASES.values()} == {own.name for own in BUILTIN_FRAMEWORKS}
 
 
 def test_entry_points_name_what_is_built_in() -> None:
     points = {point.name: point.load() for point in entry_points(group=GROUP)}
-    assert {name: points.get(name) for name in (own.name for own in OURS)} == {own.name: own for own in OURS}
+    assert {name: points.get(name) for name in (own.name for own in BUILTIN_FRAMEWORKS)} == {
+        own.name: own for own in BUILTIN_FRAMEWORKS
+    }
 
 
 class Loose(Struct):

@@ -16,7 +16,7 @@ from argosy.wire.client import Client
 from argosy.wire.connection_limits import RejectReason
 from argosy.wire.origin import Origin
 from argosy.workload.model import Phase
-from argosy.workload.restart_causes import Why
+from argosy.workload.restart_causes import RestartCause
 from tests.support.builders import run
 from tests.support.captured_logs import captured_lines
 from tests.support.operator_harness import Scene, shown_at
@@ -34,7 +34,7 @@ VALUES: dict[str, set[str]] = {
     "controller": {"TrainingRun", "AresJob"},
     "framework": set(installed()),
     "phase": set(Phase),
-    "cause": set(Why),
+    "cause": set(RestartCause),
     "kind": set(KINDS.split()),
     "method": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
     "result": {"success", "error"},
@@ -72,7 +72,7 @@ def test_every_metric_is_documented_with_its_labels_and_type() -> None:
 
 
 def test_every_cause_of_a_restart_is_documented() -> None:
-    assert set(CAUSE.findall(DOCS.read_text())) == set(Why)
+    assert set(CAUSE.findall(DOCS.read_text())) == set(RestartCause)
 
 
 async def scraped(port: int) -> dict[str, Metric]:

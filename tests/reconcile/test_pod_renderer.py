@@ -32,7 +32,7 @@ class Told:
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         files = {"/etc/first": "yes"} if index == 0 else {}
-        return Injection(env={"RANK": str(index)}, files=files, waits=(Dependency("worker"),))
+        return Injection(env={"RANK": str(index)}, files=files, depends_on=(Dependency("worker"),))
 
 
 class Rendering:

@@ -17,7 +17,7 @@ from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.gang_schedulers.kubernetes import KUBERNETES
 from argosy.workload.gang_schedulers.kueue import KUEUE
-from argosy.workload.gang_schedulers.own import OWN
+from argosy.workload.gang_schedulers.own import BUILTIN
 from argosy.workload.gang_schedulers.scheduler_plugins import SCHEDULER_PLUGINS
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.model import Dependency, Gang, Phase, RestartPolicy, Role, Rules, Workload
@@ -88,7 +88,7 @@ CASES = {
         role(template=RICH, container_restart_policy=RestartPolicy.ON_FAILURE),
         Injection(
             env={"MASTER_ADDR": "mnist-worker-0", "MASTER_PORT": "29500", "WORLD_SIZE": "2"},
-            forced=frozenset({"WORLD_SIZE"}),
+            override_env=frozenset({"WORLD_SIZE"}),
             ports=(Port("rendezvous", 29500), Port("metrics", 9000)),
             files={
                 "/etc/argosy/hosts": "a\nb\n",
@@ -96,20 +96,20 @@ CASES = {
                 "/etc/mpi/hostfile": "a slots=1\n",
             },
             default_command=("never", "used"),
-            searches=("mnist-worker.default.svc.cluster.local",),
+            dns_searches=("mnist-worker.default.svc.cluster.local",),
         ),
         PodIdentity("mnist-worker-1", 1, attempt=2, replacement=3),
     ),
     "a dependent waits in an init container": Case(
         workload(role(), role("launcher")),
         role("launcher", depends_on=(Dependency("worker", Phase.RUNNING),)),
-        Injection(waits=(Dependency("worker", Phase.RUNNING), Dependency("data", Phase.SUCCEEDED))),
+        Injection(depends_on=(Dependency("worker", Phase.RUNNING), Dependency("data", Phase.SUCCEEDED))),
         PodIdentity("mnist-launcher-0", 0),
     ),
     "a launcher gets remote exec and an account for it": Case(
         workload(role(), role("launcher")),
         role("launcher"),
-        Injection(remote_exec=True, waits=(Dependency("worker"),), default_command=("mpirun",)),
+        Injection(remote_exec=True, depends_on=(Dependency("worker"),), default_command=("mpirun",)),
         PodIdentity("mnist-launcher-0", 0),
         service_account="mnist-launcher",
     ),
@@ -129,7 +129,7 @@ CASES = {
     ),
     **{
         f"a pod of a gang under {one.name}": Case(GANG, role(), membership=one.membership(GANG, "worker"))
-        for one in (KUBERNETES, SCHEDULER_PLUGINS, KUEUE, OWN)
+        for one in (KUBERNETES, SCHEDULER_PLUGINS, KUEUE, BUILTIN)
     },
 }
 

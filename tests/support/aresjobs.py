@@ -17,7 +17,7 @@ from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.dialects.base import JobView, StatusChange, read_record
 from argosy.kinds.aresjob import AresJob, AresJobStatus, RoleStatus
 from argosy.plan.actions import EmitEvent
-from argosy.workload.decide import decide, end_invalid
+from argosy.workload.decide import decide, plan_invalid_deletion
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, CreatePod, DeletePod, PatchMetadata, Plan
@@ -119,7 +119,7 @@ class Played(Struct, frozen=True):
         obj = self._kept_up()
         lower, before = DIALECT.to_workload(obj), read_record(obj) or adopted_record(obj)
         if isinstance(lower, Problems):
-            plan = end_invalid(minimal_workload(obj), before, lower, observed, later(at))
+            plan = plan_invalid_deletion(minimal_workload(obj), before, lower, observed, later(at))
         else:
             plan = decide(lower, before, observed, later(at))
         workload = None if isinstance(lower, Problems) else lower

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from argosy.plan.actions import EmitEvent
 from argosy.reconcile.job_state import Deferred, JobState
 from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
-from argosy.workload.decide import decide, refuse
+from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import Problem, Problems, Workload
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
@@ -33,7 +33,7 @@ from argosy.workload.plan import (
 )
 from argosy.workload.pods import LOSS_DELAY_SECONDS
 from argosy.workload.record import Record, decode, encode, survived
-from argosy.workload.record_sync import remember, told_by_pods
+from argosy.workload.record_sync import is_recoverable_from_pods, sync_record
 from tests.support import invariants
 from tests.support.manual_clock import ManualClock
 from tests.support.workloads import NOW
@@ -169,7 +169,7 @@ class World:
         seen = self.observe()
         before = leader.memory.status.deferred_record(str(job.version)) or decode(job.status)
         if self.broken:
-            plan = refuse(before, _BROKEN, job.workload.generation, self.now)
+            plan = plan_invalid(before, _BROKEN, job.workload.generation, self.now)
             assert not [action for action in plan.actions if not isinstance(action, EmitEvent)]
         else:
             plan = decide(job.workload, before, seen, self.now)
@@ -322,7 +322,7 @@ class World:
         if not self.crowded or self.prunes or not wanted or memory.record_first:
             return False
         current = memory.deferred is not None or job.version >= self.leader.term_began_at
-        return current and told_by_pods(job.workload, before, plan, seen)
+        return current and is_recoverable_from_pods(job.workload, before, plan, seen)
 
     def _confirm(self, job: Job) -> bool:
         """A pass that writes nothing before it acts asks for the job, unless the cache is of this term."""
@@ -371,11 +371,11 @@ class World:
             self.children["Service", action.name] = ""
         elif isinstance(action, EnsureChild):
             self.children[action.kind, action.name] = action.digest
-            if action.kind == GROUP.child:
+            if action.kind == GROUP.child_kind:
                 self.group = ObservedGroup(scheduled=True)
         elif isinstance(action, DeleteChild):
             self.children.pop((action.kind, action.name), None)
-            if action.kind == GROUP.child:
+            if action.kind == GROUP.child_kind:
                 self.group = None
         elif isinstance(action, DeleteJob):
             self.delete_job()
@@ -416,7 +416,7 @@ class World:
     def _check(self, workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> None:
         invariants.check(workload, before, seen, self.now, plan)
         creates = {(a.role, a.index) for a in plan.actions if isinstance(a, CreatePod)}
-        began = remember(workload, before, seen, self.now).attempt_started_at
+        began = sync_record(workload, before, seen, self.now).attempt_started_at
         if workload.gang and creates and began is None:
             self._check_gang(workload, plan.record, seen, creates)
 

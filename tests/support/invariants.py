@@ -14,7 +14,7 @@ from argosy.local.schema.crd.validate import validate_status
 from argosy.local.schema.model import Schema
 from argosy.reconcile.pod_renderer import Inject, PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
-from argosy.workload.clock_skew import on_this_clock
+from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.decide import decide
 from argosy.workload.model import Workload
 from argosy.workload.observed import Observed
@@ -48,7 +48,7 @@ def _goes_on(before: Record, record: Record, now: datetime) -> None:
     assert record.attempt >= before.attempt
     assert record.restarts >= before.restarts
     if before.finished_at:
-        assert record == on_this_clock(before, now), "terminal is terminal"
+        assert record == shift_to_clock(before, now), "terminal is terminal"
 
 
 def never_regresses(stored: Record, record: Record) -> None:

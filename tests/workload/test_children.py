@@ -16,7 +16,7 @@ PODS = (pod(0, role="launcher"), pod(0), pod(1), pod(0, role="watcher"))
 
 
 def ensured(seen: Observed) -> dict[str, EnsureChild]:
-    return {each.kind: each for each in children.missing(JOB, seen) if isinstance(each, EnsureChild)}
+    return {each.kind: each for each in children.missing_children(JOB, seen) if isinstance(each, EnsureChild)}
 
 
 def digests(seen: Observed) -> dict[tuple[str, str], str]:
@@ -25,12 +25,12 @@ def digests(seen: Observed) -> dict[tuple[str, str], str]:
 
 def test_everything_is_made_once() -> None:
     seen = Observed(pods=PODS)
-    assert [each.name for each in children.missing(JOB, seen) if isinstance(each, EnsureService)] == [
-        "job-worker"
-    ]
+    assert [
+        each.name for each in children.missing_children(JOB, seen) if isinstance(each, EnsureService)
+    ] == ["job-worker"]
     assert list(ensured(seen)) == ["ServiceAccount", "Role", "RoleBinding"]
     again = Observed(pods=PODS, children={**digests(seen), ("Service", "job-worker"): ""})
-    assert list(children.missing(JOB, again)) == []
+    assert list(children.missing_children(JOB, again)) == []
 
 
 RIGHTS: dict[str, tuple[tuple[ObservedPod, ...], list[str]]] = {
@@ -74,4 +74,4 @@ def test_keys_are_needed_when_there_is_to_be_made(case: str) -> None:
     roles, wanted = KEYS[case]
     made = workload(role("worker", 2), role("watcher", 1), rules=Rules(ssh_roles=("worker",)))
     creating = [CreatePod(name, 0, 1, 0) for name in roles]
-    assert list(children.keys_needed(made, creating)) == wanted
+    assert list(children.ssh_secret_if_needed(made, creating)) == wanted

@@ -58,7 +58,7 @@ CASES = {
 def test_cleanup(case: Case) -> None:
     job = workload(cleanup=case.policy, limits=case.limits)
     record = Record(phase_since=NOW, phase=case.phase, reason=case.reason, finished_at=NOW)
-    children_there = {("Service", "job-worker"): "", (GROUP.child, "job"): ""}
+    children_there = {("Service", "job-worker"): "", (GROUP.child_kind, "job"): ""}
     observed = Observed(pods=PODS, children=children_there, group=ObservedGroup())
     plan = cleanup.plan(job, record, observed, later(case.seconds))
     names = tuple(action.name for action in plan.actions if isinstance(action, DeletePod))

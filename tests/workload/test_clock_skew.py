@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 from msgspec import Struct
 
-from argosy.workload.clock_skew import on_this_clock
+from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.decide import decide
 from argosy.workload.model import Elastic, Gang, Limits, Phase, RestartPolicy, Ttl
 from argosy.workload.observed import Observed
@@ -39,7 +39,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_times_move_together(case: Case) -> None:
-    moved = on_this_clock(RECORD, later(case.now))
+    moved = shift_to_clock(RECORD, later(case.now))
     by = timedelta(seconds=case.want_moved)
     assert RECORD.phase_since and RECORD.started_at and RECORD.retry_at and RECORD.waiting
     assert (moved.phase_since, moved.started_at) == (RECORD.phase_since - by, RECORD.started_at - by)
@@ -48,7 +48,7 @@ def test_times_move_together(case: Case) -> None:
     worker = moved.role("worker")
     assert worker.retry_at == moved.retry_at
     assert worker.below_min_since == moved.phase_since
-    assert on_this_clock(moved, later(case.now)) == moved
+    assert shift_to_clock(moved, later(case.now)) == moved
 
 
 def test_a_back_off_does_not_last_an_hour_longer() -> None:

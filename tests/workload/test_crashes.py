@@ -21,7 +21,7 @@ from argosy.workload.model import (
     Workload,
 )
 from argosy.workload.record import Record, decode
-from argosy.workload.restart_causes import Why
+from argosy.workload.restart_causes import RestartCause
 from tests.support.fake_cluster import World
 from tests.support.workloads import role, workload
 
@@ -211,7 +211,11 @@ def told_of(world: World) -> Counter[tuple[str, str, int]]:
 def end_of(world: World) -> object:
     record = record_of(world)
     places = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in world.pods.items()}
-    told = [one for one in record.restart_history if one.cause not in (Why.DELETED, Why.PREEMPTED)]
+    told = [
+        one
+        for one in record.restart_history
+        if one.cause not in (RestartCause.DELETED, RestartCause.PREEMPTED)
+    ]
     causes = [(one.cause, one.scope, one.role, one.index, one.attempt, one.exit_code) for one in told]
     return record.phase, record.reason, record.attempt, record.restarts, record.disruptions, causes, places
 

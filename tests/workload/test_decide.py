@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from argosy.plan.actions import ActionStatus, EmitEvent
-from argosy.workload.decide import decide, refuse
+from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import (
     CleanupPolicy,
     Limits,
@@ -246,12 +246,12 @@ def test_one_event_for_what_happened_and_none_for_what_is_known() -> None:
 def test_a_bad_edit_is_told_once_and_touches_nothing() -> None:
     problems = Problems((Problem("spec.roles.worker.replicas", "0 pods are none; write 1 or more"),))
     running = Record(phase_since=NOW, phase=Phase.RUNNING, generation=1)
-    plan = refuse(running, problems, 2, later(1))
+    plan = plan_invalid(running, problems, 2, later(1))
     assert plan.record.phase is Phase.RUNNING
     assert plan.record.generation == 2
     assert plan.record.waiting and plan.record.waiting.reason == "InvalidSpec"
     assert [type(action) for action in plan.actions] == [EmitEvent]
-    again = refuse(plan.record, problems, 2, later(2))
+    again = plan_invalid(plan.record, problems, 2, later(2))
     assert (again.record, again.actions) == (plan.record, ())
     cured = decide(workload(role(replicas=1), generation=3), again.record, seen(pod(0)), later(3))
     assert cured.record.waiting is None

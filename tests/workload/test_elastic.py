@@ -89,19 +89,22 @@ def test_below_min_waits_with_a_limit() -> None:
     last = RoleRecord(phase=Phase.RUNNING, size=4, created_below=4, phase_since=NOW)
     record = Record(phase_since=NOW, phase=Phase.RUNNING, attempt_started_at=NOW, roles={"worker": last})
     few = seen(*pods("RRPP"))
-    since = elastic.watch(job, record, few, later(5))
+    since = elastic.track_below_min(job, record, few, later(5))
     assert since.role("worker").below_min_since == later(5)
-    assert elastic.overdue(job, since, later(30)) == later(65)
-    over = elastic.overdue(job, since, later(65))
+    assert elastic.below_min_limit(job, since, later(30)) == later(65)
+    over = elastic.below_min_limit(job, since, later(65))
     assert isinstance(over, PhaseResult)
     assert (over.reason, over.message) == (
         "BelowMin",
         "worker has had fewer than 3 running pods for 60 s",
     )
-    assert elastic.watch(job, since, seen(*pods("RRRP")), later(40)).role("worker").below_min_since is None
+    assert (
+        elastic.track_below_min(job, since, seen(*pods("RRRP")), later(40)).role("worker").below_min_since
+        is None
+    )
 
 
 def test_a_role_that_never_ran_is_not_below_min() -> None:
     job = workload(role(replicas=4, elastic=Elastic(3, 8)))
     record = Record(roles={"worker": RoleRecord(phase=Phase.STARTING, size=4)})
-    assert elastic.watch(job, record, Observed(), NOW) == record
+    assert elastic.track_below_min(job, record, Observed(), NOW) == record

@@ -26,7 +26,7 @@ def digest(wanted: Gang, backend: str = "volcano") -> dict[tuple[str, str], str]
     """The group that stands for a gang, as it is seen among a job's children."""
     record = Record(phase_since=NOW, gang_scheduler=backend)
     seen = Observed(available_gang_schedulers=EVERY)
-    action = gang.gate(workload(gang=wanted), record, seen).action
+    action = gang.admission(workload(gang=wanted), record, seen).action
     assert isinstance(action, EnsureChild)
     return {(action.kind, action.name): action.digest}
 
@@ -115,8 +115,8 @@ def test_gate(case: Case) -> None:
     children = digest(case.there, case.backend) if case.there else {}
     cluster = Observed(gang_scheduler_setting=case.choice, available_gang_schedulers=case.served)
     observed = replace(cluster, group=case.group, children=children, capacity=case.room)
-    gate = gang.gate(workload(gang=case.gang), record, observed)
-    assert (gate.open, gate.reason) == (case.want_open, case.want_reason)
+    gate = gang.admission(workload(gang=case.gang), record, observed)
+    assert (gate.allowed, gate.reason) == (case.want_open, case.want_reason)
     assert (type(gate.action) if gate.action else None) is case.want_group
 
 
@@ -156,8 +156,8 @@ def test_choice(case: Choice) -> None:
     seen = Observed(
         gang_scheduler_setting=case.choice, available_gang_schedulers=case.served, group=case.group
     )
-    assert gang.chosen(workload(gang=PLAIN), record, seen).gang_scheduler == case.want
-    assert gang.chosen(workload(), Record(), seen).gang_scheduler == "", "no gang, no back end"
+    assert gang.choose_scheduler(workload(gang=PLAIN), record, seen).gang_scheduler == case.want
+    assert gang.choose_scheduler(workload(), Record(), seen).gang_scheduler == "", "no gang, no back end"
 
 
 def test_the_group_is_made_before_the_pods() -> None:
@@ -166,7 +166,7 @@ def test_the_group_is_made_before_the_pods() -> None:
     kinds = [type(action) for action in plan.actions]
     assert kinds.index(EnsureChild) < kinds.index(CreatePod)
     assert KUBERNETES.group and isinstance(plan.actions[0], EnsureChild)
-    assert plan.actions[0].kind == KUBERNETES.group.child
+    assert plan.actions[0].kind == KUBERNETES.group.child_kind
 
 
 def test_nothing_is_created_by_half() -> None:
@@ -180,9 +180,11 @@ def test_nothing_is_created_by_half() -> None:
 
 def test_a_suspended_job_gives_its_group_back() -> None:
     job = workload(gang=PLAIN, suspended=True)
-    children = {(GROUP.child, "job"): "", ("Service", "job-worker"): ""}
+    children = {(GROUP.child_kind, "job"): "", ("Service", "job-worker"): ""}
     plan = decide(job, Record(phase_since=NOW, gang_scheduled_at=NOW), Observed(children=children), NOW)
-    assert [one for one in plan.actions if isinstance(one, DeleteChild)] == [DeleteChild(GROUP.child, "job")]
+    assert [one for one in plan.actions if isinstance(one, DeleteChild)] == [
+        DeleteChild(GROUP.child_kind, "job")
+    ]
     assert plan.record.gang_scheduled_at is None
 
 
@@ -211,7 +213,7 @@ def test_placed(case: Placing) -> None:
     ).record
     record = replace(record, gang_scheduled_at=None)
     assert (
-        bool(gang.placed(job, record, Observed(pods=there, group=case.group), NOW).gang_scheduled_at)
+        bool(gang.mark_scheduled(job, record, Observed(pods=there, group=case.group), NOW).gang_scheduled_at)
         is case.want
     )
 
@@ -239,7 +241,7 @@ def test_ending(case: EndCase) -> None:
     times = {"first_running_at": NOW if case.ran else None, "gang_scheduled_at": NOW if case.placed else None}
     record = replace(Record(phase_since=NOW, attempt_started_at=NOW, phase=Phase.STARTING), **times)
     job = workload(gang=Gang(3, timeout=60))
-    found = gang.ending(job, record, Observed(group=case.group), later(case.seconds))
+    found = gang.gang_limit(job, record, Observed(group=case.group), later(case.seconds))
     assert (found.reason if isinstance(found, PhaseResult) else "") == case.want
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from argosy.kinds.pod_groups import PodGroupStatus
 from argosy.workload.gang_schedulers.base import Membership
-from argosy.workload.gang_schedulers.registry import AUTO, BACKENDS, CHOICES, NONE, candidates
+from argosy.workload.gang_schedulers.registry import AUTO, CHOICES, GANG_SCHEDULERS, NONE, candidates
 from argosy.workload.model import Gang
 from argosy.workload.observed import ObservedGroup
 from tests.support.workloads import role, workload
@@ -33,9 +33,9 @@ SPECS: dict[str, tuple[str, object, object]] = {
 }
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", GANG_SCHEDULERS)
 def test_the_object_before_the_pods(name: str) -> None:
-    group = BACKENDS[name].group
+    group = GANG_SCHEDULERS[name].group
     if name not in SPECS:
         assert group is None
         return
@@ -48,11 +48,11 @@ def test_the_object_before_the_pods(name: str) -> None:
 MEMBERSHIPS = {
     "volcano": Membership(
         annotations={"scheduling.k8s.io/group-name": "job", "volcano.sh/task-spec": "worker"},
-        scheduler="volcano",
+        scheduler_name="volcano",
     ),
     "kubernetes": Membership(fields={"schedulingGroup": {"podGroupName": "job"}}),
     "scheduler-plugins": Membership(
-        labels={"scheduling.x-k8s.io/pod-group": "job"}, scheduler="scheduler-plugins-scheduler"
+        labels={"scheduling.x-k8s.io/pod-group": "job"}, scheduler_name="scheduler-plugins-scheduler"
     ),
     "kueue": Membership(
         labels={"kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/pod-group-name": "job"},
@@ -62,9 +62,9 @@ MEMBERSHIPS = {
 }
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", GANG_SCHEDULERS)
 def test_what_pods_carry(name: str) -> None:
-    assert BACKENDS[name].membership(JOB, "worker") == MEMBERSHIPS[name]
+    assert GANG_SCHEDULERS[name].membership(JOB, "worker") == MEMBERSHIPS[name]
 
 
 class Case(Struct):
@@ -125,18 +125,18 @@ READINGS = {
 
 @pytest.mark.parametrize("case", READINGS.values(), ids=READINGS.keys())
 def test_what_the_scheduler_tells(case: Case) -> None:
-    group = BACKENDS[case.backend].group
-    assert group and group.read(msgspec.convert(case.status, PodGroupStatus)) == case.want
+    group = GANG_SCHEDULERS[case.backend].group
+    assert group and group.parse_status(msgspec.convert(case.status, PodGroupStatus)) == case.want
 
 
 def test_choices() -> None:
-    assert (*BACKENDS, AUTO, NONE) == CHOICES
-    assert [one.name for one in candidates(AUTO)] == list(BACKENDS)
+    assert (*GANG_SCHEDULERS, AUTO, NONE) == CHOICES
+    assert [one.name for one in candidates(AUTO)] == list(GANG_SCHEDULERS)
     assert [one.name for one in candidates("own")] == ["own"]
     assert candidates(NONE) == ()
 
 
 def test_children_are_told_apart() -> None:
     """All three schedulers call it PodGroup."""
-    names = [one.group.child for one in BACKENDS.values() if one.group]
+    names = [one.group.child_kind for one in GANG_SCHEDULERS.values() if one.group]
     assert len(set(names)) == len(names) == 3

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from argosy.plan.actions import ActionStatus
-from argosy.workload.decide import decide, end_invalid
-from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
+from argosy.workload.decide import decide, plan_invalid_deletion
+from argosy.workload.invalid import INVALID_SPEC, SPEC_REJECTED
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Problem, Problems
 from argosy.workload.observed import Observed, Outcome
 from argosy.workload.plan import CreatePod, DeleteChild, DeletePod, EnsureService
@@ -20,13 +20,13 @@ REFUSAL = Outcome("Pod", "job-worker-0", ActionStatus.INVALID, "no such class", 
 def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> None:
     begun = decide(STRICT, None, Observed(), NOW).record
     there = Observed(pods=pods("P"), children={("Service", "job-worker"): ""})
-    plan = end_invalid(REMAINS, begun, PROBLEMS, there, later(1))
+    plan = plan_invalid_deletion(REMAINS, begun, PROBLEMS, there, later(1))
     assert (plan.record.phase, plan.record.attempt, plan.record.started_at) == (Phase.PENDING, 2, None)
     assert plan.record.waiting is not None
     assert (plan.record.waiting.reason, plan.record.waiting.message) == (INVALID_SPEC, "spec.x: is wrong")
     assert [one.name for one in plan.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
     assert DeleteChild("Service", "job-worker") in plan.actions
-    again = end_invalid(REMAINS, plan.record, PROBLEMS, Observed(), later(2))
+    again = plan_invalid_deletion(REMAINS, plan.record, PROBLEMS, Observed(), later(2))
     assert (again.record, again.actions) == (plan.record, ()), "told once"
     cured = decide(replace(STRICT, generation=3), again.record, Observed(), later(3))
     assert [one.attempt for one in cured.actions if isinstance(one, CreatePod)] == [2, 2, 2]
@@ -46,7 +46,7 @@ def test_what_the_api_server_refused_is_not_tried_again_before_an_edit() -> None
     begun = decide(STRICT, None, Observed(), NOW).record
     refused = decide(STRICT, begun, Observed(failed_actions=(REFUSAL,)), later(1)).record
     assert refused.waiting is not None
-    assert (refused.waiting.reason, refused.waiting.message) == (REFUSED_SPEC, "job-worker-0: no such class")
+    assert (refused.waiting.reason, refused.waiting.message) == (SPEC_REJECTED, "job-worker-0: no such class")
     forgotten = decide(STRICT, refused, Observed(), later(9))
     assert (forgotten.record, forgotten.actions) == (refused, ()), "also by an operator that is new"
     edited = decide(replace(STRICT, generation=2), refused, Observed(), later(9))
@@ -63,12 +63,12 @@ def test_a_job_that_ran_has_failed_for_good() -> None:
     ran = Record(
         phase_since=NOW, phase=Phase.RUNNING, started_at=NOW, attempt_started_at=NOW, first_running_at=NOW
     )
-    plan = end_invalid(REMAINS, ran, PROBLEMS, Observed(pods=pods("R")), later(1))
+    plan = plan_invalid_deletion(REMAINS, ran, PROBLEMS, Observed(pods=pods("R")), later(1))
     assert (plan.record.phase, plan.record.reason) == (Phase.FAILED, "InvalidDefinition")
     assert plan.record.finished_at == later(1)
     assert not plan.actions[:-1], "its pods are left to its cleanup policy, which here is None"
     tidy = replace(REMAINS, cleanup=CleanupPolicy.ALL)
-    again = end_invalid(tidy, plan.record, PROBLEMS, Observed(pods=pods("R")), later(2))
+    again = plan_invalid_deletion(tidy, plan.record, PROBLEMS, Observed(pods=pods("R")), later(2))
     assert [one.name for one in again.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
 
 

@@ -40,12 +40,12 @@ CASES = {
 def test_limit(case: Case) -> None:
     began = NOW if case.started else None
     record = Record(phase_since=NOW, phase=case.phase, started_at=began, attempt_started_at=began)
-    found = limits.reached(workload(limits=case.limits), record, Observed(), later(case.seconds))
-    assert (found.ending.reason if found.ending else "") == case.want
-    assert found.next == (None if case.want_next is None else later(case.want_next))
+    found = limits.check_limits(workload(limits=case.limits), record, Observed(), later(case.seconds))
+    assert (found.result.reason if found.result else "") == case.want
+    assert found.next_at == (None if case.want_next is None else later(case.want_next))
 
 
 def test_the_message_names_the_field_and_its_value() -> None:
     record = Record(phase_since=NOW, started_at=NOW)
-    ending = limits.reached(workload(limits=TWO_HOURS), record, Observed(), later(7200)).ending
+    ending = limits.check_limits(workload(limits=TWO_HOURS), record, Observed(), later(7200)).result
     assert ending and ending.message == "still active after 2 h (limits.activeDeadline)"

@@ -24,7 +24,7 @@ from argosy.workload.model import (
     Workload,
 )
 from argosy.workload.record import MAX_RESTART_HISTORY, Record, decode
-from argosy.workload.restart_causes import CONTAINER, Why
+from argosy.workload.restart_causes import CONTAINER, RestartCause
 from tests.support.fake_cluster import NODES, NodeState, World
 from tests.support.workloads import USUAL, role, workload
 
@@ -324,16 +324,24 @@ class Life(RuleBasedStateMachine):
             return
         told = Counter(one.cause for one in record.restart_history)
         assert told.total() <= MAX_RESTART_HISTORY
-        ended = [one for one in record.restart_history if one.cause in (Why.EXIT, Why.SIGNAL)]
+        ended = [
+            one
+            for one in record.restart_history
+            if one.cause in (RestartCause.NON_ZERO_EXIT, RestartCause.SIGNAL)
+        ]
         by_nodes = sum(one.scope == CONTAINER for one in ended)
         assert by_nodes <= self.in_place
         # A pod that is given up for it is restarted too: by its node, and then by being replaced.
         given_up = self.in_place if self._wanted().limits.escalation.container is not None else 0
         assert len(ended) - by_nodes <= len(self.world.failed) + given_up
-        taken = [one for one in record.restart_history if one.cause in (Why.DELETED, Why.PREEMPTED)]
+        taken = [
+            one
+            for one in record.restart_history
+            if one.cause in (RestartCause.DELETED, RestartCause.PREEMPTED)
+        ]
         deleted = Counter((role, index) for role, index, _ in self.world.deleted)
         assert Counter((one.role, one.index) for one in taken) <= deleted
-        assert not told[Why.CONTAINER], "the word is for metrics"
+        assert not told[RestartCause.CONTAINER_RESTART], "the word is for metrics"
 
     @invariant()
     def nothing_climbs_beyond_its_ladder(self) -> None:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from argosy.workload import messages
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry
-from argosy.workload.restart_causes import restarted_in_place
+from argosy.workload.restart_causes import container_restart_entry
 from tests.support.workloads import NOW, pod
 
 FATES = {
@@ -33,17 +33,17 @@ FATES = {
 
 @pytest.mark.parametrize(("want", "one"), FATES.items())
 def test_fate(want: str, one: ObservedPod) -> None:
-    assert messages.fate(one) == want
+    assert messages.describe_end(one) == want
 
 
 def test_a_container_restarted_in_its_place() -> None:
-    one = restarted_in_place(pod(2, container_restarts=1, last_exit_code=9, node="node-3"), NOW)
-    assert messages.restarted(one) == "a container of worker-2 failed (exit 9) on node-3"
+    one = container_restart_entry(pod(2, container_restarts=1, last_exit_code=9, node="node-3"), NOW)
+    assert messages.describe_restart(one) == "a container of worker-2 failed (exit 9) on node-3"
 
 
 def test_a_cause_of_a_later_version_is_told_as_it_is() -> None:
     assert (
-        messages.restarted(RestartEntry(NOW, "worker", 2, "Sabotage", "Pod"))
+        messages.describe_restart(RestartEntry(NOW, "worker", 2, "Sabotage", "Pod"))
         == "worker-2 was lost (Sabotage)"
     )
 
@@ -59,4 +59,4 @@ LISTS = {
 
 @pytest.mark.parametrize(("want", "names"), LISTS.items())
 def test_listed(want: str, names: list[str]) -> None:
-    assert messages.listed(names) == want
+    assert messages.join_names(names) == want

@@ -80,7 +80,7 @@ def test_the_group_follows() -> None:
     there = Observed(group=ObservedGroup(uid="g", metadata=MetadataSubset({}, {"x/priority": "1"})))
     plan = decide(job(queue="a"), None, there, NOW)
     (found,) = (one for one in plan.actions if isinstance(one, PatchMetadata))
-    assert found == PatchMetadata(GROUP.child, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
+    assert found == PatchMetadata(GROUP.child_kind, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
 
 
 def test_pods_of_a_job_that_has_ended_follow_too() -> None:

@@ -39,7 +39,7 @@ FULL = Record(
             succeeded_indexes={8: 1},
         )
     },
-    restart_history=(restart_causes.lost(pod(2, "Failed", exit_code=137, node="n"), NOW, "Pod"),),
+    restart_history=(restart_causes.restart_entry(pod(2, "Failed", exit_code=137, node="n"), NOW, "Pod"),),
 ).with_history(NOW, "Running", "attempt 3 is running")
 
 
@@ -113,7 +113,9 @@ def test_history_is_bounded() -> None:
 def test_restarts_are_remembered_up_to_a_number() -> None:
     record = Record(phase_since=NOW)
     for number in range(50):
-        record = record.with_restarts(restart_causes.lost(pod(number, "Failed", exit_code=1), NOW, "Pod"))
+        record = record.with_restarts(
+            restart_causes.restart_entry(pod(number, "Failed", exit_code=1), NOW, "Pod")
+        )
     assert len(record.restart_history) == MAX_RESTART_HISTORY
     assert record.restart_history[-1].index == 49
 
@@ -134,7 +136,8 @@ def test_two_thousand_pods_in_the_worst_order_fit_in_32_kb() -> None:
         lost = pod(1000 + number, "Failed", disrupted=True, reason="Evicted", node="n" * 40)
         said = replace(lost, message="x" * 1000, role="r" * 40)
         told = replace(
-            restart_causes.lost(said, datetime.now(UTC), "Pod"), pod_fingerprint=restart_causes.mark(said)
+            restart_causes.restart_entry(said, datetime.now(UTC), "Pod"),
+            pod_fingerprint=restart_causes.pod_fingerprint(said),
         )
         record = record.with_restarts(told)
     worker = RoleRecord(

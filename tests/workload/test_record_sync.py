@@ -5,7 +5,7 @@ from argosy.workload.current_pods import is_current
 from argosy.workload.model import Phase, RestartPolicy
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
-from argosy.workload.record_sync import remember
+from argosy.workload.record_sync import sync_record
 from tests.support.workloads import NOW, later, pod, role, seen, workload
 
 JOB = workload(role(restart=RestartPolicy.ON_FAILURE), generation=4)
@@ -50,7 +50,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_remember(case: Case) -> None:
-    after = remember(JOB, case.record, seen(*case.pods), later(1))
+    after = sync_record(JOB, case.record, seen(*case.pods), later(1))
     worker = after.role("worker")
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
     assert (worker.replacements, worker.created_below, worker.succeeded_indexes) == (
@@ -59,22 +59,22 @@ def test_remember(case: Case) -> None:
         case.want_done,
     )
     assert after.generation == 4
-    assert remember(JOB, after, seen(*case.pods), later(2)) == after, "what is known is not learnt again"
+    assert sync_record(JOB, after, seen(*case.pods), later(2)) == after, "what is known is not learnt again"
 
 
 def test_a_container_that_restarted_in_place_is_told_with_its_cause() -> None:
-    after = remember(JOB, known(), seen(pod(0), pod(1, container_restarts=2, last_exit_code=9)), later(1))
+    after = sync_record(JOB, known(), seen(pod(0), pod(1, container_restarts=2, last_exit_code=9)), later(1))
     told = [(one.index, one.cause, one.scope, one.exit_code) for one in after.restart_history]
     assert told == [(1, "Exit", "Container", 9)]
 
 
 def test_the_generation_never_goes_back() -> None:
-    assert remember(JOB, Record(phase_since=NOW, generation=9), Observed(), NOW).generation == 9
+    assert sync_record(JOB, Record(phase_since=NOW, generation=9), Observed(), NOW).generation == 9
 
 
 def test_a_finished_job_learns_nothing() -> None:
     record = Record(phase_since=NOW, finished_at=NOW, phase=Phase.SUCCEEDED)
-    assert remember(JOB, record, seen(pod(0, attempt=5)), NOW) is record
+    assert sync_record(JOB, record, seen(pod(0, attempt=5)), NOW) is record
 
 
 CURRENT = {

@@ -141,9 +141,9 @@ def test_repair(case: Case) -> None:
     last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
     view = seen(*case.pods, confirmed_absent=case.absent, recently_deleted=case.departed)
-    repair = restart.repair(job, record, view, later(5))
+    repair = restart.plan_restarts(job, record, view, later(5))
     after = repair.record
-    assert (repair.ending.reason if repair.ending else "") == case.want_ending
+    assert (repair.result.reason if repair.result else "") == case.want_ending
     assert (after.restarts, after.attempt, after.disruptions) == (
         case.want_restarts,
         case.want_attempt,
@@ -155,9 +155,9 @@ def test_repair(case: Case) -> None:
     assert bool(repair.causes) == bool(after.restart_history)
     begun_anew = after.restarts - case.used + after.disruptions > 0
     assert begun_anew == (after.phase is Phase.RESTARTING)
-    assert restart.repair(job, after, view, later(6)).record.restart_history == after.restart_history, (
-        "told once"
-    )
+    assert (
+        restart.plan_restarts(job, after, view, later(6)).record.restart_history == after.restart_history
+    ), "told once"
 
 
 class Climb(Struct):
@@ -243,7 +243,7 @@ def test_climbing(case: Climb) -> None:
         role_restarts_in_a_row=case.climbed,
     )
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
-    repair = restart.repair(job, record, seen(pod(0), pod(1), case.pod), NOW)
+    repair = restart.plan_restarts(job, record, seen(pod(0), pod(1), case.pod), NOW)
     after, worker = repair.record, repair.record.role("worker")
     assert [one.scope for one in after.restart_history] == ([case.want_rung] if case.want_rung else [])
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
@@ -251,14 +251,14 @@ def test_climbing(case: Climb) -> None:
     if case.want_rung == "Role":
         assert worker.replacements == {0: 1, 1: 1, 2: 1}
         assert worker.retry_at == (later(case.want_wait) if case.want_wait else None)
-    assert (repair.ending.reason if repair.ending else "") == case.want_ending
+    assert (repair.result.reason if repair.result else "") == case.want_ending
 
 
 def test_the_message_says_why_a_pod_that_runs_is_replaced() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=5, escalation=RUNGS))
     record = Record(restarts=3, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
     crashing = pod(2, container_restarts=3, last_exit_code=1, node="node-3")
-    after = restart.repair(job, record, seen(crashing), NOW).record
+    after = restart.plan_restarts(job, record, seen(crashing), NOW).record
     assert after.message == (
         "worker-2 failed (exit 1) on node-3; replacing it after 3 restarts in its place, 3 of 5 restarts used"
     )
@@ -267,7 +267,7 @@ def test_the_message_says_why_a_pod_that_runs_is_replaced() -> None:
 def test_the_message_says_who_how_where_and_what_is_left() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3))
     record = Record(roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
-    after = restart.repair(job, record, seen(KILLED), NOW).record
+    after = restart.plan_restarts(job, record, seen(KILLED), NOW).record
     said = "worker-2 was killed (SIGKILL, exit 137) on node-3; replacing it, 1 of 3 restarts used"
     assert (after.phase, after.message) == (Phase.RESTARTING, said)
     assert after.history[-1].message == said
@@ -278,7 +278,7 @@ DELAYS = {1: 0.0, 2: 10.0, 3: 20.0, 4: 40.0, 6: 160.0, 7: 300.0, 5000: 300.0}
 
 @pytest.mark.parametrize(("times", "want"), DELAYS.items())
 def test_delay_doubles_after_the_first(times: int, want: float) -> None:
-    assert restart.delay(Limits(), times) == want
+    assert restart.backoff_delay(Limits(), times) == want
 
 
 class DelayCase(Struct):
@@ -300,14 +300,14 @@ def test_delay_of_a_place(case: DelayCase) -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE))
     last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3, replacements={0: case.replaced})
     failed = pod(0, "Failed", exit_code=1, replacement=case.replaced, created=case.created)
-    after = restart.repair(job, Record(roles={"worker": last}), seen(failed), NOW).record
+    after = restart.plan_restarts(job, Record(roles={"worker": last}), seen(failed), NOW).record
     assert after.role("worker").retry_at == case.want
 
 
 def test_containers_that_fail_in_place_use_up_restarts() -> None:
     job = workload(role(restart=RestartPolicy.ALWAYS), limits=Limits(restarts=3))
     record = Record(restarts=4, roles={"worker": RoleRecord(size=3)})
-    ending = restart.repair(job, record, Observed(), NOW).ending
+    ending = restart.plan_restarts(job, record, Observed(), NOW).result
     assert ending and ending.reason == "RestartsExhausted"
 
 
@@ -338,7 +338,7 @@ def test_message_when_the_restart_limit_is_reached(
     limit, used, failed = case
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=limit))
     record = Record(restarts=used, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
-    ending = restart.repair(job, record, seen(*failed), NOW).ending
+    ending = restart.plan_restarts(job, record, seen(*failed), NOW).result
     assert ending is not None
     assert ending.message.endswith(f"; {want}")
 
@@ -348,7 +348,7 @@ def test_a_killed_pod_is_named_before_one_that_gave_up_because_of_it() -> None:
     record = Record(
         attempt_started_at=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)}
     )
-    found = restart.repair(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
+    found = restart.plan_restarts(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
     assert found.record.message.startswith(
         "worker-2 was killed (SIGKILL, exit 137) on node-3 (and 1 other pod);"
     )

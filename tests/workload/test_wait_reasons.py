@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from argosy.plan.actions import ActionStatus
 from argosy.workload import wait_reasons
-from argosy.workload.gang import Gate
+from argosy.workload.gang import Admission
 from argosy.workload.model import Dependency, Phase, Workload
 from argosy.workload.observed import Observed, ObservedPod, Outcome
 from argosy.workload.phases import count_pods
@@ -25,7 +25,7 @@ class Case(Struct):
     want: str
     pods: tuple[ObservedPod, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
-    gate: Gate = Gate()
+    gate: Admission = Admission()
     missing: PodCreation = PodCreation()
     phase: Phase = Phase.STARTING
     below: bool = False
@@ -62,7 +62,9 @@ CASES = {
     "the API has only just been asked for a node": Case(
         "", pods("RR"), phase=Phase.RUNNING, unconfirmed={"node-1": ""}
     ),
-    "the queue": Case("Queued", gate=Gate(open=False, reason="Queued", message="in line"), message="in line"),
+    "the queue": Case(
+        "Queued", gate=Admission(allowed=False, reason="Queued", message="in line"), message="in line"
+    ),
     "a quota": Case(
         "PodRefused",
         outcomes=(Outcome("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),),
@@ -119,7 +121,7 @@ def test_a_pod_that_is_held_and_lacks_nothing_is_on_its_way() -> None:
         phase=Phase.STARTING, phase_since=NOW, roles={"scheduler": RoleRecord(phase=Phase.RUNNING, size=1)}
     )
     released = Observed(pods=(*pods("R", "scheduler"), pod(0, "Pending", waits_for_dependency=True), HELD))
-    after = wait_reasons.waiting(chain, record, released, Gate(), PodCreation(), NOW)
+    after = wait_reasons.with_wait_reason(chain, record, released, Admission(), PodCreation(), NOW)
     assert after.waiting
     assert after.waiting.reason == "PodsStarting"
 
@@ -127,7 +129,7 @@ def test_a_pod_that_is_held_and_lacks_nothing_is_on_its_way() -> None:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_cause(case: Case) -> None:
     observed = Observed(pods=case.pods, failed_actions=case.outcomes, nodes_unconfirmed=case.unconfirmed)
-    after = wait_reasons.waiting(JOB, record_of(case), observed, case.gate, case.missing, NOW)
+    after = wait_reasons.with_wait_reason(JOB, record_of(case), observed, case.gate, case.missing, NOW)
     found = after.waiting
     assert (found.reason if found else "", found.message if found else "") == (case.want, case.message)
 
@@ -161,11 +163,11 @@ def test_a_wait_that_somebody_must_end_is_told_before_what_happened() -> None:
     record = Record(phase=Phase.RESTARTING, phase_since=NOW, message="replacing it", roles=STARTING)
     stuck = Observed(pods=(pod(0, node="a", terminating=True),), nodes_down=frozenset({"a"}))
     missing = PodCreation(blocked_by=("job-worker-0",))
-    after = wait_reasons.waiting(JOB, record, stuck, Gate(), missing, NOW)
-    assert wait_reasons.sentence(JOB, after, stuck, {}).startswith(
+    after = wait_reasons.with_wait_reason(JOB, record, stuck, Admission(), missing, NOW)
+    assert wait_reasons.status_message(JOB, after, stuck, {}).startswith(
         "job-worker-0 cannot be confirmed as stopped"
     )
     gone = Observed(pods=stuck.pods, nodes_down=stuck.nodes_down, nodes_released=stuck.nodes_down)
-    after = wait_reasons.waiting(JOB, record, gone, Gate(), missing, NOW)
+    after = wait_reasons.with_wait_reason(JOB, record, gone, Admission(), missing, NOW)
     assert after.waiting
     assert after.waiting.reason == "PodsStopping"

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from argosy.frameworks.base import Injection, Port, Sample
-from argosy.frameworks.common import options_of, required, with_usual_roles
+from argosy.frameworks.common import options_of, require_role, with_default_policies
 from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
 WORKER = "worker"
@@ -25,14 +25,19 @@ class Ring:
     name: ClassVar[str] = "ring"
     Options: ClassVar[type[Struct]] = Options
     samples: ClassVar[tuple[Sample, ...]] = (
-        Sample(title="three in a ring", roles={WORKER: 3}, rank="RING_RANK", world="RING_SIZE"),
+        Sample(
+            title="three in a ring",
+            roles={WORKER: 3},
+            rank_variable="RING_RANK",
+            world_size_variable="RING_SIZE",
+        ),
     )
 
     def defaults(self, workload: Workload) -> Workload:
-        return with_usual_roles(workload)
+        return with_default_policies(workload)
 
     def check(self, workload: Workload) -> Iterator[Problem]:
-        yield from required(workload, WORKER)
+        yield from require_role(workload, WORKER)
 
     def rules(self, workload: Workload) -> Rules:
         """A ring that is broken, or has another size, is made anew."""

@@ -14,7 +14,7 @@ from argosy.cli.tables import age, columns, command_line
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT
 from argosy.kinds.restart_status import RestartStatus
-from argosy.workload.messages import many
+from argosy.workload.messages import pluralize
 
 MAX_EVENTS = 20
 
@@ -60,7 +60,7 @@ def _header(job: JobSummary, pods: Sequence[Pod], now: datetime) -> str:
         ("framework", job.framework),
         ("phase", job.phase),
         ("reason", " ".join(filter(None, [job.reason, job.message]))),
-        ("attempt", f"{job.attempt} ({many(job.restarts, 'restart')})" if job.attempt else ""),
+        ("attempt", f"{job.attempt} ({pluralize(job.restarts, 'restart')})" if job.attempt else ""),
         ("age", age(now - (job.created or now))),
         ("output", _logs_command(job, pods)),
     ]

@@ -84,14 +84,16 @@ def _check_injection(framework: Framework, workload: Workload, name: str, index:
             len(value) < MAX_VARIABLE_CHARS,
             f"{replica}: {variable} is longer than {MAX_VARIABLE_CHARS} characters",
         )
-    require(injection.forced <= set(injection.env), f"{replica}: overrides variables that it does not set")
+    require(
+        injection.override_env <= set(injection.env), f"{replica}: overrides variables that it does not set"
+    )
     require(
         all(path.startswith("/") for path in injection.files), f"{replica}: paths of files must be absolute"
     )
     size = len(json.dumps(dict(injection.files)))
     require(size < MAX_FILES_CHARS, f"{replica}: files are larger than {MAX_FILES_CHARS} characters")
     require(
-        {wait.role for wait in injection.waits} <= set(workload.roles),
+        {wait.role for wait in injection.depends_on} <= set(workload.roles),
         f"{replica}: waits for an unknown role",
     )
     if injection.remote_exec:

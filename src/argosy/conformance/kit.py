@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from argosy.conformance.contract import NonConformance, check_framework
-from argosy.frameworks.base import Framework, Injection, Ranking, Sample
+from argosy.frameworks.base import Framework, Injection, RankInfo, Sample
 from argosy.frameworks.options import option_problems
 from argosy.workload import phases
 from argosy.workload.model import Elastic, Phase, ResizeMode, Role, Workload
@@ -114,8 +114,10 @@ def _dense_ranks(case: Case) -> Iterator[str]:
 
 def _rank_problems(case: Case, job: Workload) -> Iterator[str]:
     sample, rankings = case.sample, _rankings(case, job)
-    by_replica = {replica: rank.rank for replica, rank in rankings.items() if replica[0] in sample.ranked}
-    if not sample.rank and all(rank is None for rank in by_replica.values()):
+    by_replica = {
+        replica: rank.rank for replica, rank in rankings.items() if replica[0] in sample.ranked_roles
+    }
+    if not sample.rank_variable and all(rank is None for rank in by_replica.values()):
         raise NotApplicable("pods get no rank")
     expected = [number * sample.slots for number in range(len(by_replica))]
     for (name, index), rank in by_replica.items():
@@ -132,23 +134,26 @@ def _world_size(case: Case) -> Iterator[str]:
 
 def _world_problems(case: Case, job: Workload) -> Iterator[str]:
     sample, rankings = case.sample, _rankings(case, job)
-    if not sample.world and all(ranking.world is None for ranking in rankings.values()):
+    if not sample.world_size_variable and all(ranking.world_size is None for ranking in rankings.values()):
         raise NotApplicable("pods get no world size")
-    expected = sum(job.roles[name].replicas for name in sample.ranked) * sample.slots
+    expected = sum(job.roles[name].replicas for name in sample.ranked_roles) * sample.slots
     for (name, index), ranking in rankings.items():
-        if ranking.world is None and sample.world and name in sample.ranked:
+        if ranking.world_size is None and sample.world_size_variable and name in sample.ranked_roles:
             yield f"{name}-{index} gets no world size"
-        elif ranking.world not in (None, expected):
-            yield f"{name}-{index} gets world size {ranking.world}, not {expected}"
+        elif ranking.world_size not in (None, expected):
+            yield f"{name}-{index} gets world size {ranking.world_size}, not {expected}"
 
 
-def _rankings(case: Case, job: Workload) -> dict[tuple[str, int], Ranking]:
-    read = case.sample.ranking or partial(_by_variables, case.sample)
+def _rankings(case: Case, job: Workload) -> dict[tuple[str, int], RankInfo]:
+    read = case.sample.read_ranks or partial(_by_variables, case.sample)
     return {replica: read(injection) for replica, injection in case.injections(job).items()}
 
 
-def _by_variables(sample: Sample, injection: Injection) -> Ranking:
-    return Ranking(_number(injection.env.get(sample.rank)), _number(injection.env.get(sample.world)))
+def _by_variables(sample: Sample, injection: Injection) -> RankInfo:
+    return RankInfo(
+        _number(injection.env.get(sample.rank_variable)),
+        _number(injection.env.get(sample.world_size_variable)),
+    )
 
 
 def _number(text: str | None) -> int | None:
@@ -163,7 +168,7 @@ def _addresses(case: Case) -> Iterator[str]:
     for name in job.roles:
         full[job.service_address(name)] = name
     for (name, index), injection in case.injections(job).items():
-        domains = {".".join(domain.split(".")[:1]) for domain in injection.searches}
+        domains = {".".join(domain.split(".")[:1]) for domain in injection.dns_searches}
         short = {
             job.hostname(other, number): other
             for other in job.roles

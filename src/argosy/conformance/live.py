@@ -61,13 +61,13 @@ def _check_addresses(run: ProbedRun, variables: dict[str, Variables]) -> None:
 
 
 def _check_ranks(sample: Sample, variables: dict[str, Variables]) -> None:
-    ranked = [values for values in variables.values() if values["ARGOSY_ROLE"] in sample.ranked]
-    if sample.rank:
-        ranks = sorted(int(values[sample.rank]) for values in ranked)
+    ranked = [values for values in variables.values() if values["ARGOSY_ROLE"] in sample.ranked_roles]
+    if sample.rank_variable:
+        ranks = sorted(int(values[sample.rank_variable]) for values in ranked)
         expected = [number * sample.slots for number in range(len(ranked))]
         require(ranks == expected, f"ranks are {ranks}, not {expected}")
-    if sample.world:
-        worlds = {int(values[sample.world]) for values in ranked}
+    if sample.world_size_variable:
+        worlds = {int(values[sample.world_size_variable]) for values in ranked}
         size = len(ranked) * sample.slots
         require(worlds == {size}, f"world sizes are {sorted(worlds)}, not {size}")
 

@@ -12,7 +12,7 @@ def restart_history(record: Record) -> list[RestartStatus]:
 
 
 def _entry(one: RestartEntry) -> RestartStatus:
-    others = f" (and {messages.many(one.also_lost, 'other pod')})" if one.also_lost else ""
+    others = f" (and {messages.pluralize(one.also_lost, 'other pod')})" if one.also_lost else ""
     return RestartStatus(
         time=one.at,
         role=one.role,
@@ -23,5 +23,5 @@ def _entry(one: RestartEntry) -> RestartStatus:
         exit_code=one.exit_code,
         signal=signal_name(one.exit_code) if one.exit_code is not None else "",
         node=one.node,
-        message=f"{messages.restarted(one)}{others}",
+        message=f"{messages.describe_restart(one)}{others}",
     )

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, with_defaults
+from argosy.frameworks.common import PortNumber, options_of, require_role, require_single, with_defaults
 from argosy.workload.model import Dependency, Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
@@ -43,9 +43,9 @@ class Bagua:
     def check(self, workload: Workload) -> Iterator[Problem]:
         needed = (WORKER, ETCD) if _elastic(workload) else (MASTER,)
         for name in needed:
-            yield from required(workload, name)
+            yield from require_role(workload, name)
         for name in (MASTER, ETCD):
-            yield from at_most_one(workload, name)
+            yield from require_single(workload, name)
         if _elastic(workload) and MASTER in workload.roles:
             said = "an elastic group meets at its etcd; take the role away or take elastic away"
             yield Problem("spec.roles.master", said)

@@ -24,7 +24,7 @@ class Initializer(Struct, frozen=True):
     name: str
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
-    fields: Mapping[str, str] = field(default_factory=dict)
+    field_env: Mapping[str, str] = field(default_factory=dict)
     """Variables whose values are fields of the pod."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """Volume by path: empty folders that it shares with all containers, unless the first container mounts a
@@ -45,19 +45,19 @@ class Injection(Struct, frozen=True):
     """What one pod needs from its framework."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    """For every container; replaces a variable of that name only if listed in `forced`."""
-    forced: frozenset[str] = frozenset()
-    only_in: str = ""
+    """For every container; replaces a variable of that name only if listed in `override_env`."""
+    override_env: frozenset[str] = frozenset()
+    env_container: str = ""
     """The one container that gets the variables; all of them if empty."""
-    fields: Mapping[str, str] = field(default_factory=dict)
+    field_env: Mapping[str, str] = field(default_factory=dict)
     """Further variables, whose values are fields of the pod itself, such as `status.podIP`."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Absolute path to content, present before any container of the user starts."""
     ports: tuple[Port, ...] = ()
     """Container ports added to a container unless it has one of that name or number."""
-    ports_in: str = ""
+    ports_container: str = ""
     """The container that gets the ports; the first if there is none of this name."""
-    waits: tuple[Dependency, ...] = ()
+    depends_on: tuple[Dependency, ...] = ()
     """Roles to wait for in an init container."""
     initializer: "Initializer | None" = None
     """The init container that waits, where it is not to be the usual one."""
@@ -66,7 +66,7 @@ class Injection(Struct, frozen=True):
     it."""
     default_command: tuple[str, ...] = ()
     """For the first container if it names neither command nor args."""
-    searches: tuple[str, ...] = ()
+    dns_searches: tuple[str, ...] = ()
     """DNS search domains added, so that the short host names of the job's pods resolve."""
     identity: bool = True
     """Whether containers are told which pod they are in (`ARGOSY_JOB`, `ARGOSY_ROLE`, …)."""
@@ -80,12 +80,12 @@ REMOTE_AGENT = "/opt/argosy/remote-exec"
 name."""
 
 
-class Ranking(Struct, frozen=True):
+class RankInfo(Struct, frozen=True):
     """What one pod is told of ranks."""
 
     rank: int | None = None
     """Of its first process; None if it has none, or is not told."""
-    world: int | None = None
+    world_size: int | None = None
     """How many processes there are; None if it is not told."""
 
 
@@ -98,13 +98,13 @@ class Sample(Struct, frozen=True, kw_only=True):
     options: Json = field(default_factory=dict)
     elastic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Of roles that are elastic, the least and the greatest size."""
-    rank: str = ""
+    rank_variable: str = ""
     """The variable with the rank of a pod's first process; none if the adapter gives no ranks."""
-    world: str = ""
+    world_size_variable: str = ""
     """The variable with the number of processes."""
-    ranking: Callable[[Injection], Ranking] | None = None
+    read_ranks: Callable[[Injection], RankInfo] | None = None
     """Where there are no such variables: reads what a pod is given, such as a host file."""
-    ranked: tuple[str, ...] = ("worker",)
+    ranked_roles: tuple[str, ...] = ("worker",)
     """The roles whose pods have ranks."""
     slots: int = 1
     """Processes in each of their pods."""

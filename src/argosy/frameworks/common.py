@@ -54,19 +54,19 @@ def with_defaults(
     return replace(role, policy=policy, depends_on=wants)
 
 
-def with_usual_roles(workload: Workload) -> Workload:
+def with_default_policies(workload: Workload) -> Workload:
     """The workload with the usual policy in every role that has none."""
     return replace(workload, roles={name: with_defaults(role) for name, role in workload.roles.items()})
 
 
-def required(workload: Workload, name: str) -> list[Problem]:
+def require_role(workload: Workload, name: str) -> list[Problem]:
     """A problem if a role that the framework cannot do without is not there."""
     if name in workload.roles:
         return []
     return [Problem("spec.roles", f"framework {workload.framework} needs a role {name!r}")]
 
 
-def at_most_one(workload: Workload, name: str) -> list[Problem]:
+def require_single(workload: Workload, name: str) -> list[Problem]:
     """A problem if there are several pods of a role that there can be only one of."""
     role = workload.roles.get(name)
     if role is None or role.replicas == 1:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import variable_bytes, with_usual_roles
+from argosy.frameworks.common import variable_bytes, with_default_policies
 from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
@@ -28,7 +28,7 @@ class Custom:
     Options: ClassVar[type[Struct]] = Options
 
     def defaults(self, workload: Workload) -> Workload:
-        return with_usual_roles(workload)
+        return with_default_policies(workload)
 
     def check(self, workload: Workload) -> Iterator[Problem]:
         yield from ()

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, with_defaults
+from argosy.frameworks.common import PortNumber, options_of, require_role, require_single, with_defaults
 from argosy.workload.model import Dependency, Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
 SCHEDULER, LEAD, WORKER, LAUNCHER = "scheduler", "leadworker", "worker", "launcher"
@@ -53,11 +53,11 @@ class Dask:
 
     def check(self, workload: Workload) -> Iterator[Problem]:
         for name in (SCHEDULER, LAUNCHER):
-            yield from required(workload, name)
+            yield from require_role(workload, name)
         for name in (SCHEDULER, LAUNCHER, LEAD):
-            yield from at_most_one(workload, name)
+            yield from require_single(workload, name)
         if WORKER not in workload.roles and LEAD not in workload.roles:
-            yield from required(workload, WORKER)
+            yield from require_role(workload, WORKER)
 
     def rules(self, workload: Workload) -> Rules:
         return Rules(

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import PortNumber, options_of, required, slots
+from argosy.frameworks.common import PortNumber, options_of, require_role, slots
 from argosy.frameworks.mpi import LAUNCHER, WORKER, Implementation, Mpi
 from argosy.frameworks.pytorch import PyTorch
 from argosy.workload.model import Problem, Role, Rules, Workload
@@ -40,7 +40,7 @@ class DeepSpeed:
         return _MPI.defaults(workload) if LAUNCHER in workload.roles else _TORCH.defaults(workload)
 
     def check(self, workload: Workload) -> Iterator[Problem]:
-        yield from required(workload, WORKER)
+        yield from require_role(workload, WORKER)
         if WORKER in workload.roles and workload.roles[WORKER].elastic:
             said = "DeepSpeed's processes form one group of a fixed size; take elastic away"
             yield Problem("spec.roles.worker.elastic", said)

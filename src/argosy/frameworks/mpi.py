@@ -17,13 +17,13 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Injection
-from argosy.frameworks.common import at_most_one, options_of, required, slots, with_defaults
+from argosy.frameworks.common import options_of, require_role, require_single, slots, with_defaults
 from argosy.workload.model import Dependency, Phase, Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
 LAUNCHER, WORKER = "launcher", "worker"
 HOST_FILE = "/etc/argosy/hostfile"
-SLEEP = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
+IDLE_COMMAND = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 """Ends at once when told to, which a plain `sleep` as first process of a container does not."""
 
 _SSHD = f"/usr/sbin/sshd -D -e -h {SSH_FOLDER}/ssh_host_ed25519_key"
@@ -68,12 +68,12 @@ class Mpi:
         )
 
     def check(self, workload: Workload) -> Iterator[Problem]:
-        yield from required(workload, LAUNCHER)
-        yield from at_most_one(workload, LAUNCHER)
+        yield from require_role(workload, LAUNCHER)
+        yield from require_single(workload, LAUNCHER)
         if WORKER not in workload.roles and not options_of(workload, Options).launcher_as_host:
             said = "without a role 'worker' the launcher must take the ranks; write true"
             yield Problem("spec.options.launcherAsHost", said)
-        yield from _unequal(workload)
+        yield from _check_equal_slots(workload)
 
     def rules(self, workload: Workload) -> Rules:
         present = tuple(name for name in (LAUNCHER, WORKER) if name in workload.roles)
@@ -95,14 +95,16 @@ class Mpi:
         searches = tuple(map(workload.service_address, present))
         options = options_of(workload, Options)
         if role.name == WORKER:
-            return Injection(default_command=SSHD if options.ssh_keys else SLEEP, searches=searches)
+            return Injection(
+                default_command=SSHD if options.ssh_keys else IDLE_COMMAND, dns_searches=searches
+            )
         if role.name != LAUNCHER:
             return Injection()
         return Injection(
             env=_environment(workload, options),
             files={HOST_FILE: host_file(workload, options)},
             remote_exec=not options.ssh_keys,
-            searches=searches,
+            dns_searches=searches,
         )
 
     def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
@@ -112,7 +114,7 @@ class Mpi:
         return ListBytes(
             files=sum(
                 workload.hostname_bytes(taker.name, extra=len(_line("", taker, options)) + len("\n"))
-                for taker in _takers(workload, options)
+                for taker in _rank_roles(workload, options)
             )
         )
 
@@ -121,7 +123,7 @@ def host_file(workload: Workload, options: Options) -> str:
     """One line a pod with its slots. Names are host names: the start agent and DNS know them."""
     lines = [
         _line(workload.hostname(role.name, index), role, options)
-        for role in _takers(workload, options)
+        for role in _rank_roles(workload, options)
         for index in range(role.replicas)
     ]
     return "\n".join(lines) + "\n"
@@ -132,18 +134,18 @@ def _line(host: str, role: Role, options: Options) -> str:
     return f"{host} slots={ranks}" if options.implementation is Implementation.OPEN_MPI else f"{host}:{ranks}"
 
 
-def _takers(workload: Workload, options: Options) -> list[Role]:
+def _rank_roles(workload: Workload, options: Options) -> list[Role]:
     """The roles that take ranks, in the order of the ranks."""
     names = (LAUNCHER, WORKER) if options.launcher_as_host else (WORKER,)
     return [workload.roles[name] for name in names if name in workload.roles]
 
 
-def _unequal(workload: Workload) -> Iterator[Problem]:
+def _check_equal_slots(workload: Workload) -> Iterator[Problem]:
     """Intel MPI reads names from its host file and one number of ranks for all of them from a variable."""
     options = options_of(workload, Options)
     if options.implementation is not Implementation.INTEL or options.slots_per_worker:
         return
-    if len({slots(role) for role in _takers(workload, options)}) > 1:
+    if len({slots(role) for role in _rank_roles(workload, options)}) > 1:
         said = "Intel MPI starts equally many ranks in every pod; write how many"
         yield Problem("spec.options.slotsPerWorker", said)
 
@@ -197,11 +199,11 @@ def _interface(variable: str, launcher: Role) -> dict[str, str]:
 
 
 def _ranks_per_pod(workload: Workload, options: Options) -> int:
-    return options.slots_per_worker or max(map(slots, _takers(workload, options)), default=1)
+    return options.slots_per_worker or max(map(slots, _rank_roles(workload, options)), default=1)
 
 
 def _intel_agent(workload: Workload, options: Options) -> dict[str, str]:
-    hosts = sum(role.replicas for role in _takers(workload, options))
+    hosts = sum(role.replicas for role in _rank_roles(workload, options))
     return {
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT,

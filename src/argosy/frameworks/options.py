@@ -35,7 +35,7 @@ def _struct_problems(owner: str, written: Json, kind: type[Struct], path: str) -
             yield from _value_problems(f"{path}.{name}", value, fields[name].type)
     for name, one in fields.items():
         if one.required and name not in written:
-            yield Problem(f"{path}.{name}", f"is missing; must be {possible(one.type)}")
+            yield Problem(f"{path}.{name}", f"is missing; must be {describe_type(one.type)}")
 
 
 @cache
@@ -53,20 +53,20 @@ def _value_problems(path: str, value: object, kind: object) -> Iterator[Problem]
             list(_struct_problems("this", value, inner, path)) if inner and isinstance(value, dict) else []
         )
         yield from problems or [
-            Problem(path, f"invalid value {quote_value(value)}: must be {possible(kind)}")
+            Problem(path, f"invalid value {quote_value(value)}: must be {describe_type(kind)}")
         ]
 
 
-def possible(kind: object) -> str:
+def describe_type(kind: object) -> str:
     """What may be written for a type, in words: `an integer from 1 to 1024`."""
-    return _words(inspect.type_info(kind))
+    return _describe(inspect.type_info(kind))
 
 
-def _words(kind: inspect.Type) -> str:
+def _describe(kind: inspect.Type) -> str:
     match kind:
         case inspect.UnionType():
             kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
-            return " or ".join(_words(one) for one in kinds)
+            return " or ".join(_describe(one) for one in kinds)
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType() | inspect.FloatType():
@@ -78,11 +78,11 @@ def _words(kind: inspect.Type) -> str:
         case inspect.StrType():
             return "text" + (f" that matches {kind.pattern}" if kind.pattern else "")
         case inspect.ListType() | inspect.VarTupleType() | inspect.SetType():
-            return f"a list, each of it {_words(kind.item_type)}"
+            return f"a list, each of it {_describe(kind.item_type)}"
         case inspect.DictType():
-            return f"a map, each value of it {_words(kind.value_type)}"
+            return f"a map, each value of it {_describe(kind.value_type)}"
         case inspect.StructType():
-            return f"a map with {messages.listed([one.encode_name for one in kind.fields], most=20)}"
+            return f"a map with {messages.join_names([one.encode_name for one in kind.fields], most=20)}"
     return "of another form"
 
 
@@ -104,7 +104,7 @@ def _unknown(owner: str, name: str, known: list[str]) -> str:
         return f"there is no such option; {owner} has none"
     nearest = closest(name, known)
     hint = f"did you mean {nearest}? " if nearest else ""
-    return f"there is no such option; {hint}{owner} has {messages.listed(sorted(known), most=20)}"
+    return f"there is no such option; {hint}{owner} has {messages.join_names(sorted(known), most=20)}"
 
 
 def _struct_of(kind: object) -> type[Struct] | None:

@@ -12,7 +12,14 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import PortNumber, at_most_one, options_of, required, slots, with_usual_roles
+from argosy.frameworks.common import (
+    PortNumber,
+    options_of,
+    require_role,
+    require_single,
+    slots,
+    with_default_policies,
+)
 from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
 MASTER, WORKER = "master", "worker"
@@ -32,11 +39,11 @@ class PyTorch:
     Options: ClassVar[type[Struct]] = Options
 
     def defaults(self, workload: Workload) -> Workload:
-        return with_usual_roles(workload)
+        return with_default_policies(workload)
 
     def check(self, workload: Workload) -> Iterator[Problem]:
-        yield from required(workload, WORKER) if MASTER not in workload.roles else ()
-        yield from at_most_one(workload, MASTER)
+        yield from require_role(workload, WORKER) if MASTER not in workload.roles else ()
+        yield from require_single(workload, MASTER)
         if MASTER in workload.roles and _elastic(workload):
             said = "an elastic group meets at a worker; take the role away or take elastic away"
             yield Problem("spec.roles.master", said)

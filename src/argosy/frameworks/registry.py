@@ -24,7 +24,7 @@ from argosy.frameworks.tensorflow import TensorFlow
 from argosy.frameworks.xgboost import XGBoost
 
 GROUP = "argosy.frameworks"
-OURS: tuple[type[Framework], ...] = (
+BUILTIN_FRAMEWORKS: tuple[type[Framework], ...] = (
     Bagua,
     Custom,
     Dask,
@@ -62,7 +62,7 @@ def installed() -> Mapping[str, Framework]:
 @cache
 def entries() -> tuple[Entry, ...]:
     """All that were found, sorted by name: ours, and what other packages brought."""
-    ours = {own.name: Entry(own.name, "argosy", own()) for own in OURS}
+    ours = {own.name: Entry(own.name, "argosy", own()) for own in BUILTIN_FRAMEWORKS}
     foreign = [_loaded(point) for point in entry_points(group=GROUP) if not _is_ours(point)]
     found = [*ours.values(), *(_unless_taken(entry, ours) for entry in foreign)]
     return tuple(sorted(found, key=lambda entry: (entry.name, entry.origin)))

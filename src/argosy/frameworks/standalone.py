@@ -11,7 +11,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import required, with_usual_roles
+from argosy.frameworks.common import require_role, with_default_policies
 from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
 WORKER = "worker"
@@ -26,10 +26,10 @@ class Standalone:
     Options: ClassVar[type[Struct]] = Options
 
     def defaults(self, workload: Workload) -> Workload:
-        return with_usual_roles(workload)
+        return with_default_policies(workload)
 
     def check(self, workload: Workload) -> Iterator[Problem]:
-        yield from required(workload, WORKER)
+        yield from require_role(workload, WORKER)
 
     def rules(self, workload: Workload) -> Rules:
         return Rules(

@@ -16,7 +16,13 @@ from typing import ClassVar
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import PortNumber, at_most_one, options_of, variable_bytes, with_usual_roles
+from argosy.frameworks.common import (
+    PortNumber,
+    options_of,
+    require_single,
+    variable_bytes,
+    with_default_policies,
+)
 from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
@@ -44,7 +50,7 @@ class TensorFlow:
     Options: ClassVar[type[Struct]] = Options
 
     def defaults(self, workload: Workload) -> Workload:
-        return with_usual_roles(workload)
+        return with_default_policies(workload)
 
     def check(self, workload: Workload) -> Iterator[Problem]:
         if not any(name in workload.roles for name in TRAINING):
@@ -53,7 +59,7 @@ class TensorFlow:
         if all(name in workload.roles for name in LEADERS):
             yield Problem("spec.roles.master", "is another word for chief; take one of them away")
         for name in LEADERS:
-            yield from at_most_one(workload, name)
+            yield from require_single(workload, name)
 
     def rules(self, workload: Workload) -> Rules:
         dynamic = options_of(workload, Options).dynamic_workers

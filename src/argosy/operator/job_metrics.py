@@ -12,7 +12,7 @@ from argosy.workload import waited
 from argosy.workload.model import Phase, Workload
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
-from argosy.workload.restart_causes import Why
+from argosy.workload.restart_causes import RestartCause
 
 _PHASE_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 _WAIT_BUCKETS = (0.5, 1, 2, 5, 15, 60, 300, 900, 3600, 24 * 3600)
@@ -74,7 +74,7 @@ class JobMetrics:
         if before is None:
             return
         if in_place := _in_place(before, after):
-            self.restarts.labels(dialect, framework, Why.CONTAINER).inc(in_place)
+            self.restarts.labels(dialect, framework, RestartCause.CONTAINER_RESTART).inc(in_place)
         if after.phase != before.phase and before.phase_since is not None and after.phase_since is not None:
             stayed = (after.phase_since - before.phase_since).total_seconds()
             self.phase_seconds.labels(dialect, framework, before.phase).observe(max(stayed, 0.0))

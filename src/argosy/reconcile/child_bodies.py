@@ -11,7 +11,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.pod_groups import PodGroupType
 from argosy.reconcile.render import Json, job_labels, owner_reference, role_labels, role_selector
 from argosy.reconcile.sshkeys import key_files
-from argosy.workload.gang_schedulers.registry import BACKENDS
+from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS
 from argosy.workload.model import Workload
 from argosy.workload.plan import EnsureChild, EnsureService, EnsureSshSecret
 
@@ -19,7 +19,7 @@ ChildKind = type[Service] | type[ServiceAccount] | type[Role] | type[RoleBinding
 
 CHILD_KINDS: Mapping[str, ChildKind] = {
     **{kind.resource.kind: kind for kind in (Service, ServiceAccount, Role, RoleBinding)},
-    **{one.group.child: one.group.kind for one in BACKENDS.values() if one.group},
+    **{one.group.child_kind: one.group.kind for one in GANG_SCHEDULERS.values() if one.group},
 }
 
 

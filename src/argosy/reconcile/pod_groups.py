@@ -14,7 +14,7 @@ from argosy.engine.objects import Key
 from argosy.kinds import labels
 from argosy.kinds.pod_groups import PodGroup
 from argosy.reconcile.owners import OWNER, owner_keys
-from argosy.workload.gang_schedulers.base import Backend
+from argosy.workload.gang_schedulers.base import GangScheduler
 from argosy.workload.gang_schedulers.registry import candidates
 from argosy.workload.observed import ObservedGroup, select_metadata
 
@@ -32,15 +32,15 @@ class PodGroups:
         """Keys of labels and annotations that are propagated from jobs."""
         self.waiting: set[WaitingJob] = set()
         """Jobs that wait for capacity, or for a gang scheduler to become available."""
-        self._read = {one.group.child: one.group.read for one in self.schedulers if one.group}
+        self._read = {one.group.child_kind: one.group.parse_status for one in self.schedulers if one.group}
         self.caches: dict[str, Cache[PodGroup]] = {
-            one.group.child: Cache(
+            one.group.child_kind: Cache(
                 client,
                 one.group.kind,
                 namespace=namespace,
                 labels=selector,
                 indexes={OWNER: owner_keys},
-                name=one.group.child,
+                name=one.group.child_kind,
             )
             for one in self.schedulers
             if one.group
@@ -99,7 +99,7 @@ class PodGroups:
                 if one.metadata.deletion_timestamp is None:
                     yield child, one
 
-    def _serves(self, backend: Backend) -> bool:
+    def _serves(self, backend: GangScheduler) -> bool:
         if backend.group:
-            return self.caches[backend.group.child].synced
-        return not backend.needs or self.is_crd_installed(backend.needs)
+            return self.caches[backend.group.child_kind].synced
+        return not backend.required_crd or self.is_crd_installed(backend.required_crd)

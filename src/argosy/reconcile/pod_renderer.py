@@ -9,8 +9,8 @@ from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.rejections import SpecRejectedError
 from argosy.reconcile.render import Json, PodIdentity, RoleTemplate, render_role
 from argosy.reconcile.render_context import RenderContext
-from argosy.workload.children import account
-from argosy.workload.gang_schedulers.registry import BACKENDS
+from argosy.workload.children import service_account_name
+from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS
 from argosy.workload.model import Role, Workload
 from argosy.workload.plan import CreatePod
 
@@ -41,7 +41,7 @@ class PodRenderer:
     ) -> RoleTemplate:
         if injection.initializer:
             _check_volumes(workload, role, injection.initializer.host_folders)
-        backend = BACKENDS.get(gang_backend) if workload.gang else None
+        backend = GANG_SCHEDULERS.get(gang_backend) if workload.gang else None
         return render_role(
             self.context,
             workload,
@@ -49,7 +49,7 @@ class PodRenderer:
             injection,
             token=self.token(workload.uid),
             membership=backend.membership(workload, role.name) if backend else None,
-            service_account=account(workload, role.name) if injection.remote_exec else "",
+            service_account=service_account_name(workload, role.name) if injection.remote_exec else "",
         )
 
 

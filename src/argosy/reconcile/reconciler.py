@@ -27,8 +27,8 @@ from argosy.reconcile.pod_groups import WaitingJob
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.status_writer import StatusWriter, Written
 from argosy.reconcile.undecodable import UndecodableJobs
-from argosy.workload.decide import decide, end_invalid, refuse
-from argosy.workload.gang_schedulers.own import OWN
+from argosy.workload.decide import decide, plan_invalid, plan_invalid_deletion
+from argosy.workload.gang_schedulers.own import BUILTIN
 from argosy.workload.gang_schedulers.registry import choose
 from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed
@@ -172,7 +172,7 @@ class Reconciler(Generic[T]):
             before.attempt_started_at is not None or before.finished_at is not None
         )
         backend = before.gang_scheduler if before else ""
-        return not started and OWN.name in (backend, choose(*self.caches.pod_groups.choices))
+        return not started and BUILTIN.name in (backend, choose(*self.caches.pod_groups.choices))
 
     def _decide(
         self,
@@ -186,8 +186,8 @@ class Reconciler(Generic[T]):
             return decide(workload, before, observed, now)
         meta = job.metadata
         if self.api.minimal_workload is not None and meta.deletion_timestamp is None:
-            return end_invalid(self.api.minimal_workload(job), before, workload, observed, now)
-        return refuse(before, workload, meta.generation, now)
+            return plan_invalid_deletion(self.api.minimal_workload(job), before, workload, observed, now)
+        return plan_invalid(before, workload, meta.generation, now)
 
     def _track_gang(self, key: Key, workload: Workload | None, plan: Plan) -> None:
         """Register a waiting gang for new capacity, and reserve capacity for pods that are created now.
@@ -202,7 +202,7 @@ class Reconciler(Generic[T]):
         else:
             self.caches.pod_groups.waiting.discard(self._waiting_job(key))
         created = Counter(action.role for action in plan.actions if isinstance(action, CreatePod))
-        if created and plan.record.gang_scheduler == OWN.name:
+        if created and plan.record.gang_scheduler == BUILTIN.name:
             self.caches.capacity.reserve(workload, created)
 
     def _report(

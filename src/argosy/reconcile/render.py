@@ -18,7 +18,7 @@ from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Initializer, Inject
 from argosy.kinds import labels
 from argosy.reconcile.render_context import RenderContext, helper_container, helper_volumes
 from argosy.reconcile.sshkeys import KEY_FILES
-from argosy.workload.children import keys
+from argosy.workload.children import ssh_secret_name
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.model import Dependency, RestartPolicy, Role, Workload
 
@@ -102,9 +102,9 @@ def render_role(
     init_containers, containers = _containers(spec, injection, files, [_SSH_MOUNT] if uses_ssh else [])
     helpers = _helpers(spec, site, workload, role, injection, token)
     _add_volumes(spec, [*files.volumes, *([_ssh_volume(workload)] if uses_ssh else [])])
-    if injection.searches:
+    if injection.dns_searches:
         dns = dict(_object(spec.get("dnsConfig")))
-        dns["searches"] = [*_list(dns.get("searches")), *injection.searches]
+        dns["searches"] = [*_list(dns.get("searches")), *injection.dns_searches]
         spec["dnsConfig"] = dns
     if service_account and "serviceAccountName" not in spec:
         spec["serviceAccountName"] = service_account
@@ -119,8 +119,8 @@ def render_role(
 
 def _join(spec: Json, workload: Workload, membership: Membership) -> None:
     """Make a pod a member of its gang; a scheduler or a priority class that the user named is kept."""
-    if membership.scheduler:
-        spec.setdefault("schedulerName", membership.scheduler)
+    if membership.scheduler_name:
+        spec.setdefault("schedulerName", membership.scheduler_name)
     if workload.gang and workload.gang.priority_class:
         spec.setdefault("priorityClassName", workload.gang.priority_class)
     spec.update(membership.fields)
@@ -168,7 +168,7 @@ def role_selector(workload: Workload, role: str) -> dict[str, str]:
 
 def dependencies_of(role: Role, injection: Injection) -> tuple[Dependency, ...]:
     """Return what a pod waits for before its containers start, for the user and for the framework."""
-    return tuple(dict.fromkeys((*(role.depends_on or ()), *injection.waits)))
+    return tuple(dict.fromkeys((*(role.depends_on or ()), *injection.depends_on)))
 
 
 _RESTART_POLICIES: Mapping[RestartPolicy, str] = {
@@ -214,7 +214,7 @@ def _ssh_volume(workload: Workload) -> Json:
     items = [{"key": name, "path": f"ssh/{name}"} for name in KEY_FILES]
     return {
         "name": _SSH_VOLUME,
-        "secret": {"secretName": keys(workload), "defaultMode": 0o600, "items": items},
+        "secret": {"secretName": ssh_secret_name(workload), "defaultMode": 0o600, "items": items},
     }
 
 
@@ -283,7 +283,7 @@ def _containers(
         for part, part_mounts in (("initContainers", mounts), ("containers", [*mounts, *main_only]))
     )
     names = [container.get("name") for container in containers]
-    port_index = names.index(injection.ports_in) if injection.ports_in in names else 0
+    port_index = names.index(injection.ports_container) if injection.ports_container in names else 0
     if containers:
         containers[0] = _with_command(containers[0], injection)
         containers[port_index] = _with_ports(containers[port_index], injection)
@@ -293,12 +293,12 @@ def _containers(
 def _ready(containers: Iterable[Json], injection: Injection) -> tuple[_Container, ...]:
     ready: list[_Container] = []
     for container in containers:
-        is_target = not injection.only_in or container.get("name") == injection.only_in
-        forced = injection.forced if is_target else ()
+        is_target = not injection.env_container or container.get("name") == injection.env_container
+        forced = injection.override_env if is_target else ()
         written = [_object(variable) for variable in _list(container.get("env"))]
         user_env = tuple(variable for variable in written if variable.get("name") not in forced)
         names = frozenset(variable.get("name") for variable in user_env)
-        fields = injection.fields if is_target else {}
+        fields = injection.field_env if is_target else {}
         ready.append(_Container(container, user_env, names, fields, is_target))
     return tuple(ready)
 
@@ -392,7 +392,7 @@ def _initializer(
     container["image"] = wanted.image or container["image"]
     if wanted.command:
         container["command"] = list(wanted.command)
-    container["env"] = [*_from_fields(wanted.fields), *_list(container["env"])]
+    container["env"] = [*_from_fields(wanted.field_env), *_list(container["env"])]
     return container
 
 

@@ -37,7 +37,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
 from argosy.workload.pods import with_planned_pods
 from argosy.workload.record import Record
-from argosy.workload.record_sync import told_by_pods
+from argosy.workload.record_sync import is_recoverable_from_pods
 
 DEFER_SECONDS = 5.0
 """How long a Record is deferred if the burst ends meanwhile."""
@@ -191,7 +191,7 @@ class StatusWriter(Generic[T]):
         now, status = self._clock.monotonic(), state.status
         burst = self.bursts.for_namespace(workload.namespace)
         burst.observe_job(state.uid, now)
-        if status.record_first or not told_by_pods(workload, before, plan, observed):
+        if status.record_first or not is_recoverable_from_pods(workload, before, plan, observed):
             return False
         if releases_waiting(workload, before, plan.record):
             return False  # waiting pods are answered from what is written, by every replica

@@ -22,7 +22,7 @@ from argosy.engine.objects import Key
 from argosy.plan.actions import EmitEvent
 from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.status_changes import status_body
-from argosy.workload.decide import refuse
+from argosy.workload.decide import plan_invalid
 from argosy.workload.model import Problem, Problems
 from argosy.workload.observed import Observed
 
@@ -63,7 +63,7 @@ class UndecodableJobs(Generic[T]):
         except UnsupportedVersionError:
             return None  # a later version of the operator reports it
         problems = Problems((Problem(bad.path, bad.problem),))
-        plan = refuse(before, problems, meta.generation, self._clock.now())
+        plan = plan_invalid(before, problems, meta.generation, self._clock.now())
         status = self._api.dialect.to_status(job, JobView(None, plan.record, Observed()))
         if found.reported or plan.record == before:
             return None

@@ -17,7 +17,7 @@ from argosy.workload.plan import Action, CreatePod, EnsureChild, EnsureService, 
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def missing(workload: Workload, seen: Observed) -> Iterator[Action]:
+def missing_children(workload: Workload, seen: Observed) -> Iterator[Action]:
     """Makes what is not there, and corrects what is there with another content."""
     for role in workload.rules.services:
         name = workload.service(role)
@@ -29,24 +29,24 @@ def missing(workload: Workload, seen: Observed) -> Iterator[Action]:
                 yield child
 
 
-def keys_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[EnsureSshSecret]:
+def ssh_secret_if_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[EnsureSshSecret]:
     """The keys, if a pod that is made now has them."""
     among = workload.rules.ssh_roles
     if among and any(pod.role in among for pod in creating):
-        yield EnsureSshSecret(keys(workload), workload.rules.ssh_verifies_hosts)
+        yield EnsureSshSecret(ssh_secret_name(workload), workload.rules.ssh_verifies_hosts)
 
 
-def due(workload: Workload, creating: bool, now: datetime) -> datetime | None:
+def rbac_requeue_at(workload: Workload, creating: bool, now: datetime) -> datetime | None:
     """When to look again: pods that are made now are to be had rights over as soon as they are there."""
     return now if creating and workload.rules.exec_from else None
 
 
-def account(workload: Workload, role: str) -> str:
+def service_account_name(workload: Workload, role: str) -> str:
     """The service account under which pods of this role run if they start processes in others."""
     return f"{workload.name}-{role}"
 
 
-def keys(workload: Workload) -> str:
+def ssh_secret_name(workload: Workload) -> str:
     """The Secret with the job's key pair for ssh."""
     return f"{workload.name}-ssh"
 
@@ -56,7 +56,7 @@ def _account(workload: Workload, role: str, seen: Observed) -> Iterator[EnsureCh
 
     A name alone is nothing to go by: before the job's pod is there, whoever has that name is a stranger's.
     """
-    name = account(workload, role)
+    name = service_account_name(workload, role)
     pods = sorted(pod.name for pod in seen.pods if pod.role in workload.rules.exec_into)
     yield _child("ServiceAccount", name, {"apiVersion": "v1", "automountServiceAccountToken": False})
     if not pods and ("Role", name) not in seen.children:

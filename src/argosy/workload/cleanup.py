@@ -6,8 +6,8 @@ pods that still wait in an init container, and all that runs when the job was st
 
 from datetime import datetime
 
-from argosy.workload.clock_skew import after
-from argosy.workload.limits import REASONS
+from argosy.workload.clock_skew import deadline
+from argosy.workload.limits import STOP_REASONS
 from argosy.workload.model import CleanupPolicy, Phase, Ttl, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
@@ -45,11 +45,11 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
 def _goes(pod: ObservedPod, policy: CleanupPolicy, record: Record) -> bool:
     if pod.ended:
         return False
-    return policy is CleanupPolicy.RUNNING or pod.waits_for_dependency or record.reason in REASONS
+    return policy is CleanupPolicy.RUNNING or pod.waits_for_dependency or record.reason in STOP_REASONS
 
 
 def _due(ttl: Ttl, record: Record) -> datetime | None:
     seconds = ttl.succeeded if record.phase is Phase.SUCCEEDED else ttl.failed
     if seconds is None or record.finished_at is None:
         return None
-    return after(record.finished_at, seconds)
+    return deadline(record.finished_at, seconds)

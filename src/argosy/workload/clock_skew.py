@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from argosy.workload.record import Record, RoleRecord
 
-TOLERATED = timedelta(minutes=1)
+MAX_CLOCK_SKEW = timedelta(minutes=1)
 """Clocks of two machines that take turns may differ by this much without being moved to and fro."""
 
 
-def after(since: datetime, seconds: float) -> datetime | None:
+def deadline(since: datetime, seconds: float) -> datetime | None:
     """When so many seconds have passed; None if that is beyond all time."""
     try:
         return since + timedelta(seconds=seconds)
@@ -24,7 +24,7 @@ def after(since: datetime, seconds: float) -> datetime | None:
         return None
 
 
-def on_this_clock(record: Record, now: datetime) -> Record:
+def shift_to_clock(record: Record, now: datetime) -> Record:
     """The record with its times set back as the clock was; the same record if it was not."""
     waiting = record.waiting.since if record.waiting else None
     facts = [
@@ -38,7 +38,7 @@ def on_this_clock(record: Record, now: datetime) -> Record:
     ]
     facts += [role.phase_since for role in record.roles.values()]
     latest = max((time for time in facts if time), default=now)
-    if latest - now <= TOLERATED:
+    if latest - now <= MAX_CLOCK_SKEW:
         return record
     return _moved(record, latest - now)
 

@@ -28,7 +28,7 @@ from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record, WaitReason
-from argosy.workload.record_sync import remember
+from argosy.workload.record_sync import sync_record
 from argosy.workload.transitions import find_transitions
 
 _WARNINGS = frozenset({"Failed", "Restarting", invalid.INVALID_SPEC})
@@ -36,37 +36,39 @@ _WARNINGS = frozenset({"Failed", "Restarting", invalid.INVALID_SPEC})
 
 def decide(workload: Workload, before: Record | None, seen: Observed, now: datetime) -> Plan:
     """What to remember and what to do next."""
-    record = remember(workload, before, seen, now)
+    record = sync_record(workload, before, seen, now)
     if workload.deleting:
         return Plan(before or record)
-    record = propagation.noted(workload, record)
+    record = propagation.with_propagated_labels(workload, record)
     if record.finished_at:
         plan = cleanup.plan(workload, record, seen, now)
     else:
-        plan = _told(before, _unfinished(workload, before, record, seen, now))
+        plan = _with_history_events(before, _decide_active(workload, before, record, seen, now))
         plan = replace(plan, transitions=find_transitions(workload, before, seen))
-    return plan.with_actions(propagation.followed(workload, seen, plan.actions))
+    return plan.with_actions(propagation.sync_metadata(workload, seen, plan.actions))
 
 
-def _unfinished(
+def _decide_active(
     workload: Workload, before: Record | None, record: Record, seen: Observed, now: datetime
 ) -> Plan:
-    if said := invalid.refused(workload, before or record, seen):
-        return invalid.plan(workload, record, invalid.REFUSED_SPEC, said, seen, now)
+    if said := invalid.rejection_message(workload, before or record, seen):
+        return invalid.plan(workload, record, invalid.SPEC_REJECTED, said, seen, now)
     if workload.suspended:
         return suspend.plan(workload, record, seen, now)
-    if workload.report_pending_first and _new(workload, before, record, seen):
+    if workload.report_pending_first and _is_first_pass(workload, before, record, seen):
         return Plan(replace(record, waiting=None), requeue_at=now)
-    record = gang.chosen(workload, suspend.resumed(record, now), seen)
-    if waiting := gang.paused(workload, record, seen, now):
-        return _paused(workload, waiting, seen, now)
+    record = gang.choose_scheduler(workload, suspend.resumed(record, now), seen)
+    if waiting := gang.hold_after_preemption(workload, record, seen, now):
+        return _hold(workload, waiting, seen, now)
     record = elastic.resize(workload, record, now)
-    repair = restart.repair(workload, record, seen, now)
-    record = elastic.watch(workload, phases.with_role_phases(workload, repair.record, seen, now), seen, now)
+    repair = restart.plan_restarts(workload, record, seen, now)
+    record = elastic.track_below_min(
+        workload, phases.with_role_phases(workload, repair.record, seen, now), seen, now
+    )
     outcome = phases.terminal_result(workload, record)
-    limit = limits.reached(workload, record, seen, now)
+    limit = limits.check_limits(workload, record, seen, now)
     ending = (
-        outcome if outcome and outcome.phase is Phase.SUCCEEDED else repair.ending or limit.ending or outcome
+        outcome if outcome and outcome.phase is Phase.SUCCEEDED else repair.result or limit.result or outcome
     )
     if (
         ending
@@ -76,11 +78,11 @@ def _unfinished(
         return Plan(record, doubt)
     if ending:
         return finish.plan(workload, record, seen, ending, now)
-    plan = _going_on(workload, record, seen, now)
-    return replace(plan.with_requeue_at(limit.next), restart_causes=repair.causes)
+    plan = _converge(workload, record, seen, now)
+    return replace(plan.with_requeue_at(limit.next_at), restart_causes=repair.causes)
 
 
-def refuse(before: Record | None, problems: Problems, generation: int, now: datetime) -> Plan:
+def plan_invalid(before: Record | None, problems: Problems, generation: int, now: datetime) -> Plan:
     """The plan for an object that cannot be lowered: say so, touch nothing, wait for an edit."""
     record = before or Record(phase_since=now)
     if record.finished_at:
@@ -91,58 +93,60 @@ def refuse(before: Record | None, problems: Problems, generation: int, now: date
         record = replace(record, waiting=WaitReason(invalid.INVALID_SPEC, said, now)).with_history(
             now, invalid.INVALID_SPEC, said
         )
-    return _told(before, Plan(record))
+    return _with_history_events(before, Plan(record))
 
 
-def end_invalid(
+def plan_invalid_deletion(
     remains: Workload, before: Record | None, problems: Problems, seen: Observed, now: datetime
 ) -> Plan:
     """The plan for an object that cannot be lowered, of a dialect in which that ends the job; `remains` is
     what can be read of it."""
-    record = propagation.noted(remains, before or Record(phase_since=now))
-    return _told(before, invalid.plan(remains, record, invalid.INVALID_SPEC, str(problems), seen, now))
+    record = propagation.with_propagated_labels(remains, before or Record(phase_since=now))
+    return _with_history_events(
+        before, invalid.plan(remains, record, invalid.INVALID_SPEC, str(problems), seen, now)
+    )
 
 
-def _new(workload: Workload, before: Record | None, record: Record, seen: Observed) -> bool:
+def _is_first_pass(workload: Workload, before: Record | None, record: Record, seen: Observed) -> bool:
     """Whether the job has never been shown, or has been cured with restarts left to it."""
     if before is None:
         return not seen.pods
     limit = workload.limits.restarts
-    wrong = (invalid.INVALID_SPEC, invalid.REFUSED_SPEC)
+    wrong = (invalid.INVALID_SPEC, invalid.SPEC_REJECTED)
     cured = before.waiting is not None and before.waiting.reason in wrong
     return cured and (limit is None or record.restarts <= limit)
 
 
-def _paused(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
+def _hold(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
     """The plan of a job of which nothing is concluded for a while; limits hold all the same."""
-    limit = limits.reached(workload, record, seen, now)
-    if limit.ending:
-        return finish.plan(workload, record, seen, limit.ending, now)
-    return Plan(record).with_requeue_at(limit.next, gang.pause_ends(seen))
+    limit = limits.check_limits(workload, record, seen, now)
+    if limit.result:
+        return finish.plan(workload, record, seen, limit.result, now)
+    return Plan(record).with_requeue_at(limit.next_at, gang.hold_until(seen))
 
 
-def _going_on(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
+def _converge(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
     """The plan of a job that has not ended: bring its pods to what the record says."""
-    gate = gang.gate(workload, record, seen)
+    gate = gang.admission(workload, record, seen)
     idle = workload.rules.creates_no_pods
     missing = (
-        pods.plan_creation(workload, record, seen, now) if gate.open and not idle else pods.PodCreation()
+        pods.plan_creation(workload, record, seen, now) if gate.allowed and not idle else pods.PodCreation()
     )
-    if record.attempt_started_at is None and (missing.create or (idle and gate.open)):
+    if record.attempt_started_at is None and (missing.create or (idle and gate.allowed)):
         record = phases.with_attempt_started(record, now)
-    record = gang.placed(workload, _phase(workload, record, seen, now), seen, now)
-    record = wait_reasons.waiting(workload, record, seen, gate, missing, now)
+    record = gang.mark_scheduled(workload, _phase(workload, record, seen, now), seen, now)
+    record = wait_reasons.with_wait_reason(workload, record, seen, gate, missing, now)
     forced, look_again = pods.forced_deletions(workload.limits, seen, now)
     actions = (
         *(() if gate.action is None else (gate.action,)),
-        *children.missing(workload, seen),
-        *children.keys_needed(workload, missing.create),
+        *children.missing_children(workload, seen),
+        *children.ssh_secret_if_needed(workload, missing.create),
         *pods.stale_deletions(record, seen),
         *forced,
         *missing.confirm,
         *missing.create,
     )
-    rights_at = children.due(workload, bool(missing.create), now)
+    rights_at = children.rbac_requeue_at(workload, bool(missing.create), now)
     return Plan(record, actions).with_requeue_at(missing.retry_at, look_again, rights_at)
 
 
@@ -159,7 +163,7 @@ def _phase(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     return record.with_history(now, Phase.RUNNING.value, f"attempt {record.attempt} is running")
 
 
-def _told(before: Record | None, plan: Plan) -> Plan:
+def _with_history_events(before: Record | None, plan: Plan) -> Plan:
     """One event for every new line of history."""
     known = set(before.history) if before else set()
     fresh = [entry for entry in plan.record.history if entry not in known]

@@ -35,7 +35,7 @@ def answer(workload: Workload, record: Record, wants: Iterable[Dependency], now:
         if want.role not in workload.roles:
             return Answer(released=False, hopeless=True, reason=f"there is no role {want.role}")
         role = record.role(want.role)
-        if reached(role.phase, want.phase):
+        if has_reached(role.phase, want.phase):
             continue
         reason = f"waits for {want.role} to be {want.phase}; it is {role.phase}"
         return Answer(
@@ -44,7 +44,7 @@ def answer(workload: Workload, record: Record, wants: Iterable[Dependency], now:
     return Answer(released=True)
 
 
-def reached(phase: Phase, wanted: Phase) -> bool:
+def has_reached(phase: Phase, wanted: Phase) -> bool:
     """A later phase is as good as the wanted one; Succeeded and Failed are only themselves."""
     if wanted in (Phase.SUCCEEDED, Phase.FAILED) or phase is Phase.FAILED:
         return phase is wanted
@@ -56,8 +56,8 @@ def releases_waiting(workload: Workload, before: Record | None, after: Record) -
     was = before or Record()
     wants = {want for role in workload.roles.values() for want in role.depends_on or ()}
     return any(
-        reached(after.role(want.role).phase, want.phase)
-        and not reached(was.role(want.role).phase, want.phase)
+        has_reached(after.role(want.role).phase, want.phase)
+        and not has_reached(was.role(want.role).phase, want.phase)
         for want in wants
     )
 
@@ -71,7 +71,7 @@ def problems(dependencies: Mapping[str, Iterable[Dependency]], path: str) -> lis
             if want.role == role:
                 found.append(Problem(f"{path}.{role}.dependsOn", "a role cannot wait for itself"))
             elif want.role not in dependencies:
-                known = messages.listed(sorted(dependencies), most=8)
+                known = messages.join_names(sorted(dependencies), most=8)
                 said = f"there is no role {want.role!r}; there are {known}"
                 found.append(Problem(f"{path}.{role}.dependsOn", said))
     circle = (

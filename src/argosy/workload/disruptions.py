@@ -12,10 +12,10 @@ from argosy.workload.current_pods import is_current
 from argosy.workload.model import Phase, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import MAX_RESTART_HISTORY, Record, RestartEntry
-from argosy.workload.restart_causes import lost, mark
+from argosy.workload.restart_causes import pod_fingerprint, restart_entry
 
 
-def fresh(workload: Workload, record: Record, seen: Observed, now: datetime) -> list[RestartEntry]:
+def new_disruptions(workload: Workload, record: Record, seen: Observed, now: datetime) -> list[RestartEntry]:
     """Those that the record does not tell of yet."""
     if workload.rules.restart_scope is not RestartScope.POD:
         return []
@@ -24,16 +24,18 @@ def fresh(workload: Workload, record: Record, seen: Observed, now: datetime) -> 
     taken = {(pod.role, pod.index): pod for pod in (*seen.recently_deleted, *going)}
     if not taken:
         return []
-    gaps = [taken[place] for place in sorted(taken) if _leaves_gap(workload, record, taken[place], seen)]
+    gaps = [taken[place] for place in sorted(taken) if _is_refilled(workload, record, taken[place], seen)]
     known = {one.pod_fingerprint for one in record.restart_history}
     return [
-        replace(lost(pod, now, RestartScope.POD, seen.nodes_down), pod_fingerprint=mark(pod))
+        replace(
+            restart_entry(pod, now, RestartScope.POD, seen.nodes_down), pod_fingerprint=pod_fingerprint(pod)
+        )
         for pod in gaps[:MAX_RESTART_HISTORY]
-        if mark(pod) not in known
+        if pod_fingerprint(pod) not in known
     ]
 
 
-def _leaves_gap(workload: Workload, record: Record, pod: ObservedPod, seen: Observed) -> bool:
+def _is_refilled(workload: Workload, record: Record, pod: ObservedPod, seen: Observed) -> bool:
     role, last = workload.roles.get(pod.role), record.role(pod.role)
     if role is None or role.restart is RestartPolicy.NEVER or not is_current(record, pod):
         return False

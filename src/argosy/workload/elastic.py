@@ -10,12 +10,12 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.workload import messages
-from argosy.workload.clock_skew import after
+from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult, count_pods
 from argosy.workload.record import Record, RoleRecord
-from argosy.workload.restart import next_attempt
+from argosy.workload.restart import with_next_attempt
 
 
 def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]:
@@ -43,29 +43,29 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     ]
     if not changed:
         return record
-    said = messages.listed(
+    said = messages.join_names(
         [f"{role.name} from {record.role(role.name).size} to {role.replicas} pods" for role in changed]
     )
     begun = record.attempt_started_at is not None
     if begun and workload.rules.resize is ResizeMode.RESTART:
-        record = next_attempt(record)
+        record = with_next_attempt(record)
         said += f"; starting attempt {record.attempt} with the new size"
     for role in changed:
         record = record.with_role(role.name, _resized(record.role(role.name), role.replicas))
     return record.with_history(now, "Resized", f"resized {said}") if begun else record
 
 
-def watch(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+def track_below_min(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
     """The record that knows since when an elastic role has had too few pods."""
     for role in workload.roles.values():
         last = record.role(role.name)
-        since = last.below_min_since or now if _below(role, last, record, seen) else None
+        since = last.below_min_since or now if _is_below_min(role, last, record, seen) else None
         if since != last.below_min_since:
             record = record.with_role(role.name, replace(last, below_min_since=since))
     return record
 
 
-def overdue(workload: Workload, record: Record, now: datetime) -> PhaseResult | datetime | None:
+def below_min_limit(workload: Workload, record: Record, now: datetime) -> PhaseResult | datetime | None:
     """The ending of a job that was below its least size for too long, or when that will be."""
     timeout = workload.limits.below_min_timeout
     times: list[datetime | None] = []
@@ -76,11 +76,11 @@ def overdue(workload: Workload, record: Record, now: datetime) -> PhaseResult | 
         if (now - since).total_seconds() >= timeout:
             said = f"{name} has had fewer than {role.min_running} running pods for {timeout:g} s"
             return PhaseResult(Phase.FAILED, "BelowMin", said)
-        times.append(after(since, timeout))
+        times.append(deadline(since, timeout))
     return min((time for time in times if time), default=None)
 
 
-def _below(role: Role, last: RoleRecord, record: Record, seen: Observed) -> bool:
+def _is_below_min(role: Role, last: RoleRecord, record: Record, seen: Observed) -> bool:
     if role.elastic is None or last.phase is not Phase.RUNNING:
         return False
     counts = count_pods(role, record, seen)

@@ -17,19 +17,21 @@ from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RoleRecord
 
 
-def rung(rules: Rules, limits: Limits, last: RoleRecord, failures: int, now: datetime) -> RestartScope:
+def restart_scope(
+    rules: Rules, limits: Limits, last: RoleRecord, failures: int, now: datetime
+) -> RestartScope:
     """What must be started anew after so many failures in a row of one place of this role."""
     ladder = limits.escalation
     if rules.restart_scope is not RestartScope.POD or ladder.pod is None or failures <= ladder.pod:
         return rules.restart_scope
     return (
         RestartScope.ROLE
-        if ladder.role is None or _climbed(last, limits, now) < ladder.role
+        if ladder.role is None or _role_restarts_in_a_row(last, limits, now) < ladder.role
         else RestartScope.JOB
     )
 
 
-def crashes(limits: Limits, pod: ObservedPod) -> bool:
+def exceeds_container_restarts(limits: Limits, pod: ObservedPod) -> bool:
     """Whether the node has restarted the containers of a pod that lives more often than that rung bears."""
     most = limits.escalation.container
     return most is not None and pod.container_restarts > most and not (pod.ended or pod.terminating)
@@ -41,12 +43,14 @@ def failures_in_a_row(last: RoleRecord, index: int, lived: float | None, limits:
     return 1 if long else last.failure_streaks.get(index, 0) + 1
 
 
-def role_anew(last: RoleRecord, limits: Limits, now: datetime) -> RoleRecord:
+def count_role_restart(last: RoleRecord, limits: Limits, now: datetime) -> RoleRecord:
     """The role that was climbed to: its places begin at the bottom."""
-    return replace(last, role_restarts_in_a_row=_climbed(last, limits, now) + 1, failure_streaks={})
+    return replace(
+        last, role_restarts_in_a_row=_role_restarts_in_a_row(last, limits, now) + 1, failure_streaks={}
+    )
 
 
-def _climbed(last: RoleRecord, limits: Limits, now: datetime) -> int:
+def _role_restarts_in_a_row(last: RoleRecord, limits: Limits, now: datetime) -> int:
     ran = (
         (now - last.phase_since).total_seconds() if last.phase is Phase.RUNNING and last.phase_since else 0.0
     )

@@ -31,5 +31,5 @@ def plan(workload: Workload, record: Record, seen: Observed, ending: PhaseResult
 def _success(record: Record, now: datetime) -> str:
     parts = [f"in {format_duration((now - record.started_at).total_seconds())}"] if record.started_at else []
     if record.restarts:
-        parts.append(messages.many(record.restarts, "restart"))
+        parts.append(messages.pluralize(record.restarts, "restart"))
     return " · ".join(parts)

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from argosy.kinds import labels
 from argosy.workload import capacity
-from argosy.workload.clock_skew import after
+from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import all_current_pods
-from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, Backend, Group
-from argosy.workload.gang_schedulers.own import OWN
-from argosy.workload.gang_schedulers.registry import BACKENDS, NONE, choose
+from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, GangScheduler, Group
+from argosy.workload.gang_schedulers.own import BUILTIN
+from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS, NONE, choose
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.model import Json, Phase, Workload
 from argosy.workload.observed import Observed
@@ -28,20 +28,20 @@ from argosy.workload.plan import DeleteChild, EnsureChild
 from argosy.workload.record import Record, WaitReason
 
 PREEMPTED = "Preempted"
-PAUSE = timedelta(seconds=60)
+PREEMPTION_HOLD = timedelta(seconds=60)
 """How long nothing is decided after a scheduler said that it takes one pod of a group: all may be going."""
 
 
-class Gate(Struct, frozen=True):
+class Admission(Struct, frozen=True):
     """Whether pods may be created, else for what they wait; and the group to make, correct or take away."""
 
-    open: bool = True
+    allowed: bool = True
     reason: str = ""
     message: str = ""
     action: EnsureChild | DeleteChild | None = None
 
 
-def chosen(workload: Workload, record: Record, seen: Observed) -> Record:
+def choose_scheduler(workload: Workload, record: Record, seen: Observed) -> Record:
     """The record with the back end of the job's gang, once there is one; a group that is there tells it.
 
     The choice holds for the life of the job; only one that has not begun is not bound to what went away.
@@ -59,33 +59,37 @@ def chosen(workload: Workload, record: Record, seen: Observed) -> Record:
     return replace(record, gang_scheduler=name)
 
 
-def gate(workload: Workload, record: Record, seen: Observed) -> Gate:
+def admission(workload: Workload, record: Record, seen: Observed) -> Admission:
     gang = workload.gang
     if gang is None:
-        return Gate()
+        return Admission()
     begun = record.attempt_started_at is not None
-    backend = BACKENDS.get(record.gang_scheduler)
+    backend = GANG_SCHEDULERS.get(record.gang_scheduler)
     if backend is None or backend.name not in seen.available_gang_schedulers:
-        return Gate(
-            open=begun, reason="GangSchedulerMissing", message=_missing(seen.gang_scheduler_setting, backend)
+        return Admission(
+            allowed=begun,
+            reason="GangSchedulerMissing",
+            message=_missing(seen.gang_scheduler_setting, backend),
         )
-    action = _kept_in_step(workload, backend.group, seen, begun) if backend.group else None
+    action = _sync_group(workload, backend.group, seen, begun) if backend.group else None
     if begun:
-        return Gate(action=action)
-    if backend is OWN and not (seen.capacity and capacity.fits(workload, seen.capacity)):
+        return Admission(action=action)
+    if backend is BUILTIN and not (seen.capacity and capacity.fits(workload, seen.capacity)):
         said = f"waits until {gang.min_available} of its pods fit the free room of ready nodes at once"
-        return Gate(open=False, reason="Queued", message=said)
-    if backend.group and backend.gated and (seen.group is None or seen.group.queued):
+        return Admission(allowed=False, reason="Queued", message=said)
+    if backend.group and backend.waits_for_admission and (seen.group is None or seen.group.queued):
         said = f"waits in queue {gang.queue or DEFAULT_QUEUE} to be let in"
-        return Gate(open=False, reason="Queued", message=said, action=action)
+        return Admission(allowed=False, reason="Queued", message=said, action=action)
     if isinstance(action, DeleteChild):
-        return Gate(open=False, reason="Queued", message="its group is being made anew", action=action)
-    return Gate(action=action)
+        return Admission(
+            allowed=False, reason="Queued", message="its group is being made anew", action=action
+        )
+    return Admission(action=action)
 
 
-def placed(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+def mark_scheduled(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
     """The record with the time at which the gang was first seen to be placed."""
-    backend = BACKENDS.get(record.gang_scheduler)
+    backend = GANG_SCHEDULERS.get(record.gang_scheduler)
     if (
         workload.gang is None
         or backend is None
@@ -97,16 +101,18 @@ def placed(workload: Workload, record: Record, seen: Observed, now: datetime) ->
         done = seen.group is not None and seen.group.scheduled
     else:
         on_nodes = sum(1 for pod in all_current_pods(record, seen) if pod.node)
-        done = backend is OWN or on_nodes >= workload.gang.min_available
+        done = backend is BUILTIN or on_nodes >= workload.gang.min_available
     return replace(record, gang_scheduled_at=now) if done else record
 
 
-def paused(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record | None:
+def hold_after_preemption(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record | None:
     """The record of a job that waits to see whether its whole group is being taken away, if it does."""
     if workload.gang is None or seen.group is None or seen.group.evicted:
         return None
     taken = [
-        pod for pod in all_current_pods(record, seen) if pod.preempted_at and now < pod.preempted_at + PAUSE
+        pod
+        for pod in all_current_pods(record, seen)
+        if pod.preempted_at and now < pod.preempted_at + PREEMPTION_HOLD
     ]
     if not taken:
         return None
@@ -115,17 +121,17 @@ def paused(workload: Workload, record: Record, seen: Observed, now: datetime) ->
     return replace(record, waiting=WaitReason(PREEMPTED, said, since))
 
 
-def pause_ends(seen: Observed) -> datetime | None:
-    return max((pod.preempted_at + PAUSE for pod in seen.pods if pod.preempted_at), default=None)
+def hold_until(seen: Observed) -> datetime | None:
+    return max((pod.preempted_at + PREEMPTION_HOLD for pod in seen.pods if pod.preempted_at), default=None)
 
 
-def released(seen: Observed) -> list[DeleteChild]:
+def delete_group(seen: Observed) -> list[DeleteChild]:
     """Takes the group away, whichever it is."""
-    groups = {one.group.child for one in BACKENDS.values() if one.group}
+    groups = {one.group.child_kind for one in GANG_SCHEDULERS.values() if one.group}
     return [DeleteChild(kind, name) for kind, name in sorted(seen.children) if kind in groups]
 
 
-def ending(
+def gang_limit(
     workload: Workload, record: Record, seen: Observed, now: datetime
 ) -> PhaseResult | datetime | None:
     """The ending of a job whose group was evicted or not placed in time, or when the latter will be."""
@@ -145,31 +151,31 @@ def ending(
     if (now - since).total_seconds() >= gang.timeout:
         said = f"{gang.min_available} pods could not be placed together within {gang.timeout:g} s"
         return PhaseResult(Phase.FAILED, "GangTimeout", said)
-    return after(since, gang.timeout)
+    return deadline(since, gang.timeout)
 
 
-def _missing(choice: str, held: Backend | None) -> str:
+def _missing(choice: str, held: GangScheduler | None) -> str:
     """What is not there: the back end that the job began with, or else the one that was chosen."""
-    wanted = held or BACKENDS.get(choice, VOLCANO)
+    wanted = held or GANG_SCHEDULERS.get(choice, VOLCANO)
     if choice == NONE:
         return (
             "the operator is installed without gangs; set its gang back end (operator.gang.backend),"
             " or take spec.gang away"
         )
     return (
-        f"the cluster does not serve {wanted.needs}, by which gangs are placed: {wanted.remedy},"
+        f"the cluster does not serve {wanted.required_crd}, by which gangs are placed: {wanted.install_hint},"
         " or set another back end (operator.gang.backend: own needs nothing)"
     )
 
 
-def _kept_in_step(
+def _sync_group(
     workload: Workload, group: Group, seen: Observed, begun: bool
 ) -> EnsureChild | DeleteChild | None:
     child = _child(workload, group)
     there = seen.children.get((child.kind, child.name))
-    if there == child.digest or (there is not None and group.fixed and begun):
+    if there == child.digest or (there is not None and group.immutable and begun):
         return None
-    return child if there is None or not group.fixed else DeleteChild(child.kind, child.name)
+    return child if there is None or not group.immutable else DeleteChild(child.kind, child.name)
 
 
 def _child(workload: Workload, group: Group) -> EnsureChild:
@@ -178,13 +184,13 @@ def _child(workload: Workload, group: Group) -> EnsureChild:
     spec, handed = group.spec(workload), workload.propagated
     apart = (labels.LAST_APPLIED, *handed.keys)
     own = {key: text for key, text in workload.annotations.items() if key not in apart}
-    undo = {"metadata": {"annotations": dict.fromkeys(own)}, "spec": _nothing(spec)}
+    undo = {"metadata": {"annotations": dict.fromkeys(own)}, "spec": _removal_patch(spec)}
     digest = hashlib.sha256(json.dumps([own, spec], sort_keys=True).encode()).hexdigest()[:16]
     annotations = {**own, **handed.annotations, labels.REMOVAL_PATCH: json.dumps(undo, sort_keys=True)}
     metadata = {"annotations": annotations, "labels": dict(handed.labels)}
-    return EnsureChild(group.child, workload.name, {"metadata": metadata, "spec": spec}, digest)
+    return EnsureChild(group.child_kind, workload.name, {"metadata": metadata, "spec": spec}, digest)
 
 
-def _nothing(part: Json) -> Json:
+def _removal_patch(part: Json) -> Json:
     """The merge patch that removes every value of this one."""
-    return {key: _nothing(value) if isinstance(value, Mapping) else None for key, value in part.items()}
+    return {key: _removal_patch(value) if isinstance(value, Mapping) else None for key, value in part.items()}

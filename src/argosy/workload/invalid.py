@@ -15,33 +15,33 @@ from msgspec.structs import replace
 from argosy.kinds.messages import join_messages
 from argosy.plan.actions import ActionStatus
 from argosy.workload import cleanup, finish
-from argosy.workload.clock_skew import after
+from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed, Outcome
 from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, RoleRecord, WaitReason
-from argosy.workload.restart import next_attempt
+from argosy.workload.restart import with_next_attempt
 
 INVALID_SPEC = "InvalidSpec"
 """Waits for an edit of the definition: the message says of which fields."""
-REFUSED_SPEC = "RefusedSpec"
+SPEC_REJECTED = "RefusedSpec"
 """The same, where the API server found out."""
 INVALID_DEFINITION = "InvalidDefinition"
 """The reason of a job that ran, and then was edited so that it cannot go on."""
 
-_FOR_GOOD = (ActionStatus.SPEC_REJECTED, ActionStatus.INVALID)
+_PERMANENT = (ActionStatus.SPEC_REJECTED, ActionStatus.INVALID)
 
 
-def refused(workload: Workload, record: Record, seen: Observed) -> str:
+def rejection_message(workload: Workload, record: Record, seen: Observed) -> str:
     """What the API server refused for good of this generation; empty if nothing."""
     if not workload.delete_children_if_invalid:
         return ""
-    if told := _told(seen.failed_actions):
+    if told := _rejections(seen.failed_actions):
         return told
     waiting = record.waiting
-    if waiting is None or waiting.reason != REFUSED_SPEC or record.generation != workload.generation:
+    if waiting is None or waiting.reason != SPEC_REJECTED or record.generation != workload.generation:
         return ""
     return waiting.message
 
@@ -56,8 +56,8 @@ def plan(workload: Workload, record: Record, reason: str, said: str, seen: Obser
     record = replace(record, generation=max(record.generation, workload.generation))
     if record.first_running_at:
         return finish.plan(workload, record, seen, PhaseResult(Phase.FAILED, INVALID_DEFINITION, said), now)
-    if not _known(record, reason, said):
-        record = _begin_again(record, seen, now)
+    if not _is_reported(record, reason, said):
+        record = _reset_for_edit(record, seen, now)
         record = replace(record, waiting=WaitReason(reason, said, now)).with_history(now, INVALID_SPEC, said)
     forced, look_again = forced_deletions(workload.limits, seen, now)
     actions: list[Action] = [
@@ -67,28 +67,28 @@ def plan(workload: Workload, record: Record, reason: str, said: str, seen: Obser
     ]
     actions += [*forced, *(DeleteChild(kind, one) for kind, one in sorted(seen.children))]
     since = record.waiting.since if record.waiting else now
-    return _lasting(
+    return _with_ttl(
         Plan(record, tuple(actions)).with_requeue_at(look_again), since, workload.limits.ttl.failed, now
     )
 
 
-def _lasting(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> Plan:
+def _with_ttl(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> Plan:
     if ttl is None:
         return plan
-    over = after(since, ttl)
+    over = deadline(since, ttl)
     if over is None or now < over:
         return plan.with_requeue_at(over)
     return plan.with_actions([DeleteJob("its time to live after it failed is over")])
 
 
-def _known(record: Record, reason: str, said: str) -> bool:
+def _is_reported(record: Record, reason: str, said: str) -> bool:
     waiting = record.waiting
     return waiting is not None and (waiting.reason, waiting.message) == (reason, said)
 
 
-def _begin_again(record: Record, seen: Observed, now: datetime) -> Record:
+def _reset_for_edit(record: Record, seen: Observed, now: datetime) -> Record:
     if record.attempt_started_at or seen.pods:
-        record = next_attempt(record)
+        record = with_next_attempt(record)
     since = record.phase_since if record.phase is Phase.PENDING else now
     roles = {
         name: RoleRecord(phase_since=role.phase_since, size=role.size) for name, role in record.roles.items()
@@ -105,8 +105,8 @@ def _begin_again(record: Record, seen: Observed, now: datetime) -> Record:
     )
 
 
-def _told(outcomes: Sequence[Outcome]) -> str:
-    wrong = [one for one in outcomes if one.status in _FOR_GOOD and one.kind in ("Pod", "Service")]
+def _rejections(outcomes: Sequence[Outcome]) -> str:
+    wrong = [one for one in outcomes if one.status in _PERMANENT and one.kind in ("Pod", "Service")]
     return join_messages(
         one.message if one.status is ActionStatus.SPEC_REJECTED else f"{one.name}: {one.message}"
         for one in wrong

@@ -7,34 +7,34 @@ from msgspec import Struct
 
 from argosy.kinds.quantity import format_duration
 from argosy.workload import elastic, gang
-from argosy.workload.clock_skew import after
+from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
 from argosy.workload.record import Record
 
-REASONS = frozenset(
+STOP_REASONS = frozenset(
     {"DeadlineExceeded", "StartTimeout", "GangTimeout", "BelowMin", "RestartsExhausted", "Preempted"}
 )
 """A job that ends for one of these is stopped: what still runs is deleted whatever the cleanup policy
 says."""
 
 
-class Limit(Struct, frozen=True):
+class LimitCheck(Struct, frozen=True):
     """A limit that was hit, or else when the next one would be."""
 
-    ending: PhaseResult | None = None
-    next: datetime | None = None
+    result: PhaseResult | None = None
+    next_at: datetime | None = None
 
 
-def reached(workload: Workload, record: Record, seen: Observed, now: datetime) -> Limit:
+def check_limits(workload: Workload, record: Record, seen: Observed, now: datetime) -> LimitCheck:
     times: list[datetime] = []
     for found in _each(workload, record, seen, now):
         if isinstance(found, PhaseResult):
-            return Limit(ending=found)
+            return LimitCheck(result=found)
         if found is not None:
             times.append(found)
-    return Limit(next=min(times, default=None))
+    return LimitCheck(next_at=min(times, default=None))
 
 
 def _each(
@@ -48,8 +48,8 @@ def _each(
         Phase.RESTARTING: record.phase_since,
     }.get(record.phase)
     yield _after(waiting_since, limits.start_timeout, now, "StartTimeout", "startTimeout")
-    yield elastic.overdue(workload, record, now)
-    yield gang.ending(workload, record, seen, now)
+    yield elastic.below_min_limit(workload, record, now)
+    yield gang.gang_limit(workload, record, seen, now)
 
 
 def _after(
@@ -58,7 +58,7 @@ def _after(
     if since is None or seconds is None:
         return None
     if (now - since).total_seconds() < seconds:
-        return after(since, seconds)
+        return deadline(since, seconds)
     said = {
         "DeadlineExceeded": f"still active after {format_duration(seconds)} (limits.{name})",
         "StartTimeout": f"not all roles were running after {format_duration(seconds)} (limits.{name})",

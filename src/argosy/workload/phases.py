@@ -139,7 +139,9 @@ def role_phase(role: Role, last: RoleRecord, counts: Counts, *, together: bool =
     if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING and counts.missing_indexes:
         left = min(size, last.created_below) - len(counts.missing_indexes)
         if left < needed:
-            names = messages.listed([messages.place(role.name, index) for index in counts.missing_indexes])
+            names = messages.join_names(
+                [messages.replica_name(role.name, index) for index in counts.missing_indexes]
+            )
             taken = all(index in last.preempted_indexes for index in counts.missing_indexes)
             reason, fate = ("Preempted", "was preempted") if taken else ("PodMissing", "went away")
             return Verdict(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
@@ -154,7 +156,7 @@ def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:
         return _failure(failed, roles)
     succeeded = _first_matching(workload.rules.succeeded_when, roles, Phase.SUCCEEDED)
     if succeeded:
-        return PhaseResult(Phase.SUCCEEDED, "Completed", f"{messages.listed(succeeded)} succeeded")
+        return PhaseResult(Phase.SUCCEEDED, "Completed", f"{messages.join_names(succeeded)} succeeded")
     if not all(role.phase.terminal for role in roles.values()):
         return None
     bad = [name for name, role in roles.items() if role.phase is Phase.FAILED]
@@ -211,9 +213,9 @@ def _meets(quorum: Quantifier | None, number: int, size: int) -> bool:
 
 def _describe_failure(counts: Counts) -> str:
     return (
-        messages.fate(counts.first_failed)
+        messages.describe_end(counts.first_failed)
         if counts.first_failed
-        else messages.many(counts.failed, "pod") + " failed"
+        else messages.pluralize(counts.failed, "pod") + " failed"
     )
 
 
@@ -228,5 +230,5 @@ def _first_matching(
 def _failure(names: Sequence[str], roles: dict[str, RoleRecord]) -> PhaseResult:
     first = roles[names[0]]
     return PhaseResult(
-        Phase.FAILED, first.reason or "RoleFailed", first.message or f"{messages.listed(names)} failed"
+        Phase.FAILED, first.reason or "RoleFailed", first.message or f"{messages.join_names(names)} failed"
     )

@@ -34,7 +34,7 @@ class ListBytes(Struct, frozen=True):
     """In one container of the pod."""
     files: int = 0
     """As annotations of the pod; exactly, since that is what they are measured by."""
-    only_in: str = ""
+    env_container: str = ""
     """The one container that is given the variables; all of them if empty."""
 
 
@@ -77,7 +77,7 @@ def _pod_bytes(role: Role, lists: ListBytes) -> int:
         for part in ("initContainers", "containers")
         for container in written.get(part) or ()
     ]
-    given = sum(1 for name in names if not lists.only_in or name == lists.only_in)
+    given = sum(1 for name in names if not lists.env_container or name == lists.env_container)
     return (
         POD_OVERHEAD_BYTES
         + CONTAINER_OVERHEAD_BYTES * len(names)

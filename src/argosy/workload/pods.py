@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.workload.clock_skew import after
+from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import is_current, stale_pods
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
@@ -69,7 +69,7 @@ def forced_deletions(
         wait = RELEASED_NODE_GRACE_SECONDS if released else limits.force_delete_after
         if wait is None:
             continue
-        due = after(pod.deletion_time or now, wait)
+        due = deadline(pod.deletion_time or now, wait)
         if due is None:
             continue
         if now >= due:

@@ -8,31 +8,33 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from argosy.workload.gang_schedulers.registry import BACKENDS
+from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS
 from argosy.workload.model import Json, PropagatedMetadata, Workload
 from argosy.workload.observed import MetadataSubset, Observed
 from argosy.workload.plan import Action, DeleteChild, DeletePod, PatchMetadata
 from argosy.workload.record import Record
 
 
-def followed(workload: Workload, seen: Observed, actions: Iterable[Action]) -> Iterator[PatchMetadata]:
+def sync_metadata(workload: Workload, seen: Observed, actions: Iterable[Action]) -> Iterator[PatchMetadata]:
     """Corrects what is there with other values; nothing that these actions delete."""
     given = workload.propagated
     if not given.keys:
         return
-    gone = {one.uid if isinstance(one, DeletePod) else one.kind for one in actions if isinstance(one, _GOING)}
-    wanted = {name: wanted_marks(given, role.template) for name, role in workload.roles.items()}
+    gone = {
+        one.uid if isinstance(one, DeletePod) else one.kind for one in actions if isinstance(one, _DELETIONS)
+    }
+    wanted = {name: desired_metadata(given, role.template) for name, role in workload.roles.items()}
     for pod in seen.pods:
         want = wanted.get(pod.role)
         if want is not None and pod.metadata != want and not pod.terminating and pod.uid not in gone:
-            yield _remark("Pod", pod.name, pod.uid, pod.metadata, want)
-    told, want = seen.group, wanted_marks(given)
-    group = BACKENDS[told.scheduler].group if told else None
-    if told is not None and group is not None and told.metadata != want and group.child not in gone:
-        yield _remark(group.child, workload.name, told.uid, told.metadata, want)
+            yield _metadata_patch("Pod", pod.name, pod.uid, pod.metadata, want)
+    told, want = seen.group, desired_metadata(given)
+    group = GANG_SCHEDULERS[told.scheduler].group if told else None
+    if told is not None and group is not None and told.metadata != want and group.child_kind not in gone:
+        yield _metadata_patch(group.child_kind, workload.name, told.uid, told.metadata, want)
 
 
-def noted(workload: Workload, record: Record) -> Record:
+def with_propagated_labels(workload: Workload, record: Record) -> Record:
     """The record that knows which labels the job has because of this."""
     given = workload.propagated
     unfit = ",".join(key for key in given.annotations if key not in given.labels)
@@ -41,26 +43,28 @@ def noted(workload: Workload, record: Record) -> Record:
     return replace(record, propagated_labels=dict(given.labels), invalid_label_keys=unfit)
 
 
-def wanted_marks(given: PropagatedMetadata, template: Json | None = None) -> MetadataSubset:
+def desired_metadata(given: PropagatedMetadata, template: Json | None = None) -> MetadataSubset:
     """What an object has of the keys that are handed on, made from this template if from any."""
     metadata = template.get("metadata") if template else None
     written = metadata if isinstance(metadata, Mapping) else {}
     own = [key for key in given.keys if key not in given.annotations]
     return MetadataSubset(
-        {**_those(written.get("labels"), own), **given.labels},
-        {**_those(written.get("annotations"), own), **given.annotations},
+        {**_select(written.get("labels"), own), **given.labels},
+        {**_select(written.get("annotations"), own), **given.annotations},
     )
 
 
-_GOING = (DeletePod, DeleteChild)
+_DELETIONS = (DeletePod, DeleteChild)
 
 
-def _those(written: object, keys: Iterable[str]) -> dict[str, str]:
+def _select(written: object, keys: Iterable[str]) -> dict[str, str]:
     there = written if isinstance(written, Mapping) else {}
     return {key: there[key] for key in keys if isinstance(there.get(key), str)}
 
 
-def _remark(kind: str, name: str, uid: str, there: MetadataSubset, want: MetadataSubset) -> PatchMetadata:
+def _metadata_patch(
+    kind: str, name: str, uid: str, there: MetadataSubset, want: MetadataSubset
+) -> PatchMetadata:
     return PatchMetadata(
         kind, name, uid, _changes(there.labels, want.labels), _changes(there.annotations, want.annotations)
     )

@@ -10,30 +10,30 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.plan.actions import EmitEvent
-from argosy.workload.clock_skew import on_this_clock
+from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod, EnsureChild, EnsureService, Plan
 from argosy.workload.record import Record, RoleRecord
-from argosy.workload.restart import replaces
-from argosy.workload.restart_causes import restarted_in_place
+from argosy.workload.restart import should_replace
+from argosy.workload.restart_causes import container_restart_entry
 
 
-def remember(workload: Workload, record: Record | None, seen: Observed, now: datetime) -> Record:
+def sync_record(workload: Workload, record: Record | None, seen: Observed, now: datetime) -> Record:
     """The record with everything in it that the pods tell by themselves."""
     if record is None or record.phase_since is None:
         record = replace(record or Record(), phase_since=now)
-    record = on_this_clock(record, now)
+    record = shift_to_clock(record, now)
     if record.finished_at:
         return record
     record = replace(record, generation=max(record.generation, workload.generation))
-    record = _believe_labels(record, seen, workload.limits.restarts)
-    roles = {name: _remember_role(role, record, seen, now) for name, role in workload.roles.items()}
-    return _counted_in_place(record, replace(record, roles=roles), seen, now)
+    record = _restore_from_labels(record, seen, workload.limits.restarts)
+    roles = {name: _sync_role(role, record, seen, now) for name, role in workload.roles.items()}
+    return _count_container_restarts(record, replace(record, roles=roles), seen, now)
 
 
-def told_by_pods(workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> bool:
+def is_recoverable_from_pods(workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> bool:
     """Whether the plan's Record, if it were lost, would be remembered from pods.
 
     So it is as long as pods are only made, for the first time or in a gap, and come up: nothing is counted
@@ -43,7 +43,7 @@ def told_by_pods(workload: Workload, before: Record | None, plan: Plan, seen: Ob
     """
     if any(_must_be_recorded(role, before, plan.record) for role in workload.roles.values()):
         return False
-    if seen.failed_actions or not all(isinstance(one, _HARMLESS) for one in plan.actions):
+    if seen.failed_actions or not all(isinstance(one, _DEFERRABLE_ACTIONS) for one in plan.actions):
         return False
     if before is None:
         return _first(plan.record) and not plan.record.gang_scheduler
@@ -51,7 +51,7 @@ def told_by_pods(workload: Workload, before: Record | None, plan: Plan, seen: Ob
         return _first(plan.record) and not plan.record.gang_scheduler
     if before.first_running_at is None and before.attempt == 1:
         return _before_it_ran(plan.record) == _before_it_ran(before)
-    return _without_words(plan.record) == _without_words(before)
+    return _without_messages(plan.record) == _without_messages(before)
 
 
 def _must_be_recorded(role: Role, before: Record | None, after: Record) -> bool:
@@ -59,11 +59,11 @@ def _must_be_recorded(role: Role, before: Record | None, after: Record) -> bool:
     if role.restart is not RestartPolicy.NEVER:
         return False
     was = before.role(role.name).phase if before else Phase.PENDING
-    return was in _COMING_UP and after.role(role.name).phase not in _COMING_UP
+    return was in _NOT_RUNNING_YET and after.role(role.name).phase not in _NOT_RUNNING_YET
 
 
-_COMING_UP = (Phase.PENDING, Phase.STARTING)
-_HARMLESS = (CreatePod, EnsureService, EnsureChild, EmitEvent)
+_NOT_RUNNING_YET = (Phase.PENDING, Phase.STARTING)
+_DEFERRABLE_ACTIONS = (CreatePod, EnsureService, EnsureChild, EmitEvent)
 
 
 def _is_only_reported(record: Record) -> bool:
@@ -73,11 +73,11 @@ def _is_only_reported(record: Record) -> bool:
 
 def _first(record: Record) -> bool:
     """Return True if at most the first pods are being created, and nothing else has ever happened."""
-    started = record.phase in _COMING_UP and record.attempt == 1
+    started = record.phase in _NOT_RUNNING_YET and record.attempt == 1
     return started and not record.history and not any(role.replacements for role in record.roles.values())
 
 
-def _without_words(record: Record) -> Record:
+def _without_messages(record: Record) -> Record:
     history = tuple(entry for entry in record.history if entry.reason != Phase.RUNNING)
     words = {"reason": "", "message": "", "waiting": None, "restart_history": (), "history": history}
     return replace(record, phase=Phase.PENDING, phase_since=None, **words)
@@ -87,10 +87,10 @@ def _before_it_ran(record: Record) -> Record:
     """The record without what it says of pods that come up."""
     words = {"phase": Phase.PENDING, "phase_since": None, "reason": "", "message": ""}
     roles = {name: replace(role, created_below=0, **words) for name, role in record.roles.items()}
-    return replace(_without_words(record), first_running_at=None, roles=roles)
+    return replace(_without_messages(record), first_running_at=None, roles=roles)
 
 
-def _believe_labels(record: Record, seen: Observed, limit: int | None) -> Record:
+def _restore_from_labels(record: Record, seen: Observed, limit: int | None) -> Record:
     """Restarts can only be estimated (evictions and resumptions look the same), and an estimate must not fail
     the job: it stays within the limit."""
     latest = max((pod.attempt for pod in seen.pods), default=0)
@@ -126,7 +126,7 @@ def _within(limit: int | None, known: int, estimated: int) -> int:
     return max(known, estimated if limit is None else min(limit, estimated))
 
 
-def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) -> RoleRecord:
+def _sync_role(role: Role, record: Record, seen: Observed, now: datetime) -> RoleRecord:
     last = record.role(role.name)
     if last.phase_since is None:
         last = replace(last, phase_since=now)
@@ -139,7 +139,9 @@ def _remember_role(role: Role, record: Record, seen: Observed, now: datetime) ->
     while created in seen_indexes:
         created += 1
     gone = _gone(role, last, done, seen)
-    kept = [pod for pod in pods if pod.phase == "Failed" and not pod.terminating and not replaces(role, pod)]
+    kept = [
+        pod for pod in pods if pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod)
+    ]
     taken = {pod.index: 1 for pod in pods if pod.preempted_at}
     return replace(
         last,
@@ -165,7 +167,7 @@ def _done(role: Role, last: RoleRecord, pods: Iterable[ObservedPod], seen: Obser
 
 
 def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed) -> Mapping[int, int]:
-    if role.restart is not RestartPolicy.NEVER or last.phase in _COMING_UP:
+    if role.restart is not RestartPolicy.NEVER or last.phase in _NOT_RUNNING_YET:
         return last.lost_indexes
     lost = [
         index
@@ -186,7 +188,7 @@ def _in_place(last: RoleRecord, pods: Iterable[ObservedPod]) -> dict[int, int]:
     }
 
 
-def _counted_in_place(before: Record, record: Record, seen: Observed, now: datetime) -> Record:
+def _count_container_restarts(before: Record, record: Record, seen: Observed, now: datetime) -> Record:
     """Container restarts that were not seen before are failures like any other."""
     for name, role in record.roles.items():
         total = sum(role.container_restarts.values())
@@ -194,7 +196,7 @@ def _counted_in_place(before: Record, record: Record, seen: Observed, now: datet
         if fresh > 0:
             known = before.role(name).container_restarts
             told = [
-                restarted_in_place(pod, now)
+                container_restart_entry(pod, now)
                 for pod in current_pods(record, name, seen)
                 if role.container_restarts.get(pod.index, 0) > known.get(pod.index, 0)
             ]

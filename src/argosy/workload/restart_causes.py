@@ -20,20 +20,20 @@ _DETAIL = 160
 """Letters kept of what the cluster said."""
 
 
-class Why(StrEnum):
+class RestartCause(StrEnum):
     """What made a restart necessary."""
 
-    EXIT = "Exit"
+    NON_ZERO_EXIT = "Exit"
     """A program ended with an exit code that is not 0."""
     SIGNAL = "Signal"
     """A program was killed by a signal."""
-    OUT_OF_MEMORY = "OutOfMemory"
+    OOM_KILLED = "OutOfMemory"
     """A program was killed by the kernel, for it had more memory than its limit allows."""
     FAILED = "Failed"
     """A pod failed and there is no exit code to tell why."""
     COMPLETED = "Completed"
     """A program came to its end in a role that is to run for ever."""
-    CONTAINER = "Container"
+    CONTAINER_RESTART = "Container"
     """A container was restarted in its place by the node; a word for metrics, which count these together."""
     EVICTED = "Evicted"
     """The pod was evicted: its node was short of something, drained or tainted, or it used more storage than
@@ -44,71 +44,77 @@ class Why(StrEnum):
     """The cluster took the pod away for another reason, such as the shutdown of its node."""
     DELETED = "Deleted"
     """Somebody deleted the pod."""
-    NODE_DOWN = "NodeDown"
+    NODE_LOST = "NodeDown"
     """The pod's node does not answer, or is gone."""
 
 
 _REASONS = {
-    "Evicted": Why.EVICTED,
-    "Preempting": Why.PREEMPTED,
-    "NodeLost": Why.NODE_DOWN,
-    "PreemptionByScheduler": Why.PREEMPTED,
-    "EvictionByEvictionAPI": Why.EVICTED,
-    "DeletionByTaintManager": Why.EVICTED,
-    "DeletionByPodGC": Why.NODE_DOWN,
+    "Evicted": RestartCause.EVICTED,
+    "Preempting": RestartCause.PREEMPTED,
+    "NodeLost": RestartCause.NODE_LOST,
+    "PreemptionByScheduler": RestartCause.PREEMPTED,
+    "EvictionByEvictionAPI": RestartCause.EVICTED,
+    "DeletionByTaintManager": RestartCause.EVICTED,
+    "DeletionByPodGC": RestartCause.NODE_LOST,
 }
 """Reasons of failed pods, and of the condition DisruptionTarget, which Kubernetes sets on what it takes
 away."""
 
-_PROGRAMS = frozenset({Why.EXIT, Why.SIGNAL, Why.OUT_OF_MEMORY, Why.COMPLETED})
+_PROGRAMS = frozenset(
+    {RestartCause.NON_ZERO_EXIT, RestartCause.SIGNAL, RestartCause.OOM_KILLED, RestartCause.COMPLETED}
+)
 
 
-def why(pod: ObservedPod, down: Set[str] = frozenset()) -> Why:
+def cause_of(pod: ObservedPod, down: Set[str] = frozenset()) -> RestartCause:
     """What ended the pod, or takes it away; `down` are the nodes that do not answer."""
     if not pod.ended and pod.node in down:
-        return Why.NODE_DOWN
+        return RestartCause.NODE_LOST
     if pod.over_limit:
-        return Why.EVICTED
+        return RestartCause.EVICTED
     if pod.disrupted:
-        return _REASONS.get(pod.reason) or _REASONS.get(pod.disruption_reason, Why.DISRUPTED)
+        return _REASONS.get(pod.reason) or _REASONS.get(pod.disruption_reason, RestartCause.DISRUPTED)
     if pod.terminating:
-        return Why.DELETED
+        return RestartCause.DELETED
     if not pod.ended:
-        return Why.NODE_DOWN
+        return RestartCause.NODE_LOST
     if pod.phase == "Succeeded":
-        return Why.COMPLETED
-    return why_exit(pod.exit_code, pod.out_of_memory)
+        return RestartCause.COMPLETED
+    return exit_cause(pod.exit_code, pod.out_of_memory)
 
 
-def lost(pod: ObservedPod, at: datetime, rung: str = "", down: Set[str] = frozenset()) -> RestartEntry:
+def restart_entry(
+    pod: ObservedPod, at: datetime, rung: str = "", down: Set[str] = frozenset()
+) -> RestartEntry:
     """What is remembered of a pod that ended or is taken away."""
-    cause = why(pod, down)
+    cause = cause_of(pod, down)
     code = pod.exit_code if cause in _PROGRAMS else None
-    said = pod.message if pod.disrupted or pod.over_limit else pod.reason if cause is Why.FAILED else ""
+    said = (
+        pod.message if pod.disrupted or pod.over_limit else pod.reason if cause is RestartCause.FAILED else ""
+    )
     return RestartEntry(at, pod.role, pod.index, cause, rung, pod.attempt, code, pod.node, said[:_DETAIL])
 
 
-def restarted_in_place(pod: ObservedPod, at: datetime) -> RestartEntry:
+def container_restart_entry(pod: ObservedPod, at: datetime) -> RestartEntry:
     """What is remembered of a container that its node restarted."""
-    cause = why_exit(pod.last_exit_code, pod.last_out_of_memory)
+    cause = exit_cause(pod.last_exit_code, pod.last_out_of_memory)
     code = pod.last_exit_code
     return RestartEntry(at, pod.role, pod.index, cause, CONTAINER, pod.attempt, code, pod.node)
 
 
-def mark(pod: ObservedPod) -> int:
+def pod_fingerprint(pod: ObservedPod) -> int:
     """A number by which a pod is told from others of its place."""
     return zlib.crc32(pod.uid.encode())
 
 
-def why_exit(code: int | None, out_of_memory: bool) -> Why:
+def exit_cause(code: int | None, out_of_memory: bool) -> RestartCause:
     """What ended a container."""
     if out_of_memory:
-        return Why.OUT_OF_MEMORY
+        return RestartCause.OOM_KILLED
     if code is None:
-        return Why.FAILED
+        return RestartCause.FAILED
     if code == 0:
-        return Why.COMPLETED
-    return Why.SIGNAL if signal_name(code) else Why.EXIT
+        return RestartCause.COMPLETED
+    return RestartCause.SIGNAL if signal_name(code) else RestartCause.NON_ZERO_EXIT
 
 
 def signal_name(exit_code: int) -> str:

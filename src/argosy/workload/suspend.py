@@ -14,7 +14,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
 from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, WaitReason
-from argosy.workload.restart import next_attempt
+from argosy.workload.restart import with_next_attempt
 
 
 def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
@@ -28,7 +28,7 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
     ]
     forced, look_again = forced_deletions(workload.limits, seen, now)
     actions += forced
-    actions += gang.released(seen)
+    actions += gang.delete_group(seen)
     return Plan(record, tuple(actions)).with_requeue_at(look_again)
 
 
@@ -42,10 +42,10 @@ def resumed(record: Record, now: datetime) -> Record:
 
 def _suspended(record: Record, seen: Observed, now: datetime) -> Record:
     if record.attempt_started_at or seen.pods:
-        record = next_attempt(record)
+        record = with_next_attempt(record)
     said = "suspended by spec.suspend"
     if seen.pods:
-        said += f"; stopping {messages.many(len(seen.pods), 'pod')}"
+        said += f"; stopping {messages.pluralize(len(seen.pods), 'pod')}"
     return replace(
         record.with_history(now, "Suspended", said),
         phase=Phase.SUSPENDED,

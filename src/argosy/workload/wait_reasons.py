@@ -13,20 +13,20 @@ from argosy.kinds.messages import join_messages
 from argosy.plan.actions import ActionStatus
 from argosy.workload import messages
 from argosy.workload.current_pods import all_current_pods
-from argosy.workload.dependencies import reached
-from argosy.workload.gang import Gate
+from argosy.workload.dependencies import has_reached
+from argosy.workload.gang import Admission
 from argosy.workload.invalid import INVALID_SPEC
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod, Outcome
 from argosy.workload.phases import Counts
 from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RestartEntry, WaitReason
-from argosy.workload.restart_causes import mark
+from argosy.workload.restart_causes import pod_fingerprint
 
 NODE_UNREACHABLE = "NodeUnreachable"
 """A pod must be gone first, and its node, which may still run it, does not answer."""
 
-_REFUSALS = {
+_FAILURE_REASONS = {
     ActionStatus.INVALID: "Invalid",
     ActionStatus.FORBIDDEN: "Refused",
     ActionStatus.NAME_CONFLICT: "NameTaken",
@@ -34,11 +34,11 @@ _REFUSALS = {
 }
 
 
-def waiting(
-    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: PodCreation, now: datetime
+def with_wait_reason(
+    workload: Workload, record: Record, seen: Observed, gate: Admission, missing: PodCreation, now: datetime
 ) -> Record:
     """The record with the cause of its present wait, if it waits; the time stays while the cause does."""
-    found = _cause(workload, record, seen, gate, missing)
+    found = _wait_reason(workload, record, seen, gate, missing)
     if found is None:
         return replace(record, waiting=None) if record.waiting else record
     reason, message = found
@@ -49,7 +49,9 @@ def waiting(
     return replace(record, waiting=WaitReason(reason, message, since))
 
 
-def sentence(workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
+def status_message(
+    workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]
+) -> str:
     """What a person should know of the job now: what happened to it, else for what it waits, else how far it
     is."""
     if record.waiting and record.waiting.reason == NODE_UNREACHABLE:
@@ -58,22 +60,24 @@ def sentence(workload: Workload | None, record: Record, seen: Observed, counts: 
         return record.message
     waiting = record.waiting.message if record.waiting else ""
     now = waiting or (progress(workload, record, seen, counts) if workload else "")
-    return "; ".join(part for part in (_gap(record, seen), now) if part)
+    return "; ".join(part for part in (_recent_disruption(record, seen), now) if part)
 
 
-def _gap(record: Record, seen: Observed) -> str:
+def _recent_disruption(record: Record, seen: Observed) -> str:
     """The last pod that others took away, until another runs in its place."""
     taken = (
         one
         for one in reversed(record.restart_history)
         if one.pod_fingerprint and one.attempt == record.attempt
     )
-    return next((messages.restarted(one) for one in taken if not _filled(one, seen)), "")
+    return next((messages.describe_restart(one) for one in taken if not _is_refilled(one, seen)), "")
 
 
-def _filled(gap: RestartEntry, seen: Observed) -> bool:
+def _is_refilled(gap: RestartEntry, seen: Observed) -> bool:
     there = seen.by_replica.get((gap.role, gap.index), ())
-    return any(pod.phase in ("Running", "Succeeded") and mark(pod) != gap.pod_fingerprint for pod in there)
+    return any(
+        pod.phase in ("Running", "Succeeded") and pod_fingerprint(pod) != gap.pod_fingerprint for pod in there
+    )
 
 
 def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
@@ -84,36 +88,36 @@ def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping
     for name in workload.roles:
         size, up = record.role(name).size, counts[name].active + counts[name].succeeded
         if up < size:
-            parts.append(f"{up} of {messages.many(size, name)} running")
+            parts.append(f"{up} of {messages.pluralize(size, name)} running")
     held_up = next((pod for pod in all_current_pods(record, seen) if pod.waiting_reason), None)
     if held_up:
         said = f": {held_up.waiting_message}" if held_up.waiting_message else ""
-        parts.append(f"{messages.place(held_up.role, held_up.index)}: {held_up.waiting_reason}{said}")
+        parts.append(f"{messages.replica_name(held_up.role, held_up.index)}: {held_up.waiting_reason}{said}")
     if not parts and record.phase is Phase.RUNNING:
-        return _in_full(workload, record, seen)
+        return _running_summary(workload, record, seen)
     return "; ".join(parts)
 
 
-def _in_full(workload: Workload, record: Record, seen: Observed) -> str:
+def _running_summary(workload: Workload, record: Record, seen: Observed) -> str:
     """What runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
-    sizes = [messages.many(record.role(name).size, name) for name in workload.roles]
+    sizes = [messages.pluralize(record.role(name).size, name) for name in workload.roles]
     nodes = sorted({pod.node for pod in all_current_pods(record, seen) if pod.node})
-    parts = (f"attempt {record.attempt}", messages.listed(sizes), messages.listed(nodes, most=4))
+    parts = (f"attempt {record.attempt}", messages.join_names(sizes), messages.join_names(nodes, most=4))
     return " · ".join(part for part in parts if part)
 
 
-def _cause(
-    workload: Workload, record: Record, seen: Observed, gate: Gate, missing: PodCreation
+def _wait_reason(
+    workload: Workload, record: Record, seen: Observed, gate: Admission, missing: PodCreation
 ) -> tuple[str, str] | None:
-    refusal = _refusal(seen.failed_actions)
+    refusal = _action_failure(seen.failed_actions)
     if refusal:
         return refusal
-    if gate.reason and not gate.open:
+    if gate.reason and not gate.allowed:
         return gate.reason, gate.message
     if unreachable := _unreachable(missing.blocked_by, seen):
         return NODE_UNREACHABLE, unreachable
     if missing.blocked_by:
-        return _stopping(sorted(missing.blocked_by))
+        return _pods_terminating(sorted(missing.blocked_by))
     if missing.retry_at:
         return "BackOff", f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
     if unconfirmed := _unconfirmed(seen):
@@ -124,7 +128,7 @@ def _cause(
         if record.role(name).below_min_since:
             return (
                 "BelowMin",
-                f"{name} needs at least {messages.many(role.min_running, 'running pod')} to go on",
+                f"{name} needs at least {messages.pluralize(role.min_running, 'running pod')} to go on",
             )
     pods = all_current_pods(record, seen)
     if any(pod.waiting_reason == "Unschedulable" for pod in pods):
@@ -143,7 +147,7 @@ def _unreachable(stopping: Sequence[str], seen: Observed) -> str:
     pods = [pod for pod in seen.pods if pod.terminating and pod.node in lost and pod.name in stopping]
     if not pods:
         return ""
-    names, node = messages.listed(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
+    names, node = messages.join_names(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
     return (
         f"{names} cannot be confirmed as stopped, as {node} does not answer; goes on when the node is back,"
         f" or once it is certainly off: kubectl taint nodes {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
@@ -155,7 +159,7 @@ def _unconfirmed(seen: Observed) -> str:
     names = sorted(name for name, said in seen.nodes_unconfirmed.items() if said)
     if not names:
         return ""
-    said = f"cannot confirm the state of {messages.listed(names)} ({seen.nodes_unconfirmed[names[0]]})"
+    said = f"cannot confirm the state of {messages.join_names(names)} ({seen.nodes_unconfirmed[names[0]]})"
     return f"{said}; nothing is concluded about the pods there"
 
 
@@ -167,7 +171,7 @@ def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod])
         name: want
         for name, role in workload.roles.items()
         for want in reversed(role.depends_on or ())
-        if not reached(record.role(want.role).phase, want.phase)
+        if not has_reached(record.role(want.role).phase, want.phase)
     }
     if not coming or not all(pod.waits_for_dependency and pod.role in lacking for pod in coming):
         return None
@@ -175,18 +179,18 @@ def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod])
     return "WaitingForRole", f"{name} waits for {lacking[name].role} to be {lacking[name].phase}"
 
 
-def _refusal(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
+def _action_failure(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
     mistakes = [outcome.message for outcome in outcomes if outcome.status is ActionStatus.SPEC_REJECTED]
     if mistakes:
         return INVALID_SPEC, join_messages(mistakes)
-    for result, word in _REFUSALS.items():
+    for result, word in _FAILURE_REASONS.items():
         for outcome in outcomes:
             if outcome.status is result:
                 kind = outcome.kind.partition(".")[0]
                 return f"{kind}{word}", f"{outcome.name}: {outcome.message}"
     leaving = sorted(outcome.name for outcome in outcomes if outcome.status is ActionStatus.TERMINATING)
-    return _stopping(leaving) if leaving else None
+    return _pods_terminating(leaving) if leaving else None
 
 
-def _stopping(names: Sequence[str]) -> tuple[str, str]:
-    return "PodsStopping", f"waits for {messages.listed(names)} to be gone"
+def _pods_terminating(names: Sequence[str]) -> tuple[str, str]:
+    return "PodsStopping", f"waits for {messages.join_names(names)} to be gone"

@@ -5,7 +5,7 @@ Read off the Records before and after the pass, so that no wait is told twice an
 
 from collections.abc import Iterator
 
-from argosy.workload.dependencies import reached
+from argosy.workload.dependencies import has_reached
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.record import Record
 
@@ -41,4 +41,4 @@ def for_gang(workload: Workload, before: Record | None, after: Record) -> float 
 
 
 def _released(role: Role, record: Record) -> bool:
-    return all(reached(record.role(want.role).phase, want.phase) for want in role.depends_on or ())
+    return all(has_reached(record.role(want.role).phase, want.phase) for want in role.depends_on or ())

@@ -7,8 +7,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresCondition
-from argosy.workload.invalid import INVALID_DEFINITION, INVALID_SPEC, REFUSED_SPEC
-from argosy.workload.limits import REASONS
+from argosy.workload.invalid import INVALID_DEFINITION, INVALID_SPEC, SPEC_REJECTED
+from argosy.workload.limits import STOP_REASONS
 from argosy.workload.model import Phase, RestartScope, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.record import Record
@@ -35,7 +35,7 @@ def conditions(
     seen: Observed,
 ) -> list[AresCondition]:
     conditions_set = _ConditionSet({one.type: one for one in stored}, record.phase_since)
-    wrong = record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC)
+    wrong = record.waiting is not None and record.waiting.reason in (INVALID_SPEC, SPEC_REJECTED)
     if conditions_set.is_true(FAILED) and not wrong:
         if phase == FAILED:
             return conditions_set.all()
@@ -72,7 +72,7 @@ def with_ares_field_names(message: str) -> str:
 def _failure(workload: Workload | None, record: Record, usual: str) -> tuple[str, str]:
     if record.reason in (INVALID_DEFINITION, PREEMPTED):
         return record.reason, with_ares_field_names(record.message)
-    if record.reason not in REASONS:
+    if record.reason not in STOP_REASONS:
         return FAILED, usual
     message, field = with_ares_field_names(record.message), _FIELDS[_RESTARTS]
     if record.reason == "RestartsExhausted" and field not in message and workload is not None:

@@ -186,7 +186,7 @@ def _service_ports(
     found: dict[str, tuple[tuple[str, int], ...]] = {}
     for name in services_of(full, profile):
         written = ports(default_container(roles[name].template, profile.container))
-        added = [(port.name, port.number) for port in told[name].ports if told[name].ports_in]
+        added = [(port.name, port.number) for port in told[name].ports if told[name].ports_container]
         names = {one for one, _ in written}
         found[name] = _unique_ports([*written, *(one for one in added if one[0] not in names)])
     return found
@@ -215,7 +215,7 @@ def _template_hash(workload: Workload, role: Role, told: Injection) -> str:
         files,
         keys,
         told.env,
-        told.fields,
+        told.field_env,
         told.ports,
     )
     return hashlib.sha256(msgspec.json.encode(made_of, order="deterministic")).hexdigest()[:8]

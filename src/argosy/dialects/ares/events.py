@@ -56,7 +56,7 @@ def action_events(obj: AresJob, done: Sequence[Deed]) -> list[EmitEvent]:
             continue  # emitted when it was refused first
         some = list(group)
         names = sorted((one.name for one in some), key=_by_index)
-        parts = (messages.listed(names), why, some[0].refused)
+        parts = (messages.join_names(names), why, some[0].refused)
         message = ": ".join(part for part in parts if part)
         outcome = "Failed" if refused else "Successful"
         emitted.append(EmitEvent("Warning" if refused else "Normal", f"{outcome}{verb}{kind}", message))
@@ -98,7 +98,7 @@ def _role_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
 def _failure_events(transitions: Transitions) -> Iterator[EmitEvent]:
     for role, group in groupby(transitions.failed_pods, lambda pod: pod.role):
         first, *others = group
-        more = f" (and {messages.listed([pod.name for pod in others])})" if others else ""
+        more = f" (and {messages.join_names([pod.name for pod in others])})" if others else ""
         yield EmitEvent("Warning", "PodFailed", f"role {role}: {describe_failed_pod(first)}{more}")
 
 
@@ -148,7 +148,7 @@ def _overwrite_events(workload: Workload) -> Iterator[EmitEvent]:
             yield EmitEvent("Warning", "RestartPolicyOverwritten", message)
         injected = injection.inject(workload, role, 0)
         for number, container in enumerate(containers(role.template)):
-            if injected.only_in not in ("", container.get("name")):
+            if injected.env_container not in ("", container.get("name")):
                 continue
             listed = container.get("env")
             given = (
@@ -157,7 +157,7 @@ def _overwrite_events(workload: Workload) -> Iterator[EmitEvent]:
                 else []
             )
             for variable in given:
-                if variable in injected.forced:
+                if variable in injected.override_env:
                     message = f"{path}.containers[{number}].env: {variable} is set by the framework"
                     yield EmitEvent("Warning", "EnvOverwritten", message)
 

@@ -93,7 +93,7 @@ def _initializer(
         labels.INITIALIZER_CONTAINER,
         tuple(arguments),
         env={"ARES_TOKEN": "$(ARGOSY_TOKEN)", **initializers.env},
-        fields={"KS_KUBE_HOST_IP": "status.hostIP", "LOCAL_IP": "status.hostIP", "POD_IP": "status.podIP"},
+        field_env={"KS_KUBE_HOST_IP": "status.hostIP", "LOCAL_IP": "status.hostIP", "POD_IP": "status.podIP"},
         folders={path: f"{_HOST_FOLDER}-{n}" if n else _HOST_FOLDER for n, path in enumerate(folders)},
         image=initializers.image,
         command=initializers.command.argv(values) if initializers.command else (),
@@ -210,16 +210,16 @@ def _pytorch(workload: Workload, role: Role, index: int) -> Injection:
         "PET_MASTER_PORT": str(port),
     }
     ports = (Port("pytorch", port),) if role.name == MASTER else ()
-    return Injection({**env, **torchrun}, frozenset(env), ports=ports, ports_in="pytorch")
+    return Injection({**env, **torchrun}, frozenset(env), ports=ports, ports_container="pytorch")
 
 
 def _tensorflow(workload: Workload, role: Role, index: int) -> Injection:
     ports = (Port(tensorflow.PORT_NAME, tensorflow.PORT),)
     if role.name not in tensorflow.KNOWN:
-        return Injection(ports=ports, ports_in="tensorflow")
+        return Injection(ports=ports, ports_container="tensorflow")
     hosts = {name: _tensorflow_hosts(workload, name) for name in workload.roles}
     env = tensorflow.variables(role.name, index, hosts, dynamic=options_of(workload).dynamic)
-    return Injection(env, frozenset(env), "tensorflow", ports=ports, ports_in="tensorflow")
+    return Injection(env, frozenset(env), "tensorflow", ports=ports, ports_container="tensorflow")
 
 
 def _tensorflow_hosts(workload: Workload, name: str) -> list[str]:
@@ -249,7 +249,7 @@ def _dask(workload: Workload, role: Role, index: int) -> Injection:
     port = _dask_port(workload, SCHEDULER)
     if role.name == SCHEDULER:
         env = {"SCHEDULER": f"tcp://{scheduler}:{port}"}
-        return Injection(env, frozenset({"SCHEDULER", "MY_IP"}), fields={"MY_IP": "status.podIP"})
+        return Injection(env, frozenset({"SCHEDULER", "MY_IP"}), field_env={"MY_IP": "status.podIP"})
     if role.name not in (LEADWORKER, WORKER, LAUNCHER):
         return Injection()
     size = sum(_size(workload, name) for name in (LEADWORKER, WORKER, LAUNCHER))
@@ -281,7 +281,7 @@ def _bagua(workload: Workload, role: Role, index: int) -> Injection:
         return Injection()
     env = bagua.static_variables(workload, role, index, options.ports)
     forced = frozenset(env) | {"LOCAL_IP"}
-    return Injection(env, forced, fields={"LOCAL_IP": "status.hostIP"}, ports=bagua.named(options.ports))
+    return Injection(env, forced, field_env={"LOCAL_IP": "status.hostIP"}, ports=bagua.named(options.ports))
 
 
 def _bagua_elastic(workload: Workload, options: Options, role: Role, index: int) -> Injection:

@@ -17,12 +17,12 @@ from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
 from argosy.plan.actions import ActionStatus
 from argosy.workload.current_pods import current_pods
 from argosy.workload.gang import PREEMPTED
-from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
+from argosy.workload.invalid import INVALID_SPEC, SPEC_REJECTED
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Counts, count_pods
 from argosy.workload.record import Record, RoleRecord, encode
-from argosy.workload.wait_reasons import sentence
+from argosy.workload.wait_reasons import status_message
 
 _CREATE_ERRORS = (ActionStatus.FORBIDDEN, ActionStatus.RETRY)
 CREATE_ERROR = "CreateError"
@@ -50,14 +50,16 @@ def to_status(obj: AresJob, view: JobView) -> AresJobStatus:
             name: ReplicaStatus(one.active, one.succeeded, one.failed) for name, one in roles.items()
         },
         role_statuses=roles,
-        message=last.message if over else with_ares_field_names(sentence(workload, record, seen, counts)),
+        message=last.message
+        if over
+        else with_ares_field_names(status_message(workload, record, seen, counts)),
         restart_history=restart_history(record),
         argosy=encode(record),
     )
 
 
 def is_invalid(record: Record) -> bool:
-    return record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC)
+    return record.waiting is not None and record.waiting.reason in (INVALID_SPEC, SPEC_REJECTED)
 
 
 def ares_phase(last: AresJobStatus, record: Record) -> str:

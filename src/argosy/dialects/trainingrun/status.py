@@ -13,7 +13,7 @@ from argosy.workload.model import Phase
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Counts, count_pods
 from argosy.workload.record import Record, encode
-from argosy.workload.wait_reasons import sentence
+from argosy.workload.wait_reasons import status_message
 
 
 def to_status(run: TrainingRun, view: JobView) -> TrainingRunStatus:
@@ -30,7 +30,7 @@ def to_status(run: TrainingRun, view: JobView) -> TrainingRunStatus:
     return TrainingRunStatus(
         phase=phase.value,
         reason=waiting.reason if waiting else "" if phase is Phase.SUCCEEDED else record.reason,
-        message=sentence(workload, record, observed, counts),
+        message=status_message(workload, record, observed, counts),
         observed_generation=record.generation,
         attempt=_attempt(last.attempt, record, observed),
         restarts=record.restarts,

@@ -51,7 +51,7 @@ def job_problems(workload: Workload) -> list[Problem]:
         unknown = sorted({name for names in alternatives for name in names} - set(workload.roles))
         if unknown:
             known = ", ".join(sorted(workload.roles))
-            error = f"unknown role {messages.listed(unknown)} (known roles: {known})"
+            error = f"unknown role {messages.join_names(unknown)} (known roles: {known})"
             problems.append(Problem(f"spec.jobPolicy.{word}", error))
     if workload.total_pods > MAX_PODS:
         error = f"invalid value: {workload.total_pods} pods in total; must be at most {MAX_PODS}"
@@ -62,7 +62,7 @@ def job_problems(workload: Workload) -> list[Problem]:
         why = f"which already restarts the whole {scope} when a pod is lost"
         problems.append(Problem("spec.limits.escalation", f"{error}, {why}"))
     if workload.gang and workload.gang.min_available > workload.total_pods:
-        pods = messages.many(workload.total_pods, "pod")
+        pods = messages.pluralize(workload.total_pods, "pod")
         error = f"invalid value {workload.gang.min_available}: the job has only {pods}"
         problems.append(Problem("spec.gang.minAvailable", error))
     return problems

@@ -23,7 +23,7 @@ class Membership(Struct, frozen=True):
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    scheduler: str = ""
+    scheduler_name: str = ""
     """For pods that name none themselves."""
     fields: Json = field(default_factory=dict)
     """Of the pod's spec."""
@@ -39,25 +39,25 @@ class Group(Struct, frozen=True):
 
     kind: PodGroupType
     spec: Callable[[Workload], Json]
-    read: Callable[[PodGroupStatus], ObservedGroup]
-    fixed: bool = False
+    parse_status: Callable[[PodGroupStatus], ObservedGroup]
+    immutable: bool = False
     """What it says cannot be changed: another takes its place while no pod depends on it."""
 
     @property
-    def child(self) -> str:
+    def child_kind(self) -> str:
         """What it is called among a job's children, where PodGroups of several APIs must be told apart."""
         return f"{self.kind.resource.kind}.{self.kind.resource.group}"
 
 
-class Backend(Struct, frozen=True):
+class GangScheduler(Struct, frozen=True):
     name: str
-    needs: str
+    required_crd: str
     """What the cluster must serve for it, as `plural.group`; empty: nothing."""
-    remedy: str = ""
+    install_hint: str = ""
     """What to do where the cluster does not serve it."""
     group: Group | None = None
     membership: Callable[[Workload, str], Membership] = no_membership
-    gated: bool = False
+    waits_for_admission: bool = False
     """No pod is made before the group is let in; else the scheduler waits until it sees the pods."""
 
 

@@ -6,7 +6,7 @@ changed; it has no queue.
 """
 
 from argosy.kinds.pod_groups import KubernetesPodGroup, PodGroupStatus
-from argosy.workload.gang_schedulers.base import Backend, Group, Membership, true_conditions
+from argosy.workload.gang_schedulers.base import GangScheduler, Group, Membership, true_conditions
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import ObservedGroup
 
@@ -38,10 +38,10 @@ def membership(workload: Workload, role: str) -> Membership:
     return Membership(fields={"schedulingGroup": {"podGroupName": workload.name}})
 
 
-KUBERNETES = Backend(
+KUBERNETES = GangScheduler(
     name="kubernetes",
-    needs="podgroups.scheduling.k8s.io",
-    remedy="switch on the feature gates GenericWorkload and GangScheduling",
-    group=Group(KubernetesPodGroup, spec, read, fixed=True),
+    required_crd="podgroups.scheduling.k8s.io",
+    install_hint="switch on the feature gates GenericWorkload and GangScheduling",
+    group=Group(KubernetesPodGroup, spec, read, immutable=True),
     membership=membership,
 )

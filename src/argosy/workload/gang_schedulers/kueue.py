@@ -5,7 +5,7 @@ away again when it needs that quota. A suspended job has no pods, and so holds n
 """
 
 from argosy.kinds import labels
-from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, Backend, Membership
+from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, GangScheduler, Membership
 from argosy.workload.model import Workload
 
 
@@ -18,4 +18,6 @@ def membership(workload: Workload, role: str) -> Membership:
     )
 
 
-KUEUE = Backend(name="kueue", needs="workloads.kueue.x-k8s.io", remedy="install Kueue", membership=membership)
+KUEUE = GangScheduler(
+    name="kueue", required_crd="workloads.kueue.x-k8s.io", install_hint="install Kueue", membership=membership
+)

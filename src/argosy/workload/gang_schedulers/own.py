@@ -4,6 +4,6 @@ Whoever places them then sees ordinary pods. It is a look before the leap and no
 may still come in between. Jobs of this operator do not; see `workload.room`.
 """
 
-from argosy.workload.gang_schedulers.base import Backend
+from argosy.workload.gang_schedulers.base import GangScheduler
 
-OWN = Backend(name="own", needs="", gated=True)
+BUILTIN = GangScheduler(name="own", required_crd="", waits_for_admission=True)

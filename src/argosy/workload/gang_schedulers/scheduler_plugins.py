@@ -2,7 +2,7 @@
 
 from argosy.kinds import labels
 from argosy.kinds.pod_groups import CoschedulingPodGroup, PodGroupStatus
-from argosy.workload.gang_schedulers.base import Backend, Group, Membership
+from argosy.workload.gang_schedulers.base import GangScheduler, Group, Membership
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import ObservedGroup
 
@@ -28,13 +28,13 @@ def read(status: PodGroupStatus) -> ObservedGroup:
 
 def membership(workload: Workload, role: str) -> Membership:
     del role
-    return Membership(labels={labels.POD_GROUP_LABEL: workload.name}, scheduler=SCHEDULER)
+    return Membership(labels={labels.POD_GROUP_LABEL: workload.name}, scheduler_name=SCHEDULER)
 
 
-SCHEDULER_PLUGINS = Backend(
+SCHEDULER_PLUGINS = GangScheduler(
     name="scheduler-plugins",
-    needs="podgroups.scheduling.x-k8s.io",
-    remedy="install scheduler-plugins",
+    required_crd="podgroups.scheduling.x-k8s.io",
+    install_hint="install scheduler-plugins",
     group=Group(CoschedulingPodGroup, spec, read),
     membership=membership,
 )

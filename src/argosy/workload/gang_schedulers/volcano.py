@@ -2,7 +2,13 @@
 
 from argosy.kinds import labels
 from argosy.kinds.pod_groups import PodGroupStatus, VolcanoPodGroup
-from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, Backend, Group, Membership, true_conditions
+from argosy.workload.gang_schedulers.base import (
+    DEFAULT_QUEUE,
+    GangScheduler,
+    Group,
+    Membership,
+    true_conditions,
+)
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import ObservedGroup
 
@@ -35,15 +41,15 @@ def read(status: PodGroupStatus) -> ObservedGroup:
 
 def membership(workload: Workload, role: str) -> Membership:
     named = {labels.POD_GROUP_ANNOTATION: workload.name, labels.TASK_SPEC_ANNOTATION: role}
-    return Membership(annotations=named, scheduler=SCHEDULER)
+    return Membership(annotations=named, scheduler_name=SCHEDULER)
 
 
 GROUP = Group(VolcanoPodGroup, spec, read)
-VOLCANO = Backend(
+VOLCANO = GangScheduler(
     name="volcano",
-    needs="podgroups.scheduling.volcano.sh",
-    remedy="install Volcano",
+    required_crd="podgroups.scheduling.volcano.sh",
+    install_hint="install Volcano",
     group=GROUP,
     membership=membership,
-    gated=True,
+    waits_for_admission=True,
 )

@@ -18,7 +18,7 @@ from argosy.operator.bounds import OnRefused
 from argosy.operator.endpoint_credentials import TokenVerifier
 from argosy.operator.job_views import COUNT_UPDATE_SECONDS, JobView, JobViews, TooManyWaitsError, index_of
 from argosy.wire.messages import Request, Response
-from argosy.workload.invalid import INVALID_SPEC, REFUSED_SPEC
+from argosy.workload.invalid import INVALID_SPEC, SPEC_REJECTED
 from argosy.workload.model import Phase
 from argosy.workload.record import Record
 
@@ -160,7 +160,7 @@ class Observer:
 
 def shown(record: Record) -> str:
     """The job's phase in the words of this API."""
-    if record.waiting is not None and record.waiting.reason in (INVALID_SPEC, REFUSED_SPEC):
+    if record.waiting is not None and record.waiting.reason in (INVALID_SPEC, SPEC_REJECTED):
         return Phase.FAILED.value
     if record.phase is Phase.RESTARTING:
         return Phase.RUNNING.value if record.first_running_at else Phase.STARTING.value
