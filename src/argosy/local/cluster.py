@@ -45,7 +45,7 @@ def start(state: State, options: Options) -> Run:
         running = read_run(state.run)
         if running is not None and running.supervisor.alive and state.prepared.exists():
             return _unchanged(running, options)
-        for lost in strays(state.folder):  # told to end, a supervisor would end the pods too
+        for lost in strays(state.folder):  # on SIGTERM a supervisor would end the pods too
             lost.signal(signal.SIGKILL)
             lost.wait_gone(_KILLED_SECONDS)
         port, holder = _claim(options.port, running)

@@ -82,7 +82,7 @@ def read_run(path: Path) -> Run | None:
 
 
 def strays(folder: Path, *, among: Path = Path("/proc")) -> list[Process]:
-    """Our processes that were told to work on this state folder, by their command lines, the oldest first.
+    """Find our processes whose command line names this state folder, the oldest first.
 
     For the day on which run.json is lost: what runs must be found all the same.
     """
@@ -94,7 +94,7 @@ def strays(folder: Path, *, among: Path = Path("/proc")) -> list[Process]:
         except OSError:
             continue
         ours = any(word.startswith(b"argosy.local.") or word == b"operator" for word in words)
-        told = any(pair in ((b"--state", wanted), (b"--local", wanted)) for pair in pairwise(words))
-        if ours and told and int(entry.name) != os.getpid():
+        names_folder = any(pair in ((b"--state", wanted), (b"--local", wanted)) for pair in pairwise(words))
+        if ours and names_folder and int(entry.name) != os.getpid():
             found.append(Process.of(int(entry.name)))
     return sorted((process for process in found if process.alive), key=lambda process: process.started)

@@ -150,7 +150,7 @@ class _Signals:
 
 
 def supervise(state: State, options: Options) -> None:
-    """Run until told to stop by SIGTERM or SIGINT; then stop everything, pods included."""
+    """Run until SIGTERM or SIGINT, then stop everything including pods."""
     signals = _Signals()
     children = [
         _Child(component, state.logs / f"{component.name}.log") for component in components(state, options)

@@ -128,7 +128,7 @@ class VolumeContent:
         }
         path = f"/api/v1/namespaces/{meta.namespace}/serviceaccounts/{account}/token"
         answer = msgspec.json.decode(await self._client.request("POST", path, body=body), type=_TokenRequest)
-        # Counted from here: when it ends is told by the clock of another, or by one that may be set back.
+        # Counted from now on the monotonic clock: the wall clock may be set back.
         issued = _IssuedToken(answer.status.token, time.monotonic() + 0.8 * answer.spec.expiration_seconds)
         self._tokens[key] = issued
         return issued

@@ -39,9 +39,9 @@ class Scheduler:
         self._binding: set[str] = set()
         """Decided, and not yet seen with their node."""
         self._writing_reasons: set[str] = set()
-        """Pods that are being told why they wait: one word at a time, or an older one could be the last."""
+        """Uids of pods whose reason is being written: one write at a time, so that the newest is the last."""
         self._reported_groups: dict[str, str] = {}
-        """What each bad group was last told, so that it is told once."""
+        """The last problem reported for each invalid group, so that it is reported once."""
         self._changed_groups: set[GroupKey] = set()
         self._unqueued_groups: set[GroupKey] = set()
         """Groups that wait for their least resources, often before they have any pod."""

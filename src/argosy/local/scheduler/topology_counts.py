@@ -38,7 +38,7 @@ class TopologyCounts:
         self._existing_terms: dict[tuple[bytes, int | None], ExistingTerm] = {}
 
     def reset(self) -> None:
-        """Begin to count anew what is asked for."""
+        """Discard the counts of terms that only pending pods have."""
         self._counted_terms.clear()
 
     def count_selected(self, term: Term, pods: Iterable[tuple[CountedPod, str]]) -> Counter[str]:

@@ -46,7 +46,7 @@ def new_condition(type: str, status: str, reason: str, message: str, now: dateti
 
 
 def record_pause(deployment: Deployment, status: DeploymentStatus, now: datetime) -> None:
-    """A paused Deployment makes no progress and cannot be late; one that is resumed starts its clock anew."""
+    """Record pause and resume: neither counts as a lack of progress, and resuming restarts the deadline."""
     existing = find_condition(status, PROGRESSING)
     if not has_deadline(deployment) or (existing is not None and existing.reason == TIMED_OUT):
         return

@@ -95,8 +95,8 @@ class NodeLifecycleController:
     async def _is_still_silent(self, node: Node) -> bool:
         """Ask the API server itself: its answer may be ahead of our watch.
 
-        If it does not answer promptly, the node may have been unable to reach it, and its silence starts
-        anew.
+        If it does not answer promptly, the node may have been unable to reach it either, and its silence is
+        counted from now.
         """
         name, asked = node.metadata.name, time.monotonic()
         try:

@@ -161,7 +161,7 @@ class ReplicaSetController:
 
 
 def _api_error(problem: BaseException) -> ApiError:
-    """What the API answered; anything else is a fault of ours, and not to be told as its answer."""
+    """Return the API server's error; raise anything else, which is an error of this program."""
     if not isinstance(problem, ApiError):
         raise problem
     return problem
