@@ -55,9 +55,9 @@ def save(model: torch.nn.Module, step: int) -> None:
     if CHECKPOINT is None:
         return
     CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
-    beside = CHECKPOINT.with_suffix(".new")
-    torch.save({"model": model.state_dict(), "step": step}, beside)
-    beside.replace(CHECKPOINT)
+    temporary = CHECKPOINT.with_suffix(".new")
+    torch.save({"model": model.state_dict(), "step": step}, temporary)
+    temporary.replace(CHECKPOINT)
 
 
 if __name__ == "__main__":

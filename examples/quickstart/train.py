@@ -98,12 +98,12 @@ def save(world: MPI.Comm, weights: np.ndarray, step: int) -> None:
     if world.Get_rank() != 0:
         return
     CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
-    beside = CHECKPOINT.with_suffix(".new")
-    with beside.open("wb") as file:
+    temporary = CHECKPOINT.with_suffix(".new")
+    with temporary.open("wb") as file:
         np.savez(file, weights=weights, step=step)
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(CHECKPOINT)
+    temporary.replace(CHECKPOINT)
 
 
 def say(world: MPI.Comm, line: str) -> None:
