@@ -5,7 +5,7 @@ import os
 import msgspec
 import pytest
 
-from argosy.dialects.apis import APIS
+from argosy.operator.apis.registry import APIS
 from bench import kubernetes
 from bench.job_apis import JOB_APIS
 from bench.kubernetes import Sizes, measure_on
@@ -60,7 +60,7 @@ async def test_every_workload_is_measured(real_apiserver: Server) -> None:
 
 
 def test_every_served_api_is_measured() -> None:
-    assert {api.api.resource for api in JOB_APIS} == set(APIS.values())
+    assert {api.api.kind for api in JOB_APIS} == {job.kind for api in APIS for job in api.jobs}
 
 
 def test_without_a_kube_apiserver_the_benchmark_is_skipped_with_a_message(

@@ -5,10 +5,11 @@ from datetime import timedelta
 import msgspec
 
 from argosy.cli.describe import report
-from argosy.cli.jobkinds import JobSummary, summarize
+from argosy.cli.jobkinds import summarize
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT, INDEX, ROLE
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.apis.summary import JobSummary
 from tests.support.workloads import NOW
 
 META = {"name": "mnist", "namespace": "team", "uid": "u"}

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from argosy.cli.jobkinds import JobSummary, RoleSummary, summarize
+from argosy.cli.jobkinds import summarize
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.apis.summary import JobSummary, RoleSummary
 from argosy.workload.record import Record, encode
 from tests.support.workloads import NOW
 

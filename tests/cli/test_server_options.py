@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from msgspec import Struct
+from msgspec import Struct, field
 
 from argosy.cli.observer import observer
 from argosy.cli.operator import operator
 from argosy.cli.server_options import run_operator
-from argosy.operator.apis.ares.observer_locator import ObserverService
+from argosy.operator.apis.ares.settings import ObserverService, ares_settings
 from argosy.operator.settings import Settings
 
 FILE = "{cache: {observer: {auth: none}}, operator: {clusterDomain: from.file, gang: {backend: auto}}}"
@@ -22,6 +22,7 @@ FILE = "{cache: {observer: {auth: none}}, operator: {clusterDomain: from.file, g
 class Case(Struct):
     arguments: list[str]
     want: dict[str, object]
+    want_ares: dict[str, object] = field(default_factory=dict)
 
 
 OPERATOR = {
@@ -40,10 +41,9 @@ OPERATOR = {
         ["--config", FILE],
         {
             "cluster_domain": "from.file",
-            "observer_service": ObserverService(require_tokens=False),
-            "require_observer_tokens": False,
             "gang_backend": "auto",
         },
+        {"observers": ObserverService(require_tokens=False), "require_tokens": False},
     ),
     "configuration file and options: options win": Case(
         ["--config", FILE, "--cluster-domain", "from.flag", "--gang-backend", "own"],
@@ -61,22 +61,20 @@ OPERATOR = {
     "no gang backend: volcano": Case([], {"gang_backend": "volcano"}),
 }
 OBSERVER = {
-    "no options: tokens required, no plain HTTP": Case(
-        [], {"require_observer_tokens": True, "http_endpoint": ""}
-    ),
+    "no options: tokens required, no plain HTTP": Case([], {"http_endpoint": ""}, {"require_tokens": True}),
     "--auth none: plain HTTP on port 80": Case(
-        ["--auth", "none"], {"require_observer_tokens": False, "http_endpoint": ":80"}
+        ["--auth", "none"], {"http_endpoint": ":80"}, {"require_tokens": False}
     ),
     "configuration file with auth none: plain HTTP on port 80": Case(
-        ["--config", FILE], {"require_observer_tokens": False, "http_endpoint": ":80"}
+        ["--config", FILE], {"http_endpoint": ":80"}, {"require_tokens": False}
     ),
     "configuration file with auth none and --auth token: token wins": Case(
-        ["--config", FILE, "--auth", "token"], {"require_observer_tokens": True}
+        ["--config", FILE, "--auth", "token"], {"http_endpoint": ""}, {"require_tokens": True}
     ),
     "--port: plain HTTP on this port": Case(["--auth", "none", "--port", "8000"], {"http_endpoint": ":8000"}),
     "configuration file with a gang backend: ignored, no leader election, AresJobs only": Case(
         ["--config", FILE],
-        {"observer_only": True, "leader_elect": False, "apis": frozenset({"ares"}), "gang_backend": "none"},
+        {"endpoint_only": True, "leader_elect": False, "gang_backend": "none"},
     ),
 }
 
@@ -94,14 +92,20 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 def test_settings_of_the_operator(case: Case, started: list[Settings], tmp_path: Path) -> None:
     done = CliRunner().invoke(operator, _arguments(case, tmp_path), catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert {name: getattr(started[0], name) for name in case.want} == case.want
+    _check(started[0], case)
 
 
 @pytest.mark.parametrize("case", OBSERVER.values(), ids=OBSERVER.keys())
 def test_settings_of_the_observer(case: Case, started: list[Settings], tmp_path: Path) -> None:
     done = CliRunner().invoke(observer, _arguments(case, tmp_path), catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert {name: getattr(started[0], name) for name in case.want} == case.want
+    _check(started[0], case)
+
+
+def _check(settings: Settings, case: Case) -> None:
+    ares = ares_settings(settings)
+    assert {name: getattr(settings, name) for name in case.want} == case.want
+    assert {name: getattr(ares, name) for name in case.want_ares} == case.want_ares
 
 
 def _arguments(case: Case, folder: Path) -> list[str]:

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from argosy import __version__
 from argosy.install.chart import Chart, chart_folder
-from argosy.operator.main import LEASE
-from argosy.operator.settings import IMAGE
+from argosy.operator.settings import IMAGE, NAME
 from tests.support.builders import RunBuilder, run
 from tests.support.cluster import images
 from tests.support.cluster.release import Release, older_chart
@@ -148,7 +147,7 @@ def requests(cluster: RunningCluster) -> list[Asked]:
 
 def holder(release: Release) -> str:
     """The pod that leads."""
-    lease = cast("dict[str, dict[str, str]]", release.cluster.get("lease", "-n", release.namespace, LEASE))
+    lease = cast("dict[str, dict[str, str]]", release.cluster.get("lease", "-n", release.namespace, NAME))
     return lease["spec"].get("holderIdentity", "").split("_")[0]
 
 

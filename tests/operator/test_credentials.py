@@ -20,16 +20,18 @@ from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod, Secret
 from argosy.operator import credentials, endpoint, endpoint_credentials
 from argosy.operator.apis.ares import observer
-from argosy.operator.apis.ares.observer_locator import ObserverService
+from argosy.operator.apis.ares.api import ares_api
+from argosy.operator.apis.ares.settings import AresSettings, ObserverService
 from argosy.operator.credentials import (
     CredentialMaintainer,
     Credentials,
+    IssuedSecret,
     SecretStore,
     load_or_create,
     rotate,
     wait_for_credentials,
 )
-from argosy.operator.endpoint_credentials import SECRET, EndpointCredentials, read_secret
+from argosy.operator.endpoint_credentials import EndpointCredentials, read_secret
 from argosy.wire.client import Client as HttpClient
 from argosy.wire.origin import Origin
 from tests.support.aresjobs import template
@@ -38,6 +40,7 @@ from tests.support.servers import free_port
 
 Json = dict[str, object]
 NAMES = ["localhost"]
+SECRET = "argosy-operator-tls"
 OBSERVER_SECRET = "argosy-operator-observer-tls"
 CLOCK = SystemClock()
 
@@ -55,7 +58,7 @@ async def stored(scene: Scene, name: str = SECRET) -> EndpointCredentials | None
         secret = await scene.client.get(Secret, name, scene.namespace)
     except NotFound:
         return None
-    return read_secret(secret, for_observer=name == OBSERVER_SECRET)
+    return read_secret(secret, issued=name == OBSERVER_SECRET)
 
 
 async def is_led() -> bool:
@@ -71,9 +74,10 @@ class Replica:
 
     def __init__(self, scene: Scene, current: Credentials) -> None:
         own = SecretStore(scene.client, scene.namespace, SECRET)
-        observers = SecretStore(scene.client, scene.namespace, OBSERVER_SECRET, for_observer=True)
+        observers = SecretStore(scene.client, scene.namespace, OBSERVER_SECRET, issued=True)
         self.credentials = current
-        self.leading = CredentialMaintainer(current, own, NAMES, observers, ["ares-observer"], CLOCK)
+        issued = [IssuedSecret(observers, ["ares-observer"])]
+        self.leading = CredentialMaintainer(current, own, NAMES, issued, CLOCK)
 
     @classmethod
     async def start(cls, scene: Scene) -> "Replica":
@@ -132,7 +136,7 @@ async def test_a_leader_that_does_not_put_the_secret_back_is_not_waited_for_for_
 async def test_observers_read_a_secret_of_their_own_that_follows_every_rotation(scene: Scene) -> None:
     leader = await Replica.start(scene)
     await leader.leading.maintain()
-    store = SecretStore(scene.client, scene.namespace, OBSERVER_SECRET, for_observer=True)
+    store = SecretStore(scene.client, scene.namespace, OBSERVER_SECRET, issued=True)
     observing = await wait_for_credentials(store, CLOCK)
     secret = await scene.client.get(Secret, OBSERVER_SECRET, scene.namespace)
     assert set(secret.data) == {"tls.crt", "tls.key", "token.key"}, "no private key of the operator's"
@@ -168,7 +172,7 @@ async def test_a_second_rotation_waits_until_every_replica_knows_the_first(
 async def test_a_rotation_without_an_installation_says_what_is_missing(scene: Scene) -> None:
     refused = await _command(["--kubeconfig", str(scene.server.kubeconfig), "-n", scene.namespace])
     assert refused.exit_code == 1
-    assert f"Secret {scene.namespace}/argosy-operator-tls: not found" in refused.output
+    assert f"Secret {scene.namespace}/argosy-operator-tls: missing or damaged" in refused.output
 
 
 class Given(Struct, frozen=True):
@@ -245,15 +249,17 @@ class Asked:
 
 @asynccontextmanager
 async def asked(scene: Scene) -> AsyncIterator[Asked]:
-    common: dict[str, object] = {
-        "apis": frozenset({"ares"}),
-        "observer_service": ObserverService("localhost.ns"),
-    }
+    common: dict[str, object] = {"apis": (ares_api(AresSettings(observers=ObserverService("localhost.ns"))),)}
     ports = [free_port() for _ in range(3)]
     async with (
         scene.operator(**common, leader_elect=True, identity="a", endpoint=f"127.0.0.1:{ports[0]}"),
         scene.operator(**common, leader_elect=True, identity="b", endpoint=f"127.0.0.1:{ports[1]}"),
-        scene.operator(**common, observer_only=True, endpoint=f"127.0.0.1:{ports[2]}"),
+        scene.operator(
+            **common,
+            endpoint_only=True,
+            credentials_secret=OBSERVER_SECRET,
+            endpoint=f"127.0.0.1:{ports[2]}",
+        ),
     ):
         yield Asked(scene, ports)
 

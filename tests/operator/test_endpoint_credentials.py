@@ -14,9 +14,9 @@ from argosy.operator.endpoint_credentials import (
     TOKEN_KEY_DELAY,
     EndpointCredentials,
     endpoint_names,
+    issued_credentials,
     make_credentials,
     needs_renewal_for,
-    observer_credentials,
     read_secret,
     renew,
     rotate_ca,
@@ -115,15 +115,15 @@ def test_a_reloaded_certificate_is_presented_on_new_connections() -> None:
 def test_observers_are_given_no_private_key_of_the_operator() -> None:
     now = datetime.now(UTC)
     trust = rotate_token_key(make_credentials(NAMES, now), now)
-    given = observer_credentials(trust, None, ["ares-observer"], now)
+    given = issued_credentials(trust, None, ["ares-observer"], now)
     handshake(server_tls(given), trust.ca, "ares-observer")
     assert given.verify(trust.token("uid"), "uid")
     assert given.certificate_key != trust.certificate_key
     body = secret_body("ns", "observers", given)
     assert set(_data(body)) == {"tls.crt", "tls.key", "token.key", "token-previous.key", "token-rotated"}
-    assert observer_credentials(trust, given, ["ares-observer"], now) == given
+    assert issued_credentials(trust, given, ["ares-observer"], now) == given
     rotated = rotate_ca(trust, now)
-    renewed = observer_credentials(rotated, given, ["ares-observer"], now)
+    renewed = issued_credentials(rotated, given, ["ares-observer"], now)
     handshake(server_tls(renewed), rotated.ca, "ares-observer")
     handshake(server_tls(renewed), trust.ca, "ares-observer")
 

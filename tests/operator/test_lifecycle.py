@@ -14,8 +14,8 @@ from argosy.engine.errors import NotFound
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Lease, Secret
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.operator.endpoint_credentials import SECRET
-from argosy.operator.main import LEASE
+from argosy.operator.apis.argosy import ARGOSY
+from argosy.operator.settings import NAME
 from argosy.wire.client import Client as WireClient
 from argosy.wire.client import Response
 from argosy.wire.origin import Origin
@@ -60,7 +60,7 @@ async def serving(process: asyncio.subprocess.Process) -> None:
 
 async def holder(scene: Scene) -> str:
     try:
-        return (await scene.client.get(Lease, LEASE, scene.namespace)).spec.holder_identity
+        return (await scene.client.get(Lease, NAME, scene.namespace)).spec.holder_identity
     except NotFound:
         return ""
 
@@ -225,7 +225,7 @@ async def test_sigterm_ends_the_process_well_and_gives_the_lease_back(scene: Sce
 
 async def test_keys_are_made_once(scene: Scene) -> None:
     async def key() -> dict[str, str]:
-        return (await scene.client.get(Secret, SECRET, scene.namespace)).data
+        return (await scene.client.get(Secret, f"{NAME}-tls", scene.namespace)).data
 
     async def there() -> bool:
         try:
@@ -308,7 +308,7 @@ def _without(value: dict[str, object]) -> dict[str, object]:
 
 async def test_what_is_switched_off_is_not_watched(scene: Scene) -> None:
     port = free_port()
-    off = {"gang_backend": "none", "remote_exec": False, "apis": frozenset({"argosy"})}
+    off = {"gang_backend": "none", "remote_exec": False, "apis": (ARGOSY,)}
     async with scene.operator(**off, **shown_at(port)):
         await scene.apply(run().role("worker", 1))
         await scene.until_pods("mnist-worker-0")

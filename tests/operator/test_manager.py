@@ -76,8 +76,7 @@ async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_befo
         clock=SystemClock(),
         recorder=Recorder(client, "test"),
         pods=PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
-        statistics=JobMetrics(CollectorRegistry()),
-        cluster_domain="cluster.local",
+        job_metrics=JobMetrics(CollectorRegistry()),
         concurrency=1,
     )
     serving.add(training_run_api())

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 from argosy.engine.dynamic import dynamic_kind
 from argosy.kinds.aresjob import AresJob, AresJobCrd
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
-from argosy.operator.apis.ares.observer_locator import ObserverService
+from argosy.operator.apis.ares.api import ares_api
+from argosy.operator.apis.ares.settings import AresSettings, ObserverService, observer_settings
 from argosy.wire.client import Client, Response
 from argosy.wire.origin import Origin
 from tests.support.aresjobs import job
@@ -15,11 +17,7 @@ from tests.support.operator_harness import Scene, until_served
 from tests.support.servers import free_port
 
 Stored = dynamic_kind(AresJob.resource)
-ARES: dict[str, object] = {
-    "apis": frozenset({"ares"}),
-    "observer_service": ObserverService(require_tokens=False),
-    "require_observer_tokens": False,
-}
+SETTINGS = AresSettings(observers=ObserverService(require_tokens=False), require_tokens=False)
 
 
 async def ask(port: int, path: str, **headers: str) -> Response | None:
@@ -41,28 +39,28 @@ async def test_an_observer_is_ready_when_it_knows_all_and_ends_with_an_answer(sc
     body = {"metadata": {"name": "job"}, "spec": job(roles={"worker": {}}).spec}
     await scene.client.create(Stored, body, scene.namespace)
     port, key = free_port(), f"/cache/keys/{scene.namespace}.job"
-    async with scene.operator(**ARES):
-        observing = scene.operator(**ARES, observer_only=True, http_endpoint=f"127.0.0.1:{port}")
-        async with observing as observer:
+    settings = scene.settings(apis=(ares_api(SETTINGS),))
+    observing = replace(observer_settings(settings, "none", None), http_endpoint=f"127.0.0.1:{port}")
+    async with scene.run_operator(settings), scene.run_operator(observing) as observer:
 
-            async def ready() -> bool:
-                answer = await ask(port, "/cache/ping")
-                return answer is not None and answer.status == 200
+        async def ready() -> bool:
+            answer = await ask(port, "/cache/ping")
+            return answer is not None and answer.status == 200
 
-            async def told() -> bool:
-                answer = await ask(port, key)
-                return answer is not None and "worker" in json.loads(answer.body)
+        async def told() -> bool:
+            answer = await ask(port, key)
+            return answer is not None and "worker" in json.loads(answer.body)
 
-            await scene.until("the observer is ready", ready)
-            await scene.until("it knows the role", told)
-            known = await ask(port, key)
-            assert known is not None
-            held = asyncio.create_task(ask(port, f"{key}?wait=20", If_None_Match=known.headers["etag"]))
-            await asyncio.sleep(0)
-            await scene.until("a question is on its way", lambda: _asked(port))
-            scene.operators.remove(observer)
-            observer.cancel()
-            answer = await held
+        await scene.until("the observer is ready", ready)
+        await scene.until("it knows the role", told)
+        known = await ask(port, key)
+        assert known is not None
+        held = asyncio.create_task(ask(port, f"{key}?wait=20", If_None_Match=known.headers["etag"]))
+        await asyncio.sleep(0)
+        await scene.until("a question is on its way", lambda: _asked(port))
+        scene.operators.remove(observer)
+        observer.cancel()
+        answer = await held
     assert answer is not None
     assert answer.status in (200, 304)
 

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from argosy.kinds.meta import Json
 from argosy.operator import webhooks
 from argosy.operator.bounds import REQUEST_LIMITS, RefusalReason
 from argosy.operator.webhooks import MAX_BODY_BYTES, MAX_REVIEWS, MAX_WAITING, AdmissionRequest, Reviewer
 from argosy.wire.connection_limits import ConnectionLimits
 from argosy.wire.messages import HttpError, Request, Response
 from argosy.wire.server import Server
-from argosy.workload.model import Json
 from tests.support.waiting import eventually
 
 PATH = "/validate"
@@ -41,10 +41,10 @@ class Site:
         return {"allowed": True}
 
     async def answer(self, request: Request) -> Response:
-        if not self.reviewer.answers(request):
+        if not self.reviewer.serves(request):
             return Response(b"here")
         try:
-            return await self.reviewer.answer(request)
+            return await self.reviewer.handle(request)
         except HttpError as error:
             return Response(str(error).encode(), error.status, close=True)
 

@@ -17,7 +17,8 @@ from argosy.engine.dynamic import dynamic_kind
 from argosy.helper import initializer
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Pod
-from argosy.operator.apis.ares.observer_locator import ObserverService
+from argosy.operator.apis.ares.api import ares_api
+from argosy.operator.apis.ares.settings import AresSettings, ObserverService
 from argosy.reconcile import status_writer
 from tests.support.aresjobs import template
 from tests.support.operator_harness import Scene
@@ -99,7 +100,7 @@ async def crowd(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting
     async with AsyncExitStack() as stack:
         if who == "observer":
             await stack.enter_async_context(
-                scene.operator(remote_exec=False, observer_service=ObserverService())
+                scene.operator(remote_exec=False, apis=(ares_api(AresSettings(observers=ObserverService())),))
             )
         asked = Answerer(scene, who)
         stack.callback(asked.kill)

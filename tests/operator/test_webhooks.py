@@ -20,8 +20,9 @@ from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.meta import Json
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from argosy.operator import credentials, webhooks
+from argosy.operator.apis.ares.api import ARES
 from argosy.operator.credentials import SecretStore, rotate
-from argosy.operator.endpoint_credentials import SECRET
+from argosy.operator.settings import NAME
 from tests.support.aresjobs import job
 from tests.support.operator_harness import Scene, until_served
 from tests.support.servers import Server, free_port
@@ -77,7 +78,7 @@ async def test_wrong_jobs_are_refused_and_right_ones_stored_with_their_defaults(
 ) -> None:
     stage, port = scene
     name = f"{stage.namespace}-home"
-    async with stage.operator(endpoint=f"127.0.0.1:{port}", webhooks=name, apis=frozenset({"ares"})):
+    async with stage.operator(endpoint=f"127.0.0.1:{port}", webhooks=name, apis=(ARES,)):
 
         async def known() -> bool:
             return all(await bundles(stage, name))
@@ -106,8 +107,8 @@ async def test_no_job_is_refused_while_the_authority_is_rotated_twice(
     monkeypatch.setattr(webhooks, "CHECK_INTERVAL_SECONDS", 0.05)
     stage, port = scene
     name = f"{stage.namespace}-home"
-    store = SecretStore(stage.client, stage.namespace, SECRET)
-    common: dict[str, object] = {"webhooks": name, "apis": frozenset({"ares"}), "leader_elect": True}
+    store = SecretStore(stage.client, stage.namespace, f"{NAME}-tls")
+    common: dict[str, object] = {"webhooks": name, "apis": (ARES,), "leader_elect": True}
     async with (
         stage.operator(**common, identity="leader", endpoint=f"127.0.0.1:{port}"),
         stage.operator(**common, identity="standby"),

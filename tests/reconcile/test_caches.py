@@ -19,6 +19,7 @@ from argosy.kinds.kubernetes import (
 )
 from argosy.kinds.meta import Condition, ObjectMeta, OwnerReference
 from argosy.kinds.pod_groups import VolcanoPodGroup
+from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.operator.job_views import JobView, JobViews
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.job_state import PodHints
@@ -151,11 +152,11 @@ def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_s
     assert caches.observe(JOB).observed.recently_deleted == ()
 
 
-def test_hosts_told_to_pods_are_of_the_namespace_of_their_job(caches: Caches) -> None:
-    job = JobView("TrainingRun", "job", "default", Record(), {"worker": 1})
+def test_pods_of_a_job_view_are_those_in_the_namespace_of_the_job(caches: Caches) -> None:
+    job = JobView("job", "default", TrainingRunStatus(), Record(), frozenset({"worker"}))
     caches.pods.put(pod("a"))
     caches.pods.put(Pod(meta("b", namespace="other"), PodSpec(), PodStatus(phase="Running")))
-    assert [host.pod for host in JobViews(caches, "cluster.local").hosts(job)] == ["a"]
+    assert [pod.metadata.name for pod in JobViews(caches).pods(job, "worker")] == ["a"]
 
 
 def test_a_pod_that_was_asked_to_go_counts_as_going(caches: Caches) -> None:

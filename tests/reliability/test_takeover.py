@@ -11,7 +11,7 @@ import pytest
 
 from argosy.engine.errors import NotFound
 from argosy.kinds.kubernetes import Lease
-from argosy.operator.main import LEASE
+from argosy.operator.settings import NAME
 from tests.support.faults import (
     endless,
     granted,
@@ -63,7 +63,7 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
 
         async def lease() -> Lease | None:
             try:
-                return await scene.client.get(Lease, LEASE, scene.namespace)
+                return await scene.client.get(Lease, NAME, scene.namespace)
             except NotFound:
                 return None
 

@@ -112,7 +112,12 @@ class Scene:
 
     @asynccontextmanager
     async def operator(self, **settings: object) -> AsyncIterator[asyncio.Task[None]]:
-        task = asyncio.create_task(run_operator(self.settings(**settings)))
+        async with self.run_operator(self.settings(**settings)) as task:
+            yield task
+
+    @asynccontextmanager
+    async def run_operator(self, settings: Settings) -> AsyncIterator[asyncio.Task[None]]:
+        task = asyncio.create_task(run_operator(settings))
         self.operators.append(task)
         try:
             yield task

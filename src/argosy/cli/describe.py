@@ -8,12 +8,13 @@ import msgspec
 
 from argosy.cli.cluster_access import async_command, cluster_options, connect
 from argosy.cli.follow import pod_selector, replica_label, sort_pods
-from argosy.cli.jobkinds import JobSummary, find, summarize
+from argosy.cli.jobkinds import find, summarize
 from argosy.cli.jobs import output_option
 from argosy.cli.tables import age, columns, command_line
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT
 from argosy.kinds.restart_status import RestartStatus
+from argosy.operator.apis.summary import JobSummary
 from argosy.workload.messages import pluralize
 
 MAX_EVENTS = 20

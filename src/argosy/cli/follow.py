@@ -12,11 +12,11 @@ import click
 from msgspec import Struct, field
 
 from argosy.cli.container_log import ContainerLog, LogSource
-from argosy.cli.jobkinds import Job, Kind, summarize
+from argosy.cli.jobkinds import summarize
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
-from argosy.engine.objects import version_of
+from argosy.engine.objects import ApiObject, version_of
 from argosy.kinds.dns_names import MAX_LABEL_CHARS
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus
 from argosy.kinds.labels import INDEX, JOB, ROLE
@@ -83,7 +83,7 @@ class Follower:
         name: str,
         printer: Printer,
         *,
-        kind: Kind = TrainingRun,
+        kind: type[ApiObject] = TrainingRun,
         labels: str = "",
         tail: int | None = None,
         stop_if_rejected: bool = False,
@@ -107,7 +107,7 @@ class Follower:
     async def outcome(self) -> Outcome:
         """Follow the job until it has ended and its last lines are printed; return how it ended."""
         selector = f"metadata.name={self._name}"
-        jobs = Cache[Job](self._client, self._kind, namespace=self._namespace, fields=selector)
+        jobs = Cache[ApiObject](self._client, self._kind, namespace=self._namespace, fields=selector)
         jobs.subscribe(self._job_changed)
         pods = Cache(self._client, LogPod, namespace=self._namespace, labels=self._labels)
         pods.subscribe(self._pod_changed)
@@ -160,7 +160,7 @@ class Follower:
     def _mark_broken(self) -> None:
         self._broken_at = asyncio.get_running_loop().time()
 
-    def _job_changed(self, change: Change[Job]) -> None:
+    def _job_changed(self, change: Change[ApiObject]) -> None:
         if change.new is None:
             self._set_outcome("Deleted")
             return

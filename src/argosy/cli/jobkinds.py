@@ -1,149 +1,69 @@
-"""Finds jobs of all kinds by name, and summarizes them in one form for `ps`, `describe` and `run`.
+"""Finds jobs of all registered APIs by name, and summarizes them in one form for `ps`, `describe` and `run`.
 
-If two kinds have a job of the same name, `tr/NAME` and `aj/NAME` select one.
+If two kinds have a job of the same name, a prefix selects one, such as `tr/NAME` or `aj/NAME`.
 """
 
-import contextlib
-from datetime import datetime
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import click
-from msgspec import Struct, field
 
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.kinds.aresjob import AresJob
-from argosy.kinds.restart_status import RestartStatus
-from argosy.kinds.trainingrun import WORKER, TrainingRun
-from argosy.workload.record import decode
+from argosy.engine.objects import ApiObject
+from argosy.operator.apis import registry
+from argosy.operator.apis.summary import JobKind, JobSummary
 
-Job = TrainingRun | AresJob
-Kind = type[TrainingRun] | type[AresJob]
-KINDS: dict[str, Kind] = {"tr": TrainingRun, "aj": AresJob}
+R = TypeVar("R")
 
 
-class RoleSummary(Struct, frozen=True):
-    name: str
-    phase: str
-    ready: int
-    desired: int
-    restarts: int
-    message: str
+def job_kinds() -> dict[str, JobKind]:
+    """Return the kinds of jobs of all APIs by their short names."""
+    return {job.short_name: job for api in registry.APIS for job in api.jobs}
 
 
-class JobSummary(Struct, frozen=True):
-    """What the CLI shows of a job, independent of its kind."""
-
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    created: datetime | None
-    framework: str
-    phase: str
-    reason: str
-    message: str
-    attempt: int
-    restarts: int
-    started: bool
-    roles: list[RoleSummary] = field(default_factory=list)
-    conditions: list[tuple[str, str, str, str]] = field(default_factory=list)
-    restart_history: list[RestartStatus] = field(default_factory=list)
-
-    @property
-    def workers(self) -> str:
-        """Return running and succeeded pods of the desired ones, of role worker if there is one: `3/4`."""
-        roles = [role for role in self.roles if role.name == WORKER] or self.roles
-        if not roles:
-            return ""
-        return f"{sum(role.ready for role in roles)}/{sum(role.desired for role in roles)}"
-
-
-async def find(client: Client, namespace: str, name: str) -> Job:
+async def find(client: Client, namespace: str, name: str) -> ApiObject:
     """Return the job of this name; raise NotFound if no kind has one."""
+    kinds = job_kinds()
     prefix, _, plain = name.rpartition("/")
-    if prefix and prefix not in KINDS:
+    if prefix and prefix not in kinds:
         raise click.ClickException(
-            f"{name}: invalid name: must be {' or '.join(f'{known}/{plain}' for known in KINDS)}"
+            f"{name}: invalid name: must be {' or '.join(f'{known}/{plain}' for known in kinds)}"
         )
     not_found: NotFound | None = None
-    for kind in (KINDS[prefix],) if prefix else KINDS.values():
+    for job in (kinds[prefix],) if prefix else kinds.values():
         try:
-            return await client.get(kind, plain, namespace)
+            return await client.get(job.kind, plain, namespace)
         except NotFound as error:
             not_found = not_found or error
     assert not_found is not None
     raise not_found
 
 
-async def find_all(client: Client, namespace: str | None) -> list[Job]:
-    """Return all jobs of the kinds that the cluster serves; raise NotFound if it has no TrainingRun CRD."""
-    jobs: list[Job] = list((await client.list(TrainingRun, namespace)).items)
-    with contextlib.suppress(NotFound):  # installed without that API
-        jobs += (await client.list(AresJob, namespace)).items
-    return jobs
+async def find_all(client: Client, namespace: str | None) -> list[ApiObject]:
+    """Return all jobs; raise NotFound if the cluster has no CRD of any kind of job."""
+
+    async def list_kind(job: JobKind) -> list[ApiObject]:
+        return list((await client.list(job.kind, namespace)).items)
+
+    return [job for jobs in await for_each_kind(list_kind) for job in jobs]
 
 
-def summarize(job: Job) -> JobSummary:
-    return _summarize_training_run(job) if isinstance(job, TrainingRun) else _summarize_ares_job(job)
+async def for_each_kind(request: Callable[[JobKind], Awaitable[R]]) -> list[R]:
+    """Return the results of a request for every kind that is served; raise NotFound if none is."""
+    results: list[R] = []
+    not_found: NotFound | None = None
+    for job in job_kinds().values():
+        try:
+            results.append(await request(job))
+        except NotFound as error:  # installed without that API
+            not_found = not_found or error
+    if not_found is not None and not results:
+        raise not_found
+    return results
 
 
-def _summarize_training_run(run: TrainingRun) -> JobSummary:
-    status = run.status
-    return JobSummary(
-        kind=run.resource.kind,
-        namespace=run.metadata.namespace,
-        name=run.metadata.name,
-        uid=run.metadata.uid,
-        created=run.metadata.creation_timestamp,
-        framework=run.spec.framework,
-        phase=status.phase or "Pending",
-        reason=status.reason,
-        message=status.message,
-        attempt=status.attempt,
-        restarts=status.restarts,
-        started=status.start_time is not None,
-        roles=[_training_run_role(run, name) for name in sorted(run.spec.roles)],
-        conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
-        restart_history=status.restart_history,
-    )
-
-
-def _training_run_role(run: TrainingRun, name: str) -> RoleSummary:
-    role, desired = run.status.roles.get(name), run.spec.roles[name].replicas
-    if role is None:
-        return RoleSummary(name, "Pending", 0, desired, 0, "")
-    return RoleSummary(name, role.phase, role.active + role.succeeded, desired, role.restarts, role.message)
-
-
-def _summarize_ares_job(job: AresJob) -> JobSummary:
-    status = job.status
-    record = decode(status.argosy)
-    return JobSummary(
-        kind=job.resource.kind,
-        namespace=job.metadata.namespace,
-        name=job.metadata.name,
-        uid=job.metadata.uid,
-        created=job.metadata.creation_timestamp,
-        framework=str(job.spec.get("frameworkType", "")),
-        phase=status.phase or "Pending",
-        reason="",
-        message=status.message,
-        attempt=record.attempt if record and status.start_time else 0,
-        restarts=sum(role.restarts for role in status.role_statuses.values()),
-        started=status.start_time is not None,
-        roles=[_ares_job_role(job, name) for name in sorted(status.role_statuses)],
-        conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
-        restart_history=status.restart_history,
-    )
-
-
-def _ares_job_role(job: AresJob, name: str) -> RoleSummary:
-    role, desired = job.status.role_statuses[name], _ares_job_replicas(job, name)
-    return RoleSummary(name, role.phase, role.active + role.succeeded, desired, role.restarts, role.message)
-
-
-def _ares_job_replicas(job: AresJob, name: str) -> int:
-    roles = job.spec.get("roleSpecs")
-    role = roles.get(name) if isinstance(roles, dict) else None
-    replicas = role.get("replicas") if isinstance(role, dict) else None
-    return replicas if isinstance(replicas, int) else 1
+def summarize(job: ApiObject) -> JobSummary:
+    """Return what is shown of a job of any kind."""
+    kind = next(known for known in job_kinds().values() if isinstance(job, known.kind))
+    return kind.summarize(job)

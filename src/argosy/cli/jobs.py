@@ -7,13 +7,15 @@ import click
 import msgspec
 
 from argosy.cli.cluster_access import async_command, cluster_options, connect
-from argosy.cli.jobkinds import KINDS, Job, JobSummary, find, find_all, summarize
+from argosy.cli.jobkinds import find, find_all, for_each_kind, summarize
 from argosy.cli.submit import remove
 from argosy.cli.tables import age, columns
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
+from argosy.engine.objects import ApiObject
 from argosy.kinds.messages import unknown_name
 from argosy.kinds.trainingrun import WORKER, TrainingRun
+from argosy.operator.apis.summary import JobKind, JobSummary
 
 output_option = click.option(
     "-o",
@@ -127,7 +129,7 @@ async def rm(
         raise click.ClickException(f"no job {', '.join(missing)} in namespace {namespace}")
 
 
-async def _find_if_present(client: Client, namespace: str, name: str) -> Job | None:
+async def _find_if_present(client: Client, namespace: str, name: str) -> ApiObject | None:
     try:
         return await find(client, namespace, name)
     except NotFound:
@@ -136,15 +138,12 @@ async def _find_if_present(client: Client, namespace: str, name: str) -> Job | N
 
 async def _list_as_json(client: Client, namespace: str | None) -> bytes:
     """Return the jobs of all kinds as one v1 List, each as the API server encodes it."""
-    items: list[msgspec.Raw] = []
-    for kind in KINDS.values():
-        try:
-            body = await client.request("GET", kind.resource.path(namespace=namespace))
-        except NotFound:
-            if kind is TrainingRun:
-                raise
-            continue  # installed without that API
-        items += msgspec.json.decode(body, type=_Items).items
+
+    async def list_kind(job: JobKind) -> list[msgspec.Raw]:
+        body = await client.request("GET", job.kind.resource.path(namespace=namespace))
+        return msgspec.json.decode(body, type=_Items).items
+
+    items = [item for listed in await for_each_kind(list_kind) for item in listed]
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
 
 

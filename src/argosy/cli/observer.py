@@ -6,9 +6,7 @@ from typing import Unpack
 import click
 
 from argosy.cli.server_options import CommonOptions, apply_config_file, run_operator, server_options
-
-HTTP_PORT = 80
-"""The port of AresOperator's observers, which use neither tokens nor TLS."""
+from argosy.operator.apis.ares.settings import HTTP_PORT
 
 
 @click.command()
@@ -30,21 +28,8 @@ def observer(
 
     It runs next to an operator of the same cluster, which does not serve these pods itself then.
     """
-    from dataclasses import replace
-
+    from argosy.operator.apis.ares.settings import observer_settings
     from argosy.operator.settings import Settings
 
     settings = apply_config_file(config, Settings(**common))
-    if auth:
-        settings = replace(settings, require_observer_tokens=auth == "token")
-    http_port = port or (None if settings.require_observer_tokens else HTTP_PORT)
-    settings = replace(
-        settings,
-        apis=frozenset({"ares"}),
-        observer_only=True,
-        leader_elect=False,
-        gang_backend="none",  # also if the configuration file, which the operator shares, has one
-        remote_exec=False,
-        http_endpoint=f":{http_port}" if http_port else "",
-    )
-    run_operator(settings)
+    run_operator(observer_settings(settings, auth, port))

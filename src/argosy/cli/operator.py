@@ -6,6 +6,7 @@ from typing import Unpack
 import click
 
 from argosy.cli.server_options import CommonOptions, apply_config_file, run_operator, server_options
+from argosy.operator.apis.registry import APIS
 
 
 @click.command()
@@ -14,7 +15,7 @@ from argosy.cli.server_options import CommonOptions, apply_config_file, run_oper
     "--api",
     "apis",
     multiple=True,
-    type=click.Choice(["argosy", "ares"]),
+    type=click.Choice([api.name for api in APIS]),
     help="Serve this API; can be repeated; default: all.",
 )
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
@@ -32,7 +33,7 @@ from argosy.cli.server_options import CommonOptions, apply_config_file, run_oper
 @click.option(
     "--webhooks",
     default="",
-    help="Serve admission webhooks for AresJobs; the name of their webhook configurations.",
+    help="Serve admission webhooks; the name of their webhook configurations.",
 )
 @click.option(
     "--gang-backend",
@@ -77,7 +78,6 @@ def operator(
 
     import msgspec
 
-    from argosy.dialects.apis import APIS
     from argosy.operator.settings import Settings, local_settings
 
     if local is not None:
@@ -85,7 +85,7 @@ def operator(
     else:
         settings = Settings(
             **common,
-            apis=frozenset(apis or APIS),
+            apis=tuple(api for api in APIS if not apis or api.name in apis),
             advertise_url=advertise_url,
             leader_elect=leader_elect,
             concurrency=concurrency,

@@ -108,13 +108,15 @@ def server_options(command: Command) -> Command:
 
 
 def apply_config_file(file: Path | None, settings: "Settings") -> "Settings":
-    """Return the settings with those of the configuration file; an invalid file is an error."""
-    from argosy.operator.apis.ares.config import ConfigError, apply_config, read
+    """Return the settings with those of the file; report an invalid file."""
+    from argosy.operator.apis.base import ConfigError
+    from argosy.operator.apis.registry import APIS
 
-    if file is None:
+    apply_config = next((api.apply_config for api in APIS if api.apply_config), None)
+    if file is None or apply_config is None:
         return settings
     try:
-        return apply_config(settings, read(file.read_text()))
+        return apply_config(settings, file.read_text())
     except ConfigError as error:
         raise click.ClickException(f"{file}: {error}") from error
 

@@ -8,11 +8,11 @@ import msgspec
 
 from argosy.cli.fieldhints import explain_unknown_fields
 from argosy.cli.follow import pod_selector
-from argosy.cli.jobkinds import Kind
 from argosy.cli.local_mounts import Manifest
 from argosy.engine.client import Client
 from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, Unavailable
+from argosy.engine.objects import ApiObject
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
@@ -36,7 +36,7 @@ async def submit(client: Client, documents: list[Manifest], namespace: str) -> S
     return run
 
 
-async def remove(client: Client, namespace: str, name: str, kind: Kind = TrainingRun) -> bool:
+async def remove(client: Client, namespace: str, name: str, kind: type[ApiObject] = TrainingRun) -> bool:
     """Delete a job, wait until it and its pods are gone, and return True."""
     try:
         await client.delete(kind, name, namespace, propagation="Foreground")

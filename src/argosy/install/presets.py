@@ -1,39 +1,24 @@
-"""Installations of single APIs: the chart's values and the namespace under which their users know them."""
+"""Chooses the chart's values and the namespace for an installation of some or all APIs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
-
-from argosy.kinds.labels import OPERATOR_NAMESPACE
-from argosy.kinds.meta import Json
-
-
-class Preset(Struct, frozen=True):
-    namespace: str
-    values: Json
+from argosy.install.chart import merge_values
+from argosy.operator.apis.base import Api, Preset
+from argosy.operator.apis.registry import APIS
 
 
-PRESETS: Final[Mapping[str, Preset]] = {
-    "argosy": Preset(OPERATOR_NAMESPACE, {"apis": {"argosy": True, "ares": False}}),
-    "ares": Preset(
-        "ares",
-        {
-            "name": "ares-operator",
-            "apis": {"argosy": False, "ares": True},
-            "observer": {"enabled": True},
-            "replicas": 1,
-            "podDisruptionBudget": {"enabled": False},
-            "features": {"remoteExec": False},
-            "gang": {"backend": "auto"},
-        },
-    ),
-}
+def api_preset(api: Api, apis: Sequence[Api] = APIS) -> Preset:
+    """Return the installation of one API alone, as its users expect it."""
+    served = {"apis": {other.name: other is api for other in apis}}
+    return Preset(api.preset.namespace, merge_values(served, api.preset.values))
 
 
-def choose_preset(apis: Sequence[str]) -> Preset:
-    """What to install for these APIs: one alone as its own users expect it, several with one operator."""
-    if len(set(apis)) == 1:
-        return PRESETS[apis[0]]
-    chosen = {name: name in apis for name in PRESETS} if apis else {}
-    return Preset(OPERATOR_NAMESPACE, {"apis": chosen} if apis else {})
+PRESETS: Final[Mapping[str, Preset]] = {api.name: api_preset(api) for api in APIS}
+
+
+def choose_preset(names: Sequence[str]) -> Preset:
+    """Return the installation of these APIs: one alone as its users expect it, several with one operator."""
+    if len(set(names)) == 1:
+        return PRESETS[names[0]]
+    return Preset(values={"apis": {name: name in names for name in PRESETS}} if names else {})

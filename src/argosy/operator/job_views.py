@@ -1,4 +1,4 @@
-"""What a pod may ask about its own job, answered from the caches that every replica keeps, leader or not."""
+"""What pods may learn about their own job, read from the caches that every replica keeps, leader or not."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from argosy.dialects.base import Job, JobApi, T, read_record
 from argosy.engine.cache import Cache, Change
-from argosy.frameworks.common import slots
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.plan.record import UnsupportedVersionError
@@ -24,12 +23,22 @@ R = TypeVar("R")
 _PHASE_ORDER = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED)
 ROLE_PHASES = (*_PHASE_ORDER, Phase.FAILED)
 
+COUNT_UPDATE_SECONDS = 2.0
+"""Delay before waiting pods learn about changed pod counts. Reaching the awaited phase is reported
+immediately; count updates are batched, because every response makes every waiting pod ask again."""
+
+DEBOUNCE_SECONDS = 0.2
+"""Delay between a change of a pod and a new response: pods of a job change in groups."""
+
+MAX_UNKNOWN_WAITS = 64
+"""Requests without a valid token that wait at once, in case the cache does not have their job yet."""
+
 CacheKey: TypeAlias = tuple[str, Phase] | Literal["all roles"]
-"""What an answer is remembered under: a role of the job and a phase, never text that a client chose."""
+"""Key of a cached response: a role of the job and a phase, never text that a client chose."""
 
 
 class RoleView(Struct, frozen=True, omit_defaults=True):
-    """Where a role is, and what that means to somebody who waits for a phase of it."""
+    """The state of a role, for a pod that waits for one of its phases."""
 
     role: str
     phase: str
@@ -37,39 +46,28 @@ class RoleView(Struct, frozen=True, omit_defaults=True):
     unreachable: bool = False
     """The phase will not be reached any more."""
     etag: str = ""
-    """Changes whenever this reading does; hand it back to be answered at the next change."""
+    """Changes whenever this response does; a request with it is answered at the next change."""
     message: str = ""
 
 
-class Host(Struct, frozen=True):
-    name: str
-    """Host name, as the pod itself has it."""
-    address: str
-    """Full DNS name, or the host name where the role has no service."""
-    pod: str
-    ip: str
-    role: str
-    index: int
-    slots: int
-
-
 class JobView(Struct, frozen=True):
-    """One job as its pods may see it, until something about it changes."""
+    """One job as its pods may see it; dropped when the job or one of its pods changes."""
 
-    kind: str
     uid: str
     namespace: str
+    status: Struct
     record: Record
-    slots: dict[str, int]
+    roles: frozenset[str]
+    """Roles in the job's spec; none if that is invalid."""
     cached: dict[CacheKey, object] = msgspec.field(default_factory=dict)
-    """Answers made from this reading; they are forgotten with it."""
+    """Responses made from this view."""
 
     def has_role(self, role: str) -> bool:
-        return role in self.slots or role in self.record.roles
+        return role in self.roles or role in self.record.roles
 
 
 class JobSource(Protocol):
-    """Finds jobs of one dialect."""
+    """Finds the jobs of one API."""
 
     def uid(self, namespace: str, name: str) -> str:
         """Return the job's uid, or an empty string if there is no such job."""
@@ -78,28 +76,24 @@ class JobSource(Protocol):
     def find(self, namespace: str, name: str) -> JobView | None: ...
 
 
-class DialectSource(Generic[T]):
+class _CachedJobs(Generic[T]):
+    """Finds the jobs of one API in its cache."""
+
     def __init__(self, api: JobApi[T], jobs: Cache[T]) -> None:
-        self.api = api
-        self.jobs = jobs
+        self._api = api
+        self._jobs = jobs
 
     def uid(self, namespace: str, name: str) -> str:
-        job = self.jobs.get(namespace, name)
+        job = self._jobs.get(namespace, name)
         return job.metadata.uid if job is not None else ""
 
     def find(self, namespace: str, name: str) -> JobView | None:
-        job = self.jobs.get(namespace, name)
+        job = self._jobs.get(namespace, name)
         if job is None:
             return None
-        workload = self.api.dialect.to_workload(job)
-        roles = {} if isinstance(workload, Problems) else workload.roles
-        return JobView(
-            kind=self.api.resource.kind,
-            uid=job.metadata.uid,
-            namespace=namespace,
-            record=_record(job),
-            slots={name: slots(role) for name, role in roles.items()},
-        )
+        workload = self._api.dialect.to_workload(job)
+        roles = () if isinstance(workload, Problems) else workload.roles
+        return JobView(job.metadata.uid, namespace, job.status, _record(job), frozenset(roles))
 
 
 def _record(job: Job) -> Record:
@@ -109,37 +103,25 @@ def _record(job: Job) -> Record:
         return Record()
 
 
-COUNT_UPDATE_SECONDS = 2.0
-"""Seconds for which those who wait may not be told that pods come and go. What they wait for they are told at
-once; each answer that is something else brings a new question, from every pod that waits."""
-
-DEBOUNCE_SECONDS = 0.2
-"""Seconds from a change of pods to the look at what it means: they come in groups."""
-
-
-MAX_UNKNOWN_WAITS = 64
-"""Questions without a valid token that are held at once, in case their job has only not been seen yet."""
-
-
 class TooManyWaitsError(Exception):
-    """As many questions about unknown jobs are held as may be; the client should ask again later."""
+    """Too many requests about unknown jobs are waiting; the client should try again later."""
 
 
 class ChangeSignal:
-    """What wakes somebody who has asked about a job and waits."""
+    """Wakes a request that waits for a change of its job."""
 
     def __init__(self) -> None:
         self._any = asyncio.Event()
         self._record_changed = asyncio.Event()
 
     def notify(self, *, record_changed: bool) -> None:
-        """To the job's pods, or to what the job itself tells."""
+        """Report a change of the job's status, or else of one of its pods only."""
         self._any.set()
         if record_changed:
             self._record_changed.set()
 
     async def wait(self, deadline: float) -> bool:
-        """Whether something changed before the deadline."""
+        """Return True as soon as something changed, False at the deadline."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._any.wait()
@@ -154,73 +136,74 @@ class ChangeSignal:
 
 
 class JobViews:
-    def __init__(self, caches: Caches, cluster_domain: str) -> None:
+    """The jobs of all APIs, by namespace and name."""
+
+    def __init__(self, caches: Caches) -> None:
         self.caches = caches
-        self.cluster_domain = cluster_domain
         self.sources: list[JobSource] = []
         self._waiting: dict[tuple[str, str], set[ChangeSignal]] = {}
         self._views: dict[tuple[str, str], dict[str, JobView]] = {}
-        """Jobs as last read, by name and uid, until something about them changes: a thousand pods may ask the
-        same thing. Only jobs that exist are in it, and only once somebody with their token has asked."""
+        """Views by namespace and name, then by uid, until something changes: a thousand pods may send the
+        same request. Holds existing jobs only, and only after a request with their token."""
         self._unknown_waits = 0
         self.closing = False
-        """Questions are held back no longer."""
-        caches.pods.subscribe(self._pod_changed)
+        """True once requests no longer wait."""
+        caches.pods.subscribe(self._on_pod_change)
 
     def release_waiters(self) -> None:
-        """Have every question that is held back answered with what is known: nobody waits here again."""
+        """Answer all waiting requests with the current state; later ones do not wait."""
         self.closing = True
-        for waiting in self._waiting.values():
-            for changes in waiting:
-                changes.notify(record_changed=True)
+        for signals in self._waiting.values():
+            for signal in signals:
+                signal.notify(record_changed=True)
 
     def add(self, api: JobApi[T], jobs: Cache[T]) -> None:
-        self.sources.append(DialectSource(api, jobs))
-        jobs.subscribe(self._job_changed)
+        self.sources.append(_CachedJobs(api, jobs))
+        jobs.subscribe(self._on_job_change)
 
-    def find(self, namespace: str, name: str, admits: Callable[[str], bool]) -> Sequence[JobView]:
-        """Return the jobs of that name whose uid is admitted: at most one of each kind.
+    def find(self, namespace: str, name: str, verify: Callable[[str], bool]) -> Sequence[JobView]:
+        """Return the jobs of this name whose uid `verify` accepts: at most one of each kind.
 
-        The others are not looked at: translating a job takes time that only its own pods may ask for.
+        Other jobs are not translated, which takes time that only a job's own pods may cause.
         """
-        return [job for source in self.sources if (job := self._view(source, namespace, name, admits))]
+        return [job for source in self.sources if (job := self._view(source, namespace, name, verify))]
 
     def _view(
-        self, source: JobSource, namespace: str, name: str, admits: Callable[[str], bool]
+        self, source: JobSource, namespace: str, name: str, verify: Callable[[str], bool]
     ) -> JobView | None:
         uid = source.uid(namespace, name)
-        if not uid or not admits(uid):
+        if not uid or not verify(uid):
             return None
-        known = self._views.get((namespace, name), {})
-        if uid not in known:
+        views = self._views.get((namespace, name), {})
+        if uid not in views:
             job = source.find(namespace, name)
             if job is None:
                 return None
             self._views.setdefault((namespace, name), {})[uid] = job
             return job
-        return known[uid]
+        return views[uid]
 
     @contextmanager
     def subscribe(self, namespace: str, name: str) -> Iterator[ChangeSignal]:
-        """Hears of whatever happens to the job."""
-        changes = ChangeSignal()
-        waiting = self._waiting.setdefault((namespace, name), set())
-        waiting.add(changes)
+        """Yield a signal of changes of the job and its pods."""
+        signal = ChangeSignal()
+        signals = self._waiting.setdefault((namespace, name), set())
+        signals.add(signal)
         try:
-            yield changes
+            yield signal
         finally:
-            waiting.discard(changes)
-            if not waiting:
+            signals.discard(signal)
+            if not signals:
                 self._waiting.pop((namespace, name), None)
 
     async def wait_for_unknown_job(self, changes: ChangeSignal, deadline: float) -> bool:
-        """Wait, for a client whose job is not known, whether something changes before the deadline.
+        """Wait for a change, on behalf of a client without a valid token; False at the deadline.
 
-        Raises `TooManyWaitsError` at once when too many do: anybody may ask about jobs that do not exist.
+        Raises `TooManyWaitsError` if too many clients wait: anyone may ask about jobs that do not exist.
         """
         if self._unknown_waits >= MAX_UNKNOWN_WAITS:
             raise TooManyWaitsError(
-                f"{MAX_UNKNOWN_WAITS} questions about unknown jobs are waiting; ask again"
+                f"too many requests about unknown jobs are waiting ({MAX_UNKNOWN_WAITS}); try again later"
             )
         self._unknown_waits += 1
         try:
@@ -228,14 +211,14 @@ class JobViews:
         finally:
             self._unknown_waits -= 1
 
-    def memoize(self, job: JobView, question: CacheKey, make: Callable[[], R]) -> R:
-        """An answer, made once for all who ask the same until something about the job changes."""
-        if question not in job.cached:
-            job.cached[question] = make()
-        return cast("R", job.cached[question])
+    def memoize(self, job: JobView, key: CacheKey, make: Callable[[], R]) -> R:
+        """Return a response that is made once, and then reused until the job changes."""
+        if key not in job.cached:
+            job.cached[key] = make()
+        return cast("R", job.cached[key])
 
     def role(self, job: JobView, role: str, wanted: Phase) -> RoleView:
-        """Where a role is that the job has (`has_role`)."""
+        """Return the state of one of the job's roles (`has_role`)."""
         return self.memoize(job, (role, wanted), lambda: self._role(job, role, wanted))
 
     def _role(self, job: JobView, role: str, wanted: Phase) -> RoleView:
@@ -243,66 +226,43 @@ class JobViews:
         running = sum(pod.status.phase == "Running" for pod in pods)
         reached = is_reached(wanted, record.phase)
         ended = job.record.phase.terminal or record.phase.terminal
-        text = f"{record.phase}, {running} of {len(pods)} pods running"
+        message = f"{record.phase}, {running} of {len(pods)} pods running"
         if ended and not reached:
-            text = f"role {role} is {record.phase} and the job {job.record.phase}"
+            message = f"role {role} is {record.phase} and the job {job.record.phase}"
         return RoleView(
             role=role,
             phase=record.phase,
             reached=reached,
             unreachable=ended and not reached,
             etag=f"{record.phase}-{job.record.phase}-{running}-{len(pods)}",
-            message=text,
+            message=message,
         )
 
-    def hosts(self, job: JobView, role: str = "") -> list[Host]:
-        """The job's pods in the order of their places; one that is on its way out is no host."""
-        hosts = [
-            Host(
-                name=pod.spec.hostname,
-                address=self._address(pod),
-                pod=pod.metadata.name,
-                ip=pod.status.pod_ip,
-                role=pod.metadata.labels.get(labels.ROLE, ""),
-                index=index_of(pod),
-                slots=job.slots.get(pod.metadata.labels.get(labels.ROLE, ""), 1),
-            )
-            for pod in self.pods(job, role)
-            if pod.status.phase not in ("Succeeded", "Failed")
-        ]
-        return sorted(hosts, key=lambda host: (host.role, host.index))
-
-    def _address(self, pod: Pod) -> str:
-        if not pod.spec.subdomain:
-            return pod.spec.hostname
-        names = (pod.spec.hostname, pod.spec.subdomain, pod.metadata.namespace, "svc", self.cluster_domain)
-        return ".".join(names)
-
     def pods(self, job: JobView, role: str) -> list[Pod]:
-        """Those that are not on their way out. One whose labels do not say which place it has has none."""
+        """Return the pods of a role that are not terminating; pods without an index do not count."""
         return [
             pod
             for pod in self.caches.pods.by(OWNER, owner_key(job.namespace, job.uid))
             if pod.metadata.deletion_timestamp is None
             and pod.metadata.labels.get(labels.INDEX, "").isdecimal()
-            and (not role or pod.metadata.labels.get(labels.ROLE) == role)
+            and pod.metadata.labels.get(labels.ROLE) == role
         ]
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _on_pod_change(self, change: Change[Pod]) -> None:
         pod = change.new or change.old
         owner = pod.metadata.controller if pod else None
         if pod and owner:
-            self._notify(pod.metadata.namespace, owner.name, told=False)
+            self._notify(pod.metadata.namespace, owner.name, record_changed=False)
 
-    def _job_changed(self, change: Change[T]) -> None:
+    def _on_job_change(self, change: Change[T]) -> None:
         job = change.new or change.old
         if job is not None:
-            self._notify(job.metadata.namespace, job.metadata.name, told=True)
+            self._notify(job.metadata.namespace, job.metadata.name, record_changed=True)
 
-    def _notify(self, namespace: str, name: str, *, told: bool) -> None:
+    def _notify(self, namespace: str, name: str, *, record_changed: bool) -> None:
         self._views.pop((namespace, name), None)
-        for changes in self._waiting.get((namespace, name), ()):
-            changes.notify(record_changed=told)
+        for signal in self._waiting.get((namespace, name), ()):
+            signal.notify(record_changed=record_changed)
 
 
 def index_of(pod: Pod) -> int:
@@ -310,7 +270,7 @@ def index_of(pod: Pod) -> int:
 
 
 def is_reached(wanted: Phase, phase: Phase) -> bool:
-    """A later phase is as good as the wanted one, but only Failed is Failed."""
+    """Return True if a role in `phase` has reached `wanted`, or passed it without failing."""
     if wanted == phase:
         return True
     return (

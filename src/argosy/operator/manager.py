@@ -49,12 +49,11 @@ class Manager:
         clock: Clock,
         recorder: Recorder,
         pods: PodRenderer,
-        statistics: JobMetrics,
-        cluster_domain: str,
+        job_metrics: JobMetrics,
         concurrency: int,
         gang_backend: str = VOLCANO.name,
         remote_exec: bool = True,
-        observer_only: bool = False,
+        endpoint_only: bool = False,
         extra_caches: "Sequence[AnyCache]" = (),
     ) -> None:
         self.client = client
@@ -62,13 +61,13 @@ class Manager:
         self.clock = clock
         self.recorder = recorder
         self.pods = pods
-        self.statistics = statistics
+        self.job_metrics = job_metrics
         self.concurrency = concurrency
         self.crds = Cache(client, CustomResourceDefinition)
         self.caches = Caches(client, clock, namespace, gang_backend)
-        statistics.nodes_unconfirmed.set_function(lambda: self.caches.node_health.unconfirmed)
+        job_metrics.nodes_unconfirmed.set_function(lambda: self.caches.node_health.unconfirmed)
         self.triggers = Triggers(self.caches)
-        self.job_views = JobViews(self.caches, cluster_domain)
+        self.job_views = JobViews(self.caches)
         self.gate = DrainGate()
         self._kinds = [
             _WatchedKind(cache.kind.resource, cache) for cache in self.caches.pod_groups.caches.values()
@@ -77,7 +76,7 @@ class Manager:
         self.crds.subscribe(lambda _: self.triggers.enqueue_waiting_gangs())
         self._reconcilers: list[_TermReconciler] = []
         self._remote_exec = remote_exec
-        self._observer_only = observer_only
+        self._endpoint_only = endpoint_only
         self._extra_caches = extra_caches
 
     def add(self, api: JobApi[T]) -> None:
@@ -86,7 +85,7 @@ class Manager:
         self.caches.pod_groups.propagated_keys = self.caches.propagated_keys
         jobs = Cache(self.client, api.kind, namespace=self.namespace, transform=api.compact_finished)
         reconciler = Reconciler(
-            api, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.statistics
+            api, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.job_metrics
         )
         controller = Controller(
             api.resource.kind,
@@ -137,7 +136,7 @@ class Manager:
             await asyncio.gather(*controllers, return_exceptions=True)
             for reconciler in self._reconcilers:
                 reconciler.end_term()
-            self.statistics.clear()
+            self.job_metrics.clear()
         for controller in controllers:
             controller.result()
 
@@ -184,7 +183,7 @@ class Manager:
 
     def _core_caches(self) -> "Sequence[AnyCache]":
         caches = self.caches
-        if self._observer_only:
+        if self._endpoint_only:
             return (caches.pods,)
         launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_exec else ()
         return (caches.pods, caches.nodes, caches.services, *launchers, *self._extra_caches)

@@ -1,11 +1,11 @@
-"""The file of settings: what it says, and that a wrong one is told by the key that is wrong."""
+"""Configuration files in AresOperator's format: the settings that they give, and errors that name the key."""
 
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
-from msgspec import Struct
+from msgspec import Struct, field
 
 from argosy.cli.observer import observer
 from argosy.cli.operator import operator
@@ -13,8 +13,10 @@ from argosy.engine.limiter import WriteLimits
 from argosy.install.chart import Chart, chart_folder
 from argosy.install.presets import PRESETS
 from argosy.kinds.meta import Json
-from argosy.operator.apis.ares.config import ConfigError, apply_config, read
-from argosy.operator.apis.ares.observer_locator import ObserverService
+from argosy.operator.apis.ares.config import apply_config, read
+from argosy.operator.apis.ares.settings import AresSettings, ObserverService, ares_settings
+from argosy.operator.apis.argosy import ARGOSY
+from argosy.operator.apis.base import ConfigError
 from argosy.operator.settings import IMAGE, Settings
 
 ORIGINAL = """
@@ -37,86 +39,102 @@ initializers:
     envs: {TEST: true, LEVEL: 2}
     volumes: [{name: tools, hostPath: /opt/tools}]
 """
-"""In the words that administrators of the original know."""
+"""A file as AresOperator's administrators write it."""
 
 
 def settings(text: str) -> Settings:
     return apply_config(Settings(), read(text))
 
 
-def test_a_file_of_the_original_is_read() -> None:
-    found = settings(ORIGINAL)
-    assert found.observer_service == ObserverService(
+def ares(text: str) -> AresSettings:
+    return ares_settings(settings(text))
+
+
+def test_a_file_of_aresoperator_is_read() -> None:
+    found = ares(ORIGINAL)
+    assert found.observers == ObserverService(
         "ares-observer.ares", 30037, "ares", {"app": "ares", "module": "ares-observer"}, require_tokens=True
     )
-    assert found.write_limits == WriteLimits(per_second=30, burst=60)
-    assert found.ares_ttl_after_succeeded is None
+    assert settings(ORIGINAL).write_limits == WriteLimits(per_second=30, burst=60)
+    assert found.ttl_after_succeeded is None
     assert found.initializers.image == "example/initializer:v1"
     assert found.initializers.env == {"TEST": "true", "LEVEL": "2"}
     assert found.initializers.volumes == {"tools": "/opt/tools"}
     assert found.initializers.command is not None
 
 
-class Said(Struct):
+class Case(Struct):
     text: str
-    want: Json
+    want: Json = field(default_factory=dict)
+    """Settings of the operator."""
+    want_ares: Json = field(default_factory=dict)
+    """Settings of AresJobs."""
 
 
-SAID = {
-    "an empty file has the observers of the original, and no cap": Said(
+CASES = {
+    "empty file: observers in namespace ares, no limit of writes": Case(
         "",
-        {
-            "observer_service": ObserverService(),
-            "write_limits": WriteLimits(),
-            "cluster_domain": "cluster.local",
-        },
+        {"write_limits": WriteLimits(), "cluster_domain": "cluster.local"},
+        {"observers": ObserverService()},
     ),
-    "without observers the operator answers": Said(
-        "cache: {uri: 'memory://', observer: {enabled: false}}", {"observer_service": None}
+    "observer disabled: no observers": Case(
+        "cache: {uri: 'memory://', observer: {enabled: false}}", want_ares={"observers": None}
     ),
-    "auth none asks for no token": Said(
+    "auth none: no token required": Case(
         "cache: {observer: {auth: none}}",
-        {"observer_service": ObserverService(require_tokens=False), "require_observer_tokens": False},
+        want_ares={"observers": ObserverService(require_tokens=False), "require_tokens": False},
     ),
-    "a port of 0 or less is none": Said(
-        "cache: {observer: {nodePort: -1}}", {"observer_service": ObserverService()}
+    "negative nodePort: no nodePort": Case(
+        "cache: {observer: {nodePort: -1}}", want_ares={"observers": ObserverService()}
     ),
-    "one of the two rates brings the other's default": Said(
+    "qps without burst: default burst": Case(
         "operator: {restConfig: {qps: 5}}", {"write_limits": WriteLimits(per_second=5, burst=60)}
     ),
-    "seconds after success": Said(
-        "operator: {aresjob: {ttlSecondsAfterSucceeded: 0}}", {"ares_ttl_after_succeeded": 0}
+    "ttlSecondsAfterSucceeded 0: deleted at once": Case(
+        "operator: {aresjob: {ttlSecondsAfterSucceeded: 0}}", want_ares={"ttl_after_succeeded": 0}
     ),
-    "the domain": Said("operator: {clusterDomain: example.org}", {"cluster_domain": "example.org"}),
-    "who places gangs": Said("operator: {gang: {backend: own}}", {"gang_backend": "own"}),
-    "nothing of gangs": Said("operator: {}", {"gang_backend": "volcano"}),
-    "what is null is left out": Said("cache:\noperator:\n  restConfig:\n", {"write_limits": WriteLimits()}),
+    "clusterDomain": Case("operator: {clusterDomain: example.org}", {"cluster_domain": "example.org"}),
+    "gang.backend": Case("operator: {gang: {backend: own}}", {"gang_backend": "own"}),
+    "no gang.backend: volcano": Case("operator: {}", {"gang_backend": "volcano"}),
+    "null values: left out": Case("cache:\noperator:\n  restConfig:\n", {"write_limits": WriteLimits()}),
 }
 
 
-@pytest.mark.parametrize("case", SAID.values(), ids=SAID.keys())
-def test_what_a_file_says(case: Said) -> None:
-    found = settings(case.text)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_settings_of_a_file(case: Case) -> None:
+    found, found_ares = settings(case.text), ares(case.text)
     assert {name: getattr(found, name) for name in case.want} == case.want
+    assert {name: getattr(found_ares, name) for name in case.want_ares} == case.want_ares
 
 
-WRONG = {
-    "cache.uri: invalid value 'redis://x': must be memory://": "cache: {uri: 'redis://x'}",
+def test_without_aresjobs_only_the_settings_of_the_operator_are_used() -> None:
+    served = apply_config(Settings(apis=(ARGOSY,)), read("operator: {clusterDomain: example.org}"))
+    assert (served.apis, served.cluster_domain) == ((ARGOSY,), "example.org")
+
+
+ERRORS = {
+    'cache.uri: invalid value "redis://x": must be memory://': "cache: {uri: 'redis://x'}",
     "cache.observer.auth: invalid enum value 'basic'": "cache: {observer: {auth: basic}}",
-    "cache.observer.service: 'observer' is not NAME.NAMESPACE": "cache: {observer: {service: observer}}",
+    'cache.observer.service: invalid value "observer": must be NAME.NAMESPACE': (
+        "cache: {observer: {service: observer}}"
+    ),
     "cache.observer.nodePort: expected `int`, got `str`": "cache: {observer: {nodePort: '30037'}}",
-    "cache.observer.nodePort: 70000 is no port": "cache: {observer: {nodePort: 70000}}",
-    "cache.observer.namespace: missing": "cache: {observer: {nodePort: 30037, namespace: ''}}",
-    "cache.observer.labels: missing": "cache: {observer: {nodePort: 30037, labels: {}}}",
+    "cache.observer.nodePort: invalid value 70000: must be at most 65535": (
+        "cache: {observer: {nodePort: 70000}}"
+    ),
+    "cache.observer.namespace: required": "cache: {observer: {nodePort: 30037, namespace: ''}}",
+    "cache.observer.labels: required": "cache: {observer: {nodePort: 30037, labels: {}}}",
     "operator.restConfig.qps: invalid value 0": "operator: {restConfig: {qps: 0}}",
     "operator.restConfig.burst: invalid value -1": "operator: {restConfig: {burst: -1}}",
     "operator.aresjob.ttlSecondsAfterSucceeded: invalid value -1": (
         "operator: {aresjob: {ttlSecondsAfterSucceeded: -1}}"
     ),
-    "operator.clusterDomain: 'no domain' is no DNS name": "operator: {clusterDomain: no domain}",
-    "operator.gang.backend: invalid value 'slurm': must be one of": "operator: {gang: {backend: slurm}}",
-    "operator.restconfig: there is no such key": "operator: {restconfig: {qps: 5}}",
-    "caches: there is no such key": "caches: {}",
+    'operator.clusterDomain: invalid value "no domain": must be a DNS name': (
+        "operator: {clusterDomain: no domain}"
+    ),
+    'operator.gang.backend: invalid value "slurm": must be one of': "operator: {gang: {backend: slurm}}",
+    "operator.restconfig: unknown key": "operator: {restconfig: {qps: 5}}",
+    "caches: unknown key": "caches: {}",
     "initializers.common.image: must not be empty": "initializers: {common: {image: ''}}",
     "initializers.common.cmd: command: not understood": "initializers: {common: {cmd: 'a {{.Key'}}",
     "initializers.common.cmd: {{.Key}}: must not be inside quotes": (
@@ -126,31 +144,31 @@ WRONG = {
     "initializers.common.cmd: the function upper is not known": (
         "initializers: {common: {cmd: '{{upper .Key}}'}}"
     ),
-    "initializers.common.volumes[1].name: missing": (
+    "initializers.common.volumes[1].name: required": (
         "initializers: {common: {volumes: [{name: a, hostPath: /a}, {hostPath: /b}]}}"
     ),
-    "initializers.common.volumes[0].hostPath: 'a' is not an absolute path": (
+    'initializers.common.volumes[0].hostPath: invalid value "a": must be an absolute path': (
         "initializers: {common: {volumes: [{name: a, hostPath: a}]}}"
     ),
     "the file: expected `object`, got `array`": "[1]",
-    "not YAML": "a: [",
+    "invalid YAML": "a: [",
 }
 
 
-@pytest.mark.parametrize("said", WRONG)
-def test_a_wrong_file_names_the_key(said: str) -> None:
-    with pytest.raises(ConfigError) as found:
-        read(WRONG[said])
-    assert str(found.value).startswith(said)
+@pytest.mark.parametrize("message", ERRORS)
+def test_an_invalid_file_is_rejected_with_the_key(message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read(ERRORS[message])
+    assert str(raised.value).startswith(message)
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_of_a_file_are_reported_at_once() -> None:
     with pytest.raises(ConfigError, match=r"cache\.uri: .*; operator\.restConfig\.qps: "):
         read("{cache: {uri: x}, operator: {restConfig: {qps: -1}}}")
 
 
 @pytest.mark.parametrize("command", [operator, observer], ids=["operator", "observer"])
-def test_a_wrong_file_stops_the_start(command: object, tmp_path: Path) -> None:
+def test_an_invalid_file_stops_the_start(command: object, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("operator: {restConfig: {qps: 0}}")
     assert command in (operator, observer)
@@ -159,19 +177,19 @@ def test_a_wrong_file_stops_the_start(command: object, tmp_path: Path) -> None:
     assert f"{file}: operator.restConfig.qps: invalid value 0: must be more than 0" in done.output
 
 
-def test_the_file_of_the_chart_is_read() -> None:
+def test_the_configmap_of_the_chart_is_read() -> None:
     chart, preset = Chart(chart_folder()), PRESETS["ares"]
     given: Json = {**preset.values, "config": {"operator": {"restConfig": {"qps": 7}}}}
-    (found,) = (one for one in chart.objects("ares", chart.values(given)) if one["kind"] == "ConfigMap")
-    data = found["data"]
+    (config_map,) = (obj for obj in chart.objects("ares", chart.values(given)) if obj["kind"] == "ConfigMap")
+    data = config_map["data"]
     assert isinstance(data, dict)
-    read_back = settings(data["config.yaml"])
+    found_ares = ares(data["config.yaml"])
     labels = {
         "app.kubernetes.io/name": "argosy",
         "app.kubernetes.io/component": "observer",
         "app.kubernetes.io/instance": "argosy",
     }
-    assert read_back.observer_service == ObserverService(labels=labels)
-    assert read_back.initializers.image == IMAGE
-    assert read_back.write_limits == WriteLimits(per_second=7, burst=60)
+    assert found_ares.observers == ObserverService(labels=labels)
+    assert found_ares.initializers.image == IMAGE
+    assert settings(data["config.yaml"]).write_limits == WriteLimits(per_second=7, burst=60)
     assert yaml.safe_load(data["config.yaml"])["operator"]["clusterDomain"] == "cluster.local"

@@ -18,11 +18,14 @@ from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
+from argosy.kinds.aresjob import AresJobStatus
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.operator import endpoint
 from argosy.operator.apis.ares import observer
-from argosy.operator.endpoint import Endpoint, server_tls
+from argosy.operator.apis.ares.observer import Observer
+from argosy.operator.endpoint import Endpoint, RouteContext, server_tls
 from argosy.operator.endpoint_credentials import make_credentials
 from argosy.operator.job_views import MAX_UNKNOWN_WAITS, JobView, JobViews
 from argosy.reconcile.caches import Caches
@@ -43,7 +46,7 @@ class Scene:
     def __init__(self) -> None:
         self.trust = make_credentials(["localhost"], datetime.now(UTC))
         self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")), SystemClock())
-        self.readings = JobViews(self.caches, "cluster.local")
+        self.readings = JobViews(self.caches)
         self.readings.sources.append(self)
         self.jobs: dict[str, JobView] = {}
         self.ports: dict[str, int] = {}
@@ -62,8 +65,9 @@ class Scene:
 
     def put(self, name: str, uid: str, phase: Phase = Phase.STARTING, **roles: Phase) -> None:
         record = Record(phase=phase, roles={name: RoleRecord(at, size=2) for name, at in roles.items()})
-        self.jobs[name] = JobView("AresJob", uid, "ns", record, dict.fromkeys(roles, 1))
-        self.readings._notify("ns", name, told=True)
+        status = AresJobStatus(phase=phase)
+        self.jobs[name] = JobView(uid, "ns", status, record, frozenset(roles))
+        self.readings._notify("ns", name, record_changed=True)
 
     def pod(self, role: str, index: int, *, host: bool = False, label: str | None = None) -> None:
         self._versions += 1
@@ -98,8 +102,9 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
         monkeypatch.setattr(part, "UNKNOWN_JOB_GRACE_SECONDS", 0.05)
     scene, servers = Scene(), []
     for auth in ("none", "token"):
-        answer = Endpoint(scene.readings, scene.trust, lambda: "", tokens=auth == "token").handle
-        server = Server(answer)
+        context = RouteContext(scene.readings, scene.trust, lambda: "")
+        observed = Observer(context, require_tokens=auth == "token")
+        server = Server(Endpoint(context, routes={"cache": observed.handle}).handle)
         scene.ports[auth] = await server.listen_tcp("127.0.0.1", 0, server_tls(scene.trust))
         servers.append(server)
     yield scene
@@ -153,15 +158,14 @@ async def test_a_token_reads_its_own_job_and_nothing_of_others(scene: Scene) -> 
         for path in ("/cache/keys/ns.rival", "/cache/keys/ns.nobody", "/cache/keys/elsewhere.job")
     ]
     assert {(answer.status, answer.body) for answer in stolen} == {(401, stolen[0].body)}
-    for path in ("roles/worker", "hosts"):
-        assert (await scene.get(f"/v1/jobs/ns/rival/{path}", auth="token", **scene.token)).status == 401
+    assert (await scene.get("/v1/jobs/ns/rival/roles/worker", auth="token", **scene.token)).status == 401
     assert (await scene.get("/cache/keys/ns.job", auth="token", **scene.token)).status == 200
 
 
 async def test_a_run_of_another_kind_is_no_job_of_this_api(scene: Scene) -> None:
     """A TrainingRun may have the name of an AresJob; who asks here asks for the latter."""
     scene.set(worker=Phase.RUNNING)
-    scene.jobs["run"] = replace(scene.jobs["job"], kind="TrainingRun")
+    scene.jobs["run"] = replace(scene.jobs["job"], status=TrainingRunStatus())
     assert (await scene.get("/cache/keys/ns.run")).status == 404
     scene.readings.sources.insert(0, Namesake(scene.jobs["run"]))
     answer = await scene.get("/cache/keys/ns.job")

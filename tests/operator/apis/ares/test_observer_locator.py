@@ -10,7 +10,8 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import Pod, PodStatus, ServiceSpec, ServiceWithIP
 from argosy.kinds.meta import ObjectMeta
-from argosy.operator.apis.ares.observer_locator import ObserverLocator, ObserverService
+from argosy.operator.apis.ares.observer_locator import ObserverLocator
+from argosy.operator.apis.ares.settings import ObserverService
 
 OPERATOR = "https://argosy-operator.argosy-system.svc"
 NODE_PORT = ObserverService(node_port=30037)

@@ -1,7 +1,7 @@
-"""The file that AresOperator's administrators know (`--config`): other names for settings of ours.
+"""Reads a configuration file in AresOperator's format (`--config`) into the operator's settings.
 
-Read strictly: a key that nobody knows, or a value that cannot be, stops the start with a message that names
-the key. The table in `docs/administrators/operator.md` has the defaults; null counts as left out.
+Unknown keys and invalid values stop the start, with a message that names each of them. The table in
+`docs/administrators/operator.md` has the defaults; null counts as left out.
 """
 
 import re
@@ -17,7 +17,9 @@ from msgspec import Struct
 from argosy.dialects.ares.initializers import Initializers, ShellCommand
 from argosy.engine.limiter import WriteLimits
 from argosy.gotemplate import TemplateError
-from argosy.operator.apis.ares.observer_locator import ObserverService
+from argosy.operator.apis.ares.api import ares_api
+from argosy.operator.apis.ares.settings import AresSettings, ObserverService
+from argosy.operator.apis.base import ConfigError
 from argosy.operator.settings import Settings
 from argosy.workload.gang_schedulers.registry import CHOICES
 from argosy.workload.gang_schedulers.volcano import VOLCANO
@@ -25,12 +27,8 @@ from argosy.workload.gang_schedulers.volcano import VOLCANO
 _NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_NAME}(\.{_NAME})*")
 _SERVICE = re.compile(rf"{_NAME}(\.{_NAME})+(:\d+)?")
-_CONVERSION_ERROR = re.compile(r"(?P<said>.*) - at `\$\.?(?P<where>.*)`")
+_CONVERSION_ERROR = re.compile(r"(?P<problem>.*) - at `\$\.?(?P<key>.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
-
-
-class ConfigError(Exception):
-    """Everything that is wrong with a file, by keys."""
 
 
 class _Section(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -94,23 +92,37 @@ class Config(_Section, frozen=True):
 
 
 def read(text: str) -> Config:
-    """`ConfigError` if it cannot be used."""
+    """Return the configuration; raise `ConfigError` if it is invalid."""
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"not YAML: {error}") from None
+        raise ConfigError(f"invalid YAML: {error}") from None
     try:
         config = msgspec.convert(_without_nulls(content) or {}, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(_conversion_error(str(error))) from None
-    if wrong := list(_problems(config)):
-        raise ConfigError("; ".join(wrong))
+    if errors := list(_errors(config)):
+        raise ConfigError("; ".join(errors))
     return config
 
 
 def apply_config(settings: Settings, config: Config) -> Settings:
-    """The settings as the file has them."""
-    observer, operator, common = config.cache.observer, config.operator, config.initializers.common
+    """Return the settings with the values of the configuration."""
+    rest = config.operator.rest_config
+    ares = _ares_settings(config)
+    return replace(
+        settings,
+        apis=tuple(
+            ares_api(ares) if isinstance(api.settings, AresSettings) else api for api in settings.apis
+        ),
+        write_limits=WriteLimits(per_second=rest.qps, burst=rest.burst) if rest else WriteLimits(),
+        cluster_domain=config.operator.cluster_domain,
+        gang_backend=config.operator.gang.backend,
+    )
+
+
+def _ares_settings(config: Config) -> AresSettings:
+    observer, common = config.cache.observer, config.initializers.common
     observers = ObserverService(
         service=observer.service,
         node_port=max(observer.node_port, 0),
@@ -118,55 +130,55 @@ def apply_config(settings: Settings, config: Config) -> Settings:
         labels=observer.labels,
         require_tokens=observer.auth == "token",
     )
-    rest = operator.rest_config
-    return replace(
-        settings,
-        observer_service=observers if observer.enabled else None,
-        require_observer_tokens=observers.require_tokens,
-        write_limits=WriteLimits(per_second=rest.qps, burst=rest.burst) if rest else WriteLimits(),
-        ares_ttl_after_succeeded=operator.aresjob.ttl_seconds_after_succeeded,
-        cluster_domain=operator.cluster_domain,
-        gang_backend=operator.gang.backend,
+    return AresSettings(
+        observers=observers if observer.enabled else None,
+        require_tokens=observers.require_tokens,
+        ttl_after_succeeded=config.operator.aresjob.ttl_seconds_after_succeeded,
         initializers=Initializers(
             image=common.image or "",
             command=ShellCommand(common.cmd) if common.cmd else None,
             env={name: _text(value) for name, value in common.envs.items()},
-            volumes={one.name: one.host_path for one in common.volumes},
+            volumes={volume.name: volume.host_path for volume in common.volumes},
         ),
     )
 
 
-def _problems(config: Config) -> Iterator[str]:
-    yield from _cache_problems(config.cache)
-    rest, succeeded = config.operator.rest_config, config.operator.aresjob.ttl_seconds_after_succeeded
+def _errors(config: Config) -> Iterator[str]:
+    yield from _cache_errors(config.cache)
+    operator = config.operator
+    rest, ttl, domain = (
+        operator.rest_config,
+        operator.aresjob.ttl_seconds_after_succeeded,
+        operator.cluster_domain,
+    )
     if rest and rest.qps <= 0:
         yield f"operator.restConfig.qps: invalid value {rest.qps:g}: must be more than 0"
     if rest and rest.burst <= 0:
         yield f"operator.restConfig.burst: invalid value {rest.burst}: must be more than 0"
-    if succeeded is not None and succeeded < 0:
-        yield f"operator.aresjob.ttlSecondsAfterSucceeded: invalid value {succeeded}: must be at least 0"
-    if not _DOMAIN.fullmatch(config.operator.cluster_domain):
-        yield f"operator.clusterDomain: {config.operator.cluster_domain!r} is no DNS name"
-    if (backend := config.operator.gang.backend) not in CHOICES:
-        yield f"operator.gang.backend: invalid value {backend!r}: must be one of {', '.join(CHOICES)}"
-    yield from _initializer_problems(config.initializers.common, "initializers.common")
+    if ttl is not None and ttl < 0:
+        yield f"operator.aresjob.ttlSecondsAfterSucceeded: invalid value {ttl}: must be at least 0"
+    if not _DOMAIN.fullmatch(domain):
+        yield f'operator.clusterDomain: invalid value "{domain}": must be a DNS name'
+    if (backend := operator.gang.backend) not in CHOICES:
+        yield f'operator.gang.backend: invalid value "{backend}": must be one of {", ".join(CHOICES)}'
+    yield from _initializer_errors(config.initializers.common, "initializers.common")
 
 
-def _cache_problems(cache: _Cache) -> Iterator[str]:
+def _cache_errors(cache: _Cache) -> Iterator[str]:
     if cache.uri != "memory://":
-        yield f"cache.uri: invalid value {cache.uri!r}: must be memory://"
+        yield f'cache.uri: invalid value "{cache.uri}": must be memory://'
     observer = cache.observer
     if not _SERVICE.fullmatch(observer.service):
-        yield f"cache.observer.service: {observer.service!r} is not NAME.NAMESPACE"
+        yield f'cache.observer.service: invalid value "{observer.service}": must be NAME.NAMESPACE'
     if observer.node_port > 65535:
-        yield f"cache.observer.nodePort: {observer.node_port} is no port"
+        yield f"cache.observer.nodePort: invalid value {observer.node_port}: must be at most 65535"
     if observer.node_port > 0 and not observer.namespace:
-        yield "cache.observer.namespace: missing; the observers' pods are looked for there"
+        yield "cache.observer.namespace: required with nodePort, to find the observers' pods"
     if observer.node_port > 0 and not observer.labels:
-        yield "cache.observer.labels: missing; the observers' pods are found by them"
+        yield "cache.observer.labels: required with nodePort, to find the observers' pods"
 
 
-def _initializer_problems(common: _Initializer, path: str) -> Iterator[str]:
+def _initializer_errors(common: _Initializer, path: str) -> Iterator[str]:
     if common.image is not None and not common.image:
         yield f"{path}.image: must not be empty"
     try:
@@ -175,25 +187,27 @@ def _initializer_problems(common: _Initializer, path: str) -> Iterator[str]:
         yield f"{path}.cmd: {error}"
     for index, volume in enumerate(common.volumes):
         if not volume.name:
-            yield f"{path}.volumes[{index}].name: missing"
+            yield f"{path}.volumes[{index}].name: required"
         if not PurePosixPath(volume.host_path).is_absolute():
-            yield f"{path}.volumes[{index}].hostPath: {volume.host_path!r} is not an absolute path"
+            value = f'invalid value "{volume.host_path}"'
+            yield f"{path}.volumes[{index}].hostPath: {value}: must be an absolute path"
 
 
-def _conversion_error(said: str) -> str:
-    found = _CONVERSION_ERROR.fullmatch(said)
-    where, what = (found["where"], found["said"]) if found else ("", said)
-    if unknown := _UNKNOWN.fullmatch(what):
-        return f"{where}.{unknown[1]}: there is no such key".lstrip(".")
-    return f"{where or 'the file'}: {what[:1].lower()}{what[1:]}"
+def _conversion_error(message: str) -> str:
+    """Return an error of the decoder with the key first, as all other errors have it."""
+    match = _CONVERSION_ERROR.fullmatch(message)
+    key, problem = (match["key"], match["problem"]) if match else ("", message)
+    if unknown := _UNKNOWN.fullmatch(problem):
+        return f"{key}.{unknown[1]}: unknown key".lstrip(".")
+    return f"{key or 'the file'}: {problem[:1].lower()}{problem[1:]}"
 
 
 def _without_nulls(value: object) -> object:
-    """Without what is null."""
     if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
     return value
 
 
 def _text(value: object) -> str:
+    """Return a value as an environment variable has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,120 @@
+"""Defines the value that registers one API: all that the operator, the CLI and the chart know about it.
+
+They read the list in `registry` and name no API themselves, so a further job API is a module of its own and
+a line in that list. Commands of the CLI read these values too; what only a running operator needs is
+therefore imported when `start`, `apply_config` or a webhook's `review` is called.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from argosy.kinds.crd_options import CustomResource
+from argosy.kinds.labels import OPERATOR_NAMESPACE
+from argosy.kinds.meta import Json
+from argosy.kinds.resource import Resource
+from argosy.operator.apis.summary import JobKind
+from argosy.operator.rbac import PolicyRule
+
+if TYPE_CHECKING:  # needed by a running operator only
+    from collections.abc import AsyncIterator
+
+    from argosy.dialects.base import JobApi, T
+    from argosy.engine.kubeconfig import Connection
+    from argosy.operator.endpoint import Route, RouteContext
+    from argosy.operator.manager import AnyCache, Manager
+    from argosy.operator.settings import Settings
+    from argosy.operator.webhooks import AdmissionRequest
+
+
+class Preset(Struct, frozen=True):
+    """How an installation of this API alone differs from the chart's defaults, as its users expect it."""
+
+    namespace: str = OPERATOR_NAMESPACE
+    values: Json = {}
+
+
+class Webhook(Struct, frozen=True, kw_only=True):
+    """An admission webhook that the operator serves and the chart announces."""
+
+    type: Literal["Mutating", "Validating"]
+    name: str
+    path: str
+    resource: Resource
+    review: "Callable[[AdmissionRequest], Json]"
+    """Returns the response of an AdmissionReview, without its uid."""
+
+
+class ServiceCertificate(Struct, frozen=True):
+    """A Service besides the operator's that answers pods: it gets a certificate and the token keys."""
+
+    secret: str
+    """Name of the Secret that the leader keeps for it in the operator's namespace."""
+    host: str
+    """NAME.NAMESPACE of the Service, or a longer DNS name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartContext:
+    """What an API may use when the operator starts."""
+
+    settings: "Settings"
+    connection: "Connection"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningApi:
+    """What an API adds to a running operator."""
+
+    add_controllers: "Callable[[Manager], None]"
+    """Adds the API's job kinds to the manager."""
+    caches: "Sequence[AnyCache]" = ()
+    """Further caches that must be filled before the first reconcile."""
+    routes: "Callable[[RouteContext], Mapping[str, Route]]" = lambda _context: {}
+    """Returns handlers of the endpoint by the first segment of their path."""
+    certificates: Sequence[ServiceCertificate] = ()
+
+
+class NoSettings(Struct, frozen=True):
+    """The settings of an API that has none of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """One API that the operator serves."""
+
+    name: str
+    """Value of `--api`, and key below `apis` in the chart's values."""
+    custom_resources: tuple[type[CustomResource], ...]
+    """The kinds whose CRDs the chart installs."""
+    jobs: tuple[JobKind, ...]
+    """The kinds of jobs that the CLI lists."""
+    rules: tuple[PolicyRule, ...]
+    """RBAC rules that the operator needs for this API, besides `rbac.CORE_RULES`."""
+    start: "Callable[[StartContext], AbstractAsyncContextManager[RunningApi]]"
+    """Starts the API in an operator; what it opened is closed when the operator stops."""
+    settings: Struct = field(default_factory=NoSettings)
+    """Settings of this API alone."""
+    apply_config: "Callable[[Settings, str], Settings] | None" = None
+    """Returns the settings with what the text of a configuration file says; raises `ConfigError`."""
+    webhooks: tuple[Webhook, ...] = ()
+    preset: Preset = field(default_factory=Preset)
+
+
+class ConfigError(Exception):
+    """A configuration file is invalid; the message names every key that is."""
+
+
+def start_jobs(
+    build: "Callable[[Settings], JobApi[T]]",
+) -> "Callable[[StartContext], AbstractAsyncContextManager[RunningApi]]":
+    """Return the `start` of an API that consists of one kind of job and nothing else."""
+
+    @asynccontextmanager
+    async def start(context: StartContext) -> "AsyncIterator[RunningApi]":
+        yield RunningApi(add_controllers=lambda manager: manager.add(build(context.settings)))
+
+    return start

@@ -1,0 +1,165 @@
+"""Lists the RBAC rules that the operator needs for itself, as data.
+
+The chart's roles and the table in `docs/operator.md` are rendered from these rules and from those of each
+registered API (`argosy.install.generated`), and a test compares them with the requests that a real API server
+received. Conditions and names are Helm expressions, because the chart's values decide.
+"""
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+Scope = Literal["cluster", "jobs", "operator"]
+"""Where a rule holds: in the whole cluster, where jobs are served (the whole cluster or `watchNamespace`), or
+in the operator's own namespace."""
+
+
+class Condition(Struct, frozen=True):
+    """A setting of the chart on which a rule depends."""
+
+    helm: str
+    text: str
+    """The same for people."""
+
+
+class PolicyRule(Struct, frozen=True, kw_only=True):
+    """One rule of a role of the operator."""
+
+    scope: Scope = "jobs"
+    group: str = ""
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """Helm expressions; of all names if empty."""
+    when: tuple[Condition, ...] = ()
+    """All of them must hold."""
+    reason: str = ""
+    """Why the operator needs it, where the resource does not say it."""
+
+
+READ: Final = ("get", "list", "watch")
+MANAGE: Final = (*READ, "create", "patch", "delete")
+
+NAME: Final = '{{ include "argosy.name" . }}'
+CLUSTER_NAME: Final = '{{ include "argosy.clusterName" . }}'
+
+WEBHOOKS: Final = Condition('include "argosy.webhooks" .', "`webhooks.enabled`")
+REMOTE_EXEC: Final = Condition(".Values.features.remoteExec", "`features.remoteExec`")
+SSH_KEYS: Final = Condition(".Values.features.sshKeys", "`features.sshKeys`")
+ONE_NAMESPACE: Final = Condition(".Values.watchNamespace", "`watchNamespace`")
+
+
+def gang_backend(*backends: str) -> Condition:
+    """Return the condition that one of these gang schedulers is set."""
+    listed = " ".join(f'"{backend}"' for backend in backends)
+    text = " or ".join(f"`{backend}`" for backend in backends)
+    return Condition(f"has .Values.gang.backend (list {listed})", f"`gang.backend` {text}")
+
+
+def job_rules(group: str, plural: str, *, patch: bool = False) -> tuple[PolicyRule, ...]:
+    """Return what the operator needs for a kind of job; `patch`: it writes defaults into the spec."""
+    verbs = ("list", "watch", "patch", "delete") if patch else ("list", "watch", "delete")
+    return (
+        PolicyRule(
+            group=group,
+            resources=(plural,),
+            verbs=verbs,
+            reason="patch: defaults are written into the stored spec" if patch else "",
+        ),
+        PolicyRule(
+            group=group,
+            resources=(f"{plural}/status", f"{plural}/finalizers"),
+            verbs=("update",),
+            reason="finalizers: some clusters require it of the owner of other objects",
+        ),
+    )
+
+
+CORE_RULES: Final = (
+    PolicyRule(
+        scope="cluster",
+        group="admissionregistration.k8s.io",
+        resources=("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+        names=(CLUSTER_NAME,),
+        verbs=("get", "patch"),
+        when=(WEBHOOKS,),
+        reason="the operator adds its CA bundle",
+    ),
+    PolicyRule(
+        scope="cluster",
+        group="apiextensions.k8s.io",
+        resources=("customresourcedefinitions",),
+        verbs=("list", "watch"),
+        reason="a kind is watched as soon as its CRD exists; without this rule every kind is tried",
+    ),
+    PolicyRule(
+        scope="cluster",
+        resources=("nodes",),
+        verbs=READ,
+        reason="a node that is missing from the cache is read before its pods count as lost",
+    ),
+    PolicyRule(
+        scope="cluster",
+        resources=("pods",),
+        verbs=("list", "watch"),
+        when=(ONE_NAMESPACE, gang_backend("own", "auto")),
+        reason="free capacity of a node depends on the pods of all namespaces",
+    ),
+    PolicyRule(resources=("pods",), verbs=(*READ, "create", "delete")),
+    PolicyRule(resources=("services",), verbs=MANAGE),
+    PolicyRule(resources=("events",), verbs=("create", "patch")),
+    PolicyRule(
+        group="scheduling.volcano.sh",
+        resources=("podgroups",),
+        verbs=MANAGE,
+        when=(gang_backend("volcano", "auto"),),
+    ),
+    PolicyRule(
+        group="scheduling.k8s.io",
+        resources=("podgroups",),
+        verbs=MANAGE,
+        when=(gang_backend("kubernetes", "auto"),),
+    ),
+    PolicyRule(
+        group="scheduling.x-k8s.io",
+        resources=("podgroups",),
+        verbs=MANAGE,
+        when=(gang_backend("scheduler-plugins", "auto"),),
+    ),
+    PolicyRule(resources=("serviceaccounts",), verbs=MANAGE, when=(REMOTE_EXEC,)),
+    PolicyRule(
+        group="rbac.authorization.k8s.io",
+        resources=("roles", "rolebindings"),
+        verbs=MANAGE,
+        when=(REMOTE_EXEC,),
+    ),
+    PolicyRule(
+        resources=("pods/exec",),
+        verbs=("get", "create"),
+        when=(REMOTE_EXEC,),
+        reason="launchers are granted it over the pods of their job, and only its holder may grant a right",
+    ),
+    PolicyRule(
+        resources=("secrets",),
+        verbs=("get", "create"),
+        when=(SSH_KEYS,),
+        reason="never listed; of an existing Secret only the metadata is read",
+    ),
+    PolicyRule(scope="operator", group="coordination.k8s.io", resources=("leases",), verbs=("create",)),
+    PolicyRule(
+        scope="operator",
+        group="coordination.k8s.io",
+        resources=("leases",),
+        names=(NAME,),
+        verbs=("get", "patch"),
+    ),
+    PolicyRule(scope="operator", resources=("secrets",), verbs=("create",)),
+    PolicyRule(
+        scope="operator",
+        resources=("secrets",),
+        names=(f"{NAME}-tls",),
+        verbs=("get", "update"),
+        reason="certificate and token keys of the endpoint for pods",
+    ),
+)
+"""What the operator needs whatever APIs it serves."""

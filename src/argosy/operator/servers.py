@@ -1,0 +1,100 @@
+"""Opens the operator's HTTP servers: the endpoint for pods, and the addresses of probes and metrics."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from argosy.engine.leader import Leader
+from argosy.engine.metrics import Metrics
+from argosy.operator.apis.base import RunningApi
+from argosy.operator.bounds import (
+    PROBE_CONNECTIONS,
+    REQUEST_LIMITS,
+    EndpointMetrics,
+    OnRefused,
+    endpoint_connections,
+)
+from argosy.operator.credentials import Credentials
+from argosy.operator.endpoint import Endpoint, RouteContext
+from argosy.operator.health import HealthPaths, health_handler
+from argosy.operator.health_checks import live_checks, ready_checks
+from argosy.operator.manager import Manager
+from argosy.operator.settings import Settings
+from argosy.operator.webhooks import Review
+from argosy.wire.connection_limits import ConnectionLimits
+from argosy.wire.messages import Handler
+from argosy.wire.server import Server
+
+GRACE_SECONDS = 1.0
+"""How long a closing server waits for its responses to be sent."""
+
+
+@asynccontextmanager
+async def serve_http(
+    settings: Settings,
+    manager: Manager,
+    apis: Sequence[RunningApi],
+    leader: Leader | None,
+    credentials: Credentials,
+    metrics: Metrics,
+) -> AsyncIterator[None]:
+    """Serve the endpoint, probes and metrics; at the end, waiting requests are answered first."""
+    async with AsyncExitStack() as stack:
+        counters = EndpointMetrics(metrics.registry)
+        context = RouteContext(manager.job_views, credentials, manager.not_ready, counters.refused)
+        routes = {segment: route for api in apis for segment, route in api.routes(context).items()}
+        endpoint = Endpoint(context, routes=routes, reviews=_reviews(settings))
+        limits = endpoint_connections(settings.max_connections, settings.max_connections_per_address)
+        server = await stack.enter_async_context(_server(endpoint.handle, limits, counters.refused))
+        counters.connections.set_function(lambda: server.connections)
+        await _listen(server, settings, credentials)
+        await _serve_health(stack, settings, manager, leader, metrics)
+        try:
+            yield
+        finally:
+            manager.job_views.release_waiters()
+
+
+def _reviews(settings: Settings) -> Mapping[str, Review]:
+    if not settings.webhooks:
+        return {}
+    return {webhook.path: webhook.review for api in settings.apis for webhook in api.webhooks}
+
+
+async def _listen(server: Server, settings: Settings, credentials: Credentials) -> None:
+    if settings.endpoint_socket is not None:
+        await server.listen_unix(settings.endpoint_socket, credentials.tls)
+    elif settings.endpoint:
+        await server.listen_tcp(*_address(settings.endpoint), credentials.tls)
+    if settings.http_endpoint:
+        await server.listen_tcp(*_address(settings.http_endpoint))
+
+
+async def _serve_health(
+    stack: AsyncExitStack, settings: Settings, manager: Manager, leader: Leader | None, metrics: Metrics
+) -> None:
+    """Serve probes and metrics, at one address or at two."""
+    for address in {settings.metrics_address, settings.probe_address} - {""}:
+        has_probes, has_metrics = address == settings.probe_address, address == settings.metrics_address
+        paths = HealthPaths(
+            metrics.registry if has_metrics else None,
+            live_checks(manager, leader) if has_probes else (),
+            ready_checks(manager, leader) if has_probes else (),
+        )
+        server = await stack.enter_async_context(_server(health_handler(paths), PROBE_CONNECTIONS))
+        await server.listen_tcp(*_address(address))
+
+
+def _address(text: str) -> tuple[str | None, int]:
+    host, _, port = text.rpartition(":")
+    return host or None, int(port)
+
+
+@asynccontextmanager
+async def _server(
+    handler: Handler, limits: ConnectionLimits, on_refused: OnRefused = lambda _reason: None
+) -> AsyncIterator[Server]:
+    server = Server(handler, limits=REQUEST_LIMITS, bounds=limits, on_refused=on_refused)
+    try:
+        yield server
+    finally:
+        await server.close(GRACE_SECONDS)
