@@ -83,7 +83,7 @@ class Agent:
         self._listening = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled. Pods are left running."""
+        """Run until cancelled. Pods keep running."""
         network.ensure_bridge(
             self._settings.bridge, self._settings.gateway, self._settings.pod_network.prefixlen
         )
@@ -119,7 +119,7 @@ class Agent:
         return not self.ready.is_set()
 
     def find(self, namespace: str, name: str, uid: str) -> kubelet_server.LocatedPod | None:
-        """Where the server finds a pod's logs and socket, and its containers."""
+        """Locate a pod's folder, which has its logs and socket, and name its containers."""
         runspec = self._shims.runspec_of(uid)
         if runspec is not None and (runspec["namespace"], runspec["name"]) == (namespace, name):
             return kubelet_server.LocatedPod(
@@ -132,7 +132,7 @@ class Agent:
         return kubelet_server.LocatedPod(self._shims.pod_folder(uid), named)
 
     async def prepare(self, pod: Pod) -> RunSpec:
-        """Address, files, volumes and the launch record of a pod."""
+        """Allocate an address, write the files and volumes of a pod, and build its run spec."""
         uid = pod.metadata.uid
         folder = self._shims.pod_folder(uid)
         address = self._settings.gateway if pod.spec.host_network else self._addresses.allocate(uid)
@@ -173,7 +173,7 @@ class Agent:
             raise OSError(f"the cgroup of pod {uid} cannot be removed yet")
 
     def _warn_unsupported(self, pod: Pod) -> None:
-        """Say what is asked for and not done."""
+        """Record an event for each requested feature that is ignored."""
         asked = [c.name for c in pod.spec.containers if any(m.mount_propagation for m in c.volume_mounts)]
         if asked:
             self._recorder.event(
@@ -217,7 +217,7 @@ class Agent:
         task.add_done_callback(done)
 
     def _remove_orphans(self) -> None:
-        """Pods that have a folder but no object any more, or one on a node that is not ours."""
+        """Remove pods that have a folder but no object on one of our nodes."""
         known = {pod.metadata.uid for pod in self.pods if pod.spec.node_name in self._node_names}
         for uid in self._shims.pod_uids():
             runspec = self._shims.runspec_of(uid)
@@ -269,7 +269,7 @@ class Agent:
         ]
 
     def _name_of(self, address: str) -> str | None:
-        """The service or pod behind an address, for reverse lookups."""
+        """Return the name of the service or pod with this address, for reverse lookups."""
         for service in self.services:
             if service.spec.cluster_ip == address:
                 return f"{service.metadata.name}.{service.metadata.namespace}.svc"
@@ -279,7 +279,7 @@ class Agent:
         return None
 
     def _assign_gpus(self, pod: Pod) -> dict[str, list[int]]:
-        """Real GPUs for each container that asks; nothing for pretend ones."""
+        """Assign real GPUs to the containers that request them; simulated ones need none."""
         node, uid = pod.spec.node_name, pod.metadata.uid
         if not self._machine.gpus.get(node):
             return {}
@@ -301,7 +301,7 @@ class Agent:
 
 
 async def _wait_for_listener(path: Path) -> None:
-    """Until somebody listens there, within reason: both start together, and a failed watch pauses longer."""
+    """Wait briefly until the API server listens: both start together, and a failed watch backs off longer."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_API_WAIT_SECONDS):
             while True:
@@ -325,9 +325,9 @@ def _namespace(pod: Pod) -> Iterator[str]:
     yield pod.metadata.namespace
 
 
-def _service_of(one: EndpointSlice) -> Iterable[str]:
-    name = one.metadata.labels.get(SERVICE_LABEL)
-    return [f"{one.metadata.namespace}/{name}"] if name else []
+def _service_of(endpoint_slice: EndpointSlice) -> Iterable[str]:
+    name = endpoint_slice.metadata.labels.get(SERVICE_LABEL)
+    return [f"{endpoint_slice.metadata.namespace}/{name}"] if name else []
 
 
 def _read(path: Path) -> str:

@@ -65,7 +65,7 @@ class ContainerSupervisor:
         return self._context.cgroup(self.name)
 
     def start(self) -> None:
-        """Begin a run. A start that fails is a run that ended at once, as with any container runtime."""
+        """Start a run. A failed start is a run that ended at once, as in container runtimes."""
         if self.state["ended"] is not None or self._runs:
             self.state["last"] = self.state["ended"] or self.state["last"]
             self.state["restarts"] = self._runs
@@ -86,7 +86,9 @@ class ContainerSupervisor:
         try:
             if self._context.hierarchy:
                 cgroups.create(self._context.hierarchy, self.cgroup, self.plan["memory"], self.plan["cpu"])
-                self._oom_kills_before = self._oom_kills()  # a group that outlived its last run
+                self._oom_kills_before = (
+                    self._oom_kills()
+                )  # counts of an earlier run, if its cgroup still exists
             isolation = container_process.Isolation(
                 self._context.pid_namespace(scratch), self._context.hierarchy, self.cgroup
             )
@@ -115,7 +117,7 @@ class ContainerSupervisor:
         self._context.notify_change()
 
     def stop(self, grace: float) -> None:
-        """preStop hook, then the stop signal, then after `grace` seconds the end of every process in it."""
+        """Run the preStop hook, send the stop signal, and after `grace` seconds kill every process."""
         if not self.state["running"]:
             return
         loop, generation = self._context.loop, self._generation
@@ -144,14 +146,14 @@ class ContainerSupervisor:
             _kill(self._process.pid, number)
 
     def kill(self) -> None:
-        """End every process of the container, wherever in the tree it is by now."""
+        """Kill every process of the container."""
         if self._container is None:
             return
         if not self._context.runspec["share_pids"]:
             self._container.isolation.pid_namespace.kill()
             return
         killed: set[int] = set()
-        for _ in range(_KILL_ROUNDS):  # what they fork meanwhile is found by the next look
+        for _ in range(_KILL_ROUNDS):  # processes forked meanwhile are found in the next round
             found = container_process.processes(self._container) - killed
             if not found:
                 return
@@ -185,7 +187,7 @@ class ContainerSupervisor:
             data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # a terminal whose last user left says EIO
+        except OSError:  # a terminal that its last process has closed returns EIO
             data = b""
         if not data:
             self._context.loop.remove_reader(descriptor)
@@ -201,7 +203,7 @@ class ContainerSupervisor:
             listener(stream, data)
 
     def _on_exit(self, status: int) -> None:
-        """The first process is gone; the container ends with it. What it wrote last is still in the pipes."""
+        """The first process has exited, and the container with it. Its last output is still in the pipes."""
         self._wait_status = status
         self.kill()
         self._finish_if_ended()
@@ -210,7 +212,7 @@ class ContainerSupervisor:
             self._timers.append(self._context.loop.call_later(1.0, lambda: self._drop_outputs(generation)))
 
     def _drop_outputs(self, generation: int) -> None:
-        """A process that outlives SIGKILL for long (stuck in the kernel) does not keep the container."""
+        """Stop waiting for output: a process stuck in the kernel must not keep the container running."""
         if generation == self._generation and self.state["running"]:
             self._open_outputs = 0
             self._finish_if_ended()
@@ -239,7 +241,7 @@ class ContainerSupervisor:
         return cgroups.oom_kill_count(hierarchy, self.cgroup) if hierarchy else 0
 
     def _release(self, isolation: container_process.Isolation) -> None:
-        """Give back what a run was held in; a shared PID namespace stays for the others."""
+        """Release the PID namespace and cgroup of a run; a shared PID namespace is kept."""
         if not self._context.runspec["share_pids"]:
             isolation.pid_namespace.kill()
             isolation.pid_namespace.close()
@@ -269,11 +271,11 @@ class ContainerSupervisor:
 
     @property
     def pause(self) -> float:
-        """The back-off that holds the next start up, in seconds."""
+        """The backoff before the next start, in seconds."""
         return self._pause
 
     def report_backoff(self) -> None:
-        """Say in the report that the next start is being held up."""
+        """Show CrashLoopBackOff in the state, and record the event once."""
         ended, runspec = self.state["ended"], self._context.runspec
         if ended is None or self.state["waiting"] == "CrashLoopBackOff":
             return
@@ -319,7 +321,7 @@ def _initial_waiting_reason(runspec: RunSpec, plan: ContainerPlan) -> str:
 
 
 def _exit_code(status: int) -> tuple[int, int]:
-    """Exit code as a container runtime gives it (128 + signal), and the signal."""
+    """Return the exit code as container runtimes report it (128 + signal), and the signal."""
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
     return os.WEXITSTATUS(status), 0

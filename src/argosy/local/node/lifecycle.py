@@ -16,7 +16,7 @@ _BACKOFF_RESET_SECONDS = 600.0
 
 
 def containers_to_start(runspec: RunSpec, states: Mapping[str, ContainerState]) -> list[ContainerPlan]:
-    """Containers that should be running and are not, in order; back-off is the caller's to honour."""
+    """Return the containers that should be running and are not, in order, regardless of backoff."""
     wanted: list[ContainerPlan] = []
     for plan in runspec["containers"]:
         state = states[plan["name"]]
@@ -30,7 +30,7 @@ def containers_to_start(runspec: RunSpec, states: Mapping[str, ContainerState]) 
             wanted.append(plan)
         if plan["kind"] == "init" or not (state["started"] and state["running"]):
             if plan["kind"] == "sidecar" and state["restarts"]:
-                continue  # it held the others back once; a crash later does not
+                continue  # only its first start blocks other containers
             return wanted
     return wanted
 
@@ -47,7 +47,7 @@ def will_run_again(plan: ContainerPlan, state: ContainerState, policy: RestartPo
 
 
 def is_pod_over(runspec: RunSpec, states: Mapping[str, ContainerState]) -> bool:
-    """Nothing but sidecars runs or ever will."""
+    """Return True if nothing but sidecars runs or will run again."""
     policy = runspec["restart_policy"]
     for plan in runspec["containers"]:
         state = states[plan["name"]]
@@ -65,15 +65,13 @@ def has_succeeded(state: ContainerState) -> bool:
 
 
 def next_backoff(previous: float, ended: Termination, first: float, longest: float) -> float:
-    """The pause before the restart after this one: none at first, then doubling, forgotten after a long good
-    run.
-    """
+    """Return the backoff after the next one: it starts at `first`, doubles, and is reset by a long run."""
     if ended["finished"] - ended["started"] > _BACKOFF_RESET_SECONDS:
         return 0.0
     return min(longest, previous * 2) if previous else first
 
 
 def next_sidecar_to_stop(plans: Sequence[ContainerPlan], states: Mapping[str, ContainerState]) -> str | None:
-    """The sidecar to stop next: the last one that still runs."""
+    """Return the name of the last sidecar that still runs."""
     running = [p["name"] for p in plans if p["kind"] == "sidecar" and states[p["name"]]["running"]]
     return running[-1] if running else None

@@ -31,16 +31,16 @@ _RETRY_SECONDS = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
 class PodPreparer(Protocol):
-    """What a worker needs of the agent to make a pod ready and to give back what it held."""
+    """What a worker needs of the agent: to prepare a pod and to release what it held."""
 
     async def prepare(self, pod: Pod) -> RunSpec: ...
 
     async def refresh(self, pod: Pod) -> float:
-        """Bring volumes up to date; seconds until that should be done again."""
+        """Update the pod's volumes; return the seconds until the next update is due."""
         ...
 
     def release(self, uid: str) -> None:
-        """Give back what the pod held; raises OSError while that cannot be done, and may be called again."""
+        """Release what the pod held; raises OSError while that is not possible yet, and may be repeated."""
         ...
 
 
@@ -83,18 +83,18 @@ class PodWorker:
         return self.pod.metadata.uid
 
     def update(self, pod: Pod) -> None:
-        """A newer version of the pod."""
+        """Take over a newer version of the pod."""
         if _is_newer(pod, self.pod):
             self.pod = pod
             self._wake.set()
 
     def mark_deleted(self) -> None:
-        """The pod's object is gone: end its processes without ceremony."""
+        """The pod's object was deleted: kill its processes without a grace period."""
         self._deleted = True
         self._wake.set()
 
     def refresh_volumes(self) -> None:
-        """Something that a volume shows may be different now."""
+        """Update the volumes soon: an object that one of them shows may have changed."""
         self._refresh_at = 0.0
         self._wake.set()
 
@@ -114,7 +114,7 @@ class PodWorker:
                 self._following.cancel()
 
     async def _step_with_retry(self) -> float:
-        """One step; what goes wrong is tried again, later each time. Negative when the pod is done with."""
+        """Take one step, with backoff after errors; return seconds to wait, negative if the pod is done."""
         self._wake.clear()
         try:
             pause = await self._step()
@@ -146,7 +146,7 @@ class PodWorker:
         return await self._refresh_if_due()
 
     async def _ensure_started(self) -> float:
-        """Launch, or after an agent's restart find that it has been launched, or lost."""
+        """Start the pod's shim; after a restart of the agent, find one that runs, has ended or was lost."""
         folder = self._shims.pod_folder(self.uid)
         before = read_state(folder)
         if has_shim(folder):
@@ -205,7 +205,7 @@ class PodWorker:
                         self._event("Normal", "Killing", f"Stopping container {container.name}")
                 self._stop_deadline = ends
                 if not await self._shims.stop(self.uid, grace):
-                    self._stop_deadline = float("inf")  # it is only beginning, or has just ended: see again
+                    self._stop_deadline = float("inf")  # its shim is starting or has just ended: try again
                     return _STOP_RETRY_SECONDS
             await self._write_status()
             return 3600.0
@@ -220,7 +220,7 @@ class PodWorker:
         return await self._remove()
 
     async def _remove(self) -> float:
-        """End what runs at once and remove every trace; its logs only when nobody will come for them."""
+        """Kill what runs and remove the pod's folder; its logs are kept for the retention period."""
         if self._is_following() or has_shim(self._shims.pod_folder(self.uid)):
             if self._following is None:
                 self._follow()
@@ -268,7 +268,7 @@ class PodWorker:
         if now >= self._refresh_at:
             try:
                 self._refresh_at = now + await self._preparer.refresh(self.pod)
-            except (ConfigError, VolumeError):  # it was there at the start; keep showing what it was
+            except (ConfigError, VolumeError):  # deleted since the pod started: keep the old content
                 self._refresh_at = now + 60.0
         return min(pause, max(0.05, self._refresh_at - now))
 
@@ -276,7 +276,7 @@ class PodWorker:
         if self.state is None and self._waiting is None and self._failure is None:
             return
         if self._failure and not self._is_over():
-            return  # its containers are ending: that they ended is not yet the pod's end
+            return  # wait until its containers have ended
         situation = StatusContext(
             address=self._address or (self.state["address"] if self.state else ""),
             host_address=self._host_address,
@@ -303,12 +303,12 @@ class PodWorker:
         self._last_status = status
         if _is_newer(written, self.pod):
             if written.spec != self.pod.spec or written.metadata.deletion_timestamp is not None:
-                self._wake.set()  # changed meanwhile: the watch brings only what is older than this
+                self._wake.set()  # changed meanwhile: the watch will not deliver a newer version
             self.pod = written
         self._on_status_written(written)
 
     def _record_host_root(self, runspec: RunSpec) -> None:
-        """Say once, before its first start, which images are this machine's own root file system."""
+        """Record once, before the first start, which images stand for this machine's root file system."""
         plain = {plan["name"] for plan in runspec["containers"] if plan["root"] == "/"}
         images = sorted({c.image for c in self.pod.every_container if c.name in plain and c.image})
         if images:
@@ -365,7 +365,7 @@ def _is_newer(pod: Pod, current: Pod) -> bool:
 
 
 def _is_only_creating(status: Json) -> bool:
-    """Nothing has run yet and nothing is wrong: the next report follows within milliseconds."""
+    """Return True if containers are being created without problems: the next state follows shortly."""
     entries = [status["containerStatuses"], status.get("initContainerStatuses", [])]
     return all(
         isinstance(entry, dict)

@@ -26,7 +26,7 @@ from argosy.local.procfs import start_time
 
 def main(folder: Path) -> None:
     """Run the pod described in a folder. The calling process is already PID 1 of a new PID namespace."""
-    # The host's /proc is still mounted: it names us as the rest of the machine sees us.
+    # The host's /proc is still mounted: it shows this process's pid outside the pod.
     pid = int(Path("/proc/self").readlink().name)
     runspec: RunSpec = json.loads((folder / RUNSPEC_FILE).read_bytes())
     previous = pod_state.read_state(folder)
@@ -50,7 +50,7 @@ def main(folder: Path) -> None:
 
 
 def take_lock(folder: Path) -> int:
-    """The descriptor that means `this pod has a shim`, for as long as it or an inherited copy is open."""
+    """Lock the pod's folder; the lock is held while the descriptor or an inherited copy is open."""
     lock = os.open(folder / pod_state.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,7 +77,7 @@ def _enter_namespaces(runspec: RunSpec, folder: Path) -> None:
 
 
 def _allow_ping(*, rootless: bool) -> None:
-    """Let every group of the pod send echo requests, which needs no NET_RAW then."""
+    """Allow all groups of the pod to send ICMP echo requests without NET_RAW."""
     with contextlib.suppress(OSError):
         Path("/proc/sys/net/ipv4/ping_group_range").write_text("0 0" if rootless else "0 2147483647")
 
@@ -113,7 +113,7 @@ class PodSupervisor:
         self._server.close()
 
     def _schedule_advance(self) -> None:
-        """Something happened: decide soon, once for all that happens at the same time."""
+        """Advance the pod soon, once for all changes that happen at the same time."""
         if self._advancing is None:
             self._advancing = self._loop.call_later(0, self._advance)
 
@@ -138,7 +138,7 @@ class PodSupervisor:
                 container.start()
 
     def _stop_containers(self, grace: float) -> None:
-        """Main and init containers first, then sidecars from the last to the first; then leave."""
+        """Stop main and init containers first, then sidecars from last to first; then end the loop."""
         running = [container for container in self._containers.values() if container.state["running"]]
         if not running:
             self._loop.stop()

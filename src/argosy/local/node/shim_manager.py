@@ -29,7 +29,7 @@ log = Logger(__name__)
 
 
 class ShimEvent(msgspec.Struct, frozen=True):
-    """Something worth an Event on the pod."""
+    """An event to record on the pod."""
 
     type: str
     reason: str
@@ -42,7 +42,7 @@ class ShimManager:
     def __init__(self, folder: Path, log_path: Path, log_retention: float = 0.0) -> None:
         self.folder = folder
         self.log_retention = log_retention
-        """How many seconds the log of a deleted pod waits for whoever followed it."""
+        """Seconds for which the logs of a deleted pod are kept for readers."""
         self._log_path = log_path
         self._zygote: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._start_lock = asyncio.Lock()
@@ -51,11 +51,11 @@ class ShimManager:
         return self.folder / uid
 
     def pod_uids(self) -> list[str]:
-        """Uids of all pods that have a folder."""
+        """Return the uids of all pods that have a folder."""
         return [entry.name for entry in self.folder.iterdir() if (entry / RUNSPEC_FILE).exists()]
 
     def addresses(self) -> dict[str, str]:
-        """The address of each pod that has not finished."""
+        """Return the address of each pod that has not finished, by uid."""
         found = {}
         for uid in self.pod_uids():
             state = pod_state.read_state(self.pod_folder(uid))
@@ -66,7 +66,7 @@ class ShimManager:
         return found
 
     def runspec_of(self, uid: str) -> RunSpec | None:
-        """What a pod was started with; None for one that has not been, or has been removed."""
+        """Return a pod's run spec; None if it was never started or has been removed."""
         if "/" in uid or uid.startswith(".") or not uid:
             return None
         try:
@@ -92,7 +92,7 @@ class ShimManager:
     async def follow(
         self, uid: str, changed: Callable[[PodState], None], happened: Callable[[ShimEvent], None]
     ) -> None:
-        """Pass on reports until the shim is gone, and then its last one."""
+        """Pass on states until the shim has exited, and then the last state."""
         folder = self.pod_folder(uid)
         while has_shim(folder):
             try:
@@ -118,8 +118,7 @@ class ShimManager:
             changed(last)
 
     async def stop(self, uid: str, grace: float) -> bool:
-        """Ask the shim to end its pod; False if nobody has heard it. One that has just begun listens in a
-        moment."""
+        """Ask the shim to stop its pod; False if it does not listen (it may be starting)."""
         folder = self.pod_folder(uid)
         try:
             reader, writer = await open_connection(folder)
@@ -137,7 +136,7 @@ class ShimManager:
         return (self.pod_folder(uid) / "logs").exists()
 
     async def clear(self, uid: str, *, keep_logs: bool) -> None:
-        """Remove what a finished pod left; its logs and last report may stay for readers."""
+        """Remove the files of a finished pod; its logs and last state may be kept for readers."""
         folder = self.pod_folder(uid)
         parts = ["containers", "volumes", "shm", "proc"] if keep_logs else [""]
         await asyncio.to_thread(_remove, folder, parts)
@@ -188,7 +187,7 @@ def start_zygote(folder: Path, log_path: Path) -> None:
 
 
 def reap() -> None:
-    """Collect a dead zygote, and shims that came to us when it died."""
+    """Reap a dead zygote, and shims that became our children when it died."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -199,7 +198,7 @@ def reap() -> None:
 
 
 def has_shim(folder: Path) -> bool:
-    """Whether a shim holds the folder's lock."""
+    """Return True if a shim holds the folder's lock."""
     try:
         descriptor = os.open(folder / pod_state.LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -221,7 +220,7 @@ async def open_connection(
 
 
 def kill_all(folder: Path) -> int:
-    """End the zygote and every pod of a state folder, however they were left. Returns how many pods ran."""
+    """Kill the zygote and every pod of a state folder; return how many pods ran."""
     kill_recorded_process(folder / shim_socket.ZYGOTE_PID)
     count = 0
     if not folder.is_dir():
@@ -234,13 +233,13 @@ def kill_all(folder: Path) -> int:
 
 
 def remove_cgroups(folder: Path) -> bool:
-    """Remove the cgroups of a state folder's pods; False while there are processes in them."""
+    """Remove the cgroups of a state folder's pods; False while they contain processes."""
     hierarchy = cgroups.find_hierarchy()
     return hierarchy is None or cgroups.remove(hierarchy, pods_cgroup(folder))
 
 
 def kill_recorded_process(path: Path) -> None:
-    """End the process that a file names, if it is still that one."""
+    """Kill the process recorded in a file, if it still runs."""
     try:
         known = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -254,9 +253,7 @@ def pods_cgroup(pods_folder: Path) -> str:
 
 
 async def _wait_for_exit(folder: Path) -> None:
-    """The socket closed: the shim is about to be gone, or let a slow reader go. Give it a moment to tell
-    which.
-    """
+    """Wait a moment after the socket closed: the shim is exiting, or has only dropped a slow reader."""
     for _ in range(50):
         if not has_shim(folder):
             return
@@ -264,7 +261,7 @@ async def _wait_for_exit(folder: Path) -> None:
 
 
 def _remove(folder: Path, parts: list[str]) -> None:
-    """All of it, or an error: a process or mount that is just ending may still hold on to some."""
+    """Remove the folders or raise OSError: an ending process or mount may still use one."""
     for part in parts:
         path = folder / part if part else folder
         shutil.rmtree(path, ignore_errors=True)

@@ -21,13 +21,13 @@ from argosy.local.scheduler.node_affinity import selects
 
 
 class Term(Struct, frozen=True):
-    """Selects pods: those that all of its rules select, seen from the namespace of the pod that has it."""
+    """Selects the pods that match all of its rules, relative to the namespace of the pod that has it."""
 
     key: bytes
     namespace: str
     rules: tuple[PodAffinityTerm, ...]
     only_alive: bool = False
-    """Pods that are on their way out do not count."""
+    """Terminating pods are not counted."""
 
     @classmethod
     def of(cls, namespace: str, *rules: PodAffinityTerm, living: bool = False) -> "Term":
@@ -36,7 +36,7 @@ class Term(Struct, frozen=True):
     def matches(
         self, namespace: str, labels: Mapping[str, str], namespaces: Mapping[str, Mapping[str, str]]
     ) -> bool:
-        """Whether it selects a pod of this namespace and these labels; `namespaces` has the labels of all."""
+        """Return True if it selects such a pod; `namespaces` has the labels of all namespaces."""
         return all(self._rule_matches(rule, namespace, labels, namespaces) for rule in self.rules)
 
     def _rule_matches(
@@ -63,7 +63,7 @@ class SpreadTerm(Struct, frozen=True):
 
 
 class PodTerms(Struct, frozen=True):
-    """Everything that a pod says about others."""
+    """All terms of a pod about other pods."""
 
     affinity: Term | None = None
     """Required affinity: pods that match all its rules, one per topology key."""
@@ -72,9 +72,9 @@ class PodTerms(Struct, frozen=True):
     """With its weight, which is negative for anti-affinity."""
     required_spread: tuple[SpreadTerm, ...] = ()
     preferred_spread: tuple[SpreadTerm, ...] = ()
-    """Spread constraints that are kept if they can be."""
+    """Spread constraints with ScheduleAnyway."""
     existing: tuple[tuple[int | None, Term], ...] = ()
-    """What the pod, once placed, says about pods that come later: weights, None where it refuses them."""
+    """Terms that apply to later pods once this one is placed: weights, None for anti-affinity."""
 
     def __bool__(self) -> bool:
         return bool(

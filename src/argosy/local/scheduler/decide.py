@@ -29,9 +29,9 @@ def decide(
     gangs: Mapping[GroupKey, Gang],
     gang_of: Callable[[GroupKey], Gang | None] | None = None,
 ) -> Decision:
-    """Places what can be placed, into `world` as well: the caller binds it or takes it out again.
+    """Place what can be placed, also in `cache`: the caller binds the pods or removes them again.
 
-    `gang_of` finds gangs beyond those that wait: some may have to give up their room.
+    `gang_of` finds gangs that are not pending, whose pods may be preempted.
     """
     cache.topology.reset()
     decision = Decision()
@@ -51,7 +51,7 @@ def decide(
 def _place(
     unit: Unit, gangs: Mapping[GroupKey, Gang], placing: GangPlacer, placer: PodPlacer, decision: Decision
 ) -> bool:
-    """Whether a pod or a gang has its place now; or could have none if there were room."""
+    """Return False if preemption might help: the pod or gang was not placed for lack of resources."""
     key, members = unit
     if key is None:
         return _place_pods(members, placer, decision)
@@ -75,7 +75,7 @@ def _preempt(
 
 
 def can_enqueue(cache: SchedulerCache, least: Resources, *, overcommit: float = 1.2) -> bool:
-    """Whether the cluster has a group's least resources; like Volcano, counts a little more than is free."""
+    """Return True if the cluster can hold a group's minResources; overcommits a little, as Volcano does."""
     free: Resources = {}
     for node in cache.nodes.values():
         if not node.node.spec.unschedulable:
@@ -111,7 +111,7 @@ def _rank(unit: Unit, gangs: Mapping[GroupKey, Gang]) -> tuple[bool, int]:
 
 
 def _queue_order(info: PodInfo) -> tuple[int, bool, datetime, str, str]:
-    """Among equals the one for which others have left goes first."""
+    """Order by priority; among equals, pods with a nominated node come first."""
     meta = info.pod.metadata
     nominated = bool(info.pod.status.nominated_node_name)
     return (-info.priority, not nominated, meta.creation_timestamp or EPOCH, meta.namespace, meta.name)

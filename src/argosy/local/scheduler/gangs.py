@@ -19,7 +19,7 @@ Signature = tuple[object, ...]
 
 
 class Gang(Struct, frozen=True):
-    """A PodGroup and where its pods stand, the waiting ones aside."""
+    """A PodGroup and how many of its pods are bound."""
 
     minimum: int
     tasks: Mapping[str, int] = {}
@@ -35,10 +35,10 @@ class Gang(Struct, frozen=True):
 
 
 class GangPlacer:
-    """Places gangs during one pass, and remembers which kinds of gang there was no room for.
+    """Places gangs during one pass, and remembers the shapes of gangs that did not fit.
 
-    Within a pass room only shrinks, so a gang that asks for just what another was refused is refused too,
-    without trying: a thousand waiting gangs of one kind cost one trial.
+    Within a pass free resources only shrink, so a gang with the same requests as one that did not fit is
+    rejected without a trial: a thousand equal pending gangs cost one trial.
     """
 
     def __init__(self, cache: SchedulerCache, placer: PodPlacer) -> None:
@@ -47,7 +47,7 @@ class GangPlacer:
         self._unschedulable: dict[Signature, Trial] = {}
 
     def place(self, key: GroupKey, gang: Gang, members: Sequence[PodInfo], decision: Decision) -> bool:
-        """The gang's minimum or nothing; members beyond the minimum come along if there is room."""
+        """Place at least the gang's minimum or nothing; members beyond it are placed if they fit."""
         trial = self._trial(gang, members)
         if trial.meets_minimum:
             decision.bind.extend(trial.placed)
@@ -111,7 +111,7 @@ class Trial(Struct):
 
 
 def meets_minimum(gang: Gang, placed: Iterable[Placement]) -> bool:
-    """Whether a gang can start with these beside those that have a node already."""
+    """Return True if a gang can start with these placements and its bound pods."""
     tasks = Counter(gang.bound)
     tasks.update(info.task for info, _ in placed)
     return tasks.total() >= gang.minimum and all(tasks[task] >= least for task, least in gang.tasks.items())
@@ -135,7 +135,7 @@ def _total_fits(members: Sequence[PodInfo], cache: SchedulerCache) -> bool:
 
 
 def _gang_message(gang: Gang, members: Sequence[PodInfo], trial: Trial) -> str:
-    """Volcano's sentence about a gang that cannot start."""
+    """Return Volcano's message about a gang that cannot start."""
     bound = sum(gang.bound.values())
     counts = {
         "Schedulable": len(trial.placed),

@@ -25,7 +25,7 @@ class Unschedulable(Struct, frozen=True):
 
 
 class PodPlacer:
-    """Places pods into a world, one pass long. Anything not placed through it makes it stale."""
+    """Places pods in the cache during one pass. Pods placed in any other way invalidate it."""
 
     def __init__(self, cache: SchedulerCache) -> None:
         self._world = cache
@@ -33,9 +33,9 @@ class PodPlacer:
         self._unschedulable: dict[bytes, Unschedulable] = {}
 
     def place(self, info: PodInfo, *, pack: bool = False) -> str | Unschedulable:
-        """Places the pod on its best node and names it, or says why there is none.
+        """Place the pod on the best node and return its name, or why no node fits.
 
-        The best is the emptiest; when packing, the fullest that still takes it.
+        The best node is the emptiest; when packing, the fullest that still fits.
         """
         constraints = topology_constraints(info, self._world)
         if pack or constraints is not None:
@@ -66,7 +66,7 @@ class PodPlacer:
             self.reset()
 
     def reset(self) -> None:
-        """Forget what was worked out: room has been freed."""
+        """Discard heaps and failures: resources have been released."""
         self._heaps.clear()
         self._unschedulable.clear()
 
@@ -96,7 +96,7 @@ class PodPlacer:
 
 
 def score(info: PodInfo, node: NodeInfo, *, pack: bool = False) -> float:
-    """How good a node is for the pod: the share it would leave free, and what the pod prefers or avoids.
+    """Score a node for a pod by the share it would leave free and by the pod's preferences.
 
     Falls with every pod placed, which `Fitting` relies on. When packing, the share counts against the node.
     """

@@ -32,8 +32,8 @@ class Preemption(Struct, frozen=True):
 class PreemptionPass:
     """Preempts for pods of one priority after the other, during one pass.
 
-    Between `begin` and `end` the world is as it will be when everybody has left; after `end` it is as it is
-    now, with the nominated pods in it besides, so that nobody else takes their room.
+    Between `begin` and `end` the cache is without all terminating pods; after `end` they are back, and the
+    nominated pods are in it too, so that their resources stay reserved.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class PreemptionPass:
         self._placer.reset()
 
     def preempt_for(self, members: Sequence[PodInfo], gang: Gang = SINGLE_POD) -> Preemption | None:
-        """Room for a pod, or for at least the minimum of a gang; None when it cannot be had.
+        """Find victims for a pod, or for the minimum of a gang; None if preemption cannot help.
 
-        Nobody goes for what a gang has beyond its minimum.
+        Members of a gang beyond its minimum preempt no pods.
         """
         if any(info.pod.spec.preemption_policy == "Never" for info in members):
             return None
@@ -103,7 +103,7 @@ class PreemptionPass:
     def _place_with_victims(
         self, info: PodInfo, victims: list[tuple[Victim, str]], whole: bool
     ) -> str | None:
-        """Place a pod where the least is lost, and lose that."""
+        """Place a pod on the node where the least is lost, and evict the victims there."""
         offers = [
             (offer.cost, name, offer)
             for name, node in self._world.nodes.items()
@@ -130,7 +130,7 @@ class PreemptionPass:
         return found[1]
 
     def _find_victims(self, info: PodInfo, node: NodeInfo, whole: bool) -> "_Candidate | None":
-        """The least that must go for the pod to fit here; the world is as before afterwards."""
+        """Find the fewest victims for the pod to fit on this node; leaves the cache unchanged."""
         units = self._victim_units(info, node, whole)
         touched = {where for unit in units for _, where in unit}
         versions = {name: self._world.nodes[name].version for name in touched if name in self._world.nodes}
@@ -190,7 +190,7 @@ class PreemptionPass:
         return bool(unfit_reasons(info, node, topology_constraints(info, self._world)))
 
     def _reprieve(self, victims: list[tuple[Victim, str]]) -> set[str]:
-        """Those who need not go after all: a pod taken later may have made the room for both."""
+        """Return victims that fit after all: a later victim may have released enough for both."""
         spared: set[str] = set()
         alone = [
             (victim.victim, where)
@@ -212,7 +212,7 @@ class PreemptionPass:
             self._invalidate(victim.victim)
 
     def _invalidate(self, info: PodInfo) -> None:
-        """What a gang can still lose on one node depends on what it has lost on others."""
+        """Discard candidates if a gang lost pods: what it can lose on a node depends on other nodes."""
         if self._gang_of((info.namespace, info.group)) is not None:
             self._candidates.clear()
 

@@ -37,14 +37,14 @@ class Scheduler:
         self._cache = SchedulerCache()
         self._waiting: dict[str, PodInfo] = {}
         self._binding: set[str] = set()
-        """Decided, and not yet seen with their node."""
+        """Uids of pods that are placed, but not yet observed with a node name."""
         self._writing_reasons: set[str] = set()
         """Uids of pods whose reason is being written: one write at a time, so that the newest is the last."""
         self._reported_groups: dict[str, str] = {}
         """The last problem reported for each invalid group, so that it is reported once."""
         self._changed_groups: set[GroupKey] = set()
         self._unqueued_groups: set[GroupKey] = set()
-        """Groups that wait for their least resources, often before they have any pod."""
+        """Groups whose minResources do not fit yet, often before they have any pod."""
         self._controller = Controller("scheduler", self._schedule, concurrency=1)
         self._tasks: set[asyncio.Task[None]] = set()
         context.nodes.subscribe(self._node_changed)
@@ -110,7 +110,7 @@ class Scheduler:
         self._request_pass()
 
     def _release(self, uid: str) -> None:
-        """Give the room of a pod back; groups that are held may fit now."""
+        """Release the resources of a pod; groups that did not fit may fit now."""
         if self._cache.node_of(uid) is not None:
             self._cache.remove(uid)
             self._changed_groups |= self._unqueued_groups
@@ -204,7 +204,7 @@ class Scheduler:
             self._context.events.event(info.pod, "Normal", "Scheduled", message)
 
     async def _post_with_retry(self, path: str, body: Mapping[str, object]) -> None:
-        """A write that may have been done is tried again: a second bind is refused and harms nothing."""
+        """Retry a write that may have succeeded: a second bind is rejected and does no harm."""
         for attempt in range(1, MAX_BIND_ATTEMPTS + 1):
             try:
                 await self._context.client.request("POST", path, body=body)
@@ -215,7 +215,7 @@ class Scheduler:
                 await asyncio.sleep(0.2 * attempt)
 
     def _undo_placement(self, info: PodInfo) -> None:
-        """Back to what the cache says of a pod whose bind was refused."""
+        """Return a pod whose bind was rejected to the state that the cache has."""
         pod = self._context.pods.get(info.namespace, info.pod.metadata.name)
         if pod is None or pod.metadata.uid != info.uid or pod.spec.node_name:
             if pod is None or pod.metadata.uid != info.uid:
@@ -228,7 +228,7 @@ class Scheduler:
             self._controller.enqueue(ALL_PENDING, 0.5)
 
     async def _evict(self, victim: Victim) -> None:
-        """Delete a pod for one of higher priority, and say so on it first."""
+        """Set the DisruptionTarget condition on a victim, then delete it."""
         meta = victim.victim.pod.metadata
         name = victim.preemptor.pod.spec.scheduler_name
         condition = {
@@ -245,7 +245,7 @@ class Scheduler:
             )
             await self._context.client.delete(Pod, meta.name, meta.namespace, uid=meta.uid)
         except (NotFound, Conflict):
-            return  # gone, and another of its name perhaps here: the watch tells
+            return  # deleted or replaced: the watch delivers what is there
         except ApiError as error:
             log.warning("pod not preempted", pod=f"{meta.namespace}/{meta.name}", error=str(error))
             self._cache.terminating.discard(meta.uid)
@@ -255,9 +255,9 @@ class Scheduler:
             self._context.events.event(victim.victim.pod, "Normal", "Preempted", message)
 
     async def _write_reason(self, pod: Pod, message: str, node: str) -> None:
-        """Write why the pod waits; the pass that follows finds out whether that is still true.
+        """Write why the pod is pending; the next pass checks whether that is still true.
 
-        `node` is where it is to go when others have left, if that is why.
+        `node` is the nominated node, if victims are terminating there.
         """
         self._context.events.event(pod, "Warning", "FailedScheduling", message)
         condition = {

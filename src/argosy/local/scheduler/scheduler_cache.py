@@ -21,7 +21,7 @@ VOLCANO_TASK_ANNOTATION = "volcano.sh/task-spec"
 
 
 class PodInfo(Struct, frozen=True):
-    """What the scheduler knows of a pod, worked out once per pod."""
+    """A pod with what the scheduler derives from it once."""
 
     pod: Pod
     priority: int
@@ -30,7 +30,7 @@ class PodInfo(Struct, frozen=True):
     ports: tuple[HostPort, ...]
     terms: PodTerms
     shape: bytes
-    """Pods of one shape fit the same nodes equally well, as long as nothing is said about other pods."""
+    """Pods of one shape fit the same nodes equally well, unless they have terms about other pods."""
 
     @property
     def uid(self) -> str:
@@ -61,7 +61,7 @@ class PodInfo(Struct, frozen=True):
 
 
 class NodeInfo(Struct):
-    """One node and what is taken of it."""
+    """A node and the requests of its pods."""
 
     node: Node
     allocatable: Resources
@@ -69,7 +69,7 @@ class NodeInfo(Struct):
     nonzero_requested: Resources = field(default_factory=dict)
     pods: dict[str, PodInfo] = field(default_factory=dict)
     version: int = 0
-    """Grows with every placement: what was worked out about an older version is stale."""
+    """Increased with every change: results computed for an older version are stale."""
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ class NodeInfo(Struct):
 
 
 class SchedulerCache:
-    """All nodes, and all pods that have one."""
+    """All nodes, and all pods that are placed on one."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self.nodes: dict[str, NodeInfo] = {}
@@ -106,7 +106,7 @@ class SchedulerCache:
         self.priorities: Counter[int] = Counter()
         """How many placed pods have which priority."""
         self.terminating: set[str] = set()
-        """Placed pods that are being deleted: their room is taken still, and will be free."""
+        """Uids of placed pods that are being deleted: they still use resources, which will be released."""
         self._node_of: dict[str, str] = {}
         self._groups: dict[tuple[str, str], set[str]] = {}
         self._pods_without_node: dict[str, dict[str, PodInfo]] = {}
@@ -161,13 +161,13 @@ class SchedulerCache:
         self.topology.subtract(self._counted_pod(info), info.terms, node)
 
     def count_selected(self, term: Term) -> Counter[str]:
-        """How many placed pods that the term selects are on which node."""
+        """Count by node the placed pods that the term selects."""
         return self.topology.count_selected(
             term, ((self._counted_pod(info), node) for info, node in self.placed_pods())
         )
 
     def matching_terms(self, info: PodInfo) -> list[ExistingTerm]:
-        """What placed pods say about a pod like this."""
+        """Return the terms of placed pods that select this pod."""
         return self.topology.matching_terms(info.namespace, info.pod.metadata.labels)
 
     def placed_pods(self) -> Iterator[tuple[PodInfo, str]]:
