@@ -14,7 +14,7 @@ from argosy.local.scheduler.node_affinity import selects
 
 
 def aggregate_rules(role: ClusterRole, others: Iterable[ClusterRole]) -> list[PolicyRule]:
-    """The rules that a role should have, each once, in the order of selectors and then of names."""
+    """Return the rules that a role should have, without duplicates, by selector and then by name."""
     found: list[PolicyRule] = []
     ordered = sorted(others, key=lambda other: other.metadata.name)
     for selector in role.aggregation_rule.cluster_role_selectors if role.aggregation_rule else ():
@@ -34,7 +34,7 @@ class AggregationController:
         await self._controller.run()
 
     def _role_changed(self, change: Change[ClusterRole]) -> None:
-        """Any role may be part of any other: there are few that aggregate."""
+        """Enqueue all aggregating roles: any role may be part of any of them, and they are few."""
         for role in self._context.cluster_roles:
             if role.aggregation_rule is not None:
                 self._controller.enqueue(role.metadata.name)
@@ -52,6 +52,6 @@ class AggregationController:
                 ClusterRole, name, {"metadata": {"resourceVersion": version}, "rules": rules}
             )
         except (Conflict, NotFound):
-            return None  # what the watch brings makes the next pass
+            return None  # the cache's update enqueues the key again
         self._context.cluster_roles.put(written)
         return None

@@ -20,17 +20,17 @@ class ServedKind(Struct, frozen=True):
 
     @property
     def collectable(self) -> bool:
-        """Its objects can be followed and deleted."""
+        """Whether its objects can be watched and deleted."""
         return {"list", "watch", "delete"} <= self.verbs
 
 
 class Catalog(Struct, frozen=True):
     kinds: tuple[ServedKind, ...]
     complete: bool = True
-    """False if a group could not be asked: then what is missing here may exist all the same."""
+    """False if discovery failed for a group: kinds that are missing here may still exist."""
 
     def find(self, api_version: str, kind: str) -> Resource | None:
-        """By group and kind: an object has the same uid in every version that serves it."""
+        """Find a kind by group and kind: an object has the same uid in every served version."""
         for each in self.kinds:
             group = api_version.rpartition("/")[0]
             if (each.resource.group, each.resource.kind) == (group, kind):
@@ -54,7 +54,7 @@ async def discover(client: Client) -> Catalog:
 
 @cache
 def metadata_type(resource: Resource) -> type[ApiObject]:
-    """A type for the metadata of a kind that is known at run time only."""
+    """Return a type with only the metadata of a kind that is discovered at run time."""
     kind = msgspec.defstruct(resource.kind, [("metadata", ObjectMeta)], namespace={"resource": resource})
     return cast("type[ApiObject]", kind)
 

@@ -87,13 +87,13 @@ class ControllerContext:
         self.ca_config_maps = Cache(
             client, ConfigMap, fields=f"metadata.name={namespace_defaults.CA_CONFIG_MAP}"
         )
-        # The kind may come with a CRD at any time: asked for often, and not waited for.
+        # The CRD may be installed at any time: retried often, and not waited for.
         timings = WatchTimings(backoff=Backoff(initial=0.2, maximum=2.0))
         self.pod_groups = Cache(client, PodGroup, timings=timings)
 
     @asynccontextmanager
     async def run_caches(self) -> AsyncIterator[None]:
-        """Keep the caches current; entered when they are complete."""
+        """Run the caches; entered when they have synced."""
         caches: tuple[RunnableCache, ...] = (
             self.pods,
             self.nodes,
@@ -122,7 +122,7 @@ class ControllerContext:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _wait_for_pod_groups(self) -> None:
-        """Either the groups are in, or the server does not know the kind."""
+        """Wait until the PodGroups have synced, or the server does not serve the kind."""
         while not self.pod_groups.synced and not isinstance(self.pod_groups.watcher.last_error, NotFound):  # noqa: ASYNC110 - a problem has no event
             await asyncio.sleep(0.02)
 
@@ -135,13 +135,13 @@ async def run_all(context: ControllerContext, runnables: Iterable[Runnable]) -> 
 
 
 async def gather_errors(work: Iterable[Awaitable[object]]) -> list[BaseException]:
-    """Do all of it at once, to the end; what went wrong is returned."""
+    """Await everything concurrently; return the errors."""
     done = await asyncio.gather(*work, return_exceptions=True)
     return [result for result in done if isinstance(result, BaseException)]
 
 
 def pod_group_name(pod: Pod) -> str:
-    """The name of the pod's PodGroup, or nothing."""
+    """Return the name of the pod's PodGroup, or an empty string."""
     notes = pod.metadata.annotations
     return notes.get(POD_GROUP_ANNOTATION) or notes.get(VOLCANO_GROUP_ANNOTATION, "")
 
@@ -175,7 +175,7 @@ def _labels(pod: Pod) -> Iterable[str]:
 
 
 def _selector(service: Service) -> Iterable[str]:
-    """Filed under one label of its selector: a pod that has them all has that one."""
+    """Index a service under one label of its selector: a pod that it selects has that label."""
     for key, value in service.spec.selector.items():
         return (f"{service.metadata.namespace}|{key}={value}",)
     return ()

@@ -26,7 +26,7 @@ COMPONENT = "argosy-controllers"
 
 
 class Timings(Struct, frozen=True):
-    """Everything that takes its time; tests shorten it."""
+    """All delays of the controllers; tests shorten them."""
 
     node_grace: float = GRACE_SECONDS
     max_toleration: float | None = None

@@ -23,7 +23,7 @@ from argosy.local.controllers.kinds import Namespace
 
 FINALIZER = "kubernetes"
 RETRY_SECONDS = 1.0
-"""Seconds between two looks at a namespace that is not empty yet."""
+"""Seconds until a namespace that is not empty is checked again."""
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
@@ -80,7 +80,7 @@ class NamespacesController:
             try:
                 await self._delete_kind(name, each.resource, "deletecollection" in each.verbs, remaining)
             except NotFound:
-                continue  # its CRD has just gone, and its objects with it
+                continue  # its CRD was just deleted, and its objects with it
             except ApiError as error:
                 remaining.problems.append(f"{each.resource.plural}: {error.message or error.reason}")
         return remaining
@@ -150,7 +150,7 @@ class NamespacesController:
 
 
 def deletion_conditions(known: list[Condition], remaining: Remaining, now: datetime) -> list[Condition]:
-    """The five conditions of a namespace on its way out; times change only with what they say."""
+    """Return the five conditions of a terminating namespace; times change only with their status."""
     some = ", ".join(
         f"{kind} has {count} resource instances" for kind, count in sorted(remaining.resources.items())
     )

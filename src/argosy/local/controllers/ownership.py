@@ -32,7 +32,7 @@ class Ownership(Struct, Generic[L]):
 
 
 def resolve_ownership(owner: ObjectMeta, selector: LabelSelector, objects: Iterable[L]) -> Ownership[L]:
-    """Sort out the objects that a controller selects or owns. One being deleted claims nothing more."""
+    """Sort the objects that a controller selects or owns. An owner being deleted adopts nothing."""
     result: Ownership[L] = Ownership([], [], [])
     for obj in objects:
         meta, controller = obj.metadata, obj.metadata.controller
@@ -48,7 +48,7 @@ def resolve_ownership(owner: ObjectMeta, selector: LabelSelector, objects: Itera
 
 
 async def adopt(client: Client, owner: LabelledObject, obj: L) -> L | None:
-    """Make `owner` the controller of an object; None when somebody else was quicker."""
+    """Make `owner` the controller of an object; None if the object changed or was deleted meanwhile."""
     live = await client.get(type(owner), owner.metadata.name, owner.metadata.namespace)
     if live.metadata.uid != owner.metadata.uid or live.metadata.deletion_timestamp is not None:
         raise ApiError(409, "Conflict", f"{owner.metadata.name} has been deleted or replaced")
@@ -56,13 +56,13 @@ async def adopt(client: Client, owner: LabelledObject, obj: L) -> L | None:
 
 
 async def release(client: Client, owner: LabelledObject, obj: L) -> L | None:
-    """Let an object go; None when it has changed or gone meanwhile."""
+    """Remove the owner's reference; None if the object changed or was deleted meanwhile."""
     remaining = [item for item in _references(obj.metadata) if item["uid"] != owner.metadata.uid]
     return await _edit(client, obj, remaining)
 
 
 def controller_reference(owner: LabelledObject) -> dict[str, object]:
-    """The reference by which an object says who controls it."""
+    """Return the owner reference of a controller."""
     kind, meta = type(owner).resource, owner.metadata
     return {
         "apiVersion": kind.api_version,

@@ -10,7 +10,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def ready_since(pod: Pod) -> datetime | None:
-    """When the pod became ready; None if it is not."""
+    """Return when the pod became ready; None if it is not."""
     for condition in pod.status.conditions:
         if condition.type == "Ready" and condition.status == "True":
             return condition.last_transition_time or pod.metadata.creation_timestamp or _EPOCH
@@ -21,7 +21,7 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 
 def seconds_until_available(pod: Pod, seconds: int, now: datetime) -> float | None:
-    """How long until the pod has been ready for so many seconds: zero if it has, None if it is not ready."""
+    """Return the time until the pod has been ready for `seconds`: 0 if it has, None if it is not ready."""
     since = ready_since(pod)
     if since is None:
         return None

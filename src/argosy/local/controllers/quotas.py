@@ -95,12 +95,12 @@ class QuotasController:
         except NotFound:
             return None
         except Conflict:
-            return Requeue(after=0.02)  # something came meanwhile: counted again
+            return Requeue(after=0.02)  # an object was created meanwhile: count again
         self._quotas.put(written)
         return None
 
     async def _count(self, quota: ResourceQuota) -> dict[str, str]:
-        """The objects there are, of each kind that the quota limits and the server knows."""
+        """Count the objects of each kind that the quota limits and the server serves."""
         used: dict[str, str] = {}
         for name in quota.spec.hard:
             resource = await self._resource(name)
@@ -110,7 +110,7 @@ class QuotasController:
             kind, namespace = metadata_type(resource), quota.metadata.namespace
             try:
                 found = await self._context.client.list(kind, namespace, fields=fields)
-            except NotFound:  # its definition is gone
+            except NotFound:  # its CRD was deleted
                 self._unfollow(resource)
                 continue
             self._follow(resource)
@@ -133,7 +133,7 @@ class QuotasController:
         )
 
     def _follow(self, resource: Resource) -> None:
-        """Pods are followed by everybody; other kinds from when a quota first names them."""
+        """Watch a kind from when a quota first names it; pods are watched already."""
         if resource == Pod.resource or resource in self._followed:
             return
         objects = Cache(self._context.client, metadata_type(resource))
@@ -146,7 +146,7 @@ class QuotasController:
 
 
 def _status_patch(old: QuotaStatus, new: QuotaStatus) -> dict[str, object]:
-    """A merge patch from one status to the other."""
+    """Return the merge patch from one status to the other."""
     return {
         part: {**dict.fromkeys(before), **after}
         for part, before, after in (("hard", old.hard, new.hard), ("used", old.used, new.used))

@@ -38,9 +38,9 @@ class ServiceAccountsController:
             await self._ensure_account(name)
             await self._ensure_ca_bundle(name)
         except (AlreadyExists, NotFound):
-            return None  # the caches are a moment behind; what they bring makes the next pass
+            return None  # the caches are behind: their update enqueues the key again
         except Forbidden:
-            return None  # the namespace is on its way out
+            return None  # the namespace is terminating
         return None
 
     async def _ensure_account(self, namespace: str) -> None:

@@ -29,7 +29,7 @@ class VolumeClaimsController:
             self._controller.enqueue(Key(change.new.metadata.namespace, change.new.metadata.name))
 
     def _pod_changed(self, change: Change[Pod]) -> None:
-        """A pod that is gone may have been the last that used a claim."""
+        """Enqueue the claims of a deleted pod, which may have been their last user."""
         if change.new is None and change.old is not None:
             for name in change.old.claim_names:
                 self._controller.enqueue(Key(change.old.metadata.namespace, name))
@@ -49,7 +49,7 @@ class VolumeClaimsController:
         except NotFound:
             return None
         except Conflict:
-            return Requeue(after=0.02)  # the cache brings what it is by now
+            return Requeue(after=0.02)  # retry with the updated cache
         return None
 
     async def _release(self, claim: PersistentVolumeClaim) -> None:

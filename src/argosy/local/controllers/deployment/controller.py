@@ -54,7 +54,7 @@ class DeploymentController:
                     self._controller.enqueue(Key(meta.namespace, deployment.metadata.name))
 
     def _pod_changed(self, change: Change[Pod]) -> None:
-        """A Deployment that recreates waits for the last old pod to end."""
+        """Enqueue the Deployment of a pod that ended: Recreate waits for the last old pod."""
         pod = change.new or change.old
         if pod is None or (change.new is not None and not pod.finished):
             return
@@ -83,7 +83,7 @@ class DeploymentController:
                 await self._delete_set(replica_set)
             await self._write_status(deployment, plan.status, plan.revision)
         except (Conflict, NotFound):
-            return None  # a cache is behind: its news will bring the key back
+            return None  # a cache is behind: its update enqueues the key again
         return Requeue(after=plan.requeue_after)
 
     async def _claim(self, deployment: Deployment) -> list[ReplicaSet]:
@@ -106,7 +106,7 @@ class DeploymentController:
         )
 
     async def _create_set(self, plan: Plan, set_state: SetState) -> bool:
-        """Create the newest set; False when the name is taken by another."""
+        """Create the new ReplicaSet; False if its name is taken."""
         deployment = plan.rollout.deployment
         namespace = deployment.metadata.namespace
         try:

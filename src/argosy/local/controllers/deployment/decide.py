@@ -53,7 +53,7 @@ class Plan(Struct):
 
     @property
     def changed(self) -> list[SetState]:
-        """The sets that are to get another size or other annotations."""
+        """ReplicaSets whose size or annotations change."""
         return [
             set_state for set_state in self.rollout.all if not set_state.is_new and self._changed(set_state)
         ]
@@ -68,7 +68,7 @@ class Plan(Struct):
 
     @property
     def revision(self) -> str:
-        """The revision that the Deployment is to show."""
+        """The revision to write to the Deployment."""
         return (
             self.rollout.new.annotations.get(REVISION_ANNOTATION, "") if self.rollout.new is not None else ""
         )
@@ -77,7 +77,7 @@ class Plan(Struct):
 def decide(
     deployment: Deployment, replica_sets: Sequence[ReplicaSet], now: datetime, *, old_pods: bool = False
 ) -> Plan:
-    """`old_pods` says whether pods of sets other than the newest are still there."""
+    """Decide the next step; `old_pods` is True while pods of old ReplicaSets exist."""
     rollout = rollout_state_of(deployment, replica_sets)
     status = replace(deployment.status, conditions=list(deployment.status.conditions))
     plan = Plan(rollout, status)
@@ -107,7 +107,7 @@ def _roll(plan: Plan, now: datetime) -> bool:
 
 
 def _recreate(plan: Plan, now: datetime, *, old_pods: bool) -> bool:
-    """All old pods go before the first new one comes."""
+    """Scale all old ReplicaSets to zero before the new one is created."""
     rollout = plan.rollout
     if going := active_sets(rollout.old):
         for set_state in going:
@@ -136,7 +136,7 @@ def _record_found(new: SetState, plan: Plan, now: datetime) -> None:
 
 
 def _deadline_check(plan: Plan, now: datetime) -> float | None:
-    """When to see whether the rollout is late."""
+    """Return the seconds until the progress deadline must be checked."""
     deployment, existing = plan.rollout.deployment, find_condition(plan.status, PROGRESSING)
     if not has_deadline(deployment) or existing is None or existing.reason == TIMED_OUT:
         return None

@@ -44,7 +44,7 @@ _UNLIMITED = 2147483647
 
 
 def rollout_state_of(deployment: Deployment, replica_sets: Sequence[ReplicaSet]) -> RolloutState:
-    """The sets of a Deployment, the newest apart from the others."""
+    """Split a Deployment's ReplicaSets into the new one and the old ones."""
     ordered = sorted(
         (SetState.of(replica_set) for replica_set in replica_sets), key=lambda set_state: set_state.age
     )
@@ -57,13 +57,13 @@ def rollout_state_of(deployment: Deployment, replica_sets: Sequence[ReplicaSet])
 
 
 def update_new_set(rollout: RolloutState, new: SetState) -> None:
-    """Give the newest set the annotations of its Deployment, and a revision above all others."""
+    """Copy the Deployment's annotations to the new ReplicaSet, and give it the highest revision."""
     notes = rollout.deployment.metadata.annotations
     new.annotations |= {key: value for key, value in notes.items() if key not in _NOT_COPIED}
     revision = max((set_state.revision for set_state in rollout.old), default=0) + 1
     existing = new.annotations.get(REVISION_ANNOTATION)
     if existing is not None and parse_number(existing) is None:
-        return  # somebody else's: left alone
+        return  # not a number, so not ours: left alone
     if new.revision >= revision:
         return
     if existing is not None:
@@ -81,7 +81,7 @@ def _append_history(existing: str, revision: str) -> str:
 
 
 def add_new_set(rollout: RolloutState) -> SetState:
-    """A set for the Deployment's template, of no size yet."""
+    """Add a ReplicaSet of size 0 for the Deployment's template."""
     deployment = rollout.deployment
     template = copy.deepcopy(deployment.spec.template)
     digest = template_hash(template, deployment.status.collision_count)
@@ -106,7 +106,7 @@ def add_new_set(rollout: RolloutState) -> SetState:
 
 
 def replica_set_body(set_state: SetState, deployment: Deployment) -> Json:
-    """A new set as it is created."""
+    """Return the body with which a new ReplicaSet is created."""
     spec, selector = set_state.replica_set.spec, set_state.replica_set.spec.selector
     expressions = [
         {"key": replica_set.key, "operator": replica_set.operator, "values": replica_set.values}
@@ -130,7 +130,7 @@ def replica_set_body(set_state: SetState, deployment: Deployment) -> Json:
 
 
 def sets_beyond_history(rollout: RolloutState) -> list[ReplicaSet]:
-    """Old sets beyond the history limit that have no pods and will get none."""
+    """Return old ReplicaSets beyond revisionHistoryLimit that have no pods and will get none."""
     limit = rollout.deployment.spec.revision_history_limit
     if limit is None or limit == _UNLIMITED:
         return []
@@ -151,14 +151,14 @@ def has_same_template(deployment: Deployment, other: ReplicaSet) -> bool:
 
 
 def template_hash(template: Template, collisions: int | None) -> str:
-    """A short name for a template, of letters and digits that make no words."""
+    """Hash a template to a short name of letters and digits that form no words."""
     content = json.dumps([_comparable(template), collisions or 0], sort_keys=True).encode()
     digest = int.from_bytes(hashlib.blake2s(content, digest_size=4).digest())
     return "".join(_HASH_ALPHABET[ord(character) % len(_HASH_ALPHABET)] for character in str(digest))
 
 
 def _comparable(template: Template) -> Template:
-    """The template without the label that tells sets apart, and without fields that say nothing."""
+    """Return the template without the hash label and without null fields."""
     metadata = template.get("metadata")
     if not isinstance(metadata, dict):
         return template

@@ -22,7 +22,7 @@ class SetState(Struct):
     replicas: int
     annotations: dict[str, str]
     is_new: bool = False
-    """Not made yet."""
+    """Whether it does not exist yet."""
 
     @classmethod
     def of(cls, existing: ReplicaSet) -> "SetState":
@@ -51,14 +51,14 @@ class RolloutState(Struct):
     new: SetState | None
     old: list[SetState]
     scale_messages: list[str] = field(default_factory=list)
-    """What was scaled in this pass, as its events say it."""
+    """Messages of the ScalingReplicaSet events of this pass."""
 
     @property
     def all(self) -> list[SetState]:
         return [*self.old, self.new] if self.new is not None else list(self.old)
 
     def resize(self, set_state: SetState, size: int, *, force: bool = False) -> bool:
-        """Give a part a size, and note what it was computed from; whether that changed the size."""
+        """Set a ReplicaSet's size and the size annotations; return True if the size changed."""
         if set_state.replicas == size and not force:
             return False
         set_state.annotations |= size_annotations(self.deployment)
@@ -90,12 +90,12 @@ def is_rolling_update(deployment: Deployment) -> bool:
 
 
 def max_surge(deployment: Deployment) -> int:
-    """How many pods there may be beyond those wanted."""
+    """Return how many pods there may be beyond spec.replicas."""
     return _fenceposts(deployment)[0] if is_rolling_update(deployment) else 0
 
 
 def max_unavailable(deployment: Deployment) -> int:
-    """How many of the wanted pods may be missing."""
+    """Return how many of spec.replicas may be unavailable."""
     wanted = deployment.spec.replicas
     return min(_fenceposts(deployment)[1], wanted) if is_rolling_update(deployment) else 0
 
@@ -106,7 +106,7 @@ def _fenceposts(deployment: Deployment) -> tuple[int, int]:
         return 0, 1
     surge = math.ceil(_share(limits.max_surge, wanted))
     unavailable = math.floor(_share(limits.max_unavailable, wanted))
-    # Rounding may leave no room for anything: then one pod may be missing.
+    # If rounding leaves both at zero, one pod may be unavailable, or the rollout could not progress.
     return surge, unavailable if surge or unavailable else 1
 
 
@@ -117,5 +117,5 @@ def _share(amount: int | str, whole: int) -> float:
 
 
 def parse_number(text: str | None) -> int | None:
-    """A number that is not negative, from an annotation; None if it is none."""
+    """Parse a non-negative integer of an annotation; None if it is not one."""
     return int(text) if text is not None and text.isdecimal() else None

@@ -17,7 +17,7 @@ from argosy.local.controllers.deployment.rollout_state import (
 
 
 def new_set_size(rollout: RolloutState, new: SetState) -> int:
-    """How large the newest set may be now."""
+    """Return the size that the new ReplicaSet may have now."""
     wanted = rollout.deployment.spec.replicas
     if not is_rolling_update(rollout.deployment):
         return wanted
@@ -26,7 +26,7 @@ def new_set_size(rollout: RolloutState, new: SetState) -> int:
 
 
 def scale_new_set(rollout: RolloutState, new: SetState) -> bool:
-    """A step of a rolling update: the newest set up to what the surge allows, or down to what is wanted."""
+    """Scale the new ReplicaSet up as far as the surge allows, or down to spec.replicas."""
     wanted = rollout.deployment.spec.replicas
     if new.replicas == wanted:
         return False
@@ -34,19 +34,19 @@ def scale_new_set(rollout: RolloutState, new: SetState) -> bool:
 
 
 def scale_down_old_sets(rollout: RolloutState, new: SetState) -> bool:
-    """The other step: old sets down by what may be missing, pods that do not work first."""
+    """Scale old ReplicaSets down by what may be unavailable, unhealthy pods first."""
     deployment = rollout.deployment
     old = sorted(active_sets(rollout.old), key=lambda set_state: set_state.age)
     least = deployment.spec.replicas - max_unavailable(deployment)
     may_go = total_replicas(rollout.all) - least - (new.replicas - new.available)
     if not old or may_go <= 0 or any(set_state.available > set_state.replicas for set_state in old):
-        return False  # the last: a set was made smaller and has not said yet what that left
+        return False  # the last: a ReplicaSet was scaled down and its status is not updated yet
     gone = 0
     for set_state in old:
         step = max(min(may_go - gone, set_state.replicas - set_state.available), 0)
         rollout.resize(set_state, set_state.replicas - step)
         gone += step
-    # What is available is counted as it was: those taken away above were not.
+    # The pods removed above were unavailable, so availability is unchanged.
     spare = sum(set_state.available for set_state in [*old, new]) - least
     for set_state in old:
         step = max(min(set_state.replicas, spare), 0)
@@ -56,7 +56,7 @@ def scale_down_old_sets(rollout: RolloutState, new: SetState) -> bool:
 
 
 def is_scaling_event(rollout: RolloutState) -> bool:
-    """Whether the Deployment was given another size since its sets got theirs."""
+    """Return True if spec.replicas changed since the ReplicaSets were scaled."""
     sizes = [
         parse_number(set_state.annotations.get(DESIRED_ANNOTATION)) for set_state in active_sets(rollout.all)
     ]
@@ -64,7 +64,7 @@ def is_scaling_event(rollout: RolloutState) -> bool:
 
 
 def scale_sets(rollout: RolloutState) -> None:
-    """Bring the sets to the size of the Deployment, each by its share, without rolling anything out."""
+    """Scale the ReplicaSets proportionally to the Deployment's size, without a rollout."""
     wanted = rollout.deployment.spec.replicas
     alone = _active_or_latest(rollout)
     if alone is not None:
@@ -115,7 +115,7 @@ def _scale_proportionally(rollout: RolloutState) -> None:
 
 
 def _share(rollout: RolloutState, set_state: SetState) -> int:
-    """By how much a set should change so as to keep its part of the whole."""
+    """Return by how much a ReplicaSet changes to keep its proportion."""
     wanted = rollout.deployment.spec.replicas
     if wanted == 0:
         return -set_state.replicas

@@ -27,7 +27,7 @@ def find_condition(status: DeploymentStatus, type: str) -> StatusCondition | Non
 
 
 def set_condition(status: DeploymentStatus, condition: StatusCondition) -> None:
-    """Set a condition, unless it says the same already; its transition is when its status changed."""
+    """Set a condition unless it is unchanged; the transition time changes only with the status."""
     existing = find_condition(status, condition.type)
     if existing is not None and (existing.status, existing.reason) == (condition.status, condition.reason):
         return
@@ -60,7 +60,7 @@ def record_pause(deployment: Deployment, status: DeploymentStatus, now: datetime
 
 
 def with_counts(rollout: RolloutState, previous: DeploymentStatus, now: datetime) -> DeploymentStatus:
-    """The counts as they are now, and whether enough pods are available."""
+    """Return the status with current counts and the Available condition."""
     deployment, replica_sets = (
         rollout.deployment,
         [set_state.replica_set for set_state in rollout.all if not set_state.is_new],
@@ -98,7 +98,7 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
 
 
 def rollout_status(rollout: RolloutState, previous: DeploymentStatus, now: datetime) -> DeploymentStatus:
-    """The status during a rollout: the counts, and how it goes."""
+    """Return the status during a rollout: counts, progress and failures."""
     deployment = rollout.deployment
     status = with_counts(rollout, previous, now)
     if not has_deadline(deployment):
@@ -152,7 +152,7 @@ def _is_overdue(deployment: Deployment, status: DeploymentStatus, now: datetime)
 
 
 def seconds_to_deadline(deployment: Deployment, status: DeploymentStatus, now: datetime) -> float:
-    """Seconds until a rollout without progress is late."""
+    """Return the seconds until a rollout without progress exceeds its deadline."""
     existing = find_condition(status, PROGRESSING)
     since = existing.last_update_time if existing is not None and existing.last_update_time else now
     seconds = deployment.spec.progress_deadline_seconds or 0
