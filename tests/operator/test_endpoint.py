@@ -285,11 +285,11 @@ async def test_an_unknown_role_is_told(stage: Stage) -> None:
 
 
 async def test_a_replica_that_is_not_ready_is_asked_again(stage: Stage) -> None:
-    stage.not_ready = "not yet seen: Pod"
+    stage.not_ready = "not synced: Pod"
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     waiting = asyncio.create_task(stage.helper("wait", "worker=Running", "--deadline", "20"))
     await eventually(lambda: stage.asked)
     stage.not_ready = ""
     ended = await waiting
     assert ended.code == 0, ended.err
-    assert "503 not yet seen: Pod" in ended.err
+    assert "503 not synced: Pod" in ended.err

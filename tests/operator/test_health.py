@@ -8,13 +8,13 @@ from argosy.wire.client import Client
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 
-WELL, ILL = CheckResult(True, "all is filled"), CheckResult(False, "not yet seen: Pod")
+WELL, ILL = CheckResult(True, "all is filled"), CheckResult(False, "not synced: Pod")
 
 CASES = {
     "a process that works is healthy": ("GET", "/healthz", WELL, 200, "ok"),
     "one whose caches fill is healthy too": ("GET", "/healthz", ILL, 200, "ok"),
     "one whose caches are filled is ready": ("GET", "/readyz", WELL, 200, "ok"),
-    "what is missing is named": ("GET", "/readyz", ILL, 503, "[-] caches: not yet seen: Pod"),
+    "what is missing is named": ("GET", "/readyz", ILL, 503, "[-] caches: not synced: Pod"),
     "who asks is told all": (
         "GET",
         "/readyz?verbose",
@@ -27,7 +27,7 @@ CASES = {
         "/readyz?verbose",
         ILL,
         503,
-        "[-] caches: not yet seen: Pod\n[+] lease: ours",
+        "[-] caches: not synced: Pod\n[+] lease: ours",
     ),
     "metrics are told": ("GET", "/metrics", WELL, 200, "# HELP tries_total How often.\n"),
     "nothing else is there": ("GET", "/", WELL, 404, "/ is not served here"),

@@ -39,12 +39,12 @@ def serving(
 
 
 CACHES = {
-    "caches that fill": (serving("not yet seen: Pod"), CheckResult(False, "not yet seen: Pod")),
+    "caches that fill": (serving("not synced: Pod"), CheckResult(False, "not yet seen: Pod")),
     "caches that nothing is heard of": (
         serving(age=MAX_CACHE_AGE_SECONDS + 1),
-        CheckResult(False, "nothing heard of Pod for 301 s"),
+        CheckResult(False, "no event of Pod for 301 s"),
     ),
-    "filled caches": (serving(age=9), CheckResult(True, "filled, and nothing older than 9 s")),
+    "filled caches": (serving(age=9), CheckResult(True, "synced; last event 9 s ago")),
 }
 
 
@@ -52,7 +52,7 @@ CACHES = {
 def test_caches_make_ready(replica: Manager, want: CheckResult) -> None:
     caches, lease = ready_checks(replica, None)
     assert caches.run() == want
-    assert lease.run() == CheckResult(True, "not used: this replica acts without election")
+    assert lease.run() == CheckResult(True, "leader election is off")
 
 
 def test_workers_are_unhealthy_when_reconciles_do_not_end() -> None:
@@ -70,18 +70,18 @@ async def test_the_lease_makes_ready_once_it_is_seen_and_while_it_is_heard_of() 
         first = Leader(client, "lease", "default", "first", clock=clock)
         second = Leader(client, "lease", "default", "second", clock=clock)
         look = ready_checks(serving(), second)[1].run
-        assert look() == CheckResult(False, "not yet seen")
+        assert look() == CheckResult(False, "not read yet")
         with captured_lines():
             server.faults.append(Fault(403))
             assert not await second._try_for(5)
         assert not look().ok
-        assert "not yet seen: " in look().message
+        assert "not read yet: " in look().message
         assert await first._try_for(5)
-        assert ready_checks(serving(), first)[1].run() == CheckResult(True, "this replica leads")
+        assert ready_checks(serving(), first)[1].run() == CheckResult(True, "leading")
         assert not await second._try_for(5)
-        assert look() == CheckResult(True, "first leads, this replica stands by")
+        assert look() == CheckResult(True, "standby; leader is first")
         clock.advance(MAX_LEASE_AGE_SECONDS + 1)
-        assert look() == CheckResult(False, "nothing heard of it for 31 s")
+        assert look() == CheckResult(False, "not read for 31 s")
 
 
 async def test_work_that_does_not_end_with_the_lease_is_unhealthy() -> None:
@@ -107,7 +107,7 @@ async def test_work_that_does_not_end_with_the_lease_is_unhealthy() -> None:
             await stuck.wait()
             assert look().ok, "it may take a while to come to an end"
             clock.advance(MAX_LEASE_OVERRUN_SECONDS + 1)
-            assert look() == CheckResult(False, "work goes on 31 s after the lease was lost")
+            assert look() == CheckResult(False, "controllers still run 31 s after the lease was lost")
             let_go.set()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

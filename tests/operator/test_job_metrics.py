@@ -16,7 +16,7 @@ from tests.support.workloads import NOW, later, role, workload
 A, B = Key("default", "a"), Key("default", "b")
 JOB = workload()
 WAITS = ("gang", "dependency")
-LABELS = {"dialect": "TrainingRun", "framework": JOB.framework}
+LABELS = {"kind": "TrainingRun", "framework": JOB.framework}
 
 
 def counted() -> tuple[JobMetrics, CollectorRegistry]:
@@ -63,7 +63,7 @@ def test_restarts_are_counted_by_cause_those_in_place_too() -> None:
     statistics.record_pass("TrainingRun", A, JOB, before, plan)
     sample = registry.get_sample_value
     wanted = {"Signal": 2, "NodeDown": 1, "Container": 2, "Exit": None}
-    found = {cause: sample("argosy_restarts_total", {**LABELS, "cause": cause}) for cause in wanted}
+    found = {cause: sample("argosy_job_restarts_total", {**LABELS, "cause": cause}) for cause in wanted}
     assert found == wanted
 
 
@@ -74,8 +74,8 @@ def test_time_in_a_phase_is_told_when_it_is_left() -> None:
     statistics.record_pass("TrainingRun", A, JOB, starting, Plan(starting))
     statistics.record_pass("TrainingRun", A, JOB, starting, Plan(running))
     labels = {**LABELS, "phase": "Starting"}
-    assert registry.get_sample_value("argosy_phase_seconds_count", labels) == 1
-    assert registry.get_sample_value("argosy_phase_seconds_sum", labels) == 7
+    assert registry.get_sample_value("argosy_job_phase_duration_seconds_count", labels) == 1
+    assert registry.get_sample_value("argosy_job_phase_duration_seconds_sum", labels) == 7
 
 
 def test_waits_for_roles_and_for_a_gang_are_told_when_they_end() -> None:
@@ -96,5 +96,5 @@ def test_a_job_that_cannot_be_used_has_no_framework() -> None:
     statistics, registry = counted()
     before, after = Record(phase_since=NOW), Record(phase=Phase.FAILED, phase_since=later(1))
     statistics.record_pass("AresJob", A, None, before, Plan(after))
-    labels = {"dialect": "AresJob", "framework": "", "phase": "Pending"}
-    assert registry.get_sample_value("argosy_phase_seconds_count", labels) == 1
+    labels = {"kind": "AresJob", "framework": "", "phase": "Pending"}
+    assert registry.get_sample_value("argosy_job_phase_duration_seconds_count", labels) == 1

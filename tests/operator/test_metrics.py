@@ -30,7 +30,6 @@ KINDS = (
     " AresJob PodGroup.scheduling.volcano.sh"
 )
 VALUES: dict[str, set[str]] = {
-    "dialect": {"TrainingRun", "AresJob"},
     "controller": {"TrainingRun", "AresJob"},
     "framework": set(installed()),
     "phase": set(Phase),
@@ -125,10 +124,10 @@ async def test_a_run_is_seen_from_outside(scene: Scene) -> None:
 
             await scene.until("all three are counted", counted)
             metrics = await scraped(port)
-    assert value(running, "argosy_jobs", dialect="TrainingRun", phase="Running") == 1
+    assert value(running, "argosy_jobs", kind="TrainingRun", phase="Running") == 1
     assert value(metrics, "argosy_jobs") == 3
-    assert value(metrics, "argosy_restarts_total", cause="Signal") == 1
-    assert value(metrics, "argosy_phase_seconds_count", phase="Restarting") == 1
+    assert value(metrics, "argosy_job_restarts_total", cause="Signal") == 1
+    assert value(metrics, "argosy_job_phase_duration_seconds_count", phase="Restarting") == 1
     assert value(metrics, "argosy_api_requests_total", method="POST", code="201") >= 5
     assert value(metrics, "argosy_api_requests_total", method="WATCH", code="200") >= 8
     assert value(metrics, "argosy_reconcile_total", result="success") > 3

@@ -38,15 +38,16 @@ def ready_checks(serving: Manager, leader: Leader | None) -> tuple[Check, ...]:
 def _workers(serving: Manager) -> CheckResult:
     stalled, longest = serving.stalled, serving.longest_running
     if stalled > MAX_STALL_SECONDS:
-        return CheckResult(False, f"jobs wait and no reconcile has begun or ended for {stalled:.0f} s")
+        return CheckResult(False, f"jobs are queued, but no reconcile started or ended for {stalled:.0f} s")
     if longest > MAX_RECONCILE_SECONDS:
         return CheckResult(False, f"a reconcile has been running for {longest:.0f} s")
-    return CheckResult(True, f"reconciles end; the longest under way has been running for {longest:.0f} s")
+    return CheckResult(True, f"ok; longest running reconcile: {longest:.0f} s")
 
 
 def _lease_overrun(leader: Leader) -> CheckResult:
     if leader.lease_overrun > MAX_LEASE_OVERRUN_SECONDS:
-        return CheckResult(False, f"work goes on {leader.lease_overrun:.0f} s after the lease was lost")
+        overrun = f"{leader.lease_overrun:.0f} s"
+        return CheckResult(False, f"controllers still run {overrun} after the lease was lost")
     return CheckResult(True, "leading" if leader.is_leader else "not leading")
 
 
@@ -55,18 +56,18 @@ def _caches(serving: Manager) -> CheckResult:
         return CheckResult(False, missing)
     kind, age = serving.oldest_cache()
     if age > MAX_CACHE_AGE_SECONDS:
-        return CheckResult(False, f"nothing heard of {kind} for {age:.0f} s")
-    return CheckResult(True, f"filled, and nothing older than {age:.0f} s")
+        return CheckResult(False, f"no event of {kind} for {age:.0f} s")
+    return CheckResult(True, f"synced; last event {age:.0f} s ago")
 
 
 def _lease(leader: Leader | None) -> CheckResult:
     if leader is None:
-        return CheckResult(True, "not used: this replica acts without election")
+        return CheckResult(True, "leader election is off")
     if leader.is_leader:
-        return CheckResult(True, "this replica leads")
+        return CheckResult(True, "leading")
     why = f": {leader.last_error}" if leader.last_error else ""
     if leader.seconds_since_contact == inf:
-        return CheckResult(False, f"not yet seen{why}")
+        return CheckResult(False, f"not read yet{why}")
     if leader.seconds_since_contact > MAX_LEASE_AGE_SECONDS:
-        return CheckResult(False, f"nothing heard of it for {leader.seconds_since_contact:.0f} s{why}")
-    return CheckResult(True, f"{leader.holder or 'nobody'} leads, this replica stands by")
+        return CheckResult(False, f"not read for {leader.seconds_since_contact:.0f} s{why}")
+    return CheckResult(True, f"standby; leader is {leader.holder or 'nobody'}")

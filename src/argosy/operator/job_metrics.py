@@ -1,6 +1,6 @@
-"""Counts jobs by phase, restarts by cause, and how long phases and waits last, from what passes write.
+"""Counts jobs by phase, restarts by cause, and the duration of phases and waits, from what reconciles write.
 
-Only the replica that leads makes passes, so only its numbers are there: summed over replicas they are right.
+Only the leader reconciles, so only the leader has these values: sums over all replicas are correct.
 """
 
 from collections import Counter as Tally
@@ -19,75 +19,75 @@ _WAIT_BUCKETS = (0.5, 1, 2, 5, 15, 60, 300, 900, 3600, 24 * 3600)
 
 
 class JobMetrics:
-    """Labels are dialects (by the kind of their jobs), frameworks, phases and causes: no more of them with
-    more jobs. A job whose definition cannot be used has no framework."""
+    """Metrics of jobs, by kind, framework, phase and cause, none of which grow with the number of jobs.
+
+    A job whose spec is invalid has no framework.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.jobs = Gauge(
-            "argosy_jobs", "Jobs by dialect and phase.", ["dialect", "phase"], registry=registry
-        )
+        self.jobs = Gauge("argosy_jobs", "Jobs by kind and phase.", ["kind", "phase"], registry=registry)
         self.restarts = Counter(
-            "argosy_restarts_total",
-            "Restarts of pods, or of jobs as a whole, by what made them necessary.",
-            ["dialect", "framework", "cause"],
+            "argosy_job_restarts_total",
+            "Restarts of pods or of whole jobs, by cause.",
+            ["kind", "framework", "cause"],
             registry=registry,
         )
         self.phase_seconds = Histogram(
-            "argosy_phase_seconds",
-            "How long jobs stayed in a phase they left.",
-            ["dialect", "framework", "phase"],
+            "argosy_job_phase_duration_seconds",
+            "Time that jobs spent in a phase that they left.",
+            ["kind", "framework", "phase"],
             buckets=_PHASE_BUCKETS,
             registry=registry,
         )
         self.dependency_wait = Histogram(
             "argosy_dependency_wait_seconds",
-            "How long roles waited for other roles, with their pods there.",
-            ["dialect", "framework"],
+            "Time that roles with pods waited for other roles.",
+            ["kind", "framework"],
             buckets=_WAIT_BUCKETS,
             registry=registry,
         )
         self.gang_wait = Histogram(
             "argosy_gang_wait_seconds",
-            "How long jobs waited until all their pods could be asked for together.",
-            ["dialect", "framework"],
+            "Time that gangs waited for capacity or admission.",
+            ["kind", "framework"],
             buckets=_WAIT_BUCKETS,
             registry=registry,
         )
         self.nodes_unconfirmed = Gauge(
             "argosy_nodes_unconfirmed",
-            "Nodes with pods of jobs whose state the API server is asked for and has not confirmed.",
+            "Nodes with pods of jobs whose state the API server has not confirmed yet.",
             registry=registry,
         )
         self._phases: dict[tuple[str, Key], Phase] = {}
         self._tally: Tally[tuple[str, Phase]] = Tally()
 
     def record_pass(
-        self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
+        self, kind: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None:
         """A pass over a job wrote the plan's Record where `before` was."""
         after, framework = plan.record, workload.framework if workload else ""
-        self._move(dialect, key, after.phase)
+        self._move(kind, key, after.phase)
         for cause in plan.restart_causes:
-            self.restarts.labels(dialect, framework, cause).inc()
+            self.restarts.labels(kind, framework, cause).inc()
         if workload is not None:
-            self._waits(dialect, workload, before, after)
+            self._waits(kind, workload, before, after)
         if before is None:
             return
         if in_place := _in_place(before, after):
-            self.restarts.labels(dialect, framework, RestartCause.CONTAINER_RESTART).inc(in_place)
+            self.restarts.labels(kind, framework, RestartCause.CONTAINER_RESTART).inc(in_place)
         if after.phase != before.phase and before.phase_since is not None and after.phase_since is not None:
             stayed = (after.phase_since - before.phase_since).total_seconds()
-            self.phase_seconds.labels(dialect, framework, before.phase).observe(max(stayed, 0.0))
+            self.phase_seconds.labels(kind, framework, before.phase).observe(max(stayed, 0.0))
 
-    def _waits(self, dialect: str, workload: Workload, before: Record | None, after: Record) -> None:
+    def _waits(self, kind: str, workload: Workload, before: Record | None, after: Record) -> None:
         for seconds in waited.for_roles(workload, before, after):
-            self.dependency_wait.labels(dialect, workload.framework).observe(seconds)
+            self.dependency_wait.labels(kind, workload.framework).observe(seconds)
         if (queued := waited.for_gang(workload, before, after)) is not None:
-            self.gang_wait.labels(dialect, workload.framework).observe(queued)
+            self.gang_wait.labels(kind, workload.framework).observe(queued)
 
-    def forget_job(self, dialect: str, key: Key) -> None:
+    def forget_job(self, kind: str, key: Key) -> None:
         """The job is gone."""
-        self._move(dialect, key, None)
+        self._move(kind, key, None)
 
     def clear(self) -> None:
         """Another replica counts jobs from now on."""
@@ -95,20 +95,20 @@ class JobMetrics:
         self._tally.clear()
         self.jobs.clear()
 
-    def _move(self, dialect: str, key: Key, phase: Phase | None) -> None:
-        before = self._phases.get((dialect, key))
+    def _move(self, kind: str, key: Key, phase: Phase | None) -> None:
+        before = self._phases.get((kind, key))
         if before == phase:
             return
         if before is not None:
-            self._count(dialect, before, -1)
-            del self._phases[dialect, key]
+            self._count(kind, before, -1)
+            del self._phases[kind, key]
         if phase is not None:
-            self._count(dialect, phase, 1)
-            self._phases[dialect, key] = phase
+            self._count(kind, phase, 1)
+            self._phases[kind, key] = phase
 
-    def _count(self, dialect: str, phase: Phase, by: int) -> None:
-        self._tally[dialect, phase] += by
-        self.jobs.labels(dialect, phase).set(self._tally[dialect, phase])
+    def _count(self, kind: str, phase: Phase, by: int) -> None:
+        self._tally[kind, phase] += by
+        self.jobs.labels(kind, phase).set(self._tally[kind, phase])
 
 
 def _in_place(before: Record, after: Record) -> int:

@@ -156,7 +156,7 @@ class Manager:
             if (self._crds_forbidden() or self._is_defined(kind.resource))
             and not (kind.synced or kind.not_served)
         ]
-        return f"not yet seen: {', '.join(waiting)}" if waiting else ""
+        return f"not synced: {', '.join(waiting)}" if waiting else ""
 
     @property
     def stalled(self) -> float:
