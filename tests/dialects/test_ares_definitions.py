@@ -10,7 +10,7 @@ from argosy.dialects.ares.injection import inject
 from argosy.frameworks.bagua import share
 from argosy.frameworks.mpi import AS_ROOT
 from argosy.kinds.aresjob import FINALIZER, AresJob
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionStatus, EmitEvent
 from argosy.workload.observed import Observed, Outcome
 from argosy.workload.plan import DeleteChild, EnsureService, EnsureSshSecret
 from tests.support.aresjobs import API, Cases, job, lowered, messages, played, problems, template
@@ -191,7 +191,7 @@ def test_invalid(obj: AresJob, want: str) -> None:
     refused = played(obj).saw()
     assert (refused.phase, refused.condition("Failed")[:2]) == ("Failed", ("True", "InvalidDefinition"))
     assert refused.condition("Failed")[2] == problems(obj)
-    assert not refused.actions or all(one.__class__.__name__ == "Emit" for one in refused.actions)
+    assert not refused.actions or all(isinstance(action, EmitEvent) for action in refused.actions)
     assert refused.obj.spec == obj.spec, "an invalid job's spec is never changed"
     assert (refused.status.completion_time, refused.status.start_time) == (None, None)
     assert not refused.saw().events, "nothing is told twice"

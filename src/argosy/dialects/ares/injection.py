@@ -183,7 +183,7 @@ def _tensorflow_bytes(workload: Workload, role: Role) -> ListBytes:
     ports = {name: _tensorflow_port(workload, name) for name in workload.roles}
     dynamic = options_of(workload).dynamic
     size = tensorflow.config_bytes(workload, role, ports, dynamic=dynamic)
-    return msgspec.structs.replace(size, only_in="tensorflow")
+    return msgspec.structs.replace(size, env_container="tensorflow")
 
 
 def _bagua_bytes(workload: Workload, role: Role) -> ListBytes:
