@@ -39,7 +39,7 @@ def serving(
 
 
 CACHES = {
-    "caches that fill": (serving("not synced: Pod"), CheckResult(False, "not yet seen: Pod")),
+    "caches that fill": (serving("not synced: Pod"), CheckResult(False, "not synced: Pod")),
     "caches that nothing is heard of": (
         serving(age=MAX_CACHE_AGE_SECONDS + 1),
         CheckResult(False, "no event of Pod for 301 s"),
