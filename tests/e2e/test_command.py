@@ -31,5 +31,5 @@ def test_no_control_plane_at_all_is_said_with_the_way_to_one(tmp_path: Path) -> 
             [ARGOSY, *words], env=nowhere, capture_output=True, text=True, check=False, timeout=60
         )
         assert done.returncode == 1
-        assert "`argosy up` starts one here" in done.stderr
+        assert "No cluster? `argosy up` starts a control plane on this machine." in done.stderr
         assert "Traceback" not in done.stderr

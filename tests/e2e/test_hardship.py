@@ -90,7 +90,8 @@ def test_what_a_crashed_machine_left_behind_is_not_in_the_way(down_plane: Contro
     for stale in (state.api_socket, state.agent_socket, state.operator_socket, state.run):
         assert stale.exists(), f"{stale} should have been left"
     assert down_plane.argosy("status", code=1).stdout == "not running; `argosy up` starts it\n"
-    assert "Is there a control plane? `argosy up` starts one here." in down_plane.argosy("ps", code=1).stderr
+    problem = down_plane.argosy("ps", code=1).stderr
+    assert "No cluster? `argosy up` starts a control plane on this machine." in problem
     down_plane.argosy(*_UP)
     down_plane.argosy("status")
     assert down_plane.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}").stdout == "b"
