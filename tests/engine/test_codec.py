@@ -61,7 +61,7 @@ def test_the_end_of_an_object_that_does_not_fit_is_known_as_such() -> None:
 
 
 def test_an_object_fetched_alone_that_does_not_fit_is_an_error_with_the_path() -> None:
-    with pytest.raises(ApiError, match=r"ConfigMap does not fit its type.*\$\.data"):
+    with pytest.raises(ApiError, match=r"ConfigMap cannot be decoded.*\$\.data"):
         Codec(ConfigMap).object(b'{"metadata":{"name":"bad"},"data":3}')
 
 

@@ -35,11 +35,11 @@ async def run_for(subject: Controller[str], seconds: float) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_one_bad_key_is_retried_with_backoff_and_starves_nobody() -> None:
-    passes: Counter[str] = Counter()
+async def test_failing_key_is_retried_with_backoff_and_other_keys_run() -> None:
+    runs: Counter[str] = Counter()
 
     async def reconcile(key: str) -> None:
-        passes[key] += 1
+        runs[key] += 1
         if key == "bad":
             raise RuntimeError("made up")
 
@@ -49,14 +49,14 @@ async def test_one_bad_key_is_retried_with_backoff_and_starves_nobody() -> None:
         subject.enqueue(key)
     with captured_lines() as logs:
         await run_for(subject, 6)
-    assert passes == {"bad": 3, "a": 1, "b": 1}, "at 0, 1 and 3 seconds"
+    assert runs == {"bad": 3, "a": 1, "b": 1}, "at 0, 1 and 3 seconds"
     assert [(entry["controller"], entry["object"]) for entry in logs] == [("test", "bad")] * 3
     sample = metrics.registry.get_sample_value
     assert sample("argosy_reconcile_total", {"controller": "test", "result": "error"}) == 3
     assert sample("argosy_reconcile_total", {"controller": "test", "result": "success"}) == 2
 
 
-async def test_a_pass_says_when_it_wants_to_run_again() -> None:
+async def test_requeue_runs_the_key_again_after_its_delay() -> None:
     times: list[float] = []
 
     async def reconcile(_key: str) -> Requeue | None:
@@ -70,7 +70,7 @@ async def test_a_pass_says_when_it_wants_to_run_again() -> None:
     assert [round(time - start) for time in times] == [0, 10, 20]
 
 
-async def test_retry_after_of_the_server_is_waited_out() -> None:
+async def test_throttled_key_is_retried_after_retry_after() -> None:
     times: list[float] = []
 
     async def reconcile(_key: str) -> None:
@@ -85,15 +85,15 @@ async def test_retry_after_of_the_server_is_waited_out() -> None:
     assert round(times[1] - times[0]) == 7
 
 
-async def test_keys_run_beside_each_other_up_to_the_limit_and_each_alone() -> None:
+async def test_keys_run_concurrently_up_to_the_limit_and_never_twice_at_once() -> None:
     running: Counter[str] = Counter()
-    most = 0
+    max_running = 0
 
     async def reconcile(key: str) -> None:
-        nonlocal most
+        nonlocal max_running
         running[key] += 1
         assert running[key] == 1
-        most = max(most, running.total())
+        max_running = max(max_running, running.total())
         await asyncio.sleep(1)
         running[key] -= 1
 
@@ -102,10 +102,10 @@ async def test_keys_run_beside_each_other_up_to_the_limit_and_each_alone() -> No
         subject.enqueue(str(number))
         subject.enqueue(str(number))
     await run_for(subject, 20)
-    assert most == 4
+    assert max_running == 4
 
 
-async def test_a_wake_of_zero_lets_others_run_first() -> None:
+async def test_requeue_after_zero_lets_other_keys_run_first() -> None:
     order: list[str] = []
 
     async def reconcile(key: str) -> Requeue | None:
@@ -116,19 +116,19 @@ async def test_a_wake_of_zero_lets_others_run_first() -> None:
     subject.enqueue("a")
     subject.enqueue("b")
     await run_for(subject, 1)
-    # How long a pass took sets how soon its key may come again, so either may be next after that.
+    # The cooldown depends on how long each reconcile took, so either key may be next.
     assert order[:2] == ["a", "b"]
     assert sorted(order[2:]) == ["a", "b"]
 
 
-async def test_lines_of_a_pass_tell_what_it_is_about_and_those_after_it_do_not() -> None:
+async def test_log_lines_of_a_reconcile_have_controller_and_object() -> None:
     log = Logger("argosy.test")
 
     async def reconcile(key: str) -> None:
         add_log_context(attempt=len(key))
-        await asyncio.gather(asyncio.sleep(0.1), said(key))
+        await asyncio.gather(asyncio.sleep(0.1), log_line(key))
 
-    async def said(key: str) -> None:
+    async def log_line(key: str) -> None:
         log.info("in a task of its own", key=key)
 
     subject = controller(reconcile, concurrency=1)
@@ -137,15 +137,15 @@ async def test_lines_of_a_pass_tell_what_it_is_about_and_those_after_it_do_not()
             subject.enqueue(key)
         await run_for(subject, 1)
         log.info("afterwards")
-    told = {"event": "in a task of its own", "log_level": "info", "controller": "test"}
+    common = {"event": "in a task of its own", "log_level": "info", "controller": "test"}
     assert lines == [
-        {**told, "object": "a", "key": "a", "attempt": 1},
-        {**told, "object": "bb", "key": "bb", "attempt": 2},
+        {**common, "object": "a", "key": "a", "attempt": 1},
+        {**common, "object": "bb", "key": "bb", "attempt": 2},
         {"event": "afterwards", "log_level": "info"},
     ]
 
 
-async def test_depth_and_age_of_the_queue_are_told_and_how_long_keys_waited() -> None:
+async def test_metrics_show_depth_age_and_wait_duration_of_the_queue() -> None:
     async def reconcile(_key: str) -> None: ...
 
     metrics = Metrics(CollectorRegistry())
@@ -164,7 +164,7 @@ async def test_depth_and_age_of_the_queue_are_told_and_how_long_keys_waited() ->
     assert sample("argosy_workqueue_wait_duration_seconds_sum", labels) == pytest.approx(3)
 
 
-async def test_a_namespace_with_many_keys_delays_others_by_a_turn_and_not_by_all_of_them() -> None:
+async def test_namespace_with_many_keys_delays_other_namespaces_by_one_turn() -> None:
     order: list[str] = []
 
     async def reconcile(key: tuple[str, str]) -> None:
@@ -173,44 +173,44 @@ async def test_a_namespace_with_many_keys_delays_others_by_a_turn_and_not_by_all
 
     subject: Controller[tuple[str, str]] = Controller("test", reconcile, concurrency=4)
     for number in range(2_000):
-        subject.enqueue(("hostile", str(number)))
+        subject.enqueue(("busy", str(number)))
     for number in range(8):
-        subject.enqueue(("honest", str(number)))
+        subject.enqueue(("quiet", str(number)))
     subject.enqueue(("", "cluster-scoped"))
     task = asyncio.create_task(subject.run())
     await asyncio.sleep(5)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert order[:20].count("honest") == 8
+    assert order[:20].count("quiet") == 8
     assert order.index("") < 4
 
 
-async def test_a_namespace_never_has_all_workers() -> None:
-    """Its passes do not end; those of others begin at once all the same, and of ever more namespaces."""
-    began: list[str] = []
+async def test_namespace_never_occupies_all_workers() -> None:
+    """Reconciles of three namespaces never end; those of another namespace still start at once."""
+    started: list[str] = []
 
     async def reconcile(key: tuple[str, str]) -> None:
-        began.append(key[0])
-        await asyncio.sleep(0 if key[0] == "honest" else 1_000)
+        started.append(key[0])
+        await asyncio.sleep(0 if key[0] == "quiet" else 1_000)
 
     subject: Controller[tuple[str, str]] = Controller("test", reconcile, concurrency=32)
     task = asyncio.create_task(subject.run())
-    held = []
-    for tenant in ("hostile-1", "hostile-2", "hostile-3"):
+    occupied = []
+    for tenant in ("busy-1", "busy-2", "busy-3"):
         for number in range(100):
             subject.enqueue((tenant, str(number)))
         await asyncio.sleep(1)
-        held.append(began.count(tenant))
-        subject.enqueue(("honest", tenant))
+        occupied.append(started.count(tenant))
+        subject.enqueue(("quiet", tenant))
         await asyncio.sleep(1)
-        assert began[-1] == "honest"
-    assert held == [32, 16, 8]
+        assert started[-1] == "quiet"
+    assert occupied == [32, 16, 8]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_controller_is_stalled_only_when_nothing_begins_or_ends_while_keys_wait() -> None:
-    """However long a key waits: as long as others come to an end, there is just a lot to do."""
+async def test_controller_is_stalled_only_if_no_reconcile_starts_or_ends_while_keys_wait() -> None:
+    """A key that waits long is no sign of a stall as long as other keys are reconciled."""
     loop, stuck = asyncio.get_running_loop(), asyncio.Event()
 
     async def reconcile(key: str) -> None:
@@ -220,7 +220,7 @@ async def test_a_controller_is_stalled_only_when_nothing_begins_or_ends_while_ke
     subject: Controller[str] = Controller("test", reconcile, concurrency=1, clock=cast("Clock", clock))
     task = asyncio.create_task(subject.run())
     await asyncio.sleep(1_000)
-    assert (subject.stalled, subject.longest_running) == (0, 0), "there is nothing to do"
+    assert (subject.stalled, subject.longest_running) == (0, 0), "no key is ready"
     for number in range(100):
         subject.enqueue(str(number))
     await asyncio.sleep(905)
@@ -228,7 +228,7 @@ async def test_a_controller_is_stalled_only_when_nothing_begins_or_ends_while_ke
     assert (subject.stalled, subject.longest_running) == (5, 5)
     await asyncio.sleep(1_000)
     subject.enqueue("stuck")
-    subject.enqueue("behind it")
+    subject.enqueue("waiting")
     await asyncio.sleep(400)
     assert (subject.stalled, subject.longest_running) == (400, 400)
     stuck.set()

@@ -1,4 +1,4 @@
-"""What is garbage is found even after it was frozen, and large blocks go back to the system."""
+"""Garbage is found even after it was frozen, and large blocks are returned to the system."""
 
 import asyncio
 import gc
@@ -13,52 +13,52 @@ import pytest
 from argosy.engine.gc_tuning import collect_and_freeze, refreeze_periodically
 
 
-class Knot:
-    """An object that holds itself."""
+class Cycle:
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
-        self.me = self
+        self.itself = self
 
 
 @pytest.fixture(autouse=True)
-def _collector_as_it_was() -> Iterator[None]:
+def _restore_collector() -> Iterator[None]:
     thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
     gc.set_threshold(*thresholds)
 
 
-def test_what_was_frozen_and_is_garbage_since_is_found_by_looking_thoroughly() -> None:
-    knot = Knot()
-    gone = weakref.ref(knot)
+def test_frozen_cycle_is_freed_only_when_frozen_objects_are_included() -> None:
+    cycle = Cycle()
+    reference = weakref.ref(cycle)
     collect_and_freeze()
-    del knot
+    del cycle
     collect_and_freeze()
-    assert gone() is not None, "it is out of the collector's sight"
-    collect_and_freeze(thoroughly=True)
-    assert gone() is None
+    assert reference() is not None, "frozen objects are hidden from the collector"
+    collect_and_freeze(include_frozen=True)
+    assert reference() is None
     assert gc.get_freeze_count() > 0
 
 
 @pytest.mark.looptime
-async def test_once_an_hour_everything_is_looked_through() -> None:
-    knot = Knot()
-    gone = weakref.ref(knot)
+async def test_refreeze_includes_frozen_objects_once_an_hour() -> None:
+    cycle = Cycle()
+    reference = weakref.ref(cycle)
     collect_and_freeze()
-    del knot
-    keeping = asyncio.create_task(refreeze_periodically())
+    del cycle
+    task = asyncio.create_task(refreeze_periodically())
     await asyncio.sleep(3000)
-    assert gone() is not None
+    assert reference() is not None
     await asyncio.sleep(700)
-    assert gone() is None
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
+    assert reference() is None
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
-HOLES = """
+PRINT_HEAP_GROWTH = """
 import sys
 from argosy.engine.gc_tuning import limit_heap_growth
-if sys.argv[1] == "given back":
+if sys.argv[1] == "limited":
     assert limit_heap_growth()
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -72,14 +72,14 @@ for _ in range(200):
 buffers.clear()
 print((resident() - before) >> 20)
 """
-"""Buffers of a burst, with small things between them that outlive them: megabytes that stay taken."""
+"""Prints how many MiB stay resident after large buffers, with small objects between them, were freed."""
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has this setting")
-def test_buffers_of_a_burst_leave_no_holes() -> None:
-    def stay_taken(how: str) -> int:
-        command = [sys.executable, "-c", HOLES, how]
+def test_limit_heap_growth_returns_freed_buffers_to_the_system() -> None:
+    def heap_growth(setting: str) -> int:
+        command = [sys.executable, "-c", PRINT_HEAP_GROWTH, setting]
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
-    assert stay_taken("kept") > 30, "else there is nothing to mend"
-    assert stay_taken("given back") < 5
+    assert heap_growth("default") > 30, "without the setting the heap must grow, or this test proves nothing"
+    assert heap_growth("limited") < 5

@@ -8,51 +8,53 @@ from argosy.engine.logs import LogFormat, Logger, add_log_context, configure_log
 
 
 @pytest.fixture(autouse=True)
-def _root_as_it_was() -> Iterator[None]:
+def _restore_root_logger() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
     root.handlers[:], root.level = handlers, level
 
 
-def said(form: LogFormat, capsys: pytest.CaptureFixture[str]) -> str:
-    configure_logging(form)
+def log_one_line(log_format: LogFormat, capsys: pytest.CaptureFixture[str]) -> str:
+    configure_logging(log_format)
     log = Logger("argosy.test")
-    log.debug("not worth a line")
-    log.info("a pod came", pod="a", count=2, odd={1})
+    log.debug("below the level")
+    log.info("pod created", pod="a", count=2, odd={1})
     return capsys.readouterr().err
 
 
-def test_json_has_every_field_whatever_its_type(capsys: pytest.CaptureFixture[str]) -> None:
-    line = json.loads(said("json", capsys))
+def test_json_line_has_all_fields_of_any_type(capsys: pytest.CaptureFixture[str]) -> None:
+    line = json.loads(log_one_line("json", capsys))
     assert line.pop("timestamp").endswith("Z")
     assert line == {
         "level": "info",
         "logger": "argosy.test",
-        "event": "a pod came",
+        "event": "pod created",
         "pod": "a",
         "count": 2,
         "odd": [1],
     }
 
 
-def test_text_reads_well(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said("text", capsys).split(" ", 1)[1] == "info    a pod came pod=a count=2 odd={1}\n"
+def test_text_line_has_level_event_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    assert log_one_line("text", capsys).split(" ", 1)[1] == "info    pod created pod=a count=2 odd={1}\n"
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
-def test_an_exception_comes_with_its_traceback(form: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(form)
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_exception_is_logged_with_traceback(
+    log_format: LogFormat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging(log_format)
     try:
         raise ValueError("made up")
     except ValueError:
-        Logger("argosy.test").exception("it broke", key="k")
+        Logger("argosy.test").exception("update failed", key="k")
     err = capsys.readouterr().err
     assert "ValueError: made up" in err
-    assert "it broke" in err
+    assert "update failed" in err
 
 
-def test_what_a_stretch_of_work_is_about_stands_in_all_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_inside_log_context_have_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("text")
     log = Logger("argosy.test")
     with log_context(object="default/a"):
@@ -62,8 +64,8 @@ def test_what_a_stretch_of_work_is_about_stands_in_all_its_lines(capsys: pytest.
         log.info("outside", pod="p")
     add_log_context(lost=True)
     log.info("after")
-    said = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
-    assert said == [
+    lines = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
         "info    inside object=default/a step=1",
         "info    outside object=default/a attempt=2 pod=p",
         "info    after",

@@ -5,8 +5,8 @@ import pytest
 from argosy.engine.work_time import MeasuredAwaitable
 
 
-class Hand:
-    """A clock that is moved by hand."""
+class ManualClock:
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -15,58 +15,58 @@ class Hand:
         return self.time
 
 
-async def test_waiting_is_no_effort() -> None:
-    hand, let_go = Hand(), asyncio.Event()
+async def test_waiting_does_not_count() -> None:
+    clock, released = ManualClock(), asyncio.Event()
 
     async def work() -> str:
-        hand.time += 1
-        await let_go.wait()
-        hand.time += 2
+        clock.time += 1
+        await released.wait()
+        clock.time += 2
         return "done"
 
     async def meanwhile() -> None:
-        hand.time += 100
-        let_go.set()
+        clock.time += 100
+        released.set()
 
-    effort = MeasuredAwaitable(work(), hand)
+    measured = MeasuredAwaitable(work(), clock)
     async with asyncio.TaskGroup() as tasks:
-        working = tasks.create_task(awaited(effort))
+        task = tasks.create_task(wait_for(measured))
         tasks.create_task(meanwhile())
-    assert working.result() == "done"
-    assert effort.seconds == 3
+    assert task.result() == "done"
+    assert measured.seconds == 3
 
 
-async def test_what_goes_wrong_comes_out_and_counts_too() -> None:
-    hand = Hand()
+async def test_exception_is_raised_and_the_work_before_it_counts() -> None:
+    clock = ManualClock()
 
     async def work() -> None:
-        hand.time += 1
+        clock.time += 1
         raise LookupError
 
-    effort = MeasuredAwaitable(work(), hand)
+    measured = MeasuredAwaitable(work(), clock)
     with pytest.raises(LookupError):
-        await effort
-    assert effort.seconds == 1
+        await measured
+    assert measured.seconds == 1
 
 
-async def test_cancelling_reaches_the_work() -> None:
-    hand = Hand()
+async def test_cancellation_reaches_the_work_and_its_cleanup_counts() -> None:
+    clock = ManualClock()
 
     async def work() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            hand.time += 1
+            clock.time += 1
             await asyncio.sleep(0)
 
-    effort = MeasuredAwaitable(work(), hand)
-    task = asyncio.create_task(awaited(effort))
+    measured = MeasuredAwaitable(work(), clock)
+    task = asyncio.create_task(wait_for(measured))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert effort.seconds == 1
+    assert measured.seconds == 1
 
 
-async def awaited(effort: MeasuredAwaitable[str] | MeasuredAwaitable[None]) -> str | None:
-    return await effort
+async def wait_for(measured: MeasuredAwaitable[str] | MeasuredAwaitable[None]) -> str | None:
+    return await measured

@@ -1,1 +1,1 @@
-"""Client, watch, cache, keyed queue, controller loop and leader: the machinery under every controller."""
+"""The controller runtime: API client, watches, caches, work queue, controllers and leader election."""

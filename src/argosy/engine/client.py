@@ -24,7 +24,7 @@ from argosy.engine.metrics import Metrics
 from argosy.engine.objects import ApiObject, T, version_number
 from argosy.engine.sender import Sender
 from argosy.engine.transport import HttpTransport, Transport
-from argosy.engine.urls import Query, accept_header, metadata_only_header, path_of, selection, with_query
+from argosy.engine.urls import Query, accept_header, metadata_only_header, path_of, selector_query, with_query
 from argosy.kinds.kubernetes import Scale
 
 
@@ -115,7 +115,7 @@ class Client:
         resource_version: str | None = None,
     ) -> ObjectList[T]:
         """All objects, page by page. Version "0" means from the server's cache, none the latest."""
-        query = selection(labels, fields)
+        query = selector_query(labels, fields)
         if resource_version is not None:
             query["resourceVersion"] = resource_version
         try:
@@ -289,7 +289,7 @@ class Client:
 
         `idle_seconds` is the watchdog: without a whole event for that long the watch ends in `Unavailable`.
         """
-        query = selection(labels, fields) | {"watch": "true", "allowWatchBookmarks": "true"}
+        query = selector_query(labels, fields) | {"watch": "true", "allowWatchBookmarks": "true"}
         if resource_version:
             query["resourceVersion"] = resource_version
         if send_initial_events:

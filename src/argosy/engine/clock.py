@@ -1,7 +1,7 @@
-"""The one place that reads the system's clocks.
+"""Reads the system's clocks; no other module does.
 
-`monotonic` also counts the time a machine was suspended (where the system can tell), so that a lease held
-by a laptop that slept is known to be over when it wakes.
+`monotonic` includes the time in which the machine was suspended, where the system supports that. So a process
+on a laptop that was asleep knows that its lease has expired.
 """
 
 import time
@@ -11,11 +11,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time of day, aware and in UTC."""
+        """Return the current time, timezone-aware and in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow; for differences."""
+        """Return seconds that never decrease, for measuring durations."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""From bytes to objects and back: one set of compiled decoders per kind.
+"""Decodes objects, lists and watch events, and encodes request bodies.
 
-Lists and watches decode straight into the kind's struct, one pass over the bytes. One object that does not
-fit its type must not hide the others, so what fails to decode is decoded again piece by piece, and the bad
-piece comes out as `Undecodable` instead of an exception.
+Lists and watch events are decoded straight into the kind's struct, in one pass over the bytes. A list with an
+object that cannot be decoded is decoded again object by object: the bad one becomes an `Undecodable`, and the
+others are returned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,25 +28,27 @@ class WatchEvent(Struct, Generic[T]):
 
 
 class Bookmark(Struct, gc=False):
-    """The watch has come as far as this version; after the initial events it says that they are complete."""
+    """The watch has delivered everything up to this version. One bookmark ends the initial events."""
 
     resource_version: str
     initial_events_end: bool = False
 
 
 class Undecodable(Struct):
-    """An object that does not fit its type: which one, what is wrong with it and where."""
+    """An object that could not be decoded, with the path and the problem."""
 
     metadata: ObjectMeta
     path: str
     problem: str
     raw: msgspec.Raw = msgspec.Raw()
-    """All of it."""
+    """The whole object."""
     deleted: bool = False
-    """In a watch: this was the last of it."""
+    """True if the watch event was a deletion."""
 
 
 class Page(Struct, Generic[T]):
+    """One page of a list."""
+
     metadata: "PageMeta"
     items: list[T]
     undecodable: list[Undecodable] = field(default_factory=list)
@@ -58,9 +60,11 @@ class PageMeta(Struct, rename="camel", gc=False):
 
 
 class Codec(Generic[T]):
+    """The compiled decoders of one kind."""
+
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
-        # Given a hook, msgspec asks it about every value of a `dict[str, object]` in typed kinds, too.
+        # msgspec calls a hook for every value of a `dict[str, object]`, also in typed kinds.
         hook = decode_any if issubclass(kind, AnyObject) else None
         self._object = msgspec.json.Decoder(kind, dec_hook=hook)
         self._page = msgspec.json.Decoder(GenericAlias(Page, (kind,)), dec_hook=hook)
@@ -71,22 +75,22 @@ class Codec(Generic[T]):
             return self._object.decode(body)
         except msgspec.ValidationError as error:
             kind = self.kind.resource.kind
-            raise ApiError(200, UNDECODABLE, f"the {kind} does not fit its type: {error}") from error
+            raise ApiError(200, UNDECODABLE, f"the {kind} cannot be decoded: {error}") from error
         except RecursionError:
             raise ApiError(200, UNDECODABLE, f"the {self.kind.resource.kind} is {TOO_DEEP}") from None
-        except GARBLED as error:
-            raise _garbled(error) from error
+        except INVALID_JSON as error:
+            raise _invalid_json(error) from error
 
     def page(self, body: bytes) -> Page[T]:
         try:
             return cast("Page[T]", self._page.decode(body))
-        except MISFITS:
-            return self._page_by_piece(body)
-        except GARBLED as error:
-            raise _garbled(error) from error
+        except UNDECODABLE_ERRORS:
+            return self._page_by_object(body)
+        except INVALID_JSON as error:
+            raise _invalid_json(error) from error
 
-    def _page_by_piece(self, body: bytes) -> Page[T]:
-        raw = _readable(_raw_page, body)
+    def _page_by_object(self, body: bytes) -> Page[T]:
+        raw = _decode_truncated(_raw_page, body)
         page: Page[T] = Page(metadata=raw.metadata, items=[])
         for item in raw.items or ():
             if CUT in bytes(item):
@@ -99,18 +103,18 @@ class Codec(Generic[T]):
         return page
 
     def event(self, line: bytes) -> WatchEvent[T] | Bookmark | Undecodable:
-        """One line of a watch. Raises the typed error when the line is an ERROR event."""
+        """Decode one line of a watch. An ERROR event is raised as the typed error."""
         try:
             return cast("WatchEvent[T]", self._event.decode(line))
-        except MISFITS as error:
+        except UNDECODABLE_ERRORS as error:
             return self._other_event(line, error)
-        except GARBLED as error:
-            raise _garbled(error) from error
+        except INVALID_JSON as error:
+            raise _invalid_json(error) from error
 
     def _other_event(
         self, line: bytes, error: msgspec.ValidationError | RecursionError
     ) -> Bookmark | Undecodable:
-        raw = _readable(_raw_event, line)
+        raw = _decode_truncated(_raw_event, line)
         if raw.type == "BOOKMARK":
             meta = _meta_of(raw.object)
             end = meta.annotations.get(INITIAL_EVENTS_END) == "true"
@@ -118,23 +122,23 @@ class Codec(Generic[T]):
         if raw.type == "ERROR":
             raise error_from_status(msgspec.json.decode(raw.object, type=Status))
         if isinstance(error, RecursionError) or CUT in bytes(raw.object):
-            bad = _too_deep(raw.object)
+            undecodable = _too_deep(raw.object)
         else:
-            bad = self._undecodable(raw.object, error)
-        bad.deleted = raw.type == "DELETED"
-        return bad
+            undecodable = self._undecodable(raw.object, error)
+        undecodable.deleted = raw.type == "DELETED"
+        return undecodable
 
     def _undecodable(self, raw: msgspec.Raw, error: msgspec.ValidationError) -> Undecodable:
         try:
             self._object.decode(raw)
         except msgspec.ValidationError as own:
-            error = own  # its path begins at the object, not at what the object came in
+            error = own  # its path begins at the object, not at the event or list around it
         path, problem = locate_error(self._object.decode, bytes(raw), error)
         return Undecodable(_meta_of(raw), path, problem, raw.copy())
 
 
 def encode_body(body: Body | Sequence[Mapping[str, object]], kind: type[ApiObject] | None = None) -> bytes:
-    """A request body; apiVersion and kind are filled in from `kind` when an object lacks them."""
+    """Encode a request body; apiVersion and kind are added from `kind` if the object lacks them."""
     if kind is None or not isinstance(body, Mapping | Struct):
         return msgspec.json.encode(body)
     fields: Json = dict(body) if isinstance(body, Mapping) else msgspec.to_builtins(body)
@@ -144,13 +148,13 @@ def encode_body(body: Body | Sequence[Mapping[str, object]], kind: type[ApiObjec
 
 
 UNDECODABLE = "Undecodable"
-"""The reason of an error about an answer whose object does not fit its type: what was asked for is done."""
-MISFITS = (msgspec.ValidationError, RecursionError)
-GARBLED = (msgspec.DecodeError, UnicodeDecodeError)
+"""The reason of an error about a response that cannot be decoded. The request itself was successful."""
+UNDECODABLE_ERRORS = (msgspec.ValidationError, RecursionError)
+INVALID_JSON = (msgspec.DecodeError, UnicodeDecodeError)
 
 
-def _garbled(error: Exception) -> Unavailable:
-    return Unavailable(0, "Garbled", f"the answer is not JSON, or only a part of it: {error}")
+def _invalid_json(error: Exception) -> Unavailable:
+    return Unavailable(0, "InvalidJson", f"the response is not JSON, or incomplete: {error}")
 
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -175,8 +179,8 @@ _raw_page = msgspec.json.Decoder(_RawPage)
 _only_meta = msgspec.json.Decoder(_OnlyMeta)
 
 
-def _readable(decoder: "msgspec.json.Decoder[R]", text: bytes) -> R:
-    """What can be read of it, with what is too deep cut away."""
+def _decode_truncated(decoder: "msgspec.json.Decoder[R]", text: bytes) -> R:
+    """Decode JSON; what is nested too deeply is cut off first."""
     try:
         return decoder.decode(text)
     except RecursionError:

@@ -1,10 +1,10 @@
-"""Runs a reconcile function for every key that needs it, many at a time and each key alone.
+"""Runs a reconcile function for queued keys, many at a time but never two for the same key.
 
-A pass that raises is logged, counted and tried again later, with growing delays; it takes nothing from other
-keys. A pass says itself when it wants to run again (`Requeue`); its word replaces what earlier passes said.
+A reconcile that raises is logged, counted and retried with exponential backoff; other keys are not affected.
+A reconcile returns when its key should run again (`Requeue`), which replaces earlier requests.
 
-`concurrency` is how many keys of one namespace are worked on at a time. There are twice as many workers, so
-that no namespace has them all (see `queue`).
+`concurrency` is how many keys of one namespace are reconciled at a time. There are twice as many workers, so
+that no namespace occupies all of them (see `queue`).
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = Logger(__name__)
 
 @dataclass(frozen=True)
 class Requeue:
-    """When a key should run again though nothing changes; never, if `after` is none."""
+    """When a key should run again without any change, in seconds; None means never."""
 
     after: float | None = None
 
@@ -52,40 +52,39 @@ class Controller(Generic[K]):
         self.queue.workers = self._workers
         self._clock = clock
         self._running: dict[K, float] = {}
-        """When each pass under way began; the first is the oldest."""
-        self._moved = clock.monotonic()
-        """When a pass began or ended last."""
+        """When each running reconcile started; the first is the oldest."""
+        self._last_progress = clock.monotonic()
+        """When a reconcile last started or ended."""
         metrics = metrics or Metrics()
         metrics.longest_running_reconcile.labels(name).set_function(lambda: self.longest_running)
         metrics.workqueue_depth.labels(name).set_function(lambda: len(self.queue))
         metrics.workqueue_oldest_item.labels(name).set_function(lambda: self.queue.age)
-        self._waited = metrics.workqueue_wait_duration.labels(name)
-        self._passes = {
-            result: metrics.reconcile_total.labels(name, result) for result in ("success", "error")
-        }
-        self._seconds = metrics.reconcile_duration.labels(name)
+        self._wait_duration = metrics.workqueue_wait_duration.labels(name)
+        self._successes = metrics.reconcile_total.labels(name, "success")
+        self._errors = metrics.reconcile_total.labels(name, "error")
+        self._duration = metrics.reconcile_duration.labels(name)
 
     def enqueue(self, key: K, after: float = 0.0) -> None:
         self.queue.add_after(key, after)
 
     def discard(self, key: K) -> None:
-        """What the key named is gone: nothing more is kept of it."""
+        """Drop all state of a key whose object was deleted."""
         self.queue.discard(key)
 
     @property
     def longest_running(self) -> float:
-        """Seconds that the oldest pass under way has taken so far; 0 if there is none."""
-        began = next(iter(self._running.values()), None)
-        return 0.0 if began is None else self._clock.monotonic() - began
+        """Seconds that the oldest running reconcile has taken so far; 0 if none is running."""
+        started = next(iter(self._running.values()), None)
+        return 0.0 if started is None else self._clock.monotonic() - started
 
     @property
     def stalled(self) -> float:
-        """Seconds for which keys have been ready and no pass has begun or ended; 0 if no key is ready."""
-        return min(self.queue.age, self._clock.monotonic() - self._moved)
+        """Seconds for which keys were ready while no reconcile started or ended; 0 if no key is ready."""
+        return min(self.queue.age, self._clock.monotonic() - self._last_progress)
 
     async def run(self) -> None:
-        """Work until cancelled; passes under way are cancelled with it."""
-        self._moved = self._clock.monotonic()
+        """Run the workers until cancelled; running reconciles are cancelled, too."""
+        self._last_progress = self._clock.monotonic()
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._workers):
                 workers.create_task(self._work())
@@ -93,40 +92,40 @@ class Controller(Generic[K]):
     async def _work(self) -> None:
         while True:
             key = await self.queue.get()
-            self._waited.observe(self.queue.waited)
+            self._wait_duration.observe(self.queue.waited)
             with log_context(controller=self.name, object=str(key)):
-                await self._pass(key)
-            await asyncio.sleep(0)  # thousands of passes with nothing to wait for must not keep the loop
+                await self._reconcile_key(key)
+            await asyncio.sleep(0)  # reconciles that never wait must not block the event loop
 
-    async def _pass(self, key: K) -> None:
-        began = self._moved = self._running[key] = self._clock.monotonic()
-        effort = MeasuredAwaitable(self._reconcile(key), self._clock.monotonic)
+    async def _reconcile_key(self, key: K) -> None:
+        started = self._last_progress = self._running[key] = self._clock.monotonic()
+        measured = MeasuredAwaitable(self._reconcile(key), self._clock.monotonic)
         try:
-            wake = await effort
+            requeue = await measured
         except Exception as error:
-            self._failed(key, error)
+            self._retry(key, error)
         else:
-            self._passes["success"].inc()
+            self._successes.inc()
             self.queue.forget(key)
-            if wake is not None and wake.after is not None:
-                self.queue.add_after(key, max(wake.after, MOMENT))
+            if requeue is not None and requeue.after is not None:
+                self.queue.add_after(key, max(requeue.after, MIN_REQUEUE_SECONDS))
         finally:
             del self._running[key]
-            self._moved = self._clock.monotonic()
-            self._seconds.observe(self._moved - began)
-            self.queue.done(key, effort.seconds)
+            self._last_progress = self._clock.monotonic()
+            self._duration.observe(self._last_progress - started)
+            self.queue.done(key, measured.seconds)
 
-    def _failed(self, key: K, error: Exception) -> None:
-        self._passes["error"].inc()
+    def _retry(self, key: K, error: Exception) -> None:
+        self._errors.inc()
         delay = self.queue.add_rate_limited(key, error.retry_after if isinstance(error, Throttled) else 0.0)
-        expected = isinstance(error, ApiError)
+        is_api_error = isinstance(error, ApiError)
         log.warning(
-            "pass failed, trying again",
-            error=str(error) if expected else repr(error),
+            "reconcile failed; retrying",
+            error=str(error) if is_api_error else repr(error),
             seconds=round(delay, 2),
-            exc_info=None if expected else error,
+            exc_info=None if is_api_error else error,
         )
 
 
-MOMENT = 0.001
-"""A wake of zero still lets other keys run first."""
+MIN_REQUEUE_SECONDS = 0.001
+"""A requeue after 0 seconds must not go before other ready keys."""

@@ -1,11 +1,11 @@
-"""What a request can fail with, typed by what the caller does about it.
+"""Errors of API requests, typed by what the caller can do about them.
 
-Read again and decide anew (`Conflict`), relist (`Gone`), treat as absent (`NotFound`), report to the user
-(`Invalid`, `BadRequest`, `TooLarge`, `Forbidden`), wait (`Throttled`, `Unavailable`). Every error carries the
-HTTP status (0 when no answer came), the API's reason and its message.
+Read again and retry (`Conflict`), relist (`Gone`), treat as absent (`NotFound`), report to the user
+(`Invalid`, `BadRequest`, `TooLarge`, `Forbidden`), wait (`Throttled`, `Unavailable`). Every error has the
+HTTP status (0 if no response was received), the API's reason and its message.
 """
 
-# ruff: noqa: N818  (the names are the API's own reasons, and read as such where they are caught)
+# ruff: noqa: N818  (the names are the API's own reasons)
 
 from collections.abc import Mapping
 
@@ -27,27 +27,27 @@ class ApiError(Exception):
 
 
 class BadRequest(ApiError):
-    """400: the request itself is wrong."""
+    """400: the request is malformed."""
 
 
 class Unauthorized(ApiError):
-    """401: the API server does not know who we are."""
+    """401: the API server does not accept our credentials."""
 
 
 class Forbidden(ApiError):
-    """403: known, and not allowed."""
+    """403: our identity lacks the right."""
 
 
 class NotFound(ApiError):
-    """404: the object, or its kind, is not there."""
+    """404: the object or its kind does not exist."""
 
 
 class Conflict(ApiError):
-    """409: somebody else wrote first, or a precondition does not hold. Read again and decide anew."""
+    """409: another client wrote first, or a precondition does not hold. Read again and retry."""
 
 
 class AlreadyExists(ApiError):
-    """409 on create: an object of that name is there."""
+    """409 on create: an object of that name exists."""
 
 
 class Gone(ApiError):
@@ -59,11 +59,11 @@ class Invalid(ApiError):
 
 
 class TooLarge(ApiError):
-    """413, or an object that the storage behind the API server does not take: it must become smaller."""
+    """413, or an object that is too large for the API server's storage."""
 
 
 class Throttled(ApiError):
-    """429, or any answer that says when to come back: nothing was done."""
+    """429, or a 5xx with Retry-After: the request was not processed."""
 
     def __init__(
         self,
@@ -79,18 +79,18 @@ class Throttled(ApiError):
 
 
 class Unavailable(ApiError):
-    """5xx, or no answer at all. A write may or may not have been done."""
+    """5xx, or no response. A write may or may not have been processed."""
 
 
 class LeaseExpired(ApiError):
-    """Not sent: the time until which this process may write is over."""
+    """The request was not sent, because the deadline until which this process may write has passed."""
 
     def __init__(self) -> None:
         super().__init__(0, "LeaseExpired", "not sent: this process no longer holds the lease")
 
 
 def without_traceback(error: ApiError) -> ApiError:
-    """The error as it may be kept: without the frames that it came through and all that they hold."""
+    """Return the error without its frames, so that it can be stored without keeping their objects alive."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
@@ -111,7 +111,7 @@ class StatusDetails(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """The API's own form of an error (`kind: Status`)."""
+    """The API's error object (`kind: Status`)."""
 
     status: str = ""
     message: str = ""
@@ -121,18 +121,18 @@ class Status(msgspec.Struct):
 
 
 def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error that an HTTP answer of 400 or more stands for."""
+    """Return the error for an HTTP response with status 400 or above."""
     try:
-        answer = _status_decoder.decode(body)
+        details = _status_decoder.decode(body)
     except msgspec.MsgspecError:
-        answer = Status(message=body[:500].decode("utf-8", "replace").strip())
-    answer.code = status
-    return error_from_status(answer, _seconds(headers.get("Retry-After", "")))
+        details = Status(message=body[:500].decode("utf-8", "replace").strip())
+    details.code = status
+    return error_from_status(details, _parse_retry_after(headers.get("Retry-After", "")))
 
 
-def error_from_status(answer: Status, retry_after: float | None = None) -> ApiError:
-    """The error that a `Status` object stands for, from an answer or from a watch's ERROR event."""
-    code, reason, message, details = answer.code, answer.reason, answer.message, answer.details
+def error_from_status(status: Status, retry_after: float | None = None) -> ApiError:
+    """Return the error for a `Status` object, of a response or of a watch's ERROR event."""
+    code, reason, message, details = status.code, status.reason, status.message, status.details
     reason = reason or _REASONS.get(code, "Unknown")
     if retry_after is None and details is not None and details.retry_after_seconds:
         retry_after = float(details.retry_after_seconds)
@@ -141,15 +141,15 @@ def error_from_status(answer: Status, retry_after: float | None = None) -> ApiEr
         return Throttled(code, reason, message, retry_after=after, details=details)
     if code == 409 and reason == "AlreadyExists":
         return AlreadyExists(code, reason, message, details=details)
-    if code == 500 and any(words in message for words in _TOO_LARGE):
+    if code == 500 and any(text in message for text in _TOO_LARGE_MESSAGES):
         return TooLarge(code, reason, message, details=details)
-    kind = _KINDS.get(code, Unavailable if code >= 500 else ApiError)
-    return kind(code, reason, message, details=details)
+    error_class = _CLASSES.get(code, Unavailable if code >= 500 else ApiError)
+    return error_class(code, reason, message, details=details)
 
 
 _status_decoder = msgspec.json.Decoder(Status)
 
-_KINDS: Mapping[int, type[ApiError]] = {
+_CLASSES: Mapping[int, type[ApiError]] = {
     400: BadRequest,
     401: Unauthorized,
     403: Forbidden,
@@ -160,8 +160,8 @@ _KINDS: Mapping[int, type[ApiError]] = {
     422: Invalid,
 }
 
-_TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
-"""What etcd and its client say of objects beyond 1.5 and 2 MiB, which the API server passes on as 500."""
+_TOO_LARGE_MESSAGES = ("etcdserver: request is too large", "trying to send message larger than max")
+"""Errors of etcd and its client for objects above 1.5 and 2 MiB, which the API server returns as 500."""
 
 _REASONS: Mapping[int, str] = {
     400: "BadRequest",
@@ -182,8 +182,8 @@ _REASONS: Mapping[int, str] = {
 }
 
 
-def _seconds(value: str) -> float | None:
-    """`Retry-After` as seconds; API servers send whole seconds, never a date."""
+def _parse_retry_after(value: str) -> float | None:
+    """Return `Retry-After` in seconds; API servers never send a date."""
     try:
         return max(float(value), 0.0)
     except ValueError:

@@ -1,9 +1,9 @@
-"""Keeps the garbage collector away from what lives for long, and memory from staying taken.
+"""Tunes Python's garbage collector and glibc's allocator for large, long-lived caches.
 
-A full collection over tens of thousands of cached objects stops the event loop for a second and finds
-nothing: they are released by their reference counts. So collection is off while caches fill, and what they
-hold is then taken out of its sight. What was in a circle at that moment and is garbage later would never be
-found: once an hour everything is looked through after all.
+A full collection over tens of thousands of cached objects blocks the event loop for a second and frees
+nothing: they are freed by reference counting. So long-lived objects are frozen, which hides them from the
+collector. Objects that are part of a reference cycle when they are frozen would never be freed; therefore
+everything is unfrozen and collected once an hour.
 """
 
 import asyncio.sslproto
@@ -14,49 +14,72 @@ if TYPE_CHECKING:
     from ctypes import CDLL
 
 
-def collect_and_freeze(*, thoroughly: bool = False) -> None:
-    """Free what is garbage and freeze what is left; thoroughly: look through what was frozen before, too."""
-    if thoroughly:
+THRESHOLDS = (50_000, 20, 100)
+"""`gc.set_threshold`: new objects before a young collection, and younger collections before an older one."""
+
+FREEZE_SECONDS = 300.0
+FULL_COLLECTION_SECONDS = 3600.0
+
+MMAP_THRESHOLD_BYTES = 128 * 1024
+"""Blocks from this size on are returned to the system when freed; glibc's initial value."""
+
+TLS_BUFFER_BYTES = 16 * 1024
+"""The size of a TLS record, so that bulk transfers are hardly slower."""
+
+_M_MMAP_THRESHOLD = -3
+"""The constant of this name in glibc's malloc.h."""
+
+
+def collect_and_freeze(*, include_frozen: bool = False) -> None:
+    """Collect garbage, freeze the remaining objects and raise the thresholds.
+
+    With `include_frozen`, objects frozen earlier are collected, too, and free memory is returned to the
+    system.
+    """
+    if include_frozen:
         gc.unfreeze()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
-    if thoroughly:
-        _give_back()
+    if include_frozen:
+        _return_free_memory()
 
 
-async def refreeze_periodically(seconds: float = 300.0, thoroughly: float = 3600.0) -> None:
-    """Freeze again now and then what has come since; run it beside the controllers."""
+async def refreeze_periodically(
+    interval: float = FREEZE_SECONDS, full_interval: float = FULL_COLLECTION_SECONDS
+) -> None:
+    """Freeze new long-lived objects every `interval`; include the frozen ones every `full_interval`."""
     loop = asyncio.get_running_loop()
-    last = loop.time()
+    last_full = loop.time()
     while True:
-        await asyncio.sleep(seconds)
-        due = loop.time() - last >= thoroughly
-        collect_and_freeze(thoroughly=due)
-        if due:
-            last = loop.time()
+        await asyncio.sleep(interval)
+        is_full = loop.time() - last_full >= full_interval
+        collect_and_freeze(include_frozen=is_full)
+        if is_full:
+            last_full = loop.time()
 
 
 def limit_heap_growth() -> bool:
-    """Have large blocks returned to the system when they are freed; once, as a process starts.
+    """Make glibc return large blocks to the system when they are freed; call it once, at process start.
 
-    glibc raises the size from which it does so with every such block it sees: buffers of a burst of answers
-    then lie in the heap, and a small object behind one keeps all of it. False where there is no such setting.
+    By default glibc raises the size from which blocks are returned whenever such a block is freed. The
+    buffers of a burst of responses then stay in the heap, and a small object behind one keeps all of it.
+    Returns False where there is no such setting.
     """
     mallopt = getattr(_libc(), "mallopt", None)
-    return mallopt is not None and bool(mallopt(_MMAP_THRESHOLD, LARGE))
+    return mallopt is not None and bool(mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES))
 
 
 def use_small_tls_buffers() -> None:
-    """Have asyncio's TLS connections keep a small buffer each; once, as a process starts.
+    """Give asyncio's TLS connections a small buffer each; call it once, at process start.
 
-    Its default of 256 KiB is made for a few connections that carry much. uvloop has its own, which cost
-    nothing until they are used.
+    The default of 256 KiB suits a few connections with much traffic. uvloop allocates buffers only when they
+    are used.
     """
-    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER
+    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 
-def _give_back() -> None:
+def _return_free_memory() -> None:
     trim = getattr(_libc(), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -69,15 +92,3 @@ def _libc() -> "CDLL | None":
         return CDLL(None)
     except OSError:
         return None
-
-
-THRESHOLDS = (50_000, 20, 100)
-
-LARGE = 128 * 1024
-"""Bytes of a block that goes back by itself: where glibc begins."""
-
-TLS_BUFFER = 16 * 1024
-"""Bytes of a connection's buffer: as large as a TLS record, so that bulk transfers hardly notice."""
-
-_MMAP_THRESHOLD = -3
-"""M_MMAP_THRESHOLD in glibc's malloc.h."""

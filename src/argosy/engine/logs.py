@@ -1,10 +1,10 @@
-"""Log lines: an event in words, and beside it, as fields, what it is about.
+"""Structured logging: each line has a short event text and fields.
 
-A thin face over the standard library's logging. Every process of ours loads it, so it loads nothing itself:
-a structured-logging library with its terminal rendering took a quarter of a second of each process's start.
+This is a thin layer over the standard library's logging. Every process imports it, so it imports little: a
+structured-logging library with terminal rendering added a quarter of a second to each process start.
 
-Fields that hold for all lines of a stretch of work, the object that it is about above all, are named once, by
-`about`; whatever is logged meanwhile has them, in tasks that it starts too.
+Fields that apply to a whole section of work, such as the object being reconciled, are set once with
+`log_context`. Every line logged inside it has them, including lines of tasks started there.
 """
 
 import logging
@@ -19,68 +19,68 @@ import msgspec
 
 LogFormat = Literal["json", "text"]
 
-_about: ContextVar[dict[str, object] | None] = ContextVar("about", default=None)
+_context: ContextVar[dict[str, object] | None] = ContextVar("log_context", default=None)
 
 
 @contextmanager
 def log_context(**fields: object) -> Iterator[None]:
-    """Lines written inside have these fields."""
-    token = _about.set({**(_about.get() or {}), **fields})
+    """Add fields to all lines logged inside."""
+    token = _context.set({**(_context.get() or {}), **fields})
     try:
         yield
     finally:
-        _about.reset(token)
+        _context.reset(token)
 
 
 def add_log_context(**fields: object) -> None:
-    """From now on until the end of the `about` around it, these fields too: what is found out on the way."""
-    known = _about.get()
-    if known is not None:
-        known.update(fields)
+    """Add fields to the innermost `log_context`, for facts that become known inside it."""
+    context = _context.get()
+    if context is not None:
+        context.update(fields)
 
 
 class Logger:
-    """What a module says, under its own name."""
+    """Logs events with fields, under the name of a module."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
     def debug(self, event: str, **fields: object) -> None:
-        self._say(logging.DEBUG, event, None, fields)
+        self._log(logging.DEBUG, event, None, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        self._say(logging.INFO, event, None, fields)
+        self._log(logging.INFO, event, None, fields)
 
     def warning(self, event: str, *, exc_info: BaseException | None = None, **fields: object) -> None:
-        self._say(logging.WARNING, event, exc_info, fields)
+        self._log(logging.WARNING, event, exc_info, fields)
 
     def error(self, event: str, *, exc_info: BaseException | None = None, **fields: object) -> None:
-        self._say(logging.ERROR, event, exc_info, fields)
+        self._log(logging.ERROR, event, exc_info, fields)
 
     def exception(self, event: str, **fields: object) -> None:
-        """An error, with the traceback of the exception being handled."""
-        self._say(logging.ERROR, event, sys.exc_info()[1], fields)
+        """Log an error with the traceback of the exception being handled."""
+        self._log(logging.ERROR, event, sys.exc_info()[1], fields)
 
-    def _say(self, level: int, event: str, error: BaseException | None, fields: dict[str, object]) -> None:
+    def _log(self, level: int, event: str, error: BaseException | None, fields: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
-            known = _about.get()
-            extra = {"fields": {**known, **fields} if known else fields}
+            context = _context.get()
+            extra = {"fields": {**context, **fields} if context else fields}
             self._logger.log(level, event, exc_info=error, extra=extra)
 
 
-def configure_logging(form: LogFormat, level: str = "info") -> None:
-    """Send every log line of this process to standard error, as JSON for machines or as text for people."""
+def configure_logging(log_format: LogFormat, level: str = "info") -> None:
+    """Write all log lines of this process to standard error, as JSON or as text."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if form == "json" else _Text())
+    handler.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "timestamp": _time(record),
+            "timestamp": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
@@ -91,10 +91,10 @@ class _Json(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
-        line = f"{_time(record)} {record.levelname.lower():<7} {record.getMessage()}{fields}"
+        line = f"{_timestamp(record)} {record.levelname.lower():<7} {record.getMessage()}{fields}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -103,6 +103,6 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _time(record: logging.LogRecord) -> str:
+def _timestamp(record: logging.LogRecord) -> str:
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"

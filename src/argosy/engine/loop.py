@@ -1,4 +1,4 @@
-"""How a program runs: on the fastest event loop there is (uvloop if installed), and when it gets its turn."""
+"""Runs programs on uvloop if it is installed, and sets the scheduling policy of the process."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ R = TypeVar("R")
 
 
 def run(main: Coroutine[object, None, R]) -> R:
+    """Run a coroutine to completion on a new event loop."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(main)
 
@@ -24,11 +25,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def use_batch_scheduling() -> None:
-    """Have this process wait for its turn on a core that is busy.
+    """Use the scheduling policy SCHED_BATCH for this process, where the system has it.
 
-    Usually whoever has slept is let in at once: an operator that hears of thousands of pods would push others
-    off the core for each. So it hears of many at a time, which costs less to itself, too.
+    By default Linux runs a process that wakes up at once, in place of the one that is running. An operator
+    that receives events of thousands of pods would interrupt other processes for each event. As a batch
+    process it handles many events at a time, which also costs itself less.
     """
     if hasattr(os, "SCHED_BATCH"):  # Linux
-        with contextlib.suppress(OSError):  # where it is forbidden, all goes on as usual
+        with contextlib.suppress(OSError):  # not permitted: keep the default policy
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

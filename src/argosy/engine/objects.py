@@ -1,6 +1,7 @@
-"""What the engine asks of a type so that its objects can be fetched, cached and queued.
+"""The interface of types whose objects can be fetched, cached and queued.
 
-Any struct with a `resource` and metadata that has the four identifying fields will do; nothing is inherited.
+Any struct with a `resource` and with metadata that has four identifying fields qualifies; there is no base
+class.
 """
 
 from typing import ClassVar, NamedTuple, Protocol, TypeVar
@@ -9,6 +10,8 @@ from argosy.kinds.resource import Resource
 
 
 class Meta(Protocol):
+    """The fields of object metadata that the engine reads."""
+
     @property
     def name(self) -> str: ...
     @property
@@ -32,7 +35,7 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class Key(NamedTuple):
-    """Names one object of a kind; the namespace of a cluster-scoped object is empty."""
+    """Namespace and name of an object; the namespace of a cluster-scoped object is empty."""
 
     namespace: str
     name: str
@@ -51,5 +54,5 @@ def version_of(obj: ApiObject) -> int:
 
 
 def version_number(resource_version: str) -> int:
-    """A resourceVersion as a number. Kubernetes promises since 1.35 that versions of one kind compare so."""
+    """Return a resourceVersion as a number. Since 1.35 Kubernetes guarantees that they can be compared."""
     return int(resource_version) if resource_version.isdecimal() else 0

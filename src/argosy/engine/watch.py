@@ -1,10 +1,10 @@
-"""A watch that lasts: every object once, then every change, across whatever happens to the connection.
+"""Watches a kind with error recovery: delivers every object once, then every change.
 
-An explicit machine with three states. `Start` asks for everything, by WatchList where the server offers it
-and by list otherwise. `Watching` follows changes from a version and resumes there after any break. `Waiting`
-stands between an error and the next attempt. From 410 (the version is too old) the way leads back to `Start`:
-`Init` opens a new picture, `InitDone` completes it, and who keeps a store swaps it then, so that nobody ever
-sees half a list. Errors never come out: they are logged, counted and waited out.
+The watcher is a state machine. `Start` fetches all objects, by WatchList if the server supports it, otherwise
+by list. `Watching` follows the changes after a resourceVersion and resumes there after an error. `Waiting` is
+the backoff between an error and the next attempt. After 410 (the version is too old) it returns to `Start`:
+`Init` begins a new list and `InitDone` completes it, and a cache replaces its contents only then. Errors are
+logged, counted and retried; they are never raised.
 """
 
 import asyncio
@@ -34,51 +34,61 @@ log = Logger(__name__)
 
 
 class Init(Struct, frozen=True):
-    """A new picture begins; what follows up to `InitDone` is all there is."""
+    """A new list begins; the objects up to `InitDone` are all objects."""
 
 
 class InitApply(Struct, Generic[T], frozen=True):
+    """An object of the list."""
+
     object: T
 
 
 class InitDone(Struct, frozen=True):
-    """The picture is complete at this version."""
+    """The list is complete at this version."""
 
     resource_version: str
 
 
 class Apply(Struct, Generic[T]):
+    """An object was added or modified."""
+
     object: T
 
 
 class Delete(Struct, Generic[T]):
+    """An object was deleted; this is its last version."""
+
     object: T
 
 
 class Progress(Struct, gc=False):
-    """Nothing changed, and all changes up to this version have been seen."""
+    """A bookmark: all changes up to this version have been delivered."""
 
     resource_version: str
 
 
 Event = Init | InitApply[T] | InitDone | Apply[T] | Delete[T] | Progress | Undecodable
-"""`Undecodable` stands, in its place among the others, for an object that does not fit its type."""
+"""`Undecodable` takes the place of an object that could not be decoded."""
 
 _Batches = AsyncGenerator[Sequence[Event[T]], None]
 
 
 class Start(Struct, frozen=True):
-    """Nothing is known, or what is known is too old."""
+    """No version is known from which a watch could resume."""
 
     from_cache: bool = True
-    """The first list may come from the server's cache; one after 410 must not go back in time."""
+    """The first list may come from the server's cache. A list after 410 must not, as the cache may lag."""
 
 
 class Watching(Struct, frozen=True):
+    """Following the changes after a version."""
+
     resource_version: str
 
 
 class Waiting(Struct, frozen=True):
+    """In backoff after an error."""
+
     seconds: float
     then: Start | Watching
 
@@ -88,21 +98,21 @@ State = Start | Watching | Waiting
 
 class WatchTimings(Struct, frozen=True):
     idle_timeout: float = 70.0
-    """Without event or bookmark for this long (servers send one a minute) the peer is taken for dead."""
+    """Seconds without event or bookmark until the watch is restarted; servers send a bookmark a minute."""
     initial_idle_timeout: float = 10.0
-    """The same before the initial events are complete: then the server does not know WatchList."""
+    """The same before the initial events are complete: then the server does not support WatchList."""
     server_timeout: float = 300.0
-    """The server is asked to end a watch after once to twice this, so that they spread over its replicas."""
+    """The server ends a watch after one to two times this, so that watches spread over its replicas."""
     backoff: Backoff = Backoff(initial=0.2, maximum=10.0)
     batch_window: float = 0.0
-    """Seconds for which events that come one by one are let come before the next are taken: taking a few
-    together costs little more than taking one."""
+    """Seconds to wait between reads, so that single events are handled in batches. A batch costs little more
+    than one event."""
     min_lifetime: float = 1.0
-    """A watch that brought nothing and ended within this was no success, though the server thinks so."""
+    """A watch that ended within this time without any event counts as failed."""
 
 
 class Watcher(Generic[T]):
-    """Iterate over it to get `Event`s; over `batches()` to get them as they came from the socket."""
+    """Iterate over it to get `Event`s, or over `batches()` to get all events of one read at a time."""
 
     def __init__(
         self,
@@ -116,7 +126,7 @@ class Watcher(Generic[T]):
     ) -> None:
         self.state: State = Start()
         self.last_error: ApiError | None = None
-        """What the last attempt failed with; none while all is well."""
+        """The error of the last attempt; None while the watch is healthy."""
         self._client = client
         self._kind = kind
         self._namespace = namespace
@@ -160,7 +170,7 @@ class Watcher(Generic[T]):
         return self._stream_all() if self._watch_list else self._list_all(from_cache)
 
     async def _stream_all(self) -> _Batches[T]:
-        """Everything, then changes, in one watch. Ends in `Watching` whenever the initial events were all."""
+        """Fetch all objects and follow the changes in one watch (WatchList)."""
         yield [Init()]
         watch = self._client.watch_batches(
             self._kind,
@@ -169,14 +179,14 @@ class Watcher(Generic[T]):
             fields=self._fields,
             send_initial_events=True,
             timeout_seconds=self._server_timeout(),
-            idle_seconds=self._patience,
+            idle_seconds=self._idle_timeout,
         )
         async with aclosing(watch):
             async for batch in watch:
                 yield self._translate(batch)
-                await self._gather(len(batch))
+                await self._wait_for_more(len(batch))
         if not isinstance(self.state, Watching):
-            raise Unavailable(0, "Unfinished", "the watch ended before its initial events did")
+            raise Unavailable(0, "Incomplete", "the watch ended before its initial events were complete")
 
     async def _list_all(self, from_cache: bool) -> _Batches[T]:
         yield [Init()]
@@ -187,8 +197,8 @@ class Watcher(Generic[T]):
             fields=self._fields,
             resource_version="0" if from_cache else None,
         )
-        for bad in listed.undecodable:
-            self._warn_of(bad)
+        for undecodable in listed.undecodable:
+            self._log_undecodable(undecodable)
         yield [*listed.undecodable, *(InitApply(item) for item in listed.items)]
         self.state = Watching(listed.resource_version)
         self.last_error = None
@@ -202,26 +212,26 @@ class Watcher(Generic[T]):
             fields=self._fields,
             resource_version=version,
             timeout_seconds=self._server_timeout(),
-            idle_seconds=self._patience,
+            idle_seconds=self._idle_timeout,
         )
-        began = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         async with aclosing(watch):
             async for batch in watch:
                 yield self._translate(batch)
-                await self._gather(len(batch))
-        if asyncio.get_running_loop().time() - began > self.timings.min_lifetime:
-            self._well()
+                await self._wait_for_more(len(batch))
+        if asyncio.get_running_loop().time() - started > self.timings.min_lifetime:
+            self._mark_healthy()
         elif self.state == Watching(version):
-            raise Unavailable(0, "Ended", "the server ended the watch at once")
+            raise Unavailable(0, "Ended", "the server ended the watch at once without events")
 
-    async def _gather(self, came: int) -> None:
-        if self.timings.batch_window and came < MANY and isinstance(self.state, Watching):
+    async def _wait_for_more(self, received: int) -> None:
+        if self.timings.batch_window and received < LARGE_BATCH and isinstance(self.state, Watching):
             await asyncio.sleep(self.timings.batch_window)
 
     def _server_timeout(self) -> int:
         return round(self.timings.server_timeout * (1 + self.timings.backoff.jitter()))
 
-    def _patience(self) -> float:
+    def _idle_timeout(self) -> float:
         return (
             self.timings.idle_timeout
             if isinstance(self.state, Watching)
@@ -229,12 +239,12 @@ class Watcher(Generic[T]):
         )
 
     def _translate(self, batch: Sequence[WatchEvent[T] | Bookmark | Undecodable]) -> list[Event[T]]:
-        """Wire events to ours, keeping the version to resume from."""
+        """Convert the codec's events, and remember the version from which to resume."""
         events: list[Event[T]] = []
         version = ""
         initial = not isinstance(self.state, Watching)
         if not initial:
-            self._well()
+            self._mark_healthy()
         for event in batch:
             if isinstance(event, WatchEvent):
                 version = event.object.metadata.resource_version
@@ -246,7 +256,7 @@ class Watcher(Generic[T]):
                     events.append(Apply(event.object))
             elif isinstance(event, Undecodable):
                 version = event.metadata.resource_version
-                self._warn_of(event)
+                self._log_undecodable(event)
                 events.append(event)
             else:
                 version = event.resource_version
@@ -262,57 +272,61 @@ class Watcher(Generic[T]):
         self._events.inc(len(batch))
         return events
 
-    def _well(self) -> None:
-        """Changes are coming, or a watch ran its time: whatever was wrong is over."""
+    def _mark_healthy(self) -> None:
+        """Reset the backoff, after an event or after a watch that lasted."""
         self._failures = 0
         self.last_error = None
 
     def _failed(self, error: ApiError) -> None:
-        """Where an error leads: back to the start, or on from where we were, after a while."""
-        cause, then = self._next(error)
-        self._client.metrics.watch_restarts.labels(self._kind.resource.kind, cause).inc()
+        """Go to the state that follows an error, after the backoff."""
+        reason, then = self._next(error)
+        self._client.metrics.watch_restarts.labels(self._kind.resource.kind, reason).inc()
         self._failures += 1
-        if self._failures == 1 and cause in ("gone", "no-watch-list"):
+        if self._failures == 1 and reason in ("gone", "no-watch-list"):
             self.state = then
             return
         seconds = self.timings.backoff.delay(self._failures)
         if isinstance(error, Throttled):
             seconds = max(seconds, error.retry_after)
         self.state = Waiting(seconds, then)
-        # A kind that is not installed is asked for until it is: said once, not every ten seconds.
-        known = self.last_error is not None and self.last_error.reason == error.reason
-        (log.debug if known else log.warning)(
-            "watch broken, trying again",
+        # The same error again, such as for a kind that is not installed, is logged as a warning only once.
+        is_repeated = self.last_error is not None and self.last_error.reason == error.reason
+        (log.debug if is_repeated else log.warning)(
+            "watch failed; retrying",
             kind=self._kind.resource.kind,
-            cause=cause,
+            reason=reason,
             error=str(error),
             seconds=round(seconds, 1),
         )
         self.last_error = without_traceback(error)
 
     def _next(self, error: ApiError) -> tuple[str, Start | Watching]:
+        """Return the reason for the metric, and the state after an error."""
         if isinstance(self.state, Watching):
             if isinstance(error, Gone):
                 return "gone", Start(from_cache=False)
             return ("idle-timeout" if error.reason == "IdleTimeout" else "error"), self.state
-        # 500: a server that knows WatchList on an etcd too old for it says so only when asked.
-        unknown = isinstance(error, BadRequest | Invalid | Forbidden | Gone) or error.reason == "IdleTimeout"
-        unknown = unknown or error.status == 500
-        if self._watch_list and unknown:
-            # Not offered: answered with a refusal, or ignored and never completed. Forbidden is the answer
-            # to a role that may list and not watch, too; the list then tells which it is.
+        # 500: the server supports WatchList, but its etcd is too old for it.
+        unsupported = isinstance(error, BadRequest | Invalid | Forbidden | Gone) or error.status == 500
+        if self._watch_list and (unsupported or error.reason == "IdleTimeout"):
+            # The server rejected WatchList, or ignored it and never completed the initial events. Forbidden
+            # may also mean a role that may list but not watch; the list shows which it is.
             self._watch_list = False
             return "no-watch-list", Start(from_cache=False)
         return "error", Start(from_cache=False)
 
-    def _warn_of(self, bad: Undecodable) -> None:
+    def _log_undecodable(self, undecodable: Undecodable) -> None:
         kind = self._kind.resource.kind
         self._client.metrics.undecodable.labels(kind).inc()
-        name = f"{bad.metadata.namespace}/{bad.metadata.name}".lstrip("/")
+        meta = undecodable.metadata
         log.warning(
-            "object does not fit its type", kind=kind, object=name, path=bad.path, problem=bad.problem
+            "object cannot be decoded",
+            kind=kind,
+            object=f"{meta.namespace}/{meta.name}".lstrip("/"),
+            path=undecodable.path,
+            error=undecodable.problem,
         )
 
 
-MANY = 100
-"""Events that came at once: enough of them to be taken without waiting for more."""
+LARGE_BATCH = 100
+"""After a read of at least so many events the next read is not delayed."""

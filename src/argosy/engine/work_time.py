@@ -1,6 +1,7 @@
-"""How long a coroutine itself works: the time of its steps, without that in which it waits.
+"""Measures how long a coroutine itself computes, without the time it waits.
 
-What a pass takes from others on the core is this, not how long the API server takes to answer it.
+The cooldown of a work queue depends on this: a reconcile blocks other keys only while it computes, not while
+it waits for the API server.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -21,16 +22,16 @@ class MeasuredAwaitable(Generic[R]):
         steps = self._work.__await__()
         thrown: BaseException | None = None
         while True:
-            began = self._monotonic()
+            started = self._monotonic()
             try:
-                waiting_for = next(steps) if thrown is None else steps.throw(thrown)
-            except StopIteration as ended:
-                result: R = ended.value
+                awaited = next(steps) if thrown is None else steps.throw(thrown)
+            except StopIteration as stop:
+                result: R = stop.value
                 return result
             finally:
-                self.seconds += self._monotonic() - began
+                self.seconds += self._monotonic() - started
             thrown = None
             try:
-                yield waiting_for
+                yield awaited
             except BaseException as error:
                 thrown = error
