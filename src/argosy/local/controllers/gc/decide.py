@@ -16,7 +16,7 @@ Absent = Container[tuple[str, str]]
 
 
 class LookUpOwners(Struct, frozen=True):
-    """Find out whether these owners exist."""
+    """Look up whether these owners exist."""
 
     owners: tuple[OwnerReference, ...]
 
@@ -26,22 +26,22 @@ class Delete(Struct, frozen=True):
 
 
 class RemoveOwners(Struct, frozen=True):
-    """Take references to these owners out of these objects."""
+    """Remove the references to these owners from these objects."""
 
     objects: tuple[GraphObject, ...]
     owners: frozenset[str]
     then: str = ""
-    """The finalizer to take off the object itself afterwards."""
+    """The finalizer to remove from the object itself afterwards."""
 
 
 class RemoveFinalizer(Struct, frozen=True):
-    """Take this finalizer off: nothing keeps the object any more."""
+    """Remove this finalizer: nothing blocks the object's deletion."""
 
     finalizer: str
 
 
 class WaitForDependents(Struct, frozen=True):
-    """The object waits for these to go; they are to be looked at."""
+    """The object waits for the deletion of these dependents, which must be checked."""
 
     dependents: tuple[GraphObject, ...]
 
@@ -89,5 +89,5 @@ def _decide_deleting(obj: GraphObject, graph: Graph) -> Action:
 
 
 def _can_own(owner: GraphObject, obj: GraphObject) -> bool:
-    """An owner in another namespace is none: a reference has no namespace of its own."""
+    """Return False for an owner in another namespace: references do not cross namespaces."""
     return not owner.resource.namespaced or owner.namespace == obj.namespace

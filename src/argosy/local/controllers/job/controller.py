@@ -64,7 +64,7 @@ class JobController:
         except NotFound:
             return None
         except Conflict:
-            # The cache is behind: its news will bring the key back, with what was noted still to do.
+            # The cache is behind: its update enqueues the key again.
             return None
         await self._remove_finalizers(plan.release)
         for problem in problems:
@@ -72,7 +72,7 @@ class JobController:
         return Requeue(after=plan.requeue_after)
 
     def _orphans(self, key: Key, job: Job | None) -> list[Pod]:
-        """Pods that still hold the finalizer for a Job that is gone."""
+        """Return pods that still have the finalizer of a Job that was deleted."""
         if job is not None:
             return []
         return [
@@ -84,7 +84,7 @@ class JobController:
         ]
 
     async def _apply(self, job: Job, plan: Plan) -> list[BaseException]:
-        """Makes and removes pods; what could not be made is not counted as active."""
+        """Create and delete pods; pods that could not be created are not counted as active."""
         await self._remove_finalizers(plan.drop)
         problems = await gather_errors(self._delete_pod(job, pod) for pod in (*plan.drop, *plan.stop))
         refused = await gather_errors(

@@ -27,21 +27,21 @@ from argosy.local.controllers.podutil import is_ready
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 MAX_PODS_PER_PASS = 500
-"""How many pods are made, dropped or counted in one pass."""
+"""How many pods are created, deleted or counted in one pass."""
 
 
 class Plan(Struct):
     status: JobStatus
     create: list[int | None] = field(default_factory=list)
-    """One entry per pod to make: its index, or None where there are no indexes."""
+    """One entry per pod to create: its index, or None for a Job without indexes."""
     annotations: dict[int, dict[str, str]] = field(default_factory=dict)
-    """Annotations of the pods to make, by index."""
+    """Annotations of the pods to create, by index."""
     drop: list[Pod] = field(default_factory=list)
-    """Pods that are not wanted any more: finalizer off and deleted, not counted."""
+    """Surplus pods: deleted without their finalizer, not counted."""
     stop: list[Pod] = field(default_factory=list)
-    """Pods of a Job that is over: deleted, and counted."""
+    """Active pods of a Job that is ending: deleted and counted."""
     release: list[Pod] = field(default_factory=list)
-    """Pods whose finalizer comes off once the status is written."""
+    """Pods whose finalizer is removed once the status is written."""
     events: list[tuple[str, str, str]] = field(default_factory=list)
     requeue_after: float | None = None
     expired: bool = False
@@ -110,7 +110,7 @@ def _decide_finished(job: Job, tracked: list[Pod], now: datetime) -> Plan:
 
 
 def _count_released(status: JobStatus, tracked: set[str], job: Job) -> None:
-    """Pods that were noted and have lost their finalizer enter the counts."""
+    """Add recorded pods that have lost their finalizer to the counts."""
     uncounted = status.uncounted_terminated_pods
     if not is_indexed(job):
         status.succeeded += sum(uid not in tracked for uid in uncounted.succeeded)
@@ -154,7 +154,7 @@ def _count_pods(
 def _ending_condition(
     job: Job, plan: Plan, pods: Sequence[Pod], counts: _PodCounts, now: datetime
 ) -> StatusCondition | None:
-    """Why the Job is to end, if it is: what was said before, else the first reason to fail."""
+    """Return the condition with which the Job ends: one set before, else the first failure."""
     for condition in job.status.conditions:
         if condition.type in ("SuccessCriteriaMet", "FailureTarget") and condition.status == "True":
             return condition
@@ -202,7 +202,7 @@ def _exceeds_restart_limit(job: Job, pods: Sequence[Pod]) -> bool:
 def _manage_pods(
     job: Job, plan: Plan, pods: Sequence[Pod], counts: _PodCounts, now: datetime, backoff: JobBackoff
 ) -> None:
-    """As many active pods as the Job wants, no more."""
+    """Create or delete pods until the desired number is active."""
     if job.spec.suspend:
         plan.drop = counts.active
         return
@@ -234,7 +234,7 @@ def _manage_pods(
 def _create_by_index(
     job: Job, plan: Plan, counts: _PodCounts, free: list[int], now: datetime, backoff: JobBackoff
 ) -> None:
-    """A pod for each index whose own pause is over."""
+    """Create a pod for each index whose backoff is over."""
     for index in free:
         before = counts.last_failed.get(index)
         seconds = index_backoff(before, now, backoff)
@@ -256,12 +256,12 @@ def _desired_active(job: Job, counts: _PodCounts) -> int:
 
 
 def _deletion_rank(pod: Pod) -> tuple[bool, bool, str]:
-    """The least loss first: without a node, not ready, youngest by name order."""
+    """Sort the pods to delete first: unscheduled, not ready, then by name."""
     return (bool(pod.spec.node_name), is_ready(pod), pod.metadata.name)
 
 
 def _surplus_index_pods(job: Job, active: list[Pod], counts: _PodCounts) -> list[Pod]:
-    """Pods of an index that is done, out of range, or has a pod already."""
+    """Return pods of an index that is completed, out of range, or has another pod."""
     if not is_indexed(job):
         return []
     seen: set[int] = set()
@@ -316,7 +316,7 @@ def _uncountable_uids(plan: Plan, counts: _PodCounts, ending: StatusCondition | 
 def _record_terminated(
     job: Job, plan: Plan, tracked: list[Pod], ending: StatusCondition | None, untouched: set[str]
 ) -> None:
-    """Notes pods that ended, so that their finalizers can come off."""
+    """Record terminated pods, so that their finalizers can be removed."""
     uncounted = plan.status.uncounted_terminated_pods
     completed = parse_indexes(plan.status.completed_indexes)
     failing = ending is not None and ending.type == "FailureTarget"

@@ -13,7 +13,7 @@ from argosy.local.controllers.node_lifecycle.health import NOT_READY, UNREACHABL
 
 
 def eviction_time(pod: Pod, taints: Iterable[Taint], now: datetime, longest: float | None) -> datetime | None:
-    """None if the pod may stay. `longest` caps how long a node may be away, whatever the pod tolerates."""
+    """Return when to evict the pod, None if never; `longest` caps tolerations of lost nodes, in seconds."""
     times: list[datetime] = []
     for taint in taints:
         if taint.effect != "NoExecute":

@@ -26,7 +26,7 @@ MANAGED_TAINTS = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURE_TAINTS.values
 
 
 class NodeHealth(Struct, frozen=True):
-    """The last word of a node, and when we took notice of it."""
+    """The last heartbeats of a node, and when a change of them was observed."""
 
     lease_renewed: datetime | None
     heartbeat: datetime | None
@@ -52,7 +52,7 @@ def ready_status(node: Node) -> str:
 
 
 def unknown_conditions(node: Node, now: datetime) -> list[StatusCondition]:
-    """The conditions of a silent node that are to change; none if it is marked already."""
+    """Return the conditions of a silent node that must become Unknown."""
     changed = []
     for reported in REPORTED_CONDITIONS:
         known = _find_condition(node.status.conditions, reported)
@@ -68,7 +68,7 @@ def unknown_conditions(node: Node, now: datetime) -> list[StatusCondition]:
 
 
 def desired_taints(node: Node, now: datetime) -> list[Taint]:
-    """The taints a node should have: those of others untouched, ours by its conditions."""
+    """Return the taints a node should have: managed ones by its conditions, others unchanged."""
     wanted: list[tuple[str, str]] = []
     ready = ready_status(node)
     if ready != "True":

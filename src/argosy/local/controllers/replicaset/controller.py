@@ -51,7 +51,7 @@ class ReplicaSetController:
             self._enqueue_adopters(change.new)
 
     def _enqueue_adopters(self, pod: Pod) -> None:
-        """A pod without a controller: whoever selects it may want it."""
+        """Enqueue the ReplicaSets that select a pod without a controller and may adopt it."""
         for owner in self._context.replica_sets.by("namespace", pod.metadata.namespace):
             if selects(owner.spec.selector, pod.metadata.labels):
                 self._controller.enqueue(Key(owner.metadata.namespace, owner.metadata.name))
@@ -69,7 +69,7 @@ class ReplicaSetController:
         try:
             await self._write_status(owner, status)
         except (NotFound, Conflict):
-            return None  # the cache is behind: its news will bring the key back
+            return None  # the cache is behind: its update enqueues the key again
         if problem is not None:
             raise problem
         return Requeue(after=plan.requeue_after)
@@ -87,7 +87,7 @@ class ReplicaSetController:
         return found.owned
 
     def _candidates(self, owner: ReplicaSet) -> list[Pod]:
-        """The pods that it owns, and those that have the first label that it selects."""
+        """Return its pods, and those without a controller that have the first label it selects."""
         meta, pods = owner.metadata, self._context.pods
         found = {pod.metadata.uid: pod for pod in pods.by("owner", meta.uid)}
         for key, value in owner.spec.selector.match_labels.items():
@@ -110,7 +110,7 @@ class ReplicaSetController:
         return [pod for sibling in siblings for pod in self._context.pods.by("owner", sibling.metadata.uid)]
 
     async def _apply(self, owner: ReplicaSet, plan: Plan) -> ApiError | None:
-        """Make and delete pods; the first thing that went wrong is returned."""
+        """Create and delete pods; return the first error."""
         made, batch = 0, 1
         while made < plan.create:
             count = min(batch, plan.create - made)
@@ -168,7 +168,7 @@ def _api_error(problem: BaseException) -> ApiError:
 
 
 def build_pod(owner: ReplicaSet) -> Json:
-    """A pod of the template, with a name of its own and its owner's reference."""
+    """Build a pod from the template, with a generated name and the owner reference."""
     template = copy.deepcopy(owner.spec.template)
     metadata, spec = template.get("metadata"), template.get("spec")
     kept = ("labels", "annotations", "finalizers")
