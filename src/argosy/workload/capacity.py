@@ -1,8 +1,8 @@
-"""Whether enough pods of a gang fit the free room of the cluster at once, for gangs that no scheduler places.
+"""Checks whether enough pods of a gang fit on ready nodes at once, for the built-in gang scheduler.
 
-The room is what ready nodes have beyond what their pods ask for. Pods that were made and have no node yet
-come first, those of gangs let in a moment ago among them: two gangs are never let in for the same room.
-Selectors, required node affinity and taints are looked at; what pods say about each other is not.
+Free capacity is what ready nodes can allocate minus what their pods request. Pods without a node are counted
+first, including those of gangs admitted a moment ago, so two gangs are never admitted for the same capacity.
+Node selectors, required node affinity and taints are respected; affinity between pods is not.
 """
 
 from collections.abc import Iterable, Mapping

@@ -17,15 +17,15 @@ from argosy.workload.plan import Action, CreatePod, EnsureChild, EnsureService, 
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def missing_children(workload: Workload, seen: Observed) -> Iterator[Action]:
+def missing_children(workload: Workload, observed: Observed) -> Iterator[Action]:
     """Makes what is not there, and corrects what is there with another content."""
     for role in workload.rules.services:
         name = workload.service(role)
-        if ("Service", name) not in seen.children:
+        if ("Service", name) not in observed.children:
             yield EnsureService(role, name)
     for role in workload.rules.exec_from:
-        for child in _account(workload, role, seen):
-            if seen.children.get((child.kind, child.name)) != child.digest:
+        for child in _account(workload, role, observed):
+            if observed.children.get((child.kind, child.name)) != child.digest:
                 yield child
 
 
@@ -51,15 +51,15 @@ def ssh_secret_name(workload: Workload) -> str:
     return f"{workload.name}-ssh"
 
 
-def _account(workload: Workload, role: str, seen: Observed) -> Iterator[EnsureChild]:
+def _account(workload: Workload, role: str, observed: Observed) -> Iterator[EnsureChild]:
     """Rights over pods that are the job's own, by name, while they exist.
 
     A name alone is nothing to go by: before the job's pod is there, whoever has that name is a stranger's.
     """
     name = service_account_name(workload, role)
-    pods = sorted(pod.name for pod in seen.pods if pod.role in workload.rules.exec_into)
+    pods = sorted(pod.name for pod in observed.pods if pod.role in workload.rules.exec_into)
     yield _child("ServiceAccount", name, {"apiVersion": "v1", "automountServiceAccountToken": False})
-    if not pods and ("Role", name) not in seen.children:
+    if not pods and ("Role", name) not in observed.children:
         return
     yield _child("Role", name, {"apiVersion": f"{_RBAC}/v1", "rules": _rules(pods)})
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}]

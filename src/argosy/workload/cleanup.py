@@ -1,7 +1,7 @@
-"""What goes after the end: pods by policy, everything when its time to live is over, at last the job object.
+"""Deletes pods and children of a finished job by policy, and the job itself after its time to live.
 
-Terminal is terminal, so nothing is ever created here; but what nobody will use again is always released:
-pods that still wait in an init container, and all that runs when the job was stopped by a limit.
+Terminal phases are final, so nothing is created here. Pods that still wait in an init container, and all
+running pods of a job stopped by a limit, are deleted whatever the policy.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record
 
 
-def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
+def plan(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
     """The deletions that are due after the end, and when the next ones will be."""
     gone_at = _due(workload.limits.ttl, record)
     bare_at = _due(workload.limits.children_ttl, record)
@@ -31,13 +31,13 @@ def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> P
             reason="the job has ended",
             resource_version="" if every_pod else pod.resource_version,
         )
-        for pod in seen.pods
+        for pod in observed.pods
         if not pod.terminating and (every_pod or _goes(pod, workload.cleanup, record))
     ]
-    forced, look_again = forced_deletions(workload.limits, seen, now)
+    forced, look_again = forced_deletions(workload.limits, observed, now)
     actions += forced
     if every_pod:
-        actions += [DeleteChild(kind, name) for kind, name in sorted(seen.children)]
+        actions += [DeleteChild(kind, name) for kind, name in sorted(observed.children)]
     times = (time for time in (gone_at, bare_at) if time and time > now)
     return Plan(record, tuple(actions)).with_requeue_at(*times, look_again)
 

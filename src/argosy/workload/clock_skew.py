@@ -1,9 +1,9 @@
-"""Moments: when a span is over, and what a clock that was set back makes of a Record.
+"""Computes deadlines, and shifts the times of a Record after the clock was set back.
 
-A user may ask for a longer span than the calendar has; it is never over. And what a Record says of the past
-must not lie in the future: otherwise every wait that is counted from it (back-off, deadline, time to live)
-would last longer by as much as the clock lost. The Record's times are moved together, so that the spans
-between them stay. How much time had passed since the last of them nobody knows any more; it counts as none.
+A user may set a timeout beyond the calendar; such a deadline is never reached. Times in the Record must not
+lie in the future, otherwise every wait counted from them (backoff, deadline, time to live) would be longer by
+as much as the clock was set back. All times are shifted together, which preserves the intervals between them;
+the time since the latest of them is unknown and counts as zero.
 """
 
 from datetime import datetime, timedelta

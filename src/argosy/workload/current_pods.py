@@ -1,7 +1,7 @@
-"""Which pods are in the places that a Record gives them, and which are not.
+"""Tells current pods, which match the Record, from stale ones.
 
-Every policy asks this of the same pods, most of them several times a pass; so it is asked here for whole
-roles at a time, in one go over their pods.
+Every policy asks this, most of them several times a pass; so the answer is computed for a whole role in one
+loop over its pods.
 """
 
 from collections.abc import Sequence
@@ -21,24 +21,24 @@ def is_current(record: Record, pod: ObservedPod) -> bool:
     )
 
 
-def current_pods(record: Record, role: str, seen: Observed) -> Sequence[ObservedPod]:
+def current_pods(record: Record, role: str, observed: Observed) -> Sequence[ObservedPod]:
     """The current pods of a role."""
     attempt, last = record.attempt, record.role(role)
     size, replaced = last.size, last.replacements
     return [
         pod
-        for pod in seen.by_role.get(role, ())
+        for pod in observed.by_role.get(role, ())
         if pod.attempt == attempt and pod.index < size and pod.replacement == replaced.get(pod.index, 0)
     ]
 
 
-def all_current_pods(record: Record, seen: Observed) -> Sequence[ObservedPod]:
+def all_current_pods(record: Record, observed: Observed) -> Sequence[ObservedPod]:
     """The current pods of all roles."""
-    return [pod for role in seen.by_role for pod in current_pods(record, role, seen)]
+    return [pod for role in observed.by_role for pod in current_pods(record, role, observed)]
 
 
-def stale_pods(record: Record, seen: Observed) -> Sequence[ObservedPod]:
+def stale_pods(record: Record, observed: Observed) -> Sequence[ObservedPod]:
     """The pods that are not current. Most often there are none, which is found out without asking each."""
-    if len(all_current_pods(record, seen)) == len(seen.pods):
+    if len(all_current_pods(record, observed)) == len(observed.pods):
         return ()
-    return [pod for pod in seen.pods if not is_current(record, pod)]
+    return [pod for pod in observed.pods if not is_current(record, pod)]

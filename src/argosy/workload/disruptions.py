@@ -1,7 +1,7 @@
-"""Pods that others took away and that merely leave a gap to fill: each is told once, with who took it.
+"""Records pods that were evicted, preempted or deleted and are refilled without using a restart.
 
-Nothing hangs on it but what people read. So it takes only what was seen to go, never what is not seen, and
-looks at no more pods at once than are remembered.
+This only affects what users read. It therefore considers only pods whose deletion was observed, and never
+more of them at once than the restart history holds.
 """
 
 from datetime import datetime
@@ -15,27 +15,30 @@ from argosy.workload.record import MAX_RESTART_HISTORY, Record, RestartEntry
 from argosy.workload.restart_causes import pod_fingerprint, restart_entry
 
 
-def new_disruptions(workload: Workload, record: Record, seen: Observed, now: datetime) -> list[RestartEntry]:
+def new_disruptions(
+    workload: Workload, record: Record, observed: Observed, now: datetime
+) -> list[RestartEntry]:
     """Those that the record does not tell of yet."""
     if workload.rules.restart_scope is not RestartScope.POD:
         return []
     beside = {role.name for role in workload.roles.values() if role.surge}
-    going = (pod for pod in seen.pods if pod.terminating and pod.role not in beside)
-    taken = {(pod.role, pod.index): pod for pod in (*seen.recently_deleted, *going)}
+    going = (pod for pod in observed.pods if pod.terminating and pod.role not in beside)
+    taken = {(pod.role, pod.index): pod for pod in (*observed.recently_deleted, *going)}
     if not taken:
         return []
-    gaps = [taken[place] for place in sorted(taken) if _is_refilled(workload, record, taken[place], seen)]
+    gaps = [taken[place] for place in sorted(taken) if _is_refilled(workload, record, taken[place], observed)]
     known = {one.pod_fingerprint for one in record.restart_history}
     return [
         replace(
-            restart_entry(pod, now, RestartScope.POD, seen.nodes_down), pod_fingerprint=pod_fingerprint(pod)
+            restart_entry(pod, now, RestartScope.POD, observed.nodes_down),
+            pod_fingerprint=pod_fingerprint(pod),
         )
         for pod in gaps[:MAX_RESTART_HISTORY]
         if pod_fingerprint(pod) not in known
     ]
 
 
-def _is_refilled(workload: Workload, record: Record, pod: ObservedPod, seen: Observed) -> bool:
+def _is_refilled(workload: Workload, record: Record, pod: ObservedPod, observed: Observed) -> bool:
     role, last = workload.roles.get(pod.role), record.role(pod.role)
     if role is None or role.restart is RestartPolicy.NEVER or not is_current(record, pod):
         return False
@@ -45,4 +48,4 @@ def _is_refilled(workload: Workload, record: Record, pod: ObservedPod, seen: Obs
         or pod.index in last.succeeded_indexes
     ):
         return False
-    return all(other.terminating for other in seen.by_replica.get((pod.role, pod.index), ()))
+    return all(other.terminating for other in observed.by_replica.get((pod.role, pod.index), ()))

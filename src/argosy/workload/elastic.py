@@ -1,8 +1,9 @@
-"""Sizes that move: a role brought to a new number of pods, and one that has fewer than it needs.
+"""Resizes roles, and tracks elastic roles with too few running pods.
 
-Growing adds the next indexes, shrinking removes the highest, so that ranks stay dense. Where the framework
-cannot change its size while it runs, a new size starts the job anew (no restart is used up). A role that ran
-and has fallen below its least number waits for pods with that as the cause, for a limited time.
+Growing adds the next indexes, shrinking removes the highest, so ranks stay contiguous. If the framework
+cannot change its size while it runs, a new size restarts the job without using a restart. A role that ran
+and fell
+below its minimum waits for pods, with that as its wait reason, for a limited time.
 """
 
 from datetime import datetime
@@ -55,11 +56,11 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     return record.with_history(now, "Resized", f"resized {said}") if begun else record
 
 
-def track_below_min(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+def track_below_min(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
     """The record that knows since when an elastic role has had too few pods."""
     for role in workload.roles.values():
         last = record.role(role.name)
-        since = last.below_min_since or now if _is_below_min(role, last, record, seen) else None
+        since = last.below_min_since or now if _is_below_min(role, last, record, observed) else None
         if since != last.below_min_since:
             record = record.with_role(role.name, replace(last, below_min_since=since))
     return record
@@ -80,10 +81,10 @@ def below_min_limit(workload: Workload, record: Record, now: datetime) -> PhaseR
     return min((time for time in times if time), default=None)
 
 
-def _is_below_min(role: Role, last: RoleRecord, record: Record, seen: Observed) -> bool:
+def _is_below_min(role: Role, last: RoleRecord, record: Record, observed: Observed) -> bool:
     if role.elastic is None or last.phase is not Phase.RUNNING:
         return False
-    counts = count_pods(role, record, seen)
+    counts = count_pods(role, record, observed)
     return counts.active + counts.succeeded < role.min_running
 
 

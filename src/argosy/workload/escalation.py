@@ -1,11 +1,11 @@
-"""The restart ladder: container, pod, role, job. A restart starts as little anew as its cause demands.
+"""Escalates restarts: from the container to the pod, the role and the job.
 
-A rung bears a number of failures in a row (`Ladder`); one more climbs to the next. Nodes restart containers
-in their places; a pod in which they did so too often is replaced; a place whose pods fail too often takes its
-role along, and a role that was started anew too often the job. Only failures climb: what the cluster takes
-away casts no doubt on the rest. Who ran for long without a failure begins at the bottom again, and so does
-everything that is started anew. Where the framework, or the user, says what starts anew, that is the only
-rung.
+Each scope allows a number of consecutive failures (`Escalation`); one more failure escalates to the next
+scope. The kubelet restarts containers; a pod whose containers restarted too often is replaced; a replica
+whose pods failed too often restarts its role, and a role that restarted too often restarts the job. Only
+failures
+escalate, disruptions do not. Running long enough without a failure resets the count, and so does a restart of
+a wider scope. If the framework or the user sets a restart scope, there is no escalation.
 """
 
 from datetime import datetime

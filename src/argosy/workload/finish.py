@@ -13,7 +13,7 @@ from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 
 
-def plan(workload: Workload, record: Record, seen: Observed, ending: PhaseResult, now: datetime) -> Plan:
+def plan(workload: Workload, record: Record, observed: Observed, ending: PhaseResult, now: datetime) -> Plan:
     message = _success(record, now) if ending.phase is Phase.SUCCEEDED else ending.message
     record = replace(
         record.with_history(now, ending.phase.value, message),
@@ -25,7 +25,7 @@ def plan(workload: Workload, record: Record, seen: Observed, ending: PhaseResult
         finished_at=now,
         retry_at=None,
     )
-    return cleanup.plan(workload, record, seen, now)
+    return cleanup.plan(workload, record, observed, now)
 
 
 def _success(record: Record, now: datetime) -> str:

@@ -41,43 +41,43 @@ class Admission(Struct, frozen=True):
     action: EnsureChild | DeleteChild | None = None
 
 
-def choose_scheduler(workload: Workload, record: Record, seen: Observed) -> Record:
+def choose_scheduler(workload: Workload, record: Record, observed: Observed) -> Record:
     """The record with the back end of the job's gang, once there is one; a group that is there tells it.
 
     The choice holds for the life of the job; only one that has not begun is not bound to what went away.
     """
     held = record.gang_scheduler and (
-        record.attempt_started_at or record.gang_scheduler in seen.available_gang_schedulers
+        record.attempt_started_at or record.gang_scheduler in observed.available_gang_schedulers
     )
     if workload.gang is None or held:
         return record
     name = (
-        seen.group.scheduler
-        if seen.group
-        else choose(seen.gang_scheduler_setting, seen.available_gang_schedulers)
+        observed.group.scheduler
+        if observed.group
+        else choose(observed.gang_scheduler_setting, observed.available_gang_schedulers)
     )
     return replace(record, gang_scheduler=name)
 
 
-def admission(workload: Workload, record: Record, seen: Observed) -> Admission:
+def admission(workload: Workload, record: Record, observed: Observed) -> Admission:
     gang = workload.gang
     if gang is None:
         return Admission()
     begun = record.attempt_started_at is not None
     backend = GANG_SCHEDULERS.get(record.gang_scheduler)
-    if backend is None or backend.name not in seen.available_gang_schedulers:
+    if backend is None or backend.name not in observed.available_gang_schedulers:
         return Admission(
             allowed=begun,
             reason="GangSchedulerMissing",
-            message=_missing(seen.gang_scheduler_setting, backend),
+            message=_missing(observed.gang_scheduler_setting, backend),
         )
-    action = _sync_group(workload, backend.group, seen, begun) if backend.group else None
+    action = _sync_group(workload, backend.group, observed, begun) if backend.group else None
     if begun:
         return Admission(action=action)
-    if backend is BUILTIN and not (seen.capacity and capacity.fits(workload, seen.capacity)):
+    if backend is BUILTIN and not (observed.capacity and capacity.fits(workload, observed.capacity)):
         said = f"waits until {gang.min_available} of its pods fit the free room of ready nodes at once"
         return Admission(allowed=False, reason="Queued", message=said)
-    if backend.group and backend.waits_for_admission and (seen.group is None or seen.group.queued):
+    if backend.group and backend.waits_for_admission and (observed.group is None or observed.group.queued):
         said = f"waits in queue {gang.queue or DEFAULT_QUEUE} to be let in"
         return Admission(allowed=False, reason="Queued", message=said, action=action)
     if isinstance(action, DeleteChild):
@@ -87,7 +87,7 @@ def admission(workload: Workload, record: Record, seen: Observed) -> Admission:
     return Admission(action=action)
 
 
-def mark_scheduled(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+def mark_scheduled(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
     """The record with the time at which the gang was first seen to be placed."""
     backend = GANG_SCHEDULERS.get(record.gang_scheduler)
     if (
@@ -98,20 +98,22 @@ def mark_scheduled(workload: Workload, record: Record, seen: Observed, now: date
     ):
         return record
     if backend.group:
-        done = seen.group is not None and seen.group.scheduled
+        done = observed.group is not None and observed.group.scheduled
     else:
-        on_nodes = sum(1 for pod in all_current_pods(record, seen) if pod.node)
+        on_nodes = sum(1 for pod in all_current_pods(record, observed) if pod.node)
         done = backend is BUILTIN or on_nodes >= workload.gang.min_available
     return replace(record, gang_scheduled_at=now) if done else record
 
 
-def hold_after_preemption(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record | None:
+def hold_after_preemption(
+    workload: Workload, record: Record, observed: Observed, now: datetime
+) -> Record | None:
     """The record of a job that waits to see whether its whole group is being taken away, if it does."""
-    if workload.gang is None or seen.group is None or seen.group.evicted:
+    if workload.gang is None or observed.group is None or observed.group.evicted:
         return None
     taken = [
         pod
-        for pod in all_current_pods(record, seen)
+        for pod in all_current_pods(record, observed)
         if pod.preempted_at and now < pod.preempted_at + PREEMPTION_HOLD
     ]
     if not taken:
@@ -121,29 +123,31 @@ def hold_after_preemption(workload: Workload, record: Record, seen: Observed, no
     return replace(record, waiting=WaitReason(PREEMPTED, said, since))
 
 
-def hold_until(seen: Observed) -> datetime | None:
-    return max((pod.preempted_at + PREEMPTION_HOLD for pod in seen.pods if pod.preempted_at), default=None)
+def hold_until(observed: Observed) -> datetime | None:
+    return max(
+        (pod.preempted_at + PREEMPTION_HOLD for pod in observed.pods if pod.preempted_at), default=None
+    )
 
 
-def delete_group(seen: Observed) -> list[DeleteChild]:
+def delete_group(observed: Observed) -> list[DeleteChild]:
     """Takes the group away, whichever it is."""
     groups = {one.group.child_kind for one in GANG_SCHEDULERS.values() if one.group}
-    return [DeleteChild(kind, name) for kind, name in sorted(seen.children) if kind in groups]
+    return [DeleteChild(kind, name) for kind, name in sorted(observed.children) if kind in groups]
 
 
 def gang_limit(
-    workload: Workload, record: Record, seen: Observed, now: datetime
+    workload: Workload, record: Record, observed: Observed, now: datetime
 ) -> PhaseResult | datetime | None:
     """The ending of a job whose group was evicted or not placed in time, or when the latter will be."""
     gang = workload.gang
     if gang is None:
         return None
-    if seen.group and seen.group.evicted:
+    if observed.group and observed.group.evicted:
         return PhaseResult(Phase.FAILED, PREEMPTED, "the scheduler evicted the group of this job")
     was_placed = (
         record.first_running_at
         or record.gang_scheduled_at
-        or (seen.group is not None and seen.group.scheduled)
+        or (observed.group is not None and observed.group.scheduled)
     )
     since = record.attempt_started_at or record.phase_since
     if gang.timeout is None or was_placed or since is None or record.phase is Phase.SUSPENDED:
@@ -169,10 +173,10 @@ def _missing(choice: str, held: GangScheduler | None) -> str:
 
 
 def _sync_group(
-    workload: Workload, group: Group, seen: Observed, begun: bool
+    workload: Workload, group: Group, observed: Observed, begun: bool
 ) -> EnsureChild | DeleteChild | None:
     child = _child(workload, group)
-    there = seen.children.get((child.kind, child.name))
+    there = observed.children.get((child.kind, child.name))
     if there == child.digest or (there is not None and group.immutable and begun):
         return None
     return child if there is None or not group.immutable else DeleteChild(child.kind, child.name)

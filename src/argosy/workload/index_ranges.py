@@ -1,6 +1,6 @@
-"""Small numbers by index as one short string: `0-3=1,7=2`. Zeroes are not written.
+"""Encodes small numbers by index as one short string: `0-3=1,7=2`. Zeros are left out.
 
-A Record keeps such numbers for up to 2,000 pods; as a JSON object they would take four times the room.
+A Record holds such numbers for up to 2,000 pods; a JSON object would be four times as large.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,10 +1,9 @@
-"""A definition that cannot be run, where the dialect says that this ends the job (`Workload.invalid_ends`).
+"""Handles an invalid spec where the dialect deletes the children of such a job.
 
-What was made for it goes. The job itself has not ended: an edit starts it as new, with the next attempt, so
-that no pod of the wrong definition is taken for one of the right. Only a job that ran before stays failed,
-and what it leaves is its cleanup policy's affair, as after any failure.
-Whether a definition is right may be known to the API server alone: what it refused for good is remembered
-for the generation that it refused, and not tried again before an edit.
+The job has not finished: an edit starts it again with the next attempt, so that no pod of the invalid spec is
+mistaken for one of the valid spec. A job that ran before stays Failed, and its cleanup policy applies.
+Only the API server may know that a spec is invalid: a permanent rejection is stored for the rejected
+generation and not retried before an edit.
 """
 
 from collections.abc import Sequence
@@ -34,11 +33,11 @@ INVALID_DEFINITION = "InvalidDefinition"
 _PERMANENT = (ActionStatus.SPEC_REJECTED, ActionStatus.INVALID)
 
 
-def rejection_message(workload: Workload, record: Record, seen: Observed) -> str:
+def rejection_message(workload: Workload, record: Record, observed: Observed) -> str:
     """What the API server refused for good of this generation; empty if nothing."""
     if not workload.delete_children_if_invalid:
         return ""
-    if told := _rejections(seen.failed_actions):
+    if told := _rejections(observed.failed_actions):
         return told
     waiting = record.waiting
     if waiting is None or waiting.reason != SPEC_REJECTED or record.generation != workload.generation:
@@ -46,26 +45,30 @@ def rejection_message(workload: Workload, record: Record, seen: Observed) -> str
     return waiting.message
 
 
-def plan(workload: Workload, record: Record, reason: str, said: str, seen: Observed, now: datetime) -> Plan:
+def plan(
+    workload: Workload, record: Record, reason: str, said: str, observed: Observed, now: datetime
+) -> Plan:
     """The record of a job whose definition is wrong, and the deletion of what was made for it.
 
     Of `workload` only its identity, cleanup policy and times to live are looked at.
     """
     if record.finished_at:
-        return cleanup.plan(workload, record, seen, now)
+        return cleanup.plan(workload, record, observed, now)
     record = replace(record, generation=max(record.generation, workload.generation))
     if record.first_running_at:
-        return finish.plan(workload, record, seen, PhaseResult(Phase.FAILED, INVALID_DEFINITION, said), now)
+        return finish.plan(
+            workload, record, observed, PhaseResult(Phase.FAILED, INVALID_DEFINITION, said), now
+        )
     if not _is_reported(record, reason, said):
-        record = _reset_for_edit(record, seen, now)
+        record = _reset_for_edit(record, observed, now)
         record = replace(record, waiting=WaitReason(reason, said, now)).with_history(now, INVALID_SPEC, said)
-    forced, look_again = forced_deletions(workload.limits, seen, now)
+    forced, look_again = forced_deletions(workload.limits, observed, now)
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason="the definition is not valid")
-        for pod in seen.pods
+        for pod in observed.pods
         if not pod.terminating
     ]
-    actions += [*forced, *(DeleteChild(kind, one) for kind, one in sorted(seen.children))]
+    actions += [*forced, *(DeleteChild(kind, one) for kind, one in sorted(observed.children))]
     since = record.waiting.since if record.waiting else now
     return _with_ttl(
         Plan(record, tuple(actions)).with_requeue_at(look_again), since, workload.limits.ttl.failed, now
@@ -86,8 +89,8 @@ def _is_reported(record: Record, reason: str, said: str) -> bool:
     return waiting is not None and (waiting.reason, waiting.message) == (reason, said)
 
 
-def _reset_for_edit(record: Record, seen: Observed, now: datetime) -> Record:
-    if record.attempt_started_at or seen.pods:
+def _reset_for_edit(record: Record, observed: Observed, now: datetime) -> Record:
+    if record.attempt_started_at or observed.pods:
         record = with_next_attempt(record)
     since = record.phase_since if record.phase is Phase.PENDING else now
     roles = {

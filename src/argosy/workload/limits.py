@@ -27,9 +27,9 @@ class LimitCheck(Struct, frozen=True):
     next_at: datetime | None = None
 
 
-def check_limits(workload: Workload, record: Record, seen: Observed, now: datetime) -> LimitCheck:
+def check_limits(workload: Workload, record: Record, observed: Observed, now: datetime) -> LimitCheck:
     times: list[datetime] = []
-    for found in _each(workload, record, seen, now):
+    for found in _each(workload, record, observed, now):
         if isinstance(found, PhaseResult):
             return LimitCheck(result=found)
         if found is not None:
@@ -38,7 +38,7 @@ def check_limits(workload: Workload, record: Record, seen: Observed, now: dateti
 
 
 def _each(
-    workload: Workload, record: Record, seen: Observed, now: datetime
+    workload: Workload, record: Record, observed: Observed, now: datetime
 ) -> Iterator[PhaseResult | datetime | None]:
     limits = workload.limits
     yield _after(record.started_at, limits.active_deadline, now, "DeadlineExceeded", "activeDeadline")
@@ -49,7 +49,7 @@ def _each(
     }.get(record.phase)
     yield _after(waiting_since, limits.start_timeout, now, "StartTimeout", "startTimeout")
     yield elastic.below_min_limit(workload, record, now)
-    yield gang.gang_limit(workload, record, seen, now)
+    yield gang.gang_limit(workload, record, observed, now)
 
 
 def _after(

@@ -1,5 +1,4 @@
-"""The sentences that people read in status and events. One place, so that one thing is always said one
-way."""
+"""Builds the sentences that users read in statuses and events."""
 
 from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime

@@ -1,9 +1,9 @@
-"""From pods to a role's phase, from roles to the job's.
+"""Derives the phase of each role from its pods, and the phase of the job from its roles.
 
-A role's outcome is declared, not guessed: AnyPod or AllPods for failure and for success, failure first. Order
-matters and is the specification: the first rule that matches wins, so each rule may assume that those above
-it did not. A role never goes back to Starting except when the job starts anew; whether pods are missing
-right now is told by counts and by the job's Restarting, not by the role's phase.
+A role's outcome is declared: AnyPod or AllPods for failure and for success; failure is checked first. The
+first rule that matches wins, so each rule may assume that the rules above it did not match. A role returns to
+Starting only when the job restarts; missing pods show in the counts and in the job's phase Restarting, not in
+the role's phase.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -61,13 +61,13 @@ class PhaseResult(Struct, frozen=True):
     message: str
 
 
-def with_role_phases(workload: Workload, record: Record, seen: Observed, now: datetime) -> Record:
+def with_role_phases(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
     """The record with the phase of every role."""
     roles: dict[str, RoleRecord] = {}
     for name, role in workload.roles.items():
         last = record.role(name)
         verdict = role_phase(
-            role, last, count_pods(role, record, seen), together=workload.rules.running_needs_all_pods
+            role, last, count_pods(role, record, observed), together=workload.rules.running_needs_all_pods
         )
         since = last.phase_since if verdict.phase is last.phase else now
         roles[name] = replace(
@@ -81,16 +81,16 @@ def with_role_phases(workload: Workload, record: Record, seen: Observed, now: da
     return replace(record, roles=roles)
 
 
-def count_pods(role: Role, record: Record, seen: Observed) -> Counts:
+def count_pods(role: Role, record: Record, observed: Observed) -> Counts:
     """Counts the current pods of a role; those being replaced are not current and so not counted."""
     last = record.role(role.name)
-    down = seen.failed_nodes(role.policy or RolePolicy())
+    down = observed.failed_nodes(role.policy or RolePolicy())
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
     numbers["Succeeded"] = sum(1 for index in last.succeeded_indexes if index < last.size)
     known: set[int] = set(last.succeeded_indexes)
     lost: list[int] = []
     bad: list[ObservedPod] = []
-    for pod in current_pods(record, role.name, seen):
+    for pod in current_pods(record, role.name, observed):
         if pod.index in last.succeeded_indexes:
             continue
         known.add(pod.index)
@@ -165,10 +165,10 @@ def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:
     return PhaseResult(Phase.SUCCEEDED, "Completed", "all roles succeeded")
 
 
-def job_phase(workload: Workload, record: Record, seen: Observed) -> Phase:
+def job_phase(workload: Workload, record: Record, observed: Observed) -> Phase:
     """The phase of a job that has not ended."""
     phases = [record.role(name).phase for name in workload.roles]
-    steady = all(_has_required_pods(role, record, seen) for role in workload.roles.values())
+    steady = all(_has_required_pods(role, record, observed) for role in workload.roles.values())
     if record.phase in (Phase.RUNNING, Phase.RESTARTING) and (
         record.first_running_at or not workload.rules.running_needs_all_pods
     ):
@@ -188,12 +188,12 @@ def with_attempt_started(record: Record, now: datetime) -> Record:
     return replace(record, attempt_started_at=now, started_at=record.started_at or now, roles=roles)
 
 
-def _has_required_pods(role: Role, record: Record, seen: Observed) -> bool:
+def _has_required_pods(role: Role, record: Record, observed: Observed) -> bool:
     """Whether the role has the pods it needs, or will get no others."""
     last = record.role(role.name)
     if last.phase.terminal:
         return True
-    counts = count_pods(role, record, seen)
+    counts = count_pods(role, record, observed)
     if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING:
         return True
     return counts.active + counts.succeeded + counts.unknown >= min(role.min_running, last.size)

@@ -1,8 +1,8 @@
-"""Which pods must go and which must come, given a Record that says what should be there.
+"""Plans which pods to delete and which to create so that they match the Record.
 
-The invariant kept here: a pod is created only in a place that is empty, the old pod's object gone and not
-merely asked to go. With names that are the same for every pod of a place the API server itself enforces
-this; with other names this rule does.
+Invariant: a pod is created only for a replica without a pod; the old pod must be deleted, not merely
+terminating. If all pods of a replica have the same name, the API server enforces this too. A pod with an old
+replacement number is stale: it is deleted here, and its successor is created in a later pass.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,13 +39,13 @@ class PodCreation(Struct, frozen=True):
     retry_at: datetime | None = None
 
 
-def stale_deletions(record: Record, seen: Observed) -> Iterator[DeletePod]:
+def stale_deletions(record: Record, observed: Observed) -> Iterator[DeletePod]:
     """Deletes every pod that is of an older attempt, was replaced, is one too many, or is second in its
     place."""
-    for pod in stale_pods(record, seen):
+    for pod in stale_pods(record, observed):
         if not pod.terminating:
             yield DeletePod(pod.name, pod.uid, reason=_reason(record, pod))
-    for there in seen.by_replica.values():
+    for there in observed.by_replica.values():
         if len(there) > 1:
             rivals = [pod for pod in there if is_current(record, pod) and not pod.terminating]
             for pod in sorted(rivals, key=_age)[1:]:
@@ -53,7 +53,7 @@ def stale_deletions(record: Record, seen: Observed) -> Iterator[DeletePod]:
 
 
 def forced_deletions(
-    limits: Limits, seen: Observed, now: datetime
+    limits: Limits, observed: Observed, now: datetime
 ) -> tuple[list[DeletePod], datetime | None]:
     """Deletes by force the pods that no node will confirm as gone; and when to look again.
 
@@ -62,10 +62,10 @@ def forced_deletions(
     """
     forced: list[DeletePod] = []
     times: list[datetime] = []
-    for pod in seen.pods:
-        if not (pod.terminating and pod.node in seen.nodes_down):
+    for pod in observed.pods:
+        if not (pod.terminating and pod.node in observed.nodes_down):
             continue
-        released = pod.node in seen.nodes_released
+        released = pod.node in observed.nodes_released
         wait = RELEASED_NODE_GRACE_SECONDS if released else limits.force_delete_after
         if wait is None:
             continue
@@ -80,15 +80,15 @@ def forced_deletions(
     return forced, min(times, default=None)
 
 
-def plan_creation(workload: Workload, record: Record, seen: Observed, now: datetime) -> PodCreation:
+def plan_creation(workload: Workload, record: Record, observed: Observed, now: datetime) -> PodCreation:
     """What to create now."""
     if record.retry_at and now < record.retry_at:
         return PodCreation(retry_at=record.retry_at)
-    blocked = stale_pods(record, seen)
+    blocked = stale_pods(record, observed)
     anew = workload.rules.restart_scope is RestartScope.JOB or record.attempt_started_at is None
     if anew and any(pod.attempt != record.attempt for pod in blocked):
         return PodCreation(blocked_by=tuple(pod.name for pod in blocked))
-    if record.attempt_started_at is None and (held_until := _all_held_until(seen, now)):
+    if record.attempt_started_at is None and (held_until := _all_held_until(observed, now)):
         return PodCreation(retry_at=held_until)
     create: list[CreatePod] = []
     confirm: list[ConfirmPod] = []
@@ -103,14 +103,14 @@ def plan_creation(workload: Workload, record: Record, seen: Observed, now: datet
             stopping += [pod.name for pod in old]
             continue
         for index in _empty(role, record):
-            there = seen.by_replica.get((role.name, index), ())
+            there = observed.by_replica.get((role.name, index), ())
             if not blocked and len(there) == 1 and not there[0].terminating:
                 continue  # as it is for most pods at most times
             if there and not (role.surge and all(pod.terminating for pod in there)):
                 stopping += [pod.name for pod in there if pod.terminating or not is_current(record, pod)]
             elif _delayed(role, index, record, now):
                 retries += [time for time in (record.role(role.name).retry_at,) if time]
-            elif held_until := _held_until(seen, (role.name, index), now):
+            elif held_until := _held_until(observed, (role.name, index), now):
                 retries.append(held_until)
             elif _needs_confirmation(workload, role, index, record):
                 confirm.append(ConfirmPod(role.name, index, *_version(record, role.name, index)))
@@ -121,7 +121,9 @@ def plan_creation(workload: Workload, record: Record, seen: Observed, now: datet
     return PodCreation(tuple(create), tuple(confirm), tuple(stopping), min(retries, default=None))
 
 
-def unconfirmed_before_success(workload: Workload, record: Record, seen: Observed) -> tuple[ConfirmPod, ...]:
+def unconfirmed_before_success(
+    workload: Workload, record: Record, observed: Observed
+) -> tuple[ConfirmPod, ...]:
     """Pods to ask about before a job that starts anew as a whole is believed to have succeeded.
 
     A program may end well because it lost a peer: mpirun of Open MPI 5 does when a worker's pod is deleted by
@@ -134,21 +136,22 @@ def unconfirmed_before_success(workload: Workload, record: Record, seen: Observe
         for role in workload.roles.values()
         if role.restart is not RestartPolicy.NEVER
         for index in _empty(role, record)
-        if (role.name, index) not in seen.by_replica and _needs_confirmation(workload, role, index, record)
+        if (role.name, index) not in observed.by_replica
+        and _needs_confirmation(workload, role, index, record)
     )
 
 
-def with_planned_pods(seen: Observed, actions: Iterable[Action]) -> Observed:
+def with_planned_pods(observed: Observed, actions: Iterable[Action]) -> Observed:
     """The view as it will be once the pods of a plan are made: what is told before it is done then needs no
     second telling. After a refusal nothing is expected, but only what is there is told."""
-    if seen.failed_actions:
-        return seen
+    if observed.failed_actions:
+        return observed
     asked = tuple(
         ObservedPod("", "", one.role, one.index, one.attempt, one.replacement)
         for one in actions
         if isinstance(one, CreatePod)
     )
-    return replace(seen, pods=seen.pods + asked) if asked else seen
+    return replace(observed, pods=observed.pods + asked) if asked else observed
 
 
 def loss_delay(count: int) -> float:
@@ -158,16 +161,16 @@ def loss_delay(count: int) -> float:
     return min(MAX_LOSS_DELAY_SECONDS, LOSS_DELAY_SECONDS * 2.0 ** min(count - 2, 30))
 
 
-def _held_until(seen: Observed, place: tuple[str, int], now: datetime) -> datetime | None:
+def _held_until(observed: Observed, place: tuple[str, int], now: datetime) -> datetime | None:
     """When the place may be filled, if not now."""
-    loss = seen.recent_losses.get(place)
+    loss = observed.recent_losses.get(place)
     left = loss_delay(loss.count) - loss.seconds_ago if loss else 0.0
     return now + timedelta(seconds=left) if left > 0 else None
 
 
-def _all_held_until(seen: Observed, now: datetime) -> datetime | None:
+def _all_held_until(observed: Observed, now: datetime) -> datetime | None:
     """When an attempt may begin, if not now: its pods are created together."""
-    times = (_held_until(seen, place, now) for place in seen.recent_losses)
+    times = (_held_until(observed, place, now) for place in observed.recent_losses)
     return max((time for time in times if time), default=None)
 
 

@@ -1,7 +1,7 @@
-"""Annotations that a job hands on: pods and group have them, also as labels, and follow when they change.
+"""Propagates annotations of a job to its pods and its PodGroup, also as labels, while they exist.
 
-What the job says goes before what a template says; what it says no longer is the template's again. Keys that
-are not handed on are never touched, and neither is anything that is on its way out.
+The job's value overrides the template's; if the job drops the annotation, the template's value returns. Other
+keys are never changed, and neither are objects that are being deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,9 @@ from argosy.workload.plan import Action, DeleteChild, DeletePod, PatchMetadata
 from argosy.workload.record import Record
 
 
-def sync_metadata(workload: Workload, seen: Observed, actions: Iterable[Action]) -> Iterator[PatchMetadata]:
+def sync_metadata(
+    workload: Workload, observed: Observed, actions: Iterable[Action]
+) -> Iterator[PatchMetadata]:
     """Corrects what is there with other values; nothing that these actions delete."""
     given = workload.propagated
     if not given.keys:
@@ -24,11 +26,11 @@ def sync_metadata(workload: Workload, seen: Observed, actions: Iterable[Action])
         one.uid if isinstance(one, DeletePod) else one.kind for one in actions if isinstance(one, _DELETIONS)
     }
     wanted = {name: desired_metadata(given, role.template) for name, role in workload.roles.items()}
-    for pod in seen.pods:
+    for pod in observed.pods:
         want = wanted.get(pod.role)
         if want is not None and pod.metadata != want and not pod.terminating and pod.uid not in gone:
             yield _metadata_patch("Pod", pod.name, pod.uid, pod.metadata, want)
-    told, want = seen.group, desired_metadata(given)
+    told, want = observed.group, desired_metadata(given)
     group = GANG_SCHEDULERS[told.scheduler].group if told else None
     if told is not None and group is not None and told.metadata != want and group.child_kind not in gone:
         yield _metadata_patch(group.child_kind, workload.name, told.uid, told.metadata, want)

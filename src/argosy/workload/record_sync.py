@@ -20,7 +20,7 @@ from argosy.workload.restart import should_replace
 from argosy.workload.restart_causes import container_restart_entry
 
 
-def sync_record(workload: Workload, record: Record | None, seen: Observed, now: datetime) -> Record:
+def sync_record(workload: Workload, record: Record | None, observed: Observed, now: datetime) -> Record:
     """The record with everything in it that the pods tell by themselves."""
     if record is None or record.phase_since is None:
         record = replace(record or Record(), phase_since=now)
@@ -28,12 +28,14 @@ def sync_record(workload: Workload, record: Record | None, seen: Observed, now: 
     if record.finished_at:
         return record
     record = replace(record, generation=max(record.generation, workload.generation))
-    record = _restore_from_labels(record, seen, workload.limits.restarts)
-    roles = {name: _sync_role(role, record, seen, now) for name, role in workload.roles.items()}
-    return _count_container_restarts(record, replace(record, roles=roles), seen, now)
+    record = _restore_from_labels(record, observed, workload.limits.restarts)
+    roles = {name: _sync_role(role, record, observed, now) for name, role in workload.roles.items()}
+    return _count_container_restarts(record, replace(record, roles=roles), observed, now)
 
 
-def is_recoverable_from_pods(workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> bool:
+def is_recoverable_from_pods(
+    workload: Workload, before: Record | None, plan: Plan, observed: Observed
+) -> bool:
     """Whether the plan's Record, if it were lost, would be remembered from pods.
 
     So it is as long as pods are only made, for the first time or in a gap, and come up: nothing is counted
@@ -43,7 +45,7 @@ def is_recoverable_from_pods(workload: Workload, before: Record | None, plan: Pl
     """
     if any(_must_be_recorded(role, before, plan.record) for role in workload.roles.values()):
         return False
-    if seen.failed_actions or not all(isinstance(one, _DEFERRABLE_ACTIONS) for one in plan.actions):
+    if observed.failed_actions or not all(isinstance(one, _DEFERRABLE_ACTIONS) for one in plan.actions):
         return False
     if before is None:
         return _first(plan.record) and not plan.record.gang_scheduler
@@ -90,17 +92,17 @@ def _before_it_ran(record: Record) -> Record:
     return replace(_without_messages(record), first_running_at=None, roles=roles)
 
 
-def _restore_from_labels(record: Record, seen: Observed, limit: int | None) -> Record:
+def _restore_from_labels(record: Record, observed: Observed, limit: int | None) -> Record:
     """Restarts can only be estimated (evictions and resumptions look the same), and an estimate must not fail
     the job: it stays within the limit."""
-    latest = max((pod.attempt for pod in seen.pods), default=0)
+    latest = max((pod.attempt for pod in observed.pods), default=0)
     if latest > record.attempt:
         fresh = {name: role.for_next_attempt() for name, role in record.roles.items()}
         restarts = _within(limit, record.restarts, latest - 1)
         record = replace(record, attempt=latest, roles=fresh, restarts=restarts)
     ahead = [
         pod
-        for pod in seen.pods
+        for pod in observed.pods
         if pod.replacement
         and pod.attempt == record.attempt
         and pod.replacement > record.replacement(pod.role, pod.index)
@@ -116,7 +118,7 @@ def _restore_from_labels(record: Record, seen: Observed, limit: int | None) -> R
         restarts = _within(limit, record.restarts, record.restarts + gained)
         record = replace(record.with_role(pod.role, role), restarts=restarts)
     if record.started_at is None and record.phase is not Phase.SUSPENDED:
-        created = [pod.created for pod in seen.pods if pod.created and pod.attempt == record.attempt]
+        created = [pod.created for pod in observed.pods if pod.created and pod.attempt == record.attempt]
         if created:
             record = replace(record, started_at=min(created), attempt_started_at=min(created))
     return record
@@ -126,19 +128,19 @@ def _within(limit: int | None, known: int, estimated: int) -> int:
     return max(known, estimated if limit is None else min(limit, estimated))
 
 
-def _sync_role(role: Role, record: Record, seen: Observed, now: datetime) -> RoleRecord:
+def _sync_role(role: Role, record: Record, observed: Observed, now: datetime) -> RoleRecord:
     last = record.role(role.name)
     if last.phase_since is None:
         last = replace(last, phase_since=now)
     if last.size == 0:
         last = replace(last, size=role.replicas)
-    pods = current_pods(record.with_role(role.name, last), role.name, seen)
-    done = _done(role, last, pods, seen)
+    pods = current_pods(record.with_role(role.name, last), role.name, observed)
+    done = _done(role, last, pods, observed)
     seen_indexes = {pod.index for pod in pods} | set(done)
     created = last.created_below
     while created in seen_indexes:
         created += 1
-    gone = _gone(role, last, done, seen)
+    gone = _gone(role, last, done, observed)
     kept = [
         pod for pod in pods if pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod)
     ]
@@ -155,27 +157,27 @@ def _sync_role(role: Role, record: Record, seen: Observed, now: datetime) -> Rol
     )
 
 
-def _done(role: Role, last: RoleRecord, pods: Iterable[ObservedPod], seen: Observed) -> Mapping[int, int]:
+def _done(role: Role, last: RoleRecord, pods: Iterable[ObservedPod], observed: Observed) -> Mapping[int, int]:
     policy = role.policy or RolePolicy()
     if role.restart is RestartPolicy.ALWAYS:
         return last.succeeded_indexes
     succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
     if not policy.count_existing_only:
         return {**last.succeeded_indexes, **{pod.index: 1 for pod in succeeded}}
-    down = seen.failed_nodes(policy)
+    down = observed.failed_nodes(policy)
     return {pod.index: 1 for pod in succeeded if not pod.terminating and pod.node not in down}
 
 
-def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], seen: Observed) -> Mapping[int, int]:
+def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], observed: Observed) -> Mapping[int, int]:
     if role.restart is not RestartPolicy.NEVER or last.phase in _NOT_RUNNING_YET:
         return last.lost_indexes
     lost = [
         index
-        for name, index in seen.confirmed_absent
+        for name, index in observed.confirmed_absent
         if name == role.name
         and index < min(last.size, last.created_below)
         and index not in done
-        and not seen.by_replica.get((name, index))
+        and not observed.by_replica.get((name, index))
     ]
     return {**last.lost_indexes, **dict.fromkeys(lost, 1)} if lost else last.lost_indexes
 
@@ -188,7 +190,7 @@ def _in_place(last: RoleRecord, pods: Iterable[ObservedPod]) -> dict[int, int]:
     }
 
 
-def _count_container_restarts(before: Record, record: Record, seen: Observed, now: datetime) -> Record:
+def _count_container_restarts(before: Record, record: Record, observed: Observed, now: datetime) -> Record:
     """Container restarts that were not seen before are failures like any other."""
     for name, role in record.roles.items():
         total = sum(role.container_restarts.values())
@@ -197,7 +199,7 @@ def _count_container_restarts(before: Record, record: Record, seen: Observed, no
             known = before.role(name).container_restarts
             told = [
                 container_restart_entry(pod, now)
-                for pod in current_pods(record, name, seen)
+                for pod in current_pods(record, name, observed)
                 if role.container_restarts.get(pod.index, 0) > known.get(pod.index, 0)
             ]
             role = replace(role, container_restarts_counted=total, restarts=role.restarts + fresh)

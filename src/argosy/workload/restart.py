@@ -1,10 +1,10 @@
-"""Replaces what was lost: a pod, its role or the whole job, as far as the cause demands and the budget
-allows.
+"""Replaces lost pods: one pod, its role or the whole job, as the cause demands and the limit allows.
 
-A failure is known by its place, attempt and replacement number, all of which stand on the pod. Recording the
-next number is what counts the failure, so it is counted once however often the pod is seen again. A pod's
-own failure uses up a restart, and so does its eviction for more storage than its limits allow; what the
-cluster takes away (any other eviction, deletion, a lost node) does not.
+A restart only increments the replica's replacement number (or the attempt) in the Record. `pods.py` then
+deletes the pod that carries the old number and, once it is gone, creates the next one, so a restart takes two
+reconcile passes. Recording the next number is what counts the failure; a failed pod that is observed again is
+not counted twice. A pod's own failure uses a restart, and so does its eviction for exceeding its own storage
+limits. Any other eviction, a deletion or a lost node does not.
 """
 
 from collections.abc import Set
@@ -63,19 +63,21 @@ class RestartPlan(Struct, frozen=True):
     """One for every restart: of a pod, or of all at once."""
 
 
-def plan_restarts(workload: Workload, record: Record, seen: Observed, now: datetime) -> RestartPlan:
+def plan_restarts(workload: Workload, record: Record, observed: Observed, now: datetime) -> RestartPlan:
     """The record that replaces what was lost, or the ending if no restart is left for it."""
     limit = workload.limits.restarts
-    kept = _unreplaced_failures(workload, record, seen) if workload.limits.count_unreplaced_failures else 0
+    kept = (
+        _unreplaced_failures(workload, record, observed) if workload.limits.count_unreplaced_failures else 0
+    )
     if limit is not None and record.restarts + kept > limit:
         return RestartPlan(record, _restarts_exceeded(record, kept, limit))
     losses = [
         loss
         for role in workload.roles.values()
         if record.role(role.name).phase is not Phase.SUCCEEDED
-        for loss in _lost_pods(workload, role, record, seen, now)
+        for loss in _lost_pods(workload, role, record, observed, now)
     ]
-    taken = disruptions.new_disruptions(workload, record, seen, now)
+    taken = disruptions.new_disruptions(workload, record, observed, now)
     record = record.with_restarts(*taken)
     if not losses:
         return RestartPlan(record, causes=tuple(gap.cause for gap in taken))
@@ -106,12 +108,12 @@ def _restart_entries(losses: list[LostPod]) -> list[RestartEntry]:
     return [replace(first.entry, scope=first.scope, also_lost=len(losses) - 1)]
 
 
-def _unreplaced_failures(workload: Workload, record: Record, seen: Observed) -> int:
+def _unreplaced_failures(workload: Workload, record: Record, observed: Observed) -> int:
     """Failed pods that stay where they are."""
     return sum(
         pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod)
         for role in workload.roles.values()
-        for pod in current_pods(record, role.name, seen)
+        for pod in current_pods(record, role.name, observed)
     )
 
 
@@ -142,39 +144,43 @@ def with_next_attempt(record: Record) -> Record:
 
 
 def _lost_pods(
-    workload: Workload, role: Role, record: Record, seen: Observed, now: datetime
+    workload: Workload, role: Role, record: Record, observed: Observed, now: datetime
 ) -> list[LostPod]:
     if role.restart is RestartPolicy.NEVER:
         return []
     whole = workload.rules.restart_scope is not RestartScope.POD
     last = record.role(role.name)
     losses: list[LostPod] = []
-    nodes = seen.nodes_to_replace(role.policy or RolePolicy())
-    for pod in current_pods(record, role.name, seen):
+    nodes = observed.nodes_to_replace(role.policy or RolePolicy())
+    for pod in current_pods(record, role.name, observed):
         if pod.index in last.succeeded_indexes:
             continue
         if _is_lost(role, pod, nodes) or (pod.terminating and (whole or role.surge)):
-            losses.append(_lost_pod(workload, last, pod, seen, now))
+            losses.append(_lost_pod(workload, last, pod, observed, now))
         elif escalation.exceeds_container_restarts(workload.limits, pod):
             losses.append(_crashing_pod(workload, last, pod, now))
     if whole and last.phase is Phase.RUNNING:
-        departed = {(pod.role, pod.index): pod for pod in seen.recently_deleted if is_current(record, pod)}
+        departed = {
+            (pod.role, pod.index): pod for pod in observed.recently_deleted if is_current(record, pod)
+        }
         for index in range(min(last.size, last.created_below)):
             place = (role.name, index)
-            gone = place in seen.confirmed_absent and not seen.by_replica.get(place)
+            gone = place in observed.confirmed_absent and not observed.by_replica.get(place)
             if gone and index not in last.succeeded_indexes:
                 unseen = RestartEntry(now, role.name, index, RestartCause.DELETED, "", record.attempt)
                 told = (
-                    restart_entry(departed[place], now, down=seen.nodes_down) if place in departed else unseen
+                    restart_entry(departed[place], now, down=observed.nodes_down)
+                    if place in departed
+                    else unseen
                 )
                 losses.append(LostPod(told, uses_restart=False, scope=workload.rules.restart_scope))
     return sorted(losses, key=lambda loss: loss.index)
 
 
 def _lost_pod(
-    workload: Workload, last: RoleRecord, pod: ObservedPod, seen: Observed, now: datetime
+    workload: Workload, last: RoleRecord, pod: ObservedPod, observed: Observed, now: datetime
 ) -> LostPod:
-    told = restart_entry(pod, now, down=seen.nodes_down)
+    told = restart_entry(pod, now, down=observed.nodes_down)
     lived = _age_seconds(pod, now)
     if pod.phase != "Failed" or pod.disrupted or pod.terminating:
         return LostPod(told, uses_restart=False, scope=workload.rules.restart_scope, age_seconds=lived)

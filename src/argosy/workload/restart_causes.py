@@ -1,7 +1,7 @@
-"""What ended a pod, in one word each: the vocabulary of restarts, for status, messages and metrics.
+"""Determines the cause of a restart, for statuses, messages and metrics.
 
-The words are few and fixed, so that people can learn them and metrics stay bounded. What the cluster did is
-looked at before what the program did: an evicted program ends with an exit code too, and it tells nothing.
+The set of causes is small and fixed, so that users can learn it and metrics stay bounded. What the cluster
+did is checked before what the program did: an evicted program has an exit code too, which explains nothing.
 """
 
 import signal

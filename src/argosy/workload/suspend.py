@@ -1,7 +1,6 @@
-"""Taking all pods away and bringing them back, as a new attempt, without forgetting the job.
+"""Suspends a job by deleting its pods, and resumes it as a new attempt.
 
-Services and service accounts stay: they cost nothing and the names stay known. Restarts used stay used; the
-active deadline counts anew.
+Services and service accounts stay. The restarts used stay used; the active deadline starts again.
 """
 
 from datetime import datetime
@@ -17,18 +16,18 @@ from argosy.workload.record import Record, WaitReason
 from argosy.workload.restart import with_next_attempt
 
 
-def plan(workload: Workload, record: Record, seen: Observed, now: datetime) -> Plan:
+def plan(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
     if record.phase is not Phase.SUSPENDED:
-        record = _suspended(record, seen, now)
+        record = _suspended(record, observed, now)
     # All of them, not only those of older attempts: a Record that was lost may know of none.
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason="the job is suspended")
-        for pod in seen.pods
+        for pod in observed.pods
         if not pod.terminating
     ]
-    forced, look_again = forced_deletions(workload.limits, seen, now)
+    forced, look_again = forced_deletions(workload.limits, observed, now)
     actions += forced
-    actions += gang.delete_group(seen)
+    actions += gang.delete_group(observed)
     return Plan(record, tuple(actions)).with_requeue_at(look_again)
 
 
@@ -40,12 +39,12 @@ def resumed(record: Record, now: datetime) -> Record:
     return record.with_history(now, "Resumed", "the job is not suspended any more")
 
 
-def _suspended(record: Record, seen: Observed, now: datetime) -> Record:
-    if record.attempt_started_at or seen.pods:
+def _suspended(record: Record, observed: Observed, now: datetime) -> Record:
+    if record.attempt_started_at or observed.pods:
         record = with_next_attempt(record)
     said = "suspended by spec.suspend"
-    if seen.pods:
-        said += f"; stopping {messages.pluralize(len(seen.pods), 'pod')}"
+    if observed.pods:
+        said += f"; stopping {messages.pluralize(len(observed.pods), 'pod')}"
     return replace(
         record.with_history(now, "Suspended", said),
         phase=Phase.SUSPENDED,

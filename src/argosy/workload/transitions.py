@@ -1,7 +1,7 @@
-"""What a pass finds out that people are told once: pods that have failed, and pods that an edit left behind.
+"""Finds what is observed for the first time: failed pods, and pods of an earlier generation of the spec.
 
-Each is told when it is first seen, by comparing with the Record of the pass before; so it is told once though
-it is seen many times, and also when the operator was away in between.
+It compares the observation with the Record of the previous pass, so each transition is reported once, also
+after the operator was down.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ class Transitions(Struct, frozen=True):
     """Roles with pods that live on as an earlier definition made them."""
 
 
-def find_transitions(workload: Workload, before: Record | None, seen: Observed) -> Transitions:
-    failures = sorted(_failures(before, seen), key=lambda pod: (pod.role, pod.index))
-    return Transitions(tuple(failures), tuple(_outdated(workload, before, seen)) if before else ())
+def find_transitions(workload: Workload, before: Record | None, observed: Observed) -> Transitions:
+    failures = sorted(_failures(before, observed), key=lambda pod: (pod.role, pod.index))
+    return Transitions(tuple(failures), tuple(_outdated(workload, before, observed)) if before else ())
 
 
-def _failures(before: Record | None, seen: Observed) -> Iterator[ObservedPod]:
-    for pod in seen.pods:
+def _failures(before: Record | None, observed: Observed) -> Iterator[ObservedPod]:
+    for pod in observed.pods:
         if pod.phase != "Failed" or pod.terminating:
             continue
         if before is None or (
@@ -36,11 +36,11 @@ def _failures(before: Record | None, seen: Observed) -> Iterator[ObservedPod]:
             yield pod
 
 
-def _outdated(workload: Workload, before: Record, seen: Observed) -> Iterator[str]:
+def _outdated(workload: Workload, before: Record, observed: Observed) -> Iterator[str]:
     if workload.generation == before.generation:
         return
     for name, role in workload.roles.items():
         was = before.role(name).template_hash
-        live = (pod for pod in seen.by_role.get(name, ()) if not (pod.ended or pod.terminating))
+        live = (pod for pod in observed.by_role.get(name, ()) if not (pod.ended or pod.terminating))
         if was and was != role.template_hash and any(pod.index < role.replicas for pod in live):
             yield name

@@ -1,7 +1,7 @@
-"""For what a job waits: every wait has a cause, with since when, and the cause is named by one word.
+"""Names the reason why a job waits, with a message and the time since when.
 
-What goes into the Record is stable while the wait lasts; numbers that move with every pod are told by
-`progress`, which is computed afresh for the status and remembered nowhere.
+What is stored in the Record stays the same while the wait lasts. Numbers that change with every pod are added
+by `progress`, which is computed for each status and not stored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,15 @@ _FAILURE_REASONS = {
 
 
 def with_wait_reason(
-    workload: Workload, record: Record, seen: Observed, gate: Admission, missing: PodCreation, now: datetime
+    workload: Workload,
+    record: Record,
+    observed: Observed,
+    gate: Admission,
+    missing: PodCreation,
+    now: datetime,
 ) -> Record:
     """The record with the cause of its present wait, if it waits; the time stays while the cause does."""
-    found = _wait_reason(workload, record, seen, gate, missing)
+    found = _wait_reason(workload, record, observed, gate, missing)
     if found is None:
         return replace(record, waiting=None) if record.waiting else record
     reason, message = found
@@ -50,7 +55,7 @@ def with_wait_reason(
 
 
 def status_message(
-    workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]
+    workload: Workload | None, record: Record, observed: Observed, counts: Mapping[str, Counts]
 ) -> str:
     """What a person should know of the job now: what happened to it, else for what it waits, else how far it
     is."""
@@ -59,28 +64,28 @@ def status_message(
     if record.message:
         return record.message
     waiting = record.waiting.message if record.waiting else ""
-    now = waiting or (progress(workload, record, seen, counts) if workload else "")
-    return "; ".join(part for part in (_recent_disruption(record, seen), now) if part)
+    now = waiting or (progress(workload, record, observed, counts) if workload else "")
+    return "; ".join(part for part in (_recent_disruption(record, observed), now) if part)
 
 
-def _recent_disruption(record: Record, seen: Observed) -> str:
+def _recent_disruption(record: Record, observed: Observed) -> str:
     """The last pod that others took away, until another runs in its place."""
     taken = (
         one
         for one in reversed(record.restart_history)
         if one.pod_fingerprint and one.attempt == record.attempt
     )
-    return next((messages.describe_restart(one) for one in taken if not _is_refilled(one, seen)), "")
+    return next((messages.describe_restart(one) for one in taken if not _is_refilled(one, observed)), "")
 
 
-def _is_refilled(gap: RestartEntry, seen: Observed) -> bool:
-    there = seen.by_replica.get((gap.role, gap.index), ())
+def _is_refilled(gap: RestartEntry, observed: Observed) -> bool:
+    there = observed.by_replica.get((gap.role, gap.index), ())
     return any(
         pod.phase in ("Running", "Succeeded") and pod_fingerprint(pod) != gap.pod_fingerprint for pod in there
     )
 
 
-def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping[str, Counts]) -> str:
+def progress(workload: Workload, record: Record, observed: Observed, counts: Mapping[str, Counts]) -> str:
     """How far the job is, in numbers: `3 of 4 workers running; worker-3: ImagePullBackOff …`."""
     if record.phase.terminal or record.phase is Phase.SUSPENDED:
         return ""
@@ -89,38 +94,38 @@ def progress(workload: Workload, record: Record, seen: Observed, counts: Mapping
         size, up = record.role(name).size, counts[name].active + counts[name].succeeded
         if up < size:
             parts.append(f"{up} of {messages.pluralize(size, name)} running")
-    held_up = next((pod for pod in all_current_pods(record, seen) if pod.waiting_reason), None)
+    held_up = next((pod for pod in all_current_pods(record, observed) if pod.waiting_reason), None)
     if held_up:
         said = f": {held_up.waiting_message}" if held_up.waiting_message else ""
         parts.append(f"{messages.replica_name(held_up.role, held_up.index)}: {held_up.waiting_reason}{said}")
     if not parts and record.phase is Phase.RUNNING:
-        return _running_summary(workload, record, seen)
+        return _running_summary(workload, record, observed)
     return "; ".join(parts)
 
 
-def _running_summary(workload: Workload, record: Record, seen: Observed) -> str:
+def _running_summary(workload: Workload, record: Record, observed: Observed) -> str:
     """What runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
     sizes = [messages.pluralize(record.role(name).size, name) for name in workload.roles]
-    nodes = sorted({pod.node for pod in all_current_pods(record, seen) if pod.node})
+    nodes = sorted({pod.node for pod in all_current_pods(record, observed) if pod.node})
     parts = (f"attempt {record.attempt}", messages.join_names(sizes), messages.join_names(nodes, most=4))
     return " · ".join(part for part in parts if part)
 
 
 def _wait_reason(
-    workload: Workload, record: Record, seen: Observed, gate: Admission, missing: PodCreation
+    workload: Workload, record: Record, observed: Observed, gate: Admission, missing: PodCreation
 ) -> tuple[str, str] | None:
-    refusal = _action_failure(seen.failed_actions)
+    refusal = _action_failure(observed.failed_actions)
     if refusal:
         return refusal
     if gate.reason and not gate.allowed:
         return gate.reason, gate.message
-    if unreachable := _unreachable(missing.blocked_by, seen):
+    if unreachable := _unreachable(missing.blocked_by, observed):
         return NODE_UNREACHABLE, unreachable
     if missing.blocked_by:
         return _pods_terminating(sorted(missing.blocked_by))
     if missing.retry_at:
         return "BackOff", f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
-    if unconfirmed := _unconfirmed(seen):
+    if unconfirmed := _unconfirmed(observed):
         return "NodeUnconfirmed", unconfirmed
     if record.phase is Phase.RUNNING:
         return None
@@ -130,7 +135,7 @@ def _wait_reason(
                 "BelowMin",
                 f"{name} needs at least {messages.pluralize(role.min_running, 'running pod')} to go on",
             )
-    pods = all_current_pods(record, seen)
+    pods = all_current_pods(record, observed)
     if any(pod.waiting_reason == "Unschedulable" for pod in pods):
         return "Unschedulable", ""
     bad = next((pod for pod in pods if pod.waiting_reason and pod.waiting_reason != "SchedulingGated"), None)
@@ -139,12 +144,12 @@ def _wait_reason(
     return _dependency(workload, record, pods) or ("PodsStarting", "")
 
 
-def _unreachable(stopping: Sequence[str], seen: Observed) -> str:
+def _unreachable(stopping: Sequence[str], observed: Observed) -> str:
     """Pods that must be gone first and are on a node that may still run them."""
-    lost = seen.nodes_down - seen.nodes_released
+    lost = observed.nodes_down - observed.nodes_released
     if not stopping or not lost:
         return ""
-    pods = [pod for pod in seen.pods if pod.terminating and pod.node in lost and pod.name in stopping]
+    pods = [pod for pod in observed.pods if pod.terminating and pod.node in lost and pod.name in stopping]
     if not pods:
         return ""
     names, node = messages.join_names(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
@@ -154,12 +159,14 @@ def _unreachable(stopping: Sequence[str], seen: Observed) -> str:
     )
 
 
-def _unconfirmed(seen: Observed) -> str:
+def _unconfirmed(observed: Observed) -> str:
     """Nodes whose state the API is asked for without success."""
-    names = sorted(name for name, said in seen.nodes_unconfirmed.items() if said)
+    names = sorted(name for name, said in observed.nodes_unconfirmed.items() if said)
     if not names:
         return ""
-    said = f"cannot confirm the state of {messages.join_names(names)} ({seen.nodes_unconfirmed[names[0]]})"
+    said = (
+        f"cannot confirm the state of {messages.join_names(names)} ({observed.nodes_unconfirmed[names[0]]})"
+    )
     return f"{said}; nothing is concluded about the pods there"
 
 
