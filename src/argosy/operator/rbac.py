@@ -1,8 +1,7 @@
 """Lists the RBAC rules that the operator needs for itself, as data.
 
-The chart's roles and the table in `docs/operator.md` are rendered from these rules and from those of each
-registered API (`argosy.install.generated`), and a test compares them with the requests that a real API server
-received. Conditions and names are Helm expressions, because the chart's values decide.
+Tests compare the chart's roles and the table in `docs/administrators/operator.md` with these rules and those
+of each registered API. Conditions and names are Helm expressions, because the chart's values decide.
 """
 
 from typing import Final, Literal
