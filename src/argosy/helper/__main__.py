@@ -1,8 +1,8 @@
 """Starts the helper as `python -m argosy.helper` or as a plain script by its path.
 
 As a script the package is not importable by name yet: the folder that holds `argosy` goes on the path first.
-As the first process of a container it is told to end by SIGTERM, which the kernel keeps from a first process
-that does not say what to do then: a pod that waits would take its whole grace period to go.
+The kernel does not deliver SIGTERM to a container's first process unless that process handles it: without a
+handler, a waiting pod would take its whole grace period to terminate.
 """
 
 import signal

@@ -75,7 +75,7 @@ class _Waiter:
         self.failed_since: dict[str, float] = {}
 
     def run(self) -> int:
-        """Until released, or hopeless, or out of time or patience."""
+        """Wait until released; raise if that cannot happen any more or takes too long."""
         if not self.roles:
             self._write({})
             return 0
@@ -132,7 +132,7 @@ class _Waiter:
         raise problem
 
     def _query_at(self, scheme: str, host: str, port: int | None) -> _JobState:
-        """What the observer tells; if nothing is new, what it told before."""
+        """Return the state of the job; the last one if it has not changed."""
         headers, query = self._request_parts()
         connection = self._connection(scheme, host, port)
         try:
@@ -194,7 +194,7 @@ class _Waiter:
             else []
         )
         if not roles:  # a job that is not judged yet, or by a later operator
-            waits = ["waits for the roles of the job to be told"]
+            waits = ["waits for the roles of the job to be reported"]
         if waits:
             if waits[0] != self.last_message:
                 print(f"initializer: {waits[0]}", flush=True)

@@ -23,7 +23,7 @@ from argosy.kinds.meta import Json
 RELEASE: Final = "argosy"
 """The name of an installation that is not Helm's; only a label shows it."""
 WARNINGS_TEMPLATE: Final = "argosy.warnings"
-"""The template with what is told to people beside the objects."""
+"""The template with warnings for the user."""
 KEEP_ANNOTATION: Final = "helm.sh/resource-policy"
 """The annotation of what stays when the rest goes."""
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -120,7 +120,7 @@ class Installation:
         self._warn(given)
 
     async def upgrade(self, changes: Json) -> None:
-        """Values that were given before stay, unless given anew."""
+        """Change the given values and keep all others."""
         notes = await self._require_manifest()
         given = merge_values(notes.values, changes)
         await self._apply(given, self.chart.objects(self.namespace, self.chart.values(given)), notes.objects)
@@ -153,18 +153,18 @@ class Installation:
 
     async def wait(self, seconds: float) -> None:
         """Until all replicas are of this version, and ready."""
-        notes, told = await self._require_manifest(), ""
+        notes, progress = await self._require_manifest(), ""
         names = [one.name for one in notes.objects if one.kind == "Deployment"]
         try:
             async with asyncio.timeout(seconds):
                 while not (rollout := await self._rolled_out(names)).done:
-                    if str(rollout) != told:
-                        told = str(rollout)
-                        self.print(told)
+                    if str(rollout) != progress:
+                        progress = str(rollout)
+                        self.print(progress)
                     await asyncio.sleep(0.5)
         except TimeoutError:
             raise InstallError(
-                f"not ready within {seconds:g} s: {told};"
+                f"not ready within {seconds:g} s: {progress};"
                 f" kubectl -n {self.namespace} describe pods -l app.kubernetes.io/name=argosy says more"
             ) from None
         self.print(str(rollout))

@@ -1,7 +1,7 @@
 """`/healthz`, `/readyz` and `/metrics`, in plain HTTP, at one address or at two.
 
-Healthy means that starting the process anew would not help; ready, that it could do its part now. Both are
-made of named checks: a failed one is told with its reason (503), and `?verbose` tells of all of them.
+A replica is healthy if a restart would not help, and ready if it could do its part now. Both consist of named
+checks: the response (503) has the failed ones with their reasons, and with `?verbose` all of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,9 @@ def health_handler(shown: HealthPaths) -> Handler:
 
 
 def _checked(checks: Sequence[Check], *, verbose: bool) -> Response:
-    found = [(check.name, *check.run()) for check in checks]
-    well = all(fine for _, fine, _ in found)
-    lines = [f"[{'+' if fine else '-'}] {name}: {told}" for name, fine, told in found if verbose or not fine]
-    return text_response(200 if well else 503, "\n".join(lines) or "ok")
+    results = [(check.name, *check.run()) for check in checks]
+    passed = all(ok for _, ok, _ in results)
+    lines = [
+        f"[{'+' if ok else '-'}] {name}: {message}" for name, ok, message in results if verbose or not ok
+    ]
+    return text_response(200 if passed else 503, "\n".join(lines) or "ok")
