@@ -1,9 +1,9 @@
-"""What `/healthz` and `/readyz` look at: caches, lease, workers.
+"""The checks behind `/healthz` and `/readyz`: caches, lease, workers.
 
-An API server that is away makes a replica unready and not unhealthy: what it knows grows old, and starting it
-anew would lose even that. Unhealthy is what only a new start mends: work that goes on without the lease, and
-reconciles that do not end. How long a job waits for a worker is no sign of that: a cluster may simply have
-more to do, and a restart would begin all of it again.
+An unavailable API server makes a replica unready but not unhealthy: its caches age, and a restart would lose
+even those. A replica is unhealthy only if a restart helps: controllers that run without the lease, and
+reconciles that do not end. How long a job waits for a worker is not checked: the cluster may simply have much
+to do, and a restart would repeat all of it.
 """
 
 from math import inf
