@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from argosy.local.schema.unstructured import part
-from tests.support.differential import GO_PRINTS, Step, patch, post
+from tests.support.differential import Step, patch, post
 from tests.support.manifests import DEPLOYMENTS, PODS, pod
 
 BAD_PATHS = ("", "/a", "../a", "a/../b", "..", "..a", "a/..", "./a", "a//b", ".", "a..b")
@@ -14,22 +14,22 @@ NAME = {"fieldRef": {"fieldPath": "metadata.name"}}
 
 def volumes(*sources: Mapping[str, object]) -> Step:
     named = [{"name": f"v{index}", **source} for index, source in enumerate(sources)]
-    return post(f"{PODS}?dryRun=All", pod(volumes=named), hide=GO_PRINTS)
+    return post(f"{PODS}?dryRun=All", pod(volumes=named))
 
 
 def mounted(*mounts: Mapping[str, object], **container: object) -> Step:
     named = [{"name": "v", "mountPath": f"/m{index}", **mount} for index, mount in enumerate(mounts)]
     body = pod(container={"volumeMounts": named, **container}, volumes=[{"name": "v", "emptyDir": {}}])
-    return post(f"{PODS}?dryRun=All", body, hide=GO_PRINTS)
+    return post(f"{PODS}?dryRun=All", body)
 
 
 def contained(**container: object) -> Step:
-    return post(f"{PODS}?dryRun=All", pod(container=container), hide=GO_PRINTS)
+    return post(f"{PODS}?dryRun=All", pod(container=container))
 
 
 def sysctls(*names: str, **spec: bool) -> Step:
     given = [{"name": name, "value": "1"} for name in names]
-    return post(f"{PODS}?dryRun=All", _with_spec(spec, securityContext={"sysctls": given}), hide=GO_PRINTS)
+    return post(f"{PODS}?dryRun=All", _with_spec(spec, securityContext={"sysctls": given}))
 
 
 def _with_spec(more: Mapping[str, object], **spec: object) -> dict[str, object]:
@@ -189,9 +189,9 @@ CASES: dict[str, list[Step]] = {
         sysctls("kernel.shm_rmid_forced", hostNetwork=True),
     ],
     "ephemeral containers are not created with a pod, nor by an update": [
-        post(PODS, pod(ephemeralContainers=[{"name": "e", "image": "i"}]), hide=GO_PRINTS),
+        post(PODS, pod(ephemeralContainers=[{"name": "e", "image": "i"}])),
         post(PODS, pod(), shown=False),
-        patch(f"{PODS}/a", {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}}, hide=GO_PRINTS),
+        patch(f"{PODS}/a", {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}}),
     ],
     "a template has the same rules": [
         post(
@@ -213,7 +213,6 @@ CASES: dict[str, list[Step]] = {
                     },
                 },
             },
-            hide=GO_PRINTS,
         ),
     ],
 }

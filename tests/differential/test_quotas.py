@@ -44,7 +44,7 @@ CASES: dict[str, list[Step]] = {
         get(f"{QUOTAS}/q"),
         post(CONFIG_MAPS, config_map("b"), shown=False),
         post(CONFIG_MAPS, config_map("c")),
-        post(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}, hide=("message", "details.name")),
+        post(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}, hide=("details.name",)),
         post(f"{CONFIG_MAPS}?dryRun=All", config_map("c")),
         apply(f"{CONFIG_MAPS}/c", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
         put(f"{CONFIG_MAPS}/a", config_map("a")),

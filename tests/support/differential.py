@@ -1,11 +1,13 @@
-"""The same requests to two API servers, and whether they answered the same.
+"""Sends the same requests to a real kube-apiserver and to ours, and compares the responses.
 
-A case is a list of steps: plain HTTP requests with JSON bodies, sent by a client that knows nothing of our
-engine, so that the judge and our server are asked in exactly the same way. What an answer shows is its code,
-the headers that a client acts on and its whole body; `tests.support.normalize` takes out what must differ
-between any two servers (ids, times, versions). A step can use what an earlier one was answered:
-`$made.metadata.uid` in a path or a body is that field of the answer saved as `made`, and `$ns` is the case's
-own namespace. A watch can stay open while later steps write: `listen` opens it, `heard` is what it was told.
+A case is a list of steps: plain HTTP requests with JSON bodies, sent by a client that shares no code with our
+engine. Compared are the code, the headers that a client acts on, and the body; `tests.support.normalize`
+replaces what differs between any two servers (ids, times, versions). Of errors, the code, the reason and the
+fields and reasons of the causes are compared; their wording only in steps with `words=True`.
+
+A step can use an earlier response: `$made.metadata.uid` in a path or a body is that field of the response
+saved as `made`, and `$ns` is the case's own namespace. A watch can stay open while later steps write:
+`listen` opens it, `heard` reads events from it.
 """
 
 import copy
@@ -24,7 +26,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from tests.support.field_paths import Json, dig, filled, hide
-from tests.support.normalize import Normaliser
+from tests.support.normalize import Normaliser, warning_fields, with_sorted_causes, without_wording
 from tests.support.servers import ADMIN, Server, TokenUser
 
 SHOWN_HEADERS = ("content-type", "warning", "retry-after", "www-authenticate", "allow", "location")
@@ -32,8 +34,6 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
-GO_PRINTS = ("message", "details.causes.*.message")
-"""To hide: texts that show values of Go's own structs."""
 _SECONDS = 15.0
 PATIENCE = 60.0
 """How long an answer may take, and what a step waits for: the judge may share its machine with much else."""
@@ -66,6 +66,8 @@ class Step:
     """Compare these dotted fields of the body only: for answers in which each server has its own things."""
     hide: tuple[str, ...] = ()
     """Dotted fields that are not compared; * stands for every item of a list or map."""
+    words: bool = False
+    """Whether the messages of errors and warnings are compared too."""
     live: str = ""
     """The name of a watch that stays open: this step opens it if it has a path, else it reads from it."""
     act: Callable[[Server], None] | None = None
@@ -87,6 +89,7 @@ class More(TypedDict, total=False):
     shown: bool
     only: tuple[str, ...]
     hide: tuple[str, ...]
+    words: bool
 
 
 def get(path: str, **more: Unpack[More]) -> Step:
@@ -373,9 +376,13 @@ def _shown(step: Step, answer: Answer, normaliser: Normaliser) -> Json:
     for path in step.hide:
         hide(body, path.split("."))
     body = normaliser.normal(body)
+    body = with_sorted_causes(body) if step.words and isinstance(body, dict) else without_wording(body)
     if step.only and 200 <= answer.code < 300:
         body = {path: dig(body, path) for path in step.only}
-    return {"code": answer.code, "headers": normaliser.normal(dict(answer.headers)), "body": body}
+    headers: dict[str, object] = dict(answer.headers)
+    if "warning" in headers and not step.words:
+        headers["warning"] = warning_fields(answer.headers["warning"])
+    return {"code": answer.code, "headers": normaliser.normal(headers), "body": body}
 
 
 def _readable(steps: Sequence[Step], answers: Sequence[Json]) -> list[str]:

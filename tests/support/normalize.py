@@ -20,6 +20,7 @@ _VERSION_IN_TEXT = re.compile(
     r"(ResourceVersion in \w+(?: \w+)?:? ?\(?|resource version: |resourceVersion\W+)\d+"
 )
 _LONGEST_PREFIX = 58
+_WARNED_FIELD = re.compile(r'(?:unknown|duplicate) field \\"[^"]*')
 _AGES = ("Age", "Last Seen", "First Seen")
 _AGE = re.compile(r"\d+(?:s|ms|m|h|d)(?:\d+s)?")
 
@@ -44,7 +45,7 @@ class Normaliser:
         if isinstance(value, list):
             items = [self._value(key, item) for item in value]
             # Servers sort them by time in whole seconds, so the order of two writes within one is random.
-            return sorted(items, key=_words) if key == "managedFields" else items
+            return sorted(items, key=_sort_key) if key == "managedFields" else items
         if key in ("nodePort", "healthCheckNodePort") and re.fullmatch(r"3\d{4}", str(value)):
             return self._number("node port", str(value))  # YAML is loaded as strings
         return self._text(key, value) if isinstance(value, str) else value
@@ -60,10 +61,10 @@ class Normaliser:
             if is_list and name in ("items", "rows") and isinstance(item, list):
                 item = _ordered(item)
             normal[str(self._text("", name))] = self._value(name, item)
+        if value.get("subresource") == "scale":
+            normal.pop("time", None)  # Kubernetes loses the time of entries that a scale has written
         if value.get("kind") == "Table":
             self._settle_table(normal)
-        if value.get("kind") == "Status":
-            _settle_causes(normal)
         return normal
 
     def _settle_table(self, table: dict[str, object]) -> None:
@@ -170,15 +171,49 @@ def _meta(item: object) -> dict[str, object]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _settle_causes(status: dict[str, object]) -> None:
-    """Sort the causes, and cut the message that repeats them: the order of Go's maps is random."""
+def without_wording(value: object) -> object:
+    """A copy of a response whose Status objects keep their code, reason and details, and the fields and
+    reasons of their causes, but not their messages."""
+    if isinstance(value, list):
+        return [without_wording(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if not _is_failure(value):
+        return {name: without_wording(item) for name, item in value.items()}
+    status = {name: item for name, item in value.items() if name != "message"}
+    return with_sorted_causes(status, ("field", "reason"))
+
+
+def with_sorted_causes(
+    status: dict[str, object], kept: tuple[str, ...] = ("field", "reason", "message")
+) -> dict[str, object]:
+    """A Status with each cause once and in a fixed order: servers find errors in any order, and some twice.
+
+    The message repeats the causes; of several causes, only its beginning is kept.
+    """
     details = status.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
-    if isinstance(details, dict) and isinstance(causes, list) and len(causes) > 1:
-        details["causes"] = sorted(causes, key=_words)
-        status["message"] = str(status.get("message")).partition(": [")[0]
+    if not isinstance(details, dict) or not isinstance(causes, list):
+        return status
+    if len(causes) > 1 and "message" in status:
+        status = {**status, "message": str(status["message"]).partition(": [")[0]}
+    picked = [{name: cause[name] for name in kept if name in cause} for cause in causes]
+    unique = {_sort_key(cause): cause for cause in picked}
+    return {**status, "details": {**details, "causes": [unique[key] for key in sorted(unique)]}}
 
 
-def _words(value: object) -> str:
-    """A sort key of a JSON value that does not depend on the order of its fields."""
+def _is_failure(value: dict[str, object]) -> bool:
+    return value.get("kind") == "Status" and "code" in value
+
+
+def warning_fields(header: str) -> list[str]:
+    """The fields that warnings name, and a placeholder for each other warning."""
+    return sorted(
+        match[0] if (match := _WARNED_FIELD.search(warning)) else "<warning>"
+        for warning in header.split(" | ")
+    )
+
+
+def _sort_key(value: object) -> str:
+    """A text by which JSON values sort, whatever the order of their fields."""
     return json.dumps(value, sort_keys=True)

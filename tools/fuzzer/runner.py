@@ -18,7 +18,7 @@ from tests.support.differential import Caller, ClosedError, Step, preparation, r
 from tests.support.field_paths import Json
 from tests.support.servers import Server
 from tools.fuzzer import sequences
-from tools.fuzzer.known_differences import settled
+from tools.fuzzer.known_differences import without_known_differences
 from tools.fuzzer.report import Account, Disagreement
 from tools.fuzzer.widget_kind import define
 
@@ -71,7 +71,7 @@ class Lane:
 def _answers(caller: Caller, namespace: str, steps: Sequence[Step]) -> list[Json]:
     try:
         answers = replay(caller, namespace, steps, _prepared(namespace, steps))
-        return [settled(answer) for answer in answers]
+        return [without_known_differences(answer) for answer in answers]
     except (TimeoutError, ClosedError) as error:
         return [str(error).replace(namespace, "$ns")]
 

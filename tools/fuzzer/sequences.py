@@ -77,18 +77,32 @@ class Sequence:
 def make(seed: int, number: int) -> Sequence:
     """The sequence of that seed and number: always the same."""
     made = _make(seed, number)
-    return replace(made, steps=tuple(_without_quirk(step) for step in made.steps))
+    return replace(made, steps=tuple(_without_accidents(step) for step in made.steps))
 
 
-def _without_quirk(step: Step) -> Step:
-    """Kubernetes keeps a time of deletion that is none in a custom resource to which it is applied."""
-    body = step.body
-    metadata = body.get("metadata") if isinstance(body, dict) else None
-    applied = step.type == APPLY and "/widgets/" in step.path
-    if not applied or not isinstance(body, dict) or not isinstance(metadata, dict):
+def _without_accidents(step: Step) -> Step:
+    """The step without what only accidents of Kubernetes make a difference to.
+
+    Applied to a custom resource, a deletionTimestamp that is not a time is stored. Values of a wrong type in
+    the part of a custom resource that the endpoint ignores remove all its managedFields.
+    """
+    if "/widgets/" not in step.path:
         return step
-    kept = {name: value for name, value in metadata.items() if name != "deletionTimestamp"}
-    return replace(step, body={**body, "metadata": kept})
+    ignored = "spec" if "/status" in step.path else "status"
+    if isinstance(step.body, list):
+        kept = [
+            one
+            for one in step.body
+            if not str(one.get("path") if isinstance(one, dict) else "").startswith(f"/{ignored}")
+        ]
+        return replace(step, body=kept)
+    if not isinstance(step.body, dict):
+        return step
+    body = {name: value for name, value in step.body.items() if name != ignored}
+    metadata = body.get("metadata")
+    if step.type == APPLY and isinstance(metadata, dict):
+        body["metadata"] = {name: value for name, value in metadata.items() if name != "deletionTimestamp"}
+    return replace(step, body=body)
 
 
 def _make(seed: int, number: int) -> Sequence:

@@ -1,0 +1,139 @@
+"""The messages that users meet are worded as kube-apiserver words them.
+
+Everywhere else in these tests the wording of errors is not compared.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.support.crd_steps import DEFINED
+from tests.support.differential import Step, apply, delete, get, patch, post, put
+from tests.support.manifests import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JOBS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    WIDGETS,
+    config_map,
+    deployment,
+    job,
+    pod,
+    secret,
+    service,
+    widget,
+)
+from tests.support.servers import READER, TokenUser
+
+ONE = f"{CONFIG_MAPS}/a"
+QUOTAS = "/api/v1/namespaces/$ns/resourcequotas"
+MADE = post(CONFIG_MAPS, config_map(), save="made", shown=False)
+LIMIT = {"hard": {"configmaps": "0"}}
+NOT_A_USER = TokenUser("no-such-token", "nobody")
+
+CASES: dict[str, list[Step]] = {
+    "not found": [
+        get(ONE),
+        delete(f"{JOBS}/none"),
+        get("/api/v1/namespaces/none-$ns"),
+        post("/api/v1/namespaces/none-$ns/configmaps", config_map()),
+        *DEFINED,
+        get(f"{WIDGETS}/none"),
+    ],
+    "already exists": [MADE, post(CONFIG_MAPS, config_map())],
+    "still being deleted": [
+        post(CONFIG_MAPS, config_map(finalizers=["example.com/hold"]), shown=False),
+        delete(ONE, shown=False),
+        post(CONFIG_MAPS, config_map()),
+        patch(ONE, {"metadata": {"labels": {"a": "b"}}}, shown=False),
+    ],
+    "written on an old version": [
+        MADE,
+        put(ONE, config_map(data={"k": "1"}), shown=False),
+        put(ONE, config_map(data={"k": "2"}, resourceVersion="$made.metadata.resourceVersion")),
+        delete(ONE, {"preconditions": {"uid": "other"}}),
+    ],
+    "owned by another field manager": [
+        apply(ONE, config_map(data={"k": "1", "l": "1"}), manager="alice", shown=False),
+        apply(ONE, config_map(data={"k": "2"}), manager="bob"),
+        apply(ONE, config_map(data={"k": "2", "l": "2"}), manager="bob"),
+    ],
+    "not allowed by RBAC": [
+        get(CONFIG_MAPS, user=READER),
+        post(PODS, pod(), user=READER),
+        get("/api/v1/nodes", user=READER),
+        get(f"{PODS}/a/log", user=READER),
+        get("/metrics", user=READER),
+    ],
+    "not authenticated": [get(CONFIG_MAPS, user=NOT_A_USER)],
+    "not allowed by a quota": [
+        post(QUOTAS, {"metadata": {"name": "q"}, "spec": LIMIT}, shown=False),
+        patch(f"{QUOTAS}/q/status", {"status": {**LIMIT, "used": {"configmaps": "0"}}}, shown=False),
+        get(f"{QUOTAS}/q", until="status.used", shown=False),
+        post(CONFIG_MAPS, config_map(), until_code=403),
+    ],
+    "a pod without its service account": [post(PODS, pod(serviceAccountName="none"))],
+    "names": [
+        post(CONFIG_MAPS, config_map("Bad_Name")),
+        post(CONFIG_MAPS, config_map("x" * 254)),
+        post(CONFIG_MAPS, {"metadata": {}}),
+        post("/api/v1/namespaces", {"metadata": {"name": "with.dots"}}),
+        post(SERVICES, service("1.5")),
+        post(CONFIG_MAPS, config_map(labels={"bad key!": "1"})),
+        post(CONFIG_MAPS, config_map(labels={"app": "no label!"})),
+        post(CONFIG_MAPS, config_map(data={"bad key!": "1"})),
+        put(ONE, config_map("b")),
+    ],
+    "fields that may not change": [
+        post(JOBS, job(), shown=False),
+        patch(f"{JOBS}/a", {"spec": {"completions": 5}}),
+        post(DEPLOYMENTS, deployment(), shown=False),
+        patch(f"{DEPLOYMENTS}/a", {"metadata": {"name": "b"}}),
+        post(CONFIG_MAPS, {**config_map(), "immutable": True}, shown=False),
+        patch(ONE, {"data": {"k": "2"}}),
+        post(SECRETS, secret(), shown=False),
+        patch(f"{SECRETS}/a", {"type": "example.com/other"}),
+    ],
+    "pods that are wrong": [
+        post(PODS, pod(containers=[])),
+        post(PODS, pod(container={"image": ""})),
+        post(PODS, pod(restartPolicy="Sometimes")),
+        post(PODS, pod(container={"imagePullPolicy": "Sometimes"})),
+        post(PODS, pod(container={"ports": [{"containerPort": 70000}]})),
+        post(PODS, pod(container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]})),
+        post(PODS, pod(container={"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}})),
+        post(PODS, pod(container={"resources": {"requests": {"nvidia.com/gpu": "1"}}})),
+        post(PODS, pod(containers=[{"name": "c", "image": "i"}, {"name": "c", "image": "i"}])),
+    ],
+    "workloads that are wrong": [
+        post(DEPLOYMENTS, deployment(replicas=-1)),
+        post(DEPLOYMENTS, deployment(selector={"matchLabels": {"x": "y"}})),
+        post(JOBS, job(completionMode="Indexed")),
+        post(JOBS, job(template={"spec": {"containers": [{"name": "c", "image": "i"}]}})),
+        post(SERVICES, service(ports=[])),
+        post(SERVICES, service(type="Nonsense")),
+    ],
+    "unknown fields": [
+        post(f"{CONFIG_MAPS}?fieldValidation=Strict", {**config_map(), "dates": {}}),
+        post(f"{PODS}?fieldValidation=Warn", pod(container={"imag": "i"})),
+    ],
+    "custom resources that are wrong": [
+        *DEFINED,
+        post(WIDGETS, widget(size="big")),
+        post(WIDGETS, widget(size=-1)),
+        post(WIDGETS, widget(colour="grey")),
+        post(WIDGETS, {**widget(), "spec": {}}),
+    ],
+    "selectors that cannot be read": [
+        get(f"{CONFIG_MAPS}?labelSelector=a%3D%3D%3Db"),
+        get(f"{PODS}?fieldSelector=spec.nonsense%3Da"),
+    ],
+}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+def test_messages(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> None:
+    compare([replace(step, words=True) for step in steps])
