@@ -8,13 +8,13 @@ JSON and in protobuf, which a client may keep by its ETag.
 import hashlib
 
 import msgspec
-from msgspec import Struct
 
 from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.registry import Registry, Served
 from argosy.local.schema.builtin import kubernetes_version
 from argosy.local.schema.crd.definition import CrdInfo, parse_crd
 from argosy.local.schema.model import Json
+from argosy.local.schema.openapi.v2 import document_v2, encode_v2
 from argosy.local.schema.openapi.v3 import PublishedKind, encode_document, published, published_custom
 
 _JSON = "application/json"
@@ -28,19 +28,10 @@ _WANTED = {  # the older name of protobuf is what kubectl asks for
 }
 
 
-class _Whole(Struct):
-    """The document of v2, in the forms that were asked for."""
-
-    stamp: str
-    etag: str
-    forms: dict[str, bytes]
-
-
 class Documents:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._made: dict[str, tuple[str, bytes]] = {}
-        self._whole: _Whole | None = None
 
     def answer(self, request: Request) -> Response | None:
         """The index or a document; None when the path is neither."""
@@ -62,29 +53,17 @@ class Documents:
         form = _wanted(request.header(b"accept"))
         if form is None:
             return Response(b"", 406, headers=[(b"vary", b"Accept")])
-        whole = self._current()
-        headers = [(b"vary", b"Accept"), (b"etag", whole.etag.encode())]
-        known = [tag.strip().removeprefix("W/") for tag in request.header(b"if-none-match").split(",")]
-        if whole.etag in known or "*" in known:
-            return Response(b"", 304, form.encode(), headers)
-        if form not in whole.forms:
-            from argosy.local.schema.openapi.protobuf import (
-                encode_proto,
-            )  # few ask: starting must not wait for it
-
-            whole.forms[form] = encode_proto(msgspec.json.decode(whole.forms[_JSON]))
-        return Response(whole.forms[form], 200, form.encode(), headers)
-
-    def _current(self) -> _Whole:
         kinds = list(self._registry.all())
-        stamp = _hash(kinds)
-        if self._whole is None or self._whole.stamp != stamp:
-            from argosy.local.schema.openapi.v2 import document_v2  # as above
-
-            shown = [kind for served in kinds if (kind := _published(served))]
-            body = msgspec.json.encode(document_v2(shown, kubernetes_version()))
-            self._whole = _Whole(stamp, f'"{hashlib.sha512(body).hexdigest().upper()}"', {_JSON: body})
-        return self._whole
+        etag = f'"{_hash(kinds)}"'
+        headers = [(b"vary", b"Accept"), (b"etag", etag.encode())]
+        if etag in request.header(b"if-none-match"):
+            return Response(b"", 304, form.encode(), headers)
+        published = [kind for served in kinds if (kind := _published(served))]
+        if form == _PROTOBUF:
+            return Response(encode_v2(published, kubernetes_version()), 200, form.encode(), headers)
+        return Response(
+            msgspec.json.encode(document_v2(published, kubernetes_version())), 200, form.encode(), headers
+        )
 
     def _by_path(self) -> dict[str, list[Served]]:
         found: dict[str, list[Served]] = {}

@@ -7,7 +7,7 @@ import pytest
 from argosy.local.schema.builtin import builtin_kinds
 from argosy.local.schema.crd.definition import CrdInfo, parse_crd
 from argosy.local.schema.model import Json
-from argosy.local.schema.openapi.v3 import document, encode_document, index, published, published_custom
+from argosy.local.schema.openapi.v3 import document, encode_document, published, published_custom
 
 PLACES = sorted({(info.group, info.version) for info in builtin_kinds()})
 
@@ -58,11 +58,3 @@ def test_a_custom_resource_can_be_explained_and_patched() -> None:
     assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]
     assert patch["x-kubernetes-group-version-kind"]["kind"] == "Thing"
     assert "/apis/x.io/v1/namespaces/{namespace}/things/{name}/status" in paths
-
-
-def test_the_index_changes_with_the_documents() -> None:
-    first, second = index({"apis/x.io/v1": b"{}"}), index({"apis/x.io/v1": b"{ }"})
-    assert first != second
-    paths = first["paths"]
-    assert isinstance(paths, dict)
-    assert paths["apis/x.io/v1"]["serverRelativeURL"].startswith("/openapi/v3/apis/x.io/v1?hash=")

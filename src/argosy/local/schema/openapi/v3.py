@@ -5,7 +5,6 @@ parameters by which kubectl finds out what the server can do (`fieldValidation` 
 encoded documents; they change only when definitions do.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -104,7 +103,7 @@ def published_custom(info: CrdInfo, version: CrdVersion) -> PublishedKind:
 
 
 def document(kinds: Iterable[PublishedKind], kubernetes: str) -> Json:
-    """The document of these kinds: those of one group version, or all for the one document of v2."""
+    """The document of the kinds of one group version."""
     listed = sorted(kinds, key=lambda kind: kind.plural)
     schemas: Json = {}
     needed = [META + "DeleteOptions", META + "Status", META + "ListMeta", META + "ObjectMeta"]
@@ -131,20 +130,6 @@ def document(kinds: Iterable[PublishedKind], kubernetes: str) -> Json:
 
 def encode_document(kinds: Iterable[PublishedKind], kubernetes: str) -> bytes:
     return msgspec.json.encode(document(kinds, kubernetes))
-
-
-def index(documents: Mapping[str, bytes]) -> Json:
-    """The reply of /openapi/v3; keys are as in `api/v1` and `apis/apps/v1`. The hash lets clients cache."""
-    return {
-        "paths": {
-            key: {"serverRelativeURL": f"/openapi/v3/{key}?hash={document_hash(body)}"}
-            for key, body in sorted(documents.items())
-        }
-    }
-
-
-def document_hash(body: bytes) -> str:
-    return hashlib.sha512(body).hexdigest().upper()
 
 
 def _place(group: str, version: str, kind: str) -> Json:
@@ -195,7 +180,7 @@ def _expand(raw: Mapping[str, object], names: list[str]) -> Json:
 def _custom(kind: PublishedKind) -> Json:
     declared = kind.declared or {}
     properties = declared.get("properties")
-    metadata: Json = {"allOf": [{"$ref": f"{PREFIX}{META}ObjectMeta"}], "default": {}}
+    metadata: Json = {"$ref": f"{PREFIX}{META}ObjectMeta"}
     fields = properties if isinstance(properties, dict) else {}
     properties = {**fields, **_TYPE_FIELDS, "metadata": metadata}
     return {**declared, "type": "object", "properties": properties, **_selectable(kind)}
@@ -207,15 +192,15 @@ def _selectable(kind: PublishedKind) -> Json:
 
 
 def _list_of(kind: PublishedKind) -> Json:
-    item = {"allOf": [{"$ref": PREFIX + kind.component}], "default": {}}
+    default: Json = {"default": {}} if kind.declared is None else {}
     place = {**kind.place, "kind": kind.list_component.rpartition(".")[2]}
     return {
         "type": "object",
         "required": ["items"],
         "properties": {
             **_TYPE_FIELDS,
-            "items": {"type": "array", "items": item},
-            "metadata": {"allOf": [{"$ref": f"{PREFIX}{META}ListMeta"}], "default": {}},
+            "items": {"type": "array", "items": {"allOf": [{"$ref": PREFIX + kind.component}], **default}},
+            "metadata": {"allOf": [{"$ref": f"{PREFIX}{META}ListMeta"}], **default},
         },
         "x-kubernetes-group-version-kind": [place],
         **_selectable(kind),
