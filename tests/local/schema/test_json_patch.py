@@ -8,14 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.local.schema.builtin import builtin_kind
-from argosy.local.schema.json_patch import (
-    PatchError,
-    create_merge_patch,
-    json_patch,
-    merge_patch,
-    strategic_merge_patch,
-)
+from argosy.local.schema.json_patch import PatchError, json_patch, merge_patch
 from argosy.local.schema.model import Json
+from argosy.local.schema.strategic_merge import strategic_merge_patch
 
 scalars = st.one_of(st.booleans(), st.integers(-3, 3), st.text("ab", max_size=2))
 values = st.recursive(
@@ -29,24 +24,9 @@ objects = st.dictionaries(st.text("abc", max_size=2), values, max_size=4)
 
 
 @given(objects, objects)
-def test_the_merge_patch_between_two_objects_turns_one_into_the_other(old: Json, new: Json) -> None:
-    before = copy.deepcopy(old)
-    assert repr(sorted_keys(merge_patch(old, create_merge_patch(old, new)))) == repr(sorted_keys(new))
-    assert old == before
-
-
-@given(objects, objects)
 def test_a_merge_patch_applied_twice_changes_nothing_more(target: Json, patch: Json) -> None:
     once = merge_patch(target, patch)
     assert merge_patch(once, patch) == once
-
-
-def sorted_keys(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: sorted_keys(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [sorted_keys(item) for item in value]
-    return value
 
 
 class JsonCase(NamedTuple):
@@ -80,24 +60,24 @@ JSON_CASES = {
     ),
     "a passing test changes nothing": JsonCase([{"op": "test", "path": "/a/b/0", "value": 1}], DOCUMENT),
     "a failing test stops all": JsonCase(
-        [{"op": "test", "path": "/a/b/0", "value": 2}], "testing value /a/b/0 failed: test failed"
+        [{"op": "test", "path": "/a/b/0", "value": 2}], "test failed: /a/b/0"
     ),
     "removing what is not there is refused": JsonCase(
         [{"op": "remove", "path": "/a/x"}],
-        "error in remove for path: '/a/x': Unable to remove nonexistent key: x: missing value",
+        "path not found: /a/x",
     ),
     "replacing what is not there adds it": JsonCase(
         [{"op": "replace", "path": "/a/x", "value": 1}], {"a": {"b": [1, 2, 3], "x": 1}, "c/d": "x"}
     ),
     "replacing an item that is not there is refused": JsonCase(
         [{"op": "replace", "path": "/a/b/7", "value": 1}],
-        "replace operation does not apply: doc is missing key: /a/b/7: missing value",
+        "index 7 is out of range",
     ),
     "adding below what is not there is refused": JsonCase(
         [{"op": "add", "path": "/x/y", "value": 1}],
-        'add operation does not apply: doc is missing path: "/x/y": missing value',
+        "path not found: /x",
     ),
-    "an unknown operation is refused": JsonCase([{"op": "twist", "path": "/a"}], "Unexpected kind: twist"),
+    "an unknown operation is refused": JsonCase([{"op": "twist", "path": "/a"}], "unknown operation: twist"),
 }
 
 

@@ -10,10 +10,11 @@ import pytest
 from argosy.local.schema.builtin import KindInfo, builtin_kinds
 from argosy.local.schema.codec.decode import decode
 from argosy.local.schema.defaults.objects import apply_defaults, prepare_for_create
-from argosy.local.schema.json_patch import merge_patch, strategic_merge_patch
+from argosy.local.schema.json_patch import merge_patch
 from argosy.local.schema.model import Json
 from argosy.local.schema.ssa.apply import Conflicts, apply
 from argosy.local.schema.ssa.update import excluding, update_managed_fields
+from argosy.local.schema.strategic_merge import strategic_merge_patch
 from tests.support.differential import APPLY, MERGE, STRATEGIC, Caller, Step
 from tests.support.servers import Server
 

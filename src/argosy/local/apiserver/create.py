@@ -1,7 +1,5 @@
 """Create: from a body to a stored object with everything that the server adds."""
 
-import msgspec
-
 from argosy.local.apiserver import object_schema, representations
 from argosy.local.apiserver.admission import admit, begin, check_may_create, settle
 from argosy.local.apiserver.api import Call
@@ -14,10 +12,10 @@ from argosy.local.apiserver.new_object import create_namespace_defaults, fresh_m
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
 from argosy.local.apiserver.ownerrefs import name_owners_once
 from argosy.local.apiserver.quotas import charges, write_charges
+from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.timestamps import generated_name
-from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import ensure, text
 from argosy.local.schema.warnings import finalizer_warnings, warnings
@@ -59,7 +57,7 @@ async def create(
     version = text(metadata, "resourceVersion")
     fresh_metadata(metadata)
     prepare(obj, served)
-    if not managed and not object_schema.is_foreign(obj, served):
+    if not managed:
         obj = object_schema.track_update(None, obj, served, options.manager, "")
     admit(call, obj)
     if unasked:
@@ -72,7 +70,7 @@ async def create(
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, None)
     if errors := object_schema.validate(obj, served, None):
-        raise invalid_error(*object_schema.names_of(obj, served), name, errors)
+        raise invalid_error(served.group, served.kind, name, errors)
     settle(call, obj)
     call.request.warnings += warnings(served.group, served.kind, obj, created=True)
     if served.custom is not None:
@@ -116,39 +114,38 @@ def _generate_name(call: Call, obj: Json) -> None:
 def check_version_number(version: str) -> None:
     """The version that an object names is read before anything is done with it."""
     if version and not version.isdigit():
-        raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        raise StatusError(500, "", f'invalid resourceVersion "{version}"')
 
 
 async def read_admitted(call: Call, options: WriteOptions) -> Json:
-    """The body read under its schema: that comes before anything is asked about the object itself."""
+    """The request's body as an object of the kind, decoded by its schema."""
     obj, served = await read_object(call.request, call.served.kind), call.served
-    if not obj and served.custom is not None and (await call.request.body()).strip() == b"null":
-        raise bad_request(
-            f"the object provided is unrecognized (must be of type {served.kind}): "
-            "Object 'Kind' is missing in 'null' (6e756c6c)"
-        )
-    doubled: list[str] = []
+    duplicates: list[str] = []
     if options.validation != "Ignore" and content_type(call.request) in ("", "application/json"):
-        doubled = duplicate_fields(await call.request.body(), obj)
-    if why := wrong_kind(obj, call):
+        duplicates = duplicate_fields(await call.request.body(), obj)
+    if why := wrong_kind(obj, served):
         raise bad_request(why)
+    if served.custom is not None and (version := text(obj, "apiVersion")) != served.api_version:
+        why = f"does not match the expected API version ({served.api_version})"
+        raise bad_request(f"the API version in the data ({version}) {why}")
     if served.group == "events.k8s.io":
         obj = to_core(obj)
-    obj = object_schema.admit_fields(obj, served, options.validation, call.request.warnings, doubled=doubled)
-    if served.custom is not None and (given := text(obj, "apiVersion")) != served.api_version:
-        why = f"does not match the expected API version ({served.api_version})"
-        raise bad_request(f"the API version in the data ({given}) {why}")
-    return check_place(obj, call)
+    problems = [f'duplicate field "{path}"' for path in duplicates]
+    obj = object_schema.admit_fields(
+        obj, served, options.validation, call.request.warnings, problems=problems
+    )
+    check_place(obj, call)
+    check_custom_kind(obj, served)
+    return obj
 
 
-def wrong_kind(obj: Json, call: Call) -> str:
-    """Why a body cannot be read as the kind it should be; what is absent is filled in.
+def wrong_kind(obj: Json, served: Served) -> str:
+    """Why a body cannot be decoded as an object of the kind; empty if it can. Missing fields are filled in.
 
-    A custom resource must say some kind. That it is the right one is checked when its fields are.
+    A custom resource must name a kind; whether it is the right one is checked after its fields.
     """
-    served = call.served
     if served.custom is not None and not obj.get("kind"):
-        return _missing_kind(obj, call)
+        return f"the object provided is unrecognized (must be of type {served.kind}): 'kind' is missing"
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     if served.custom is not None:
@@ -156,12 +153,20 @@ def wrong_kind(obj: Json, call: Call) -> str:
     for field, meant in (("kind", served.kind), ("apiVersion", served.api_version)):
         obj[field] = obj.get(field) or meant
     if obj["kind"] != served.kind or obj["apiVersion"] != served.api_version:
-        return _wrong_kind(str(obj["apiVersion"]), str(obj["kind"]), obj, call)
+        kind, version = obj["kind"], obj["apiVersion"]
+        return f"{kind} of {version} cannot be handled as a {served.kind} of {served.api_version}"
     return ""
 
 
+def check_custom_kind(obj: Json, served: Served) -> None:
+    """Refuse a custom resource that says it is of another kind or version."""
+    if served.custom is not None and (errors := object_schema.kind_errors(obj, served)):
+        group = text(obj, "apiVersion").rpartition("/")[0]
+        raise invalid_error(group, text(obj, "kind"), text(obj, "metadata", "name"), errors)
+
+
 def check_place(obj: Json, call: Call) -> Json:
-    """The namespace of a body must be that of the path; where it is absent it is filled in."""
+    """Fill in the namespace of the path; 400 if the body names another one."""
     served, metadata = call.served, ensure(obj, "metadata")
     given = text(obj, "metadata", "namespace")
     if served.namespaced:
@@ -173,34 +178,3 @@ def check_place(obj: Json, call: Call) -> Json:
     else:
         metadata.pop("namespace", None)
     return obj
-
-
-def _wrong_kind(api_version: str, kind: str, obj: Json, call: Call) -> str:
-    """A body of another kind is read as that kind first."""
-    served = call.served
-    version = api_version.rpartition("/")[2]
-    shown = f'{kind} in version "{version}" cannot be handled as a {served.kind}'
-    group, _, version = api_version.rpartition("/")
-    names = (kind, kind.removesuffix("List"))
-    found, listed = (call.api.registry.find_kind(group, version, name) for name in names)
-    if not (found or listed) and (api_version, kind) not in _EVERYWHERE:
-        where = 'in scheme "pkg/runtime/scheme.go:111"'
-        return f'{shown}: no kind "{kind}" is registered for version "{api_version}" {where}'
-    if found and found.builtin is not None:
-        try:
-            decode(obj, found.schema, kind)
-        except DecodeError as error:
-            return f"{shown}: {error}"
-    inside = served.group.split(".")[0] or "core"
-    return f"{shown}: converting ({version}.{kind}) to ({inside}.{served.kind}): unknown conversion"
-
-
-_EVERYWHERE = {("v1", kind) for kind in ("Status", "APIVersions", "APIGroup", "APIGroupList")}
-"""Kinds that every group knows, though none serves them."""
-
-
-def _missing_kind(obj: Json, call: Call) -> str:
-    shown = msgspec.json.encode(obj).decode()
-    brief = f"{shown[:30]} ..." if len(shown) > 30 else shown
-    unrecognized = f"the object provided is unrecognized (must be of type {call.served.kind})"
-    return f"{unrecognized}: Object 'Kind' is missing in '{shown}' ({brief})"

@@ -22,7 +22,6 @@ from argosy.local.apiserver.status import bad_request, conflict, forbidden, not_
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.strategies import NEVER_COLLECTED, ORPHANS_BY_DEFAULT, RETURNED_WHEN_DELETED
 from argosy.local.apiserver.timestamps import now_text, parse_time, text_of
-from argosy.local.apiserver.update import storage_key
 from argosy.local.schema.builtin import definition
 from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.errors import FieldError, invalid, not_supported
@@ -148,8 +147,6 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
         return gone, msgspec.json.encode(representations.as_served(obj, served))
     if not gone and after == before:
         return False, head
-    if gone and not marked and strings(head.decoded(), "metadata", "finalizers"):
-        _check_version_again(call, head, options)
     if gone and marked:
         return True, await call.api.mark_and_delete(served, obj)
     # What goes without grace goes as it was, with the finalizers that this deletion took away.
@@ -182,42 +179,19 @@ def check_preconditions(call: Call, head: Stored, obj: Json, options: DeleteOpti
     if wanted is None:
         return
     served, uid = call.served, text(obj, "metadata", "uid")
-    if served.storage == "namespaces":
-        _check_namespace_preconditions(call, head, uid, wanted)
+    kind = served.plural if served.storage == "namespaces" else served.kind
     if wanted.uid is not None and wanted.uid != uid:
         why = (
             f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({uid}). "
             "The object might have been deleted and then recreated"
         )
-        raise conflict(served.group, served.kind, head.name, why)
+        raise conflict(served.group, kind, head.name, why)
     if wanted.resource_version is not None and wanted.resource_version != str(head.rv):
         why = (
             f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match "
             f"the ResourceVersion in record ({head.rv}). The object might have been modified"
         )
-        raise conflict(served.group, served.kind, head.name, why)
-
-
-def _check_version_again(call: Call, head: Stored, options: DeleteOptions) -> None:
-    """Kubernetes loses the version that was asked for where it first has to take finalizers away."""
-    if options.preconditions is None or options.preconditions.resource_version is None:
-        return
-    key = storage_key(call, head.namespace, head.name, dry=False)
-    why = (
-        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-        "Precondition failed: ResourceVersion in precondition: , "
-        f"ResourceVersion in object meta: {head.rv}"
-    )
-    raise conflict(call.served.group, call.served.plural, head.name, why)
-
-
-def _check_namespace_preconditions(call: Call, head: Stored, uid: str, wanted: Preconditions) -> None:
-    """Namespaces have a deletion of their own, with words of its own."""
-    checks = (("UID", wanted.uid, uid), ("ResourceVersion", wanted.resource_version, str(head.rv)))
-    for what, asked, found in checks:
-        if asked is not None and asked != found:
-            why = f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}"
-            raise conflict(call.served.group, call.served.plural, head.name, why)
+        raise conflict(served.group, kind, head.name, why)
 
 
 def _grace(call: Call, obj: Json, options: DeleteOptions) -> tuple[bool, bool]:
@@ -289,10 +263,9 @@ async def _read_options(call: Call) -> DeleteOptions:
         body = await _read_body(request)
         kind, version = body.get("kind", "DeleteOptions"), body.get("apiVersion", "v1")
         if kind != "DeleteOptions":
-            where = 'in scheme "pkg/runtime/scheme.go:111"'
-            raise bad_request(f'no kind "{kind}" is registered for version "{version}" {where}')
+            raise bad_request(f"{kind} of {version} cannot be handled as DeleteOptions")
         try:
-            decode(body, definition(_OPTIONS), "DeleteOptions")
+            decode(body, definition(_OPTIONS))
         except DecodeError as error:
             raise bad_request(str(error)) from error
         options = msgspec.convert(body, DeleteOptions)

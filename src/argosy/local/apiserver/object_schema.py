@@ -1,9 +1,8 @@
-"""Objects under their schema: unknown fields, pruning, defaults, validation, managed fields.
+"""Applies a kind's schema to objects: unknown fields, pruning, defaults, validation, managed fields.
 
-The one place where the handlers meet the schema library.
+Handlers use the schema package through this module.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -21,7 +20,6 @@ from argosy.local.schema.defaults.objects import apply_defaults
 from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.model import Json
 from argosy.local.schema.ssa.apply import ApplyError, Conflicts, apply
-from argosy.local.schema.ssa.typecheck import typed_problems
 from argosy.local.schema.ssa.typed_shape import MergeError
 from argosy.local.schema.ssa.update import Filter, excluding, only, update_managed_fields
 from argosy.local.schema.unstructured import part, parts, text
@@ -36,62 +34,31 @@ def admit_fields(
     validation: FieldValidation,
     warnings: list[str],
     *,
-    patched: str | None = None,
-    doubled: Sequence[str] = (),
-    told: Sequence[str] = (),
+    patch: str | None = None,
+    problems: Sequence[str] = (),
     applied: bool = False,
-    ordered: bool = False,
 ) -> Json:
-    """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be read.
+    """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be decoded.
 
-    `doubled` are paths of fields that stood twice in the body, which is told together with unknown ones, and
-    `told` is what is wrong with the patch that made it;
-    `ordered` when Kubernetes would read the fields by their names, whatever their order here.
+    `patch` is the text of the patch that made the object, and then named as what is wrong. `problems` are
+    those of the request's body, such as duplicate fields, reported together with unknown fields.
     """
-    problems = [f'duplicate field "{path}"' for path in doubled]
-    if served.custom is None:
-        try:
-            unknown = decode(obj, served.schema, served.kind)
-        except DecodeError as error:
-            raise _unreadable(served, str(error), patched) from error
-        if ordered:
-            unknown.sort(key=_by_names)
-        # What is unknown is not looked at, and so not seen to stand there twice.
-        problems = [f'duplicate field "{path}"' for path in doubled if path not in unknown]
-        problems += [f'unknown field "{path}"' for path in unknown]
-        report([*told, *problems], served, validation, warnings, patched)
-        apply_defaults(served.group, served.kind, obj)
-        return obj
     try:
-        if is_foreign(obj, served):
-            known = names_of(obj, served) == (served.group, served.kind)
-            unknown = prune_default.admit_foreign(obj, known=known)
+        if served.custom is None:
+            unknown = decode(obj, served.schema)
         else:
             unknown = prune_default.admit(obj, served.schema, keep_nulls=applied)
     except DecodeError as error:
-        raise _unreadable(served, str(error), patched, obj) from error
-    problems += [f'unknown field "{path}"' for path in unknown]
-    report([*told, *problems], served, validation, warnings, patched, obj)
+        raise _undecodable(served, str(error), patch) from error
+    known = [problem for problem in problems if problem.split('"')[1] not in unknown]
+    report([*known, *(f'unknown field "{path}"' for path in unknown)], served, validation, warnings, patch)
+    if served.custom is None:
+        apply_defaults(served.group, served.kind, obj)
     return obj
 
 
-def _by_names(path: str) -> list[tuple[int, str]]:
-    return [(int(index or -1), name) for index, name in re.findall(r"\[(\d+)\]|([^.\[]+)", path)]
-
-
-def is_foreign(obj: Json, served: Served) -> bool:
-    """Whether what was sent as a custom resource says that it is something else."""
-    return served.custom is not None and bool(_kind_errors(obj, served))
-
-
-def names_of(obj: Json, served: Served) -> tuple[str, str]:
-    """The group and kind of an object, which of a custom resource are those that it says."""
-    if served.custom is None:
-        return served.group, served.kind
-    return text(obj, "apiVersion").rpartition("/")[0], text(obj, "kind")
-
-
-def _kind_errors(obj: Json, served: Served) -> list[FieldError]:
+def kind_errors(obj: Json, served: Served) -> list[FieldError]:
+    """What is wrong with the kind and the version that a custom resource says it has."""
     return [
         invalid(field, text(obj, field), f"must be {meant}")
         for field, meant in (("kind", served.kind), ("apiVersion", served.api_version))
@@ -105,8 +72,6 @@ def validate(obj: Json, served: Served, old: Json | None, subresource: str = "")
         errors = metadata_errors(
             served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
         )
-        if foreign := _kind_errors(obj, served):
-            return foreign if old is None else [*errors, *foreign]
         if subresource == "status":
             replicas = scale_errors(obj, served.custom.replicas[1:], served.custom.selector)
             return validate_status(obj, served.schema, old, [*errors, *replicas])
@@ -141,17 +106,8 @@ def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
     ]
 
 
-def typed_where_dropped(obj: Json, served: Served, subresource: str) -> bool:
-    """Whether the part of a custom resource that this request may not write has the types of its schema."""
-    if served.custom is None or not served.has_status or subresource not in ("", "status"):
-        return True
-    dropped = {name: value for name, value in obj.items() if (name == "status") is not bool(subresource)}
-    dropped.pop("metadata", None)
-    return not typed_problems(dropped, served.schema, repeats=True)
-
-
 def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:
-    """The new object with its fields attributed to who wrote them; to nobody when it has wrong types."""
+    """The new object with its managedFields updated; without any when it has wrong types."""
     try:
         return update_managed_fields(
             old,
@@ -189,7 +145,7 @@ def track_apply(
 
 @contextmanager
 def apply_refusals() -> Iterator[None]:
-    """What apply cannot do, as the answer that tells it."""
+    """Turn errors of server-side apply into responses."""
     try:
         yield
     except Conflicts as conflicts:
@@ -199,7 +155,7 @@ def apply_refusals() -> Iterator[None]:
 
 
 def _resets(served: Served, subresource: str) -> Filter | None:
-    """Which fields a write through this endpoint gives no ownership of."""
+    """The fields that a write through this endpoint does not make the writer own."""
     if subresource == "status":
         if served.custom is not None:
             return only("status")
@@ -215,8 +171,7 @@ def report(
     served: Served,
     validation: FieldValidation,
     warnings: list[str],
-    patched: str | None = None,
-    obj: Json | None = None,
+    patch: str | None = None,
 ) -> None:
     """Warn of problems or refuse the object, as field validation asks."""
     if not problems or validation == "Ignore":
@@ -224,18 +179,11 @@ def report(
     if validation == "Warn":
         warnings.extend(problems)
         return
-    why = "strict decoding error: " + ", ".join(problems)
-    # By now Kubernetes has taken a custom resource for what it says it is.
-    raise _unreadable(served, why, patched, obj, meant=text(obj, "kind"))
+    raise _undecodable(served, "strict decoding error: " + ", ".join(problems), patch)
 
 
-def _unreadable(
-    served: Served, why: str, patched: str | None, obj: Json | None = None, meant: str = ""
-) -> StatusError:
-    """What cannot be read. A custom resource `obj` may say that it is of another kind or version."""
-    if patched is not None:
-        return invalid_error("", "", "", [invalid("patch", patched, why)])
-    kind, version = served.kind, served.version
-    if obj is not None:
-        kind, version = text(obj, "kind"), text(obj, "apiVersion").rpartition("/")[2]
-    return bad_request(f'{kind} in version "{version}" cannot be handled as a {meant or served.kind}: {why}')
+def _undecodable(served: Served, why: str, patch: str | None) -> StatusError:
+    if patch is not None:
+        return invalid_error("", "", "", [invalid("patch", patch, why)])
+    kind = served.kind
+    return bad_request(f'{kind} in version "{served.version}" cannot be handled as a {kind}: {why}')

@@ -1,17 +1,11 @@
-"""Patch: the three patch types and server-side apply, all ending in an update of what is there now."""
+"""Handles PATCH: the three patch types and server-side apply, which all end in an update or a create."""
 
 import copy
 
-import msgspec
-
 from argosy.local.apiserver import object_schema, representations
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.body import (
-    doubled_keys,
-    kind_problem,
-    parse_yaml,
-)
-from argosy.local.apiserver.create import check_place, create, wrong_kind
+from argosy.local.apiserver.body import duplicate_fields, kind_problem, parse_yaml
+from argosy.local.apiserver.create import check_custom_kind, check_place, create, wrong_kind
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.negotiation import content_type, wanted_form
@@ -34,7 +28,6 @@ from argosy.local.apiserver.status import (
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import answer, check_name, update
 from argosy.local.schema.codec.decode import DecodeError, decode
-from argosy.local.schema.codec.from_unstructured import restore
 from argosy.local.schema.codec.times import TimeError, canonical_time
 from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json
@@ -57,57 +50,32 @@ async def patch_object(call: Call) -> Response:
     current = representations.as_served(head.decoded(), served)
     body = read_patch(raw, kind, options.validation)
     obj = _admitted(call, patch_json(current, body, served.schema), options, body)
-    return answer(await update(call, head, obj, options, patched=body.shown, admitted=True), call, form)
+    return answer(await update(call, head, obj, options, patch=body.text, admitted=True), call, form)
 
 
 def _admitted(call: Call, obj: Json, options: WriteOptions, body: PatchBody) -> Json:
-    """The patched object read under its schema; what is wrong with it is an error of the patch."""
-    served, shown = call.served, body.shown
+    """The patched object, decoded by its schema; what is wrong with it is an error of the patch."""
+    served, warnings = call.served, call.request.warnings
+    if why := kind_problem(obj):
+        raise invalid_error("", "", "", [invalid("patch", body.text, why)])
     if body.kind == STRATEGIC_PATCH:
-        # Kubernetes fills structs from such a patch, field by field, and looks at no kind.
-        try:
-            restore(obj, served.schema)
-        except DecodeError as error:
-            raise invalid_error("", "", "", [invalid("patch", shown, str(error))]) from error
         obj |= {"kind": served.kind, "apiVersion": served.api_version}
     elif served.custom is None and not obj.get("apiVersion"):
-        # Kubernetes then takes it for its own inner form, in which nothing has the name it has here.
-        unknown = [f'unknown field "{name}"' for name in sorted(obj) if name not in ("apiVersion", "kind")]
-        object_schema.report(unknown, served, options.validation, call.request.warnings, shown)
+        # Kubernetes then decodes its internal type, in which no field has the name it has here.
+        unknown = [f'unknown field "{name}"' for name in obj if name not in ("apiVersion", "kind")]
+        object_schema.report(unknown, served, options.validation, warnings, body.text)
         check_name({}, call)
-    if why := kind_problem(obj) or _patched_to_another(obj, call):
-        raise invalid_error("", "", "", [invalid("patch", shown, why)])
+    if why := wrong_kind(obj, served):
+        raise invalid_error("", "", "", [invalid("patch", body.text, why)])
     if served.group == "events.k8s.io":
         obj = to_core(obj)
-    try:
-        obj = object_schema.admit_fields(
-            obj,
-            served,
-            options.validation,
-            call.request.warnings,
-            patched=shown,
-            told=body.problems,
-            ordered=body.kind != JSON_PATCH,
-        )
-    except StatusError:
-        # Kubernetes writes the patched object with its fields in order, and tells of the first that is wrong.
-        object_schema.admit_fields(_in_order(obj), served, "Ignore", [], patched=shown)
-        raise
+    obj = object_schema.admit_fields(
+        obj, served, options.validation, warnings, patch=body.text, problems=body.problems
+    )
     check_place(obj, call)
     check_name(obj, call)
+    check_custom_kind(obj, served)
     return obj
-
-
-def _patched_to_another(obj: Json, call: Call) -> str:
-    """What is wrong with the kind of a patched object."""
-    if call.served.custom is not None and not obj.get("kind"):
-        return f"Object 'Kind' is missing in '{msgspec.json.encode(obj, order='sorted').decode()}'"
-    return wrong_kind(obj, call).partition(f"cannot be handled as a {call.served.kind}: ")[2]
-
-
-def _in_order(obj: Json) -> Json:
-    ordered: Json = msgspec.json.decode(msgspec.json.encode(obj, order="sorted"))
-    return ordered
 
 
 def check_patch_type(call: Call) -> str:
@@ -131,8 +99,8 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     live = representations.as_served(head.decoded(), served) if head else None
     force = call.request.flag("force")
     merged = object_schema.track_apply(live, config, served, options.manager, force, call.target.subresource)
-    _tell_doubles(raw, options, call)
-    _convert(merged, config, call)
+    _report_duplicates(raw, config, options, call)
+    _convert(merged, call)
     uid = text(config, "metadata", "uid")
     if live is None and uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -141,42 +109,35 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     check_name(merged, call)
     if head is None:
         return await create(call, merged, options, managed=True, unasked=True), True
-    return await update(call, head, merged, options, managed=True, patched=""), False
+    return await update(call, head, merged, options, managed=True, patch=""), False
 
 
-def _tell_doubles(raw: bytes, options: WriteOptions, call: Call) -> None:
-    """Keys that stand twice in what was applied; Kubernetes reads it as YAML, and knows their lines."""
-    if options.validation == "Ignore":
+def _report_duplicates(raw: bytes, config: Json, options: WriteOptions, call: Call) -> None:
+    """Warn of keys that an applied JSON configuration repeats, or refuse it."""
+    if options.validation == "Ignore" or raw[:1] != b"{":
         return
-    doubled = [f'line 1: key "{key}" already set in map' for key in doubled_keys(raw)]
-    if doubled and options.validation == "Strict":
-        lines = "".join(f"\n  {line}" for line in doubled)
-        told = f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}"
-        raise bad_request(told)
-    call.request.warnings += doubled
+    duplicates = [f'key "{path}" already set in map' for path in duplicate_fields(raw, config)]
+    if duplicates and options.validation == "Strict":
+        raise bad_request(f"error strict decoding YAML: {', '.join(duplicates)}")
+    call.request.warnings += duplicates
 
 
-def _convert(merged: Json, config: Json, call: Call) -> None:
+def _convert(merged: Json, call: Call) -> None:
     """What was applied must fit the types of a built-in kind, beyond what its schema says."""
     served = call.served
     if served.custom is not None:
         _drop_unread(ensure(merged, "metadata"))
         return
     try:
-        tried = copy.deepcopy(merged)
-        restore(tried, served.schema)
-        decode(tried, served.schema, served.kind)
+        decode(copy.deepcopy(merged), served.schema)
     except DecodeError as error:
-        kind = f"{served.group}/{served.version}, Kind={served.kind}"
-        named = f"{text(config, 'metadata', 'namespace')}/{text(config, 'metadata', 'name')}; {kind}"
-        why = f"unable to convert unstructured object to {kind}: {error}"
         raise StatusError(
-            500, "", f"failed to convert new object ({named}) to proper version: {why}"
+            500, "", f"failed to convert the object to {served.api_version}: {error}"
         ) from error
 
 
 def _drop_unread(metadata: Json) -> None:
-    """What the server alone says of a custom resource is not read where it is applied: it may be anything."""
+    """Drop fields that only the server sets, and that it ignores in an applied custom resource."""
     for field in ("creationTimestamp", "generation"):
         metadata.pop(field, None)
     try:
@@ -186,12 +147,9 @@ def _drop_unread(metadata: Json) -> None:
 
 
 def check_applied(config: Json, group: str, version: str, kind: str) -> None:
-    """An applied configuration must say what it is, and may not say who owns it."""
-    said = text(config, "apiVersion")
-    if said.count("/") > 1:
-        raise bad_request("invalid object type: /, Kind=")
-    of, _, at = said.rpartition("/")
-    if (of, at, config.get("kind")) != (group, version, kind):
-        raise bad_request(f"invalid object type: {of}/{at}, Kind={text(config, 'kind')}")
+    """400 unless an applied configuration names its kind and version, and no managed fields."""
+    api_version = f"{group}/{version}" if group else version
+    if (config.get("apiVersion"), config.get("kind")) != (api_version, kind):
+        raise bad_request(f"invalid object type: {config.get('apiVersion')}, Kind={config.get('kind')}")
     if isinstance(part(config, "metadata").get("managedFields"), list):
         raise bad_request("metadata.managedFields must be nil")

@@ -66,7 +66,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def blank_status(self) -> Json:
         """The status that a new object has: empty but for counts that are always shown."""
         blank: Json = {}
-        decode(blank, self.schema.properties["status"], self.kind)
+        decode(blank, self.schema.properties["status"])
         return blank
 
     def fields_of(self, obj: Json) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.negotiation import Form, wanted_form
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
 from argosy.local.apiserver.ownerrefs import name_owners_once
-from argosy.local.apiserver.status import MODIFIED, bad_request, conflict, internal, not_found
+from argosy.local.apiserver.status import MODIFIED, bad_request, conflict, not_found
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.strategies import (
     COUNTS_ANNOTATIONS,
@@ -43,9 +43,9 @@ async def update_object(call: Call) -> Response:
     if head is None:
         if served.storage not in CREATED_BY_UPDATE or call.target.subresource:
             raise not_found(served.group, served.plural, name)
-        check_uid(call, None, text(obj, "metadata", "uid"), dry=options.dry_run)
+        check_uid(call, None, text(obj, "metadata", "uid"))
         return answer(await create(call, obj, options, admitted=True, unasked=True), call, form, 201)
-    check_uid(call, head, text(obj, "metadata", "uid"), dry=options.dry_run)
+    check_uid(call, head, text(obj, "metadata", "uid"))
     written = await update(call, head, obj, options, admitted=True)
     return answer(written, call, form)
 
@@ -76,7 +76,7 @@ async def update(
     options: WriteOptions,
     *,
     managed: bool = False,
-    patched: str | None = None,
+    patch: str | None = None,
     admitted: bool = False,
 ) -> Stored | Json:
     """Store `obj` over `head`; a dry run answers what would have been stored.
@@ -89,19 +89,12 @@ async def update(
         if served.group == "events.k8s.io":
             obj = to_core(obj)
         obj = object_schema.admit_fields(
-            obj, served, options.validation, call.request.warnings, patched=patched, applied=managed
+            obj, served, options.validation, call.request.warnings, patch=patch, applied=managed
         )
     name_owners_once(obj, call.request)
     _check_version(call, head, obj)
-    owned = managed or (
-        not object_schema.is_foreign(obj, served)
-        and object_schema.typed_where_dropped(obj, served, subresource)
-    )
     _keep(obj, old, call)
-    if not owned:
-        # Kubernetes cannot tell who owns what in an object of wrong types, even where it drops them.
-        ensure(obj, "metadata").pop("managedFields", None)
-    elif not managed:
+    if not managed:
         obj = object_schema.track_update(old, obj, served, options.manager, subresource)
     _keep_deletion(obj, old)
     obj = admit_update(call, obj, old, dry=options.dry_run)
@@ -109,7 +102,7 @@ async def update(
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, old)
     if errors := [*_finalizer_errors(obj, old), *object_schema.validate(obj, served, old, subresource)]:
-        raise invalid_error(*object_schema.names_of(obj, served), head.name, errors)
+        raise invalid_error(served.group, served.kind, head.name, errors)
     settle(call, obj)
     if not subresource:
         call.request.warnings += _new_warnings(call, obj, old)
@@ -150,13 +143,12 @@ def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
     return list(warnings(served.group, served.kind, obj, created=False))
 
 
-def check_uid(call: Call, head: Stored | None, uid: str, *, dry: bool) -> None:
-    """What a whole object says to be its uid must be that of the stored one."""
-    served, name = call.served, call.target.name
-    found = text(head.decoded(), "metadata", "uid") if head is not None else ""
-    if uid and uid != found:
-        key = storage_key(call, call.namespace, name, dry=dry)
-        raise conflict(served.group, served.plural, name, _other_uid(key, uid, found))
+def check_uid(call: Call, head: Stored | None, uid: str) -> None:
+    """Refuse a body that names another uid than that of the stored object."""
+    stored = text(head.decoded(), "metadata", "uid") if head is not None else ""
+    if uid and uid != stored:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
+        raise conflict(call.served.group, call.served.plural, call.target.name, why)
 
 
 def _check_version(call: Call, head: Stored, obj: Json) -> None:
@@ -170,25 +162,6 @@ def _check_version(call: Call, head: Stored, obj: Json) -> None:
     elif version != str(head.rv):
         check_version_number(version)
         raise conflict(served.group, served.plural, head.name, MODIFIED)
-    if object_schema.is_foreign(obj, served) and not text(obj, "apiVersion").rpartition("/")[2]:
-        raise internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
-
-
-def _other_uid(key: str, uid: str, found: str) -> str:
-    return (
-        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
-    )
-
-
-def storage_key(call: Call, namespace: str, name: str, *, dry: bool) -> str:
-    """The key in the words of Kubernetes' own store, which its messages name."""
-    served = call.served
-    steps = [served.group, served.plural] if served.custom else [served.plural]
-    if served.storage == "services":
-        steps.append("specs")
-    root = "" if dry else "/registry"  # a dry run does not get as far as to the store
-    return "/".join([root, *steps, *([namespace] if namespace else []), name])
 
 
 _KEPT_METADATA = ("creationTimestamp", "generation", "resourceVersion")
@@ -270,9 +243,8 @@ def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
     added = sorted(set(strings(obj, "metadata", "finalizers")) - set(strings(old, "metadata", "finalizers")))
     if not added:
         return []
-    shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
-    why = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
-    return [forbidden("metadata.finalizers", why)] * 2  # Kubernetes checks it twice and says it twice
+    why = f"no new finalizers can be added if the object is being deleted: {', '.join(added)}"
+    return [forbidden("metadata.finalizers", why)]
 
 
 def _finished(obj: Json, old: Json) -> bool:

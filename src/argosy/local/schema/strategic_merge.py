@@ -8,7 +8,7 @@ place as far as possible.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from argosy.local.schema.errors import quote
+from argosy.local.schema.json_patch import PatchError
 from argosy.local.schema.model import ANY, Json, Schema
 
 DIRECTIVE = "$patch"
@@ -17,8 +17,8 @@ DELETE_PREFIX = "$deleteFromPrimitiveList"
 ORDER_PREFIX = "$setElementOrder"
 
 
-class PatchError(Exception):
-    """A patch that does not apply; the text is for the client."""
+class PatchFormatError(PatchError):
+    """A directive with a value of the wrong form."""
 
 
 def strategic_merge_patch(target: Mapping[str, object], patch: Mapping[str, object], schema: Schema) -> Json:
@@ -66,7 +66,7 @@ def _directive(patch: Json) -> Json:
         return {key: value for key, value in patch.items() if key != DIRECTIVE}
     if directive == "delete":
         return {}
-    raise PatchError(f"unknown patch type: {directive} in map: {go_map(patch)}")
+    raise PatchError(f"unknown patch type: {directive}")
 
 
 def _retain_keys(original: Json, patch: Json) -> None:
@@ -74,10 +74,10 @@ def _retain_keys(original: Json, patch: Json) -> None:
         return
     retained = patch.pop(RETAIN_KEYS)
     if not isinstance(retained, list):
-        raise PatchError("invalid patch format of retainKeys")
+        raise PatchFormatError("invalid patch format of retainKeys")
     for key, value in patch.items():
         if value is not None and not key.startswith((DELETE_PREFIX, ORDER_PREFIX)) and key not in retained:
-            raise PatchError("invalid patch format of retainKeys")
+            raise PatchFormatError("invalid patch format of retainKeys")
     for key in [k for k in original if k not in retained]:
         del original[key]
 
@@ -110,8 +110,7 @@ def _list_in(holder: Json, name: str) -> list[object] | None:
         return None
     found = holder[name]
     if not isinstance(found, list):
-        received = GO_TYPES.get(type(found), "%!s(<nil>)")
-        raise PatchError(f"expected a []interface {{}}, but received a {received}")
+        raise PatchError(f"{name} must be a list")
     return found
 
 
@@ -121,7 +120,7 @@ def _check_types(before: list[object], change: list[object]) -> None:
     if not types:
         raise PatchError("no elements in any of the given slices")
     if len(types) > 1:
-        raise PatchError(f"list element types are not identical: {go_map([before, change])}")
+        raise PatchError("list element types are not identical")
 
 
 def _check_order(change: list[object], order: list[object], merge_key: str) -> None:
@@ -133,10 +132,7 @@ def _check_order(change: list[object], order: list[object], merge_key: str) -> N
         if position < len(wanted) and identity(entry) == wanted[position]:
             position += 1
     if order and position < len(wanted):
-        raise PatchError(
-            f"The order in patch list:\n{go_map(change)}\n doesn't match {ORDER_PREFIX} list:\n"
-            f"{go_map(order)}\n"
-        )
+        raise PatchError(f"the order of the patch list does not match its {ORDER_PREFIX} list")
 
 
 def _merge_list(before: list[object], change: list[object], schema: Schema) -> list[object]:
@@ -176,13 +172,13 @@ def _special_items(
     replace = False
     for item in change:
         if not isinstance(item, dict):
-            raise PatchError("expected a map[string]interface {}, but received a list of mixed types")
+            raise PatchError("list element types are not identical")
         directive = item.get(DIRECTIVE)
         if DIRECTIVE not in item:
             plain.append(item)
         elif directive == "delete":
             if merge_key not in item:
-                raise PatchError(f"map: {go_map(item)} does not contain declared merge key: {merge_key}")
+                raise PatchError(f"list item without its merge key {merge_key}")
             kept = [
                 old for old in kept if not (isinstance(old, dict) and old.get(merge_key) == item[merge_key])
             ]
@@ -191,7 +187,7 @@ def _special_items(
         elif directive == "merge":
             raise PatchError("merging lists cannot yet be specified in the patch")
         else:
-            raise PatchError(f"unknown patch type: {directive} in map: {go_map(item)}")
+            raise PatchError(f"unknown patch type: {directive}")
     return (plain, []) if replace else (kept, plain)
 
 
@@ -235,7 +231,7 @@ def _identity(merge_key: str) -> Callable[[object], object]:
         if not isinstance(item, dict):
             raise PatchError("value for key is not a map")
         if merge_key not in item:
-            raise PatchError(f"map: {go_map(item)} does not contain declared merge key: {merge_key}")
+            raise PatchError(f"list item without its merge key {merge_key}")
         return item[merge_key]
 
     return key_of
@@ -264,41 +260,5 @@ def _clean(value: object) -> object:
 def _without_prefix(key: str, prefix: str, error: str) -> str:
     head, slash, rest = key.partition("/")
     if head != prefix or not slash:
-        raise PatchError(error)
+        raise PatchFormatError(error)
     return rest
-
-
-GO_TYPES = {
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-}
-"""What Go reads JSON into."""
-
-
-def go_syntax(value: object) -> str:
-    """A JSON value as Go would write it in a program."""
-    if isinstance(value, dict):
-        items = ", ".join(f"{quote(str(key))}:{go_syntax(value[key])}" for key in sorted(value))
-        return f"map[string]interface {{}}{{{items}}}"
-    if isinstance(value, list):
-        return f"[]interface {{}}{{{', '.join(go_syntax(item) for item in value)}}}"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "interface {}(nil)"
-    return quote(value) if isinstance(value, str) else str(value)
-
-
-def go_map(value: object) -> str:
-    """A value as Go's %v prints maps and slices."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{k}:{go_map(v)}" for k, v in sorted(value.items())) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(go_map(v) for v in value) + "]"
-    if value is None:
-        return "<nil>"
-    return str(value).lower() if isinstance(value, bool) else str(value)

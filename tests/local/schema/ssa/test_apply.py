@@ -154,13 +154,11 @@ def test_applying_twice_changes_nothing_not_even_the_time() -> None:
 REFUSED = {
     "an undeclared field": (
         thing(zzz=1),
-        "failed to create typed patch object (/t; x.io/v1, Kind=Thing): .spec.zzz: field not declared in "
-        "schema",
+        "failed to create typed patch object: .spec.zzz: field not declared in schema",
     ),
     "an item named twice": (
         thing(items=[{"name": "p"}, {"name": "p"}]),
-        "failed to create typed patch object (/t; x.io/v1, Kind=Thing): .spec.items: duplicate entries for "
-        'key [name="p"]',
+        'failed to create typed patch object: .spec.items: duplicate entries for key [name="p"]',
     ),
 }
 

@@ -1,27 +1,21 @@
-"""Replicas of custom resources are counts."""
+"""The scale subresource of a custom resource reads counts of replicas and a selector."""
 
 import pytest
 
-from argosy.local.schema.errors import aggregate
 from argosy.local.schema.model import Json
 from argosy.local.schema.validation.scale import scale_errors
 
-PATHS = (".spec.replicas", ".status.replicas")
-CASES: dict[str, tuple[Json, str]] = {
-    "a count": ({"spec": {"replicas": 3}}, ""),
-    "nothing": ({}, ""),
-    "less than nothing": (
-        {"spec": {"replicas": -1}},
-        ": .spec.replicas: Invalid value: -1: should be a non-negative integer",
-    ),
-    "no object": (
-        {"spec": []},
-        ": .spec.replicas: Invalid value: 0: .spec.replicas accessor error: [] is of the type []interface "
-        "{}, expected map[string]interface{}",
-    ),
+REPLICAS = (".spec.replicas", ".status.replicas")
+CASES: dict[str, tuple[Json, list[str]]] = {
+    "a count is accepted": ({"spec": {"replicas": 3}}, []),
+    "missing replicas are accepted": ({}, []),
+    "a negative count is refused": ({"spec": {"replicas": -1}}, [".spec.replicas"]),
+    "text is refused": ({"status": {"replicas": "3"}}, [".status.replicas"]),
+    "a list in place of the spec is refused": ({"spec": []}, [".spec.replicas"]),
+    "a number as the selector is refused": ({"status": {"selector": 1}}, [".status.selector"]),
 }
 
 
 @pytest.mark.parametrize(("obj", "want"), CASES.values(), ids=CASES.keys())
-def test_replicas(obj: Json, want: str) -> None:
-    assert aggregate(scale_errors(obj, PATHS)) == want
+def test_scale_fields_are_validated(obj: Json, want: list[str]) -> None:
+    assert [error.path for error in scale_errors(obj, REPLICAS, ".status.selector")] == want

@@ -1,25 +1,16 @@
-"""Custom resources under their structural schema: unknown fields, nulls and defaults.
+"""Prunes and defaults custom resources by their structural schema.
 
-`admit` does in place, and in one pass over the object, what the server does before it looks at an object:
-drop fields that the schema does not know, drop nulls where null is not allowed, and fill in defaults. It
-returns the paths of unknown fields, as `fieldValidation` reports them. Parsing of definitions and
-validation live in `definition` and `validate`; they are named here too because callers think of them
-together.
+`admit` works in place: it drops fields that the schema does not declare, drops nulls where null is not
+allowed, and fills in defaults. It returns the paths of unknown fields, as `fieldValidation` reports them.
 """
 
 import copy
 
-import msgspec
 from msgspec import UNSET
 
 from argosy.local.schema.builtin import definition
-from argosy.local.schema.codec.decode import DecodeError, decode, json_kind
-from argosy.local.schema.crd.definition import CrdInfo, CrdVersion, parse_crd
-from argosy.local.schema.crd.validate import validate
-from argosy.local.schema.errors import show
+from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.model import Json, Schema
-
-__all__ = ["CrdInfo", "CrdVersion", "admit", "default", "parse_crd", "prune", "validate"]
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _TYPE_META = ("apiVersion", "kind", "metadata")
@@ -28,31 +19,19 @@ _TYPE_META = ("apiVersion", "kind", "metadata")
 def admit(obj: Json, schema: Schema, *, keep_nulls: bool = False) -> list[str]:
     """Prune and default a custom resource in place; return the paths of unknown fields.
 
-    What is applied keeps nulls where they are not allowed, and is refused for them.
+    Server-side apply keeps nulls that are not allowed, so that validation refuses them.
     """
     unknown = prune(obj, schema)
     default(obj, schema, keep_nulls=keep_nulls)
     return unknown
 
 
-def admit_foreign(obj: Json, *, known: bool) -> list[str]:
-    """The same for an object that says it is of another kind or version: only its metadata can be read.
-
-    Of a version that there is not, of a kind that is `known`, nothing else is.
-    """
-    unknown = _coerce_metadata(obj, "")
-    fields = sorted(set(obj) - set(_TYPE_META)) if known else []
-    for name in fields:
-        del obj[name]
-    return unknown + fields
-
-
 def prune(obj: Json, schema: Schema) -> list[str]:
-    """Drop what the schema does not know, in place; return the paths, those in metadata first."""
-    unknown = _coerce_metadata(obj, "")
-    found: list[str] = []
-    _prune_object(obj, schema, "", found, root=True)
-    return unknown + sorted(found)
+    """Drop undeclared fields in place; return their paths, those in metadata first."""
+    in_metadata = _coerce_metadata(obj, "")
+    unknown: list[str] = []
+    _prune_object(obj, schema, "", unknown, root=True)
+    return in_metadata + sorted(unknown)
 
 
 def default(obj: Json, schema: Schema, *, keep_nulls: bool = False) -> None:
@@ -64,11 +43,7 @@ def _prune_object(obj: Json, schema: Schema, path: str, unknown: list[str], *, r
     properties = schema.properties
     resource = root or schema.embedded_resource
     if not root and resource and "metadata" in obj:
-        try:
-            unknown += [f"{path}{name}" for name in _coerce_metadata(obj, "metadata.")]
-        except DecodeError as error:
-            shown = show(obj["metadata"])
-            raise DecodeError(f"{path}metadata: Invalid value: {shown}: {error}") from None
+        unknown += _coerce_metadata(obj, path)
     for key in list(obj):
         if resource and key in _TYPE_META:
             continue
@@ -97,21 +72,17 @@ def _prune(value: object, schema: Schema, path: str, unknown: list[str]) -> obje
     return value
 
 
-def _coerce_metadata(obj: Json, prefix: str) -> list[str]:
-    """Read metadata as the typed thing that it is everywhere."""
+def _coerce_metadata(obj: Json, path: str) -> list[str]:
+    """Decode metadata, which has the same type in every object; return the paths of its unknown fields."""
     metadata = obj.get("metadata")
     if metadata is None:
         return []
-    schema = definition(OBJECT_META)
     if not isinstance(metadata, dict):
-        raise DecodeError(f"json: cannot unmarshal {json_kind(metadata)} into Go value of type v1.ObjectMeta")
+        raise DecodeError(f"{path}metadata: must be of type object")
     try:
-        unknown = decode(metadata, schema)
-    except DecodeError:
-        # Kubernetes writes metadata with its fields in order before it reads it as what it is.
-        decode(msgspec.json.decode(msgspec.json.encode(metadata, order="sorted")), schema)
-        raise
-    return [f"{prefix or 'metadata.'}{name}" for name in unknown]
+        return [f"{path}metadata.{name}" for name in decode(metadata, definition(OBJECT_META))]
+    except DecodeError as error:
+        raise DecodeError(f"{path}metadata.{error}") from None
 
 
 def _default_object(obj: Json, schema: Schema, keep_nulls: bool) -> None:

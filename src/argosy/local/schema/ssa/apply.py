@@ -16,7 +16,7 @@ from argosy.local.schema.ssa import fieldpath, managedfields
 from argosy.local.schema.ssa.fieldpath import FieldSet
 from argosy.local.schema.ssa.managedfields import APPLY, Entry, Identity
 from argosy.local.schema.ssa.merge import compare, field_set, merge, remove, with_named_fields
-from argosy.local.schema.ssa.typecheck import typed_problems
+from argosy.local.schema.ssa.typecheck import type_errors
 from argosy.local.schema.ssa.typed_shape import MergeError, Shape, shape_of, shown
 from argosy.local.schema.ssa.update import (
     Filter,
@@ -30,7 +30,6 @@ from argosy.local.schema.ssa.update import (
     without_entries,
     without_fields,
 )
-from argosy.local.schema.unstructured import text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -88,9 +87,8 @@ def apply(
     validation are the caller's, afterwards. `known` are the versions that are served; entries of others are
     dropped.
     """
-    problems = typed_problems(config, schema)
-    if problems:
-        raise ApplyError(f"failed to create typed patch object ({_named(config)}): {problems}")
+    if errors := type_errors(config, schema):
+        raise ApplyError(f"failed to create typed patch object: {'; '.join(errors)}")
     before: Json = live if live is not None else {}
     entries = managedfields.decode_or_empty(metadata_of(before).get("managedFields"))
     if known is not None:
@@ -222,14 +220,6 @@ def _with_last_applied(obj: Json, config: Json) -> Json:
         **obj,
         "metadata": {**metadata_of(obj), "annotations": {**_annotations(obj), LAST_APPLIED: text}},
     }
-
-
-def _named(obj: Json) -> str:
-    """An object as Go's errors name it: namespace/name; group/version, Kind=kind."""
-    metadata = metadata_of(obj)
-    group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
-    place = f"{group}/{version}, Kind={obj.get('kind', '')}"
-    return f"{text(metadata, 'namespace')}/{text(metadata, 'name')}; {place}"
 
 
 def _annotations(obj: Json) -> Json:
