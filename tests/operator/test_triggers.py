@@ -126,7 +126,7 @@ def woken(happens: Callable[[Caches], None], *, alone: bool) -> list[tuple[Key, 
     caches = Caches(nowhere, SystemClock())
     queue, jobs = Woken(), Cache(nowhere, TrainingRun)
     reconciler = SimpleNamespace(
-        dialect=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs, pod_goes=lambda *_: alone
+        api=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs, on_pod_terminating=lambda *_: alone
     )
     jobs.put(JOB)
     for index, phase in enumerate(("Running", "Pending", "Pending")):
@@ -154,11 +154,10 @@ def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
     caches, queue, jobs = Caches(nowhere, SystemClock()), Woken(), Cache(nowhere, TrainingRun)
     gone: list[TrainingRun] = []
     reconciler = SimpleNamespace(
-        dialect=SimpleNamespace(resource=TrainingRun.resource),
+        api=SimpleNamespace(resource=TrainingRun.resource),
         jobs=jobs,
-        writing=False,
-        gone=gone.append,
-        pod_goes=lambda *_: False,
+        on_job_deleted=gone.append,
+        on_pod_terminating=lambda *_: False,
     )
     caches.pods.put(pod(0, "Running"))
     Triggers(caches).add(cast("Reconciler[TrainingRun]", reconciler), queue)

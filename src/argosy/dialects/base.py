@@ -7,8 +7,8 @@ most APIs, so that no dialect implements methods only to do nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -125,6 +125,8 @@ class JobApi(Generic[T]):
 
     dialect: Dialect[T]
     inject: Inject
+    empty: Callable[[ObjectMeta], T]
+    """Returns an object with an empty spec, to stand in for one that cannot be decoded."""
     pod_name: PodName = pod_name_of_replica
     status_events: Callable[[StatusChange[T]], Sequence[EmitEvent]] = history_events
     action_events: Callable[[T, Sequence[Deed]], Sequence[EmitEvent]] = no_action_events
@@ -141,8 +143,6 @@ class JobApi(Generic[T]):
     """Annotations of a job that its pods and its pod group follow."""
     write_time_field: str = ""
     """Field of the status that holds the time of its last write, if the API has one."""
-    empty_spec: Json = field(default_factory=dict)
-    """A spec that can be decoded, to stand in for one that cannot."""
 
     @property
     def kind(self) -> type[T]:
@@ -160,11 +160,12 @@ class JobApi(Generic[T]):
 
     def placeholder(self, metadata: ObjectMeta, status: object) -> T:
         """Return an object that could not be decoded, as far as its status can be written."""
-        known = {"metadata": metadata, "spec": self.empty_spec}
+        job = self.empty(metadata)
         try:
-            return msgspec.convert({**known, "status": status or {}}, self.kind)
+            last = msgspec.convert(status or {}, type(job.status))
         except msgspec.ValidationError:
-            return msgspec.convert(known, self.kind)
+            return job  # the status is rebuilt
+        return cast("T", msgspec.structs.replace(cast("Struct", job), status=last))
 
 
 def read_record(job: Job) -> Record | None:

@@ -64,7 +64,11 @@ class ToyDialect:
 
 def _job_api(settings: Settings) -> JobApi[ToyJob]:
     del settings
-    return JobApi(dialect=ToyDialect(), inject=lambda _workload, _role, _index: Injection())
+    return JobApi(
+        dialect=ToyDialect(),
+        inject=lambda _workload, _role, _index: Injection(),
+        empty=lambda meta: ToyJob(meta, ToySpec()),
+    )
 
 
 def _summarize(job: ToyJob) -> JobSummary:

@@ -34,6 +34,7 @@ def ares_job_api(
     return JobApi(
         dialect=AresJobDialect(ttl_after_succeeded, cluster_domain),
         inject=inject,
+        empty=lambda metadata: AresJob(metadata, {}),
         pod_name=pod_name,
         status_events=events.status_events,
         action_events=events.action_events,

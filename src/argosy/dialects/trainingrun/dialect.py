@@ -60,7 +60,7 @@ def training_run_api(
         dialect=TrainingRunDialect(find, cluster_domain),
         inject=inject,
         compact_finished=_compact_finished,
-        empty_spec={"framework": "", "roles": {}},
+        empty=lambda metadata: TrainingRun(metadata, TrainingRunSpec(framework="", roles={})),
     )
 
 
