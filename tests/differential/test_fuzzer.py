@@ -1,7 +1,7 @@
 """Random sequences of requests are answered alike by both servers.
 
 A disagreement is shown cut down; `python -m tools.fuzzer` searches with other seeds, and what it
-finds becomes a case of `test_found`.
+finds becomes a case of `test_regressions`.
 """
 
 import pytest

@@ -217,7 +217,6 @@ TOURS: dict[str, list[Command]] = {
         'patch deployment d --type=merge -p {"spec":{"selector":{"matchLabels":{"a":"b"}}}}',
         'patch deployment d --subresource=status --type=merge -p {"status":{"replicas":1}}',
         'patch deployment d --subresource=scale --type=merge -p {"spec":{"replicas":9}}',
-        "patch deployment d -p nonsense",
         "get deployment d -o yaml",
     ],
     "apply": [
