@@ -136,7 +136,7 @@ async def test_auto_takes_what_there_is(scene: Scene) -> None:
     async with scene.operator(gang_backend="auto"):
         await scene.apply(run().role("worker", 3).gang())
         waiting = await until_reason(scene, "Queued")
-        assert waiting.status.argosy["gangBackend"] == "volcano"
+        assert waiting.status.argosy["gangScheduler"] == "volcano"
 
 
 @asynccontextmanager
@@ -179,7 +179,7 @@ async def test_53_the_operator_itself_holds_a_gang_back(scene: Scene) -> None:
         assert not await scene.pods()
         await offer(scene, 3)
         await scene.until_pods(*WORKERS)
-        assert (await scene.run()).status.argosy["gangBackend"] == "own"
+        assert (await scene.run()).status.argosy["gangScheduler"] == "own"
 
 
 async def test_two_gangs_are_not_let_in_for_the_same_room(scene: Scene) -> None:

@@ -152,11 +152,11 @@ def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
     """Its pods go later than it does; a replica that stands by would keep its name for ever."""
     nowhere = Client(Connection(server="https://127.0.0.1:1"))
     caches, queue, jobs = Caches(nowhere, SystemClock()), Woken(), Cache(nowhere, TrainingRun)
-    gone: list[TrainingRun] = []
+    deleted: list[TrainingRun] = []
     reconciler = SimpleNamespace(
         api=SimpleNamespace(resource=TrainingRun.resource),
         jobs=jobs,
-        on_job_deleted=gone.append,
+        on_job_deleted=deleted.append,
         on_pod_terminating=lambda *_: False,
     )
     caches.pods.put(pod(0, "Running"))
@@ -167,4 +167,4 @@ def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
     caches.pods._store(Key("default", "mnist-worker-0"), None)
     assert queue.woken == [(KEY, 0.0)]
     assert queue.discarded == [KEY]
-    assert gone == [JOB]
+    assert deleted == [JOB]
