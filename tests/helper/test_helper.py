@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 import argosy.helper
+from argosy.helper.files import replace_file
 from argosy.operator.endpoint_credentials import EndpointCredentials, make_credentials
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
@@ -209,18 +210,11 @@ def test_wrong_usage_has_its_own_exit_code() -> None:
     assert helper({}, "wait", "worker").returncode == 64
 
 
-def test_hosts_replaces_the_file(tmp_path: Path) -> None:
+def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     target = tmp_path / "etc" / "hostfile"
     target.parent.mkdir()
     target.write_text("old")
-
-    def answer(path: str, query: Mapping[str, str]) -> Answer:
-        assert (path, query) == ("/v1/jobs/default/mnist/hosts", {"role": "worker", "format": "ompi"})
-        return 200, b"mnist-worker-0 slots=2\n"
-
-    with endpoint(answer) as environment:
-        result = helper(environment, "hosts", "--role", "worker", "--format", "ompi", "--output", str(target))
-    assert result.returncode == 0, result.stderr
+    replace_file(target, b"mnist-worker-0 slots=2\n", 0o644)
     assert target.read_text() == "mnist-worker-0 slots=2\n"
     assert [path.name for path in target.parent.iterdir()] == ["hostfile"]
     assert target.stat().st_mode & 0o777 == 0o644
@@ -233,7 +227,7 @@ def test_it_runs_as_a_module_too() -> None:
     assert "remote-exec" in result.stdout
 
 
-def test_steps_are_done_in_order_up_to_the_first_that_fails(tmp_path: Path) -> None:
+def test_steps_run_in_order_up_to_the_first_that_fails() -> None:
     def answer(path: str, query: Mapping[str, str]) -> Answer:
         if path.endswith("/roles/worker"):
             return 200, {"reached": True}
@@ -244,9 +238,8 @@ def test_steps_are_done_in_order_up_to_the_first_that_fails(tmp_path: Path) -> N
             "wait",
             "worker=Running",
             "then",
-            "hosts",
-            "--output",
-            str(tmp_path / "a"),
+            "wait",
+            "launcher=Running",
             "then",
             "wait",
             "b=Failed",
@@ -254,4 +247,4 @@ def test_steps_are_done_in_order_up_to_the_first_that_fails(tmp_path: Path) -> N
         result = helper(environment, *steps)
     assert result.returncode == 1
     assert result.stdout.startswith("argosy: role worker is Running")
-    assert result.stderr == "argosy: 404 no role of that name\n"
+    assert result.stderr == "argosy: cannot wait for role launcher: 404 no role of that name\n"

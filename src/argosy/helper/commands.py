@@ -5,12 +5,10 @@ It runs once in every pod: what speaks to the operator is loaded by the steps th
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from argosy.helper.errors import DeadlineExceededError, RefusedError
-from argosy.helper.hosts import FORMATS, write_hosts
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,11 +53,7 @@ def _perform(step: argparse.Namespace) -> int:
     from argosy.helper.endpoint import Endpoint
     from argosy.helper.wait import wait_for
 
-    if step.command == "wait":
-        return wait_for(Endpoint.from_environment(), step.conditions, step.deadline)
-    deadline = None if step.deadline is None else time.monotonic() + step.deadline
-    write_hosts(Endpoint.from_environment(), step.role, step.format, step.output, deadline)
-    return 0
+    return wait_for(Endpoint.from_environment(), step.conditions, step.deadline)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,12 +63,6 @@ def _parser() -> argparse.ArgumentParser:
     wait = commands.add_parser("wait", help="wait for phases of other roles")
     wait.add_argument("conditions", nargs="+", type=_condition, metavar="ROLE=PHASE")
     wait.add_argument("--deadline", type=float, default=None, metavar="SECONDS")
-
-    hosts = commands.add_parser("hosts", help="write the list of a role's hosts")
-    hosts.add_argument("--role", default="", help="one role only (default: all)")
-    hosts.add_argument("--format", choices=FORMATS, default="plain")
-    hosts.add_argument("--output", type=Path, required=True)
-    hosts.add_argument("--deadline", type=float, default=None, metavar="SECONDS")
 
     remote = commands.add_parser("remote-exec", help="put kubectl and remote-exec into a folder")
     remote.add_argument("--to", type=Path, required=True)

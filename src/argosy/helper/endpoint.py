@@ -50,10 +50,6 @@ class Endpoint:
             needed("ARGOSY_JOB"),
         )
 
-    def get(self, path: str, query: Mapping[str, str], deadline: float | None) -> bytes:
-        """The body of a 200 answer; `deadline` is on the monotonic clock."""
-        return self._get(path, query, deadline, bytes)
-
     def get_json(self, path: str, query: Mapping[str, str], deadline: float | None) -> dict[str, object]:
         return self._get(path, query, deadline, _json)
 

@@ -18,7 +18,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from argosy.helper.hosts import replace_file
+from argosy.helper.files import replace_file
 
 COMMANDS = ("cache", "mpi")
 MAX_PAUSE_SECONDS = 60.0

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from argosy.helper.errors import RefusedError
-from argosy.helper.hosts import replace_file
+from argosy.helper.files import replace_file
 
 WRAPPER = Path(__file__).with_name("remote-exec")
 SSH = b'#!/bin/sh\nexec "$(dirname -- "$0")/../remote-exec" "$@"\n'
