@@ -65,7 +65,7 @@ USER_ERRORS: dict[str, tuple[tuple[str, ...], str]] = {
         'metadata.name: Invalid value: "Bad_Name"',
     ),
     "a kubeconfig that does not exist": (("ps", "--kubeconfig", "/missing"), "/missing"),
-    "a context that does not exist": (("ps", "--context", "missing"), "no context named 'missing'"),
+    "a context that does not exist": (("ps", "--context", "missing"), 'unknown context "missing"'),
     "a variable without a value": (("run", "--env", "A", "--", "true"), "'A': must be NAME=VALUE"),
 }
 

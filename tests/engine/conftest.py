@@ -1,4 +1,4 @@
-"""What the engine's tests share: a fake server, and a client of it."""
+"""Fixtures of the engine tests: a fake API server and a client for it."""
 
 from collections.abc import AsyncIterator
 

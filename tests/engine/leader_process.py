@@ -1,8 +1,8 @@
-"""A process that contends for a lease and, while it leads, counts in an object as fast as it may.
+"""A process that competes for a lease and, while it leads, increments a counter in an object.
 
-Every write carries the version it was decided upon, as all writes of the operator do.
+Every write has the resourceVersion of the read before it, as all writes of the operator do.
 
-Run by the leader's tests as a real process, so that it can be stopped and continued by signals.
+The leader's tests run it as a real process, so that signals can suspend and resume it.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ async def main(server: str, identity: str, duration: float) -> None:
 
 
 async def count(client: Client, identity: str) -> None:
-    seen = await client.get(ConfigMap, "work", "default")
+    current = await client.get(ConfigMap, "work", "default")
     patch = {
-        "metadata": {"resourceVersion": seen.metadata.resource_version},
-        "data": {identity: str(int(seen.data.get(identity, "0")) + 1)},
+        "metadata": {"resourceVersion": current.metadata.resource_version},
+        "data": {identity: str(int(current.data.get(identity, "0")) + 1)},
     }
     await client.patch(ConfigMap, "work", patch, "default")
 

@@ -33,7 +33,7 @@ def config_map(name: str, **data: str) -> dict[str, object]:
     return {"metadata": {"name": name}, "data": data}
 
 
-async def test_objects_are_created_read_changed_and_deleted(client: Client) -> None:
+async def test_create_get_patch_and_delete(client: Client) -> None:
     made = await client.create(ConfigMap, config_map("a", x="1"), "default")
     assert made.metadata.uid
     read = await client.get(ConfigMap, "a", "default")
@@ -45,7 +45,7 @@ async def test_objects_are_created_read_changed_and_deleted(client: Client) -> N
         await client.get(ConfigMap, "a", "default")
 
 
-async def test_a_replace_at_an_old_version_is_a_conflict(client: Client) -> None:
+async def test_replace_with_an_old_version_raises_conflict(client: Client) -> None:
     made = await client.create(ConfigMap, config_map("a"), "default")
     body: dict[str, object] = {"metadata": {"name": "a", "resourceVersion": made.metadata.resource_version}}
     await client.replace(ConfigMap, {**body, "data": {"x": "1"}}, "default")
@@ -53,50 +53,52 @@ async def test_a_replace_at_an_old_version_is_a_conflict(client: Client) -> None
         await client.replace(ConfigMap, {**body, "data": {"x": "2"}}, "default")
 
 
-async def test_a_delete_of_another_uid_is_a_conflict(client: Client) -> None:
+async def test_delete_with_another_uid_raises_conflict(client: Client) -> None:
     await client.create(ConfigMap, config_map("a"), "default")
     with pytest.raises(Conflict):
         await client.delete(ConfigMap, "a", "default", uid="another")
 
 
-async def test_a_name_that_is_taken_is_told_apart(client: Client) -> None:
+async def test_create_with_an_existing_name_raises_already_exists(client: Client) -> None:
     await client.create(ConfigMap, config_map("a"), "default")
     with pytest.raises(AlreadyExists):
         await client.create(ConfigMap, config_map("a"), "default")
 
 
-async def test_a_list_pages_through_everything(client: Client, server: FakeServer) -> None:
+async def test_list_fetches_all_pages(client: Client, server: FakeServer) -> None:
     for number in range(7):
         await client.create(ConfigMap, config_map(f"c{number}"), "default")
     listed = await client.list(ConfigMap, "default", limit=3)
     assert len(listed.items) == 7
     assert listed.resource_version == str(server.version)
-    assert [seen.query.get("continue") for seen in server.requests[-3:]] == [None, "3", "6"]
+    assert [request.query.get("continue") for request in server.requests[-3:]] == [None, "3", "6"]
 
 
-async def test_a_list_whose_token_expired_is_taken_in_one_piece(client: Client, server: FakeServer) -> None:
+async def test_list_with_an_expired_token_is_fetched_in_one_request(
+    client: Client, server: FakeServer
+) -> None:
     for number in range(5):
         await client.create(ConfigMap, config_map(f"c{number}"), "default")
-    server.faults.append(Fault(410, match=lambda seen: "continue" in seen.query))
+    server.faults.append(Fault(410, match=lambda request: "continue" in request.query))
     listed = await client.list(ConfigMap, "default", limit=2)
     assert len(listed.items) == 5
 
 
-async def test_objects_of_cluster_scope_need_no_namespace_and_others_do(client: Client) -> None:
+async def test_create_requires_a_namespace_for_namespaced_kinds_only(client: Client) -> None:
     await client.create(Namespace, {"metadata": {"name": "work"}})
     assert (await client.get(Namespace, "work")).metadata.namespace == ""
-    with pytest.raises(ValueError, match="namespace is needed"):
+    with pytest.raises(ValueError, match="namespace is required"):
         await client.create(ConfigMap, config_map("a"))
 
 
-async def test_a_kind_known_only_at_run_time_is_fetched_like_any(client: Client) -> None:
+async def test_dynamic_kind_is_fetched_and_listed(client: Client) -> None:
     await client.create(ConfigMap, config_map("a", x="1"), "default")
     kind = dynamic_kind(ConfigMap.resource)
     assert (await client.get(kind, "a", "default")).raw["data"] == {"x": "1"}
     assert [item.metadata.name for item in (await client.list(kind)).items] == ["a"]
 
 
-async def test_kinds_of_which_only_metadata_is_read_are_asked_for_as_metadata(
+async def test_struct_with_metadata_only_requests_partial_object_metadata(
     client: Client, server: FakeServer
 ) -> None:
     await client.list(SecretMetadata)
@@ -110,32 +112,30 @@ async def test_kinds_of_which_only_metadata_is_read_are_asked_for_as_metadata(
     assert server.requests[-1].headers["Accept"] == "application/json"
 
 
-async def test_no_compression_is_asked_for_and_writes_name_their_manager(
-    client: Client, server: FakeServer
-) -> None:
+async def test_writes_have_field_manager_and_no_accept_encoding(client: Client, server: FakeServer) -> None:
     await client.create(ConfigMap, config_map("a"), "default")
-    seen = server.requests[-1]
-    assert "Accept-Encoding" not in seen.headers
-    assert seen.headers["User-Agent"] == "argosy"
-    assert seen.query == {"fieldManager": "argosy"}
+    request = server.requests[-1]
+    assert "Accept-Encoding" not in request.headers
+    assert request.headers["User-Agent"] == "argosy"
+    assert request.query == {"fieldManager": "argosy"}
 
 
-async def test_names_are_quoted_into_the_path(client: Client) -> None:
+async def test_names_are_quoted_in_the_path(client: Client) -> None:
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "../../x?y=", "default")
 
 
-async def test_an_apply_is_sent_as_one_with_kind_and_force(client: Client, server: FakeServer) -> None:
-    server.faults.append(Fault(409, reason="Conflict", match=lambda seen: seen.method == "PATCH"))
+async def test_apply_sends_apply_patch_with_kind_and_force(client: Client, server: FakeServer) -> None:
+    server.faults.append(Fault(409, reason="Conflict", match=lambda request: request.method == "PATCH"))
     with pytest.raises(Conflict):
         await client.apply(ConfigMap, config_map("a"), "default", force=True)
-    seen = server.requests[-1]
-    assert seen.headers["Content-Type"] == PatchType.APPLY.value
-    assert seen.query["force"] == "true"
-    assert b'"kind":"ConfigMap"' in seen.body
+    request = server.requests[-1]
+    assert request.headers["Content-Type"] == PatchType.APPLY.value
+    assert request.query["force"] == "true"
+    assert b'"kind":"ConfigMap"' in request.body
 
 
-async def test_a_429_is_waited_out_and_sent_again(client: Client, server: FakeServer) -> None:
+async def test_429_is_retried_after_retry_after(client: Client, server: FakeServer) -> None:
     server.faults.append(Fault(429, {"Retry-After": "0.1"}, times=2))
     before = time.monotonic()
     await client.create(ConfigMap, config_map("a"), "default")
@@ -143,7 +143,9 @@ async def test_a_429_is_waited_out_and_sent_again(client: Client, server: FakeSe
     assert len(server.requests) == 3
 
 
-async def test_a_429_that_asks_for_long_or_does_not_end_is_raised(client: Client, server: FakeServer) -> None:
+async def test_429_with_long_retry_after_or_repeated_too_often_is_raised(
+    client: Client, server: FakeServer
+) -> None:
     server.faults.append(Fault(429, {"Retry-After": "60"}, times=1))
     with pytest.raises(Throttled) as caught:
         await client.get(ConfigMap, "a", "default")
@@ -153,20 +155,20 @@ async def test_a_429_that_asks_for_long_or_does_not_end_is_raised(client: Client
         await client.get(ConfigMap, "a", "default")
 
 
-async def test_a_500_is_raised_and_not_repeated(client: Client, server: FakeServer) -> None:
+async def test_500_is_raised_and_not_retried(client: Client, server: FakeServer) -> None:
     server.faults.append(Fault(500))
     with pytest.raises(Unavailable):
         await client.create(ConfigMap, config_map("a"), "default")
     assert len(server.requests) == 1
 
 
-async def test_a_forbidden_answer_is_forbidden(client: Client, server: FakeServer) -> None:
+async def test_403_raises_forbidden(client: Client, server: FakeServer) -> None:
     server.faults.append(Fault(403))
     with pytest.raises(Forbidden):
         await client.get(ConfigMap, "a", "default")
 
 
-async def test_nobody_listening_is_unavailable() -> None:
+async def test_refused_connection_raises_unavailable() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -176,15 +178,15 @@ async def test_nobody_listening_is_unavailable() -> None:
 
 
 FAULTS = {
-    "the connection is cut in the middle of the answer": Mischief(after_bytes=150, then="cut"),
-    "the peer dies silently in the middle of the answer": Mischief(after_bytes=150, then="stall"),
-    "the peer dies silently before the answer": Mischief(after_bytes=0, then="stall"),
-    "the body comes slower than we wait": Mischief(delay=0.2, piece=20),
+    "connection cut within the response: unavailable": Mischief(after_bytes=150, then="cut"),
+    "peer stalls within the response: unavailable": Mischief(after_bytes=150, then="stall"),
+    "peer stalls before the response: unavailable": Mischief(after_bytes=0, then="stall"),
+    "body slower than the timeout: unavailable": Mischief(delay=0.2, piece=20),
 }
 
 
-@pytest.mark.parametrize("sentence", FAULTS)
-async def test_an_answer_that_does_not_arrive_whole_is_unavailable(sentence: str, server: FakeServer) -> None:
+@pytest.mark.parametrize("case", FAULTS)
+async def test_incomplete_response(case: str, server: FakeServer) -> None:
     await server.put(
         "configmaps", {"metadata": {"name": "a", "namespace": "default"}, "data": {"x": "y" * 500}}
     )
@@ -192,7 +194,7 @@ async def test_an_answer_that_does_not_arrive_whole_is_unavailable(sentence: str
         FaultProxy("127.0.0.1", server.port) as proxy,
         Client(server.connection(port=proxy.port), timeout=0.5) as client,
     ):
-        proxy.mischief = FAULTS[sentence]
+        proxy.mischief = FAULTS[case]
         with pytest.raises(Unavailable):
             await client.get(ConfigMap, "a", "default")
         proxy.mischief = Mischief()
@@ -200,7 +202,7 @@ async def test_an_answer_that_does_not_arrive_whole_is_unavailable(sentence: str
         assert (await client.get(ConfigMap, "a", "default")).data["x"] == "y" * 500
 
 
-async def test_a_slow_body_that_arrives_in_time_is_whole(server: FakeServer) -> None:
+async def test_slow_body_within_the_timeout_is_returned(server: FakeServer) -> None:
     await server.put(
         "configmaps", {"metadata": {"name": "a", "namespace": "default"}, "data": {"x": "y" * 500}}
     )
@@ -210,7 +212,7 @@ async def test_a_slow_body_that_arrives_in_time_is_whole(server: FakeServer) -> 
             assert (await client.get(ConfigMap, "a", "default")).data["x"] == "y" * 500
 
 
-async def test_an_expired_token_is_read_again_and_the_request_repeated(tmp_path: Path) -> None:
+async def test_after_401_the_token_file_is_read_again_and_the_request_retried(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
     async with (
@@ -226,7 +228,7 @@ async def test_an_expired_token_is_read_again_and_the_request_repeated(tmp_path:
             await client.get(ConfigMap, "a", "default")
 
 
-async def test_an_expired_token_is_read_again_for_a_watch_too(tmp_path: Path) -> None:
+async def test_after_401_the_token_file_is_read_again_and_the_watch_retried(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("new")
     async with FakeServer(tokens={"new"}) as server:
@@ -243,7 +245,7 @@ async def test_an_expired_token_is_read_again_for_a_watch_too(tmp_path: Path) ->
             await events.aclose()
 
 
-async def test_nothing_is_written_after_the_deadline_and_reading_goes_on(server: FakeServer) -> None:
+async def test_writes_after_the_deadline_raise_and_reads_continue(server: FakeServer) -> None:
     deadline = time.clock_gettime(time.CLOCK_BOOTTIME) + 60
     async with Client(server.connection(), deadline=lambda: deadline) as client:
         await client.create(ConfigMap, config_map("a"), "default")
@@ -258,21 +260,21 @@ async def test_nothing_is_written_after_the_deadline_and_reading_goes_on(server:
             with pytest.raises(LeaseExpired):
                 await write
         assert (await client.get(ConfigMap, "a", "default")).metadata.name == "a"
-    assert [seen.method for seen in server.requests] == ["POST", "GET"]
+    assert [request.method for request in server.requests] == ["POST", "GET"]
 
 
-async def test_a_write_times_out_before_the_deadline(server: FakeServer) -> None:
+async def test_write_times_out_before_the_deadline(server: FakeServer) -> None:
     async with FaultProxy("127.0.0.1", server.port) as proxy:
         proxy.mischief = Mischief(after_bytes=0, then="stall")
         deadline = time.clock_gettime(time.CLOCK_BOOTTIME) + 0.3
         connection = server.connection(port=proxy.port)
         async with Client(connection, timeout=600, deadline=lambda: deadline) as client, asyncio.timeout(60):
-            with pytest.raises(Unavailable, match="in time"):
+            with pytest.raises(Unavailable, match="timed out"):
                 await client.create(ConfigMap, config_map("a"), "default")
 
 
-async def test_a_cancellation_that_comes_together_with_a_timeout_is_not_lost(server: FakeServer) -> None:
-    """As after a process was stopped for a while: everything that was due falls due at once."""
+async def test_cancellation_at_the_moment_of_a_timeout_is_not_lost(server: FakeServer) -> None:
+    """After a suspended process resumes, its timers fire at once."""
     async with (
         FaultProxy("127.0.0.1", server.port) as proxy,
         Client(server.connection(port=proxy.port), timeout=0.05) as client,
@@ -281,15 +283,15 @@ async def test_a_cancellation_that_comes_together_with_a_timeout_is_not_lost(ser
         request = asyncio.create_task(client.get(ConfigMap, "a", "default"))
         await eventually(lambda: proxy.open == 1)
         asyncio.get_running_loop().call_later(0.06, request.cancel)
-        time.sleep(0.2)  # noqa: ASYNC251  (the stop)
+        time.sleep(0.2)  # noqa: ASYNC251  (blocks the loop like a suspended process)
         await asyncio.wait((request,))
         assert request.cancelled()
 
 
-async def test_no_more_writes_than_allowed_are_in_flight(server: FakeServer) -> None:
-    counted = Metrics(CollectorRegistry())
+async def test_writes_in_flight_stay_within_the_limit(server: FakeServer) -> None:
+    metrics = Metrics(CollectorRegistry())
     limits = WriteLimits(in_flight=4)
-    async with Client(server.connection(), limits=limits, metrics=counted) as client:
+    async with Client(server.connection(), limits=limits, metrics=metrics) as client:
         busy = 0
 
         async def create(number: int) -> None:
@@ -302,7 +304,7 @@ async def test_no_more_writes_than_allowed_are_in_flight(server: FakeServer) -> 
         assert busy <= 4
 
 
-async def test_requests_are_counted_by_verb_and_code(client: Client) -> None:
+async def test_requests_are_counted_by_method_and_code(client: Client) -> None:
     await client.create(ConfigMap, config_map("a"), "default")
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "b", "default")

@@ -9,7 +9,7 @@ from tests.support.certificates import Authority
 from tests.support.manual_clock import ManualClock
 
 
-async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
+async def test_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", ManualClock()
     path.write_text("one\n")
     credentials = FileCredentials(token=path, clock=clock)
@@ -21,18 +21,18 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
     assert (await credentials.current()).token == "two"
 
 
-async def test_a_token_file_is_read_again_at_once_when_the_token_was_refused(tmp_path: Path) -> None:
+async def test_token_file_is_read_again_at_once_after_a_rejection(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one")
     credentials = FileCredentials(token=path, clock=ManualClock())
-    refused = await credentials.current()
-    assert not credentials.refresh(refused)
+    rejected = await credentials.current()
+    assert not credentials.refresh(rejected)
     path.write_text("two")
-    assert credentials.refresh(refused)
+    assert credentials.refresh(rejected)
     assert (await credentials.current()).token == "two"
 
 
-async def test_a_token_file_that_vanishes_for_a_moment_keeps_its_last_token(tmp_path: Path) -> None:
+async def test_missing_token_file_keeps_the_last_token(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", ManualClock()
     path.write_text("one")
     credentials = FileCredentials(token=path, clock=clock)
@@ -42,23 +42,23 @@ async def test_a_token_file_that_vanishes_for_a_moment_keeps_its_last_token(tmp_
     assert (await credentials.current()).token == "one"
 
 
-async def test_a_token_file_that_never_was_is_an_error(tmp_path: Path) -> None:
+async def test_token_file_that_never_existed_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Unauthorized, match="cannot read token file"):
         await FileCredentials(token=tmp_path / "none").current()
 
 
-async def test_a_token_file_takes_precedence_over_a_token_that_is_used_until_it_can_be_read(
+async def test_default_token_is_used_until_the_token_file_exists(
     tmp_path: Path,
 ) -> None:
     path, clock = tmp_path / "token", ManualClock()
-    credentials = FileCredentials(token=path, otherwise=Identity(token="written"), clock=clock)
+    credentials = FileCredentials(token=path, default=Identity(token="written"), clock=clock)
     assert (await credentials.current()).token == "written"
     path.write_text("read")
     clock.advance(100)
     assert (await credentials.current()).token == "read"
 
 
-async def test_a_late_refusal_of_an_old_token_keeps_the_new_one(tmp_path: Path) -> None:
+async def test_rejection_of_an_already_replaced_token_keeps_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one")
     credentials = FileCredentials(token=path, clock=ManualClock())
@@ -75,12 +75,12 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.paths = folder / "client.crt", folder / "client.key"
 
-    def write(self, given: Certificate) -> None:
-        self.paths[0].write_bytes(given.certificate)
-        self.paths[1].write_bytes(given.key)
+    def write(self, certificate: Certificate) -> None:
+        self.paths[0].write_bytes(certificate.certificate)
+        self.paths[1].write_bytes(certificate.key)
 
 
-async def test_a_certificate_that_is_replaced_is_read_again_after_a_minute(tmp_path: Path) -> None:
+async def test_certificate_files_are_read_again_after_a_minute(tmp_path: Path) -> None:
     authority, clock, files = Authority(), ManualClock(), Files(tmp_path)
     first, second = authority.issue("one"), authority.issue("two")
     files.write(first)
@@ -91,19 +91,19 @@ async def test_a_certificate_that_is_replaced_is_read_again_after_a_minute(tmp_p
     assert (await credentials.current()).certificate == second
 
 
-async def test_a_certificate_that_is_replaced_is_read_again_at_once_when_it_was_refused(
+async def test_certificate_files_are_read_again_at_once_after_a_rejection(
     tmp_path: Path,
 ) -> None:
     authority, files = Authority(), Files(tmp_path)
     files.write(authority.issue("one"))
     credentials = FileCredentials(certificate=files.paths, clock=ManualClock())
-    refused = await credentials.current()
+    rejected = await credentials.current()
     files.write(second := authority.issue("two"))
-    assert credentials.refresh(refused)
+    assert credentials.refresh(rejected)
     assert (await credentials.current()).certificate == second
 
 
-async def test_a_certificate_without_its_key_is_not_used_until_the_key_is_there_too(tmp_path: Path) -> None:
+async def test_new_certificate_is_used_only_with_its_matching_key(tmp_path: Path) -> None:
     authority, clock, files = Authority(), ManualClock(), Files(tmp_path)
     first, second = authority.issue("one"), authority.issue("two")
     files.write(first)
@@ -117,6 +117,6 @@ async def test_a_certificate_without_its_key_is_not_used_until_the_key_is_there_
     assert (await credentials.current()).certificate == second
 
 
-async def test_a_certificate_that_never_was_is_an_error(tmp_path: Path) -> None:
+async def test_certificate_files_that_never_existed_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(Unauthorized, match="cannot use"):
         await FileCredentials(certificate=Files(tmp_path).paths).current()

@@ -15,7 +15,7 @@ def own_stdin() -> str:
 
 
 def plugin(folder: Path, clock: ManualClock, status: dict[str, object]) -> ExecPlugin:
-    """A plugin that gives this status and counts its runs in a file."""
+    """Return a plugin that prints this status and records its runs in a file."""
     answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
     (folder / "answer").write_bytes(msgspec.json.encode(answer))
     script = folder / "plugin"
@@ -28,7 +28,7 @@ def runs(folder: Path) -> list[str]:
     return (folder / "runs").read_text().splitlines()
 
 
-async def test_an_exec_plugin_runs_again_when_what_it_gave_is_about_to_expire(tmp_path: Path) -> None:
+async def test_plugin_runs_again_shortly_before_its_credentials_expire(tmp_path: Path) -> None:
     clock = ManualClock()
     expires = (clock.now() + timedelta(minutes=5)).isoformat()
     credentials = plugin(tmp_path, clock, {"token": "t", "expirationTimestamp": expires})
@@ -40,32 +40,32 @@ async def test_an_exec_plugin_runs_again_when_what_it_gave_is_about_to_expire(tm
     assert len(runs(tmp_path)) == 2
 
 
-async def test_an_exec_plugin_is_told_which_cluster_it_is_for(tmp_path: Path) -> None:
+async def test_plugin_gets_the_cluster_in_kubernetes_exec_info(tmp_path: Path) -> None:
     await plugin(tmp_path, ManualClock(), {"token": "t"}).current()
     info = msgspec.json.decode(runs(tmp_path)[0])
     assert info["kind"] == "ExecCredential"
     assert info["spec"] == {"interactive": False, "cluster": {"server": "https://h"}}
 
 
-async def test_an_exec_plugin_may_give_a_certificate(tmp_path: Path) -> None:
-    given = Authority().issue("me")
+async def test_plugin_may_return_a_certificate(tmp_path: Path) -> None:
+    certificate = Authority().issue("me")
     status: dict[str, object] = {
-        "clientCertificateData": given.certificate.decode(),
-        "clientKeyData": given.key.decode(),
+        "clientCertificateData": certificate.certificate.decode(),
+        "clientKeyData": certificate.key.decode(),
     }
     identity = await plugin(tmp_path, ManualClock(), status).current()
-    assert identity.certificate == given
+    assert identity.certificate == certificate
 
 
-async def test_a_token_that_was_refused_makes_the_plugin_run_again(tmp_path: Path) -> None:
+async def test_plugin_runs_again_after_its_token_was_rejected(tmp_path: Path) -> None:
     credentials = plugin(tmp_path, ManualClock(), {"token": "t"})
-    refused = await credentials.current()
-    assert credentials.refresh(refused)
+    rejected = await credentials.current()
+    assert credentials.refresh(rejected)
     await credentials.current()
     assert len(runs(tmp_path)) == 2
 
 
-async def test_a_late_refusal_of_an_old_token_does_not_run_the_plugin_again(tmp_path: Path) -> None:
+async def test_rejection_of_an_already_replaced_token_does_not_run_the_plugin(tmp_path: Path) -> None:
     clock = ManualClock()
     credentials = plugin(tmp_path, clock, {"token": "old"})
     old = await credentials.current()
@@ -76,7 +76,7 @@ async def test_a_late_refusal_of_an_old_token_does_not_run_the_plugin_again(tmp_
     assert len(runs(tmp_path)) == 2
 
 
-async def test_an_interactive_plugin_has_standard_input_and_is_told_so(tmp_path: Path) -> None:
+async def test_interactive_plugin_inherits_standard_input(tmp_path: Path) -> None:
     script = tmp_path / "plugin"
     script.write_text(
         f"#!/bin/sh\necho $KUBERNETES_EXEC_INFO > {tmp_path}/info\n"
@@ -90,23 +90,23 @@ async def test_an_interactive_plugin_has_standard_input_and_is_told_so(tmp_path:
 
 
 BROKEN = {
-    "it fails": ("exit 3", "exit code 3"),
-    "it prints nonsense": ("echo hello", "not an ExecCredential"),
-    "it gives nothing": ("echo '{}'", "neither token nor certificate"),
-    "it speaks another version": ('echo \'{"apiVersion": "x/v9"}\'', "speaks x/v9"),
-    "it gives a certificate without key": (
+    "exit code 3: error has the exit code": ("exit 3", "exit code 3"),
+    "output is not JSON: error says so": ("echo hello", "not an ExecCredential"),
+    "neither token nor certificate: error says so": ("echo '{}'", "neither token nor certificate"),
+    "another apiVersion: error names it": ('echo \'{"apiVersion": "x/v9"}\'', "its output is x/v9"),
+    "certificate without key: error says so": (
         'echo \'{"status": {"clientCertificateData": "c"}}\'',
-        "its certificate and key cannot be used",
+        "invalid certificate or key",
     ),
-    "it hangs": ("exec sleep 60", "no answer in 0.2 s"),
+    "plugin hangs: times out": ("exec sleep 60", "timed out after 0.2 s"),
 }
 
 
-@pytest.mark.parametrize("sentence", BROKEN)
-async def test_a_broken_plugin_is_named_with_what_it_did(sentence: str, tmp_path: Path) -> None:
-    body, want = BROKEN[sentence]
+@pytest.mark.parametrize("case", BROKEN)
+async def test_failing_plugin_raises_unauthorized(case: str, tmp_path: Path) -> None:
+    body, want = BROKEN[case]
     script = tmp_path / "plugin"
     script.write_text(f"#!/bin/sh\n{body}\n")
     script.chmod(0o755)
     with pytest.raises(Unauthorized, match=want):
-        await ExecPlugin(str(script), timeout=0.2 if "hangs" in sentence else 30).current()
+        await ExecPlugin(str(script), timeout=0.2 if "hangs" in case else 30).current()

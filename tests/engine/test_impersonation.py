@@ -53,4 +53,4 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
 def test_what_cannot_be_impersonated_is_refused_by_name(sentence: str) -> None:
     user, want = REFUSED[sentence]
     with pytest.raises(KubeconfigError, match=want):
-        impersonation_headers(KubeconfigEntry(user, where="config: users[me]"))
+        impersonation_headers(KubeconfigEntry(user, location="config: users[me]"))

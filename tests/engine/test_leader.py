@@ -27,7 +27,7 @@ def leader(client: Client, identity: str = "a", duration: float = 1.0) -> Leader
 
 
 class Work:
-    """Work that goes on until stopped, and says whether it is going on."""
+    """Work that runs until cancelled."""
 
     def __init__(self) -> None:
         self.running = False
@@ -42,7 +42,7 @@ class Work:
 
 
 @asynccontextmanager
-async def contending(subject: Leader) -> AsyncIterator[Work]:
+async def competing(subject: Leader) -> AsyncIterator[Work]:
     work = Work()
     task = asyncio.create_task(subject.run(work))
     with captured_lines():
@@ -59,38 +59,38 @@ def lease(server: FakeServer) -> dict[str, object]:
     return spec
 
 
-async def test_the_first_leads_and_the_second_takes_over_at_once_when_it_leaves(
+async def test_standby_takes_over_at_once_when_the_leader_releases_the_lease(
     client: Client, server: FakeServer
 ) -> None:
     second = leader(client, "b", duration=600)
-    async with contending(leader(client, "a", duration=600)) as work_a:
+    async with competing(leader(client, "a", duration=600)) as work_a:
         await eventually(lambda: work_a.running)
-        async with contending(second) as work_b:
+        async with competing(second) as work_b:
             await eventually(lambda: second.holder == "a")
             assert not work_b.running
     assert lease(server)["holderIdentity"] == ""
-    async with contending(second) as work_b:
+    async with competing(second) as work_b:
         await eventually(lambda: work_b.running)
         assert lease(server)["leaseTransitions"] == 1
 
 
-async def test_a_lease_that_nobody_renews_is_taken_after_its_duration(
+async def test_lease_that_is_not_renewed_is_acquired_after_its_duration(
     client: Client, server: FakeServer
 ) -> None:
     spec = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "leaseTransitions": 4}
     await server.put("leases", {"metadata": {"name": "work", "namespace": "default"}, "spec": spec})
     before = asyncio.get_running_loop().time()
-    async with contending(leader(client)) as work:
+    async with competing(leader(client)) as work:
         await eventually(lambda: work.running)
         assert asyncio.get_running_loop().time() - before >= 1.0
         assert lease(server)["leaseTransitions"] == 5
 
 
-async def test_a_lease_renewed_by_a_machine_with_a_wrong_clock_is_respected(
+async def test_lease_renewed_by_a_machine_with_a_wrong_clock_is_respected(
     client: Client, server: FakeServer
 ) -> None:
     other = {"metadata": {"name": "work", "namespace": "default"}}
-    async with contending(leader(client, duration=1.0)) as work:
+    async with competing(leader(client, duration=1.0)) as work:
         for number in range(12):
             spec = {
                 "holderIdentity": "other",
@@ -102,42 +102,42 @@ async def test_a_lease_renewed_by_a_machine_with_a_wrong_clock_is_respected(
             assert not work.running
 
 
-async def test_work_stops_before_the_lease_is_over_when_it_cannot_be_renewed(
+async def test_work_stops_before_a_lease_that_cannot_be_renewed_expires(
     client: Client, server: FakeServer
 ) -> None:
     duration = 5.0
     subject = leader(client, duration=duration)
-    async with contending(subject) as work:
+    async with competing(subject) as work:
         await eventually(lambda: work.running)
-        server.faults.append(Fault(500, times=10**6, match=lambda seen: "leases" in seen.path))
+        server.faults.append(Fault(500, times=10**6, match=lambda request: "leases" in request.path))
         before = asyncio.get_running_loop().time()
         await eventually(lambda: not work.running)
-        assert asyncio.get_running_loop().time() - before < duration, "sooner than another may begin"
+        assert asyncio.get_running_loop().time() - before < duration, (
+            "before another process can acquire the lease"
+        )
         assert not subject.is_leader
         server.faults.clear()
         await eventually(lambda: work.running)
         assert work.started == 2
 
 
-async def test_a_lease_taken_by_another_stops_the_work(client: Client, server: FakeServer) -> None:
-    async with contending(leader(client)) as work:
+async def test_work_stops_when_another_process_holds_the_lease(client: Client, server: FakeServer) -> None:
+    async with competing(leader(client)) as work:
         await eventually(lambda: work.running)
         spec = {"holderIdentity": "other", "leaseDurationSeconds": 1}
         await server.put("leases", {"metadata": {"name": "work", "namespace": "default"}, "spec": spec})
         await eventually(lambda: not work.running)
 
 
-async def test_a_lease_that_was_deleted_is_made_again(client: Client, server: FakeServer) -> None:
-    async with contending(leader(client)) as work:
+async def test_deleted_lease_is_created_again(client: Client, server: FakeServer) -> None:
+    async with competing(leader(client)) as work:
         await eventually(lambda: work.running)
         await server.remove("leases", "default", "work")
         await eventually(lambda: bool(server.objects("leases")))
         assert (work.running, work.started) == (True, 1)
 
 
-async def test_run_ends_when_the_work_does_and_raises_what_it_raised(
-    client: Client, server: FakeServer
-) -> None:
+async def test_run_ends_with_the_work_and_raises_its_exception(client: Client, server: FakeServer) -> None:
     async def fail() -> None:
         raise RuntimeError("made up")
 
@@ -146,7 +146,7 @@ async def test_run_ends_when_the_work_does_and_raises_what_it_raised(
     assert lease(server)["holderIdentity"] == ""
 
 
-async def test_timings_that_would_let_two_lead_are_refused(client: Client) -> None:
+async def test_renew_deadline_longer_than_the_lease_is_rejected(client: Client) -> None:
     with pytest.raises(ValueError, match="shorter"):
         Leader(client, "work", "default", "a", duration=5, renew_deadline=6)
 
@@ -168,45 +168,45 @@ async def process(
         await started.wait()
 
 
-async def stopped_and_woken(server: FakeServer, duration: float, stopped: float) -> None:
-    """Stop a leader in the middle of its writes; when it wakes, another leads, and it changes nothing.
+async def check_suspended_leader(server: FakeServer, duration: float, suspended: float) -> None:
+    """Suspend a leader between its writes until another leads; when it resumes, it changes nothing.
 
-    At most the one request between its check of the deadline and the socket may still leave; its
-    precondition is then what makes it harmless.
+    At most the request between its check of the deadline and the socket may still be sent; its
+    precondition then makes it fail.
     """
     await server.put("configmaps", {"metadata": {"name": "work", "namespace": "default"}, "data": {}})
 
     def requests(identity: str) -> list[Seen]:
-        return [seen for seen in server.requests if seen.headers["User-Agent"] == identity]
+        return [request for request in server.requests if request.headers["User-Agent"] == identity]
 
     def writes(identity: str) -> int:
-        return sum(seen.method != "GET" for seen in requests(identity))
+        return sum(request.method != "GET" for request in requests(identity))
 
-    def counted(identity: str) -> int:
+    def count_of(identity: str) -> int:
         data = server.objects("configmaps")[0]["data"]
         assert isinstance(data, dict)
         return int(data.get(identity, "0"))
 
     async with process(server, "a", duration) as a:
-        await eventually(lambda: counted("a") > 20, 30)
+        await eventually(lambda: count_of("a") > 20, 30)
         async with process(server, "b", duration):
             await eventually(lambda: requests("b-lease"), 30)
             a.send_signal(signal.SIGSTOP)
-            began = asyncio.get_running_loop().time()
-            await eventually(lambda: counted("b") > 20, duration * 3 + 30)
-            await asyncio.sleep(max(began + stopped - asyncio.get_running_loop().time(), 0))
-            count, sent, looked = counted("a"), writes("a"), len(requests("a-lease"))
+            started = asyncio.get_running_loop().time()
+            await eventually(lambda: count_of("b") > 20, duration * 3 + 30)
+            await asyncio.sleep(max(started + suspended - asyncio.get_running_loop().time(), 0))
+            count, sent, lease_requests = count_of("a"), writes("a"), len(requests("a-lease"))
             a.send_signal(signal.SIGCONT)
-            await eventually(lambda: len(requests("a-lease")) >= looked + 3, duration * 3 + 10)
-            assert counted("a") == count
+            await eventually(lambda: len(requests("a-lease")) >= lease_requests + 3, duration * 3 + 10)
+            assert count_of("a") == count
             assert writes("a") <= sent + 1
             assert lease(server)["holderIdentity"] == "b"
 
 
-async def test_a_leader_stopped_and_woken_changes_nothing(server: FakeServer) -> None:
-    await stopped_and_woken(server, duration=1.5, stopped=4.0)
+async def test_suspended_leader_changes_nothing_when_it_resumes(server: FakeServer) -> None:
+    await check_suspended_leader(server, duration=1.5, suspended=4.0)
 
 
 @pytest.mark.long
-async def test_a_leader_stopped_for_30_seconds_and_woken_changes_nothing(server: FakeServer) -> None:
-    await stopped_and_woken(server, duration=10.0, stopped=30.0)
+async def test_leader_suspended_for_30_seconds_changes_nothing_when_it_resumes(server: FakeServer) -> None:
+    await check_suspended_leader(server, duration=10.0, suspended=30.0)

@@ -11,11 +11,11 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def fill(limiter: WriteLimiter, places: int) -> list[float]:
-    return [await limiter.acquire() for _ in range(places)]
+async def fill(limiter: WriteLimiter, slots: int) -> list[float]:
+    return [await limiter.acquire() for _ in range(slots)]
 
 
-async def test_no_more_writes_than_the_window_are_in_flight() -> None:
+async def test_writes_beyond_the_window_wait() -> None:
     limiter = WriteLimiter(WriteLimits(in_flight=2))
     await fill(limiter, 2)
     third = asyncio.create_task(limiter.acquire())
@@ -26,8 +26,8 @@ async def test_no_more_writes_than_the_window_are_in_flight() -> None:
     assert limiter.active == 2
 
 
-async def test_a_window_refused_as_a_whole_halves_once() -> None:
-    limiter = WriteLimiter(WriteLimits(in_flight=128, first=128))
+async def test_whole_window_throttled_at_once_is_halved_once() -> None:
+    limiter = WriteLimiter(WriteLimits(in_flight=128, initial=128))
     started = [await limiter.acquire(f"ns-{number}") for number in range(128)]
     await asyncio.sleep(0.1)
     for number, moment in enumerate(started):
@@ -36,15 +36,15 @@ async def test_a_window_refused_as_a_whole_halves_once() -> None:
     assert limiter.window == 64
 
 
-async def test_a_first_burst_finds_a_smaller_window_which_grows() -> None:
-    limiter = WriteLimiter(WriteLimits(in_flight=128, first=32))
+async def test_window_grows_from_its_initial_size_to_the_maximum() -> None:
+    limiter = WriteLimiter(WriteLimits(in_flight=128, initial=32))
     assert limiter.window == 32
     for _ in range(2000):
         limiter.succeeded()
     assert limiter.window == 128
 
 
-async def test_another_refusal_of_a_later_write_halves_again_and_never_below_one() -> None:
+async def test_throttling_of_later_writes_halves_again_down_to_one() -> None:
     limiter = WriteLimiter(WriteLimits(in_flight=4))
     for want in (2, 1, 1):
         await asyncio.sleep(1)
@@ -55,7 +55,7 @@ async def test_another_refusal_of_a_later_write_halves_again_and_never_below_one
         assert limiter.window == want
 
 
-async def test_retry_after_holds_everything_back() -> None:
+async def test_retry_after_delays_all_writes() -> None:
     limiter = WriteLimiter()
     (started,) = await fill(limiter, 1)
     limiter.throttled(started, 7)
@@ -65,7 +65,7 @@ async def test_retry_after_holds_everything_back() -> None:
     assert now() - before == pytest.approx(7)
 
 
-async def test_success_climbs_back_to_the_full_window_and_not_beyond() -> None:
+async def test_successes_restore_the_full_window_and_not_more() -> None:
     limiter = WriteLimiter(WriteLimits(in_flight=8))
     limiter.throttled(await limiter.acquire(), 0)
     limiter.release()
@@ -75,7 +75,7 @@ async def test_success_climbs_back_to_the_full_window_and_not_beyond() -> None:
     assert limiter.window == 8
 
 
-async def test_a_cap_per_second_spreads_writes() -> None:
+async def test_limit_per_second_spreads_writes() -> None:
     limiter = WriteLimiter(WriteLimits(per_second=10))
     before = now()
     for _ in range(11):
@@ -84,7 +84,7 @@ async def test_a_cap_per_second_spreads_writes() -> None:
     assert now() - before == pytest.approx(1.0, abs=0.01)
 
 
-async def test_a_burst_may_go_before_the_cap_holds_and_again_after_a_while() -> None:
+async def test_burst_passes_the_limit_per_second_and_again_after_a_pause() -> None:
     limiter = WriteLimiter(WriteLimits(per_second=10, burst=5))
     for _ in range(2):
         before = now()
@@ -98,7 +98,7 @@ async def test_a_burst_may_go_before_the_cap_holds_and_again_after_a_while() -> 
         await asyncio.sleep(1)
 
 
-async def test_a_cancelled_wait_gives_its_place_on() -> None:
+async def test_cancelled_wait_passes_its_slot_on() -> None:
     limiter = WriteLimiter(WriteLimits(in_flight=1))
     await limiter.acquire()
     first, second = (asyncio.create_task(limiter.acquire()) for _ in range(2))
@@ -109,22 +109,22 @@ async def test_a_cancelled_wait_gives_its_place_on() -> None:
     assert limiter.active == 1
 
 
-async def test_a_namespace_whose_writes_hang_leaves_places_to_others() -> None:
-    limiter = WriteLimiter(WriteLimits(in_flight=72, first=72))
-    hanging = [asyncio.create_task(limiter.acquire("hostile")) for _ in range(1_000)]
+async def test_namespace_whose_writes_hang_leaves_slots_to_others() -> None:
+    limiter = WriteLimiter(WriteLimits(in_flight=72, initial=72))
+    hanging = [asyncio.create_task(limiter.acquire("busy")) for _ in range(1_000)]
     await asyncio.sleep(1)
     assert limiter.active == 64
     for _ in range(100):
         async with asyncio.timeout(1):
-            await limiter.acquire("honest")
-        limiter.release("honest")
+            await limiter.acquire("quiet")
+        limiter.release("quiet")
     for task in hanging:
         task.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)
 
 
-async def test_namespaces_that_wait_for_a_place_take_turns() -> None:
-    limiter = WriteLimiter(WriteLimits(in_flight=4, first=4))
+async def test_waiting_namespaces_take_turns() -> None:
+    limiter = WriteLimiter(WriteLimits(in_flight=4, initial=4))
     order: list[str] = []
 
     async def write(bucket: str) -> None:
@@ -133,8 +133,8 @@ async def test_namespaces_that_wait_for_a_place_take_turns() -> None:
         await asyncio.sleep(1)
         limiter.release(bucket)
 
-    names = [*["hostile"] * 1_000, *["honest"] * 4, ""]
+    names = [*["busy"] * 1_000, *["quiet"] * 4, ""]
     await asyncio.gather(*(write(name) for name in names))
     assert len(order) == len(names)
-    assert sorted(set(order[:16])) == ["", "honest", "hostile"]
-    assert order[:16].count("honest") == 4
+    assert sorted(set(order[:16])) == ["", "busy", "quiet"]
+    assert order[:16].count("quiet") == 4

@@ -31,7 +31,7 @@ def test_a_certificate_of_a_bundle_that_cannot_be_read_is_passed_over() -> None:
     bad = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     assert serials(TlsContexts(bad + one.certificate).current(None)) == trusted(one)
     for bundle in (bad, b"", b"nothing"):
-        with pytest.raises(ssl.SSLError, match="no PEM certificate"):
+        with pytest.raises(ssl.SSLError, match="no valid PEM certificate"):
             check_authority(bundle)
 
 

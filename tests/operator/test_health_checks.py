@@ -73,12 +73,12 @@ async def test_the_lease_makes_ready_once_it_is_seen_and_while_it_is_heard_of() 
         assert look() == CheckResult(False, "not read yet")
         with captured_lines():
             server.faults.append(Fault(403))
-            assert not await second._try_for(5)
+            assert not await second._try_within(5)
         assert not look().ok
         assert "not read yet: " in look().message
-        assert await first._try_for(5)
+        assert await first._try_within(5)
         assert ready_checks(serving(), first)[1].run() == CheckResult(True, "leading")
-        assert not await second._try_for(5)
+        assert not await second._try_within(5)
         assert look() == CheckResult(True, "standby; leader is first")
         clock.advance(MAX_LEASE_AGE_SECONDS + 1)
         assert look() == CheckResult(False, "not read for 31 s")

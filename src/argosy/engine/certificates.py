@@ -1,4 +1,4 @@
-"""Certificates in PEM: an authority's bundle, and a client's certificate with its key."""
+"""Loads PEM certificates: CA bundles, and client certificates with their keys."""
 
 import re
 import ssl
@@ -19,45 +19,45 @@ class Certificate(Struct, frozen=True):
 
 
 def load_authority(context: ssl.SSLContext, bundle: bytes) -> None:
-    """Trust the certificates of a PEM bundle; whatever stands between them is a comment, in any encoding.
+    """Trust the certificates of a PEM bundle. Text between them is ignored, in any encoding.
 
-    As in Go a certificate that cannot be read is passed over, unless there is no other.
+    As in Go, a certificate that cannot be parsed is skipped, unless there is no other.
     """
-    problem: ssl.SSLError | ValueError | None = None
+    last_error: ssl.SSLError | ValueError | None = None
     for block in PEM_CERTIFICATE.findall(bundle):
         try:
             context.load_verify_locations(cadata=block.decode("ascii"))
         except (ssl.SSLError, UnicodeDecodeError) as error:
-            problem = error
+            last_error = error
     if not context.cert_store_stats()["x509"]:
-        raise _unusable(f"no PEM certificate that can be read: {problem or 'none found'}")
+        raise _ssl_error(f"no valid PEM certificate: {last_error or 'none found'}")
 
 
 def load_certificate(context: ssl.SSLContext, certificate: Certificate) -> None:
-    """Use a client certificate with its key. Python reads them from a file only: one that is gone at once."""
+    """Use a client certificate with its key, through a temporary file: Python reads them only from files."""
     with tempfile.TemporaryDirectory(prefix="argosy-") as folder:
         path = Path(folder) / "identity.pem"
         path.write_bytes(certificate.certificate + b"\n" + certificate.key)
         try:
-            context.load_cert_chain(path, password=_refuse_password)
+            context.load_cert_chain(path, password=_reject_encrypted_key)
         except ValueError as error:
-            raise _unusable(str(error)) from error
+            raise _ssl_error(str(error)) from error
 
 
 def check_authority(bundle: bytes) -> None:
-    """`ssl.SSLError` if no certificate of a bundle can be read."""
+    """Raise `ssl.SSLError` if no certificate of a bundle is valid."""
     load_authority(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), bundle)
 
 
 def check_certificate(certificate: Certificate) -> None:
-    """`ssl.SSLError` if certificate and key cannot be read or do not belong together."""
+    """Raise `ssl.SSLError` if certificate or key is invalid, or they do not match."""
     load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate)
 
 
-def _unusable(problem: str) -> ssl.SSLError:
+def _ssl_error(problem: str) -> ssl.SSLError:
     return ssl.SSLError(ssl.SSL_ERROR_SSL, problem)
 
 
-def _refuse_password() -> NoReturn:
-    """Without this OpenSSL would ask for the key's password on the terminal, and wait."""
-    raise ValueError("the key is encrypted, which is not supported")
+def _reject_encrypted_key() -> NoReturn:
+    """Without this callback OpenSSL would prompt for the password on the terminal."""
+    raise ValueError("encrypted keys are not supported")

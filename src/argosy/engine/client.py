@@ -1,7 +1,7 @@
 """A typed client of the Kubernetes API: `await client.get(Pod, "a", "default")` gives a `Pod`.
 
-Every method raises errors typed by what the caller does about them. How requests are sent, limited and tried
-again, and why nothing is written after the deadline, is told in `sender`.
+Every method raises the typed errors of `errors`. `sender` explains how requests are sent, limited and
+retried, and why nothing is written after the deadline.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ class PatchType(Enum):
 
 
 class ObjectList(Struct, Generic[T]):
-    """A whole collection at one version; `undecodable` holds what did not fit the type."""
+    """A whole collection at one version; `undecodable` has the objects that could not be decoded."""
 
     items: "Sequence[T]"
     resource_version: str
@@ -48,9 +48,9 @@ _STRICT = {"fieldValidation": "Strict"}
 
 
 class Client:
-    """One API server, one identity. An async context manager; safe for any number of tasks of one loop.
+    """A client for one API server and one identity. Any number of tasks of one event loop may use it.
 
-    A strict client's writes are refused if they hold fields that the server does not know, like kubectl's.
+    The server rejects writes of a strict client that have unknown fields, as it does for kubectl.
     """
 
     def __init__(
@@ -114,21 +114,21 @@ class Client:
         limit: int = 500,
         resource_version: str | None = None,
     ) -> ObjectList[T]:
-        """All objects, page by page. Version "0" means from the server's cache, none the latest."""
+        """Fetch all objects, page by page; version "0" reads the server's cache, None the latest state."""
         query = selector_query(labels, fields)
         if resource_version is not None:
             query["resourceVersion"] = resource_version
         try:
             return await self._pages(kind, namespace, query | {"limit": str(limit)})
         except Gone:
-            # The continue token was too old for a list this long: take it in one piece.
+            # The continue token expired before the last page: fetch all objects in one request.
             return await self._pages(kind, namespace, query)
 
     async def latest_version(self, kind: type[T], namespace: str | None = None) -> int:
-        """Return a version at or above that of every write made so far to objects of this kind.
+        """Return a resourceVersion at or above that of every write so far to objects of this kind.
 
-        One consistent read of at most one object: asked without a version the API server does not answer
-        from a cache that lags.
+        It lists at most one object. Without a resourceVersion the API server does not answer from a cache
+        that may lag.
         """
         path, headers = path_of(kind, None, namespace), {"Accept": accept_header(kind, "List")}
         body = await self.request("GET", path, query={"limit": "1"}, headers=headers)
@@ -139,7 +139,7 @@ class Client:
         headers = {"Accept": accept_header(kind, "List")}
         page = codec.page(await self.request("GET", path, query=query, headers=headers))
         items, undecodable = page.items, page.undecodable
-        # The first page fixes the version; asking for one together with a token is refused.
+        # The first page fixes the version. A request with both token and version is rejected.
         query.pop("resourceVersion", None)
         while page.metadata.continue_:
             query["continue"] = page.metadata.continue_
@@ -158,10 +158,10 @@ class Client:
         strict: bool = False,
         metadata_only: bool = False,
     ) -> T:
-        """POST a new object; one with unknown fields is refused if this call or the client is strict.
+        """Create an object with POST. If the call or the client is strict, unknown fields are rejected.
 
-        Brief, only its metadata comes back, and all else has its defaults: to encode a pod for whoever has
-        just sent it costs the API server a tenth of making it.
+        With `metadata_only` the server returns only the metadata, and the other fields have their defaults.
+        For the API server, encoding the whole pod costs a tenth of creating it.
         """
         query = f"{self._write_query}&dryRun=All" if dry_run else self._write_query
         if strict and not self._strict:
@@ -180,7 +180,7 @@ class Client:
     async def replace(
         self, kind: type[T], body: Body, namespace: str | None = None, *, subresource: str | None = None
     ) -> T:
-        """PUT a whole object; refused with `Conflict` if its resourceVersion is no longer the latest."""
+        """Replace a whole object with PUT; `Conflict` if its resourceVersion is not the latest."""
         encoded = encode_body(body, kind)
         path = path_of(kind, _name_of(body), namespace, subresource)
         return self._codec(kind).object(
@@ -198,10 +198,10 @@ class Client:
         subresource: str | None = None,
         force: bool = False,
     ) -> T:
-        """With `metadata.resourceVersion` in a merge patch: refused when that version is not the latest."""
+        """Patch an object; `Conflict` if the patch has a resourceVersion that is not the latest."""
         body = encode_body(patch, kind if type is PatchType.APPLY else None)
-        answer = await self._patch(path_of(kind, name, namespace, subresource), body, type, force)
-        return self._codec(kind).object(answer)
+        response = await self._patch(path_of(kind, name, namespace, subresource), body, type, force)
+        return self._codec(kind).object(response)
 
     async def apply(
         self,
@@ -212,7 +212,7 @@ class Client:
         force: bool = False,
         subresource: str | None = None,
     ) -> T:
-        """Server-side apply under our field manager; `Conflict` when another manager owns a field."""
+        """Server-side apply with the client's field manager; `Conflict` if another manager owns a field."""
         return await self.patch(
             kind,
             _name_of(body),
@@ -234,11 +234,11 @@ class Client:
         grace_seconds: int | None = None,
         propagation: str | None = None,
     ) -> None:
-        """`Conflict` when the object there is not the one meant by uid or version; absent is `NotFound`."""
+        """Delete an object; `Conflict` if its uid or version is another, `NotFound` if it does not exist."""
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
-        if given := {field: value for field, value in preconditions.items() if value is not None}:
-            options["preconditions"] = given
+        if required := {field: value for field, value in preconditions.items() if value is not None}:
+            options["preconditions"] = required
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:
@@ -258,7 +258,7 @@ class Client:
         resource_version: str = "",
         timeout_seconds: int | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Changes after a version, until the server ends the watch. For one that lasts, see `Watcher`."""
+        """Yield changes after a version until the server ends the watch. `Watcher` adds error recovery."""
         batches = self.watch_batches(
             kind,
             namespace,
@@ -285,9 +285,9 @@ class Client:
         timeout_seconds: int | None = None,
         idle_seconds: Callable[[], float] | None = None,
     ) -> AsyncGenerator[Sequence[WatchEvent[T] | Bookmark | Undecodable], None]:
-        """A watch with bookmarks, as many events at a time as one read from the socket brought.
+        """Watch with bookmarks, and yield the events of each read from the socket as a batch.
 
-        `idle_seconds` is the watchdog: without a whole event for that long the watch ends in `Unavailable`.
+        Without a complete event for `idle_seconds` the watch raises `Unavailable`.
         """
         query = selector_query(labels, fields) | {"watch": "true", "allowWatchBookmarks": "true"}
         if resource_version:
@@ -314,10 +314,10 @@ class Client:
         uid: str = "",
         run: int | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """A container's output in chunks, as they come.
+        """Yield a container's output in chunks.
 
-        With a uid, of that very pod though it may be gone, and there of one run of the container, from 0.
-        Argosy's own API server knows this; others answer that there is no such thing.
+        With `uid` the output of that pod is returned even if it was deleted, and `run` selects one run of the
+        container, counted from 0. Only Argosy's local API server supports these two; others return 404.
         """
         options = {
             "container": container,
@@ -344,13 +344,13 @@ class Client:
         on_stdout: Callable[[bytes], None] = streams.ignore,
         on_stderr: Callable[[bytes], None] = streams.ignore,
     ) -> int:
-        """Run a command in a container; its exit code."""
+        """Run a command in a container and return its exit code."""
         query = streams.exec_query(command, container, stdin=stdin is not None, tty=tty)
         target = streams.pod_path(pod, namespace, "exec") + "?" + urlencode(query)
-        # What comes is no object: asked for JSON, kube-apiserver refuses.
+        # kube-apiserver rejects JSON here, because the response is not an object.
         headers = {**self._headers, "Accept": "*/*"}
         async with self._sender.websocket(target, headers, streams.EXEC_PROTOCOLS) as socket:
-            return await streams.converse(socket, stdin, on_stdout, on_stderr)
+            return await streams.run_exec(socket, stdin, on_stdout, on_stderr)
 
     async def request(
         self,
@@ -361,15 +361,15 @@ class Client:
         body: bytes | Body | Sequence[Mapping[str, object]] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Any request; the answer's body. For kinds and paths the typed methods do not know.
+        """Send any request and return the response's body, for paths that the typed methods do not cover.
 
-        A query that is text is quoted already.
+        A query given as a string must be quoted already.
         """
         encoded = body if body is None or isinstance(body, bytes) else encode_body(body)
-        given = self._headers if encoded is None else self._with_body
+        all_headers = self._headers if encoded is None else self._with_body
         if headers:
-            given = {**given, **headers}
-        return await self._sender.send(method, with_query(path, query), given, encoded)
+            all_headers = {**all_headers, **headers}
+        return await self._sender.send(method, with_query(path, query), all_headers, encoded)
 
     async def _patch(self, path: str, body: bytes, type: PatchType, force: bool) -> bytes:
         query = f"{self._write_query}&force=true" if force else self._write_query

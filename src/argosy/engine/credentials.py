@@ -1,7 +1,7 @@
-"""Who we are to the API server, kept fresh.
+"""Provides credentials for the API server and refreshes them.
 
-Tokens and certificates in files are read again every minute, and at once when the API server answers 401.
-Commands that print credentials are in `execplugin`.
+Tokens and certificates in files are read again every minute, and at once after a 401. Commands that print
+credentials are in `execplugin`.
 """
 
 import base64
@@ -16,6 +16,8 @@ from argosy.engine.errors import Unauthorized
 
 
 class Identity(Struct, frozen=True):
+    """What a request authenticates with: a token, a user name with password, or a client certificate."""
+
     token: str = ""
     basic: tuple[str, str] | None = None
     certificate: Certificate | None = None
@@ -31,19 +33,19 @@ class Identity(Struct, frozen=True):
 
 
 RELOAD_SECONDS = 60.0
-"""How long what was read from a file is used without looking at the file again."""
+"""How long the content of a file is used before the file is read again."""
 
 
 class Credentials(Protocol):
     async def current(self) -> Identity: ...
 
-    def refresh(self, refused: Identity) -> bool:
-        """The API server refused this identity; return True if the next `current` may be another."""
+    def refresh(self, rejected: Identity) -> bool:
+        """Return True if `current` may give another identity than the one that the server rejected."""
         ...
 
 
 class FixedCredentials:
-    """A token, password or certificate written into the kubeconfig."""
+    """A token, password or certificate in the kubeconfig itself."""
 
     def __init__(self, identity: Identity = Identity()) -> None:
         self._identity = identity
@@ -51,15 +53,15 @@ class FixedCredentials:
     async def current(self) -> Identity:
         return self._identity
 
-    def refresh(self, refused: Identity) -> bool:
+    def refresh(self, rejected: Identity) -> bool:
         return False
 
 
 class FileCredentials:
-    """A token, or a client certificate and its key, in files that somebody else replaces.
+    """A token, or a client certificate with its key, in files that another process replaces.
 
-    A file that is missing for a moment, or a key that does not belong to the certificate because only one of
-    the two has been replaced yet, changes nothing: what was read before is used until they are whole.
+    While a file is missing, or the key does not match the certificate because only one of the two files has
+    been replaced, the last valid content is used.
     """
 
     def __init__(
@@ -67,16 +69,16 @@ class FileCredentials:
         *,
         token: Path | None = None,
         certificate: tuple[Path, Path] | None = None,
-        otherwise: Identity = Identity(),
+        default: Identity = Identity(),
         clock: Clock = SystemClock(),
         max_age: float = RELOAD_SECONDS,
     ) -> None:
-        """`certificate` names the files of certificate and key; `otherwise` has what is in no file."""
+        """`certificate` has the paths of certificate and key; `default` has what is not in a file."""
         self._token = token
         self._certificate = certificate
         self._clock = clock
         self._max_age = max_age
-        self._identity = otherwise
+        self._identity = default
         self._read_at = float("-inf")
 
     async def current(self) -> Identity:
@@ -84,15 +86,15 @@ class FileCredentials:
             self._read()
         return self._identity
 
-    def refresh(self, refused: Identity) -> bool:
+    def refresh(self, rejected: Identity) -> bool:
         self._read()
-        return self._identity != refused
+        return self._identity != rejected
 
     def _read(self) -> None:
         before = self._identity
-        found = Identity(self._read_token(before.token), before.basic, self._read_certificate(before))
-        if found != before:
-            self._identity = found
+        identity = Identity(self._read_token(before.token), before.basic, self._read_certificate(before))
+        if identity != before:
+            self._identity = identity
         self._read_at = self._clock.monotonic()
 
     def _read_token(self, before: str) -> str:
@@ -110,12 +112,12 @@ class FileCredentials:
         if self._certificate is None:
             return before
         try:
-            found = Certificate(*(path.read_bytes() for path in self._certificate))
-            if found != before:
-                check_certificate(found)
-        except OSError as error:  # ssl.SSLError is one too
+            certificate = Certificate(*(path.read_bytes() for path in self._certificate))
+            if certificate != before:
+                check_certificate(certificate)
+        except OSError as error:  # includes ssl.SSLError
             if before is not None:
                 return before
             names = " and ".join(map(str, self._certificate))
             raise Unauthorized(0, "NoCertificate", f"cannot use {names}: {error}") from error
-        return found
+        return certificate

@@ -1,7 +1,7 @@
-"""Objects of kinds known only at run time: the whole JSON, with typed metadata beside it.
+"""Objects of kinds that are known only at run time: typed metadata and the whole JSON.
 
-`AnyObject` is a plain class, not a struct, because msgspec would otherwise decode into its fields; the hook
-`decode_any` is what every decoder of the engine uses, so a dynamic kind goes wherever a typed one does.
+`AnyObject` is a plain class, because msgspec would decode JSON into the fields of a struct. The codec decodes
+it with the hook `decode_any`, so that a dynamic kind can be used wherever a typed one can.
 """
 
 from typing import ClassVar
@@ -15,7 +15,7 @@ Json = dict[str, object]
 
 
 class AnyObject:
-    """One object as it came: `metadata` for identity, `raw` for everything."""
+    """An object of any kind: `metadata` for its identity, `raw` for everything."""
 
     resource: ClassVar[Resource]
     __slots__ = ("metadata", "raw")
@@ -27,7 +27,7 @@ class AnyObject:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AnyObject) and self.raw == other.raw
 
-    __hash__ = None  # type: ignore[assignment]  # it holds a dict, and two versions of an object differ
+    __hash__ = None  # type: ignore[assignment]  # it contains a dict
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.metadata.namespace}/{self.metadata.name})"
@@ -40,14 +40,14 @@ class AnyObject:
 
 
 def dynamic_kind(resource: Resource) -> type[AnyObject]:
-    """A fetchable type for a resource found at run time."""
+    """Return a type for the objects of a resource that is known only at run time."""
     return type(resource.kind, (AnyObject,), {"resource": resource, "__slots__": ()})
 
 
 def decode_any(kind: type, value: object) -> object:
-    """The msgspec hook that builds an `AnyObject` out of decoded JSON."""
+    """The msgspec hook that makes an `AnyObject` of decoded JSON."""
     if kind is object:
-        return value  # msgspec asks about the values of a `dict[str, object]` too
+        return value  # msgspec also calls the hook for the values of a `dict[str, object]`
     if issubclass(kind, AnyObject) and isinstance(value, dict):
         return kind.from_json(value)
     raise NotImplementedError(f"cannot decode into {kind.__name__}")

@@ -1,7 +1,7 @@
 """Runs the command of a kubeconfig user that prints credentials (`ExecCredential`).
 
-It runs again shortly before what it gave expires, and when the API server refused what it gave. A refusal of
-credentials that have been replaced since does not count: the answer was only late.
+It is run again shortly before the credentials expire, and when the API server has rejected them. The
+rejection of credentials that have been replaced since is ignored.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from argosy.engine.errors import Unauthorized
 
 
 class ExecPlugin:
-    """A command that prints an `ExecCredential`, as cloud vendors ship for their clusters."""
+    """A command that prints an `ExecCredential`, as cloud providers supply for their clusters."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ExecPlugin:
         clock: Clock = SystemClock(),
         timeout: float = 60.0,
     ) -> None:
-        """`interactive`: the plugin may ask the user at the terminal, and takes as long as they do."""
+        """`interactive`: the plugin may prompt at the terminal, and has no timeout."""
         self._command = [command, *args]
         self._environment = dict(environment or {})
         self._api_version = api_version
@@ -53,11 +53,11 @@ class ExecPlugin:
             if self._identity is None or self._expired():
                 await self._run()
             if self._identity is None:
-                raise self._error("it gave no credentials")
+                raise self._error("no credentials")
             return self._identity
 
-    def refresh(self, refused: Identity) -> bool:
-        if self._identity == refused:
+    def refresh(self, rejected: Identity) -> bool:
+        if self._identity == rejected:
             self._identity = None
         return True
 
@@ -68,28 +68,28 @@ class ExecPlugin:
         spec: dict[str, object] = {"interactive": self._interactive}
         if self._cluster is not None:
             spec["cluster"] = self._cluster
-        question = {"apiVersion": self._api_version, "kind": "ExecCredential", "spec": spec}
+        request = {"apiVersion": self._api_version, "kind": "ExecCredential", "spec": spec}
         environment = {
             **os.environ,
             **self._environment,
-            "KUBERNETES_EXEC_INFO": msgspec.json.encode(question).decode(),
+            "KUBERNETES_EXEC_INFO": msgspec.json.encode(request).decode(),
         }
-        answer = self._decode(await self._output(environment))
-        certificate = self._certificate(answer)
-        if not answer.token and certificate is None:
-            raise self._error("it gave neither token nor certificate")
-        self._identity = Identity(token=answer.token, certificate=certificate)
-        self._expires = answer.expiration_timestamp
+        status = self._decode(await self._output(environment))
+        certificate = self._certificate(status)
+        if not status.token and certificate is None:
+            raise self._error("neither token nor certificate in its output")
+        self._identity = Identity(token=status.token, certificate=certificate)
+        self._expires = status.expiration_timestamp
 
-    def _certificate(self, answer: "_Status") -> Certificate | None:
-        if not answer.client_certificate_data and not answer.client_key_data:
+    def _certificate(self, status: "_Status") -> Certificate | None:
+        if not status.client_certificate_data and not status.client_key_data:
             return None
-        given = Certificate(answer.client_certificate_data.encode(), answer.client_key_data.encode())
+        certificate = Certificate(status.client_certificate_data.encode(), status.client_key_data.encode())
         try:
-            check_certificate(given)
+            check_certificate(certificate)
         except ssl.SSLError as error:
-            raise self._error(f"its certificate and key cannot be used: {error}") from error
-        return given
+            raise self._error(f"invalid certificate or key: {error}") from error
+        return certificate
 
     async def _output(self, environment: Mapping[str, str]) -> bytes:
         try:
@@ -102,29 +102,31 @@ class ExecPlugin:
             )
         except OSError as error:
             hint = f"; {self._install_hint}" if self._install_hint else ""
-            raise self._error(f"it cannot be started: {error.strerror}{hint}") from error
+            raise self._error(f"cannot be started: {error.strerror}{hint}") from error
         try:
             async with asyncio.timeout(None if self._interactive else self._timeout):
-                out, complaint = await process.communicate()
+                stdout, stderr = await process.communicate()
         except TimeoutError as error:
-            raise self._error(f"it gave no answer in {self._timeout:g} s") from error
+            raise self._error(f"timed out after {self._timeout:g} s") from error
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode:
-            last = (complaint or b"").decode("utf-8", "replace").strip()[-500:]
-            raise self._error(f"it ended with exit code {process.returncode}: {last}")
-        return out
+            message = (stderr or b"").decode("utf-8", "replace").strip()[-500:]
+            raise self._error(f"exit code {process.returncode}: {message}")
+        return stdout
 
-    def _decode(self, out: bytes) -> "_Status":
+    def _decode(self, output: bytes) -> "_Status":
         try:
-            answer = msgspec.json.decode(out, type=_ExecCredential)
+            credential = msgspec.json.decode(output, type=_ExecCredential)
         except msgspec.MsgspecError as error:
             raise self._error(f"its output is not an ExecCredential: {error}") from error
-        if answer.api_version and answer.api_version != self._api_version:
-            raise self._error(f"it speaks {answer.api_version}, the kubeconfig says {self._api_version}")
-        return answer.status
+        if credential.api_version and credential.api_version != self._api_version:
+            raise self._error(
+                f"its output is {credential.api_version}, not {self._api_version} as configured"
+            )
+        return credential.status
 
     def _error(self, problem: str) -> Unauthorized:
         return Unauthorized(0, "ExecPlugin", f"exec plugin {self._command[0]}: {problem}")

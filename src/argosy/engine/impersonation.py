@@ -1,7 +1,7 @@
-"""Whom a kubeconfig user acts as: `as`, `as-uid`, `as-groups` and `as-user-extra`.
+"""Impersonation headers for the fields `as`, `as-uid`, `as-groups` and `as-user-extra` of a kubeconfig user.
 
-The API server checks the rights of the user, and then acts as the one that is named in these headers. They
-have to be on every request: one without them is done with the user's own rights, which are usually greater.
+They must be sent with every request: a request without them would run with the user's own rights, which are
+usually greater.
 """
 
 import re
@@ -12,20 +12,20 @@ from argosy.engine.kubeconfig_entries import KubeconfigEntry
 Headers = tuple[tuple[str, str], ...]
 
 HEADER_NAME_CHARS = frozenset((ascii_letters + digits + "!#$&'*+-.^_`|~").encode())
-"""Bytes that stand for themselves in the name of a header. `%` may too, but begins an escaped byte here."""
+"""Bytes that are not escaped in the name of a header. `%` is escaped, because it begins an escaped byte."""
 
 CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def impersonation_headers(user: KubeconfigEntry) -> Headers:
-    """The headers of every request; a group or an extra value each has a header of its own."""
+    """Return the impersonation headers; each group and each extra value has its own header."""
     name, uid = user.text("as"), user.text("as-uid")
     groups: list[str] = user.typed("as-groups", list[str], [])
     extra: dict[str, list[str]] = user.typed("as-user-extra", dict[str, list[str]], {})
     if not name:
         for field in ("as-uid", "as-groups", "as-user-extra"):
             if user.value.get(field):
-                user.refuse(field, "not supported without `as`, the user to impersonate")
+                user.reject(field, "not supported without `as`, the user to impersonate")
         return ()
     headers = [("as", "Impersonate-User", name)]
     if uid:
@@ -35,10 +35,10 @@ def impersonation_headers(user: KubeconfigEntry) -> Headers:
         headers += [("as-user-extra", f"Impersonate-Extra-{_escape(key)}", value) for value in values]
     for field, _, value in headers:
         if CONTROL_CHARS.search(value):
-            user.refuse(field, f"invalid value {value!r}: must not contain control characters")
+            user.reject(field, f"invalid value {value!r}: must not contain control characters")
     return tuple((header, value) for _, header, value in headers)
 
 
 def _escape(key: str) -> str:
-    """Percent-encode what cannot stand in a header's name, as client-go does; the API server undoes it."""
+    """Percent-encode bytes that are not allowed in header names, as client-go does."""
     return "".join(chr(byte) if byte in HEADER_NAME_CHARS else f"%{byte:02X}" for byte in key.encode())

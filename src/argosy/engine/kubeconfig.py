@@ -1,10 +1,10 @@
-"""Where the API server is and who we are, from a kubeconfig or from inside a pod.
+"""Loads the connection to an API server from a kubeconfig, or from a pod's service account.
 
-Reads what kubectl reads: several files in `$KUBECONFIG` (the first that names a thing wins), inline data or
-file names relative to the kubeconfig, every way for a user to prove who they are but `auth-provider`,
-impersonation, and proxies from the kubeconfig or the environment. Files are read again when they change. One
-extension is ours: a cluster may name a Unix socket to dial instead of its address; TLS and the name that is
-verified stay those of the URL.
+Supports what kubectl supports: several files in `$KUBECONFIG` (the first one that defines an entry wins),
+inline data and paths relative to the kubeconfig, all kinds of credentials except `auth-provider`,
+impersonation, and proxies from the kubeconfig or the environment. Changed files are read again. One extension
+is specific to Argosy: a cluster may have a Unix socket to connect to; TLS still verifies the host name of the
+URL.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from argosy.engine.impersonation import Headers, impersonation_headers
 from argosy.engine.kubeconfig_entries import KubeconfigEntry, KubeconfigError
 from argosy.engine.kubeconfig_users import load_credentials
 from argosy.engine.proxies import environment_proxy
+from argosy.kinds.messages import unknown_name
 from argosy.wire.origin import Origin, Proxy
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -31,20 +32,20 @@ UNIX_SOCKET_EXTENSION = "argosy.dev/unix-socket"
 
 
 class Connection(Struct, frozen=True):
-    """How to reach one API server as one identity."""
+    """How to connect to an API server, and with which identity."""
 
     server: str
     credentials: Credentials = field(default_factory=FixedCredentials)
     certificate_authority: bytes | None = None
-    """PEM; absent means the system's authorities."""
+    """CA bundle in PEM; None means the system's certificate authorities."""
     authority_file: Path | None = None
-    """Where that was read from, to be read again when it changes."""
+    """The file of the CA bundle, which is read again when it changes."""
     verify: bool = True
     server_name: str | None = None
     unix_socket: str | None = None
     proxy: str | None = None
     impersonation: Headers = ()
-    """Headers of every request that say whom to act as."""
+    """Impersonation headers, sent with every request."""
     namespace: str = "default"
 
     @staticmethod
@@ -55,7 +56,7 @@ class Connection(Struct, frozen=True):
         environment: Mapping[str, str] | None = None,
         clock: Clock = SystemClock(),
     ) -> "Connection":
-        """The connection of a context (the current one by default) of a kubeconfig."""
+        """Return the connection of a context of a kubeconfig; the current context by default."""
         environment = os.environ if environment is None else environment
         return _connect(_load(path, environment), context, environment, clock)
 
@@ -65,7 +66,7 @@ class Connection(Struct, frozen=True):
         environment: Mapping[str, str] | None = None,
         clock: Clock = SystemClock(),
     ) -> "Connection":
-        """The connection every pod with a service account has."""
+        """Return the connection of a pod's service account."""
         environment = os.environ if environment is None else environment
         if not _is_in_cluster(folder, environment):
             raise KubeconfigError(f"not in a cluster: KUBERNETES_SERVICE_HOST or {folder}/token is missing")
@@ -74,14 +75,14 @@ class Connection(Struct, frozen=True):
         server = f"https://{host}:{environment.get('KUBERNETES_SERVICE_PORT', '443')}"
         authority, namespace = folder / "ca.crt", folder / "namespace"
         try:
-            found = authority.read_bytes()
-            check_authority(found)
+            bundle = authority.read_bytes()
+            check_authority(bundle)
         except OSError as error:
             raise KubeconfigError(f"{authority}: {error}") from error
         return Connection(
             server=server,
             credentials=FileCredentials(token=folder / "token", clock=clock),
-            certificate_authority=found,
+            certificate_authority=bundle,
             authority_file=authority,
             proxy=environment_proxy(server, environment),
             namespace=namespace.read_text().strip() if namespace.exists() else "default",
@@ -89,7 +90,7 @@ class Connection(Struct, frozen=True):
 
     @staticmethod
     def discover() -> "Connection":
-        """In a pod its service account, elsewhere the kubeconfig."""
+        """Return the connection of the service account within a pod, otherwise that of the kubeconfig."""
         if _is_in_cluster(SERVICE_ACCOUNT, os.environ):
             return Connection.in_cluster()
         return Connection.from_kubeconfig()
@@ -100,7 +101,7 @@ def _is_in_cluster(folder: Path, environment: Mapping[str, str]) -> bool:
 
 
 class _Config(Struct):
-    origin: str
+    files: str
     current: str
     clusters: dict[str, KubeconfigEntry]
     users: dict[str, KubeconfigEntry]
@@ -121,36 +122,33 @@ class _File(Struct, rename="kebab"):
     contexts: list[_Named] | None = None
 
 
-def _load(path: str | Path | None, environment: Mapping[str, str]) -> _Config:
-    paths = _paths(path, environment)
+def _load(kubeconfig: str | Path | None, environment: Mapping[str, str]) -> _Config:
+    paths = _paths(kubeconfig, environment)
     config = _Config(", ".join(map(str, paths)), "", {}, {}, {})
-    found = False
-    for each in paths:
-        if not each.exists():
-            continue
-        found = True
-        _merge(config, _parse(each), each)
-    if not found:
-        raise KubeconfigError(f"no kubeconfig: {config.origin} does not exist")
+    existing = [path for path in paths if path.exists()]
+    for path in existing:
+        _merge(config, _parse(path), path)
+    if not existing:
+        raise KubeconfigError(f"no kubeconfig: {config.files} does not exist")
     return config
 
 
 def _paths(path: str | Path | None, environment: Mapping[str, str]) -> list[Path]:
     if path is not None:
         return [Path(path).expanduser()]
-    listed = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
-    return listed or [Path("~/.kube/config").expanduser()]
+    paths = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return paths or [Path("~/.kube/config").expanduser()]
 
 
 def _parse(path: Path) -> _File:
     try:
-        return msgspec.convert(_parsed(path.read_bytes()) or {}, _File)
+        return msgspec.convert(_parse_yaml(path.read_bytes()) or {}, _File)
     except (OSError, ValueError, msgspec.ValidationError) as error:
         raise KubeconfigError(f"{path}: {error}") from error
 
 
-def _parsed(content: bytes) -> object:
-    """YAML; JSON, which is YAML too, without loading what reads the rest of it."""
+def _parse_yaml(content: bytes) -> object:
+    """Parse YAML. JSON is parsed without importing the YAML library, which is slow."""
     if content.lstrip().startswith(b"{"):
         with contextlib.suppress(msgspec.DecodeError):
             return msgspec.json.decode(content)
@@ -181,11 +179,12 @@ def _connect(
 ) -> Connection:
     name = context or config.current
     if not name:
-        raise KubeconfigError(f"{config.origin}: no current-context; choose one of {sorted(config.contexts)}")
-    chosen = _entry(config, config.contexts, "context", name)
-    cluster = _entry(config, config.clusters, "cluster", chosen.text("cluster"))
-    user_name = chosen.text("user")
-    user = _entry(config, config.users, "user", user_name) if user_name else KubeconfigEntry({})
+        known = ", ".join(sorted(config.contexts))
+        raise KubeconfigError(f"{config.files}: current-context is not set (known contexts: {known})")
+    selected = _find_entry(config, config.contexts, "context", name)
+    cluster = _find_entry(config, config.clusters, "cluster", selected.text("cluster"))
+    user_name = selected.text("user")
+    user = _find_entry(config, config.users, "user", user_name) if user_name else KubeconfigEntry({})
     server, unix_socket = _server(cluster, user), _unix_socket(cluster)
     return Connection(
         server=server,
@@ -197,33 +196,38 @@ def _connect(
         unix_socket=unix_socket,
         proxy=None if unix_socket else _proxy(cluster, server, environment),
         impersonation=impersonation_headers(user),
-        namespace=chosen.text("namespace") or "default",
+        namespace=selected.text("namespace") or "default",
     )
 
 
 AUTHORITY = "certificate-authority"
 
 
-def _entry(config: _Config, entries: dict[str, KubeconfigEntry], what: str, name: str) -> KubeconfigEntry:
+def _find_entry(
+    config: _Config, entries: dict[str, KubeconfigEntry], noun: str, name: str
+) -> KubeconfigEntry:
     if name not in entries:
-        known = ", ".join(sorted(entries)) or "none"
-        raise KubeconfigError(f"{config.origin}: no {what} named {name!r} (there is: {known})")
+        raise KubeconfigError(f"{config.files}: {unknown_name(noun, name, entries)}")
     return entries[name]
 
 
 def _server(cluster: KubeconfigEntry, user: KubeconfigEntry) -> str:
-    """The server's URL; one without a scheme has TLS if anything about TLS is given, as in kubectl."""
+    """Return the server's URL. As in kubectl, a missing scheme is https if any TLS setting is present."""
     server = cluster.text("server").rstrip("/")
     if not server:
-        cluster.refuse("server", "must be given")
+        cluster.reject("server", "must be set")
     if not urlsplit(server).netloc:
-        secured = (cluster, AUTHORITY), (cluster, "insecure-skip-tls-verify"), (user, "client-certificate")
-        tls = any(entry.value.get(name) or entry.value.get(f"{name}-data") for entry, name in secured)
+        tls_settings = (
+            (cluster, AUTHORITY),
+            (cluster, "insecure-skip-tls-verify"),
+            (user, "client-certificate"),
+        )
+        tls = any(entry.value.get(name) or entry.value.get(f"{name}-data") for entry, name in tls_settings)
         server = f"{'https' if tls else 'http'}://{server}"
     try:
         Origin.from_url(server)
     except ValueError as error:
-        cluster.refuse("server", f"invalid value {server!r}: {error}")
+        cluster.reject("server", f"invalid value {server!r}: {error}")
     return server
 
 
@@ -233,19 +237,19 @@ def _authority(cluster: KubeconfigEntry) -> bytes | None:
         try:
             check_authority(authority)
         except ssl.SSLError as error:
-            cluster.refuse(AUTHORITY, str(error))
+            cluster.reject(AUTHORITY, str(error))
     return authority
 
 
 def _proxy(cluster: KubeconfigEntry, server: str, environment: Mapping[str, str]) -> str | None:
-    """The cluster's own proxy, which loopback addresses are reached through too, or the environment's."""
+    """Return the cluster's proxy, also for loopback addresses, or else that of the environment."""
     url = cluster.text("proxy-url")
     if not url:
         return environment_proxy(server, environment)
     try:
         Proxy.from_url(url)
     except ValueError as error:
-        cluster.refuse("proxy-url", str(error))
+        cluster.reject("proxy-url", str(error))
     return url
 
 

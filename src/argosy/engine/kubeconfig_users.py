@@ -1,7 +1,7 @@
-"""How a kubeconfig user proves who they are: token, password, certificate or exec plugin.
+"""Loads the credentials of a kubeconfig user: token, password, client certificate or exec plugin.
 
-As in kubectl an exec plugin is run only for a user who has nothing else. What cannot be honoured is refused
-with the field's name: a request without the credentials that were meant would be somebody else's.
+As in kubectl, an exec plugin is used only if the user has no other credentials. Settings that are not
+supported are errors with the field's name: ignoring them could send requests with another identity.
 """
 
 import base64
@@ -21,20 +21,20 @@ from argosy.engine.execplugin import ExecPlugin
 from argosy.engine.kubeconfig_entries import KubeconfigEntry
 
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
-"""The extension of a cluster whose content is handed to exec plugins."""
+"""The extension of a cluster whose content is passed to exec plugins."""
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
 def load_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry, clock: Clock) -> Credentials:
-    """The credentials of a user for a cluster; `KubeconfigError` names what is wrong or not supported."""
+    """Return the credentials of a user for a cluster; `KubeconfigError` if they are invalid."""
     if user.value.get("auth-provider") is not None:
-        user.refuse("auth-provider", "not supported; use an exec plugin (`exec`) or a token")
+        user.reject("auth-provider", "not supported; use an exec plugin (`exec`) or a token")
     username, password = user.text("username"), user.text("password")
     token, token_file = user.text("token"), user.file("tokenFile")
     basic = (username, password) if username or password else None
     if basic and (token or token_file):
-        user.refuse("username", "not supported with a token; only one of them is allowed")
+        user.reject("username", "not supported with a token; only one of them is allowed")
     certificate = _certificate(user)
     if user.value.get("exec") is not None:
         plugin = _exec_plugin(user, cluster, clock)
@@ -44,7 +44,7 @@ def load_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry, clock: Clo
     pair = _certificate_files(user)
     if token_file is None and pair is None:
         return FixedCredentials(identity)
-    return FileCredentials(token=token_file, certificate=pair, otherwise=identity, clock=clock)
+    return FileCredentials(token=token_file, certificate=pair, default=identity, clock=clock)
 
 
 def _certificate(user: KubeconfigEntry) -> Certificate | None:
@@ -52,19 +52,19 @@ def _certificate(user: KubeconfigEntry) -> Certificate | None:
     if certificate is None and key is None:
         return None
     if key is None:
-        user.refuse("client-certificate", "a key is missing; client-key or client-key-data must be given")
+        user.reject("client-certificate", "client-key or client-key-data must be set, too")
     if certificate is None:
-        user.refuse("client-key", "client-certificate or client-certificate-data must be given")
-    given = Certificate(certificate, key)
+        user.reject("client-key", "client-certificate or client-certificate-data must be set, too")
+    pair = Certificate(certificate, key)
     try:
-        check_certificate(given)
+        check_certificate(pair)
     except ssl.SSLError as error:
-        user.refuse("client-certificate", f"cannot be used with client-key: {error}")
-    return given
+        user.reject("client-certificate", f"cannot be used with client-key: {error}")
+    return pair
 
 
 def _certificate_files(user: KubeconfigEntry) -> tuple[Path, Path] | None:
-    """The files to read again; None unless both certificate and key are in files."""
+    """Return the paths of certificate and key; None unless both are in files."""
     if user.text("client-certificate-data") or user.text("client-key-data"):
         return None
     certificate, key = user.file("client-certificate"), user.file("client-key")
@@ -90,10 +90,10 @@ def _exec_plugin(user: KubeconfigEntry, cluster: KubeconfigEntry, clock: Clock) 
     try:
         settings = msgspec.convert(user.value["exec"], _Exec)
     except msgspec.ValidationError as error:
-        user.refuse("exec", str(error))
+        user.reject("exec", str(error))
     if settings.api_version not in EXEC_VERSIONS:
         allowed = " or ".join(EXEC_VERSIONS)
-        user.refuse("exec.apiVersion", f"invalid value {settings.api_version!r}: must be {allowed}")
+        user.reject("exec.apiVersion", f"invalid value {settings.api_version!r}: must be {allowed}")
     command = settings.command
     if os.sep in command:
         command = str(user.folder / command)
@@ -115,12 +115,12 @@ def _is_interactive(user: KubeconfigEntry, settings: _Exec) -> bool:
         return False
     terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
     if settings.interactive_mode == "Always" and not terminal:
-        user.refuse("exec.interactiveMode", "Always needs a terminal, and standard input is not one")
+        user.reject("exec.interactiveMode", "Always requires a terminal, but standard input is not one")
     return terminal
 
 
 def _cluster_info(cluster: KubeconfigEntry) -> dict[str, object]:
-    """What a plugin that asks for it is told about the cluster, with the names of a kubeconfig."""
+    """Return the cluster's settings for a plugin, with the field names of a kubeconfig."""
     authority = cluster.data("certificate-authority")
     info = {
         "server": cluster.text("server"),

@@ -1,12 +1,12 @@
-"""One process works, the others stand by: a Lease says which.
+"""Elects one leader among several processes with a Lease.
 
-The lease avoids doubled work; safety comes from preconditions on every write. Still, a process that may have
-lost its lease must not write: `deadline()` is when the last renewal was *sent* plus the renew deadline, which
-is shorter than the lease, and the client checks it before every write and times out before it. A process that
-was stopped for a while therefore finds its deadline passed when it wakes, whatever it was about to do.
+The lease avoids duplicated work; preconditions on every write keep the objects correct. A process that may
+have lost its lease still must not write. `deadline()` is the time at which the last renewal was *sent* plus
+the renew deadline, which is shorter than the lease. The client checks it before every write, and writes time
+out before it. So a process that was suspended finds its deadline passed when it resumes.
 
-Clocks of other machines are never compared: a lease is over when this process has watched it unchanged for
-its whole duration. Give the leader a client of its own, without the deadline and without other writes.
+Clocks of other machines are never compared: a lease has expired when this process has observed it unchanged
+for its whole duration. The leader needs a client of its own, without the deadline and without other writes.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Leader:
         metrics: Metrics | None = None,
     ) -> None:
         if not retry < renew_deadline < duration:
-            raise ValueError("retry must be shorter than the renew deadline, and that than the lease")
+            raise ValueError("retry must be shorter than renew_deadline, and renew_deadline than duration")
         self.identity = identity
         self._client = client
         self._name = name
@@ -53,17 +53,17 @@ class Leader:
         self._clock = clock
         self._gauge = (metrics or client.metrics).is_leader
         self._deadline = NEVER
-        self._seen: LeaseSpec | None = None
-        self._seen_at = NEVER
+        self._observed: LeaseSpec | None = None
+        self._observed_at = NEVER
         self._version = ""
-        self._heard = NEVER
+        self._last_contact = NEVER
         self._working = False
         self._lost_at = float("inf")
         self.last_error = ""
-        """Why the last try to take, renew or see the lease came to nothing; empty while all is well."""
+        """Why the last attempt to read, acquire or renew the lease failed; empty after a success."""
 
     def deadline(self) -> float:
-        """The clock's monotonic time until which this process may write."""
+        """Return the monotonic time until which this process may write."""
         return self._deadline
 
     @property
@@ -72,23 +72,24 @@ class Leader:
 
     @property
     def holder(self) -> str:
-        """Who holds the lease, as far as this process has seen."""
-        return self._seen.holder_identity if self._seen else ""
+        """The identity of the holder, as last observed."""
+        return self._observed.holder_identity if self._observed else ""
 
     @property
     def seconds_since_contact(self) -> float:
-        """Seconds since the API server last answered about the lease; without end before it did."""
-        return self._clock.monotonic() - self._heard
+        """Seconds since the API server last answered a request for the lease; infinite before that."""
+        return self._clock.monotonic() - self._last_contact
 
     @property
     def lease_overrun(self) -> float:
-        """Seconds that work has gone on past the deadline: more than it takes to drain, and it is stuck."""
+        """Seconds that work has continued after the lease was lost. If it grows, the work does not stop."""
         return max(self._clock.monotonic() - self._lost_at, 0.0) if self._working else 0.0
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Contend, and run `lead` while leading: begun anew each time the lease is won, cancelled when lost.
+        """Compete for the lease and run `lead` while holding it.
 
-        Returns when `lead` does. Cancelling stops `lead`, waits until it drained, and gives the lease back.
+        `lead` is started each time the lease is acquired, and cancelled when it is lost. Returns when `lead`
+        returns. Cancelling this method cancels `lead`, waits for it to end, and releases the lease.
         """
         try:
             while True:
@@ -99,20 +100,20 @@ class Leader:
             await self._release()
 
     async def _acquire(self) -> None:
-        won = await self._try_for(self._renew_deadline)
-        while not won:
+        acquired = await self._try_within(self._renew_deadline)
+        while not acquired:
             await asyncio.sleep(self._backoff.delay(1))
-            won = await self._try_for(self._renew_deadline)
+            acquired = await self._try_within(self._renew_deadline)
         log.info("became leader", lease=self._name, identity=self.identity)
 
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> bool:
-        """True when the work ended by itself, false when the lease was lost."""
+        """Run `lead`; return True if it returned, False if the lease was lost."""
         self._gauge.set(1)
         self._working, self._lost_at = True, float("inf")
         work = asyncio.ensure_future(lead())
-        keeping = asyncio.create_task(self._keep())
+        renewing = asyncio.create_task(self._renew_loop())
         try:
-            await asyncio.wait((work, keeping), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, renewing), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 work.result()
                 return True
@@ -120,90 +121,94 @@ class Leader:
             return False
         finally:
             try:
-                await _end(work, keeping)
+                await _cancel_and_wait(work, renewing)
             finally:
                 self._gauge.set(0)
                 self._working = False
 
-    async def _keep(self) -> None:
-        """Renew until that fails for so long that the deadline has passed, or the lease is another's."""
+    async def _renew_loop(self) -> None:
+        """Renew the lease until the deadline has passed without success, or another process holds it."""
         while self.is_leader:
             await asyncio.sleep(self._backoff.delay(1))
-            left = self._deadline - self._clock.monotonic()
-            if left <= 0 or (not await self._try_for(left) and self.holder not in ("", self.identity)):
+            remaining = self._deadline - self._clock.monotonic()
+            if remaining <= 0 or (
+                not await self._try_within(remaining) and self.holder not in ("", self.identity)
+            ):
                 break
         self._lost_at = self._clock.monotonic()
         self._deadline = NEVER
 
-    async def _try_for(self, seconds: float) -> bool:
+    async def _try_within(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
                 return await self._try()
         except TimeoutError:
-            self.last_error = "no answer in time"
-            log.warning("no answer about the lease in time", lease=self._name)
+            self.last_error = "request timed out"
+            log.warning("lease request timed out", lease=self._name)
         except ApiError as error:
             self.last_error = str(error)
-            log.warning("cannot get or renew the lease", lease=self._name, error=self.last_error)
+            log.warning("cannot acquire or renew the lease", lease=self._name, error=self.last_error)
         return False
 
     async def _try(self) -> bool:
-        """Take or renew the lease if it is free, over, or ours."""
+        """Acquire or renew the lease if it is free, expired or held by this process."""
         sent = self._clock.monotonic()
         try:
             if self.is_leader and self._version:
-                self._saw(await self._patch(self._renewed()))
+                self._observe(await self._patch(self._renewed_spec()))
             else:
-                await self._look()
-                if not self._available():
+                await self._read()
+                if not self._is_available():
                     return False
                 sent = self._clock.monotonic()
-                self._saw(await self._patch(self._taken()) if self._version else await self._create())
+                self._observe(
+                    await self._patch(self._acquired_spec()) if self._version else await self._create()
+                )
         except (Conflict, AlreadyExists, NotFound):
-            # Somebody wrote, or deleted it, between our look and our write. Look again at the next try.
-            await self._look()
+            # The lease was changed or deleted between our read and our write.
+            await self._read()
             return False
         self._deadline = sent + self._renew_deadline
         return True
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
-            self._saw(await self._client.get(Lease, self._name, self._namespace))
+            self._observe(await self._client.get(Lease, self._name, self._namespace))
         except NotFound:
-            self._seen, self._version = None, ""
-            self._answered()
+            self._observed, self._version = None, ""
+            self._record_contact()
 
-    def _saw(self, lease: Lease) -> None:
-        if lease.spec != self._seen:
-            self._seen, self._seen_at = lease.spec, self._clock.monotonic()
+    def _observe(self, lease: Lease) -> None:
+        if lease.spec != self._observed:
+            self._observed, self._observed_at = lease.spec, self._clock.monotonic()
         self._version = lease.metadata.resource_version
-        self._answered()
+        self._record_contact()
 
-    def _answered(self) -> None:
-        self._heard, self.last_error = self._clock.monotonic(), ""
+    def _record_contact(self) -> None:
+        self._last_contact, self.last_error = self._clock.monotonic(), ""
 
-    def _available(self) -> bool:
-        if self._seen is None or self.holder in ("", self.identity):
+    def _is_available(self) -> bool:
+        if self._observed is None or self.holder in ("", self.identity):
             return True
-        duration = self._seen.lease_duration_seconds or self._duration
-        return self._clock.monotonic() - self._seen_at > duration
+        duration = self._observed.lease_duration_seconds or self._duration
+        return self._clock.monotonic() - self._observed_at > duration
 
     async def _create(self) -> Lease:
-        body = {"metadata": {"name": self._name}, "spec": self._taken()}
+        body = {"metadata": {"name": self._name}, "spec": self._acquired_spec()}
         return await self._client.create(Lease, body, self._namespace)
 
     async def _patch(self, spec: Json) -> Lease:
         patch = {"metadata": {"resourceVersion": self._version}, "spec": spec}
         return await self._client.patch(Lease, self._name, patch, self._namespace)
 
-    def _taken(self) -> Json:
-        mine = self.holder == self.identity
-        before = self._seen.lease_transitions if self._seen else 0
-        changes: Json = {} if mine else {"acquireTime": _micro_time(self._clock.now())}
-        transitions = before + (0 if mine or self._seen is None else 1)
-        return self._renewed() | changes | {"leaseTransitions": transitions}
+    def _acquired_spec(self) -> Json:
+        is_own = self.holder == self.identity
+        before = self._observed.lease_transitions if self._observed else 0
+        changes: Json = {} if is_own else {"acquireTime": _micro_time(self._clock.now())}
+        transitions = before + (0 if is_own or self._observed is None else 1)
+        return self._renewed_spec() | changes | {"leaseTransitions": transitions}
 
-    def _renewed(self) -> Json:
+    def _renewed_spec(self) -> Json:
         return {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": max(round(self._duration), 1),
@@ -211,23 +216,23 @@ class Leader:
         }
 
     async def _release(self) -> None:
-        """Let a standby take over at once; only ever gives back what is still ours."""
-        held, self._deadline = self.is_leader, NEVER
-        if not held:
+        """Release the lease if this process holds it, so that a standby can take over at once."""
+        was_leader, self._deadline = self.is_leader, NEVER
+        if not was_leader:
             return
         spec: Json = {"holderIdentity": "", "leaseDurationSeconds": 1}
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT):
                 await self._patch(spec)
         except (ApiError, TimeoutError) as error:
-            log.warning("could not give the lease back; it runs out by itself", error=str(error))
+            log.warning("cannot release the lease; it will expire", error=str(error))
 
 
 RELEASE_TIMEOUT = 2.0
 
 
-async def _end(*tasks: "asyncio.Future[None]") -> None:
-    """Cancel and wait, through further cancellations too: nothing may go on working without the lease."""
+async def _cancel_and_wait(*tasks: "asyncio.Future[None]") -> None:
+    """Cancel tasks and wait for them, even if cancelled meanwhile: no work may continue without the lease."""
     cancelled = False
     for task in tasks:
         task.cancel()
@@ -237,7 +242,7 @@ async def _end(*tasks: "asyncio.Future[None]") -> None:
             except asyncio.CancelledError:
                 cancelled = True
         if not task.cancelled() and task.exception() is not None:
-            log.warning("the work ended with an error", error=repr(task.exception()))
+            log.warning("leader work ended with an error", error=repr(task.exception()))
     if cancelled:
         raise asyncio.CancelledError
 

@@ -1,13 +1,13 @@
-"""Which proxy the environment names for a server: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
+"""Finds the proxy for a server in the environment: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
 
 The rules are those of Go's `golang.org/x/net/http/httpproxy`, which kubectl follows:
 
 - The upper-case name of a variable wins over the lower-case one, and an empty value counts as none.
 - The variable is chosen by the scheme of the server's URL. A proxy without a scheme is an HTTP proxy.
 - `localhost` and loopback addresses are never reached through a proxy.
-- `NO_PROXY` is a list, separated by commas, of addresses, networks (`10.0.0.0/8`) and domains (`example.com`
-  with all below it; `.example.com` and `*.example.com` are only what is below it). An address or a domain may
-  have a port, and is meant at that port only. `*` is everything.
+- `NO_PROXY` is a comma-separated list of addresses, networks (`10.0.0.0/8`) and domains. `example.com`
+  includes its subdomains; `.example.com` and `*.example.com` are only the subdomains. An address or domain
+  with a port matches only that port. `*` matches everything.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def environment_proxy(server: str, environment: Mapping[str, str]) -> str | None:
-    """The URL of the proxy to reach the server of this URL with; None means directly."""
+    """Return the URL of the proxy for a server URL; None means a direct connection."""
     origin = Origin.from_url(server)
     name, value = _variable(environment, "HTTPS_PROXY" if origin.tls else "HTTP_PROXY")
     if not value or not _uses_proxy(origin, _variable(environment, "NO_PROXY")[1]):
@@ -31,7 +31,7 @@ def environment_proxy(server: str, environment: Mapping[str, str]) -> str | None
     try:
         Proxy.from_url(url)
     except ValueError as error:
-        raise KubeconfigError(f"{name}: invalid value {_hide_login(url)!r}: {error}") from error
+        raise KubeconfigError(f"{name}: invalid value {_without_login(url)!r}: {error}") from error
     return url
 
 
@@ -43,14 +43,14 @@ def _variable(environment: Mapping[str, str], upper: str) -> tuple[str, str]:
 
 
 def _with_scheme(value: str) -> str:
-    """`proxy:3128` is an HTTP proxy. Go resolves names at the proxy for both schemes of SOCKS5."""
+    """Add the scheme http to `proxy:3128`. Like Go, treat socks5h as socks5: the proxy resolves names."""
     parts = urlsplit(value) if "://" in value else None
     if parts is None or not parts.scheme or not parts.netloc:
         return f"http://{value}"
     return parts._replace(scheme="socks5").geturl() if parts.scheme == "socks5h" else value
 
 
-def _hide_login(url: str) -> str:
+def _without_login(url: str) -> str:
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -68,30 +68,30 @@ def _matches(entry: str, host: str, port: int, address: Address | None) -> bool:
         return True
     if "/" in entry:
         return address is not None and _is_in_network(address, entry)
-    named = _split_port(entry)
-    if named.port and named.port != str(port):
+    excluded = _split_port(entry)
+    if excluded.port and excluded.port != str(port):
         return False
-    meant = _parse_address(named.host)
-    if meant is not None or address is not None:
-        return meant == address
-    domain = named.host.removeprefix("*") if named.host.startswith("*.") else named.host
+    excluded_address = _parse_address(excluded.host)
+    if excluded_address is not None or address is not None:
+        return excluded_address == address
+    domain = excluded.host.removeprefix("*") if excluded.host.startswith("*.") else excluded.host
     if not domain:
         return False
     return host.endswith(domain) if domain.startswith(".") else f".{host}".endswith(f".{domain}")
 
 
-class _Named(NamedTuple):
+class _HostPort(NamedTuple):
     host: str
     port: str
 
 
-def _split_port(entry: str) -> _Named:
-    """Host and port of `host:port` and `[address]:port`; the port is empty where there is none."""
+def _split_port(entry: str) -> _HostPort:
+    """Split `host:port` and `[address]:port`; the port is empty if there is none."""
     if entry.startswith("[") and "]:" in entry:
-        return _Named(*entry[1:].split("]:", 1))
+        return _HostPort(*entry[1:].split("]:", 1))
     if entry.count(":") == 1:
-        return _Named(*entry.split(":"))
-    return _Named(entry, "")
+        return _HostPort(*entry.split(":"))
+    return _HostPort(entry, "")
 
 
 def _parse_address(host: str) -> Address | None:
@@ -99,7 +99,7 @@ def _parse_address(host: str) -> Address | None:
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    # ::ffff:10.0.0.1 and 10.0.0.1 are one address.
+    # ::ffff:10.0.0.1 and 10.0.0.1 are the same address.
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 

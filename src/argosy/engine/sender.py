@@ -1,8 +1,8 @@
-"""Sends requests: with credentials, within limits, never after the deadline, and again where that is safe.
+"""Sends requests with credentials, within the write limits, before the deadline, and retries safe failures.
 
-A write is checked against the deadline last of all, right before it is sent, and times out before it. What
-certainly was not done is tried again here: 429, after the time the server asked for if that is short, and
-401, once, with credentials fetched anew. Anything else is the caller's to judge.
+A write is checked against the deadline right before it is sent, and times out before the deadline. Requests
+that certainly were not processed are retried here: after 429, if Retry-After is short, and after 401 once,
+with refreshed credentials. Callers handle all other errors.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from argosy.engine.errors import ApiError, LeaseExpired, Throttled, Unauthorized
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimiter, WriteLimits
 from argosy.engine.metrics import Metric, Metrics
-from argosy.engine.streams import Opener, Refused
+from argosy.engine.streams import Opener, RejectedIdentity
 from argosy.engine.transport import Request, Socket, Transport
 from argosy.engine.urls import namespace_in
 
 Headers = Mapping[str, str]
 
-TRIES = 4
-"""How often a request that was throttled is sent at most."""
+MAX_TRIES = 4
+"""How often a throttled request is sent at most."""
 
-PATIENCE = 5.0
-"""Seconds of Retry-After that are waited out here; a longer wait is the caller's to plan."""
+MAX_RETRY_AFTER_SECONDS = 5.0
+"""A longer Retry-After is raised to the caller."""
 
 
 class Sender:
@@ -46,30 +46,31 @@ class Sender:
         self._timeout = timeout
         self._clock = clock
         self._metrics = metrics
-        self._counted: dict[tuple[str, str], Metric] = {}
-        self._timed: dict[str, Metric] = {}
+        self._counters: dict[tuple[str, str], Metric] = {}
+        self._histograms: dict[str, Metric] = {}
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes | None = None) -> bytes:
-        """The body of a successful answer; any other answer raises."""
-        once = self._read if method in ("GET", "HEAD") else self._write
+        """Send a request and return the body of the response; an error status is raised."""
+        is_read = method in ("GET", "HEAD")
+        send_once = self._read if is_read else self._write
         refreshed = False
         tries = 1
         while True:
             try:
-                return await once(method, target, headers, body)
+                return await send_once(method, target, headers, body)
             except Throttled as error:
-                if tries == TRIES or error.status != 429 or error.retry_after > PATIENCE:
+                if tries == MAX_TRIES or error.status != 429 or error.retry_after > MAX_RETRY_AFTER_SECONDS:
                     raise
                 tries += 1
-                if once == self._read:
+                if is_read:
                     await asyncio.sleep(error.retry_after)
-            except Refused as refused:
-                if refreshed or not self._credentials.refresh(refused.identity):
-                    raise refused.error from None
+            except RejectedIdentity as rejected:
+                if refreshed or not self._credentials.refresh(rejected.identity):
+                    raise rejected.error from None
                 refreshed = True
 
     def stream(self, target: str, headers: Headers) -> Opener:
-        """How a stream is opened when it is first read: with credentials of that moment, and no end."""
+        """Return an opener of a stream, which uses the current credentials and has no timeout."""
 
         async def request() -> Request:
             return await self._request("GET", target, headers, None, None)
@@ -80,7 +81,7 @@ class Sender:
     async def websocket(
         self, target: str, headers: Headers, protocols: Sequence[str]
     ) -> AsyncIterator[Socket]:
-        """A WebSocket; opening it counts as a write."""
+        """Open a WebSocket; this counts as a write."""
         async with AsyncExitStack() as stack:
             request = await self._upgrade(target, headers)
             try:
@@ -94,11 +95,11 @@ class Sender:
 
     async def _upgrade(self, target: str, headers: Headers) -> Request:
         request = await self._request("GET", target, headers, None, self._timeout)
-        await self._time_to_write()
+        await self._write_timeout()
         return request
 
     async def _read(self, method: str, target: str, headers: Headers, body: bytes | None) -> bytes:
-        return await self._answered(await self._request(method, target, headers, body, self._timeout))
+        return await self._exchange(await self._request(method, target, headers, body, self._timeout))
 
     async def _write(self, method: str, target: str, headers: Headers, body: bytes | None) -> bytes:
         bucket = namespace_in(target)
@@ -106,65 +107,67 @@ class Sender:
         self._metrics.writes_in_flight.inc()
         try:
             request = await self._request(method, target, headers, body, self._timeout)
-            # Only now: waiting for a place and for credentials takes time.
-            request.timeout = await self._time_to_write()
-            answer = await self._answered(request)
+            # Last, because waiting for a slot and for credentials takes time.
+            request.timeout = await self._write_timeout()
+            response = await self._exchange(request)
         except Throttled as error:
             self._limiter.throttled(started, error.retry_after)
             raise
         else:
             self._limiter.succeeded()
-            return answer
+            return response
         finally:
             self._metrics.writes_in_flight.dec()
             self._limiter.release(bucket)
 
-    async def _time_to_write(self) -> float:
+    async def _write_timeout(self) -> float:
+        """Return the timeout of a write; `LeaseExpired` if the deadline has passed."""
         if self._deadline is None:
             return self._timeout
-        left = self._deadline() - self._clock.monotonic()
-        if left <= 0:
-            await asyncio.sleep(0)  # a caller that only tries again must not keep the loop from stopping it
+        remaining = self._deadline() - self._clock.monotonic()
+        if remaining <= 0:
+            await asyncio.sleep(0)  # a caller that retries in a loop must not block the event loop
             raise LeaseExpired()
-        return min(left, self._timeout)
+        return min(remaining, self._timeout)
 
     async def _request(
         self, method: str, target: str, headers: Headers, body: bytes | None, timeout: float | None
     ) -> Request:
         return Request(method, target, headers, await self._credentials.current(), body, timeout)
 
-    async def _answered(self, request: Request) -> bytes:
-        before = self._clock.monotonic()
+    async def _exchange(self, request: Request) -> bytes:
+        started = self._clock.monotonic()
         try:
-            answer = await self._transport.send(request)
+            response = await self._transport.send(request)
         except ApiError:
-            self._count(request.method, UNANSWERED)
+            self._count(request.method, NO_RESPONSE)
             raise
-        self._count(request.method, str(answer.status))
-        self._time(request.method, self._clock.monotonic() - before)
-        if answer.status >= 300:
-            error = error_from_response(answer.status, answer.headers, answer.body)
-            raise Refused(error, request.identity) if isinstance(error, Unauthorized) else error
-        return answer.body
+        self._count(request.method, str(response.status))
+        self._time(request.method, self._clock.monotonic() - started)
+        if response.status >= 300:
+            error = error_from_response(response.status, response.headers, response.body)
+            raise RejectedIdentity(error, request.identity) if isinstance(error, Unauthorized) else error
+        return response.body
 
     def _opened(self, status: int | None) -> None:
-        self._count(STREAM, UNANSWERED if status is None else str(status))
+        self._count(STREAM, NO_RESPONSE if status is None else str(status))
 
-    def _count(self, verb: str, code: str) -> None:
-        """Looking a metric up by its labels costs more than counting: those in use are kept."""
-        counter = self._counted.get((verb, code))
+    def _count(self, method: str, code: str) -> None:
+        """Count a request. The counters are kept, because a lookup by labels costs more than counting."""
+        counter = self._counters.get((method, code))
         if counter is None:
-            counter = self._counted[verb, code] = self._metrics.api_requests.labels(verb, code)
+            counter = self._counters[method, code] = self._metrics.api_requests.labels(method, code)
         counter.inc()
 
-    def _time(self, verb: str, seconds: float) -> None:
-        timed = self._timed.get(verb)
-        if timed is None:
-            timed = self._timed[verb] = self._metrics.api_request_duration.labels(verb)
-        timed.observe(seconds)
+    def _time(self, method: str, seconds: float) -> None:
+        histogram = self._histograms.get(method)
+        if histogram is None:
+            histogram = self._histograms[method] = self._metrics.api_request_duration.labels(method)
+        histogram.observe(seconds)
 
 
 STREAM = "WATCH"
-"""What a request for a stream counts as: it is no sooner over than its reader wants."""
+"""The method label of requests for streams, whose duration depends on the reader."""
 
-UNANSWERED = "error"
+NO_RESPONSE = "error"
+"""The code label of requests without a response."""

@@ -1,8 +1,8 @@
-"""Long answers: watches, logs, and commands run in containers.
+"""Streaming responses: watches, logs, and commands executed in containers.
 
-Bytes are split on newlines as they come, never line by line through the HTTP library, whose line limit events
-exceed. Commands speak `v5.channel.k8s.io`, which can say that stdin ended, or `v4` where the server knows no
-better: the first byte of each message names the channel.
+A watch splits the bytes of each read at newlines; an event may exceed the line limits of HTTP libraries.
+Commands use the protocol `v5.channel.k8s.io`, which can signal the end of stdin, or `v4` with older servers.
+The first byte of each message is the channel.
 """
 
 import asyncio
@@ -31,25 +31,25 @@ STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
 
 
 class Opener(Struct, frozen=True):
-    """Opens the same stream again whenever asked, with the credentials of the moment."""
+    """Opens a stream, each time with the current credentials."""
 
     transport: Transport
     request: Callable[[], Awaitable[Request]]
     refresh: Callable[[Identity], bool]
-    opened: Callable[[int | None], None]
-    """Told the status of each answer, none where none came."""
+    on_response: Callable[[int | None], None]
+    """Called with the status of each response; None if there was none."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Stream]:
-        """The stream of a successful answer; any other raises."""
+        """Open the stream of a successful response; an error status is raised."""
         for is_last in (False, True):
             try:
                 async with self._once() as stream:
                     yield stream
                     return
-            except Refused as refused:
-                if is_last or not self.refresh(refused.identity):
-                    raise refused.error from None
+            except RejectedIdentity as rejected:
+                if is_last or not self.refresh(rejected.identity):
+                    raise rejected.error from None
 
     @asynccontextmanager
     async def _once(self) -> AsyncIterator[Stream]:
@@ -58,17 +58,17 @@ class Opener(Struct, frozen=True):
                 request = await self.request()
                 stream = await stack.enter_async_context(self.transport.stream(request))
             except ApiError:
-                self.opened(None)
+                self.on_response(None)
                 raise
-            self.opened(stream.status)
+            self.on_response(stream.status)
             if stream.status >= 300:
                 error = error_from_response(stream.status, stream.headers, await stream.read())
-                raise Refused(error, request.identity) if isinstance(error, Unauthorized) else error
+                raise RejectedIdentity(error, request.identity) if isinstance(error, Unauthorized) else error
             yield stream
 
 
-class Refused(Exception):  # noqa: N818  (never reaches a caller of the client)
-    """The API server did not accept an identity; with another one the request may be sent again."""
+class RejectedIdentity(Exception):  # noqa: N818  (internal: never raised to a caller of the client)
+    """The API server did not accept an identity. The request may be sent again with another one."""
 
     def __init__(self, error: Unauthorized, identity: Identity) -> None:
         super().__init__(str(error))
@@ -79,14 +79,14 @@ class Refused(Exception):  # noqa: N818  (never reaches a caller of the client)
 async def watch(
     codec: Codec[T], opener: Opener, idle_seconds: Callable[[], float] | None
 ) -> AsyncGenerator[Sequence[WatchEvent[T] | Bookmark | Undecodable], None]:
-    """Events in batches. A line cut off by the end of the stream is dropped: the watch resumes before it."""
+    """Yield events in batches. An incomplete last line is dropped: a resumed watch delivers it again."""
     loop = asyncio.get_running_loop()
-    heard = loop.time()
+    last_event_at = loop.time()
 
     @asynccontextmanager
     async def watchdog() -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout_at(None if idle_seconds is None else heard + idle_seconds()):
+            async with asyncio.timeout_at(None if idle_seconds is None else last_event_at + idle_seconds()):
                 yield
         except TimeoutError as error:
             raise Unavailable(
@@ -107,11 +107,12 @@ async def watch(
                 continue
             *lines, rest = b"".join(pending).split(b"\n")
             pending = [rest]
-            heard = loop.time()
+            last_event_at = loop.time()
             yield [codec.event(line) for line in lines if line]
 
 
 async def chunks(opener: Opener) -> AsyncGenerator[bytes, None]:
+    """Yield the bytes of a stream as they arrive."""
     async with opener.open() as stream:
         while chunk := await stream.chunk():
             yield chunk
@@ -122,32 +123,32 @@ def pod_path(pod: str, namespace: str, subresource: str) -> str:
 
 
 def log_query(options: Mapping[str, str | int | bool | None]) -> dict[str, str]:
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
-    return {name: "true" if value is True else str(value) for name, value in given.items()}
+    set_options = {name: value for name, value in options.items() if value is not None and value is not False}
+    return {name: "true" if value is True else str(value) for name, value in set_options.items()}
 
 
 def exec_query(
     command: Sequence[str], container: str | None, *, stdin: bool, tty: bool
 ) -> list[tuple[str, str]]:
-    query = [("command", word) for word in command]
+    query = [("command", argument) for argument in command]
     if container:
         query.append(("container", container))
-    # A terminal has one output; asking for a second is refused.
-    wanted = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
-    return query + [(name, "true") for name, want in wanted.items() if want]
+    # A terminal has a single output; the server rejects a request for stderr.
+    streams = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
+    return query + [(name, "true") for name, is_open in streams.items() if is_open]
 
 
 def ignore(_chunk: bytes) -> None:
-    """Where output goes that nobody asked for."""
+    """Discard output."""
 
 
-async def converse(
+async def run_exec(
     socket: Socket,
     stdin: bytes | AsyncIterator[bytes] | None,
     on_stdout: Callable[[bytes], None],
     on_stderr: Callable[[bytes], None],
 ) -> int:
-    """Feed stdin and hand out output until the command ends; its exit code."""
+    """Send stdin and pass on output until the command ends; return its exit code."""
     feeding = None if stdin is None else asyncio.create_task(_feed(socket, stdin))
     try:
         while (message := await socket.receive()) is not None:
@@ -164,26 +165,26 @@ async def converse(
         if feeding is not None:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
-    raise Unavailable(0, "Unreachable", "the connection ended before the command did")
+    raise Unavailable(0, "Unreachable", "the connection closed before the command ended")
 
 
 async def _feed(socket: Socket, stdin: bytes | AsyncIterator[bytes]) -> None:
-    async for chunk in _pieces(stdin):
+    async for chunk in _chunks_of(stdin):
         await socket.send(bytes([STDIN]) + chunk)
     if socket.protocol == EXEC_PROTOCOLS[0]:
         await socket.send(bytes([CLOSE, STDIN]))
 
 
-async def _pieces(stdin: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _chunks_of(stdin: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     if isinstance(stdin, bytes):
-        for start in range(0, len(stdin), PIECE):
-            yield stdin[start : start + PIECE]
+        for start in range(0, len(stdin), STDIN_CHUNK_BYTES):
+            yield stdin[start : start + STDIN_CHUNK_BYTES]
     else:
         async for chunk in stdin:
             yield chunk
 
 
-PIECE = 32 * 1024
+STDIN_CHUNK_BYTES = 32 * 1024
 
 
 def _exit_code(payload: bytes) -> int:

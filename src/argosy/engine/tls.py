@@ -1,8 +1,8 @@
-"""TLS contexts for an API server, replaced when the client certificate or the authority's file changes.
+"""Provides the TLS context for an API server, and replaces it when certificates change.
 
-Connections are pooled by their context: a new context retires the connections that were made with the one
-before. Requests and watches that are under way go on to their end. A file that is half written, empty or
-missing for a moment changes nothing: the context before it stays in use until the file is whole.
+Connections are pooled by their context: with a new context, idle connections of the previous one are closed,
+and running requests and watches finish on theirs. While the CA file is incomplete, empty or missing, the
+previous context stays in use.
 """
 
 import ssl
@@ -14,7 +14,7 @@ from argosy.engine.credentials import RELOAD_SECONDS
 
 
 class TlsContexts:
-    """Gives the context of the moment for a client certificate."""
+    """Returns the current context for a client certificate."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class TlsContexts:
         self._context: ssl.SSLContext | None = None
 
     def current(self, certificate: Certificate | None) -> ssl.SSLContext:
-        """The context for requests with this certificate; `ssl.SSLError` if there never was a usable one."""
+        """Return the context for requests with this certificate; `ssl.SSLError` if there is none."""
         if self._file is not None and self._clock.monotonic() - self._read_at > self._max_age:
             self._reload_authority(self._file)
         if self._context is None or certificate != self._certificate:
@@ -44,19 +44,19 @@ class TlsContexts:
         return self._context
 
     def expire(self) -> None:
-        """Read the authority's file again at the next request: the server's certificate was not accepted."""
+        """Read the CA file again at the next request, because the server's certificate was not trusted."""
         self._read_at = float("-inf")
 
     def _reload_authority(self, path: Path) -> None:
         self._read_at = self._clock.monotonic()
         try:
-            found = path.read_bytes()
-            if found == self._authority:
+            bundle = path.read_bytes()
+            if bundle == self._authority:
                 return
-            context = self._build(found, self._certificate)
-        except OSError:  # ssl.SSLError is one too
+            context = self._build(bundle, self._certificate)
+        except OSError:  # includes ssl.SSLError
             return
-        self._authority = found
+        self._authority = bundle
         self._context = context
 
     def _build(self, authority: bytes | None, certificate: Certificate | None) -> ssl.SSLContext:
@@ -65,11 +65,11 @@ class TlsContexts:
         else:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             load_authority(context, authority)
-        # As Go does: an intermediate authority may be trusted by itself, and extensions that newer Pythons
-        # insist on may be missing.
+        # As in Go, an intermediate CA may be trusted on its own, and certificates may lack extensions that
+        # newer Python versions require.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        # A server that speaks HTTP/2 only can now say so in the handshake.
+        # A server that supports only HTTP/2 then fails the handshake with a clear error.
         context.set_alpn_protocols(["http/1.1"])
         if not self._verify:
             context.check_hostname = False

@@ -1,7 +1,7 @@
-"""HTTP behind one small protocol, so that the client can be tested, and its library changed, in one place.
+"""The HTTP transport of the client, behind a small protocol that tests can replace.
 
-Failures without an HTTP answer become `Unavailable`; answers, whatever their code, are returned. Requests
-send no Accept-Encoding: inside a cluster, compression costs both sides more than it saves.
+Failures without an HTTP response are raised as `Unavailable`; responses of any status are returned. Requests
+have no Accept-Encoding: within a cluster, compression costs both sides more than it saves.
 """
 
 import ssl
@@ -40,18 +40,18 @@ class Response(Struct, gc=False):
 
 
 class Stream(Protocol):
-    """An answer whose body is still coming."""
+    """A response whose body is still being received."""
 
     @property
     def status(self) -> int: ...
     @property
     def headers(self) -> Mapping[str, str]: ...
     async def read(self) -> bytes:
-        """All that is left."""
+        """Return the rest of the body."""
         ...
 
     async def chunk(self) -> bytes:
-        """Whatever has come, at least a byte; empty at the end."""
+        """Return the bytes received so far, at least one; empty at the end."""
         ...
 
 
@@ -62,7 +62,7 @@ class Socket(Protocol):
     def protocol(self) -> str: ...
     async def send(self, message: bytes) -> None: ...
     async def receive(self) -> bytes | None:
-        """The next message; none when the peer closed."""
+        """Return the next message; None when the peer has closed the socket."""
         ...
 
 
@@ -76,7 +76,7 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """The transport over connections of our own: pooled, with TLS, over TCP, proxies and Unix sockets."""
+    """The transport over `wire`: pooled connections with TLS, over TCP, proxies and Unix sockets."""
 
     def __init__(self, connection: Connection, clock: Clock = SystemClock()) -> None:
         self._connection = connection
@@ -88,7 +88,7 @@ class HttpTransport:
 
     async def send(self, request: Request) -> Response:
         try:
-            answer = await self._ready().send(
+            response = await self._wire_client().send(
                 request.method,
                 request.target,
                 _headers(request),
@@ -98,14 +98,14 @@ class HttpTransport:
             )
         except OSError as error:
             raise self._unavailable(request, error) from error
-        return Response(answer.status, answer.headers, answer.body)
+        return Response(response.status, response.headers, response.body)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
         async with AsyncExitStack() as stack:
             try:
                 streamed = await stack.enter_async_context(
-                    self._ready().stream(
+                    self._wire_client().stream(
                         request.method,
                         request.target,
                         _headers(request),
@@ -122,7 +122,7 @@ class HttpTransport:
         async with AsyncExitStack() as stack:
             try:
                 socket = await stack.enter_async_context(
-                    self._ready().websocket(
+                    self._wire_client().websocket(
                         request.target,
                         _headers(request),
                         protocols,
@@ -130,8 +130,8 @@ class HttpTransport:
                         timeout=request.timeout,
                     )
                 )
-            except WebSocketHandshakeError as refused:
-                raise error_from_response(refused.status, refused.headers, refused.body) from refused
+            except WebSocketHandshakeError as error:
+                raise error_from_response(error.status, error.headers, error.body) from error
             except OSError as error:
                 raise self._unavailable(request, error) from error
             yield _HttpSocket(request, socket)
@@ -141,14 +141,14 @@ class HttpTransport:
             await self._client.close()
             self._client = None
 
-    def _ready(self) -> wire.Client:
+    def _wire_client(self) -> wire.Client:
         if self._client is None:
             self._client = wire.Client(_origin(self._connection), self._connection.impersonation)
         return self._client
 
     def _tls(self, request: Request) -> ssl.SSLContext | None:
         if not self._encrypted:
-            return None  # reading the system's authorities takes a while
+            return None  # loading the system's certificate authorities is slow
         return self._contexts.current(request.identity.certificate)
 
     def _unavailable(self, request: Request, error: OSError) -> Unavailable:
@@ -203,23 +203,23 @@ def _origin(connection: Connection) -> Origin:
             proxy=connection.proxy,
         )
     except ValueError as error:
-        raise KubeconfigError(f"{connection.server} cannot be dialled: {error}") from error
+        raise KubeconfigError(f"{connection.server} is not a valid server address: {error}") from error
 
 
 def _headers(request: Request) -> Mapping[str, str]:
-    own = request.identity.headers
-    return {**request.headers, **own} if own else request.headers
+    credentials = request.identity.headers
+    return {**request.headers, **credentials} if credentials else request.headers
 
 
 def _unavailable(request: Request, error: OSError) -> Unavailable:
     if isinstance(error, TimeoutError):
-        return Unavailable(0, "Timeout", f"{request.method} {request.target}: no answer in time")
-    if isinstance(error, ssl.SSLError) and NO_HTTP_1 in str(error).lower():
+        return Unavailable(0, "Timeout", f"{request.method} {request.target}: request timed out")
+    if isinstance(error, ssl.SSLError) and NO_ALPN_PROTOCOL in str(error).lower():
         return Unavailable(
             0, "Unreachable", f"{request.method} {request.target}: the server does not speak HTTP/1.1 (ALPN)"
         )
     return Unavailable(0, "Unreachable", f"{request.method} {request.target}: {error!r}")
 
 
-NO_HTTP_1 = "alert no application protocol"
-"""How OpenSSL calls the alert of a server that speaks none of the protocols that it was offered."""
+NO_ALPN_PROTOCOL = "alert no application protocol"
+"""OpenSSL's name of the alert of a server that supports none of the offered protocols."""
