@@ -137,7 +137,7 @@ def test_exit_codes(user: User) -> None:
     user.apply(job("codes", worker=role(CODE, restartPolicy="ExitCode")))
     until(user, "codes", "Running")
     change = ("patch", "aj", "codes", "--type=merge", "-p", '{"spec":{"frameworkType":"standalone"}}')
-    assert "the framework of a job that has started cannot be changed" in user.kubectl(*change, code=1).stderr
+    assert "the framework cannot be changed after the job has started" in user.kubectl(*change, code=1).stderr
     (first,) = (pod for pod in shown(user) if pod.startswith("codes-"))
     end(user, first, 137)
     wait_for(lambda: _replaced(user, first), lambda: str(shown(user)), 60)

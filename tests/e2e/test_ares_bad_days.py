@@ -28,13 +28,13 @@ def worker(**fields: object) -> Json:
 
 
 POISON: dict[str, tuple[Json, list[str]]] = {
-    "no roles": (spec(roles={}), [f"{ROLES}: there must be at least one role"]),
-    "a role that is null": (spec(roles={"worker": None}), [f"{ROLES}.worker: is null"]),
+    "no roles": (spec(roles={}), [f"{ROLES}: must have at least one role"]),
+    "a role that is null": (spec(roles={"worker": None}), [f"{ROLES}.worker: must not be null"]),
     "an unknown framework": (spec("pytroch"), ["spec.frameworkType: unknown framework: pytroch"]),
     "a role that its framework needs": (spec("mpi"), [f"{ROLES}: framework mpi needs a role 'launcher'"]),
     "no ports": (
         spec("bagua", roles={"master": {"template": template("bagua", **MAIN)}}),
-        ["spec.availablePorts: there must be at least 2 ports; there are 0"],
+        ["spec.availablePorts: must have at least 2 ports; has 0"],
     ),
     "roles that wait for each other": (
         spec(
@@ -48,7 +48,7 @@ POISON: dict[str, tuple[Json, list[str]]] = {
     "policies that are empty or name nobody": (
         spec(jobPhasePolicy={"failed": [[]], "succeeded": [["chief"]]}),
         [
-            "spec.jobPhasePolicy.failed: an empty list",
+            "spec.jobPhasePolicy.failed: must not contain an empty list",
             "spec.jobPhasePolicy.succeeded: unknown role chief",
         ],
     ),
