@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from argosy.plan.children import KubernetesObject
+from argosy.workload.children import missing_children
 from argosy.workload.decide import decide
 from argosy.workload.model import Limits, RestartPolicy, Rules, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record
 from bench.figures import Figure
-from tests.support.workloads import NOW, pod, role, workload
+from tests.support.workloads import NOW, existing_child, pod, role, workload
 
 SMALL, MIDDLE, LARGE = 8, 200, 2000
 ROUNDS = 15
@@ -24,14 +26,15 @@ DECISIONS = 4000
 
 
 class _Case(Struct, frozen=True):
-    """A job with its Record and its observed pods."""
+    """A job with its Record, its observed pods and its children."""
 
     job: Workload
     record: Record
     pods: tuple[ObservedPod, ...]
+    children: tuple[KubernetesObject, ...]
 
     def decide(self) -> None:
-        observed = Observed(pods=self.pods, children={("Service", "job-worker"): ""})
+        observed = Observed(pods=self.pods, children=self.children)
         plan = decide(self.job, self.record, observed, NOW)
         assert not plan.actions, "a job that waits needs no actions"
 
@@ -74,12 +77,13 @@ def _case(size: int, share: float) -> _Case:
         pod(index, "Running" if index < size * share else "Pending", node=f"node-{index % 50}")
         for index in range(size)
     )
+    children = tuple(existing_child(action.child) for action in missing_children(job, Observed(pods=pods)))
     record: Record | None = None
     for _ in range(3):
-        observed = Observed(pods=pods, children={("Service", "job-worker"): ""})
+        observed = Observed(pods=pods, children=children)
         record = decide(job, record, observed, NOW).record
     assert record is not None
-    return _Case(job, record, pods)
+    return _Case(job, record, pods, children)
 
 
 def _seconds(call: Callable[[], None], size: int) -> float:

@@ -10,11 +10,12 @@ from argosy.dialects.ares.injection import inject
 from argosy.frameworks.bagua import share
 from argosy.frameworks.mpi import AS_ROOT
 from argosy.kinds.aresjob import FINALIZER, AresJob
+from argosy.kinds.kubernetes import SecretMetadata, Service
 from argosy.plan.actions import ActionStatus, EmitEvent
+from argosy.plan.diff import remove
 from argosy.workload.observed import Observed, Outcome
-from argosy.workload.plan import DeleteChild, EnsureService, EnsureSshSecret
 from tests.support.aresjobs import API, Cases, job, lowered, messages, played, problems, template
-from tests.support.workloads import pods
+from tests.support.workloads import existing, pods
 
 CASES = Cases()
 
@@ -239,12 +240,12 @@ def a_template_refused_by_the_api_takes_away_what_was_made() -> None:
     refusal = Outcome(
         "Pod", "job-b-0", ActionStatus.SPEC_REJECTED, "spec.roleSpecs.b.template.spec.x: no", "b", 0
     )
-    there = Observed(pods=pods("P", "a"), failed_actions=(refusal,), children={("Service", "job-a"): ""})
+    there = Observed(pods=pods("P", "a"), failed_actions=(refusal,), children=(existing(Service, "job-a"),))
     refused = begun.went(there)
     assert refused.phase == "Failed"
     assert refused.condition("Failed") == ("True", "InvalidDefinition", refusal.message)
     assert refused.deleted == ["job-a-0"]
-    assert DeleteChild("Service", "job-a") in refused.actions
+    assert remove(there.children[0]) in refused.actions
     later = refused.saw()
     assert (later.phase, later.created, later.events) == ("Failed", [], ()), "not tried again before an edit"
     cured = later.edited(roleSpecs={"b": {"replicas": 2}}).saw()
@@ -381,12 +382,12 @@ def test_55_keys_for_ssh() -> None:
         **AS_ROOT,
     }
     begun = played(obj).started()
-    assert [one for one in begun.actions if isinstance(one, EnsureSshSecret)] == [EnsureSshSecret("job-ssh")]
+    assert [one.name for one in begun.applied(SecretMetadata)] == ["job-ssh"]
     running = begun.saw(*pods("R", "launcher"), *pods("RR"), *pods("R", "board"))
-    assert not [one for one in running.actions if isinstance(one, EnsureSshSecret)]
+    assert not running.applied(SecretMetadata)
     without = job("mpi", roles=roles)
     assert lowered(without).rules.ssh_roles == ()
-    assert not [one for one in played(without).started().actions if isinstance(one, EnsureSshSecret)]
+    assert not played(without).started().applied(SecretMetadata)
 
 
 LAUNCHER_AS_HOST = {
@@ -541,8 +542,7 @@ def custom() -> None:
         "ROLE_WORKER": workers,
     }
     assert env(obj, "worker", 1) == want
-    services = [one for one in played(obj).started().actions if isinstance(one, EnsureService)]
-    assert [one.name for one in services] == ["job-ps", "job-worker"]
+    assert [one.name for one in played(obj).started().applied(Service)] == ["job-ps", "job-worker"]
 
 
 def test_a_list_with_which_no_program_could_be_started_is_left_out() -> None:

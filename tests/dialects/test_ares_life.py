@@ -1,21 +1,22 @@
 """Acceptance cases 39 to 50 as far as they are decisions: gang, limits, cleanup, suspend."""
 
-import json
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresJob
-from argosy.kinds.labels import LAST_APPLIED, REMOVAL_PATCH
+from argosy.kinds.kubernetes import Service
+from argosy.kinds.labels import LAST_APPLIED
 from argosy.kinds.meta import Condition
 from argosy.kinds.pod_groups import PodGroupStatus
+from argosy.plan.diff import remove
 from argosy.workload.capacity import Capacity, FreeNode
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.observed import MetadataSubset, Observed, ObservedGroup, ObservedPod
-from argosy.workload.plan import ConfirmPod, CreatePod, DeleteChild, DeleteJob, EnsureChild
+from argosy.workload.plan import ConfirmPod, CreatePod, DeleteJob
 from tests.support.aresjobs import API, Cases, Played, job, lowered, messages, played
-from tests.support.workloads import later, pod, pods
+from tests.support.workloads import existing, later, pod, pods
 
 CASES = Cases()
 
@@ -37,9 +38,9 @@ def test_39_no_pod_is_made_while_the_group_waits(phase: str) -> None:
     """minAvailable 2: PodGroup made first, zero pods and phase Pending while its phase is empty or
     Pending."""
     begun = played(gang()).saw().saw()
-    (made,) = (one for one in begun.actions if isinstance(one, EnsureChild))
+    (made,) = begun.applied(GROUP.kind)
     spec = {"minMember": 2, "queue": "q", "priorityClassName": "", "minResources": {"cpu": "2"}}
-    assert (made.kind, made.name, made.body["spec"]) == (GROUP.child_kind, "job", spec)
+    assert (made.name, made.body["spec"]) == ("job", spec)
     waiting = begun.went(Observed(group=group(phase)))
     assert (waiting.created, waiting.phase, waiting.status.start_time) == ([], "Pending", None)
 
@@ -115,21 +116,18 @@ def test_53_the_operator_itself_waits_for_room() -> None:
     let_in = waiting.went(replace(own, capacity=room(3)))
     assert let_in.created == ["worker-0", "worker-1", "worker-2"]
     assert (let_in.phase, let_in.condition("Scheduled")[:2]) == ("Starting", ("True", "Scheduled"))
-    assert not [one for one in let_in.actions if isinstance(one, EnsureChild)], "there is no group"
+    assert not let_in.applied(GROUP.kind), "there is no group"
 
 
 def test_the_group_carries_the_jobs_annotations() -> None:
     """annotations = all job annotations except last-applied; what the job has no longer goes."""
     asked = gang()
     noted = replace(asked, metadata=replace(asked.metadata, annotations={"a": "1", LAST_APPLIED: "{}"}))
-    (made,) = (one for one in played(noted).saw().saw().actions if isinstance(one, EnsureChild))
+    (made,) = played(noted).saw().saw().applied(GROUP.kind)
     metadata = made.body["metadata"]
     assert isinstance(metadata, dict)
     annotations = metadata["annotations"]
     assert annotations["a"] == "1" and LAST_APPLIED not in annotations
-    undo = json.loads(annotations[REMOVAL_PATCH])
-    assert undo["metadata"] == {"annotations": {"a": None}}
-    assert undo["spec"]["minResources"] == {"cpu": None}
 
 
 def test_45_without_podgroups_a_gang_waits_and_says_for_what() -> None:
@@ -140,7 +138,7 @@ def test_45_without_podgroups_a_gang_waits_and_says_for_what() -> None:
     assert (status, reason) == ("False", "GangSchedulerMissing")
     assert "install Volcano" in message and "operator.gang.backend" in message
     served = waiting.went(Observed())
-    assert any(isinstance(one, EnsureChild) for one in served.actions)
+    assert served.applied(GROUP.kind)
 
 
 def failing(**run: object) -> Played:
@@ -218,13 +216,13 @@ CHILDREN = {
 @pytest.mark.parametrize(("ttl", "gone"), CHILDREN.values(), ids=CHILDREN.keys())
 def test_time_to_live_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
     failed = played(job(ttlSecondsAfterFailed=ttl)).started().saw(*pods("F"))
-    children = {("Service", "job-worker"): "", (GROUP.child_kind, "job"): ""}
+    children = (existing(Service, "job-worker"), existing(GROUP.kind, "job"))
     there = Observed(pods=pods("F"), children=children, group=group("Running"))
     assert (failed.phase, failed.deleted) == ("Failed", [])
     after = failed.went(there, seconds=10)
     assert (after.deleted == ["job-worker-0"]) is gone
-    assert (DeleteChild("Service", "job-worker") in after.actions) is gone
-    assert (DeleteChild(GROUP.child_kind, "job") in after.actions) is gone
+    for child in children:
+        assert (remove(child) in after.actions) is gone
     assert not any(isinstance(one, DeleteJob) for one in after.actions)
     assert after.role().failed == 1, "the status stays as at the finish"
 
@@ -301,7 +299,7 @@ def metadata_is_handed_on() -> None:
     )
     removed = annotated(changed, job_priority="7").went(there)
     assert [(one.kind, one.labels, one.annotations) for one in removed.remarks] == [
-        (GROUP.child_kind, {QUEUE: None}, {QUEUE: None})
+        (GROUP.kind, {QUEUE: None}, {QUEUE: None})
     ]
     assert removed.obj.metadata.labels == {PRIORITY: "7"}
 

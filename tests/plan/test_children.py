@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ConfigMap
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.kinds.resource import Resource
 from argosy.plan.children import Child, Owner, child_body, version_of
 
-OWNER = Owner(Resource("example.com", "v1", "Toy", "toys"), "home", "a", "uid-a", {"example.com/toy": "a"})
+OWNER = Owner("example.com/v1", "Toy", "home", "a", "uid-a", {"example.com/toy": "a"})
 
 
 def test_a_body_names_its_owner_and_carries_its_labels_and_digest() -> None:

@@ -5,15 +5,16 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJob
-from argosy.kinds.meta import ObjectMeta
-from argosy.reconcile.child_bodies import ensured_body, service_body, update_patch
+from argosy.kinds.kubernetes import Service
+from argosy.kinds.pod_groups import VolcanoPodGroup
+from argosy.plan.children import child_body
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render import Json
 from argosy.reconcile.render_context import Helper, RenderContext
+from argosy.workload.children import job_owner
 from argosy.workload.model import Workload
-from argosy.workload.plan import CreatePod, EnsureChild, EnsureService
+from argosy.workload.plan import CreatePod
 from tests.support.aresjobs import API, job, lowered, played
 
 LABELS = {"ares.io/group-name": "ares.io", "ares.io/job-name": "job", "ares.io/replica-type": "worker"}
@@ -83,29 +84,17 @@ def test_a_pod_of_another_policy_has_five_letters_more_and_the_same_host_name() 
 
 
 def test_a_service_finds_pods_by_the_labels_of_this_api_alone() -> None:
-    body = service_body(lowered(job()), EnsureService("worker", "job-worker"))
+    (service,) = played(job()).started().applied(Service)
+    body = child_body(job_owner(lowered(job())), service)
     assert cast("dict[str, object]", body["spec"])["selector"] == LABELS
     assert LABELS.items() <= metadata(body)["labels"].items()
 
 
 def test_new_pods_and_groups_have_what_the_job_hands_on() -> None:
     workload = lowered(handing())
-    (group,) = (one for one in played(handing()).started().actions if isinstance(one, EnsureChild))
-    for body in (rendered(workload), ensured_body(workload, group)):
+    (group,) = played(handing()).started().applied(VolcanoPodGroup)
+    for body in (rendered(workload), child_body(job_owner(workload), group)):
         found = metadata(body)
         assert KEYS.items() <= found["annotations"].items()
         assert found["labels"]["ares.io/job-priority"] == "5"
         assert "ares.io/ares-queue" not in found["labels"], "it can be no label"
-
-
-GARBLED_UNDO = {
-    "not JSON": "{",
-    "a list": "[1]",
-    "nested too deeply": "[" * 100_000,
-}
-
-
-@pytest.mark.parametrize("undo", GARBLED_UNDO.values(), ids=GARBLED_UNDO.keys())
-def test_an_undo_annotation_that_somebody_has_garbled_is_ignored(undo: str) -> None:
-    existing = ObjectMeta(annotations={labels.REMOVAL_PATCH: undo})
-    assert update_patch(existing, {"spec": {"minMember": 2}}) == {"spec": {"minMember": 2}}

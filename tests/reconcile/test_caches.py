@@ -131,10 +131,10 @@ def test_no_pass_waits_because_of_a_pod_that_is_gone(caches: Caches) -> None:
 def test_a_job_sees_its_own_pods_and_children_only(caches: Caches) -> None:
     caches.pods.put(pod("a"))
     caches.pods.put(pod("b", owner="other"))
-    caches.services.put(Service(meta("s")))
+    caches.put(Service(meta("s")))
     seen = caches.observe(JOB).observed
     assert [one.name for one in seen.pods] == ["a"]
-    assert dict(seen.children) == {("Service", "s"): ""}
+    assert [one.metadata.name for one in seen.children] == ["s"]
 
 
 def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_seen(caches: Caches) -> None:

@@ -23,17 +23,20 @@ from argosy.engine.errors import (
 )
 from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, Secret
+from argosy.kinds.kubernetes import Pod, Secret, SecretMetadata, Service, ServiceAccount
 from argosy.kinds.messages import MAX_MESSAGE_CHARS
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionStatus, Apply
+from argosy.plan.children import Child
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState, RetryState
 from argosy.reconcile.pod_renderer import UnrenderableError
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
+from argosy.workload.children import SSH_KEYS
+from argosy.workload.model import Rules
 from argosy.workload.plan import (
     Action,
     ConfirmPod,
@@ -41,18 +44,16 @@ from argosy.workload.plan import (
     Deed,
     DeleteJob,
     DeletePod,
-    EnsureChild,
-    EnsureService,
-    EnsureSshSecret,
     PatchMetadata,
 )
 from tests.support.builders import role, workload
 from tests.support.gc_leaks import reference_cycles
 from tests.support.waiting import eventually
 
-JOB = workload(role("worker", 2))
+JOB = workload(role("worker", 2), rules=Rules(services=("worker",)))
 CREATE = CreatePod("worker", 0, attempt=2, replacement=1)
-KEYS = EnsureSshSecret("mnist-ssh")
+KEYS = Apply(Child(SecretMetadata, "mnist-ssh", {"immutable": True}, SSH_KEYS))
+SERVICE = Apply(Child(Service, "mnist-worker", {"spec": {"clusterIP": "None"}}))
 
 
 class Api:
@@ -74,7 +75,7 @@ class Api:
     ) -> object:
         assert strict == metadata_only == (kind is Pod)
         self._say()
-        if self.there is not None and kind in (Pod, Secret):
+        if self.there is not None and kind in (Pod, SecretMetadata):
             raise AlreadyExists(409, "AlreadyExists", "it is there")
         metadata = body["metadata"]
         assert isinstance(metadata, dict)
@@ -132,8 +133,13 @@ def pod(owner: str = JOB.uid, attempt: int = 2, replacement: int = 1, leaving: b
     return Pod(
         ObjectMeta(
             name="mnist-worker-0",
+            namespace=JOB.namespace,
             uid="a",
-            labels={labels.ATTEMPT: str(attempt), labels.REPLACEMENT: str(replacement)},
+            labels={
+                labels.ATTEMPT: str(attempt),
+                labels.REPLACEMENT: str(replacement),
+                labels.UID: owner,
+            },
             owner_references=[OwnerReference(uid=owner, controller=True)],
             deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC) if leaving else None,
         )
@@ -143,16 +149,16 @@ def pod(owner: str = JOB.uid, attempt: int = 2, replacement: int = 1, leaving: b
 NAME = "mnist-worker-0"
 CASES = {
     "labels are changed on the pod of that uid": Case(
-        PatchMetadata("Pod", NAME, "a", {"x": "1"}, {"y": None}),
+        PatchMetadata(Pod, NAME, "a", {"x": "1"}, {"y": None}),
         pod(),
         want_done=[f"patch Pod {NAME} {{'uid': 'a', 'labels': {{'x': '1'}}, 'annotations': {{'y': None}}}}"],
         want_seen=[NAME],
     ),
     "labels of a pod that is gone are no more to be changed": Case(
-        PatchMetadata("Pod", NAME, "a", {"x": "1"}), answer=NotFound(404, "NotFound", "it is gone")
+        PatchMetadata(Pod, NAME, "a", {"x": "1"}), answer=NotFound(404, "NotFound", "it is gone")
     ),
     "nor those of another of its name": Case(
-        PatchMetadata("Pod", NAME, "a", {"x": "1"}), pod(), answer=Conflict(409, "Conflict", "another uid")
+        PatchMetadata(Pod, NAME, "a", {"x": "1"}), pod(), answer=Conflict(409, "Conflict", "another uid")
     ),
     "a free name is taken": Case(
         CREATE, want_done=[f"create Pod {NAME}"], want_seen=[f"{NAME} (metadata only)"]
@@ -243,12 +249,12 @@ CASES = {
     "an empty place is confirmed": Case(ConfirmPod("worker", 0, 2, 1), want_absent={("worker", 0)}),
     "a place with a pod is not empty": Case(ConfirmPod("worker", 0, 2, 1), pod(), want_seen=[NAME]),
     "a service is made": Case(
-        EnsureService("worker", "mnist-worker"),
+        SERVICE,
         want_done=["create Service mnist-worker"],
         want_seen=["mnist-worker"],
     ),
-    "keys are made": Case(KEYS, want_done=["create Secret mnist-ssh"]),
-    "keys of the job are kept": Case(KEYS, pod()),
+    "keys are made": Case(KEYS, want_done=["create Secret mnist-ssh"], want_seen=["mnist-ssh"]),
+    "keys of the job are kept": Case(KEYS, pod(), want_seen=[NAME]),
     "somebody else's Secret is told about and left alone": Case(
         KEYS,
         pod(owner="b"),
@@ -275,7 +281,7 @@ CASES = {
         " the administrator turns them on by the chart's value features.sshKeys=true",
     ),
     "a launcher's account where remote exec is off: nothing is sent, and the chart's value is named": Case(
-        EnsureChild("ServiceAccount", "mnist-launcher", {}, ""),
+        Apply(Child(ServiceAccount, "mnist-launcher", {})),
         features=Features(remote_exec=False),
         want_result=ActionStatus.FORBIDDEN,
         want_message="launchers that start processes in other pods are off in this installation;"
@@ -317,7 +323,7 @@ async def test_actions(case: Case) -> None:
 async def test_pods_wait_for_children_that_could_not_be_made() -> None:
     api = Api(None, Unavailable(0, "Timeout", "no answer"))
     memory = JobState(uid=JOB.uid)
-    await performer(api, memory, Seen()).execute([CREATE, EnsureService("worker", "mnist-worker")])
+    await performer(api, memory, Seen()).execute([CREATE, SERVICE])
     assert list(memory.retries.outcomes) == [("Service", "mnist-worker")]
 
 
@@ -410,7 +416,7 @@ DEEDS = {
     "a pod that a quota refuses": Told(
         CREATE, [Deed("Create", "Pod", NAME, "worker", refused="exceeded quota")], answer=QUOTA
     ),
-    "a service": Told(EnsureService("worker", "s"), [Deed("Create", "Service", "s", "worker")]),
+    "a service": Told(SERVICE, [Deed("Create", "Service", "mnist-worker", "worker")]),
     "a deletion, with its reason": Told(
         DeletePod(NAME, "a", reason="it is over"), [Deed("Delete", "Pod", NAME, why="it is over")]
     ),

@@ -92,7 +92,9 @@ class Api:
         return msgspec.convert(made, kind)
 
     async def delete(self, kind: type[ApiObject], name: str, namespace: str, **options: object) -> None:
-        del kind, namespace, options
+        del namespace, options
+        if kind is not Pod:
+            raise NotFound(404, "NotFound", name)
         self.pods.pop(name, None)
         self.log.append(f"DELETE {name}")
 

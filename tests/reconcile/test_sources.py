@@ -11,12 +11,11 @@ from argosy.engine.objects import Key
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ConfigMap, SecretMetadata
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.kinds.resource import Resource
 from argosy.plan.children import KubernetesObject, Owner
 from argosy.plan.contract import Matching, Need, Ref
 from argosy.reconcile.sources import NeedIndex, Sources
 
-OWNER = Owner(Resource("example.com", "v1", "Toy", "toys"), "home", "a", "uid-a")
+OWNER = Owner("example.com/v1", "Toy", "home", "a", "uid-a")
 
 
 def by_label(obj: KubernetesObject) -> Iterable[str]:

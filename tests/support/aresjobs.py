@@ -16,7 +16,8 @@ from argosy.dialects.ares.api import ares_job_api, minimal_workload
 from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.dialects.base import JobView, StatusChange, read_record
 from argosy.kinds.aresjob import AresJob, AresJobStatus, RoleStatus
-from argosy.plan.actions import EmitEvent
+from argosy.plan.actions import Apply, EmitEvent
+from argosy.plan.children import Child, KubernetesObject
 from argosy.workload.decide import decide, plan_invalid_deletion
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
@@ -101,6 +102,11 @@ class Played(Struct, frozen=True):
     @property
     def deleted(self) -> list[str]:
         return [one.name for one in self.actions if isinstance(one, DeletePod)]
+
+    def applied(self, kind: type[KubernetesObject]) -> list[Child]:
+        """Children of this kind that the last pass created or updated."""
+        applies = [one.child for one in self.actions if isinstance(one, Apply)]
+        return [child for child in applies if child.kind is kind]
 
     @property
     def remarks(self) -> list[PatchMetadata]:

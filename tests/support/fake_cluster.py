@@ -13,7 +13,8 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.plan.actions import EmitEvent
+from argosy.plan.actions import Apply, EmitEvent, Remove
+from argosy.plan.children import KubernetesObject
 from argosy.reconcile.job_state import Deferred, JobState
 from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
 from argosy.workload.decide import decide, plan_invalid
@@ -24,11 +25,8 @@ from argosy.workload.plan import (
     Action,
     ConfirmPod,
     CreatePod,
-    DeleteChild,
     DeleteJob,
     DeletePod,
-    EnsureChild,
-    EnsureService,
     Plan,
 )
 from argosy.workload.pods import LOSS_DELAY_SECONDS
@@ -36,7 +34,7 @@ from argosy.workload.record import Record, decode, encode, survived
 from argosy.workload.record_sync import is_recoverable_from_pods, sync_record
 from tests.support import invariants
 from tests.support.manual_clock import ManualClock
-from tests.support.workloads import NOW
+from tests.support.workloads import NOW, existing_child
 
 _BROKEN = Problems((Problem("spec", "is broken"),))
 NODES = ("node-1", "node-2", "node-3")
@@ -109,7 +107,7 @@ class World:
         self.now: datetime = NOW
         self.job: Job | None = Job(workload)
         self.pods: dict[str, ObservedPod] = {}
-        self.children: dict[tuple[str, str], str] = {}
+        self.children: dict[tuple[type[KubernetesObject], str], KubernetesObject] = {}
         self.group: ObservedGroup | None = None
         self.nodes = dict.fromkeys(NODES, NodeState.READY)
         self.unconfirmed: set[str] = set()
@@ -211,7 +209,7 @@ class World:
             nodes_released=frozenset(name for name, state in nodes.items() if state.runs_nothing),
             nodes_unconfirmed=dict.fromkeys(sorted(self.unconfirmed), "no answer yet"),
             recent_losses=leader.losses.for_job("job"),
-            children=dict(self.children),
+            children=tuple(self.children.values()),
             group=self.group,
             confirmed_absent=frozenset(leader.absent),
             recently_deleted=tuple(
@@ -367,15 +365,14 @@ class World:
             name = f"job-{action.role}-{action.index}"
             if name not in self.pods:
                 self.leader.absent.add((action.role, action.index))
-        elif isinstance(action, EnsureService):
-            self.children["Service", action.name] = ""
-        elif isinstance(action, EnsureChild):
-            self.children[action.kind, action.name] = action.digest
-            if action.kind == GROUP.child_kind:
+        elif isinstance(action, Apply):
+            child = action.child
+            self.children[child.kind, child.name] = existing_child(child)
+            if child.kind is GROUP.kind:
                 self.group = ObservedGroup(scheduled=True)
-        elif isinstance(action, DeleteChild):
+        elif isinstance(action, Remove):
             self.children.pop((action.kind, action.name), None)
-            if action.kind == GROUP.child_kind:
+            if action.kind is GROUP.kind:
                 self.group = None
         elif isinstance(action, DeleteJob):
             self.delete_job()

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from argosy.kinds import labels
+from argosy.kinds.meta import ObjectMeta
+from argosy.plan.children import Child, KubernetesObject
 from argosy.workload.model import (
     CleanupPolicy,
     Elastic,
@@ -136,3 +139,19 @@ def seen(
         recently_deleted=tuple(recently_deleted),
         nodes_down=frozenset(nodes_down),
     )
+
+
+def existing_child(child: Child) -> KubernetesObject:
+    """A child as the caches show it after it was created."""
+    metadata = ObjectMeta(
+        name=child.name,
+        uid=f"uid-of-{child.name}",
+        resource_version="1",
+        annotations={labels.DIGEST: child.digest},
+    )
+    return child.kind(metadata=metadata)  # type: ignore[call-arg]  # the protocol does not say how to make one
+
+
+def existing(kind: type[KubernetesObject], name: str) -> KubernetesObject:
+    """An object of this kind that was created for something else than is wanted now."""
+    return existing_child(Child(kind, name, {}))

@@ -1,10 +1,15 @@
+"""Tests for the children of a job besides pods and pod groups."""
+
 import pytest
 
+from argosy.kinds.kubernetes import Role, RoleBinding, SecretMetadata, Service
+from argosy.plan.actions import Apply
+from argosy.plan.children import Child, KubernetesObject
 from argosy.workload import children
 from argosy.workload.model import Rules
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import CreatePod, EnsureChild, EnsureService, EnsureSshSecret
-from tests.support.workloads import pod, role, workload
+from argosy.workload.plan import CreatePod
+from tests.support.workloads import existing_child, pod, role, workload
 
 JOB = workload(
     role("launcher", 1),
@@ -15,63 +20,77 @@ JOB = workload(
 PODS = (pod(0, role="launcher"), pod(0), pod(1), pod(0, role="watcher"))
 
 
-def ensured(seen: Observed) -> dict[str, EnsureChild]:
-    return {each.kind: each for each in children.missing_children(JOB, seen) if isinstance(each, EnsureChild)}
+def kinds(found: dict[type[KubernetesObject], Child]) -> list[str]:
+    return [kind.resource.kind for kind in found]
 
 
-def digests(seen: Observed) -> dict[tuple[str, str], str]:
-    return {(each.kind, each.name): each.digest for each in ensured(seen).values()}
+def missing(observed: Observed) -> dict[type[KubernetesObject], Child]:
+    return {action.child.kind: action.child for action in children.missing_children(JOB, observed)}
 
 
-def test_everything_is_made_once() -> None:
-    seen = Observed(pods=PODS)
-    assert [
-        each.name for each in children.missing_children(JOB, seen) if isinstance(each, EnsureService)
-    ] == ["job-worker"]
-    assert list(ensured(seen)) == ["ServiceAccount", "Role", "RoleBinding"]
-    again = Observed(pods=PODS, children={**digests(seen), ("Service", "job-worker"): ""})
-    assert list(children.missing_children(JOB, again)) == []
+def test_every_child_is_created_once() -> None:
+    created = missing(Observed(pods=PODS))
+    assert kinds(created) == ["Service", "ServiceAccount", "Role", "RoleBinding"]
+    assert created[Service].name == "job-worker"
+    existing = tuple(existing_child(child) for child in created.values())
+    assert not missing(Observed(pods=PODS, children=existing))
+
+
+def test_a_role_binding_is_written_after_its_role() -> None:
+    created = missing(Observed(pods=PODS))
+    assert created[RoleBinding].stage > created[Role].stage
 
 
 RIGHTS: dict[str, tuple[tuple[ObservedPod, ...], list[str]]] = {
-    "all pods of the roles that take part": (PODS, ["job-launcher-0", "job-worker-0", "job-worker-1"]),
-    "only those that are there, and so the job's own": (PODS[:2], ["job-launcher-0", "job-worker-0"]),
-    "a pod on its way out still has its name": (
+    "all pods exist: those of the roles that take part": (
+        PODS,
+        ["job-launcher-0", "job-worker-0", "job-worker-1"],
+    ),
+    "some pods exist: only these": (PODS[:2], ["job-launcher-0", "job-worker-0"]),
+    "a terminating pod: it still has its name": (
         (PODS[0], pod(0, terminating=True)),
         ["job-launcher-0", "job-worker-0"],
     ),
 }
 
 
-@pytest.mark.parametrize("case", RIGHTS)
-def test_rights_are_over(case: str) -> None:
-    pods, names = RIGHTS[case]
-    rules = ensured(Observed(pods=pods))["Role"].body["rules"]
+@pytest.mark.parametrize(("pods", "want"), RIGHTS.values(), ids=RIGHTS.keys())
+def test_a_launcher_has_rights_over_pods(pods: tuple[ObservedPod, ...], want: list[str]) -> None:
+    rules = missing(Observed(pods=pods))[Role].body["rules"]
     assert isinstance(rules, list)
     assert len(rules) == 2
-    assert all(rule["resourceNames"] == names for rule in rules)
+    assert all(rule["resourceNames"] == want for rule in rules)
 
 
 def test_before_there_are_pods_there_are_no_rights_to_give() -> None:
-    assert list(ensured(Observed())) == ["ServiceAccount"]
+    assert kinds(missing(Observed())) == ["Service", "ServiceAccount"]
 
 
-def test_rights_go_with_the_pods() -> None:
-    """Whoever makes a pod of that name meanwhile is a stranger."""
-    given = Observed(children=digests(Observed(pods=PODS)))
-    assert ensured(given)["Role"].body["rules"] == []
+def test_rights_end_with_the_pods() -> None:
+    """A pod that somebody creates under one of the names afterwards is not the job's."""
+    created = missing(Observed(pods=PODS))
+    existing = tuple(existing_child(child) for child in created.values())
+    updated = missing(Observed(children=existing))
+    assert kinds(updated) == ["Role"]
+    assert updated[Role].body["rules"] == []
 
 
-KEYS: dict[str, tuple[tuple[str, ...], list[EnsureSshSecret]]] = {
-    "a pod that has keys": (("watcher", "worker"), [EnsureSshSecret("job-ssh")]),
-    "only pods without": (("watcher",), []),
-    "none": ((), []),
+SSH_SECRETS: dict[str, tuple[tuple[str, ...], bool]] = {
+    "a pod that mounts the keys is created: the Secret is too": (("watcher", "worker"), True),
+    "only pods without keys are created: no Secret": (("watcher",), False),
+    "no pod is created: no Secret": ((), False),
 }
 
 
-@pytest.mark.parametrize("case", KEYS)
-def test_keys_are_needed_when_there_is_to_be_made(case: str) -> None:
-    roles, wanted = KEYS[case]
-    made = workload(role("worker", 2), role("watcher", 1), rules=Rules(ssh_roles=("worker",)))
+@pytest.mark.parametrize(("roles", "want"), SSH_SECRETS.values(), ids=SSH_SECRETS.keys())
+def test_the_secret_with_ssh_keys(roles: tuple[str, ...], want: bool) -> None:
+    job = workload(role("worker", 2), role("watcher", 1), rules=Rules(ssh_roles=("worker",)))
     creating = [CreatePod(name, 0, 1, 0) for name in roles]
-    assert list(children.ssh_secret_if_needed(made, creating)) == wanted
+    secret = Child(SecretMetadata, "job-ssh", {"immutable": True}, children.SSH_KEYS)
+    assert list(children.ssh_secret_if_needed(job, creating)) == ([Apply(secret)] if want else [])
+
+
+def test_hosts_are_verified_where_every_sshd_is_ours() -> None:
+    job = workload(role("worker", 2), rules=Rules(ssh_roles=("worker",), ssh_verifies_hosts=True))
+    (action,) = children.ssh_secret_if_needed(job, [CreatePod("worker", 0, 1, 0)])
+    assert action.child.generator == children.SSH_KEYS_AND_HOSTS

@@ -3,13 +3,16 @@ from datetime import datetime
 import pytest
 from msgspec import Struct
 
+from argosy.kinds.kubernetes import Service
+from argosy.plan.actions import Remove
+from argosy.plan.diff import remove
 from argosy.workload import cleanup
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Ttl
 from argosy.workload.observed import Observed, ObservedGroup
-from argosy.workload.plan import DeleteChild, DeleteJob, DeletePod
+from argosy.workload.plan import DeleteJob, DeletePod
 from argosy.workload.record import Record
-from tests.support.workloads import NOW, later, pod, workload
+from tests.support.workloads import NOW, existing, later, pod, workload
 
 PODS = (
     pod(0, "Running"),
@@ -58,13 +61,13 @@ CASES = {
 def test_cleanup(case: Case) -> None:
     job = workload(cleanup=case.policy, limits=case.limits)
     record = Record(phase_since=NOW, phase=case.phase, reason=case.reason, finished_at=NOW)
-    children_there = {("Service", "job-worker"): "", (GROUP.child_kind, "job"): ""}
-    observed = Observed(pods=PODS, children=children_there, group=ObservedGroup())
+    children = (existing(Service, "job-worker"), existing(GROUP.kind, "job"))
+    observed = Observed(pods=PODS, children=children, group=ObservedGroup())
     plan = cleanup.plan(job, record, observed, later(case.seconds))
     names = tuple(action.name for action in plan.actions if isinstance(action, DeletePod))
     assert names == tuple(f"job-worker-{index}" for index in case.want_pods)
-    children = [(a.kind, a.name) for a in plan.actions if isinstance(a, DeleteChild)]
-    assert children == (sorted(children_there) if case.want_children else [])
+    removed = [action for action in plan.actions if isinstance(action, Remove)]
+    assert removed == ([remove(child) for child in children] if case.want_children else [])
     assert any(isinstance(action, DeleteJob) for action in plan.actions) is case.want_job
     assert plan.requeue_at == case.want_wake
     assert plan.record == record, "status stays as at the end"

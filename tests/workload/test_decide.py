@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from argosy.kinds.kubernetes import Service
 from argosy.plan.actions import ActionStatus, EmitEvent
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import (
@@ -36,7 +37,7 @@ def test_a_life_without_trouble() -> None:
     world.run()
     assert record_of(world).phase is Phase.STARTING
     assert sorted(world.pods) == ["job-worker-0", "job-worker-1"]
-    assert ("Service", "job-worker") in world.children
+    assert (Service, "job-worker") in world.children
     world.settle()
     assert record_of(world).phase is Phase.RUNNING
     for one in world.live("Running"):

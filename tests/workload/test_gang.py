@@ -4,6 +4,10 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.kinds.kubernetes import Service
+from argosy.plan.actions import Apply, Remove
+from argosy.plan.children import KubernetesObject
+from argosy.plan.diff import remove
 from argosy.workload import gang
 from argosy.workload.capacity import Capacity, FreeNode
 from argosy.workload.decide import decide
@@ -12,9 +16,9 @@ from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import Gang, Phase, RestartPolicy
 from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.phases import PhaseResult
-from argosy.workload.plan import CreatePod, DeleteChild, EnsureChild
+from argosy.workload.plan import CreatePod
 from argosy.workload.record import Record
-from tests.support.workloads import NOW, later, pod, pods, role, workload
+from tests.support.workloads import NOW, existing, existing_child, later, pod, pods, role, workload
 
 PLAIN = Gang(3, "research", "high")
 EVERY = frozenset({"volcano", "kubernetes", "scheduler-plugins", "kueue", "own"})
@@ -22,13 +26,13 @@ ROOM = Capacity((FreeNode("node-1", {"pods": 3}),))
 NO_ROOM = Capacity((FreeNode("node-1", {"pods": 2}),))
 
 
-def digest(wanted: Gang, backend: str = "volcano") -> dict[tuple[str, str], str]:
+def group_of(wanted: Gang, backend: str = "volcano") -> tuple[KubernetesObject, ...]:
     """The group that stands for a gang, as it is seen among a job's children."""
     record = Record(phase_since=NOW, gang_scheduler=backend)
-    seen = Observed(available_gang_schedulers=EVERY)
-    action = gang.admission(workload(gang=wanted), record, seen).action
-    assert isinstance(action, EnsureChild)
-    return {(action.kind, action.name): action.digest}
+    observed = Observed(available_gang_schedulers=EVERY)
+    action = gang.admission(workload(gang=wanted), record, observed).action
+    assert isinstance(action, Apply)
+    return (existing_child(action.child),)
 
 
 class Case(Struct):
@@ -42,27 +46,25 @@ class Case(Struct):
     room: Capacity | None = None
     begun: bool = False
     want_open: bool = True
-    want_group: type[EnsureChild] | type[DeleteChild] | None = None
+    want_group: type[Apply] | type[Remove] | None = None
     want_reason: str = ""
 
 
 CASES = {
     "no gang": Case(None),
-    "the group comes first, and is let in": Case(
-        want_open=False, want_group=EnsureChild, want_reason="Queued"
-    ),
+    "the group comes first, and is let in": Case(want_open=False, want_group=Apply, want_reason="Queued"),
     "the group is there": Case(group=ObservedGroup(), there=PLAIN),
     "the group is of another size": Case(
-        group=ObservedGroup(), there=replace(PLAIN, min_available=2), want_group=EnsureChild
+        group=ObservedGroup(), there=replace(PLAIN, min_available=2), want_group=Apply
     ),
     "the group is in another queue": Case(
-        group=ObservedGroup(), there=replace(PLAIN, queue=""), want_group=EnsureChild
+        group=ObservedGroup(), there=replace(PLAIN, queue=""), want_group=Apply
     ),
     "the group has another priority": Case(
-        group=ObservedGroup(), there=replace(PLAIN, priority_class=""), want_group=EnsureChild
+        group=ObservedGroup(), there=replace(PLAIN, priority_class=""), want_group=Apply
     ),
     "the group asks for other resources": Case(
-        group=ObservedGroup(), there=replace(PLAIN, min_resources={"cpu": 1}), want_group=EnsureChild
+        group=ObservedGroup(), there=replace(PLAIN, min_resources={"cpu": 1}), want_group=Apply
     ),
     "a queue that is not named is the default one": Case(
         Gang(3), group=ObservedGroup(), there=Gang(3, "default")
@@ -80,21 +82,19 @@ CASES = {
         group=ObservedGroup(queued=True), there=PLAIN, want_open=False, want_reason="Queued"
     ),
     "what has begun is not held back": Case(group=ObservedGroup(queued=True), there=PLAIN, begun=True),
-    "Kubernetes waits for the pods, not they for it": Case(backend="kubernetes", want_group=EnsureChild),
+    "Kubernetes waits for the pods, not they for it": Case(backend="kubernetes", want_group=Apply),
     "Kubernetes' group cannot be changed: another takes its place": Case(
         backend="kubernetes",
         group=ObservedGroup("kubernetes"),
         there=replace(PLAIN, min_available=2),
         want_open=False,
-        want_group=DeleteChild,
+        want_group=Remove,
         want_reason="Queued",
     ),
     "and stays as it is once there are pods": Case(
         backend="kubernetes", there=replace(PLAIN, min_available=2), begun=True
     ),
-    "the coscheduling plugin waits for the pods too": Case(
-        backend="scheduler-plugins", want_group=EnsureChild
-    ),
+    "the coscheduling plugin waits for the pods too": Case(backend="scheduler-plugins", want_group=Apply),
     "Kueue holds the pods by itself, and needs no object": Case(backend="kueue"),
     "by itself the operator waits until it knows what is free": Case(
         backend="own", want_open=False, want_reason="Queued"
@@ -112,7 +112,7 @@ def test_gate(case: Case) -> None:
     record = Record(
         phase_since=NOW, attempt_started_at=NOW if case.begun else None, gang_scheduler=case.backend
     )
-    children = digest(case.there, case.backend) if case.there else {}
+    children = group_of(case.there, case.backend) if case.there else ()
     cluster = Observed(gang_scheduler_setting=case.choice, available_gang_schedulers=case.served)
     observed = replace(cluster, group=case.group, children=children, capacity=case.room)
     gate = gang.admission(workload(gang=case.gang), record, observed)
@@ -164,9 +164,9 @@ def test_the_group_is_made_before_the_pods() -> None:
     seen = Observed(gang_scheduler_setting="kubernetes", available_gang_schedulers=frozenset({"kubernetes"}))
     plan = decide(workload(gang=PLAIN), None, seen, NOW)
     kinds = [type(action) for action in plan.actions]
-    assert kinds.index(EnsureChild) < kinds.index(CreatePod)
-    assert KUBERNETES.group and isinstance(plan.actions[0], EnsureChild)
-    assert plan.actions[0].kind == KUBERNETES.group.child_kind
+    assert kinds.index(Apply) < kinds.index(CreatePod)
+    assert KUBERNETES.group and isinstance(plan.actions[0], Apply)
+    assert plan.actions[0].child.kind is KUBERNETES.group.kind
 
 
 def test_nothing_is_created_by_half() -> None:
@@ -180,11 +180,9 @@ def test_nothing_is_created_by_half() -> None:
 
 def test_a_suspended_job_gives_its_group_back() -> None:
     job = workload(gang=PLAIN, suspended=True)
-    children = {(GROUP.child_kind, "job"): "", ("Service", "job-worker"): ""}
+    children = (existing(GROUP.kind, "job"), existing(Service, "job-worker"))
     plan = decide(job, Record(phase_since=NOW, gang_scheduled_at=NOW), Observed(children=children), NOW)
-    assert [one for one in plan.actions if isinstance(one, DeleteChild)] == [
-        DeleteChild(GROUP.child_kind, "job")
-    ]
+    assert [one for one in plan.actions if isinstance(one, Remove)] == [remove(children[0])]
     assert plan.record.gang_scheduled_at is None
 
 

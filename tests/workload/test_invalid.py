@@ -2,14 +2,16 @@
 
 from msgspec.structs import replace
 
-from argosy.plan.actions import ActionStatus
+from argosy.kinds.kubernetes import Service
+from argosy.plan.actions import ActionStatus, Apply
+from argosy.plan.diff import remove
 from argosy.workload.decide import decide, plan_invalid_deletion
 from argosy.workload.invalid import INVALID_SPEC, SPEC_REJECTED
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Problem, Problems
 from argosy.workload.observed import Observed, Outcome
-from argosy.workload.plan import CreatePod, DeleteChild, DeletePod, EnsureService
+from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, WaitReason
-from tests.support.workloads import NOW, later, pods, workload
+from tests.support.workloads import NOW, existing, later, pods, workload
 
 STRICT = replace(workload(), delete_children_if_invalid=True)
 REMAINS = workload(cleanup=CleanupPolicy.NONE, generation=2)
@@ -19,13 +21,13 @@ REFUSAL = Outcome("Pod", "job-worker-0", ActionStatus.INVALID, "no such class", 
 
 def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> None:
     begun = decide(STRICT, None, Observed(), NOW).record
-    there = Observed(pods=pods("P"), children={("Service", "job-worker"): ""})
+    there = Observed(pods=pods("P"), children=(existing(Service, "job-worker"),))
     plan = plan_invalid_deletion(REMAINS, begun, PROBLEMS, there, later(1))
     assert (plan.record.phase, plan.record.attempt, plan.record.started_at) == (Phase.PENDING, 2, None)
     assert plan.record.waiting is not None
     assert (plan.record.waiting.reason, plan.record.waiting.message) == (INVALID_SPEC, "spec.x: is wrong")
     assert [one.name for one in plan.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
-    assert DeleteChild("Service", "job-worker") in plan.actions
+    assert remove(there.children[0]) in plan.actions
     again = plan_invalid_deletion(REMAINS, plan.record, PROBLEMS, Observed(), later(2))
     assert (again.record, again.actions) == (plan.record, ()), "told once"
     cured = decide(replace(STRICT, generation=3), again.record, Observed(), later(3))
@@ -78,4 +80,4 @@ def test_a_job_that_is_announced_is_shown_before_anything_is_made() -> None:
     assert (first.actions, first.requeue_at, first.record.phase) == ((), NOW, Phase.PENDING)
     second = decide(announced, first.record, Observed(), NOW)
     assert any(isinstance(one, CreatePod) for one in second.actions)
-    assert not any(isinstance(one, EnsureService) for one in first.actions)
+    assert not any(isinstance(one, Apply) for one in first.actions)

@@ -6,6 +6,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.kinds.kubernetes import Pod
 from argosy.workload.decide import decide
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import PropagatedMetadata, Workload
@@ -69,9 +70,7 @@ def test_pods_follow(case: Case) -> None:
     plan = decide(case.job, begun, Observed(pods=(case.there,)), NOW)
     found = [one for one in plan.actions if isinstance(one, PatchMetadata)]
     want = case.want_labels is not None
-    assert [(one.kind, one.name, one.uid) for one in found] == [
-        ("Pod", "job-worker-0", "worker-0-1-0")
-    ] * want
+    assert [(one.kind, one.name, one.uid) for one in found] == [(Pod, "job-worker-0", "worker-0-1-0")] * want
     if want:
         assert (found[0].labels, found[0].annotations) == (case.want_labels, case.want_annotations)
 
@@ -80,7 +79,7 @@ def test_the_group_follows() -> None:
     there = Observed(group=ObservedGroup(uid="g", metadata=MetadataSubset({}, {"x/priority": "1"})))
     plan = decide(job(queue="a"), None, there, NOW)
     (found,) = (one for one in plan.actions if isinstance(one, PatchMetadata))
-    assert found == PatchMetadata(GROUP.child_kind, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
+    assert found == PatchMetadata(GROUP.kind, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
 
 
 def test_pods_of_a_job_that_has_ended_follow_too() -> None:

@@ -52,8 +52,5 @@ UID = f"{DOMAIN}/uid"
 DIGEST = f"{DOMAIN}/digest"
 """Annotation on updated children: a hash of the inputs that their body was rendered from."""
 
-REMOVAL_PATCH = f"{DOMAIN}/removal-patch"
-"""Annotation on PodGroups: the merge patch that removes everything the operator wrote."""
-
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's annotation with the applied manifest; it describes one object and is never propagated."""

@@ -25,7 +25,7 @@ from argosy.kinds.resource import Resource
 from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.job_views import JobViews
 from argosy.operator.triggers import Triggers
-from argosy.reconcile.caches import Caches
+from argosy.reconcile.caches import LAUNCHER_KINDS, Caches
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.reconciler import Reconciler
 from argosy.workload.gang_schedulers.volcano import VOLCANO
@@ -185,8 +185,12 @@ class Manager:
         caches = self.caches
         if self._endpoint_only:
             return (caches.pods,)
-        launchers = (caches.accounts, caches.rbac_roles, caches.bindings) if self._remote_exec else ()
-        return (caches.pods, caches.nodes, caches.services, *launchers, *self._extra_caches)
+        children = [
+            cache
+            for kind, cache in caches.children.items()
+            if self._remote_exec or kind not in LAUNCHER_KINDS
+        ]
+        return (caches.pods, caches.nodes, *children, *self._extra_caches)
 
     async def _watch_capacity(self) -> None:
         await self.caches.capacity.requested.wait()

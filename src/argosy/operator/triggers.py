@@ -52,7 +52,7 @@ class Triggers:
         caches.capacity.on_freed(self.enqueue_waiting_gangs)
         caches.nodes.subscribe(self._node)
         caches.node_health.on_answer(self._enqueue_owners_on_node)
-        for children in (caches.services, caches.accounts, caches.rbac_roles, caches.bindings):
+        for children in caches.children.values():
             children.subscribe(self._child)
 
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:

@@ -6,11 +6,11 @@ and keeps what others wrote.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar, Protocol
 
+import msgspec
 from msgspec import Struct, field
 
 from argosy.kinds import labels
@@ -32,7 +32,8 @@ class KubernetesObject(Protocol):
 class Owner(Struct, frozen=True):
     """The object that children belong to, and the labels that each of them carries."""
 
-    resource: Resource
+    api_version: str
+    kind: str
     namespace: str
     name: str
     uid: str
@@ -41,7 +42,7 @@ class Owner(Struct, frozen=True):
     @classmethod
     def from_object(cls, obj: KubernetesObject) -> "Owner":
         meta = obj.metadata
-        return cls(obj.resource, meta.namespace, meta.name, meta.uid)
+        return cls(obj.resource.api_version, obj.resource.kind, meta.namespace, meta.name, meta.uid)
 
     def owns(self, meta: ObjectMeta) -> bool:
         """Return True if the metadata names this owner as its controller, in the owner's namespace.
@@ -66,10 +67,14 @@ class Child(Struct, frozen=True, dict=True):
     """The generator that adds random content when the child is created. Such a child is never changed."""
     stage: int = 0
     """Children of a stage exist before those of the next are written."""
+    propagated: Json = field(default_factory=dict)
+    """Labels and annotations, as metadata, that are written with the body and kept up to date by other means:
+    a change of them does not make the child outdated."""
 
     @cached_property
     def digest(self) -> str:
-        return hashlib.sha256(json.dumps(self.body, sort_keys=True).encode()).hexdigest()[:16]
+        """Return what the content is compared by."""
+        return hashlib.sha256(msgspec.json.encode(self.body, order="sorted")).hexdigest()[:16]
 
 
 def child_body(owner: Owner, child: Child, uid: str = "") -> dict[str, object]:
@@ -80,16 +85,20 @@ def child_body(owner: Owner, child: Child, uid: str = "") -> dict[str, object]:
         "name": child.name,
         "namespace": owner.namespace,
         "labels": child_labels(owner, child),
-        "annotations": {**_mapping(metadata.get("annotations")), labels.DIGEST: child.digest},
-        "ownerReferences": [_owner_reference(owner)],
+        "annotations": {**_part(child, "annotations"), labels.DIGEST: child.digest},
+        "ownerReferences": [owner_reference(owner)],
     }
     return {**child.body, "metadata": {**whole, "uid": uid} if uid else whole}
 
 
 def child_labels(owner: Owner, child: Child) -> dict[str, object]:
     """Return all labels of a child. Its own cannot replace those that tell whose it is."""
-    own = _mapping(_mapping(child.body.get("metadata")).get("labels"))
-    return {**own, labels.MANAGED_BY: labels.MANAGER, **owner.labels, labels.UID: owner.uid}
+    return {
+        **_part(child, "labels"),
+        labels.MANAGED_BY: labels.MANAGER,
+        **owner.labels,
+        labels.UID: owner.uid,
+    }
 
 
 def version_of(meta: ObjectMeta) -> str:
@@ -100,15 +109,21 @@ def version_of(meta: ObjectMeta) -> str:
     return f"generation {meta.generation}" if meta.generation else meta.resource_version
 
 
-def _owner_reference(owner: Owner) -> dict[str, object]:
+def owner_reference(owner: Owner) -> dict[str, object]:
     return {
-        "apiVersion": owner.resource.api_version,
-        "kind": owner.resource.kind,
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
         "name": owner.name,
         "uid": owner.uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def _part(child: Child, name: str) -> dict[str, object]:
+    """Return the labels or the annotations of the body, with those that are propagated."""
+    own = _mapping(child.body.get("metadata")).get(name)
+    return {**_mapping(own), **_mapping(child.propagated.get(name))}
 
 
 def _mapping(value: object) -> Mapping[str, object]:

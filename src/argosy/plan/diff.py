@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from argosy.kinds import labels
 from argosy.kinds.meta import ObjectMeta
 from argosy.plan.actions import Action, Apply, Remove
-from argosy.plan.children import Child, version_of
+from argosy.plan.children import Child, KubernetesObject, version_of
 from argosy.plan.contract import Inputs
 
 
@@ -27,12 +27,13 @@ def changes(
         elif _should_apply(child, existing.metadata, inputs, drift=drift):
             actions.append(Apply(child, existing.metadata.uid))
     if prune:
-        actions += [
-            Remove(type(child), child.metadata.name, child.metadata.uid)
-            for child in unwanted.values()
-            if child.metadata.deletion_timestamp is None
-        ]
+        actions += [remove(child) for child in unwanted.values() if child.metadata.deletion_timestamp is None]
     return tuple(actions)
+
+
+def remove(child: KubernetesObject) -> Remove:
+    """Return the removal of an existing child."""
+    return Remove(type(child), child.metadata.name, child.metadata.uid)
 
 
 def _should_apply(child: Child, existing: ObjectMeta, inputs: Inputs, *, drift: bool) -> bool:

@@ -14,7 +14,8 @@ from argosy.engine.errors import Conflict, NotFound
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.reconcile.executor import ObjectSink
-from argosy.reconcile.render import PodIdentity, replica_labels, role_labels
+from argosy.reconcile.render import PodIdentity, replica_labels
+from argosy.workload.children import role_labels
 from argosy.workload.model import Workload
 
 LIST_VALID_SECONDS = 10.0

@@ -4,7 +4,7 @@ There is one cache per kind, shared by all APIs and indexed by the owning job (s
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
-from argosy.engine.objects import ApiObject
 from argosy.engine.watch import WatchTimings
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.pod_groups import CoschedulingPodGroup, KubernetesPodGroup, VolcanoPodGroup
+from argosy.plan.children import KubernetesObject
 from argosy.reconcile.capacity import CapacityTracker
 from argosy.reconcile.losses import RecentLosses
 from argosy.reconcile.nodes import NodeHealth
@@ -28,6 +28,10 @@ from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.observed import Observed, ObservedPod, Outcome, is_equivalent_pod, observe_pod
 
 NODE = "node"
+
+LAUNCHER_KINDS = (ServiceAccount, Role, RoleBinding)
+"""Children of roles whose pods start processes in other pods."""
+
 MANAGED_SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGER}"
 
 POD_BATCH_SECONDS = 0.02
@@ -66,14 +70,10 @@ class Caches:
         self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
         self.pod_groups = PodGroups(client, gang_backend, namespace, MANAGED_SELECTOR)
         self.capacity = CapacityTracker(client, clock, self.nodes)
-        self.services = Cache(client, Service, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner)
-        self.accounts = Cache(
-            client, ServiceAccount, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner
-        )
-        self.rbac_roles = Cache(client, Role, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner)
-        self.bindings = Cache(
-            client, RoleBinding, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner
-        )
+        self.children: dict[type[KubernetesObject], Cache[KubernetesObject]] = {
+            kind: Cache(client, kind, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner)
+            for kind in (Service, *LAUNCHER_KINDS)
+        }
         self._observed_pods: dict[str, ObservedPod] = {}
         self._starting: Counter[tuple[str, str]] = Counter()
         """Pods that do not run yet, by owner and role."""
@@ -102,7 +102,7 @@ class Caches:
             return False
         return any((owner, view.role) in self._unfinished for owner in owner_keys(pod))
 
-    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None:
+    def put(self, obj: KubernetesObject, *, metadata_only: bool = False) -> None:
         """Store an object that the API server returned, without waiting for the watch.
 
         Of a pod that was returned with its metadata only, the watch brings the rest. Listeners are not
@@ -113,14 +113,8 @@ class Caches:
                 self.pods.put(obj, metadata_only=metadata_only, own=True)
             case VolcanoPodGroup() | KubernetesPodGroup() | CoschedulingPodGroup():
                 self.pod_groups.put(obj)
-            case Service():
-                self.services.put(obj)
-            case ServiceAccount():
-                self.accounts.put(obj)
-            case Role():
-                self.rbac_roles.put(obj)
-            case RoleBinding():
-                self.bindings.put(obj)
+            case _ if (children := self.children.get(type(obj))) is not None:
+                children.put(obj)
 
     def observe(
         self,
@@ -202,28 +196,16 @@ class Caches:
                     if view.phase == "Pending":
                         _add_to(self._starting, (owner, view.role), by)
 
-    def _children(self, owner: str) -> Mapping[tuple[str, str], str]:
-        found: dict[tuple[str, str], str] = {}
-        for kind, objects in (
-            (Service, self.services.by(OWNER, owner)),
-            (ServiceAccount, self.accounts.by(OWNER, owner)),
-            (Role, self.rbac_roles.by(OWNER, owner)),
-            (RoleBinding, self.bindings.by(OWNER, owner)),
-        ):
-            _add(found, kind.resource.kind, (one.metadata for one in objects))
-        return {**found, **self.pod_groups.children(owner)}
+    def _children(self, owner: str) -> tuple[KubernetesObject, ...]:
+        found = [child for cache in self.children.values() for child in cache.by(OWNER, owner)]
+        found += self.pod_groups.of(owner)
+        return tuple(child for child in found if child.metadata.deletion_timestamp is None)
 
 
 def _add_to(counter: Counter[tuple[str, str]], key: tuple[str, str], number: int) -> None:
     counter[key] += number
     if not counter[key]:
         del counter[key]
-
-
-def _add(found: dict[tuple[str, str], str], kind: str, objects: Iterable[ObjectMeta]) -> None:
-    for meta in objects:
-        if meta.deletion_timestamp is None:
-            found[kind, meta.name] = meta.annotations.get(labels.DIGEST, "")
 
 
 def _nodes(pod: Pod) -> Iterable[str]:

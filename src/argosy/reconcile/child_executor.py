@@ -6,11 +6,12 @@ meant for, so that it cannot change another one that has taken the name meanwhil
 """
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from msgspec import Struct, field
 
 from argosy.engine.client import Client
-from argosy.engine.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
+from argosy.engine.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from argosy.engine.managed_fields import claim_created_fields
 from argosy.kinds import labels
 from argosy.kinds.meta import ObjectMeta
@@ -19,6 +20,14 @@ from argosy.plan.children import Child, Json, KubernetesObject, Owner, child_bod
 
 Generator = Callable[[], Json]
 """Returns random content for a child that is created now, to be merged into its body."""
+
+
+Report = Callable[[Literal["Create", "Delete"], type[KubernetesObject], str], None]
+"""Called for each child that was created or deleted, with its kind and name."""
+
+
+def _ignore(verb: Literal["Create", "Delete"], kind: type[KubernetesObject], name: str) -> None:
+    del verb, kind, name
 
 
 class WrittenChildren(Struct):
@@ -48,6 +57,7 @@ class ChildExecutor:
         written: WrittenChildren,
         put: Callable[[KubernetesObject], None],
         generators: Mapping[str, Generator],
+        report: Report = _ignore,
     ) -> None:
         self._client = client
         self._owner = owner
@@ -55,6 +65,7 @@ class ChildExecutor:
         self._put = put
         """Takes objects that the API returned, so that the next reconcile sees them before the watch does."""
         self._generators = generators
+        self._report = report
 
     async def execute(self, action: Action) -> ActionStatus:
         match action:
@@ -75,6 +86,7 @@ class ChildExecutor:
             created = await self._client.create(child.kind, body, self._owner.namespace)
         except AlreadyExists:
             return await self._take_existing(child)
+        self._report("Create", child.kind, child.name)
         self._note(created)
         return ActionStatus.DONE
 
@@ -95,12 +107,19 @@ class ChildExecutor:
         return await self._apply(child, meta.uid)
 
     async def _relabel(self, child: Child, meta: ObjectMeta) -> ActionStatus:
-        """Put our labels back on a child whose content must not change."""
+        """Put our labels back on a child whose content must not change.
+
+        Where we may not, as with the Secrets of jobs, nobody finds it by its labels either.
+        """
         metadata = {"uid": meta.uid, "labels": child_labels(self._owner, child)}
-        patched = await self._client.patch(
-            child.kind, child.name, {"metadata": metadata}, self._owner.namespace
-        )
-        self._note(patched)
+        try:
+            self._note(
+                await self._client.patch(
+                    child.kind, child.name, {"metadata": metadata}, self._owner.namespace
+                )
+            )
+        except Forbidden:
+            pass
         return ActionStatus.DONE
 
     async def _apply(self, child: Child, uid: str) -> ActionStatus:
@@ -133,6 +152,7 @@ class ChildExecutor:
     async def _remove(self, action: Remove) -> ActionStatus:
         try:
             await self._client.delete(action.kind, action.name, self._owner.namespace, uid=action.uid)
+            self._report("Delete", action.kind, action.name)
         except (NotFound, Conflict):
             pass  # gone, or another object has its name
         return ActionStatus.DONE

@@ -8,7 +8,7 @@ the next pass.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
@@ -27,19 +27,23 @@ from argosy.engine.errors import (
 )
 from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, Role, RoleBinding, Secret, SecretMetadata, Service, ServiceAccount
+from argosy.kinds.kubernetes import Pod, Secret, Service
 from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
 from argosy.kinds.meta import ObjectMeta
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionStatus, Apply, Remove
+from argosy.plan.children import KubernetesObject
 from argosy.reconcile import slow_start
 from argosy.reconcile.bodies import ByteBudget
-from argosy.reconcile.child_bodies import CHILD_KINDS, ensured_body, keys_body, service_body, update_patch
+from argosy.reconcile.caches import LAUNCHER_KINDS
+from argosy.reconcile.child_executor import ChildExecutor, Report, is_other_object
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.pod_renderer import UnrenderableError
 from argosy.reconcile.rejections import SpecRejectedError, template_error
 from argosy.reconcile.render import Json
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import PodCreations
+from argosy.reconcile.sshkeys import GENERATORS
+from argosy.workload.children import job_owner
 from argosy.workload.model import Workload
 from argosy.workload.observed import Outcome
 from argosy.workload.plan import (
@@ -47,18 +51,12 @@ from argosy.workload.plan import (
     ConfirmPod,
     CreatePod,
     Deed,
-    DeleteChild,
     DeleteJob,
     DeletePod,
-    EnsureChild,
-    EnsureService,
-    EnsureSshSecret,
     PatchMetadata,
 )
 
-BINDING = RoleBinding.resource.kind
-LAUNCHER_KINDS = frozenset(kind.resource.kind for kind in (ServiceAccount, Role, RoleBinding))
-Ensure = EnsureService | EnsureChild | EnsureSshSecret
+_LAUNCHER_KIND_NAMES = frozenset(kind.resource.kind for kind in LAUNCHER_KINDS)
 JOB = "Job"
 """Under which deletions of the job object itself are told, of whatever kind it is."""
 
@@ -77,7 +75,7 @@ class ObjectSink(Protocol):
     """Where objects go that the API returned, so that the next pass sees them whatever the watch has
     brought. Of one that was returned in brief the watch brings the rest."""
 
-    def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None: ...
+    def put(self, obj: KubernetesObject, *, metadata_only: bool = False) -> None: ...
 
 
 class ActionExecutor:
@@ -108,20 +106,21 @@ class ActionExecutor:
         self.bodies = bodies
         self.features = features
         self.deeds: list[Deed] = []
+        self.children = ChildExecutor(
+            client, job_owner(workload), state.written, seen.put, GENERATORS, _report_to(self.deeds, workload)
+        )
 
     async def execute(self, actions: Sequence[Action]) -> Sequence[Deed]:
         """Children first, since pods refer to them; then pods; then what goes away for good. What became of
         each, as far as it is worth telling."""
-        ensures = [one for one in actions if isinstance(one, Ensure)]
-        # Who may not bind just any role may bind only one that is there.
-        last = [one for one in ensures if isinstance(one, EnsureChild) and one.kind == BINDING]
-        for step in ([one for one in ensures if one not in last], last):
-            if not await self._gather(self._ensure(one) for one in step):
+        applies = [action for action in actions if isinstance(action, Apply)]
+        for stage in sorted({action.child.stage for action in applies}):
+            if not await self._gather(self._apply(one) for one in applies if one.child.stage == stage):
                 return self.deeds
         others = [self._pod(one) for one in actions if isinstance(one, DeletePod | ConfirmPod)]
         await self._gather([self._create_pods(actions), *others])
         await self._gather(self._remark(one) for one in actions if isinstance(one, PatchMetadata))
-        await self._gather(self._delete_child(one) for one in actions if isinstance(one, DeleteChild))
+        await self._gather(self._remove(one) for one in actions if isinstance(one, Remove))
         for one in actions:
             if isinstance(one, DeleteJob):
                 await self._delete_job(one)
@@ -138,63 +137,25 @@ class ActionExecutor:
         finally:
             del failed, results  # an error holds this frame: it must not hold the error
 
-    async def _ensure(self, action: Ensure) -> bool:
-        workload = self.workload
-        role = ""
-        match action:
-            case EnsureService():
-                kind_name, body, role = Service.resource.kind, service_body(workload, action), action.role
-            case EnsureChild():
-                kind_name, body = action.kind, ensured_body(workload, action)
-            case EnsureSshSecret():
-                deed = Deed("Create", Secret.resource.kind, action.name)
-                return await self._try(deed, lambda: self._create_keys(action, deed))
-        deed = Deed("Create", kind_name, action.name, role)
-        return await self._try(deed, lambda: self._create_or_update(deed, body))
+    async def _apply(self, action: Apply) -> bool:
+        kind, name = action.child.kind.resource.kind, action.child.name
+
+        async def apply() -> ActionStatus:
+            self._check_feature(kind)
+            return await self.children.execute(action)
+
+        return await self._try(Deed("Create", kind, name, _role_of(self.workload, kind, name)), apply)
+
+    async def _remove(self, action: Remove) -> bool:
+        deed = Deed("Delete", action.kind.resource.kind, action.name)
+        return await self._try(deed, lambda: self.children.execute(action))
 
     def _check_feature(self, kind: str) -> None:
         """Raise if a child of this kind belongs to a feature that is off: its rights are not given then."""
         if kind == Secret.resource.kind and not self.features.ssh_keys:
             raise FeatureOffError("keys for ssh", "sshKeys")
-        if kind in LAUNCHER_KINDS and not self.features.remote_exec:
+        if kind in _LAUNCHER_KIND_NAMES and not self.features.remote_exec:
             raise FeatureOffError("launchers that start processes in other pods", "remoteExec")
-
-    async def _create_or_update(self, deed: Deed, body: Json) -> ActionStatus:
-        self._check_feature(deed.kind)
-        kind, name, namespace = CHILD_KINDS[deed.kind], deed.name, self.workload.namespace
-        try:
-            self.sink.put(await self.client.create(kind, body, namespace))
-            self.deeds.append(deed)
-        except AlreadyExists:
-            existing = await self.client.get(kind, name, namespace)
-            self.sink.put(existing)
-            if (found := self._existing_child(existing.metadata)) is not ActionStatus.DONE:
-                return found
-            # Metadata is merged: labels and annotations that others put there stay.
-            guard = {"uid": existing.metadata.uid, "resourceVersion": existing.metadata.resource_version}
-            patch = update_patch(existing.metadata, body)
-            patch["metadata"] = {**_mapping(patch["metadata"]), **guard}
-            self.sink.put(await self.client.patch(kind, name, patch, namespace))
-        return ActionStatus.DONE
-
-    async def _create_keys(self, action: EnsureSshSecret, deed: Deed) -> ActionStatus:
-        self._check_feature(deed.kind)
-        namespace = self.workload.namespace
-        try:
-            await self.client.create(Secret, keys_body(self.workload, action), namespace)
-            self.deeds.append(deed)
-        except AlreadyExists:
-            # Whose it is says its metadata; what is in it is not read.
-            return self._existing_child(
-                (await self.client.get(SecretMetadata, action.name, namespace)).metadata
-            )
-        return ActionStatus.DONE
-
-    def _existing_child(self, metadata: ObjectMeta) -> ActionStatus:
-        """What comes of finding this under the name of a child: done if it is the job's and stays."""
-        if metadata.deletion_timestamp is not None:
-            return ActionStatus.TERMINATING
-        return ActionStatus.DONE if _owner(metadata) == self.workload.uid else ActionStatus.NAME_CONFLICT
 
     async def _create_pods(self, actions: Sequence[Action]) -> bool:
         slow_start, outcomes = self.retries.slow_start, self.retries.outcomes.values()
@@ -283,34 +244,18 @@ class ActionExecutor:
 
     async def _remark(self, action: PatchMetadata) -> bool:
         async def remark() -> ActionStatus:
-            kind = Pod if action.kind == Pod.resource.kind else CHILD_KINDS[action.kind]
             metadata = {"uid": action.uid, "labels": action.labels, "annotations": action.annotations}
             try:
                 patched = await self.client.patch(
-                    kind, action.name, {"metadata": metadata}, self.workload.namespace
+                    action.kind, action.name, {"metadata": metadata}, self.workload.namespace
                 )
                 self.sink.put(patched)
-            except (NotFound, Conflict):
-                pass  # it is gone, or another has its name
+            except (NotFound, Conflict, Invalid) as error:
+                if not is_other_object(error):
+                    raise
             return ActionStatus.DONE
 
-        return await self._try(Deed("Mark", action.kind, action.name), remark)
-
-    async def _delete_child(self, action: DeleteChild) -> bool:
-        deed = Deed("Delete", action.kind, action.name)
-
-        async def delete() -> ActionStatus:
-            kind, namespace = CHILD_KINDS[action.kind], self.workload.namespace
-            try:
-                existing = await self.client.get(kind, action.name, namespace)
-                if _owner(existing.metadata) == self.workload.uid:
-                    await self.client.delete(kind, action.name, namespace, uid=existing.metadata.uid)
-                    self.deeds.append(deed)
-            except (NotFound, Conflict):
-                pass
-            return ActionStatus.DONE
-
-        return await self._try(deed, delete)
+        return await self._try(Deed("Mark", action.kind.resource.kind, action.name), remark)
 
     async def _delete_job(self, action: DeleteJob) -> bool:
         workload = self.workload
@@ -367,6 +312,23 @@ class ActionExecutor:
         return result
 
 
+def _report_to(deeds: list[Deed], workload: Workload) -> Report:
+    """Return a function that notes children. It must not hold the executor: that would be a cycle."""
+
+    def report(verb: Literal["Create", "Delete"], kind: type[KubernetesObject], name: str) -> None:
+        role = _role_of(workload, kind.resource.kind, name) if verb == "Create" else ""
+        deeds.append(Deed(verb, kind.resource.kind, name, role))
+
+    return report
+
+
+def _role_of(workload: Workload, kind: str, name: str) -> str:
+    """Return the role that a Service belongs to; other children belong to the whole job."""
+    if kind != Service.resource.kind:
+        return ""
+    return next((role for role in workload.rules.services if workload.service(role) == name), "")
+
+
 _REFUSALS = frozenset(
     {ActionStatus.FORBIDDEN, ActionStatus.RETRY, ActionStatus.INVALID, ActionStatus.SPEC_REJECTED}
 )
@@ -374,6 +336,7 @@ _REFUSALS = frozenset(
 _WHY = {
     ActionStatus.NAME_CONFLICT: "{kind} {name} exists and does not belong to this job",
     ActionStatus.TERMINATING: "an earlier {kind} {name} is still being deleted",
+    ActionStatus.RETRY: "{kind} {name} has changed since it was observed",
 }
 
 
@@ -388,7 +351,3 @@ def _result(error: ApiError) -> ActionStatus:
 def _owner(metadata: ObjectMeta) -> str:
     controller = metadata.controller
     return controller.uid if controller else ""
-
-
-def _mapping(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}

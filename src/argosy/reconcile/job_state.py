@@ -7,6 +7,7 @@ All times are on the monotonic clock.
 
 from msgspec import Struct, field
 
+from argosy.reconcile.child_executor import WrittenChildren
 from argosy.reconcile.slow_start import SlowStart
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import ObservedPod, Outcome
@@ -145,5 +146,6 @@ class JobState(Struct):
     status: StatusState = field(default_factory=StatusState)
     hints: PodHints = field(default_factory=PodHints)
     block: CrdBlock = field(default_factory=CrdBlock)
+    written: WrittenChildren = field(default_factory=WrittenChildren)
     recheck_at: float | None = None
     """When something unconfirmed is to be looked at again."""

@@ -4,14 +4,13 @@ A gang scheduler is available when its pod groups can be listed or, if it has no
 is installed. That may change at any time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.objects import Key
-from argosy.kinds import labels
 from argosy.kinds.pod_groups import PodGroup
 from argosy.reconcile.owners import OWNER, owner_keys
 from argosy.workload.gang_schedulers.base import GangScheduler
@@ -60,12 +59,9 @@ class PodGroups:
         groups = [self._observed(child, group) for child, group in self._groups_of(owner)]
         return groups[0] if groups else None
 
-    def children(self, owner: str) -> Mapping[tuple[str, str], str]:
-        """Return the digests of the pod groups of this job, by child kind and name."""
-        return {
-            (child, one.metadata.name): one.metadata.annotations.get(labels.DIGEST, "")
-            for child, one in self._groups_of(owner)
-        }
+    def of(self, owner: str) -> list[PodGroup]:
+        """Return the pod groups of this job that are not being deleted."""
+        return [group for _, group in self._groups_of(owner)]
 
     def put(self, group: PodGroup) -> None:
         """Store a pod group that the API server returned."""

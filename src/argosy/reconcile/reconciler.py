@@ -159,6 +159,7 @@ class Reconciler(Generic[T]):
         )
         observed = observation.observed
         state.hints.keep_deleted(observed.pods)
+        state.written.keep_only({child.metadata.uid for child in observed.children})
         confirmed_at = self.caches.node_health.confirm(observed.nodes_unconfirmed)
         times = [at for at in (observation.recheck_at, confirmed_at) if at is not None]
         state.recheck_at = min(times, default=None)

@@ -16,9 +16,10 @@ from msgspec import Struct
 
 from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Initializer, Injection
 from argosy.kinds import labels
+from argosy.plan.children import owner_reference
 from argosy.reconcile.render_context import RenderContext, helper_container, helper_volumes
 from argosy.reconcile.sshkeys import KEY_FILES
-from argosy.workload.children import ssh_secret_name
+from argosy.workload.children import job_owner, role_labels, ssh_secret_name
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.model import Dependency, RestartPolicy, Role, Workload
 
@@ -126,28 +127,6 @@ def _join(spec: Json, workload: Workload, membership: Membership) -> None:
     spec.update(membership.fields)
 
 
-def owner_reference(workload: Workload) -> Json:
-    return {
-        "apiVersion": workload.api_version,
-        "kind": workload.kind,
-        "name": workload.name,
-        "uid": workload.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-def job_labels(workload: Workload) -> dict[str, str]:
-    """Return the labels of everything that is created for a job."""
-    return {labels.MANAGED_BY: labels.MANAGER, labels.JOB: workload.name, **workload.labels}
-
-
-def role_labels(workload: Workload, role: str) -> dict[str, str]:
-    """Return the labels of the pods and the service of a role."""
-    api_labels = {workload.role_label: role} if workload.role_label else {}
-    return {**job_labels(workload), labels.ROLE: role, **api_labels}
-
-
 def replica_labels(workload: Workload, pod: PodIdentity) -> dict[str, str]:
     """Return the labels of one pod, in addition to those of its role."""
     api_labels = {workload.index_label: str(pod.index)} if workload.index_label else {}
@@ -157,13 +136,6 @@ def replica_labels(workload: Workload, pod: PodIdentity) -> dict[str, str]:
         labels.REPLACEMENT: str(pod.replacement),
         **api_labels,
     }
-
-
-def role_selector(workload: Workload, role: str) -> dict[str, str]:
-    """Return the selector of a role's service; an API with labels of its own selects by those."""
-    if workload.role_label:
-        return {**workload.labels, workload.role_label: role}
-    return role_labels(workload, role)
 
 
 def dependencies_of(role: Role, injection: Injection) -> tuple[Dependency, ...]:
@@ -251,7 +223,7 @@ def _metadata(workload: Workload, role: Role, membership: Membership, annotation
     metadata: Json = {
         "namespace": workload.namespace,
         "labels": {**user_labels, **our_labels},
-        "ownerReferences": [owner_reference(workload)],
+        "ownerReferences": [owner_reference(job_owner(workload))],
     }
     user_annotations = {**_object(written.get("annotations")), **propagated.annotations}
     if all_annotations := {**user_annotations, **membership.annotations, **annotations}:

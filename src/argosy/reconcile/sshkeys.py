@@ -5,7 +5,13 @@ files may log in to whoever has them. Where every sshd of the job is started by 
 that do not show the job's host key, so that a pod which has taken over a name or an address gets nothing.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
+from functools import partial
+
+from argosy.plan.children import Json
+from argosy.reconcile.child_executor import Generator
+from argosy.workload.children import SSH_KEYS, SSH_KEYS_AND_HOSTS
 
 KEY_FILES = (
     "id_ed25519",
@@ -41,6 +47,17 @@ def key_files(*, verify_hosts: bool) -> Mapping[str, bytes]:
     config = CONFIG + (VERIFYING if verify_hosts else TRUSTING)
     contents = (private, public, public, host_private, b"* " + host_public, config.encode())
     return dict(zip(KEY_FILES, contents, strict=True))
+
+
+def _secret_data(*, verify_hosts: bool) -> Json:
+    files = key_files(verify_hosts=verify_hosts)
+    return {"data": {name: b64encode(content).decode() for name, content in files.items()}}
+
+
+GENERATORS: Mapping[str, Generator] = {
+    SSH_KEYS: partial(_secret_data, verify_hosts=False),
+    SSH_KEYS_AND_HOSTS: partial(_secret_data, verify_hosts=True),
+}
 
 
 def _key_pair() -> tuple[bytes, bytes]:

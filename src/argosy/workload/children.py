@@ -1,84 +1,139 @@
-"""What a job has beside its pods and its group: services, the account of pods that start processes in others,
-and the keys of pods that reach others by ssh.
+"""The objects that a job owns besides pods and its pod group, as data.
 
-Nobody watches Secrets, so that the operator need not be able to list them: that there are keys is made sure
-of whenever pods are made that have them.
+- A headless Service for each role whose pods are reached by name.
+- A ServiceAccount, Role and RoleBinding for each role whose pods start processes in other pods.
+- A Secret with key pairs for roles whose pods reach each other by ssh. Secrets are not watched, so that the
+  operator needs no right to list them: the Secret is created, unless it exists, whenever pods are created
+  that mount it.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Role, RoleBinding, SecretMetadata, Service, ServiceAccount
+from argosy.plan.actions import Apply
+from argosy.plan.children import Child, Owner
+from argosy.plan.contract import Inputs
+from argosy.plan.diff import changes
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Action, CreatePod, EnsureChild, EnsureService, EnsureSshSecret
+from argosy.workload.plan import CreatePod
 
-_RBAC = "rbac.authorization.k8s.io"
+SSH_KEYS = "ssh-keys"
+SSH_KEYS_AND_HOSTS = "ssh-keys-and-hosts"
+"""Generators of key pairs for ssh; the second also lets ssh refuse hosts that do not show the job's host
+key."""
+
+_RBAC = Role.resource.group
 
 
-def missing_children(workload: Workload, observed: Observed) -> Iterator[Action]:
-    """Makes what is not there, and corrects what is there with another content."""
-    for role in workload.rules.services:
-        name = workload.service(role)
-        if ("Service", name) not in observed.children:
-            yield EnsureService(role, name)
+def missing_children(workload: Workload, observed: Observed) -> Iterator[Apply]:
+    """Create the children that do not exist, and update those with another content."""
+    wanted = [_service(workload, role) for role in workload.rules.services]
     for role in workload.rules.exec_from:
-        for child in _account(workload, role, observed):
-            if observed.children.get((child.kind, child.name)) != child.digest:
-                yield child
+        wanted += _account(workload, role, observed)
+    for change in changes(wanted, Inputs(observed.children)):
+        if isinstance(change, Apply):
+            yield change
 
 
-def ssh_secret_if_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[EnsureSshSecret]:
-    """The keys, if a pod that is made now has them."""
-    among = workload.rules.ssh_roles
-    if among and any(pod.role in among for pod in creating):
-        yield EnsureSshSecret(ssh_secret_name(workload), workload.rules.ssh_verifies_hosts)
+def ssh_secret_if_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[Apply]:
+    """Create the Secret with the keys, if a pod that mounts it is created now."""
+    roles = workload.rules.ssh_roles
+    if roles and any(pod.role in roles for pod in creating):
+        generator = SSH_KEYS_AND_HOSTS if workload.rules.ssh_verifies_hosts else SSH_KEYS
+        # Immutable: pods that have mounted it would not see a change.
+        yield Apply(Child(SecretMetadata, ssh_secret_name(workload), {"immutable": True}, generator))
 
 
 def rbac_requeue_at(workload: Workload, creating: bool, now: datetime) -> datetime | None:
-    """When to look again: pods that are made now are to be had rights over as soon as they are there."""
+    """Return when to reconcile again so that launchers get rights over the pods that are created now."""
     return now if creating and workload.rules.exec_from else None
 
 
 def service_account_name(workload: Workload, role: str) -> str:
-    """The service account under which pods of this role run if they start processes in others."""
+    """Return the account of pods of this role, if they start processes in others."""
     return f"{workload.name}-{role}"
 
 
 def ssh_secret_name(workload: Workload) -> str:
-    """The Secret with the job's key pair for ssh."""
     return f"{workload.name}-ssh"
 
 
-def _account(workload: Workload, role: str, observed: Observed) -> Iterator[EnsureChild]:
-    """Rights over pods that are the job's own, by name, while they exist.
+def job_owner(workload: Workload) -> Owner:
+    """Return the job as the owner of its children."""
+    return Owner(
+        workload.api_version,
+        workload.kind,
+        workload.namespace,
+        workload.name,
+        workload.uid,
+        job_labels(workload),
+    )
 
-    A name alone is nothing to go by: before the job's pod is there, whoever has that name is a stranger's.
+
+def job_labels(workload: Workload) -> dict[str, str]:
+    """Return the labels of everything that is created for a job."""
+    return {labels.MANAGED_BY: labels.MANAGER, labels.JOB: workload.name, **workload.labels}
+
+
+def role_labels(workload: Workload, role: str) -> dict[str, str]:
+    """Return the labels of the pods of a role."""
+    return {**job_labels(workload), labels.ROLE: role, **_api_role_labels(workload, role)}
+
+
+def _api_role_labels(workload: Workload, role: str) -> dict[str, str]:
+    """Return the labels of a role that the job's API defines."""
+    return {workload.role_label: role} if workload.role_label else {}
+
+
+def _service(workload: Workload, role: str) -> Child:
+    """Return the headless Service of a role.
+
+    It has the addresses of pods that are not ready too: ranks find each other to become ready. An API with
+    labels of its own selects pods by those.
+    """
+    api_labels = _api_role_labels(workload, role)
+    selector = {**workload.labels, **api_labels} if api_labels else role_labels(workload, role)
+    spec: dict[str, object] = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": selector,
+    }
+    if ports := workload.rules.service_ports.get(role):
+        spec["ports"] = [{"name": name, "port": number} for name, number in ports]
+    body: dict[str, object] = {"spec": spec}
+    if api_labels:
+        body["metadata"] = {"labels": {labels.ROLE: role, **api_labels}}
+    return Child(Service, workload.service(role), body)
+
+
+def _account(workload: Workload, role: str, observed: Observed) -> Iterator[Child]:
+    """Return the account of a launcher, and its rights over existing pods of the job, by name.
+
+    Only existing ones: as long as the job has no pod of a name, a pod of that name may be anybody's.
     """
     name = service_account_name(workload, role)
     pods = sorted(pod.name for pod in observed.pods if pod.role in workload.rules.exec_into)
-    yield _child("ServiceAccount", name, {"apiVersion": "v1", "automountServiceAccountToken": False})
-    if not pods and ("Role", name) not in observed.children:
+    yield Child(ServiceAccount, name, {"automountServiceAccountToken": False})
+    if not pods and not _exists(Role, name, observed):
         return
-    yield _child("Role", name, {"apiVersion": f"{_RBAC}/v1", "rules": _rules(pods)})
+    yield Child(Role, name, {"rules": _rules(pods)})
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}]
-    reference = {"apiGroup": _RBAC, "kind": "Role", "name": name}
-    yield _child(
-        "RoleBinding", name, {"apiVersion": f"{_RBAC}/v1", "subjects": subjects, "roleRef": reference}
-    )
+    reference = {"apiGroup": _RBAC, "kind": Role.resource.kind, "name": name}
+    # After the Role: who may not bind any role may only bind one that exists.
+    yield Child(RoleBinding, name, {"subjects": subjects, "roleRef": reference}, stage=1)
+
+
+def _exists(kind: type[Role], name: str, observed: Observed) -> bool:
+    return any(isinstance(child, kind) and child.metadata.name == name for child in observed.children)
 
 
 def _rules(pods: Sequence[str]) -> list[Json]:
     if not pods:
-        return []  # a rule that names none would be for all
+        return []  # a rule without names would be one for all pods
     return [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": pods},
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"], "resourceNames": pods},
     ]
-
-
-def _child(kind: str, name: str, content: Json) -> EnsureChild:
-    body = {"kind": kind, "metadata": {"name": name}, **content}
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
-    return EnsureChild(kind, name, body, digest)

@@ -6,11 +6,12 @@ running pods of a job stopped by a limit, are deleted whatever the policy.
 
 from datetime import datetime
 
+from argosy.plan.diff import remove
 from argosy.workload.clock_skew import deadline
 from argosy.workload.limits import STOP_REASONS
 from argosy.workload.model import CleanupPolicy, Phase, Ttl, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
+from argosy.workload.plan import Action, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record
 
@@ -37,7 +38,7 @@ def plan(workload: Workload, record: Record, observed: Observed, now: datetime) 
     forced, look_again = forced_deletions(workload.limits, observed, now)
     actions += forced
     if every_pod:
-        actions += [DeleteChild(kind, name) for kind, name in sorted(observed.children)]
+        actions += [remove(child) for child in observed.children]
     times = (time for time in (gone_at, bare_at) if time and time > now)
     return Plan(record, tuple(actions)).with_requeue_at(*times, look_again)
 

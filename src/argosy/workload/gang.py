@@ -5,15 +5,16 @@ the scheduler; whether it was heard is only looked at while the job starts. Once
 a lost one is replaced like any other.
 """
 
-import hashlib
-import json
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds import labels
+from argosy.plan.actions import Apply, Remove
+from argosy.plan.children import Child
+from argosy.plan.contract import Inputs
+from argosy.plan.diff import changes, remove
 from argosy.workload import capacity
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import all_current_pods
@@ -21,10 +22,9 @@ from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, GangScheduler, G
 from argosy.workload.gang_schedulers.own import BUILTIN
 from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS, NONE, choose
 from argosy.workload.gang_schedulers.volcano import VOLCANO
-from argosy.workload.model import Json, Phase, Workload
+from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
-from argosy.workload.plan import DeleteChild, EnsureChild
 from argosy.workload.record import Record, WaitReason
 
 PREEMPTED = "Preempted"
@@ -38,7 +38,7 @@ class Admission(Struct, frozen=True):
     allowed: bool = True
     reason: str = ""
     message: str = ""
-    action: EnsureChild | DeleteChild | None = None
+    action: Apply | Remove | None = None
 
 
 def choose_scheduler(workload: Workload, record: Record, observed: Observed) -> Record:
@@ -80,9 +80,9 @@ def admission(workload: Workload, record: Record, observed: Observed) -> Admissi
     if backend.group and backend.waits_for_admission and (observed.group is None or observed.group.queued):
         said = f"waits in queue {gang.queue or DEFAULT_QUEUE} to be let in"
         return Admission(allowed=False, reason="Queued", message=said, action=action)
-    if isinstance(action, DeleteChild):
+    if isinstance(action, Remove):
         return Admission(
-            allowed=False, reason="Queued", message="its group is being made anew", action=action
+            allowed=False, reason="Queued", message="its pod group is being recreated", action=action
         )
     return Admission(action=action)
 
@@ -129,10 +129,10 @@ def hold_until(observed: Observed) -> datetime | None:
     )
 
 
-def delete_group(observed: Observed) -> list[DeleteChild]:
+def delete_group(observed: Observed) -> list[Remove]:
     """Takes the group away, whichever it is."""
-    groups = {one.group.child_kind for one in GANG_SCHEDULERS.values() if one.group}
-    return [DeleteChild(kind, name) for kind, name in sorted(observed.children) if kind in groups]
+    kinds = tuple(one.group.kind for one in GANG_SCHEDULERS.values() if one.group)
+    return [remove(child) for child in observed.children if isinstance(child, kinds)]
 
 
 def gang_limit(
@@ -172,29 +172,25 @@ def _missing(choice: str, held: GangScheduler | None) -> str:
     )
 
 
-def _sync_group(
-    workload: Workload, group: Group, observed: Observed, begun: bool
-) -> EnsureChild | DeleteChild | None:
-    child = _child(workload, group)
-    there = observed.children.get((child.kind, child.name))
-    if there == child.digest or (there is not None and group.immutable and begun):
-        return None
-    return child if there is None or not group.immutable else DeleteChild(child.kind, child.name)
+def _sync_group(workload: Workload, group: Group, observed: Observed, begun: bool) -> Apply | Remove | None:
+    """Create or update the pod group; one that cannot be changed is deleted first, while it has no pods."""
+    action = next(iter(changes([_group_child(workload, group)], Inputs(observed.children))), None)
+    if isinstance(action, Apply) and action.uid and group.immutable:
+        return None if begun else Remove(group.kind, action.child.name, action.uid)
+    return action if isinstance(action, Apply) else None
 
 
-def _child(workload: Workload, group: Group) -> EnsureChild:
-    """The group with the job's annotations. Those that are handed on are there from the first, and are kept
-    in step elsewhere (`handing`)."""
-    spec, handed = group.spec(workload), workload.propagated
-    apart = (labels.LAST_APPLIED, *handed.keys)
-    own = {key: text for key, text in workload.annotations.items() if key not in apart}
-    undo = {"metadata": {"annotations": dict.fromkeys(own)}, "spec": _removal_patch(spec)}
-    digest = hashlib.sha256(json.dumps([own, spec], sort_keys=True).encode()).hexdigest()[:16]
-    annotations = {**own, **handed.annotations, labels.REMOVAL_PATCH: json.dumps(undo, sort_keys=True)}
-    metadata = {"annotations": annotations, "labels": dict(handed.labels)}
-    return EnsureChild(group.child_kind, workload.name, {"metadata": metadata, "spec": spec}, digest)
+def _group_child(workload: Workload, group: Group) -> Child:
+    """Return the pod group, with the annotations of the job.
 
-
-def _removal_patch(part: Json) -> Json:
-    """The merge patch that removes every value of this one."""
-    return {key: _removal_patch(value) if isinstance(value, Mapping) else None for key, value in part.items()}
+    Propagated metadata is on it from the beginning, and kept up to date by `propagation`.
+    """
+    propagated = workload.propagated
+    excluded = (labels.LAST_APPLIED, *propagated.keys)
+    own = {key: text for key, text in workload.annotations.items() if key not in excluded}
+    return Child(
+        group.kind,
+        workload.name,
+        {"metadata": {"annotations": own}, "spec": group.spec(workload)},
+        propagated={"annotations": propagated.annotations, "labels": propagated.labels},
+    )

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from argosy.kinds.messages import join_messages
 from argosy.plan.actions import ActionStatus
+from argosy.plan.diff import remove
 from argosy.workload import cleanup, finish
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed, Outcome
 from argosy.workload.phases import PhaseResult
-from argosy.workload.plan import Action, DeleteChild, DeleteJob, DeletePod, Plan
+from argosy.workload.plan import Action, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, RoleRecord, WaitReason
 from argosy.workload.restart import with_next_attempt
@@ -68,7 +69,7 @@ def plan(
         for pod in observed.pods
         if not pod.terminating
     ]
-    actions += [*forced, *(DeleteChild(kind, one) for kind, one in sorted(observed.children))]
+    actions += [*forced, *(remove(child) for child in observed.children)]
     since = record.waiting.since if record.waiting else now
     return _with_ttl(
         Plan(record, tuple(actions)).with_requeue_at(look_again), since, workload.limits.ttl.failed, now

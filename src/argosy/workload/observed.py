@@ -18,6 +18,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus, Terminated
 from argosy.kinds.meta import Condition
 from argosy.plan.actions import ActionStatus
+from argosy.plan.children import KubernetesObject
 from argosy.workload.capacity import Capacity
 from argosy.workload.model import RolePolicy
 
@@ -137,8 +138,9 @@ class Observed(Struct, frozen=True, dict=True):
     nodes_unconfirmed: Mapping[str, str] = field(default_factory=dict)
     """Nodes for which the API is being asked, as the caches are no proof; nothing is concluded from them.
     With what the API has said so far, empty until that is worth showing."""
-    children: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Digest by (kind, name) of our services, service accounts, roles and the like that exist."""
+    children: tuple[KubernetesObject, ...] = ()
+    """Services, service accounts, roles, role bindings and pod groups of the job that are not being
+    deleted."""
     group: ObservedGroup | None = None
     gang_scheduler_setting: str = "volcano"
     """Who is to place gangs, as the operator is set up: the name of a back end, `auto` or `none`."""

@@ -11,8 +11,9 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from argosy.plan.actions import EmitEvent
-from argosy.workload.model import Json
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.pod_groups import PodGroupType
+from argosy.plan.actions import Apply, EmitEvent, Remove
 from argosy.workload.record import Record
 from argosy.workload.transitions import Transitions
 
@@ -50,47 +51,15 @@ class ConfirmPod(Struct, frozen=True, tag=True):
     replacement: int
 
 
-class EnsureService(Struct, frozen=True, tag=True):
-    """The headless service of a role: clusterIP None, publishNotReadyAddresses, selecting job and role."""
-
-    role: str
-    name: str
-
-
-class EnsureChild(Struct, frozen=True, tag=True):
-    """Create the object, or replace it if its digest annotation differs. The body has no ownerReference or
-    job labels yet."""
-
-    kind: str
-    name: str
-    body: Json
-    digest: str
-
-
 class PatchMetadata(Struct, frozen=True, tag=True):
     """PATCH labels and annotations with the uid as precondition, None takes one away; gone or another uid:
     done."""
 
-    kind: str
+    kind: type[Pod] | PodGroupType
     name: str
     uid: str
     labels: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, str | None] = field(default_factory=dict)
-
-
-class EnsureSshSecret(Struct, frozen=True, tag=True):
-    """A Secret with a new key pair for ssh. Exists and is ours: done, for it is never made anew."""
-
-    name: str
-    verify_hosts: bool = False
-    """Whether ssh refuses hosts that do not show the job's host key."""
-
-
-class DeleteChild(Struct, frozen=True, tag=True):
-    """Delete one of our own children that is not a pod, by kind and name."""
-
-    kind: str
-    name: str
 
 
 class DeleteJob(Struct, frozen=True, tag=True):
@@ -113,18 +82,7 @@ class Deed(Struct, frozen=True):
     """What the API said, if it was not done; told once, however often it is tried again."""
 
 
-Action = (
-    CreatePod
-    | DeletePod
-    | ConfirmPod
-    | EnsureService
-    | EnsureChild
-    | PatchMetadata
-    | EnsureSshSecret
-    | DeleteChild
-    | DeleteJob
-    | EmitEvent
-)
+Action = CreatePod | DeletePod | ConfirmPod | Apply | Remove | PatchMetadata | DeleteJob | EmitEvent
 
 
 class Plan(Struct, frozen=True):

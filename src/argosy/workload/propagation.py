@@ -8,10 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from argosy.kinds.kubernetes import Pod
+from argosy.kinds.pod_groups import PodGroupType
+from argosy.plan.actions import Remove
 from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS
 from argosy.workload.model import Json, PropagatedMetadata, Workload
 from argosy.workload.observed import MetadataSubset, Observed
-from argosy.workload.plan import Action, DeleteChild, DeletePod, PatchMetadata
+from argosy.workload.plan import Action, DeletePod, PatchMetadata
 from argosy.workload.record import Record
 
 
@@ -22,18 +25,16 @@ def sync_metadata(
     given = workload.propagated
     if not given.keys:
         return
-    gone = {
-        one.uid if isinstance(one, DeletePod) else one.kind for one in actions if isinstance(one, _DELETIONS)
-    }
+    gone = {one.uid for one in actions if isinstance(one, DeletePod | Remove)}
     wanted = {name: desired_metadata(given, role.template) for name, role in workload.roles.items()}
     for pod in observed.pods:
         want = wanted.get(pod.role)
         if want is not None and pod.metadata != want and not pod.terminating and pod.uid not in gone:
-            yield _metadata_patch("Pod", pod.name, pod.uid, pod.metadata, want)
+            yield _metadata_patch(Pod, pod.name, pod.uid, pod.metadata, want)
     told, want = observed.group, desired_metadata(given)
     group = GANG_SCHEDULERS[told.scheduler].group if told else None
-    if told is not None and group is not None and told.metadata != want and group.child_kind not in gone:
-        yield _metadata_patch(group.child_kind, workload.name, told.uid, told.metadata, want)
+    if told is not None and group is not None and told.metadata != want and told.uid not in gone:
+        yield _metadata_patch(group.kind, workload.name, told.uid, told.metadata, want)
 
 
 def with_propagated_labels(workload: Workload, record: Record) -> Record:
@@ -56,16 +57,13 @@ def desired_metadata(given: PropagatedMetadata, template: Json | None = None) ->
     )
 
 
-_DELETIONS = (DeletePod, DeleteChild)
-
-
 def _select(written: object, keys: Iterable[str]) -> dict[str, str]:
     there = written if isinstance(written, Mapping) else {}
     return {key: there[key] for key in keys if isinstance(there.get(key), str)}
 
 
 def _metadata_patch(
-    kind: str, name: str, uid: str, there: MetadataSubset, want: MetadataSubset
+    kind: type[Pod] | PodGroupType, name: str, uid: str, there: MetadataSubset, want: MetadataSubset
 ) -> PatchMetadata:
     return PatchMetadata(
         kind, name, uid, _changes(there.labels, want.labels), _changes(there.annotations, want.annotations)

@@ -9,12 +9,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.plan.actions import EmitEvent
+from argosy.plan.actions import Apply, EmitEvent
 from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import CreatePod, EnsureChild, EnsureService, Plan
+from argosy.workload.plan import Action, CreatePod, Plan
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restart import should_replace
 from argosy.workload.restart_causes import container_restart_entry
@@ -45,7 +45,7 @@ def is_recoverable_from_pods(
     """
     if any(_must_be_recorded(role, before, plan.record) for role in workload.roles.values()):
         return False
-    if observed.failed_actions or not all(isinstance(one, _DEFERRABLE_ACTIONS) for one in plan.actions):
+    if observed.failed_actions or not all(map(_is_deferrable, plan.actions)):
         return False
     if before is None:
         return _first(plan.record) and not plan.record.gang_scheduler
@@ -65,7 +65,13 @@ def _must_be_recorded(role: Role, before: Record | None, after: Record) -> bool:
 
 
 _NOT_RUNNING_YET = (Phase.PENDING, Phase.STARTING)
-_DEFERRABLE_ACTIONS = (CreatePod, EnsureService, EnsureChild, EmitEvent)
+
+
+def _is_deferrable(action: Action) -> bool:
+    """Return True if the Record may be written after the action."""
+    if isinstance(action, Apply):
+        return not action.child.generator
+    return isinstance(action, CreatePod | EmitEvent)
 
 
 def _is_only_reported(record: Record) -> bool:
