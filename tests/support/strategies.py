@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS
+from argosy.kinds.kubernetes import Service
 from argosy.plan.actions import ActionStatus
 from argosy.workload.capacity import Capacity, FreeNode
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, Outcome
-from tests.support.workloads import NOW
+from tests.support.workloads import NOW, existing
 
 Strategy = st.SearchStrategy[object]
 Known = Mapping[str, Strategy]
@@ -145,7 +146,7 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
         pods=st.lists(pods, max_size=6).map(_told_apart),
         nodes_down=down,
         nodes_partly_unknown=down,
-        children=st.sampled_from([{}, {("Service", "job-worker"): ""}, {("Service", "other"): "x"}]),
+        children=st.sampled_from([(), (existing(Service, "job-worker"),), (existing(Service, "other"),)]),
         group=st.one_of(st.none(), groups),
         gang_scheduler_setting=st.sampled_from(["volcano", "own", "auto", "none"]),
         available_gang_schedulers=st.frozensets(st.sampled_from(["volcano", "kubernetes", "own"])),
