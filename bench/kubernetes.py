@@ -52,7 +52,7 @@ MAX_CPU_MS_PER_POD = 2.0
 
 
 class Sizes(Struct, frozen=True):
-    """Sizes of the workloads and number of"""
+    """Sizes of the workloads, and how many rounds of each are run."""
 
     rounds: int = 3
     baseline_pods: int = 1000

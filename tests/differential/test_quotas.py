@@ -119,7 +119,7 @@ CASES: dict[str, list[Step]] = {
         patch(
             f"{QUOTAS}/q/status", {"status": {"hard": {"secrets": "1", "count/secrets": "2"}}}, shown=False
         ),
-        get(f"{QUOTAS}/q", until="status.hard", shown=False),
+        post(f"{SECRETS}?dryRun=All", {"metadata": {"name": "s"}}, until_code=403, shown=False),
         post(SECRETS, {"metadata": {"name": "s"}}),
         patch(
             f"{QUOTAS}/q/status", {"status": {"hard": {"secrets": "1"}, "used": {"pods": "1"}}}, shown=False
