@@ -33,6 +33,24 @@ def test_a_pid_given_to_another_process_is_left_alone(sleeper: "subprocess.Popen
     sleeper.wait()
 
 
+MAIN_THREAD_ENDS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_process_is_alive_until_its_last_thread_has_ended() -> None:
+    child = subprocess.Popen([sys.executable, "-c", MAIN_THREAD_ENDS])
+    process = Process.of(child.pid)
+    status = Path(f"/proc/{child.pid}/status")
+    wait_for(lambda: "State:\tZ" in status.read_text(), "the main thread has ended", 10)
+    assert process.alive
+    process.signal(signal.SIGKILL)
+    assert process.wait_gone(5)
+    assert child.wait() == -signal.SIGKILL
+
+
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     run = Run(Options(nodes=3, images={"a": "/b"}), Process(1, 2), {"apiserver": Process(3, 4)})
     run.write(tmp_path / "run.json")

@@ -17,13 +17,15 @@ class ProcessRecord(TypedDict):
 def start_time(pid: int | str) -> int | None:
     """Return the start time of a live process in clock ticks since boot.
 
-    None if the process has ended, including when only its exit code is left to be collected.
+    None if the process has ended, including when only its exit code is left to be collected. A process whose
+    main thread has ended is alive as long as other threads run: they still hold its sockets and locks.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    state, threads, started = fields[0], int(fields[17]), int(fields[19])
+    return None if state in (b"Z", b"X") and threads <= 1 else started
 
 
 def is_alive(pid: int, started: int) -> bool:
