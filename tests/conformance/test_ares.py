@@ -238,6 +238,7 @@ def test_nothing_is_left_where_nothing_is_to_be_left(user: User) -> None:
     assert len(events(user, "brief", "SuccessfulDeleteJob")) == 1
 
 
+@pytest.mark.long_on_cluster
 def test_suspended_and_back(user: User) -> None:
     """46. suspend true on a running job -> no pods, phase Pending; false -> runs again."""
     user.apply(job("held", worker=role(CODE)))
@@ -256,6 +257,7 @@ def _held(user: User, suspend: bool) -> bool:
     return ("held-worker-0" in shown(user)) is not suspend
 
 
+@pytest.mark.long_on_cluster
 def test_a_job_is_deleted_with_all_that_it_has(user: User) -> None:
     """44. Delete a job that has dependence (and one carrying `ares.io/ares-finalizer`) -> object, pods and
     services are gone."""

@@ -22,6 +22,7 @@ def ares(name: str) -> Json:
     return {"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": name}, "spec": spec}
 
 
+@pytest.mark.long_on_cluster
 def test_a_run_tells_of_a_code_a_signal_and_a_deletion(user: User) -> None:
     user.apply(run("told").role("worker", 3, restart="OnFailure", template=TEMPLATE))
     _until_up(user, "tr", "told")

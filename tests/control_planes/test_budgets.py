@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from argosy.local.schema.unstructured import parts
 from tests.support.field_paths import dig
 
@@ -87,6 +89,7 @@ def _evict(planes: Planes, number: int) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_pods_that_nobody_scales(planes: Planes) -> None:
     planes.same("run", "alone", "--image=i", "--labels=app=alone")
     planes.same("create", "pdb", "number", "--selector=app=alone", "--min-available=0")

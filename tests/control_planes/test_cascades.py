@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.support.field_paths import dig
 
 from .conftest import Json, Planes
@@ -44,6 +46,7 @@ def test_an_owner_waits_for_what_blocks_it(planes: Planes) -> None:
     planes.eventually(KINDS, shown=finalizers, want=[])
 
 
+@pytest.mark.long
 def test_in_the_background_the_owner_goes_first(planes: Planes) -> None:
     planes.say("create", "deployment", "web", "--image=i", "--replicas=2")
     planes.rolled_out("web")
@@ -51,6 +54,7 @@ def test_in_the_background_the_owner_goes_first(planes: Planes) -> None:
     planes.eventually(KINDS, shown=finalizers, want=[])
 
 
+@pytest.mark.long
 def test_orphans_stay(planes: Planes) -> None:
     planes.say("create", "job", "sum", "--image=i")
     planes.eventually("pods", shown=len, want=1)

@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from tests.support.field_paths import dig
 from tests.support.simulator import RUN_SECONDS
 
@@ -76,6 +78,7 @@ def test_a_pod_that_ended_counts_as_an_object_only(planes: Planes) -> None:
     planes.eventually("quota", shown=used, want=[("q", {"pods": "0", "count/pods": "1"})])
 
 
+@pytest.mark.long
 def test_other_kinds_are_counted(planes: Planes) -> None:
     planes.same("create", "quota", "q", "--hard=count/deployments.apps=1,secrets=1")
     deployments = "count/deployments.apps"
@@ -89,6 +92,7 @@ def test_other_kinds_are_counted(planes: Planes) -> None:
     planes.eventually("quota", shown=used, want=[("q", {deployments: "0", "secrets": "0"})])
 
 
+@pytest.mark.long
 def test_custom_resources_are_counted(planes: Planes) -> None:
     """Ours alone: the real controller looks for new kinds only now and then."""
     ours = replace(planes, servers=planes.servers[1:])

@@ -114,6 +114,7 @@ def test_a_deployment_is_rolled_out_back_and_forth(planes: Planes) -> None:
     settled(planes)
 
 
+@pytest.mark.long
 def test_recreate_waits_for_the_last_old_pod(planes: Planes) -> None:
     planes.same("apply", "-f", "-", stdin=deployment(3, strategy={"type": "Recreate"}))
     planes.rolled_out("web")
@@ -125,6 +126,7 @@ def test_recreate_waits_for_the_last_old_pod(planes: Planes) -> None:
     settled(planes)
 
 
+@pytest.mark.long
 def test_a_paused_deployment_scales_and_does_not_roll(planes: Planes) -> None:
     planes.same("apply", "-f", "-", stdin=deployment(2))
     planes.rolled_out("web")
@@ -139,6 +141,7 @@ def test_a_paused_deployment_scales_and_does_not_roll(planes: Planes) -> None:
     settled(planes)
 
 
+@pytest.mark.long
 def test_a_rollout_that_makes_no_progress_is_told_and_undone(planes: Planes) -> None:
     planes.same("apply", "-f", "-", stdin=deployment(3, progressDeadlineSeconds=2))
     planes.rolled_out("web")
@@ -201,6 +204,7 @@ def test_how_far_a_rollout_goes_with_pods_that_do_not_get_ready(planes: Planes) 
         assert len(planes.settled("replicasets", shown=sizes)) == 2 * len(LIMITS)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_old_revisions_are_forgotten(planes: Planes) -> None:
     for image in ("v1", "v2", "v3"):
         planes.same("apply", "-f", "-", stdin=deployment(1, image, revisionHistoryLimit=1))
@@ -209,6 +213,7 @@ def test_old_revisions_are_forgotten(planes: Planes) -> None:
     settled(planes)
 
 
+@pytest.mark.long
 def test_orphans_are_adopted(planes: Planes) -> None:
     def owned(items: list[Json]) -> object:
         return [bool(dig(item, "metadata.ownerReferences.0.controller")) for item in items]
@@ -239,6 +244,7 @@ def test_a_pod_that_is_selected_no_more_is_replaced(planes: Planes) -> None:
     planes.eventually("pods", shown=len, want=1)
 
 
+@pytest.mark.long
 def test_pods_count_once_they_have_been_ready_for_a_while(planes: Planes) -> None:
     planes.same("apply", "-f", "-", stdin=deployment(2, minReadySeconds=2))
     planes.rolled_out("web")

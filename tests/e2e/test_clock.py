@@ -13,7 +13,6 @@ import pytest
 from tests.support.chaos import kill_component, leftovers, no_duplicate_pods
 from tests.support.clock_skew import PARTS, Clocks, compiler
 from tests.support.local_control_plane import ControlPlane
-from tests.support.parameters import marked
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -76,7 +75,8 @@ JUMPS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("parts", marked(JUMPS, ["the machine"], pytest.mark.long))
+@pytest.mark.long
+@pytest.mark.parametrize("parts", JUMPS.values(), ids=JUMPS)
 def test_an_hour_is_lost_by(clocked: Plane, parts: tuple[str, ...]) -> None:
     number = list(JUMPS.values()).index(parts)
     flaky, slow = f"flaky-{number}", f"slow-{number}"

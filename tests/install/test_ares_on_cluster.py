@@ -46,6 +46,15 @@ def applied(cluster: RunningCluster) -> Iterator[RunningCluster]:
     cluster.kubectl("delete", "namespace", HOME, "--wait=false")
 
 
+@pytest.fixture
+def with_crd(applied: RunningCluster) -> RunningCluster:
+    """The installation with its CRD, whichever tests of this file ran before."""
+    for path in APPLIED:
+        applied.kubectl("apply", "-f", str(FOLDER / path))
+    rolled_out(applied, "ares", "ares-operator")
+    return applied
+
+
 def ready(cluster: RunningCluster) -> dict[str, int]:
     """How many pods of each Deployment in namespace `ares` are ready."""
     counts: dict[str, int] = {}
@@ -159,25 +168,27 @@ def rolled_out(cluster: RunningCluster, namespace: str, *names: str) -> None:
         cluster.kubectl(*rollout, timeout=150)
 
 
-def test_without_tokens_and_by_a_port_on_the_nodes(applied: RunningCluster) -> None:
+@pytest.mark.long
+def test_without_tokens_and_by_a_port_on_the_nodes(with_crd: RunningCluster) -> None:
     """nodePort > 0 -> `nodePort://<sorted distinct observer host IPs, comma>:<port>`; auth none."""
-    change(applied, "observer.auth=none", "observer.nodePort=30037")
-    put(applied, waiting_job("by-port"))
-    until(applied, "by-port", "Succeeded")
-    asked = asked_at(applied, "by-port-launcher-0")
+    change(with_crd, "observer.auth=none", "observer.nodePort=30037")
+    put(with_crd, waiting_job("by-port"))
+    until(with_crd, "by-port", "Succeeded")
+    asked = asked_at(with_crd, "by-port-launcher-0")
     selector = ("-l", "app.kubernetes.io/component=observer")
-    listed = applied.get("pods", "-n", "ares", *selector)["items"]
+    listed = with_crd.get("pods", "-n", "ares", *selector)["items"]
     hosts = {str(one["status"]["hostIP"]) for one in cast("list[dict[str, Json]]", listed)}
     assert asked.startswith("nodePort://")
     assert asked.endswith(":30037")
     assert set(asked.removeprefix("nodePort://").removesuffix(":30037").split(",")) <= hosts
 
 
-def test_roles_wait_by_a_command_of_the_administrators(applied: RunningCluster, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_roles_wait_by_a_command_of_the_administrators(with_crd: RunningCluster, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump({"config": initializer_command.settings("python3")}))
-    change(applied, file=file)
-    initializer_command.check(User(ClusterTarget(applied.server.kubeconfig), HOME))
+    change(with_crd, file=file)
+    initializer_command.check(User(ClusterTarget(with_crd.server.kubeconfig), HOME))
 
 
 def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:
@@ -199,24 +210,25 @@ def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:
     applied.kubectl("delete", "aj", "-n", HOME, "standalone-sample")
 
 
-def test_installs_of_other_apis_stand_beside_it(applied: RunningCluster) -> None:
+@pytest.mark.long
+def test_installs_of_other_apis_stand_beside_it(with_crd: RunningCluster) -> None:
     """each Deployment serves only its own API and has its own Lease"""
     beside = installed("argosy", BESIDE, "replicas=1")
     template = pod_template(images.PYTHON, command=["sleep", "2"])
-    applied.kubectl("create", "namespace", BESIDE)
+    with_crd.kubectl("create", "namespace", BESIDE)
     try:
-        applied.kubectl("apply", "--server-side", "-f", "-", stdin=beside)
-        rolled_out(applied, BESIDE, "argosy-operator")
+        with_crd.kubectl("apply", "--server-side", "-f", "-", stdin=beside)
+        rolled_out(with_crd, BESIDE, "argosy-operator")
         wanted = run("run", namespace=HOME).role("worker", 1, template=template).build()
-        applied.kubectl("apply", "-f", "-", stdin=json.dumps(wanted))
-        put(applied, waiting_job("beside"))
-        until(applied, "beside", "Succeeded")
+        with_crd.kubectl("apply", "-f", "-", stdin=json.dumps(wanted))
+        put(with_crd, waiting_job("beside"))
+        until(with_crd, "beside", "Succeeded")
         done = ("--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
-        applied.kubectl("wait", "tr", "-n", HOME, "run", *done, timeout=90)
-        leases = cast("list[dict[str, dict[str, str]]]", applied.get("lease", "-A")["items"])
+        with_crd.kubectl("wait", "tr", "-n", HOME, "run", *done, timeout=90)
+        leases = cast("list[dict[str, dict[str, str]]]", with_crd.get("lease", "-A")["items"])
         found = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in leases}
         assert found >= {("ares", "ares-operator"), (BESIDE, "argosy-operator")}
     finally:
-        applied.kubectl("delete", "tr", "-n", HOME, "--all", code=None)
-        applied.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=beside, timeout=120)
-        applied.kubectl("delete", "namespace", BESIDE, "--wait=false")
+        with_crd.kubectl("delete", "tr", "-n", HOME, "--all", code=None)
+        with_crd.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=beside, timeout=120)
+        with_crd.kubectl("delete", "namespace", BESIDE, "--wait=false")

@@ -43,7 +43,9 @@ TAKEOVER = 15.0
 """Seconds from the end of one leader to the work of the next, at most."""
 
 
-@pytest.mark.parametrize("jobs", [2, 12], ids=["alone", "in a burst"])
+@pytest.mark.parametrize(
+    "jobs", [pytest.param(2, id="alone", marks=pytest.mark.long), pytest.param(12, id="in a burst")]
+)
 async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_nothing_after(
     killable_apiserver: KillableApiServer, scene: Scene, jobs: int
 ) -> None:

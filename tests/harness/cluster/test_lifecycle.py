@@ -175,6 +175,7 @@ def test_what_was_killed_is_started_again_on_its_data(cluster: RunningCluster) -
     retry_until(lambda: all(_heard(cluster, pod) == set(pods) for pod in pods))
 
 
+@pytest.mark.long
 def test_a_node_without_power_is_missed_and_comes_back(cluster: RunningCluster) -> None:
     cluster.power_off("node-2")
     cluster.kubectl("wait", "node/node-2", "--for=condition=Ready=Unknown", "--timeout=60s", timeout=70)
@@ -184,6 +185,7 @@ def test_a_node_without_power_is_missed_and_comes_back(cluster: RunningCluster) 
     retry_until(lambda: all(_heard(cluster, pod) == set(_pods(cluster)) for pod in _pods(cluster)))
 
 
+@pytest.mark.long
 def test_an_up_that_is_killed_anywhere_leaves_nothing_after_down(cluster_programs: Programs) -> None:
     with TemporaryDirectory(prefix="argosy-") as parent:
         folder = Path(parent) / "cluster"
@@ -200,6 +202,7 @@ def test_an_up_that_is_killed_anywhere_leaves_nothing_after_down(cluster_program
         retry_until(lambda: not _mentioning(folder), 60)
 
 
+@pytest.mark.long
 def test_a_cluster_ends_with_the_process_that_wanted_it(cluster_programs: Programs) -> None:
     program = """
 import os, signal, sys
