@@ -1,11 +1,12 @@
 from argosy.engine.client import Client
 from argosy.engine.event_backlog import EventBacklog
-from argosy.engine.events import Recorder
+from argosy.engine.events import LOG_INTERVAL, Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta
 from tests.support.captured_logs import captured_lines
 from tests.support.fake_apiserver import FakeServer, Fault
+from tests.support.manual_clock import ManualClock
 from tests.support.waiting import eventually
 
 POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u1"))
@@ -166,6 +167,29 @@ async def test_namespace_with_many_events_neither_drops_nor_delays_those_of_anot
     assert client.metrics.registry.get_sample_value("argosy_events_dropped_total") == 10_000 - 32
     assert len(lines) == 1, "dropped events are logged once a minute"
     assert lines[0]["namespace"] == "busy"
+
+
+async def test_events_dropped_from_a_full_backlog_are_counted_and_logged_once_per_interval(
+    client: Client,
+) -> None:
+    clock = ManualClock()
+    recorder = Recorder(client, "test", clock=clock, max_remembered=8)  # one event per namespace
+
+    def drop(count: int) -> None:
+        """Record so many events more than fit, without letting the recorder write any."""
+        for number in range(count + 1):
+            recorder.event(POD, "Normal", "Started", f"message {clock.seconds} {number}")
+
+    with captured_lines() as lines:
+        drop(3)
+        assert [(line["event"], line["count"]) for line in lines] == [("events dropped", 1)]
+        await recorder.close()
+        clock.advance(LOG_INTERVAL + 1)
+        drop(2)
+        await recorder.close()
+    assert [line["count"] for line in lines] == [1, 3], "with those that were not logged before"
+    assert {line["error"] for line in lines} == {"the backlog is full"}
+    assert client.metrics.registry.get_sample_value("argosy_events_dropped_total") == 5
 
 
 def test_backlog_at_its_total_limit_drops_from_the_largest_namespace() -> None:
