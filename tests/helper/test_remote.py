@@ -176,6 +176,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Path, tmp_path: Path) -> None:
     notes, done = tmp_path / "notes", tmp_path / "done"
+    left_before = exit_code_files()
     agent = subprocess.Popen(
         [folder / "remote-exec", "mnist-worker-1", fault.command],
         env={"PATH": os.environ["PATH"], "NOTES": str(notes), "FAULTS": fault.faults, "DONE": str(done)},
@@ -186,10 +187,16 @@ def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Pa
     _, said = agent.communicate(timeout=60)
     assert (agent.returncode, done.exists()) == (fault.want_code, fault.want_done), said
     assert fault.want_calls in (None, len(calls_in(notes)))
-    left = list(Path("/dev/shm").glob(f"argosy-start-{agent.pid}-*"))
-    for code in left:
-        code.unlink()
+    # Not all files with the agent's PID: an earlier process may have had the same one and left its file.
+    left = {path for path in exit_code_files() - left_before if path.name.split("-")[2] == str(agent.pid)}
+    for path in left:
+        path.unlink()
     assert bool(left) is fault.want_left
+
+
+def exit_code_files() -> set[Path]:
+    """Return the files in which commands left their exit codes, named after the agent's PID and a time."""
+    return set(Path("/dev/shm").glob("argosy-start-*-*"))
 
 
 @pytest.mark.parametrize("faults", ["", "cut"], ids=["while connected", "while it waits for the command"])
@@ -206,7 +213,16 @@ def test_an_agent_that_is_told_to_end_does(faults: str, folder: Path, tmp_path: 
         assert agent.wait(5) == 143
     finally:
         agent.kill()
-        os.kill(int(pid.read_text()), signal.SIGKILL)
+        kill_sleep(int(pid.read_text()))
+
+
+def kill_sleep(pid: int) -> None:
+    """Kill the process unless it has ended and its PID belongs to another one."""
+    try:
+        if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x0060\x00":
+            os.kill(pid, signal.SIGKILL)
+    except (FileNotFoundError, ProcessLookupError):
+        pass
 
 
 def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
