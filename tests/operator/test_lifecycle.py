@@ -54,7 +54,7 @@ async def serving(process: asyncio.subprocess.Process) -> None:
     """Until the operator says that it serves TrainingRuns, however long its start takes."""
     assert process.stderr is not None
     while line := await process.stderr.readline():
-        if b"serving" in line and b"TrainingRun" in line:
+        if b"watching" in line and b"TrainingRun" in line:
             return
 
 

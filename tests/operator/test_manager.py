@@ -12,8 +12,9 @@ from argosy.engine.errors import Forbidden
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
+from argosy.operator.drain_gate import DrainGate
 from argosy.operator.job_metrics import JobMetrics
-from argosy.operator.manager import DrainGate, Manager
+from argosy.operator.manager import Manager
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
 
@@ -79,6 +80,6 @@ async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_befo
         job_metrics=JobMetrics(CollectorRegistry()),
         concurrency=1,
     )
-    serving.add(training_run_api())
-    serving.crds.watcher.last_error = Forbidden(403, "Forbidden", "no right to read definitions")
+    serving.add_jobs(training_run_api())
+    serving.definitions.crds.watcher.last_error = Forbidden(403, "Forbidden", "no right to read definitions")
     assert "TrainingRun" in serving.not_ready()

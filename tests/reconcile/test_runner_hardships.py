@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from argosy.engine.dynamic import dynamic_kind
@@ -12,11 +11,10 @@ from argosy.engine.objects import key_of
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.meta import Json
-from argosy.kinds.resource import Resource
 from tests.conftest import fresh_name
 from tests.support.captured_logs import captured_lines
 from tests.support.operator_harness import until_served
-from tests.support.toy_kind import Toy
+from tests.support.toy_kind import Toy, derive_kind
 from tests.support.toy_operator import ToyOperator, ToyScene
 from tests.support.waiting import until
 
@@ -24,11 +22,7 @@ from tests.support.waiting import until
 @pytest.fixture
 def odd(scene: ToyScene) -> ToyScene:
     """A scene with a kind of Toys of its own, which is not defined yet."""
-    word = f"odd{fresh_name()}"
-    resource = Resource("example.com", "v1", word.capitalize(), f"{word}s")
-    kind = msgspec.defstruct(word, [], bases=(Toy,), namespace={"resource": resource})
-    assert issubclass(kind, Toy)
-    return replace(scene, kind=kind)
+    return replace(scene, kind=derive_kind(f"odd{fresh_name()}"))
 
 
 async def _define(

@@ -25,7 +25,9 @@ def by_label(obj: KubernetesObject) -> Iterable[str]:
 @pytest.fixture
 def sources() -> Sources:
     nowhere = Client(Connection(server="https://127.0.0.1:1"))
-    return Sources(nowhere, owned=(ConfigMap, SecretMetadata), needed={ConfigMap: {"team": by_label}})
+    sources = Sources(nowhere)
+    sources.declare((ConfigMap, SecretMetadata), {ConfigMap: {"team": by_label}})
+    return sources
 
 
 def config_map(name: str, *, namespace: str = "home", owner: str = "", **own_labels: str) -> ConfigMap:
@@ -52,6 +54,25 @@ def test_children_are_those_of_the_owner_in_its_namespace(sources: Sources) -> N
     found = sources.children_of(OWNER, (ConfigMap, SecretMetadata))
     assert [child.metadata.name for child in found] == ["ours"]
     assert sources.children_of(OWNER, (SecretMetadata,)) == ()
+
+
+def by_name(obj: KubernetesObject) -> Iterable[str]:
+    return (obj.metadata.name,)
+
+
+def test_reconcilers_that_declare_the_same_kinds_share_their_caches(sources: Sources) -> None:
+    sources.put(config_map("x", team="red"))
+    before = sources.caches
+    shared = sources.declare((ConfigMap,), {ConfigMap: {"team": by_label, "name": by_name}})
+    assert shared == (sources.children[ConfigMap], sources.needed[ConfigMap])
+    assert sources.caches == before
+    for need in (Matching(ConfigMap, "team", "red"), Matching(ConfigMap, "name", "x")):
+        assert [obj.metadata.name for obj in sources.find(need)] == ["x"]
+
+
+def test_two_indexes_of_one_name_and_kind_are_rejected(sources: Sources) -> None:
+    with pytest.raises(ValueError, match="ConfigMap has two different indexes of the name team"):
+        sources.declare((), {ConfigMap: {"team": by_name}})
 
 
 def test_needs_find_objects_by_name_and_by_index(sources: Sources) -> None:

@@ -22,6 +22,7 @@ from argosy.plan.actions import Action, EmitEvent, Patch
 from argosy.plan.children import Child, KubernetesObject
 from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref
 from argosy.plan.diff import changes
+from argosy.reconcile.runner import ReconciledKind
 
 FINALIZER = "example.com/registry"
 PART_OF = "example.com/toy"
@@ -49,6 +50,14 @@ class Toy(Struct):
     metadata: ObjectMeta
     spec: ToySpec = field(default_factory=ToySpec)
     status: ToyStatus = field(default_factory=ToyStatus)
+
+
+def derive_kind(name: str) -> type[Toy]:
+    """Return a kind of this name, in lower case, that is like Toy."""
+    resource = Resource("example.com", "v1", name.capitalize(), f"{name}s")
+    kind = msgspec.defstruct(name, [], bases=(Toy,), namespace={"resource": resource})
+    assert issubclass(kind, Toy)
+    return kind
 
 
 class ToyRecord(Struct, frozen=True, omit_defaults=True):
@@ -108,6 +117,16 @@ def toys_by_part(obj: KubernetesObject) -> Iterable[str]:
 def random_key() -> Json:
     """The generator of the Secret."""
     return {"stringData": {"key": secrets.token_hex(16)}}
+
+
+def reconciled_toy(kind: type[Toy] = Toy) -> ReconciledKind[Toy, ToyRecord]:
+    """Return what registers Toys, or a kind derived from them."""
+    return ReconciledKind(
+        kind=kind,
+        reconciler=ToyReconciler(),
+        needed={ConfigMap: {"toy": toys_by_part}},
+        generators={"random": random_key},
+    )
 
 
 def _parts(obj: Toy) -> Matching[ConfigMap]:

@@ -24,7 +24,7 @@ from argosy.kinds.kubernetes import ConfigMap, Event, Secret
 from argosy.reconcile.runner import Runner
 from argosy.reconcile.sources import Sources
 from tests.support.servers import Server
-from tests.support.toy_kind import Toy, ToyReconciler, ToyStatus, random_key, toys_by_part
+from tests.support.toy_kind import Toy, ToyStatus, reconciled_toy
 from tests.support.waiting import until
 
 
@@ -62,21 +62,10 @@ class ToyOperator:
 
     def __init__(self, client: Client, namespace: str, kind: type[Toy] = Toy) -> None:
         self.toys = Cache(client, kind, namespace=namespace)
-        self.sources = Sources(
-            client,
-            owned=ToyReconciler.owns,
-            needed={ConfigMap: {"toy": toys_by_part}},
-            namespace=namespace,
-        )
+        self.sources = Sources(client, namespace)
         self.recorder = Recorder(client, "toy-operator")
         self.runner = Runner(
-            ToyReconciler(),
-            self.toys,
-            self.sources,
-            client,
-            SystemClock(),
-            self.recorder,
-            {"random": random_key},
+            reconciled_toy(kind), self.toys, self.sources, client, SystemClock(), self.recorder
         )
         self.controller = Controller("Toy", self.runner.reconcile, concurrency=4, metrics=client.metrics)
         self.runner.subscribe(self.controller)

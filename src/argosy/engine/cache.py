@@ -106,6 +106,10 @@ class Cache(Generic[T]):
     def __len__(self) -> int:
         return len(self._objects)
 
+    def add_index(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
+        """Index the objects, also those that are cached already, by one more function."""
+        self._index.add(name, function, self._objects)
+
     def subscribe(self, listener: Callable[[Change[T]], None]) -> None:
         """Call `listener` synchronously after each change, when the cache already shows it."""
         self._listeners.append(listener)
@@ -252,6 +256,13 @@ class _Index(Generic[T]):
     def __init__(self, functions: Mapping[str, Callable[[T], Iterable[str]]]) -> None:
         self._entries: dict[str, _Entries] = {name: {} for name in functions}
         self._functions = [(function, self._entries[name]) for name, function in functions.items()]
+
+    def add(self, name: str, function: Callable[[T], Iterable[str]], objects: Mapping[Key, T]) -> None:
+        entries = self._entries[name] = {}
+        self._functions.append((function, entries))
+        for key, obj in objects.items():
+            for value in function(obj):
+                _add_entry(entries, value, key)
 
     def keys(self, index: str, value: str) -> Iterable[Key]:
         keys = self._entries[index].get(value, {})

@@ -1,12 +1,16 @@
 """Lists the RBAC rules that the operator needs for itself, as data.
 
-Tests compare the chart's roles and the table in `docs/administrators/operator.md` with these rules and those
-of each registered API. Conditions and names are Helm expressions, because the chart's values decide.
+`python -m tools.chart` writes the chart's roles and the tables in `docs/administrators/operator.md` from
+these rules and those of each registered API. Conditions and names are Helm expressions, because the chart's
+values decide.
 """
 
-from typing import Final, Literal
+from collections.abc import Iterable
+from typing import ClassVar, Final, Literal, Protocol
 
 from msgspec import Struct
+
+from argosy.kinds.resource import Resource
 
 Scope = Literal["cluster", "jobs", "operator"]
 """Where a rule holds: in the whole cluster, where jobs are served (the whole cluster or `watchNamespace`), or
@@ -21,6 +25,14 @@ class Condition(Struct, frozen=True):
     """The same for people."""
 
 
+class ResourceName(Struct, frozen=True):
+    """The name of an object to which a rule is limited."""
+
+    helm: str
+    text: str
+    """The same for people."""
+
+
 class PolicyRule(Struct, frozen=True, kw_only=True):
     """One rule of a role of the operator."""
 
@@ -28,19 +40,26 @@ class PolicyRule(Struct, frozen=True, kw_only=True):
     group: str = ""
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
-    names: tuple[str, ...] = ()
-    """Helm expressions; of all names if empty."""
+    names: tuple[ResourceName, ...] = ()
+    """Of all names if empty."""
     when: tuple[Condition, ...] = ()
     """All of them must hold."""
     reason: str = ""
     """Why the operator needs it, where the resource does not say it."""
 
 
+class _Kind(Protocol):
+    resource: ClassVar[Resource]
+
+
 READ: Final = ("get", "list", "watch")
 MANAGE: Final = (*READ, "create", "patch", "delete")
 
+_FINALIZERS_REASON: Final = "finalizers: some clusters require it of whoever creates children of the object"
+
 NAME: Final = '{{ include "argosy.name" . }}'
 CLUSTER_NAME: Final = '{{ include "argosy.clusterName" . }}'
+OWN_NAME: Final = ResourceName(NAME, "`<name>`")
 
 WEBHOOKS: Final = Condition('include "argosy.webhooks" .', "`webhooks.enabled`")
 REMOTE_EXEC: Final = Condition(".Values.features.remoteExec", "`features.remoteExec`")
@@ -69,7 +88,30 @@ def job_rules(group: str, plural: str, *, patch: bool = False) -> tuple[PolicyRu
             group=group,
             resources=(f"{plural}/status", f"{plural}/finalizers"),
             verbs=("update",),
-            reason="finalizers: some clusters require it of the owner of other objects",
+            reason=_FINALIZERS_REASON,
+        ),
+    )
+
+
+def kind_rules(kind: type[_Kind], owns: Iterable[type[_Kind]] = ()) -> tuple[PolicyRule, ...]:
+    """Return what the operator needs for a kind that is not a job, and for the kinds of its children."""
+    resource = kind.resource
+    return (
+        PolicyRule(
+            group=resource.group,
+            resources=(resource.plural,),
+            verbs=(*READ, "patch"),
+            reason="patch: its finalizer",
+        ),
+        PolicyRule(
+            group=resource.group,
+            resources=(f"{resource.plural}/status", f"{resource.plural}/finalizers"),
+            verbs=("update",),
+            reason=_FINALIZERS_REASON,
+        ),
+        *(
+            PolicyRule(group=child.resource.group, resources=(child.resource.plural,), verbs=MANAGE)
+            for child in owns
         ),
     )
 
@@ -79,10 +121,10 @@ CORE_RULES: Final = (
         scope="cluster",
         group="admissionregistration.k8s.io",
         resources=("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
-        names=(CLUSTER_NAME,),
+        names=(ResourceName(CLUSTER_NAME, "`<name>-<namespace>`"),),
         verbs=("get", "patch"),
         when=(WEBHOOKS,),
-        reason="the operator adds its CA bundle",
+        reason="the operator adds its CA bundle to its own webhook configurations",
     ),
     PolicyRule(
         scope="cluster",
@@ -149,14 +191,14 @@ CORE_RULES: Final = (
         scope="operator",
         group="coordination.k8s.io",
         resources=("leases",),
-        names=(NAME,),
+        names=(OWN_NAME,),
         verbs=("get", "patch"),
     ),
     PolicyRule(scope="operator", resources=("secrets",), verbs=("create",)),
     PolicyRule(
         scope="operator",
         resources=("secrets",),
-        names=(f"{NAME}-tls",),
+        names=(ResourceName(f"{NAME}-tls", "`<name>-tls`"),),
         verbs=("get", "update"),
         reason="certificate and token keys of the endpoint for pods",
     ),

@@ -14,6 +14,7 @@ what an earlier leader wrote (see `term`).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -35,7 +36,7 @@ from argosy.reconcile.child_executor import ChildExecutor, Generator
 from argosy.reconcile.compatibility import Compatibility
 from argosy.reconcile.object_state import ObjectState
 from argosy.reconcile.object_writer import CONFLICT_SECONDS, GivenUpError, ObjectWriter, T, raw_record
-from argosy.reconcile.sources import NeedIndex, Sources
+from argosy.reconcile.sources import Index, Kind, NeedIndex, Sources
 from argosy.reconcile.term import Term
 
 SYNC_SECONDS = 0.1
@@ -51,26 +52,40 @@ class Queue(Protocol):
     def discard(self, key: Key) -> None: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReconciledKind(Generic[T, R]):
+    """Registers a kind that is not a job: its type, its reconciler, and what that uses."""
+
+    kind: type[T]
+    reconciler: Reconciler[T, R]
+    needed: Mapping[Kind, Mapping[str, Index]] = field(default_factory=dict)
+    """The kinds that a need may name, each with the indexes by which `Matching` finds their objects."""
+    generators: Mapping[str, Generator] = field(default_factory=dict)
+    """What adds random content to children that name it."""
+
+
 class Runner(Generic[T, R]):
     """Reconciles the objects of one kind."""
 
     def __init__(
         self,
-        reconciler: Reconciler[T, R],
+        kind: ReconciledKind[T, R],
         objects: Cache[T],
         sources: Sources,
         client: Client,
         clock: Clock,
         recorder: Recorder,
-        generators: Mapping[str, Generator],
     ) -> None:
-        self._reconciler = reconciler
+        self._reconciler = kind.reconciler
+        self._needed_kinds = tuple(kind.needed)
+        self._generators = kind.generators
         self._objects = objects
+        self.caches = sources.declare(kind.reconciler.owns, kind.needed)
+        """All caches that a reconcile reads besides that of the objects themselves."""
         self._sources = sources
         self._client = client
         self._clock = clock
         self._recorder = recorder
-        self._generators = generators
         self._states: dict[Key, ObjectState] = {}
         self._needs = NeedIndex()
         self._undecodable: dict[Key, Undecodable] = {}
@@ -98,7 +113,7 @@ class Runner(Generic[T, R]):
         record = self._record_of(obj, state)
         needs = tuple(self._reconciler.needs(obj, record))
         self._needs.replace(key, needs)
-        if not self._sources.synced:
+        if not all(cache.synced for cache in self.caches):
             return Requeue(SYNC_SECONDS)
         owner = Owner.from_object(obj)
         children = self._sources.children_of(owner, self._reconciler.owns)
@@ -199,8 +214,8 @@ class Runner(Generic[T, R]):
         self._objects.on_undecodable(lambda bad: self._undecodable_found(bad, queue))
         for kind in self._reconciler.owns:
             self._sources.children[kind].subscribe(lambda change: self._child_changed(change, queue))
-        for cache in self._sources.needed.values():
-            cache.subscribe(lambda change: self._needed_changed(change, queue))
+        for kind in self._needed_kinds:
+            self._sources.needed[kind].subscribe(lambda change: self._needed_changed(change, queue))
 
     def _object_changed(self, change: Change[T], queue: Queue) -> None:
         if change.new is not None:

@@ -20,40 +20,51 @@ Index = Callable[[KubernetesObject], Iterable[str]]
 
 
 class Sources:
-    """The caches of all reconcilers together; one per kind and use."""
+    """The caches of all reconcilers together: one per kind and use, shared by those who declare it."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        owned: Iterable[Kind],
-        needed: Mapping[Kind, Mapping[str, Index]],
-        namespace: str | None = None,
-    ) -> None:
-        self.children: dict[Kind, Cache[KubernetesObject]] = {
-            kind: Cache(
-                client,
+    def __init__(self, client: Client, namespace: str | None = None) -> None:
+        self._client = client
+        self._namespace = namespace
+        self.children: dict[Kind, Cache[KubernetesObject]] = {}
+        self.needed: dict[Kind, Cache[KubernetesObject]] = {}
+        self._indexes: dict[Kind, dict[str, Index]] = {}
+
+    def declare(
+        self, owned: Iterable[Kind], needed: Mapping[Kind, Mapping[str, Index]]
+    ) -> tuple[Cache[KubernetesObject], ...]:
+        """Add the caches that a reconciler reads, unless another one declared them; return all it reads."""
+        children = tuple(self._children_cache(kind) for kind in owned)
+        return (*children, *(self._needed_cache(kind, indexes) for kind, indexes in needed.items()))
+
+    def _children_cache(self, kind: Kind) -> Cache[KubernetesObject]:
+        if kind not in self.children:
+            self.children[kind] = Cache(
+                self._client,
                 kind,
-                namespace=namespace,
+                namespace=self._namespace,
                 labels=labels.UID,
                 indexes={OWNER: owner_keys},
                 name=f"{kind.resource.kind} (owned)",
             )
-            for kind in dict.fromkeys(owned)
-        }
-        self.needed: dict[Kind, Cache[KubernetesObject]] = {
-            kind: Cache(client, kind, namespace=namespace, indexes=indexes)
-            for kind, indexes in needed.items()
-        }
-        self._indexes = needed
+        return self.children[kind]
+
+    def _needed_cache(self, kind: Kind, indexes: Mapping[str, Index]) -> Cache[KubernetesObject]:
+        if kind not in self.needed:
+            name = f"{kind.resource.kind} (needed)"
+            self.needed[kind] = Cache(self._client, kind, namespace=self._namespace, name=name)
+            self._indexes[kind] = {}
+        declared = self._indexes[kind]
+        for name, index in indexes.items():
+            if declared.get(name, index) is not index:
+                raise ValueError(f"{kind.__name__} has two different indexes of the name {name}")
+            if name not in declared:
+                declared[name] = index
+                self.needed[kind].add_index(name, index)
+        return self.needed[kind]
 
     @property
     def caches(self) -> tuple[Cache[KubernetesObject], ...]:
         return (*self.children.values(), *self.needed.values())
-
-    @property
-    def synced(self) -> bool:
-        return all(cache.synced for cache in self.caches)
 
     def children_of(self, owner: Owner, kinds: Iterable[Kind]) -> tuple[KubernetesObject, ...]:
         """Return the children of these kinds; what merely carries the owner's uid is none."""

@@ -15,10 +15,9 @@ from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.operator.apis import registry
-from argosy.operator.apis.base import Api, start_jobs
+from argosy.operator.apis.base import Api, start_controllers
 from argosy.operator.apis.summary import JobSummary, job_kind
 from argosy.operator.rbac import job_rules
-from argosy.operator.settings import Settings
 from argosy.workload.model import Problems, Quantifier, Role, RolePolicy, Rules, Workload
 from argosy.workload.record import encode
 from tests.support.operator_harness import Scene, until_served
@@ -62,13 +61,11 @@ class ToyDialect:
         return ToyStatus(phase=view.record.phase.value, argosy=encode(view.record))
 
 
-def _job_api(settings: Settings) -> JobApi[ToyJob]:
-    del settings
-    return JobApi(
-        dialect=ToyDialect(),
-        inject=lambda _workload, _role, _index: Injection(),
-        empty=lambda meta: ToyJob(meta, ToySpec()),
-    )
+JOB_API = JobApi(
+    dialect=ToyDialect(),
+    inject=lambda _workload, _role, _index: Injection(),
+    empty=lambda meta: ToyJob(meta, ToySpec()),
+)
 
 
 def _summarize(job: ToyJob) -> JobSummary:
@@ -93,7 +90,7 @@ TOY = Api(
     custom_resources=(ToyJob,),
     jobs=(job_kind(ToyJob, "toy", _summarize),),
     rules=job_rules(ToyJob.resource.group, ToyJob.resource.plural),
-    start=start_jobs(_job_api),
+    start=start_controllers(lambda manager, _settings: manager.add_jobs(JOB_API)),
 )
 
 

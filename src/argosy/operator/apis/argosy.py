@@ -3,19 +3,19 @@
 from typing import TYPE_CHECKING, Final
 
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.operator.apis.base import Api, start_jobs
+from argosy.operator.apis.base import Api, start_controllers
 from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
 from argosy.operator.rbac import job_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
-    from argosy.dialects.base import JobApi
+    from argosy.operator.manager import Manager
     from argosy.operator.settings import Settings
 
 
-def _job_api(settings: "Settings") -> "JobApi[TrainingRun]":
+def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     from argosy.dialects.trainingrun.dialect import training_run_api
 
-    return training_run_api(cluster_domain=settings.cluster_domain)
+    manager.add_jobs(training_run_api(cluster_domain=settings.cluster_domain))
 
 
 def summarize(run: TrainingRun) -> JobSummary:
@@ -52,5 +52,5 @@ ARGOSY: Final = Api(
     custom_resources=(TrainingRun,),
     jobs=(job_kind(TrainingRun, "tr", summarize),),
     rules=job_rules(TrainingRun.resource.group, TrainingRun.resource.plural),
-    start=start_jobs(_job_api),
+    start=start_controllers(_add_controllers),
 )

@@ -1,8 +1,8 @@
 """Defines the value that registers one API: all that the operator, the CLI and the chart know about it.
 
-They read the list in `registry` and name no API themselves, so a further job API is a module of its own and
-a line in that list. Commands of the CLI read these values too; what only a running operator needs is
-therefore imported when `start`, `apply_config` or a webhook's `review` is called.
+They read the list in `registry` and name no API themselves, so a further API, of jobs or of other kinds, is
+a module of its own and a line in that list. Commands of the CLI read these values too; what only a running
+operator needs is therefore imported when `start`, `apply_config` or a webhook's `review` is called.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,11 @@ from argosy.operator.rbac import PolicyRule
 if TYPE_CHECKING:  # needed by a running operator only
     from collections.abc import AsyncIterator
 
-    from argosy.dialects.base import JobApi, T
     from argosy.engine.kubeconfig import Connection
     from argosy.operator.endpoint import Route, RouteContext
-    from argosy.operator.manager import AnyCache, Manager
+    from argosy.operator.manager import Manager
     from argosy.operator.settings import Settings
+    from argosy.operator.watched_kinds import AnyCache
     from argosy.operator.webhooks import AdmissionRequest
 
 
@@ -70,7 +70,7 @@ class RunningApi:
     """What an API adds to a running operator."""
 
     add_controllers: "Callable[[Manager], None]"
-    """Adds the API's job kinds to the manager."""
+    """Adds the API's kinds to the manager: jobs by `add_jobs`, others by `add_kind`."""
     caches: "Sequence[AnyCache]" = ()
     """Further caches that must be filled before the first reconcile."""
     routes: "Callable[[RouteContext], Mapping[str, Route]]" = lambda _context: {}
@@ -90,12 +90,12 @@ class Api:
     """Value of `--api`, and key below `apis` in the chart's values."""
     custom_resources: tuple[type[CustomResource], ...]
     """The kinds whose CRDs the chart installs."""
-    jobs: tuple[JobKind, ...]
-    """The kinds of jobs that the CLI lists."""
     rules: tuple[PolicyRule, ...]
     """RBAC rules that the operator needs for this API, besides `rbac.CORE_RULES`."""
     start: "Callable[[StartContext], AbstractAsyncContextManager[RunningApi]]"
     """Starts the API in an operator; what it opened is closed when the operator stops."""
+    jobs: tuple[JobKind, ...] = ()
+    """The kinds of jobs that the CLI lists."""
     settings: Struct = field(default_factory=NoSettings)
     """Settings of this API alone."""
     apply_config: "Callable[[Settings, str], Settings] | None" = None
@@ -108,13 +108,13 @@ class ConfigError(Exception):
     """A configuration file is invalid; the message names every key that is."""
 
 
-def start_jobs(
-    build: "Callable[[Settings], JobApi[T]]",
+def start_controllers(
+    add: "Callable[[Manager, Settings], None]",
 ) -> "Callable[[StartContext], AbstractAsyncContextManager[RunningApi]]":
-    """Return the `start` of an API that consists of one kind of job and nothing else."""
+    """Return the `start` of an API that consists of controllers and nothing else."""
 
     @asynccontextmanager
     async def start(context: StartContext) -> "AsyncIterator[RunningApi]":
-        yield RunningApi(add_controllers=lambda manager: manager.add(build(context.settings)))
+        yield RunningApi(add_controllers=lambda manager: add(manager, context.settings))
 
     return start

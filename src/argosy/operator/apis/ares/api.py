@@ -10,7 +10,7 @@ from argosy.operator.apis.ares.settings import NAMESPACE, AresSettings, ares_set
 from argosy.operator.apis.ares.summary import summarize
 from argosy.operator.apis.base import Api, Preset, RunningApi, ServiceCertificate, StartContext, Webhook
 from argosy.operator.apis.summary import job_kind
-from argosy.operator.rbac import NAME, Condition, PolicyRule, job_rules
+from argosy.operator.rbac import NAME, Condition, PolicyRule, ResourceName, job_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.endpoint import Route, RouteContext
@@ -28,7 +28,10 @@ RULES: Final = (
         scope="operator",
         resources=("services",),
         names=(
-            "{{ if .Values.observer.enabled }}{{ .Values.observer.name }}{{ else }}" + NAME + "{{ end }}",
+            ResourceName(
+                "{{ if .Values.observer.enabled }}{{ .Values.observer.name }}{{ else }}" + NAME + "{{ end }}",
+                "`<name>`, or `<observer.name>` with `observer.enabled`",
+            ),
         ),
         verbs=("list", "watch"),
         reason="pods in their node's network ask the Service by its address",
@@ -43,7 +46,7 @@ RULES: Final = (
     PolicyRule(
         scope="operator",
         resources=("secrets",),
-        names=(observer_secret(NAME),),
+        names=(ResourceName(observer_secret(NAME), f"`{observer_secret('<name>')}`"),),
         verbs=("get", "update"),
         when=(OBSERVERS,),
         reason="certificate and token keys of the observers",
@@ -107,7 +110,7 @@ async def _start(context: StartContext) -> AsyncIterator[RunningApi]:
 
     if settings.endpoint_only:  # creates no pods, so none have to find an observer
         job_api = ares_job_api(cluster_domain=settings.cluster_domain)
-        yield RunningApi(add_controllers=lambda manager: manager.add(job_api), routes=routes)
+        yield RunningApi(add_controllers=lambda manager: manager.add_jobs(job_api), routes=routes)
         return
     # A client without metrics: the manager's caches of the same kinds have them.
     async with Client(context.connection) as client:
@@ -115,7 +118,7 @@ async def _start(context: StartContext) -> AsyncIterator[RunningApi]:
         locator = ObserverLocator(client, settings.url, service, ares.observers)
 
         def add_controllers(manager: "Manager") -> None:
-            manager.add(
+            manager.add_jobs(
                 ares_job_api(
                     ares.ttl_after_succeeded,
                     settings.cluster_domain,
