@@ -14,10 +14,11 @@ from msgspec import Struct, field
 
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
-from argosy.kinds.crd import CUSTOM_RESOURCES, crd_for
+from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.apis.registry import CUSTOM_RESOURCES
 from tests.support.servers import Server, free_port
 from tests.support.waiting import until
 

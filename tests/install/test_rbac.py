@@ -1,7 +1,6 @@
-"""The chart grants exactly the rules that the operator and the registered APIs list; the docs name them."""
+"""The chart grants exactly the rules that the operator and the registered APIs list."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -12,7 +11,6 @@ from argosy.kinds.meta import Json
 from argosy.operator.apis.registry import APIS
 from argosy.operator.rbac import CORE_RULES, Condition, PolicyRule, Scope
 
-DOCS = Path(__file__).parents[2] / "docs" / "administrators" / "operator.md"
 CHART = Chart(chart_folder())
 NAMESPACE = "argosy-system"
 Right = tuple[str, str, str]
@@ -82,10 +80,3 @@ def test_the_chart_grants_the_listed_rules(values: Json) -> None:
 
 def test_every_api_can_be_switched_in_the_chart() -> None:
     assert cast("Json", CHART.values()["apis"]).keys() == {api.name for api in APIS}
-
-
-def test_the_docs_name_every_resource_of_a_rule() -> None:
-    text = DOCS.read_text()
-    rules = (*CORE_RULES, *(rule for api in APIS for rule in api.rules))
-    missing = [name for rule in rules for name in rule.resources if f"`{name}`" not in text]
-    assert missing == []

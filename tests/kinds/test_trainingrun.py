@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from argosy.kinds.crd import CUSTOM_RESOURCES, crd_for
+from argosy.kinds.crd import crd_for
+from argosy.operator.apis.registry import CUSTOM_RESOURCES
 from tests.support.differential import Caller, get, patch, post
 from tests.support.field_paths import Json, dig
 from tests.support.parameters import API_SERVERS

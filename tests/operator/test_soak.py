@@ -12,10 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
-from argosy.kinds.crd import CUSTOM_RESOURCES, crd_for
+from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, Pod, ServiceAccount
 from argosy.kinds.labels import MANAGED_BY, MANAGER, OPERATOR_NAMESPACE
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.apis.registry import CUSTOM_RESOURCES
 from argosy.wire.client import Client as WireClient
 from argosy.wire.origin import Origin
 from tests.support.builders import pod_template, run

@@ -26,11 +26,6 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{/* Not empty if the API server asks about AresJobs. */}}
-{{- define "argosy.webhooks" -}}
-{{- if .Values.webhooks.enabled }}{{ if .Values.apis.ares }}on{{ end }}{{ end }}
-{{- end }}
-
 {{- define "argosy.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}

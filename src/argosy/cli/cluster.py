@@ -78,9 +78,16 @@ def up(
     try:
         run = start(state, options)
         from argosy.local.readiness import ready
+        from argosy.operator.apis.registry import CUSTOM_RESOURCES
 
         ready_nodes = asyncio.run(
-            ready(state, run, timeout=timeout, say=lambda line: click.echo(line, err=True))
+            ready(
+                state,
+                run,
+                CUSTOM_RESOURCES,
+                timeout=timeout,
+                say=lambda line: click.echo(line, err=True),
+            )
         )
     except (ClusterError, StateError) as error:
         raise click.ClickException(str(error)) from error

@@ -11,8 +11,8 @@ def crds() -> None:
     \b
     argosy crds | kubectl apply --server-side -f -
     """
-    from argosy.kinds.crd import CUSTOM_RESOURCES, crd_for
-    from argosy.kinds.volcano import VolcanoPodGroupCrd
+    from argosy.kinds.crd import crd_for
+    from argosy.operator.apis.registry import CUSTOM_RESOURCES
 
-    definitions = [crd_for(kind) for kind in CUSTOM_RESOURCES if kind is not VolcanoPodGroupCrd]
+    definitions = [crd_for(kind) for kind in CUSTOM_RESOURCES]
     click.echo(yaml.safe_dump_all(definitions, sort_keys=False), nl=False)

@@ -3,7 +3,7 @@
 Types, defaults and `Meta` bounds become the structural schema. Docstrings of classes and attributes become
 descriptions. The `rules` of a class become CEL validations, and the kind's `CrdOptions` everything else. What
 a CRD cannot express (recursion, unions of objects, tuples of mixed types) is a `CrdError` with the path of
-the field. `python -m argosy.kinds.crd DIR` writes the files.
+the field. `python -m tools.chart` writes the chart's files.
 """
 
 import ast
@@ -14,22 +14,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 from msgspec import inspect as types
 
-from argosy.kinds.aresjob import AresJobCrd
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CustomResource, PrinterColumn, Rule
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.trainingrun import TrainingRun
-from argosy.kinds.volcano import VolcanoPodGroupCrd
 
 Schema = dict[str, object]
-
-CUSTOM_RESOURCES: tuple[type[CustomResource], ...] = (TrainingRun, AresJobCrd, VolcanoPodGroupCrd)
-"""Every kind whose CustomResourceDefinition Argosy generates."""
 
 MAX_CRD_BYTES = 200_000
 """Client-side apply copies the whole object into an annotation, whose limit is 262,144 bytes."""
@@ -316,15 +309,3 @@ def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
 
 def _prose(text: str) -> str:
     return " ".join(text.split())
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Write the CRD of every custom resource into a folder."""
-    folder = Path(arguments[0])
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in CUSTOM_RESOURCES:
-        (folder / file_name(kind)).write_text(dump(crd_for(kind)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.engine.kubeconfig import Connection
+from argosy.kinds.crd_options import CustomResource
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.labels import NODE_LIMITATIONS
 from argosy.local.bootstrap import install
@@ -47,15 +48,22 @@ class Report(Struct, frozen=True):
         )
 
 
-async def ready(state: State, run: Run, *, timeout: float, say: Callable[[str], None]) -> list[NodeLine]:
-    """Wait for the API server, install our kinds, and wait until every node is Ready."""
+async def ready(
+    state: State,
+    run: Run,
+    custom_resources: Sequence[type[CustomResource]],
+    *,
+    timeout: float,
+    say: Callable[[str], None],
+) -> list[NodeLine]:
+    """Wait for the API server, install the CRDs of these kinds, and wait until every node is Ready."""
     deadline = time.monotonic() + timeout
     async with Client(Connection.from_kubeconfig(state.kubeconfig)) as client:
         await _reachable(client, state.logs / "apiserver.log", deadline)
         say(f"API server ready at {_server(run)}")
         try:
             nodes, _ = await asyncio.gather(
-                _ready_nodes(client, run.options.nodes, deadline), install(client)
+                _ready_nodes(client, run.options.nodes, deadline), install(client, custom_resources)
             )
         except ApiError as error:
             log = state.logs / "apiserver.log"

@@ -2,12 +2,18 @@
 
 from typing import Final
 
+from argosy.kinds.crd_options import CustomResource
 from argosy.kinds.messages import unknown_name
 from argosy.operator.apis.ares.api import ARES
 from argosy.operator.apis.argosy import ARGOSY
 from argosy.operator.apis.base import Api
 
 APIS: Final[tuple[Api, ...]] = (ARGOSY, ARES)
+
+CUSTOM_RESOURCES: Final[tuple[type[CustomResource], ...]] = tuple(
+    kind for api in APIS for kind in api.custom_resources
+)
+"""The kinds of all APIs, whose CRDs `argosy crds`, `argosy up` and the chart install."""
 
 
 def find_api(name: str) -> Api:
