@@ -32,7 +32,9 @@ def check(workload: Workload, before: Record | None, seen: Observed, now: dateti
     for name, index in creates:
         role, there = workload.roles[name], seen.by_replica.get((name, index), ())
         assert index < role.replicas, f"{name}-{index} is not wanted"
-        assert not there or (role.surge and all(pod.terminating for pod in there)), f"{name}-{index} is there"
+        assert not there or (workload.allows_surge(role) and all(pod.terminating for pod in there)), (
+            f"{name}-{index} is there"
+        )
     deletes = {one.uid for one in plan.actions if isinstance(one, DeletePod)}
     assert deletes <= {pod.uid for pod in seen.pods}, "what is deleted was seen"
     if record.finished_at or workload.suspended or workload.deleting:

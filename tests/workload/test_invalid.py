@@ -11,9 +11,10 @@ from argosy.workload.model import CleanupPolicy, Limits, Phase, Problem, Problem
 from argosy.workload.observed import Observed, Outcome
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, WaitReason
+from argosy.workload.semantics import Semantics
 from tests.support.workloads import NOW, existing, later, pods, workload
 
-STRICT = replace(workload(), delete_children_if_invalid=True)
+STRICT = replace(workload(), semantics=Semantics(delete_children_if_invalid=True))
 REMAINS = workload(cleanup=CleanupPolicy.NONE, generation=2)
 PROBLEMS = Problems((Problem("spec.x", "is wrong"),))
 REFUSAL = Outcome("Pod", "job-worker-0", ActionStatus.INVALID, "no such class", "worker", 0)
@@ -37,7 +38,11 @@ def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> Non
 
 def test_a_job_that_is_cured_with_no_restart_left_to_it_ends_at_once() -> None:
     used_up = Record(phase_since=NOW, restarts=2, waiting=WaitReason(INVALID_SPEC, "spec.x: is wrong", NOW))
-    right = replace(STRICT, report_pending_first=True, generation=3)
+    right = replace(
+        STRICT,
+        semantics=Semantics(delete_children_if_invalid=True, report_pending_first=True),
+        generation=3,
+    )
     ended = decide(replace(right, limits=Limits(restarts=1)), used_up, Observed(), later(1))
     assert (ended.record.phase, ended.record.reason) == (Phase.FAILED, "RestartsExhausted")
     shown = decide(replace(right, limits=Limits(restarts=2)), used_up, Observed(), later(1))
@@ -75,7 +80,7 @@ def test_a_job_that_ran_has_failed_for_good() -> None:
 
 
 def test_a_job_that_is_announced_is_shown_before_anything_is_made() -> None:
-    announced = replace(workload(), report_pending_first=True)
+    announced = replace(workload(), semantics=Semantics(report_pending_first=True))
     first = decide(announced, None, Observed(), NOW)
     assert (first.actions, first.requeue_at, first.record.phase) == ((), NOW, Phase.PENDING)
     second = decide(announced, first.record, Observed(), NOW)

@@ -71,6 +71,7 @@ ROLES = {
 @pytest.mark.parametrize("case", ROLES.values(), ids=ROLES.keys())
 def test_role(case: Case) -> None:
     one = role("worker", case.replicas, case.restart, case.policy, case.elastic)
+    job = workload(one)
     last = RoleRecord(
         phase=case.last,
         size=case.replicas,
@@ -80,7 +81,7 @@ def test_role(case: Case) -> None:
     observed = pods(case.pods)
     last = replace(last, succeeded_indexes={p.index: 1 for p in observed if p.phase == "Succeeded"})
     record = Record(roles={"worker": last})
-    verdict = phases.role_phase(one, last, phases.count_pods(one, record, seen(*observed)))
+    verdict = phases.role_phase(job, one, last, phases.count_pods(job, one, record, seen(*observed)))
     assert (verdict.phase, verdict.reason) == (case.want, case.want_reason)
 
 
@@ -103,10 +104,11 @@ NODES = {
 @pytest.mark.parametrize("case", NODES.values(), ids=NODES.keys())
 def test_node_down(case: NodeCase) -> None:
     one = role("worker", 1, policy=case.policy)
+    job = workload(one)
     last = RoleRecord(phase=R, size=1, created_below=1)
     observed = Observed(pods=(pod(node="a"),), nodes_down=frozenset(case.down))
     record = Record(roles={"worker": last})
-    assert phases.role_phase(one, last, phases.count_pods(one, record, observed)).phase is case.want
+    assert phases.role_phase(job, one, last, phases.count_pods(job, one, record, observed)).phase is case.want
 
 
 class JobCase(Struct):

@@ -155,7 +155,7 @@ PROGRESS = {
 def test_progress(case: Progress) -> None:
     record = Record(phase=Phase.STARTING, roles=STARTING)
     seen = Observed(pods=case.pods)
-    counts = {name: count_pods(role, record, seen) for name, role in case.job.roles.items()}
+    counts = {name: count_pods(case.job, role, record, seen) for name, role in case.job.roles.items()}
     assert wait_reasons.progress(case.job, record, seen, counts) == case.want
 
 

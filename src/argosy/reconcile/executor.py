@@ -194,7 +194,7 @@ class ActionExecutor:
         except (Invalid, BadRequest) as error:
             template = self.workload.roles[action.role].template
             if said := template_error(
-                error, template, body, f"{self.workload.roles_path}.{action.role}.template"
+                error, template, body, f"{self.workload.semantics.roles_path}.{action.role}.template"
             ):
                 raise SpecRejectedError(said) from error
             raise

@@ -60,7 +60,7 @@ def _check_volumes(workload: Workload, role: Role, reserved: Collection[str]) ->
     the cluster may not allow them.
     """
     spec = _object(role.template.get("spec"))
-    path = f"{workload.roles_path}.{role.name}.template.spec"
+    path = f"{workload.semantics.roles_path}.{role.name}.template.spec"
     named = [(f"{path}.volumes[{at}]", volume) for at, volume in _objects(spec.get("volumes"))]
     for part in ("initContainers", "containers"):
         for index, container in _objects(spec.get(part)):

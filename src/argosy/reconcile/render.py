@@ -96,7 +96,7 @@ def render_role(
     """
     spec = dict(_object(role.template.get("spec")))
     files = _Files(injection.files)
-    if role.name in workload.rules.services or workload.role_label:
+    if role.name in workload.rules.services or workload.semantics.role_label:
         spec["subdomain"] = workload.service(role.name)
     spec["restartPolicy"] = _RESTART_POLICIES[role.container_restart_policy]
     uses_ssh = role.name in workload.rules.ssh_roles
@@ -129,7 +129,8 @@ def _join(spec: Json, workload: Workload, membership: Membership) -> None:
 
 def replica_labels(workload: Workload, pod: PodIdentity) -> dict[str, str]:
     """Return the labels of one pod, in addition to those of its role."""
-    api_labels = {workload.index_label: str(pod.index)} if workload.index_label else {}
+    index_label = workload.semantics.index_label
+    api_labels = {index_label: str(pod.index)} if index_label else {}
     return {
         labels.INDEX: str(pod.index),
         labels.ATTEMPT: str(pod.attempt),

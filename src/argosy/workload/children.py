@@ -85,7 +85,8 @@ def role_labels(workload: Workload, role: str) -> dict[str, str]:
 
 def _api_role_labels(workload: Workload, role: str) -> dict[str, str]:
     """Return the labels of a role that the job's API defines."""
-    return {workload.role_label: role} if workload.role_label else {}
+    label = workload.semantics.role_label
+    return {label: role} if label else {}
 
 
 def _service(workload: Workload, role: str) -> Child:

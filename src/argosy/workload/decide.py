@@ -55,7 +55,7 @@ def _decide_active(
         return invalid.plan(workload, record, invalid.SPEC_REJECTED, said, observed, now)
     if workload.suspended:
         return suspend.plan(workload, record, observed, now)
-    if workload.report_pending_first and _is_first_pass(workload, before, record, observed):
+    if workload.semantics.report_pending_first and _is_first_pass(workload, before, record, observed):
         return Plan(replace(record, waiting=None), requeue_at=now)
     record = gang.choose_scheduler(workload, suspend.resumed(record, now), observed)
     if waiting := gang.hold_after_preemption(workload, record, observed, now):

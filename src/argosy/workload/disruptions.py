@@ -21,9 +21,9 @@ def new_disruptions(
     """Those that the record does not tell of yet."""
     if workload.rules.restart_scope is not RestartScope.POD:
         return []
-    beside = {role.name for role in workload.roles.values() if role.surge}
-    going = (pod for pod in observed.pods if pod.terminating and pod.role not in beside)
-    taken = {(pod.role, pod.index): pod for pod in (*observed.recently_deleted, *going)}
+    surging = {role.name for role in workload.roles.values() if workload.allows_surge(role)}
+    terminating = (pod for pod in observed.pods if pod.terminating and pod.role not in surging)
+    taken = {(pod.role, pod.index): pod for pod in (*observed.recently_deleted, *terminating)}
     if not taken:
         return []
     gaps = [taken[place] for place in sorted(taken) if _is_refilled(workload, record, taken[place], observed)]

@@ -60,7 +60,7 @@ def track_below_min(workload: Workload, record: Record, observed: Observed, now:
     """The record that knows since when an elastic role has had too few pods."""
     for role in workload.roles.values():
         last = record.role(role.name)
-        since = last.below_min_since or now if _is_below_min(role, last, record, observed) else None
+        since = last.below_min_since or now if _is_below_min(workload, role, last, record, observed) else None
         if since != last.below_min_since:
             record = record.with_role(role.name, replace(last, below_min_since=since))
     return record
@@ -81,10 +81,12 @@ def below_min_limit(workload: Workload, record: Record, now: datetime) -> PhaseR
     return min((time for time in times if time), default=None)
 
 
-def _is_below_min(role: Role, last: RoleRecord, record: Record, observed: Observed) -> bool:
+def _is_below_min(
+    workload: Workload, role: Role, last: RoleRecord, record: Record, observed: Observed
+) -> bool:
     if role.elastic is None or last.phase is not Phase.RUNNING:
         return False
-    counts = count_pods(role, record, observed)
+    counts = count_pods(workload, role, record, observed)
     return counts.active + counts.succeeded < role.min_running
 
 

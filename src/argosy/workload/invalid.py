@@ -36,7 +36,7 @@ _PERMANENT = (ActionStatus.SPEC_REJECTED, ActionStatus.INVALID)
 
 def rejection_message(workload: Workload, record: Record, observed: Observed) -> str:
     """What the API server refused for good of this generation; empty if nothing."""
-    if not workload.delete_children_if_invalid:
+    if not workload.semantics.delete_children_if_invalid:
         return ""
     if told := _rejections(observed.failed_actions):
         return told

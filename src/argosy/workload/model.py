@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from argosy.kinds.dns_names import is_label_value
 from argosy.kinds.messages import join_messages
+from argosy.workload.semantics import Semantics
 
 Json = Mapping[str, object]
 """A JSON object as the API server sent it."""
@@ -96,14 +97,6 @@ class RolePolicy(Struct, frozen=True):
     failed: Quantifier | None = None
     succeeded: Quantifier | None = None
     node_down_as_failed: bool = False
-    any_unknown_condition: bool = False
-    """Whether any condition of a node that is Unknown makes it down, not only Ready."""
-    node_down_replaced: bool = True
-    """Whether pods that count as failed for their node are replaced; else only those that failed themselves
-    are."""
-    count_existing_only: bool = False
-    """Only pods that are there count: one that succeeded and was deleted is missing like any other, and one
-    that succeeded on a node that is down has failed with it."""
 
 
 class Dependency(Struct, frozen=True):
@@ -125,11 +118,6 @@ class Role(Struct, frozen=True):
     policy: RolePolicy | None = None
     elastic: Elastic | None = None
     depends_on: tuple[Dependency, ...] | None = None
-    exit_codes: frozenset[int] = frozenset()
-    """For ExitCode: the codes of the first ended container after which a pod is replaced; if empty, those of
-    signals and losses without a code."""
-    surge: bool = False
-    """A new pod is made while the old one is on its way out: their names differ."""
     template_hash: str = ""
     """A digest of what its pods are made of; empty where nobody asks whether those that live are of the
     present definition."""
@@ -158,9 +146,6 @@ class Rules(Struct, frozen=True):
     """Roles whose pods are found by name: one headless service each."""
     service_ports: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     """Name and number of the ports of a role's service; none are needed to find pods by name."""
-    running_needs_all_pods: bool = False
-    """Running is what all pods of a role, and all roles of the job, do at once: one that has ended before the
-    last has begun does not count."""
     creates_no_pods: bool = False
     """No pod is made for the job: it starts, and stays so."""
     exec_from: tuple[str, ...] = ()
@@ -207,8 +192,6 @@ class Limits(Struct, frozen=True):
     """Bounds in seconds and counts; None is without bound."""
 
     restarts: int | None = None
-    count_unreplaced_failures: bool = False
-    """Pods that failed and are not replaced use up a restart as well."""
     active_deadline: float | None = None
     start_timeout: float | None = None
     below_min_timeout: float | None = 600.0
@@ -264,19 +247,15 @@ class Workload(Struct, frozen=True, dict=True):
     cluster_domain: str = DEFAULT_CLUSTER_DOMAIN
     labels: Mapping[str, str] = field(default_factory=dict)
     """What everything made for the job carries beside our own labels."""
-    roles_path: str = "spec.roles"
-    """Where the roles stand in the object."""
     propagated: PropagatedMetadata = PropagatedMetadata()
     annotations: Mapping[str, str] = field(default_factory=dict)
     """The job's own, which its group carries too."""
-    role_label: str = ""
-    """A label of the dialect's that holds the role, on pods and services."""
-    index_label: str = ""
-    """A label of the dialect's that holds the index, on pods."""
-    report_pending_first: bool = False
-    """The job is shown as Pending before anything is made for it."""
-    delete_children_if_invalid: bool = False
-    """A definition that the API refuses takes away what was made, until it is edited."""
+    semantics: Semantics = Semantics()
+    """Rules of the API that other APIs do not have."""
+
+    def allows_surge(self, role: Role) -> bool:
+        """Return True if a pod of this role may be created while its predecessor still terminates."""
+        return self.semantics.surge and role.restart is not RestartPolicy.NEVER
 
     def hostname(self, role: str, index: int) -> str:
         """The stable host name of the pod in this place, whatever the pod itself is called."""

@@ -21,6 +21,7 @@ from argosy.plan.actions import ActionStatus
 from argosy.plan.children import KubernetesObject
 from argosy.workload.capacity import Capacity
 from argosy.workload.model import RolePolicy
+from argosy.workload.semantics import Semantics
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint by which an administrator says that a node is off and runs nothing any more."""
@@ -159,17 +160,19 @@ class Observed(Struct, frozen=True, dict=True):
     one more pod without delay."""
     failed_actions: tuple[Outcome, ...] = ()
 
-    def nodes_to_replace(self, policy: RolePolicy) -> frozenset[str]:
-        """The nodes whose pods are replaced under this policy though they have not failed themselves."""
-        return self.nodes_down if policy.node_down_as_failed and policy.node_down_replaced else frozenset()
-
-    def failed_nodes(self, policy: RolePolicy) -> frozenset[str]:
-        """The nodes whose pods count as failed under this policy."""
-        if not policy.node_down_as_failed:
+    def nodes_to_replace(self, policy: RolePolicy | None, semantics: Semantics) -> frozenset[str]:
+        """Return the nodes whose pods are replaced although they have not failed themselves."""
+        if policy is None or not policy.node_down_as_failed or not semantics.replace_pods_on_down_nodes:
             return frozenset()
-        return (
-            self.nodes_partly_unknown | self.nodes_down if policy.any_unknown_condition else self.nodes_down
-        )
+        return self.nodes_down
+
+    def failed_nodes(self, policy: RolePolicy | None, semantics: Semantics) -> frozenset[str]:
+        """Return the nodes whose pods count as failed."""
+        if policy is None or not policy.node_down_as_failed:
+            return frozenset()
+        if semantics.unknown_condition_is_node_down:
+            return self.nodes_partly_unknown | self.nodes_down
+        return self.nodes_down
 
     @cached_property
     def by_replica(self) -> Mapping[tuple[str, int], tuple[ObservedPod, ...]]:

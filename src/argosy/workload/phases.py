@@ -66,9 +66,8 @@ def with_role_phases(workload: Workload, record: Record, observed: Observed, now
     roles: dict[str, RoleRecord] = {}
     for name, role in workload.roles.items():
         last = record.role(name)
-        verdict = role_phase(
-            role, last, count_pods(role, record, observed), together=workload.rules.running_needs_all_pods
-        )
+        counts = count_pods(workload, role, record, observed)
+        verdict = role_phase(workload, role, last, counts)
         since = last.phase_since if verdict.phase is last.phase else now
         roles[name] = replace(
             last,
@@ -81,10 +80,10 @@ def with_role_phases(workload: Workload, record: Record, observed: Observed, now
     return replace(record, roles=roles)
 
 
-def count_pods(role: Role, record: Record, observed: Observed) -> Counts:
+def count_pods(workload: Workload, role: Role, record: Record, observed: Observed) -> Counts:
     """Counts the current pods of a role; those being replaced are not current and so not counted."""
     last = record.role(role.name)
-    down = observed.failed_nodes(role.policy or RolePolicy())
+    down = observed.failed_nodes(role.policy, workload.semantics)
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
     numbers["Succeeded"] = sum(1 for index in last.succeeded_indexes if index < last.size)
     known: set[int] = set(last.succeeded_indexes)
@@ -114,7 +113,7 @@ def count_pods(role: Role, record: Record, observed: Observed) -> Counts:
     )
 
 
-def role_phase(role: Role, last: RoleRecord, counts: Counts, *, together: bool = False) -> Verdict:
+def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts) -> Verdict:
     """The phase of a role; the first rule that matches wins."""
     policy, size = role.policy or RolePolicy(), last.size
     needed = min(role.min_running, size)
@@ -132,7 +131,8 @@ def role_phase(role: Role, last: RoleRecord, counts: Counts, *, together: bool =
         return Verdict(Phase.FAILED, "MixedOutcome", f"{_describe_failure(counts)}; no pod is left to run")
     if ended >= size:
         return Verdict(Phase.SUCCEEDED)
-    if counts.active and counts.active + (0 if together else counts.succeeded) >= needed:
+    succeeded = 0 if workload.semantics.running_needs_all_pods else counts.succeeded
+    if counts.active and counts.active + succeeded >= needed:
         return Verdict(Phase.RUNNING)
     if last.phase is Phase.PENDING and counts.has_pods:
         return Verdict(Phase.STARTING)
@@ -168,13 +168,12 @@ def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:
 def job_phase(workload: Workload, record: Record, observed: Observed) -> Phase:
     """The phase of a job that has not ended."""
     phases = [record.role(name).phase for name in workload.roles]
-    steady = all(_has_required_pods(role, record, observed) for role in workload.roles.values())
-    if record.phase in (Phase.RUNNING, Phase.RESTARTING) and (
-        record.first_running_at or not workload.rules.running_needs_all_pods
-    ):
+    steady = all(_has_required_pods(workload, role, record, observed) for role in workload.roles.values())
+    needs_all = workload.semantics.running_needs_all_pods
+    if record.phase in (Phase.RUNNING, Phase.RESTARTING) and (record.first_running_at or not needs_all):
         return Phase.RUNNING if steady else Phase.RESTARTING
-    enough = (Phase.RUNNING,) if workload.rules.running_needs_all_pods else (Phase.RUNNING, Phase.SUCCEEDED)
-    if (steady or workload.rules.running_needs_all_pods) and all(phase in enough for phase in phases):
+    enough = (Phase.RUNNING,) if needs_all else (Phase.RUNNING, Phase.SUCCEEDED)
+    if (steady or needs_all) and all(phase in enough for phase in phases):
         return Phase.RUNNING
     return Phase.STARTING if record.started_at else record.phase
 
@@ -188,12 +187,12 @@ def with_attempt_started(record: Record, now: datetime) -> Record:
     return replace(record, attempt_started_at=now, started_at=record.started_at or now, roles=roles)
 
 
-def _has_required_pods(role: Role, record: Record, observed: Observed) -> bool:
+def _has_required_pods(workload: Workload, role: Role, record: Record, observed: Observed) -> bool:
     """Whether the role has the pods it needs, or will get no others."""
     last = record.role(role.name)
     if last.phase.terminal:
         return True
-    counts = count_pods(role, record, observed)
+    counts = count_pods(workload, role, record, observed)
     if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING:
         return True
     return counts.active + counts.succeeded + counts.unknown >= min(role.min_running, last.size)

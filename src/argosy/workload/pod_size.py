@@ -65,7 +65,7 @@ def problems(workload: Workload) -> Iterator[Problem]:
 def _too_large(workload: Workload, role: Role, what: str, size: int, limit: int) -> Problem:
     told = f"with what it is told of {workload.total_pods} pods in all"
     said = f"{what} of this role would take {_kib(size)}, {told}; must be at most {_kib(limit)}"
-    return Problem(f"{workload.roles_path}.{role.name}", said)
+    return Problem(f"{workload.semantics.roles_path}.{role.name}", said)
 
 
 def _pod_bytes(role: Role, lists: ListBytes) -> int:

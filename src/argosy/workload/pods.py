@@ -106,7 +106,7 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
             there = observed.by_replica.get((role.name, index), ())
             if not blocked and len(there) == 1 and not there[0].terminating:
                 continue  # as it is for most pods at most times
-            if there and not (role.surge and all(pod.terminating for pod in there)):
+            if there and not (workload.allows_surge(role) and all(pod.terminating for pod in there)):
                 stopping += [pod.name for pod in there if pod.terminating or not is_current(record, pod)]
             elif _delayed(role, index, record, now):
                 retries += [time for time in (record.role(role.name).retry_at,) if time]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from argosy.plan.actions import Apply, EmitEvent
 from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.current_pods import current_pods
-from argosy.workload.model import Phase, RestartPolicy, Role, RolePolicy, Workload
+from argosy.workload.model import Phase, RestartPolicy, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, CreatePod, Plan
 from argosy.workload.record import Record, RoleRecord
@@ -29,7 +29,7 @@ def sync_record(workload: Workload, record: Record | None, observed: Observed, n
         return record
     record = replace(record, generation=max(record.generation, workload.generation))
     record = _restore_from_labels(record, observed, workload.limits.restarts)
-    roles = {name: _sync_role(role, record, observed, now) for name, role in workload.roles.items()}
+    roles = {name: _sync_role(workload, role, record, observed, now) for name, role in workload.roles.items()}
     return _count_container_restarts(record, replace(record, roles=roles), observed, now)
 
 
@@ -134,21 +134,25 @@ def _within(limit: int | None, known: int, estimated: int) -> int:
     return max(known, estimated if limit is None else min(limit, estimated))
 
 
-def _sync_role(role: Role, record: Record, observed: Observed, now: datetime) -> RoleRecord:
+def _sync_role(
+    workload: Workload, role: Role, record: Record, observed: Observed, now: datetime
+) -> RoleRecord:
     last = record.role(role.name)
     if last.phase_since is None:
         last = replace(last, phase_since=now)
     if last.size == 0:
         last = replace(last, size=role.replicas)
     pods = current_pods(record.with_role(role.name, last), role.name, observed)
-    done = _done(role, last, pods, observed)
+    done = _done(workload, role, last, pods, observed)
     seen_indexes = {pod.index for pod in pods} | set(done)
     created = last.created_below
     while created in seen_indexes:
         created += 1
     gone = _gone(role, last, done, observed)
     kept = [
-        pod for pod in pods if pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod)
+        pod
+        for pod in pods
+        if pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod, workload.semantics)
     ]
     taken = {pod.index: 1 for pod in pods if pod.preempted_at}
     return replace(
@@ -163,14 +167,15 @@ def _sync_role(role: Role, record: Record, observed: Observed, now: datetime) ->
     )
 
 
-def _done(role: Role, last: RoleRecord, pods: Iterable[ObservedPod], observed: Observed) -> Mapping[int, int]:
-    policy = role.policy or RolePolicy()
+def _done(
+    workload: Workload, role: Role, last: RoleRecord, pods: Iterable[ObservedPod], observed: Observed
+) -> Mapping[int, int]:
     if role.restart is RestartPolicy.ALWAYS:
         return last.succeeded_indexes
     succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
-    if not policy.count_existing_only:
+    if not workload.semantics.forget_deleted_successes:
         return {**last.succeeded_indexes, **{pod.index: 1 for pod in succeeded}}
-    down = observed.failed_nodes(policy)
+    down = observed.failed_nodes(role.policy, workload.semantics)
     return {pod.index: 1 for pod in succeeded if not pod.terminating and pod.node not in down}
 
 

@@ -7,7 +7,6 @@ not counted twice. A pod's own failure uses a restart, and so does its eviction 
 limits. Any other eviction, a deletion or a lost node does not.
 """
 
-from collections.abc import Set
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -15,11 +14,12 @@ from msgspec.structs import replace
 
 from argosy.workload import disruptions, escalation, messages
 from argosy.workload.current_pods import current_pods, is_current
-from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, RolePolicy, Workload
+from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import PhaseResult
 from argosy.workload.record import Record, RestartEntry, RoleRecord
 from argosy.workload.restart_causes import RestartCause, container_restart_entry, restart_entry
+from argosy.workload.semantics import Semantics
 
 
 class LostPod(Struct, frozen=True):
@@ -67,7 +67,9 @@ def plan_restarts(workload: Workload, record: Record, observed: Observed, now: d
     """The record that replaces what was lost, or the ending if no restart is left for it."""
     limit = workload.limits.restarts
     kept = (
-        _unreplaced_failures(workload, record, observed) if workload.limits.count_unreplaced_failures else 0
+        _unreplaced_failures(workload, record, observed)
+        if workload.semantics.count_unreplaced_failures
+        else 0
     )
     if limit is not None and record.restarts + kept > limit:
         return RestartPlan(record, _restarts_exceeded(record, kept, limit))
@@ -111,20 +113,20 @@ def _restart_entries(losses: list[LostPod]) -> list[RestartEntry]:
 def _unreplaced_failures(workload: Workload, record: Record, observed: Observed) -> int:
     """Failed pods that stay where they are."""
     return sum(
-        pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod)
+        pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod, workload.semantics)
         for role in workload.roles.values()
         for pod in current_pods(record, role.name, observed)
     )
 
 
-def should_replace(role: Role, pod: ObservedPod) -> bool:
+def should_replace(role: Role, pod: ObservedPod, semantics: Semantics) -> bool:
     """Whether the role's policy replaces this ended pod."""
     if role.restart is RestartPolicy.ALWAYS:
         return True
     if pod.phase != "Failed" and not pod.disrupted:
         return False
-    if role.restart is RestartPolicy.EXIT_CODE and role.exit_codes:
-        return pod.phase == "Failed" and pod.first_exit_code in role.exit_codes
+    if role.restart is RestartPolicy.EXIT_CODE and semantics.replaced_exit_codes:
+        return pod.phase == "Failed" and pod.first_exit_code in semantics.replaced_exit_codes
     if role.restart is RestartPolicy.EXIT_CODE:
         return pod.disrupted or pod.exit_code is None or pod.exit_code >= 128
     return role.restart is RestartPolicy.ON_FAILURE
@@ -151,11 +153,17 @@ def _lost_pods(
     whole = workload.rules.restart_scope is not RestartScope.POD
     last = record.role(role.name)
     losses: list[LostPod] = []
-    nodes = observed.nodes_to_replace(role.policy or RolePolicy())
+    nodes = observed.nodes_to_replace(role.policy, workload.semantics)
     for pod in current_pods(record, role.name, observed):
         if pod.index in last.succeeded_indexes:
             continue
-        if _is_lost(role, pod, nodes) or (pod.terminating and (whole or role.surge)):
+        if pod.terminating:
+            lost = whole or workload.allows_surge(role)
+        elif pod.ended:
+            lost = should_replace(role, pod, workload.semantics)
+        else:
+            lost = pod.node in nodes
+        if lost:
             losses.append(_lost_pod(workload, last, pod, observed, now))
         elif escalation.exceeds_container_restarts(workload.limits, pod):
             losses.append(_crashing_pod(workload, last, pod, now))
@@ -207,12 +215,6 @@ def _crashing_pod(workload: Workload, last: RoleRecord, pod: ObservedPod, now: d
 
 def _age_seconds(pod: ObservedPod, now: datetime) -> float | None:
     return (now - pod.created).total_seconds() if pod.created else None
-
-
-def _is_lost(role: Role, pod: ObservedPod, replaced_nodes: Set[str]) -> bool:
-    if pod.terminating:
-        return False
-    return should_replace(role, pod) if pod.ended else pod.node in replaced_nodes
 
 
 def _with_replacements(workload: Workload, record: Record, losses: list[LostPod], now: datetime) -> Record:

@@ -50,7 +50,7 @@ def ares_job_api(
 def pod_name(workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
     """Return the name of a pod; different for each replacement where old and new pods may overlap."""
     host = workload.hostname(role, index)
-    if not workload.roles[role].surge:
+    if not workload.allows_surge(workload.roles[role]):
         return host
     digest = hashlib.sha256(f"{workload.uid}/{attempt}/{replacement}".encode()).hexdigest()
     return f"{host}-{digest[:5]}"

@@ -46,10 +46,22 @@ from argosy.workload.model import (
     Ttl,
     Workload,
 )
+from argosy.workload.semantics import Semantics
 
-EXIT_CODES = frozenset({130, 137, 138, 143})
-"""After which a pod of a role with restartPolicy ExitCode is replaced."""
-_ENDED = (Phase.SUCCEEDED.value, Phase.FAILED.value)
+SEMANTICS = Semantics(
+    roles_path="spec.roleSpecs",
+    role_label=ROLE_LABEL,
+    index_label=INDEX_LABEL,
+    report_pending_first=True,
+    delete_children_if_invalid=True,
+    unknown_condition_is_node_down=True,
+    replace_pods_on_down_nodes=False,
+    forget_deleted_successes=True,
+    running_needs_all_pods=True,
+    surge=True,
+    replaced_exit_codes=frozenset({130, 137, 138, 143}),
+    count_unreplaced_failures=True,
+)
 SERVICE_PORT = 80
 """Of a service whose pods name no port."""
 
@@ -94,7 +106,6 @@ class AresJobDialect:
             rules=_rules(full, whole),
             limits=Limits(
                 restarts=run.backoff_limit,
-                count_unreplaced_failures=True,
                 active_deadline=run.active_deadline_seconds,
                 ttl=Ttl(finished, finished),
                 children_ttl=Ttl(self._ttl_after_succeeded, full.ttl_seconds_after_failed),
@@ -107,11 +118,7 @@ class AresJobDialect:
             labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
             propagated=propagated(meta),
             cluster_domain=self._cluster_domain,
-            roles_path="spec.roleSpecs",
-            role_label=ROLE_LABEL,
-            index_label=INDEX_LABEL,
-            report_pending_first=True,
-            delete_children_if_invalid=True,
+            semantics=SEMANTICS,
         )
         plain = pod_size.with_pod_bytes(plain, injection.list_bytes)
         if too_large := tuple(pod_size.problems(plain)):
@@ -146,13 +153,8 @@ def _role(name: str, written: RoleSpec, whole: bool) -> Role:
             failed=Quantifier(policy.failed) if policy.failed else None,
             succeeded=Quantifier(policy.succeeded) if policy.succeeded else None,
             node_down_as_failed=bool(policy.node_down_as_failed),
-            any_unknown_condition=True,
-            node_down_replaced=False,
-            count_existing_only=True,
         ),
         depends_on=tuple(Dependency(other, phase) for other in names),
-        exit_codes=EXIT_CODES if restart is RestartPolicy.EXIT_CODE else frozenset(),
-        surge=restart is not RestartPolicy.NEVER,
     )
 
 
@@ -165,7 +167,6 @@ def _rules(full: AresJobSpec, whole: bool) -> Rules:
         restart_scope=RestartScope.JOB if whole else RestartScope.POD,
         resize=ResizeMode.LIVE,
         services=services_of(full, profile),
-        running_needs_all_pods=True,
         creates_no_pods=profile.creates_no_pods,
         ssh_roles=_ssh_roles(full, profile),
     )

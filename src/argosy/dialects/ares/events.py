@@ -141,7 +141,7 @@ def _spec_events(obj: AresJob) -> Iterator[EmitEvent]:
 def _overwrite_events(workload: Workload) -> Iterator[EmitEvent]:
     """What the user wrote and the operator or the framework sets to something else."""
     for name, role in workload.roles.items():
-        path = f"{workload.roles_path}.{name}.template.spec"
+        path = f"{workload.semantics.roles_path}.{name}.template.spec"
         policy = pod_spec(role.template).get("restartPolicy")
         if policy not in (None, role.container_restart_policy.value):
             message = f"{path}.restartPolicy: {policy} becomes {role.container_restart_policy.value}"

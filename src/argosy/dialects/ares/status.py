@@ -33,8 +33,11 @@ _NAMED = 3
 def to_status(obj: AresJob, view: JobView) -> AresJobStatus:
     """Return the whole status; the writer adds the time of writing."""
     workload, record, seen, last = view.workload, view.record, view.observed, obj.status
-    wanted = workload.roles if workload else {}
-    counts = {name: count_pods(role, record, seen) for name, role in wanted.items()}
+    counts = (
+        {name: count_pods(workload, role, record, seen) for name, role in workload.roles.items()}
+        if workload
+        else {}
+    )
     over = record.finished_at is not None and last.completion_time is not None
     roles = _roles(obj, workload, record, seen, counts)
     phase = ares_phase(last, record)
@@ -81,15 +84,17 @@ def _roles(
     if is_invalid(record):
         return {}
     return {
-        name: _role(role, last.get(name, RoleStatus()), record, seen, counts[name])
+        name: _role(workload, role, last.get(name, RoleStatus()), record, seen, counts[name])
         for name, role in workload.roles.items()
     }
 
 
-def _role(role: Role, last: RoleStatus, record: Record, seen: Observed, counts: Counts) -> RoleStatus:
+def _role(
+    workload: Workload, role: Role, last: RoleStatus, record: Record, seen: Observed, counts: Counts
+) -> RoleStatus:
     remembered = record.role(role.name)
     numbers = fold_running_into_succeeded(counts, record)
-    reason, message = _role_reason(role, last, remembered, record, seen)
+    reason, message = _role_reason(workload, role, last, remembered, record, seen)
     return RoleStatus(
         phase=remembered.phase.value,
         reason=reason,
@@ -114,18 +119,20 @@ def _created(role: Role, last: RoleStatus, remembered: RoleRecord, record: Recor
 
 
 def _role_reason(
-    role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed
+    workload: Workload, role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed
 ) -> tuple[str, str]:
     """Return why the role has failed, or why its pods cannot be created."""
     if remembered.phase is Phase.FAILED:
         if last.phase == Phase.FAILED.value and last.reason:
             return last.reason, last.message
-        return _failure(role, remembered, record, seen)
+        return _failure(workload, role, remembered, record, seen)
     refused = [one for one in seen.failed_actions if one.role == role.name and one.status in _CREATE_ERRORS]
     return (CREATE_ERROR, refused[0].message) if refused else ("", "")
 
 
-def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed) -> tuple[str, str]:
+def _failure(
+    workload: Workload, role: Role, remembered: RoleRecord, record: Record, seen: Observed
+) -> tuple[str, str]:
     """Return the first reason that applies, by the lowest index."""
     if remembered.reason == PREEMPTED:
         return PREEMPTED, remembered.message
@@ -135,7 +142,7 @@ def _failure(role: Role, remembered: RoleRecord, record: Record, seen: Observed)
     if failed is not None:
         reason = "MixedOutcome" if remembered.reason == "MixedOutcome" else "PodFailed"
         return reason, describe_failed_pod(failed)
-    down = seen.failed_nodes(role.policy) if role.policy else frozenset()
+    down = seen.failed_nodes(role.policy, workload.semantics)
     lost = next((pod for pod in live if pod.node in down), None)
     if lost is not None:
         return "PossibleNodeDown", f"pod={lost.name}; nodeName={lost.node}; info=the node is down"

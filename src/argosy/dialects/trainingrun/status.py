@@ -20,11 +20,14 @@ def to_status(run: TrainingRun, view: JobView) -> TrainingRunStatus:
     """Return the whole status; numbers of a finished run stay as they were when it finished."""
     workload, record, observed = view.workload, view.record, view.observed
     phase, waiting, last = record.phase, record.waiting, run.status
-    roles = workload.roles if workload else {}
-    counts = {
-        name: fold_running_into_succeeded(count_pods(role, record, observed), record)
-        for name, role in roles.items()
-    }
+    counts = (
+        {
+            name: fold_running_into_succeeded(count_pods(workload, role, record, observed), record)
+            for name, role in workload.roles.items()
+        }
+        if workload
+        else {}
+    )
     finished = record.finished_at is not None and last.completion_time is not None
     ready, wanted = _workers(record, counts)
     return TrainingRunStatus(
