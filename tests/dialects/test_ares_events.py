@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from argosy.dialects.ares import injection
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Terminated
-from argosy.plan.actions import ActionStatus
-from argosy.workload.observed import Observed, ObservedPod, Outcome
-from argosy.workload.plan import Deed
+from argosy.plan.actions import ActionResult, ActionStatus
+from argosy.workload.observed import Observed, ObservedPod
 from tests.support.aresjobs import API, job, lowered, messages, played, template
 from tests.support.workloads import pod, pods
 
@@ -106,80 +105,92 @@ def test_pods_that_an_edit_leaves_behind_are_told_of_once_per_role_and_generatio
     assert not messages(edited.saw(*case.there).events, "StaleClusterSpec")
 
 
-class Done(Struct):
-    deeds: list[Deed]
+class ActionCase(Struct):
+    results: list[ActionResult]
     want: list[tuple[str, str, str]]
 
 
-def made(count: int, role: str = "worker", refused: str = "") -> list[Deed]:
-    return [Deed("Create", "Pod", f"job-{role}-{index}", role, refused=refused) for index in range(count)]
+def created(count: int, role: str = "worker", rejected: str = "") -> list[ActionResult]:
+    status = ActionStatus.FORBIDDEN if rejected else ActionStatus.DONE
+    return [
+        ActionResult("Pod", f"job-{role}-{index}", status, rejected, role=role, index=index)
+        for index in range(count)
+    ]
 
 
-DEEDS = {
-    "pods are told in their order, however their answers came": Done(
-        made(11)[::-1],
+FORBIDDEN = ActionStatus.FORBIDDEN
+ACTIONS = {
+    "pods created in any order: named by index": ActionCase(
+        created(11)[::-1],
         [("Normal", "SuccessfulCreatePod", "job-worker-0, job-worker-1, job-worker-2 and 8 more")],
     ),
-    "a pod that was made": Done(made(1), [("Normal", "SuccessfulCreatePod", "job-worker-0")]),
-    "two thousand pods are one event": Done(
-        made(2000),
+    "one pod created: one event": ActionCase(created(1), [("Normal", "SuccessfulCreatePod", "job-worker-0")]),
+    "two thousand pods created: one event": ActionCase(
+        created(2000),
         [("Normal", "SuccessfulCreatePod", "job-worker-0, job-worker-1, job-worker-2 and 1997 more")],
     ),
-    "one event a role": Done(
-        [*made(1, "b"), *made(1, "a")],
+    "pods of two roles created: one event for each role": ActionCase(
+        [*created(1, "b"), *created(1, "a")],
         [("Normal", "SuccessfulCreatePod", "job-a-0"), ("Normal", "SuccessfulCreatePod", "job-b-0")],
     ),
-    "a quota": Done(
-        made(2, refused="exceeded quota"),
+    "two pods rejected by a quota: one warning": ActionCase(
+        created(2, rejected="exceeded quota"),
         [("Warning", "FailedCreatePod", "job-worker-0 and job-worker-1: exceeded quota")],
     ),
-    "services": Done(
-        [Deed("Create", "Service", "job-a", "a"), Deed("Create", "Service", "job-b", "b", refused="quota")],
+    "one service created, another rejected: one event for each": ActionCase(
+        [
+            ActionResult("Service", "job-a", role="a"),
+            ActionResult("Service", "job-b", FORBIDDEN, "quota", role="b"),
+        ],
         [("Normal", "SuccessfulCreateService", "job-a"), ("Warning", "FailedCreateService", "job-b: quota")],
     ),
-    "deletions, with their reason": Done(
-        [Deed("Delete", "Pod", "p", why="the job has ended"), Deed("Delete", "Service", "s", refused="no")],
+    "pod deleted: event with the reason; deletion rejected: warning with the message": ActionCase(
+        [
+            ActionResult("Pod", "p", verb="Delete", reason="the job has ended"),
+            ActionResult("Service", "s", FORBIDDEN, "no", verb="Delete"),
+        ],
         [
             ("Normal", "SuccessfulDeletePod", "p: the job has ended"),
             ("Warning", "FailedDeleteService", "s: no"),
         ],
     ),
-    "the job itself": Done(
-        [Deed("Delete", "Job", "job", why="over")], [("Normal", "SuccessfulDeleteJob", "job: over")]
+    "job deleted: event with the reason": ActionCase(
+        [ActionResult("Job", "job", verb="Delete", reason="over")],
+        [("Normal", "SuccessfulDeleteJob", "job: over")],
     ),
-    "the job itself, refused": Done(
-        [Deed("Delete", "Job", "job", why="over", refused="no")],
+    "deletion of the job rejected: warning with reason and message": ActionCase(
+        [ActionResult("Job", "job", FORBIDDEN, "no", verb="Delete", reason="over")],
         [("Warning", "FailedDeleteJob", "job: over: no")],
     ),
-    "nothing of what users did not ask for": Done([Deed("Create", "RoleBinding", "x")], []),
+    "role binding created: no event": ActionCase([ActionResult("RoleBinding", "x")], []),
 }
 
 
-@pytest.mark.parametrize("case", DEEDS.values(), ids=DEEDS.keys())
-def test_what_was_done_is_told(case: Done) -> None:
-    told = API.action_events(job(), case.deeds)
-    assert [(one.type, one.reason, one.message) for one in told] == case.want
+@pytest.mark.parametrize("case", ACTIONS.values(), ids=ACTIONS.keys())
+def test_events_of_executed_actions(case: ActionCase) -> None:
+    events = API.action_events(job(), case.results)
+    assert [(event.type, event.reason, event.message) for event in events] == case.want
 
 
 QUOTA = "exceeded quota"
 REFUSALS = {
-    "a pod that a quota refuses": Outcome("Pod", "job-worker-0", ActionStatus.FORBIDDEN, QUOTA, "worker", 0),
-    "a service that a quota refuses": Outcome(
-        "Service", "job-worker", ActionStatus.FORBIDDEN, QUOTA, "worker"
-    ),
+    "pod rejected by a quota": ActionResult("Pod", "job-worker-0", FORBIDDEN, QUOTA, role="worker", index=0),
+    "service rejected by a quota": ActionResult("Service", "job-worker", FORBIDDEN, QUOTA, role="worker"),
 }
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
-def test_what_cannot_be_made_is_told_on_its_role_and_not_again_as_an_event(refusal: Outcome) -> None:
+def test_a_rejected_object_shows_on_its_role_and_gives_no_second_event(refusal: ActionResult) -> None:
     refused = played(job()).started().went(Observed(failed_actions=(refusal,)))
     assert (refused.role().reason, refused.role().message) == ("CreateError", QUOTA)
-    assert not API.action_events(refused.obj, made(1, refused=QUOTA))
+    assert not API.action_events(refused.obj, created(1, rejected=QUOTA))
     assert refused.saw(*pods("R")).role().reason == ""
 
 
 def test_a_name_that_is_on_its_way_out_is_waited_for_without_a_word() -> None:
-    leaving = Outcome("Pod", "job-worker-0", ActionStatus.TERMINATING, "is still being deleted", "worker", 0)
+    leaving = ActionResult(
+        "Pod", "job-worker-0", ActionStatus.TERMINATING, "is still being deleted", role="worker", index=0
+    )
     waiting = played(job()).started().went(Observed(failed_actions=(leaving,)))
     assert (waiting.role().reason, waiting.phase, waiting.events) == ("", "Starting", ())
     foreign = replace(leaving, status=ActionStatus.NAME_CONFLICT, message="belongs to others")

@@ -6,10 +6,10 @@ from argosy.dialects.base import JobView, read_record
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.trainingrun_status import TrainingRunStatus
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import Escalation, Gang, Phase, Problems, RestartPolicy, RestartScope, Workload
-from argosy.workload.observed import Observed, Outcome
+from argosy.workload.observed import Observed
 from tests.support.workloads import NOW, later, pod, pods, seen
 
 API = training_run_api()
@@ -279,7 +279,7 @@ def test_a_run_with_problems_says_so() -> None:
 
 def test_the_first_attempt_counts_from_its_first_pod_and_stays_when_its_pods_go() -> None:
     refused = replace(
-        Observed(), failed_actions=(Outcome("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
+        Observed(), failed_actions=(ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
     )
     obj = status(run(), refused)
     assert (obj.status.attempt, obj.status.reason) == (0, "PodRefused")
@@ -291,7 +291,7 @@ def test_the_first_attempt_counts_from_its_first_pod_and_stays_when_its_pods_go(
 def test_a_first_attempt_that_was_told_of_is_taken_back_when_its_pods_are_refused() -> None:
     obj = status(run(), seen(*pods("P")))
     refused = replace(
-        Observed(), failed_actions=(Outcome("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
+        Observed(), failed_actions=(ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
     )
     assert status(obj, refused, 1).status.attempt == 0
     ran = status(status(obj, seen(*pods("R")), 1), seen(*pods("R")), 2)

@@ -18,7 +18,7 @@ from argosy.engine.errors import (
     Unavailable,
 )
 from argosy.kinds.kubernetes import ConfigMap
-from argosy.plan.actions import Action, ActionFailure, ActionStatus, Apply, Patch, Remove
+from argosy.plan.actions import Action, ActionResult, ActionStatus, Apply, Patch, Remove
 from argosy.plan.children import Child
 from argosy.reconcile.action_batch import ActionBatch, status_of_error
 from argosy.reconcile.child_executor import ChildExecutor
@@ -79,7 +79,7 @@ async def test_a_stage_waits_until_the_one_before_it_is_complete() -> None:
         "patched",
     ]
     assert not batch.done
-    want = ActionFailure(
+    want = ActionResult(
         "ConfigMap", "first", ActionStatus.TERMINATING, "an earlier ConfigMap first is still being deleted"
     )
     assert list(batch.retries.failures.values()) == [want]

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
@@ -27,8 +28,9 @@ from argosy.kinds.kubernetes import Pod, Secret, SecretMetadata, Service, Servic
 from argosy.kinds.messages import MAX_MESSAGE_CHARS
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.plan.actions import ActionStatus, Apply
+from argosy.plan.actions import ActionResult, ActionStatus, Apply
 from argosy.plan.children import Child
+from argosy.reconcile.action_batch import status_of_error
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState, RetryState
@@ -41,7 +43,6 @@ from argosy.workload.plan import (
     Action,
     ConfirmPod,
     CreatePod,
-    Deed,
     DeleteJob,
     DeletePod,
     PatchMetadata,
@@ -315,7 +316,7 @@ async def test_actions(case: Case) -> None:
     assert api.done == case.want_done
     assert seen.names == case.want_seen
     assert memory.hints.confirmed_absent == case.want_absent
-    outcomes = list(memory.retries.outcomes.values())
+    outcomes = list(memory.retries.failures.values())
     assert [one.status for one in outcomes] == ([case.want_result] if case.want_result else [])
     assert [one.message for one in outcomes] == ([case.want_message] if case.want_result else [])
 
@@ -324,7 +325,7 @@ async def test_pods_wait_for_children_that_could_not_be_made() -> None:
     api = Api(None, Unavailable(0, "Timeout", "no answer"))
     memory = JobState(uid=JOB.uid)
     await performer(api, memory, Seen()).execute([CREATE, SERVICE])
-    assert list(memory.retries.outcomes) == [("Service", "mnist-worker")]
+    assert list(memory.retries.failures) == [("Service", "mnist-worker")]
 
 
 async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
@@ -333,10 +334,10 @@ async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
     await at_work.execute([CREATE])
     api.answer = None
     await at_work.execute([CREATE])
-    assert (api.done, len(memory.retries.outcomes)) == ([], 1)
+    assert (api.done, len(memory.retries.failures)) == ([], 1)
     memory.retries = RetryState()
     await performer(api, memory, Seen()).execute([CREATE])
-    assert (api.done, len(memory.retries.outcomes)) == ([f"create Pod {NAME}"], 0)
+    assert (api.done, len(memory.retries.failures)) == ([f"create Pod {NAME}"], 0)
 
 
 async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
@@ -389,54 +390,60 @@ async def test_an_adapter_that_fails_is_told_about() -> None:
     at_work = performer(Api(None, None), memory, Seen())
     at_work.render = broken
     await at_work.execute([CREATE])
-    outcome = memory.retries.outcomes["Pod", NAME]
+    outcome = memory.retries.failures["Pod", NAME]
     assert (outcome.status, outcome.message) == (ActionStatus.INVALID, "framework x failed: KeyError('a')")
 
 
 def test_every_error_of_the_engine_has_a_result() -> None:
-    from argosy.reconcile.executor import _result
-
     for kind in ApiError.__subclasses__():
         if kind is not LeaseExpired:
-            assert _result(kind(500, "X", "x")) in ActionStatus
+            assert status_of_error(kind(500, "X", "x")) in ActionStatus
 
 
-class Told(Struct):
+class ResultCase(Struct):
     action: Action
-    want: list[Deed]
+    want: list[ActionResult]
     there: Pod | None = None
     answer: Exception | None = None
 
 
 QUOTA = Forbidden(403, "Forbidden", "exceeded quota")
-DEEDS = {
-    "a pod that was made": Told(CREATE, [Deed("Create", "Pod", NAME, "worker")]),
-    "a pod that was found is no deed": Told(CREATE, [], pod()),
-    "a name that is taken is told otherwise": Told(CREATE, [], pod(owner="other")),
-    "a pod that a quota refuses": Told(
-        CREATE, [Deed("Create", "Pod", NAME, "worker", refused="exceeded quota")], answer=QUOTA
+JOB_DELETED = ActionResult("Job", JOB.name, verb="Delete", reason="it is over")
+RESULTS = {
+    "pod created: returned": ResultCase(CREATE, [ActionResult("Pod", NAME, role="worker", index=0)]),
+    "pod exists already: not returned": ResultCase(CREATE, [], pod()),
+    "name of the pod taken by another owner: not returned": ResultCase(CREATE, [], pod(owner="other")),
+    "pod rejected by a quota: returned with the message": ResultCase(
+        CREATE,
+        [ActionResult("Pod", NAME, ActionStatus.FORBIDDEN, "exceeded quota", role="worker", index=0)],
+        answer=QUOTA,
     ),
-    "a service": Told(SERVICE, [Deed("Create", "Service", "mnist-worker", "worker")]),
-    "a deletion, with its reason": Told(
-        DeletePod(NAME, "a", reason="it is over"), [Deed("Delete", "Pod", NAME, why="it is over")]
+    "service created: returned": ResultCase(
+        SERVICE, [ActionResult("Service", "mnist-worker", role="worker")]
     ),
-    "a pod that was gone is no deed": Told(
+    "pod deleted: returned with the reason": ResultCase(
+        DeletePod(NAME, "a", reason="it is over"),
+        [ActionResult("Pod", NAME, verb="Delete", reason="it is over")],
+    ),
+    "pod to delete does not exist: not returned": ResultCase(
         DeletePod(NAME, "a"), [], answer=NotFound(404, "NotFound", "it is gone")
     ),
-    "the job": Told(DeleteJob("it is over"), [Deed("Delete", "Job", JOB.name, why="it is over")]),
-    "the job, which somebody keeps": Told(
+    "job deleted: returned with the reason": ResultCase(DeleteJob("it is over"), [JOB_DELETED]),
+    "deletion of the job rejected: returned with the message": ResultCase(
         DeleteJob("it is over"),
-        [Deed("Delete", "Job", JOB.name, why="it is over", refused="exceeded quota")],
+        [replace(JOB_DELETED, status=ActionStatus.FORBIDDEN, message="exceeded quota")],
         answer=QUOTA,
     ),
 }
 
 
-@pytest.mark.parametrize("case", DEEDS.values(), ids=DEEDS.keys())
-async def test_what_became_of_an_action_is_handed_back_once(case: Told) -> None:
+@pytest.mark.parametrize("case", RESULTS.values(), ids=RESULTS.keys())
+async def test_results_of_actions_are_returned_once(case: ResultCase) -> None:
     api, memory = Api(case.there, case.answer), JobState(uid=JOB.uid)
     assert list(await performer(api, memory, Seen()).execute([case.action])) == case.want
     memory.retries.retries.clear()
     memory.retries.slow_start = SlowStart()
     if case.answer is not None:
-        assert not await performer(api, memory, Seen()).execute([case.action]), "it is tried again silently"
+        assert not await performer(api, memory, Seen()).execute([case.action]), (
+            "the same rejection again: not returned"
+        )

@@ -1,6 +1,6 @@
 """Tests for what is held about an object between reconciles."""
 
-from argosy.plan.actions import ActionFailure, ActionStatus
+from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.reconcile.object_state import (
     FIRST_RETRY_SECONDS,
     MAX_RETRY_SECONDS,
@@ -9,7 +9,7 @@ from argosy.reconcile.object_state import (
 )
 
 KEY = ("ConfigMap", "a")
-FAILURE = ActionFailure(*KEY, ActionStatus.FORBIDDEN, "no")
+FAILURE = ActionResult(*KEY, ActionStatus.FORBIDDEN, "no")
 
 
 def test_a_failed_action_is_held_back_twice_as_long_each_time() -> None:

@@ -173,7 +173,7 @@ async def test_what_the_api_server_cannot_store_is_refused_for_good(
             ByteBudget(),
         )
         await performer.execute([CreatePod("worker", 0, 1, 0)])
-    assert [one.status for one in memory.retries.outcomes.values()] == [ActionStatus.INVALID]
+    assert [one.status for one in memory.retries.failures.values()] == [ActionStatus.INVALID]
 
 
 class Unseeing:

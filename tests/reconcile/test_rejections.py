@@ -138,7 +138,7 @@ async def _told(written: Json, api: Server, namespace: str) -> str:
     memory = JobState(uid="u")
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
         await _performer(client, lowered, memory).execute([CreatePod("launcher", 0, 1, 0)])
-    outcome = next(iter(memory.retries.outcomes.values()), None)
+    outcome = next(iter(memory.retries.failures.values()), None)
     assert outcome is None or outcome.status is ActionStatus.SPEC_REJECTED, outcome
     return outcome.message if outcome else ""
 

@@ -173,7 +173,7 @@ async def test_a_probe_that_is_created_opens_the_window_again() -> None:
     scene.clock.advance(1.0)
     assert len(await scene.reconcile(*pods("worker", 100))) == 100
     assert scene.api.rounds[:4] == [1, 2, 4, 8]
-    assert scene.memory.retries.outcomes == {}
+    assert scene.memory.retries.failures == {}
 
 
 async def test_the_probe_is_of_another_role_than_the_one_refused() -> None:
@@ -207,7 +207,7 @@ async def test_a_name_that_is_taken_does_not_hold_up_other_pods() -> None:
     scene = Scene(lambda name: taken if name == "mnist-worker-0" else None)
     await scene.reconcile(*pods("worker", 20))
     assert len(scene.api.pods) == 19
-    assert [one.status for one in scene.memory.retries.outcomes.values()] == [ActionStatus.NAME_CONFLICT]
+    assert [one.status for one in scene.memory.retries.failures.values()] == [ActionStatus.NAME_CONFLICT]
 
 
 async def test_a_reconcile_leaves_the_rest_of_its_pods_to_the_next_one_after_a_minute() -> None:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS
 from argosy.kinds.kubernetes import Service
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload.capacity import Capacity, FreeNode
-from argosy.workload.observed import Observed, ObservedGroup, ObservedPod, Outcome
+from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from tests.support.workloads import NOW, existing
 
 Strategy = st.SearchStrategy[object]
@@ -125,7 +125,7 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
         deletion_time=st.sampled_from([None, NOW]),
     )
     outcomes = st.builds(
-        Outcome,
+        ActionResult,
         kind=st.sampled_from(["Pod", "Service", "PodGroup"]),
         name=st.just("it"),
         status=st.sampled_from(ActionStatus),

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from argosy.kinds.kubernetes import Service
-from argosy.plan.actions import ActionStatus, EmitEvent
+from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import (
     CleanupPolicy,
@@ -15,7 +15,7 @@ from argosy.workload.model import (
     RestartScope,
     Rules,
 )
-from argosy.workload.observed import Observed, Outcome
+from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, decode
 from tests.support.fake_cluster import World
@@ -201,7 +201,7 @@ def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_and_the_status_says_
 
 def test_what_the_api_refuses_is_told_and_tried_again() -> None:
     job = workload(role(replicas=1))
-    said = Outcome("Pod", "job-worker-0", ActionStatus.FORBIDDEN, "exceeded quota: team")
+    said = ActionResult("Pod", "job-worker-0", ActionStatus.FORBIDDEN, "exceeded quota: team")
     plan = decide(job, None, Observed(failed_actions=(said,)), NOW)
     waiting = plan.record.waiting
     assert waiting
@@ -212,12 +212,12 @@ def test_what_the_api_refuses_is_told_and_tried_again() -> None:
 def test_a_mistake_in_the_definition_is_told_by_one_event() -> None:
     job = workload(role(replicas=1))
     seen_so = Observed(
-        failed_actions=(Outcome("Pod", "job-worker-0", ActionStatus.SPEC_REJECTED, "spec.a: no"),)
+        failed_actions=(ActionResult("Pod", "job-worker-0", ActionStatus.SPEC_REJECTED, "spec.a: no"),)
     )
     first = decide(job, None, seen_so, NOW)
-    assert EmitEvent("Warning", "InvalidSpec", "spec.a: no") in first.actions
+    assert EmitEvent("Warning", "InvalidSpec", "spec.a: no") in first.events
     second = decide(job, first.record, seen_so, later(1))
-    assert not [action for action in second.actions if isinstance(action, EmitEvent)]
+    assert not second.events
     assert second.record == first.record
 
 
@@ -234,14 +234,12 @@ def test_the_cause_of_a_wait_keeps_its_time() -> None:
 def test_one_event_for_what_happened_and_none_for_what_is_known() -> None:
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     running = decide(job, decide(job, None, Observed(), NOW).record, seen(pod(0)), NOW)
-    assert [a for a in running.actions if isinstance(a, EmitEvent)] == [
-        EmitEvent("Normal", "Running", "attempt 1 is running")
-    ]
+    assert running.events == (EmitEvent("Normal", "Running", "attempt 1 is running"),)
     again = decide(job, running.record, seen(pod(0)), later(1))
-    assert again.actions == ()
+    assert (again.actions, again.events) == ((), ())
     assert again.record == running.record
     failed = decide(job, running.record, seen(pod(0, "Failed", exit_code=1)), later(2))
-    assert [a.type for a in failed.actions if isinstance(a, EmitEvent)] == ["Warning"]
+    assert [event.type for event in failed.events] == ["Warning"]
 
 
 def test_a_bad_edit_is_told_once_and_touches_nothing() -> None:
@@ -251,9 +249,9 @@ def test_a_bad_edit_is_told_once_and_touches_nothing() -> None:
     assert plan.record.phase is Phase.RUNNING
     assert plan.record.generation == 2
     assert plan.record.waiting and plan.record.waiting.reason == "InvalidSpec"
-    assert [type(action) for action in plan.actions] == [EmitEvent]
+    assert (plan.actions, len(plan.events)) == ((), 1)
     again = plan_invalid(plan.record, problems, 2, later(2))
-    assert (again.record, again.actions) == (plan.record, ())
+    assert (again.record, again.actions, again.events) == (plan.record, (), ())
     cured = decide(workload(role(replicas=1), generation=3), again.record, seen(pod(0)), later(3))
     assert cured.record.waiting is None
 

@@ -3,12 +3,12 @@
 from msgspec.structs import replace
 
 from argosy.kinds.kubernetes import Service
-from argosy.plan.actions import ActionStatus, Apply
+from argosy.plan.actions import ActionResult, ActionStatus, Apply
 from argosy.plan.diff import remove
 from argosy.workload.decide import decide, plan_invalid_deletion
 from argosy.workload.invalid import INVALID_SPEC, SPEC_REJECTED
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Problem, Problems
-from argosy.workload.observed import Observed, Outcome
+from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, WaitReason
 from argosy.workload.semantics import Semantics
@@ -17,7 +17,7 @@ from tests.support.workloads import NOW, existing, later, pods, workload
 STRICT = replace(workload(), semantics=Semantics(delete_children_if_invalid=True))
 REMAINS = workload(cleanup=CleanupPolicy.NONE, generation=2)
 PROBLEMS = Problems((Problem("spec.x", "is wrong"),))
-REFUSAL = Outcome("Pod", "job-worker-0", ActionStatus.INVALID, "no such class", "worker", 0)
+REFUSAL = ActionResult("Pod", "job-worker-0", ActionStatus.INVALID, "no such class", role="worker", index=0)
 
 
 def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> None:
@@ -73,7 +73,7 @@ def test_a_job_that_ran_has_failed_for_good() -> None:
     plan = plan_invalid_deletion(REMAINS, ran, PROBLEMS, Observed(pods=pods("R")), later(1))
     assert (plan.record.phase, plan.record.reason) == (Phase.FAILED, "InvalidDefinition")
     assert plan.record.finished_at == later(1)
-    assert not plan.actions[:-1], "its pods are left to its cleanup policy, which here is None"
+    assert not plan.actions, "its pods are left to its cleanup policy, which here is None"
     tidy = replace(REMAINS, cleanup=CleanupPolicy.ALL)
     again = plan_invalid_deletion(tidy, plan.record, PROBLEMS, Observed(pods=pods("R")), later(2))
     assert [one.name for one in again.actions if isinstance(one, DeletePod)] == ["job-worker-0"]

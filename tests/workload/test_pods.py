@@ -2,10 +2,10 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload import pods
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Rules
-from argosy.workload.observed import ObservedPod, Outcome, RecentLoss
+from argosy.workload.observed import ObservedPod, RecentLoss
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, later, pod, role, seen, workload
@@ -134,7 +134,7 @@ def test_pods_of_a_plan_are_expected_to_be_pending() -> None:
 
 
 def test_after_a_refusal_no_pods_are_expected() -> None:
-    refused = replace(seen(pod(0)), failed_actions=(Outcome("Service", "s", ActionStatus.FORBIDDEN),))
+    refused = replace(seen(pod(0)), failed_actions=(ActionResult("Service", "s", ActionStatus.FORBIDDEN),))
     assert pods.with_planned_pods(refused, ASKED) == refused
 
 

@@ -2,11 +2,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload import wait_reasons
 from argosy.workload.gang import Admission
 from argosy.workload.model import Dependency, Phase, Workload
-from argosy.workload.observed import Observed, ObservedPod, Outcome
+from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import count_pods
 from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RoleRecord
@@ -24,7 +24,7 @@ STARTING = {
 class Case(Struct):
     want: str
     pods: tuple[ObservedPod, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[ActionResult, ...] = ()
     gate: Admission = Admission()
     missing: PodCreation = PodCreation()
     phase: Phase = Phase.STARTING
@@ -67,29 +67,31 @@ CASES = {
     ),
     "a quota": Case(
         "PodRefused",
-        outcomes=(Outcome("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),),
+        outcomes=(ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),),
         message="p: exceeded quota",
     ),
     "a group of a name that is taken, whoever's kind of group": Case(
         "PodGroupNameTaken",
-        outcomes=(Outcome("PodGroup.scheduling.volcano.sh", "g", ActionStatus.NAME_CONFLICT, "not ours"),),
+        outcomes=(
+            ActionResult("PodGroup.scheduling.volcano.sh", "g", ActionStatus.NAME_CONFLICT, "not ours"),
+        ),
         message="g: not ours",
     ),
     "what is wrong for good comes first": Case(
         "ServiceInvalid",
         outcomes=(
-            Outcome("Pod", "p", ActionStatus.FORBIDDEN, "no"),
-            Outcome("Service", "s", ActionStatus.INVALID, "bad"),
+            ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "no"),
+            ActionResult("Service", "s", ActionStatus.INVALID, "bad"),
         ),
         message="s: bad",
     ),
     "mistakes come before all, each once": Case(
         "InvalidSpec",
         outcomes=(
-            Outcome("Service", "s", ActionStatus.INVALID, "bad"),
-            Outcome("Pod", "p", ActionStatus.SPEC_REJECTED, "spec.a: no"),
-            Outcome("Pod", "q", ActionStatus.SPEC_REJECTED, "spec.a: no"),
-            Outcome("Pod", "r", ActionStatus.SPEC_REJECTED, "spec.b: no"),
+            ActionResult("Service", "s", ActionStatus.INVALID, "bad"),
+            ActionResult("Pod", "p", ActionStatus.SPEC_REJECTED, "spec.a: no"),
+            ActionResult("Pod", "q", ActionStatus.SPEC_REJECTED, "spec.a: no"),
+            ActionResult("Pod", "r", ActionStatus.SPEC_REJECTED, "spec.b: no"),
         ),
         message="spec.a: no; spec.b: no",
     ),

@@ -16,10 +16,10 @@ from msgspec import Struct
 from argosy.frameworks.base import Injection
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.plan.actions import EmitEvent
+from argosy.plan.actions import ActionResult, EmitEvent
 from argosy.workload.model import Json, Problems, Role, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.plan import Deed, Plan
+from argosy.workload.plan import Plan
 from argosy.workload.record import Record, decode
 
 RECORD_FIELD = "argosy"
@@ -93,10 +93,10 @@ PodName = Callable[[Workload, str, int, int, int], str]
 
 def history_events(change: StatusChange[T]) -> Sequence[EmitEvent]:
     """Return one event for every new entry of the job's history: what most APIs report."""
-    return [action for action in change.plan.actions if isinstance(action, EmitEvent)]
+    return change.plan.events
 
 
-def no_action_events(job: T, results: Sequence[Deed]) -> Sequence[EmitEvent]:
+def no_action_events(job: T, results: Sequence[ActionResult]) -> Sequence[EmitEvent]:
     """Report no executed actions: the history and the objects themselves show them."""
     del job, results
     return ()
@@ -129,7 +129,7 @@ class JobApi(Generic[T]):
     """Returns an object with an empty spec, to stand in for one that cannot be decoded."""
     pod_name: PodName = pod_name_of_replica
     status_events: Callable[[StatusChange[T]], Sequence[EmitEvent]] = history_events
-    action_events: Callable[[T, Sequence[Deed]], Sequence[EmitEvent]] = no_action_events
+    action_events: Callable[[T, Sequence[ActionResult]], Sequence[EmitEvent]] = no_action_events
     """Returns events about executed actions, which the status in the object does not show yet."""
     spec_patch: Callable[[T], Json | None] = no_spec_patch
     """Returns a merge patch that the stored object needs, such as defaults to be shown in its spec."""

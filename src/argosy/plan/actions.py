@@ -71,10 +71,22 @@ class ActionStatus(StrEnum):
     """No answer, or one that says to try again."""
 
 
-class ActionFailure(Struct, frozen=True):
-    """An action that was not done. Lost when the operator restarts, which costs one more try."""
+class ActionResult(Struct, frozen=True):
+    """What became of one action on one object.
+
+    Results other than DONE are an input of the next reconcile. They are lost when the operator restarts,
+    which costs one more try.
+    """
 
     kind: str
     name: str
-    status: ActionStatus
+    status: ActionStatus = ActionStatus.DONE
     message: str = ""
+    """Why it was not done, usually what the API server answered."""
+    verb: Literal["Create", "Delete", "Patch"] = "Create"
+    role: str = ""
+    """Of a pod or a Service that was to be created."""
+    index: int | None = None
+    """Of a pod that was to be created."""
+    reason: str = ""
+    """Why the object was to be deleted."""

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from argosy.plan.actions import Action, ActionFailure, EmitEvent
+from argosy.plan.actions import Action, ActionResult, EmitEvent
 from argosy.plan.children import KubernetesObject
 
 K = TypeVar("K", bound=KubernetesObject)
@@ -44,7 +44,7 @@ class Inputs(Struct, frozen=True):
 
     children: tuple[KubernetesObject, ...] = ()
     found: Mapping[Need, tuple[KubernetesObject, ...]] = field(default_factory=dict)
-    failures: tuple[ActionFailure, ...] = ()
+    failures: tuple[ActionResult, ...] = ()
     """Actions of earlier reconciles that were not done and have not been tried since."""
     written: Mapping[str, str] = field(default_factory=dict)
     """The version of each child, by uid, that our last write of it returned; see `children.version_of`."""

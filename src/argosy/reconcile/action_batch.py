@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, BadRequest, Forbidden, Invalid, LeaseExpired, NotFound, TooLarge
 from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
-from argosy.plan.actions import Action, ActionFailure, ActionStatus, Apply, Patch, Remove
+from argosy.plan.actions import Action, ActionResult, ActionStatus, Apply, Patch, Remove
 from argosy.reconcile.child_executor import ChildExecutor
 from argosy.reconcile.object_state import ActionKey, ActionRetries
 
@@ -60,7 +60,7 @@ class ActionBatch:
             self._retries.clear(key)
             return True
         message = message or _MESSAGES[status].format(kind=kind, name=name)
-        failure = ActionFailure(kind, name, status, truncate(message, MAX_MESSAGE_CHARS))
+        failure = ActionResult(kind, name, status, truncate(message, MAX_MESSAGE_CHARS))
         self._retries.record(failure, self._clock.monotonic())
         return False
 

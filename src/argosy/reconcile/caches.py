@@ -17,6 +17,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.pod_groups import CoschedulingPodGroup, KubernetesPodGroup, VolcanoPodGroup
+from argosy.plan.actions import ActionResult
 from argosy.plan.children import KubernetesObject
 from argosy.reconcile.capacity import CapacityTracker
 from argosy.reconcile.losses import RecentLosses
@@ -25,7 +26,7 @@ from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.pod_groups import PodGroups
 from argosy.reconcile.recently_deleted import RecentlyDeleted
 from argosy.workload.gang_schedulers.volcano import VOLCANO
-from argosy.workload.observed import Observed, ObservedPod, Outcome, is_equivalent_pod, observe_pod
+from argosy.workload.observed import Observed, ObservedPod, is_equivalent_pod, observe_pod
 
 NODE = "node"
 
@@ -120,7 +121,7 @@ class Caches:
         self,
         job: ObjectMeta,
         *,
-        failures: tuple[Outcome, ...] = (),
+        failures: tuple[ActionResult, ...] = (),
         confirmed_absent: frozenset[tuple[str, int]] = frozenset(),
         deleted_uids: Collection[str] = (),
         capacity: bool = False,

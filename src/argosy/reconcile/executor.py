@@ -1,9 +1,9 @@
-"""Carries out a plan's actions, each in the way that is safe to repeat and to do late.
+"""Executes a job's actions, each in a way that is safe to repeat and to do late.
 
-Pods are made by POST under their deterministic name and deleted by uid. A name that is taken is looked at:
-the pod is ours only if owner, attempt and replacement are those we meant and it is not on its way out; an
-older one is waited for; somebody else's is told about and left alone. What the API answers becomes input of
-the next pass.
+Pods are created by POST under their deterministic name and deleted by uid. If the name is taken, the existing
+pod is the wanted one only if owner, attempt and replacement match and it is not terminating. An older pod of
+the job is waited for; a pod of another owner is reported and left alone. Results other than DONE are input of
+the next reconcile.
 """
 
 import asyncio
@@ -19,20 +19,19 @@ from argosy.engine.errors import (
     ApiError,
     BadRequest,
     Conflict,
-    Forbidden,
     Invalid,
     LeaseExpired,
     NotFound,
-    TooLarge,
 )
 from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Secret, Service
 from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
 from argosy.kinds.meta import ObjectMeta
-from argosy.plan.actions import ActionStatus, Apply, Remove
+from argosy.plan.actions import ActionResult, ActionStatus, Apply, Remove
 from argosy.plan.children import KubernetesObject
 from argosy.reconcile import slow_start
+from argosy.reconcile.action_batch import status_of_error
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.caches import LAUNCHER_KINDS
 from argosy.reconcile.child_executor import ChildExecutor, Report, is_other_object
@@ -45,12 +44,10 @@ from argosy.reconcile.slow_start import PodCreations
 from argosy.reconcile.sshkeys import GENERATORS
 from argosy.workload.children import job_owner
 from argosy.workload.model import Workload
-from argosy.workload.observed import Outcome
 from argosy.workload.plan import (
     Action,
     ConfirmPod,
     CreatePod,
-    Deed,
     DeleteJob,
     DeletePod,
     PatchMetadata,
@@ -58,11 +55,11 @@ from argosy.workload.plan import (
 
 _LAUNCHER_KIND_NAMES = frozenset(kind.resource.kind for kind in LAUNCHER_KINDS)
 JOB = "Job"
-"""Under which deletions of the job object itself are told, of whatever kind it is."""
+"""Kind under which the deletion of a job object is reported, whatever its API."""
 
 
 class FeatureOffError(Exception):
-    """A job needs what the administrator has not turned on."""
+    """A job needs a feature that the administrator has not turned on."""
 
     def __init__(self, what: str, value: str) -> None:
         super().__init__(
@@ -72,20 +69,22 @@ class FeatureOffError(Exception):
 
 
 class ObjectSink(Protocol):
-    """Where objects go that the API returned, so that the next pass sees them whatever the watch has
-    brought. Of one that was returned in brief the watch brings the rest."""
+    """Takes objects that the API server returned, so that the next reconcile sees them before the watch does.
+
+    For an object that was returned with metadata only, the watch brings the rest.
+    """
 
     def put(self, obj: KubernetesObject, *, metadata_only: bool = False) -> None: ...
 
 
 class ActionExecutor:
-    """Performs for one pass of one job."""
+    """Executes the actions of one reconcile of one job."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
-        seen: ObjectSink,
+        sink: ObjectSink,
         workload: Workload,
         job: type[ApiObject],
         state: JobState,
@@ -96,7 +95,7 @@ class ActionExecutor:
     ) -> None:
         self.client = client
         self.clock = clock
-        self.sink = seen
+        self.sink = sink
         self.workload = workload
         self.job = job
         self.retries = state.retries
@@ -105,37 +104,47 @@ class ActionExecutor:
         self.name = name
         self.bodies = bodies
         self.features = features
-        self.deeds: list[Deed] = []
+        self.results: list[ActionResult] = []
+        """Objects that were created or deleted, and new rejections, in the order of the answers."""
         self.children = ChildExecutor(
-            client, job_owner(workload), state.written, seen.put, GENERATORS, _report_to(self.deeds, workload)
+            client,
+            job_owner(workload),
+            state.written,
+            sink.put,
+            GENERATORS,
+            _report_to(self.results, workload),
         )
 
-    async def execute(self, actions: Sequence[Action]) -> Sequence[Deed]:
-        """Children first, since pods refer to them; then pods; then what goes away for good. What became of
-        each, as far as it is worth telling."""
+    async def execute(self, actions: Sequence[Action]) -> Sequence[ActionResult]:
+        """Execute children first, since pods refer to them, then pods, then deletions of other objects.
+
+        Return what is worth an event: objects that were created or deleted, and rejections that are new.
+        """
         applies = [action for action in actions if isinstance(action, Apply)]
         for stage in sorted({action.child.stage for action in applies}):
-            if not await self._gather(self._apply(one) for one in applies if one.child.stage == stage):
-                return self.deeds
-        others = [self._pod(one) for one in actions if isinstance(one, DeletePod | ConfirmPod)]
+            if not await self._gather(
+                self._apply(action) for action in applies if action.child.stage == stage
+            ):
+                return self.results
+        others = [self._pod(action) for action in actions if isinstance(action, DeletePod | ConfirmPod)]
         await self._gather([self._create_pods(actions), *others])
-        await self._gather(self._remark(one) for one in actions if isinstance(one, PatchMetadata))
-        await self._gather(self._remove(one) for one in actions if isinstance(one, Remove))
-        for one in actions:
-            if isinstance(one, DeleteJob):
-                await self._delete_job(one)
-        return self.deeds
+        await self._gather(self._patch(action) for action in actions if isinstance(action, PatchMetadata))
+        await self._gather(self._remove(action) for action in actions if isinstance(action, Remove))
+        for action in actions:
+            if isinstance(action, DeleteJob):
+                await self._delete_job(action)
+        return self.results
 
     async def _gather(self, steps: Iterable[Awaitable[bool]]) -> bool:
-        """True if each was done. A lost lease ends the whole pass; anything else concerns one action only."""
+        """Return True if all were done. Only the loss of the lease is raised: it ends the reconcile."""
         results = await asyncio.gather(*steps, return_exceptions=True)
-        failed = next((one for one in results if isinstance(one, BaseException)), None)
+        failed = next((result for result in results if isinstance(result, BaseException)), None)
         try:
             if failed is not None:
                 raise failed
             return all(results)
         finally:
-            del failed, results  # an error holds this frame: it must not hold the error
+            del failed, results  # the error refers to this frame: without this they would be a cycle
 
     async def _apply(self, action: Apply) -> bool:
         kind, name = action.child.kind.resource.kind, action.child.name
@@ -144,71 +153,77 @@ class ActionExecutor:
             self._check_feature(kind)
             return await self.children.execute(action)
 
-        return await self._try(Deed("Create", kind, name, _role_of(self.workload, kind, name)), apply)
+        return await self._try(ActionResult(kind, name, role=_role_of(self.workload, kind, name)), apply)
 
     async def _remove(self, action: Remove) -> bool:
-        deed = Deed("Delete", action.kind.resource.kind, action.name)
-        return await self._try(deed, lambda: self.children.execute(action))
+        result = ActionResult(action.kind.resource.kind, action.name, verb="Delete")
+        return await self._try(result, lambda: self.children.execute(action))
 
     def _check_feature(self, kind: str) -> None:
-        """Raise if a child of this kind belongs to a feature that is off: its rights are not given then."""
+        """Raise if a child of this kind belongs to a feature that is off: RBAC does not allow it then."""
         if kind == Secret.resource.kind and not self.features.ssh_keys:
             raise FeatureOffError("keys for ssh", "sshKeys")
         if kind in _LAUNCHER_KIND_NAMES and not self.features.remote_exec:
             raise FeatureOffError("launchers that start processes in other pods", "remoteExec")
 
     async def _create_pods(self, actions: Sequence[Action]) -> bool:
-        slow_start, outcomes = self.retries.slow_start, self.retries.outcomes.values()
-        failed = {(one.role, one.index) for one in outcomes if one.status is ActionStatus.RETRY}
-        creations = slow_start.in_order((one for one in actions if isinstance(one, CreatePod)), failed)
+        slow_start, failures = self.retries.slow_start, self.retries.failures.values()
+        failed = {
+            (failure.role, failure.index) for failure in failures if failure.status is ActionStatus.RETRY
+        }
+        creations = slow_start.in_order(
+            (action for action in actions if isinstance(action, CreatePod)), failed
+        )
         return await PodCreations(slow_start, self.clock, self._create_pod).run(creations)
 
     async def _create_pod(self, action: CreatePod) -> ActionStatus | None:
         name = self.name(action.role, action.index, action.attempt, action.replacement)
-        deed = Deed("Create", Pod.resource.kind, name, action.role)
+        result = ActionResult(Pod.resource.kind, name, role=action.role, index=action.index)
         size = self.workload.roles[action.role].pod_bytes
         async with self.bodies.hold(self.workload.namespace, size):
-            return await self._attempt(deed, lambda: self._post_pod(action, deed), action.index)
+            return await self._attempt(result, lambda: self._post_pod(action, result))
 
     async def _pod(self, action: DeletePod | ConfirmPod) -> bool:
         match action:
             case DeletePod():
-                deed = Deed("Delete", Pod.resource.kind, action.name, why=action.reason)
-                return await self._try(deed, lambda: self._delete_pod(action, deed))
+                result = ActionResult(Pod.resource.kind, action.name, verb="Delete", reason=action.reason)
+                return await self._try(result, lambda: self._delete_pod(action, result))
             case ConfirmPod():
                 name = self.name(action.role, action.index, action.attempt, action.replacement)
-                return await self._try(
-                    Deed("Create", Pod.resource.kind, name), lambda: self._confirm_pod(action, name)
-                )
+                result = ActionResult(Pod.resource.kind, name)
+                return await self._try(result, lambda: self._confirm_pod(action, name))
 
-    async def _post_pod(self, action: CreatePod, deed: Deed) -> ActionStatus:
-        name, namespace = deed.name, self.workload.namespace
+    async def _post_pod(self, action: CreatePod, result: ActionResult) -> ActionStatus:
+        name, namespace = result.name, self.workload.namespace
         body = self.render(action, name)
         try:
-            made = await self.client.create(Pod, body, namespace, strict=True, metadata_only=True)
-            self.sink.put(made, metadata_only=True)
-            self.deeds.append(deed)
+            created = await self.client.create(Pod, body, namespace, strict=True, metadata_only=True)
+            self.sink.put(created, metadata_only=True)
+            self.results.append(result)
             return ActionStatus.DONE
         except AlreadyExists:
             existing = await self.client.get(Pod, name, namespace)
         except (Invalid, BadRequest) as error:
             template = self.workload.roles[action.role].template
-            if said := template_error(
-                error, template, body, f"{self.workload.semantics.roles_path}.{action.role}.template"
-            ):
-                raise SpecRejectedError(said) from error
+            path = f"{self.workload.semantics.roles_path}.{action.role}.template"
+            if message := template_error(error, template, body, path):
+                raise SpecRejectedError(message) from error
             raise
-        leaving = existing.metadata.deletion_timestamp is not None
-        if _owner(existing.metadata) != self.workload.uid:
-            return ActionStatus.TERMINATING if leaving else ActionStatus.NAME_CONFLICT
+        return self._take_existing(action, existing)
+
+    def _take_existing(self, action: CreatePod, existing: Pod) -> ActionStatus:
+        """Return what it means that this pod has the name of the pod to create."""
+        meta = existing.metadata
+        terminating = meta.deletion_timestamp is not None
+        if _owner(meta) != self.workload.uid:
+            return ActionStatus.TERMINATING if terminating else ActionStatus.NAME_CONFLICT
         self.sink.put(existing)
-        written = existing.metadata.labels
-        meant = (str(action.attempt), str(action.replacement))
-        if leaving or (written.get(labels.ATTEMPT), written.get(labels.REPLACEMENT)) != meant:
+        version = (meta.labels.get(labels.ATTEMPT), meta.labels.get(labels.REPLACEMENT))
+        if terminating or version != (str(action.attempt), str(action.replacement)):
             return ActionStatus.TERMINATING
         return ActionStatus.DONE
 
-    async def _delete_pod(self, action: DeletePod, deed: Deed) -> ActionStatus:
+    async def _delete_pod(self, action: DeletePod, result: ActionResult) -> ActionStatus:
         try:
             await self.client.delete(
                 Pod,
@@ -218,16 +233,16 @@ class ActionExecutor:
                 resource_version=action.resource_version or None,
                 grace_seconds=action.grace_period_seconds,
             )
-            self.deeds.append(deed)
+            self.results.append(result)
         except NotFound:
             pass
         except Conflict:
-            if await self._is_there(action):
-                raise  # it is another than it was seen to be: the next pass judges it anew
+            if await self._exists(action):
+                raise  # it has changed since it was observed: the next reconcile decides again
         self.hints.deleted_uids.add(action.uid)
         return ActionStatus.DONE
 
-    async def _is_there(self, action: DeletePod) -> bool:
+    async def _exists(self, action: DeletePod) -> bool:
         try:
             existing = await self.client.get(Pod, action.name, self.workload.namespace)
         except NotFound:
@@ -242,8 +257,8 @@ class ActionExecutor:
             self.hints.confirmed_absent.add((action.role, action.index))
         return ActionStatus.DONE
 
-    async def _remark(self, action: PatchMetadata) -> bool:
-        async def remark() -> ActionStatus:
+    async def _patch(self, action: PatchMetadata) -> bool:
+        async def patch() -> ActionStatus:
             metadata = {"uid": action.uid, "labels": action.labels, "annotations": action.annotations}
             try:
                 patched = await self.client.patch(
@@ -255,69 +270,70 @@ class ActionExecutor:
                     raise
             return ActionStatus.DONE
 
-        return await self._try(Deed("Mark", action.kind.resource.kind, action.name), remark)
+        return await self._try(ActionResult(action.kind.resource.kind, action.name, verb="Patch"), patch)
 
     async def _delete_job(self, action: DeleteJob) -> bool:
         workload = self.workload
-        deed = Deed("Delete", JOB, workload.name, why=action.reason)
+        result = ActionResult(JOB, workload.name, verb="Delete", reason=action.reason)
 
         async def delete() -> ActionStatus:
             try:
                 await self.client.delete(
                     self.job, workload.name, workload.namespace, uid=workload.uid, propagation="Background"
                 )
-                self.deeds.append(deed)
+                self.results.append(result)
             except (NotFound, Conflict):
                 pass
             return ActionStatus.DONE
 
-        return await self._try(deed, delete)
+        return await self._try(result, delete)
 
-    async def _try(self, deed: Deed, step: Callable[[], Awaitable[ActionStatus]]) -> bool:
+    async def _try(self, result: ActionResult, step: Callable[[], Awaitable[ActionStatus]]) -> bool:
         """Return True if it was done."""
-        return await self._attempt(deed, step) is ActionStatus.DONE
+        return await self._attempt(result, step) is ActionStatus.DONE
 
     async def _attempt(
-        self, deed: Deed, step: Callable[[], Awaitable[ActionStatus]], index: int | None = None
+        self, result: ActionResult, step: Callable[[], Awaitable[ActionStatus]]
     ) -> ActionStatus | None:
-        """Do it and return the answer, or None where an earlier answer says to wait.
+        """Execute one action and return its status; None while it is in backoff.
 
-        Any answer that is not success is remembered. A refused pod (`index` is set) is held back by the slow
-        start of its job and not for itself: once one pod is let in, all are tried again.
+        Any status but DONE is remembered. A rejected pod is held back by the slow start of its job, not by a
+        backoff of its own: once one pod is accepted, all are tried again.
         """
-        kind, name = deed.kind, deed.name
+        kind, name = result.kind, result.name
         if self.retries.in_backoff(kind, name, self.clock.monotonic()):
             return None
         try:
-            result, message = await step(), ""
+            status, message = await step(), ""
         except LeaseExpired:
             raise
         except ApiError as error:
-            result, message = _result(error), error.message or error.reason
+            status, message = status_of_error(error), error.message or error.reason
         except UnrenderableError as error:
-            result, message = ActionStatus.INVALID, str(error)
+            status, message = ActionStatus.INVALID, str(error)
         except FeatureOffError as error:
-            result, message = ActionStatus.FORBIDDEN, str(error)
+            status, message = ActionStatus.FORBIDDEN, str(error)
         except SpecRejectedError as error:
-            result, message = ActionStatus.SPEC_REJECTED, str(error)
-        if result is ActionStatus.DONE:
+            status, message = ActionStatus.SPEC_REJECTED, str(error)
+        if status is ActionStatus.DONE:
             self.retries.clear_failure(kind, name)
-            return result
-        message = truncate(message or _WHY[result].format(kind=kind, name=name), MAX_MESSAGE_CHARS)
-        outcome = Outcome(kind, name, result, message, deed.role, index)
-        if result in _REFUSALS and self.retries.outcomes.get((kind, name)) != outcome:
-            self.deeds.append(replace(deed, refused=message))
-        by_job = index is not None and result in slow_start.REJECTIONS
-        self.retries.record_failure(outcome, self.clock.monotonic(), backoff=not by_job)
-        return result
+            return status
+        message = truncate(message or _MESSAGES[status].format(kind=kind, name=name), MAX_MESSAGE_CHARS)
+        failure = replace(result, status=status, message=message)
+        if status in _REJECTIONS and self.retries.failures.get((kind, name)) != failure:
+            self.results.append(failure)
+        by_slow_start = result.index is not None and status in slow_start.REJECTIONS
+        self.retries.record_failure(failure, self.clock.monotonic(), backoff=not by_slow_start)
+        return status
 
 
-def _report_to(deeds: list[Deed], workload: Workload) -> Report:
-    """Return a function that notes children. It must not hold the executor: that would be a cycle."""
+def _report_to(results: list[ActionResult], workload: Workload) -> Report:
+    """Return a function that adds children to the results. It must not refer to the executor, whose part it
+    is: that would be a cycle."""
 
     def report(verb: Literal["Create", "Delete"], kind: type[KubernetesObject], name: str) -> None:
         role = _role_of(workload, kind.resource.kind, name) if verb == "Create" else ""
-        deeds.append(Deed(verb, kind.resource.kind, name, role))
+        results.append(ActionResult(kind.resource.kind, name, verb=verb, role=role))
 
     return report
 
@@ -329,23 +345,16 @@ def _role_of(workload: Workload, kind: str, name: str) -> str:
     return next((role for role in workload.rules.services if workload.service(role) == name), "")
 
 
-_REFUSALS = frozenset(
+_REJECTIONS = frozenset(
     {ActionStatus.FORBIDDEN, ActionStatus.RETRY, ActionStatus.INVALID, ActionStatus.SPEC_REJECTED}
 )
-"""Answers of the API that are told as such; of a name that is taken other things are told."""
-_WHY = {
+"""Statuses that are reported with the message of the API server. A name that is taken is reported as the
+reason why the job waits."""
+_MESSAGES = {
     ActionStatus.NAME_CONFLICT: "{kind} {name} exists and does not belong to this job",
     ActionStatus.TERMINATING: "an earlier {kind} {name} is still being deleted",
     ActionStatus.RETRY: "{kind} {name} has changed since it was observed",
 }
-
-
-def _result(error: ApiError) -> ActionStatus:
-    if isinstance(error, Invalid | BadRequest | TooLarge):
-        return ActionStatus.INVALID
-    if isinstance(error, Forbidden | NotFound):
-        return ActionStatus.FORBIDDEN
-    return ActionStatus.RETRY
 
 
 def _owner(metadata: ObjectMeta) -> str:

@@ -7,10 +7,11 @@ All times are on the monotonic clock.
 
 from msgspec import Struct, field
 
+from argosy.plan.actions import ActionResult
 from argosy.reconcile.child_executor import WrittenChildren
 from argosy.reconcile.slow_start import SlowStart
 from argosy.workload.model import Problems, Workload
-from argosy.workload.observed import ObservedPod, Outcome
+from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Record
 
 FIRST_RETRY_SECONDS = 0.5
@@ -29,18 +30,18 @@ class Retry(Struct):
 class RetryState(Struct):
     """What the API server answered to actions that did not succeed, and when to try them again."""
 
-    outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
-    """Answers other than success, by kind and name, until the action is tried again."""
+    failures: dict[tuple[str, str], ActionResult] = field(default_factory=dict)
+    """Results other than DONE, by kind and name, until the action is tried again."""
     retries: dict[tuple[str, str], Retry] = field(default_factory=dict)
     slow_start: SlowStart = field(default_factory=SlowStart)
 
-    def record_failure(self, outcome: Outcome, now: float, *, backoff: bool = True) -> None:
-        """Remember an answer that was not success, and back off exponentially.
+    def record_failure(self, failure: ActionResult, now: float, *, backoff: bool = True) -> None:
+        """Remember a result other than DONE, and back off exponentially.
 
         Without `backoff` the next try is held back by something else.
         """
-        key = (outcome.kind, outcome.name)
-        self.outcomes[key] = outcome
+        key = (failure.kind, failure.name)
+        self.failures[key] = failure
         if not backoff:
             self.retries.pop(key, None)
             return
@@ -49,7 +50,7 @@ class RetryState(Struct):
         self.retries[key] = Retry(failures, now + delay)
 
     def clear_failure(self, kind: str, name: str) -> None:
-        self.outcomes.pop((kind, name), None)
+        self.failures.pop((kind, name), None)
         self.retries.pop((kind, name), None)
 
     def in_backoff(self, kind: str, name: str, now: float) -> bool:

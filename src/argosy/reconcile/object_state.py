@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
-from argosy.plan.actions import ActionFailure
+from argosy.plan.actions import ActionResult
 from argosy.reconcile.child_executor import WrittenChildren
 from argosy.reconcile.job_state import NEVER, CrdBlock
 
@@ -27,10 +27,10 @@ class _Backoff(Struct):
 class ActionRetries(Struct):
     """Failed actions; each is held back for a growing time before it is tried again."""
 
-    failures: dict[ActionKey, ActionFailure] = field(default_factory=dict)
+    failures: dict[ActionKey, ActionResult] = field(default_factory=dict)
     _backoffs: dict[ActionKey, _Backoff] = field(default_factory=dict)
 
-    def record(self, failure: ActionFailure, now: float) -> None:
+    def record(self, failure: ActionResult, now: float) -> None:
         """Remember a failure, and double the time until the next try."""
         key = (failure.kind, failure.name)
         self.failures[key] = failure

@@ -17,7 +17,6 @@ from argosy.engine.errors import Conflict, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger, add_log_context
 from argosy.engine.objects import Key, key_of
-from argosy.plan.actions import EmitEvent
 from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.adoption import PodAdopter
 from argosy.reconcile.caches import Caches
@@ -152,7 +151,7 @@ class Reconciler(Generic[T]):
         """Return what the caches show, with what the API server has answered that they do not show yet."""
         observation = self.caches.observe(
             job.metadata,
-            failures=tuple(state.retries.outcomes.values()),
+            failures=tuple(state.retries.failures.values()),
             confirmed_absent=state.hints.take_confirmed_absent(),
             deleted_uids=state.hints.deleted_uids,
             capacity=self._needs_capacity(workload, before),
@@ -262,7 +261,7 @@ class Reconciler(Generic[T]):
     ) -> Requeue | None:
         """Return when to reconcile again if nothing changes before; None for never."""
         retries = state.retries
-        if state.hints.confirmed_absent or tuple(retries.outcomes.values()) != observed.failed_actions:
+        if state.hints.confirmed_absent or tuple(retries.failures.values()) != observed.failed_actions:
             return Requeue(0.0)  # the answers are input of the next reconcile
         monotonic = self.clock.monotonic()
         times = (state.status.flush_at, state.recheck_at, retries.next_retry_at())
@@ -343,11 +342,7 @@ def _is_fixed_point(workload: Workload | None, plan: Plan, observed: Observed, n
 
     Deciding is cheap; a reconcile to find that out would cost more.
     """
-    if (
-        workload is None
-        or observed.confirmed_absent
-        or not all(isinstance(action, EmitEvent) for action in plan.actions)
-    ):
+    if workload is None or observed.confirmed_absent or plan.actions:
         return False
     again = decide(workload, plan.record, observed, now)
     return again.record == plan.record and not again.actions

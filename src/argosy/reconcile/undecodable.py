@@ -19,7 +19,6 @@ from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
 from argosy.engine.objects import Key
-from argosy.plan.actions import EmitEvent
 from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.status_changes import status_body
 from argosy.workload.decide import plan_invalid
@@ -79,9 +78,8 @@ class UndecodableJobs(Generic[T]):
             if error.reason != UNDECODABLE:
                 raise  # otherwise it was written, and the response cannot be decoded either
         found.reported = True  # also if the CRD drops the Record: it would be reported for ever
-        for action in plan.actions:
-            if isinstance(action, EmitEvent):
-                self._recorder.event(job, action.type, action.reason, action.message)
+        for event in plan.events:
+            self._recorder.event(job, event.type, event.reason, event.message)
         return None
 
 

@@ -166,10 +166,13 @@ def _phase(workload: Workload, record: Record, observed: Observed, now: datetime
 
 
 def _with_history_events(before: Record | None, plan: Plan) -> Plan:
-    """One event for every new line of history."""
+    """Return the plan with one event for every new entry of the history."""
     known = set(before.history) if before else set()
     fresh = [entry for entry in plan.record.history if entry not in known]
-    return plan.with_actions(
-        EmitEvent("Warning" if entry.reason in _WARNINGS else "Normal", entry.reason, entry.message)
-        for entry in fresh
+    return replace(
+        plan,
+        events=tuple(
+            EmitEvent("Warning" if entry.reason in _WARNINGS else "Normal", entry.reason, entry.message)
+            for entry in fresh
+        ),
     )

@@ -12,12 +12,12 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.messages import join_messages
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.plan.diff import remove
 from argosy.workload import cleanup, finish
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import Observed, Outcome
+from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Action, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import forced_deletions
@@ -109,9 +109,11 @@ def _reset_for_edit(record: Record, observed: Observed, now: datetime) -> Record
     )
 
 
-def _rejections(outcomes: Sequence[Outcome]) -> str:
-    wrong = [one for one in outcomes if one.status in _PERMANENT and one.kind in ("Pod", "Service")]
+def _rejections(failures: Sequence[ActionResult]) -> str:
     return join_messages(
-        one.message if one.status is ActionStatus.SPEC_REJECTED else f"{one.name}: {one.message}"
-        for one in wrong
+        failure.message
+        if failure.status is ActionStatus.SPEC_REJECTED
+        else f"{failure.name}: {failure.message}"
+        for failure in failures
+        if failure.status in _PERMANENT and failure.kind in ("Pod", "Service")
     )

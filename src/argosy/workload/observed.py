@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus, Terminated
 from argosy.kinds.meta import Condition
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionResult
 from argosy.plan.children import KubernetesObject
 from argosy.workload.capacity import Capacity
 from argosy.workload.model import RolePolicy
@@ -104,18 +104,6 @@ class ObservedGroup(Struct, frozen=True):
     metadata: MetadataSubset = NO_METADATA
 
 
-class Outcome(Struct, frozen=True):
-    """The answer to one action of an earlier pass; lost when the operator restarts, which costs one more
-    try."""
-
-    kind: str
-    name: str
-    status: ActionStatus
-    message: str = ""
-    role: str = ""
-    index: int | None = None
-
-
 class RecentLoss(Struct, frozen=True):
     """Pods that one place lost in a row, for whatever reason."""
 
@@ -158,7 +146,8 @@ class Observed(Struct, frozen=True, dict=True):
     recent_losses: Mapping[tuple[str, int], RecentLoss] = field(default_factory=dict)
     """By (role, index), for places that lost more than one pod in a row. Lost with the operator, which costs
     one more pod without delay."""
-    failed_actions: tuple[Outcome, ...] = ()
+    failed_actions: tuple[ActionResult, ...] = ()
+    """Actions of earlier passes that were not done and are still in the way."""
 
     def nodes_to_replace(self, policy: RolePolicy | None, semantics: Semantics) -> frozenset[str]:
         """Return the nodes whose pods are replaced although they have not failed themselves."""

@@ -45,20 +45,12 @@ class Counts(Struct, frozen=True):
         )
 
 
-class Verdict(Struct, frozen=True):
-    """A phase, and why if it is a bad one."""
+class PhaseResult(Struct, frozen=True):
+    """A phase of a role, or a terminal phase of a job, and the reason for it."""
 
     phase: Phase
     reason: str = ""
     message: str = ""
-
-
-class PhaseResult(Struct, frozen=True):
-    """How the job ends, for which reason."""
-
-    phase: Phase
-    reason: str
-    message: str
 
 
 def with_role_phases(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
@@ -67,15 +59,15 @@ def with_role_phases(workload: Workload, record: Record, observed: Observed, now
     for name, role in workload.roles.items():
         last = record.role(name)
         counts = count_pods(workload, role, record, observed)
-        verdict = role_phase(workload, role, last, counts)
-        since = last.phase_since if verdict.phase is last.phase else now
+        result = role_phase(workload, role, last, counts)
+        since = last.phase_since if result.phase is last.phase else now
         roles[name] = replace(
             last,
-            phase=verdict.phase,
-            reason=verdict.reason,
-            message=verdict.message,
+            phase=result.phase,
+            reason=result.reason,
+            message=result.message,
             phase_since=since,
-            created_below=last.created_below if verdict.phase not in (Phase.PENDING, Phase.STARTING) else 0,
+            created_below=last.created_below if result.phase not in (Phase.PENDING, Phase.STARTING) else 0,
         )
     return replace(record, roles=roles)
 
@@ -113,7 +105,7 @@ def count_pods(workload: Workload, role: Role, record: Record, observed: Observe
     )
 
 
-def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts) -> Verdict:
+def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts) -> PhaseResult:
     """The phase of a role; the first rule that matches wins."""
     policy, size = role.policy or RolePolicy(), last.size
     needed = min(role.min_running, size)
@@ -124,18 +116,20 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
             if counts.first_failed and counts.first_failed.index in last.preempted_indexes
             else "PodFailed"
         )
-        return Verdict(Phase.FAILED, reason, _describe_failure(counts))
+        return PhaseResult(Phase.FAILED, reason, _describe_failure(counts))
     if _meets(policy.succeeded, counts.succeeded, size):
-        return Verdict(Phase.SUCCEEDED)
+        return PhaseResult(Phase.SUCCEEDED)
     if ended >= size and counts.failed:
-        return Verdict(Phase.FAILED, "MixedOutcome", f"{_describe_failure(counts)}; no pod is left to run")
+        return PhaseResult(
+            Phase.FAILED, "MixedOutcome", f"{_describe_failure(counts)}; no pod is left to run"
+        )
     if ended >= size:
-        return Verdict(Phase.SUCCEEDED)
+        return PhaseResult(Phase.SUCCEEDED)
     succeeded = 0 if workload.semantics.running_needs_all_pods else counts.succeeded
     if counts.active and counts.active + succeeded >= needed:
-        return Verdict(Phase.RUNNING)
+        return PhaseResult(Phase.RUNNING)
     if last.phase is Phase.PENDING and counts.has_pods:
-        return Verdict(Phase.STARTING)
+        return PhaseResult(Phase.STARTING)
     if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING and counts.missing_indexes:
         left = min(size, last.created_below) - len(counts.missing_indexes)
         if left < needed:
@@ -144,8 +138,8 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
             )
             taken = all(index in last.preempted_indexes for index in counts.missing_indexes)
             reason, fate = ("Preempted", "was preempted") if taken else ("PodMissing", "went away")
-            return Verdict(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
-    return Verdict(last.phase, last.reason, last.message)
+            return PhaseResult(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
+    return PhaseResult(last.phase, last.reason, last.message)
 
 
 def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:

@@ -6,7 +6,6 @@ anything, deletions name a uid. So a plan that was performed by half, or twice, 
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -69,29 +68,18 @@ class DeleteJob(Struct, frozen=True, tag=True):
     reason: str
 
 
-class Deed(Struct, frozen=True):
-    """What became of an action, for those who tell of it: something was made or deleted, or could not be."""
-
-    verb: Literal["Create", "Delete", "Mark"]
-    kind: str
-    name: str
-    role: str = ""
-    why: str = ""
-    """The reason of a deletion."""
-    refused: str = ""
-    """What the API said, if it was not done; told once, however often it is tried again."""
-
-
-Action = CreatePod | DeletePod | ConfirmPod | Apply | Remove | PatchMetadata | DeleteJob | EmitEvent
+Action = CreatePod | DeletePod | ConfirmPod | Apply | Remove | PatchMetadata | DeleteJob
 
 
 class Plan(Struct, frozen=True):
-    """Record first; then the actions in order (children before pods); then wake at the latest at
-    `wake_at`."""
+    """What one pass decided. The Record is written first, then events are emitted and actions executed."""
 
     record: Record
     actions: tuple[Action, ...] = ()
+    events: tuple[EmitEvent, ...] = ()
+    """One for each new entry of the job's history."""
     requeue_at: datetime | None = None
+    """When to reconcile again at the latest; None: when something changes."""
     restart_causes: tuple[str, ...] = ()
     """What made each restart necessary that is decided here; only counted, never acted upon."""
     transitions: Transitions = Transitions()

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.plan.actions import Apply, EmitEvent
+from argosy.plan.actions import Apply
 from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, RestartPolicy, Role, Workload
@@ -71,7 +71,7 @@ def _is_deferrable(action: Action) -> bool:
     """Return True if the Record may be written after the action."""
     if isinstance(action, Apply):
         return not action.child.generator
-    return isinstance(action, CreatePod | EmitEvent)
+    return isinstance(action, CreatePod)
 
 
 def _is_only_reported(record: Record) -> bool:

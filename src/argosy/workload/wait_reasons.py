@@ -10,14 +10,14 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.messages import join_messages
-from argosy.plan.actions import ActionStatus
+from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload import messages
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.dependencies import has_reached
 from argosy.workload.gang import Admission
 from argosy.workload.invalid import INVALID_SPEC
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod, Outcome
+from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod
 from argosy.workload.phases import Counts
 from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RestartEntry, WaitReason
@@ -186,17 +186,17 @@ def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod])
     return "WaitingForRole", f"{name} waits for {lacking[name].role} to be {lacking[name].phase}"
 
 
-def _action_failure(outcomes: Sequence[Outcome]) -> tuple[str, str] | None:
-    mistakes = [outcome.message for outcome in outcomes if outcome.status is ActionStatus.SPEC_REJECTED]
+def _action_failure(failures: Sequence[ActionResult]) -> tuple[str, str] | None:
+    mistakes = [failure.message for failure in failures if failure.status is ActionStatus.SPEC_REJECTED]
     if mistakes:
         return INVALID_SPEC, join_messages(mistakes)
-    for result, word in _FAILURE_REASONS.items():
-        for outcome in outcomes:
-            if outcome.status is result:
-                kind = outcome.kind.partition(".")[0]
-                return f"{kind}{word}", f"{outcome.name}: {outcome.message}"
-    leaving = sorted(outcome.name for outcome in outcomes if outcome.status is ActionStatus.TERMINATING)
-    return _pods_terminating(leaving) if leaving else None
+    for status, word in _FAILURE_REASONS.items():
+        for failure in failures:
+            if failure.status is status:
+                kind = failure.kind.partition(".")[0]
+                return f"{kind}{word}", f"{failure.name}: {failure.message}"
+    terminating = sorted(failure.name for failure in failures if failure.status is ActionStatus.TERMINATING)
+    return _pods_terminating(terminating) if terminating else None
 
 
 def _pods_terminating(names: Sequence[str]) -> tuple[str, str]:

@@ -14,10 +14,9 @@ from argosy.dialects.ares.status import CREATE_ERROR, describe_failed_pod
 from argosy.dialects.ares.templates import containers, pod_spec
 from argosy.dialects.base import StatusChange
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
-from argosy.plan.actions import EmitEvent
+from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
 from argosy.workload import messages
 from argosy.workload.model import Phase, Workload
-from argosy.workload.plan import Deed
 from argosy.workload.transitions import Transitions
 
 _REPORTED_KINDS = ("Pod", "Service", "Job")
@@ -44,27 +43,29 @@ def status_events(change: StatusChange[AresJob]) -> list[EmitEvent]:
     return emitted
 
 
-def action_events(obj: AresJob, done: Sequence[Deed]) -> list[EmitEvent]:
+def action_events(obj: AresJob, results: Sequence[ActionResult]) -> list[EmitEvent]:
     """Return one event for all objects of a role, or of a reason, that were created, deleted or rejected."""
     emitted: list[EmitEvent] = []
-    worth = sorted(
-        (deed for deed in done if deed.kind in _REPORTED_KINDS and deed.verb != "Mark"), key=_group_key
+    reported = sorted(
+        (result for result in results if result.kind in _REPORTED_KINDS and result.verb != "Patch"),
+        key=_group_key,
     )
-    for (verb, kind, role, why, refused), group in groupby(worth, _group_key):
-        known = obj.status.role_statuses.get(role)
-        if refused and known is not None and known.reason == CREATE_ERROR:
+    for (verb, kind, role, reason, failed), group in groupby(reported, _group_key):
+        status = obj.status.role_statuses.get(role)
+        if failed and status is not None and status.reason == CREATE_ERROR:
             continue  # emitted when it was refused first
-        some = list(group)
-        names = sorted((one.name for one in some), key=_by_index)
-        parts = (messages.join_names(names), why, some[0].refused)
+        first, *others = group
+        names = sorted((result.name for result in (first, *others)), key=_by_index)
+        parts = (messages.join_names(names), reason, first.message)
         message = ": ".join(part for part in parts if part)
-        outcome = "Failed" if refused else "Successful"
-        emitted.append(EmitEvent("Warning" if refused else "Normal", f"{outcome}{verb}{kind}", message))
+        outcome = "Failed" if failed else "Successful"
+        emitted.append(EmitEvent("Warning" if failed else "Normal", f"{outcome}{verb}{kind}", message))
     return emitted
 
 
-def _group_key(deed: Deed) -> tuple[str, str, str, str, bool]:
-    return deed.verb, deed.kind, deed.role, deed.why, bool(deed.refused)
+def _group_key(result: ActionResult) -> tuple[str, str, str, str, bool]:
+    failed = result.status is not ActionStatus.DONE
+    return result.verb, result.kind, result.role, result.reason, failed
 
 
 def _by_index(name: str) -> tuple[int, str]:
