@@ -86,7 +86,7 @@ INVALID: dict[str, tuple[AresJob, str]] = {
     ),
     "49. a dependency on an unknown role": (
         job(roles={"worker": {"dependence": {"roleNames": ["ps"]}}}),
-        "spec.roleSpecs.worker.dependence.roleNames: there is no role 'ps'",
+        'spec.roleSpecs.worker.dependence.roleNames: unknown role "ps"',
     ),
     "49. a cycle": (
         job(roles={"a": {"dependence": {"roleNames": ["b"]}}, "b": {"dependence": {"roleNames": ["a"]}}}),

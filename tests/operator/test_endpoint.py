@@ -6,7 +6,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,6 @@ from argosy.operator.endpoint_credentials import EndpointCredentials, make_crede
 from argosy.operator.job_views import (
     DEBOUNCE_SECONDS,
     MAX_UNKNOWN_WAITS,
-    ROLE_PHASES,
     ChangeSignal,
     JobView,
     JobViews,
@@ -36,6 +35,7 @@ from argosy.wire.client import Client as HttpClient
 from argosy.wire.messages import Request
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
+from argosy.workload.dependencies import ROLE_PHASES
 from argosy.workload.model import Phase
 from argosy.workload.record import Record, RoleRecord
 from tests.support.waiting import eventually
@@ -59,8 +59,9 @@ class Jobs:
         job = self.found.get((namespace, name))
         return replace(job, cached={}) if job else None
 
-    def set(self, name: str, phase: Phase, **roles: Phase) -> None:
-        record = Record(phase=phase, roles={role: RoleRecord(phase=at) for role, at in roles.items()})
+    def set(self, name: str, phase: Phase, *, since: datetime | None = None, **roles: Phase) -> None:
+        states = {role: RoleRecord(phase=at, phase_since=since) for role, at in roles.items()}
+        record = Record(phase=phase, roles=states)
         status = TrainingRunStatus(phase=phase)
         self.found["default", name] = JobView(f"uid-of-{name}", "default", status, record, frozenset(roles))
 
@@ -72,7 +73,7 @@ class Stage:
         self.trust = trust
         self.jobs = Jobs()
         self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")), SystemClock())
-        self.readings = JobViews(self.caches)
+        self.readings = JobViews(self.caches, SystemClock())
         self.readings.sources.append(self.jobs)
         self.not_ready = ""
         self.asked = 0
@@ -206,7 +207,17 @@ async def test_a_helper_gives_up_when_the_job_has_failed(stage: Stage) -> None:
     stage.jobs.set("mnist", Phase.FAILED, worker=Phase.FAILED)
     ended = await stage.helper("wait", "worker=Running")
     assert ended.code == 1
-    assert "role worker is Failed and the job Failed" in ended.err
+    assert "role worker will not become Running: the job is Failed" in ended.err
+
+
+@pytest.mark.parametrize(("seconds", "unreachable"), [(0, False), (61, True)])
+async def test_a_failed_role_is_waited_for_during_a_grace_period(
+    stage: Stage, seconds: int, unreachable: bool
+) -> None:
+    since = datetime.now(UTC) - timedelta(seconds=seconds)
+    stage.jobs.set("mnist", Phase.RUNNING, since=since, worker=Phase.FAILED)
+    status, body = await ask(stage, "/v1/jobs/default/mnist/roles/worker", "phase=Running")
+    assert (status, b"role worker has been Failed for 60 s" in body) == (200, unreachable)
 
 
 async def test_a_role_that_has_succeeded_has_run(stage: Stage) -> None:

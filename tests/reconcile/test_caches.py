@@ -3,6 +3,7 @@
 import pytest
 
 from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.kinds import labels
@@ -156,7 +157,7 @@ def test_pods_of_a_job_view_are_those_in_the_namespace_of_the_job(caches: Caches
     job = JobView("job", "default", TrainingRunStatus(), Record(), frozenset({"worker"}))
     caches.pods.put(pod("a"))
     caches.pods.put(Pod(meta("b", namespace="other"), PodSpec(), PodStatus(phase="Running")))
-    assert [pod.metadata.name for pod in JobViews(caches).pods(job, "worker")] == ["a"]
+    assert [pod.metadata.name for pod in JobViews(caches, SystemClock()).pods(job, "worker")] == ["a"]
 
 
 def test_a_pod_that_was_asked_to_go_counts_as_going(caches: Caches) -> None:

@@ -3,52 +3,63 @@ from collections.abc import Mapping
 import pytest
 from msgspec import Struct
 
+from argosy.helper import initializer
 from argosy.workload import dependencies
 from argosy.workload.model import Dependency, Phase
 from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, later, role, workload
+from tests.support.workloads import NOW, later
 
 P, S, R, D, F = Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED
 
 
 class Case(Struct):
     phase: Phase
-    want: Phase
-    released: bool
-    hopeless: bool = False
+    wanted: Phase
+    want_reached: bool = False
+    want_unreachable: str = ""
     seconds: float = 0
 
 
 CASES = {
-    "not there yet": Case(S, R, released=False),
-    "there": Case(R, R, released=True),
-    "beyond": Case(D, R, released=True),
-    "Succeeded is only itself": Case(R, D, released=False),
-    "and itself": Case(D, D, released=True),
-    "Failed is what was wanted": Case(F, F, released=True),
-    "Failed will never come": Case(D, F, released=False, hopeless=True),
-    "a failed role may come back": Case(F, R, released=False),
-    "but not for ever": Case(F, R, released=False, hopeless=True, seconds=60),
+    "Starting, Running wanted: waits": Case(S, R),
+    "Running, Running wanted: reached": Case(R, R, want_reached=True),
+    "Succeeded, Running wanted: reached": Case(D, R, want_reached=True),
+    "Running, Succeeded wanted: waits": Case(R, D),
+    "Succeeded, Succeeded wanted: reached": Case(D, D, want_reached=True),
+    "Failed, Failed wanted: reached": Case(F, F, want_reached=True),
+    "Failed for long, Failed wanted: reached": Case(F, F, want_reached=True, seconds=90),
+    "Succeeded, Failed wanted: unreachable": Case(
+        D, F, want_unreachable="role worker has succeeded and will not fail"
+    ),
+    "Failed for 59 s, Running wanted: waits": Case(F, R, seconds=59),
+    "Failed for 60 s, Running wanted: unreachable": Case(
+        F, R, want_unreachable="role worker has been Failed for 60 s", seconds=60
+    ),
+    "Starting for an hour, Running wanted: waits": Case(S, R, seconds=3600),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_answer(case: Case) -> None:
+def test_evaluate(case: Case) -> None:
     record = Record(roles={"worker": RoleRecord(phase=case.phase, phase_since=NOW)})
-    wants = [Dependency("worker", case.want)]
-    answer = dependencies.answer(workload(), record, wants, later(case.seconds))
-    assert (answer.released, answer.hopeless) == (case.released, case.hopeless)
-    assert bool(answer.reason) is not case.released
+    state = dependencies.evaluate(record, Dependency("worker", case.wanted), later(case.seconds))
+    assert (state.reached, state.unreachable) == (case.want_reached, case.want_unreachable)
 
 
-def test_nobody_waits_in_a_finished_job() -> None:
-    answer = dependencies.answer(workload(), Record(finished_at=NOW, phase=F), [Dependency("worker")], NOW)
-    assert (answer.hopeless, answer.reason) == (True, "the job is Failed")
+def test_no_phase_is_reachable_in_a_finished_job() -> None:
+    record = Record(phase=F, roles={"worker": RoleRecord(phase=R, phase_since=NOW)})
+    state = dependencies.evaluate(record, Dependency("worker", R), NOW)
+    assert (state.reached, state.unreachable) == (False, "the job is Failed")
 
 
-def test_a_role_that_is_not_there() -> None:
-    answer = dependencies.answer(workload(role("a")), Record(), [Dependency("b")], NOW)
-    assert (answer.hopeless, answer.reason) == (True, "there is no role b")
+@pytest.mark.parametrize("wanted", dependencies.ROLE_PHASES)
+@pytest.mark.parametrize("phase", dependencies.ROLE_PHASES)
+def test_the_initializer_has_the_same_rules(phase: Phase, wanted: Phase) -> None:
+    assert dependencies.has_reached(phase, wanted) is initializer.is_reached(phase.value, wanted.value)
+    for seconds in (0.0, 59.9, 60.0, 3600.0):
+        assert dependencies.unreachable_reason("a", phase, wanted, seconds) == initializer.unreachable_reason(
+            "a", phase.value, wanted.value, seconds
+        )
 
 
 def waits(**on: str) -> Mapping[str, list[Dependency]]:
@@ -56,10 +67,16 @@ def waits(**on: str) -> Mapping[str, list[Dependency]]:
 
 
 PROBLEMS = {
-    "none": (waits(a="", b="a", c="a b"), []),
-    "itself": (waits(a="a"), ["spec.roles.a.dependsOn: a role cannot wait for itself"]),
-    "unknown": (waits(a="x", b=""), ["spec.roles.a.dependsOn: there is no role 'x'; there are a and b"]),
-    "a circle": (
+    "roles that depend on others without a cycle: no problem": (waits(a="", b="a", c="a b"), []),
+    "a role that depends on itself: a problem": (
+        waits(a="a"),
+        ["spec.roles.a.dependsOn: a role cannot wait for itself"],
+    ),
+    "a role that depends on an unknown role: a problem": (
+        waits(a="x", b=""),
+        ['spec.roles.a.dependsOn: unknown role "x" (known roles: a, b)'],
+    ),
+    "a cycle of three roles: one problem that names it": (
         waits(a="b", b="c", c="a", d="a"),
         ["spec.roles.a.dependsOn: roles wait for each other: a → b → c → a"],
     ),
@@ -68,4 +85,4 @@ PROBLEMS = {
 
 @pytest.mark.parametrize(("on", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_problems(on: Mapping[str, list[Dependency]], want: list[str]) -> None:
-    assert [str(one) for one in dependencies.problems(on, "spec.roles")] == want
+    assert [str(problem) for problem in dependencies.problems(on, "spec.roles")] == want

@@ -23,7 +23,8 @@ from argosy.helper.files import replace_file
 COMMANDS = ("cache", "mpi")
 MAX_PAUSE_SECONDS = 60.0
 FAILED_ROLE_GRACE_SECONDS = 60.0
-"""Seconds for which a role may be Failed, and come back, before those who wait for it give up."""
+"""Seconds for which pods wait for a role that is Failed. This and the functions `is_reached` and
+`unreachable_reason` are copies of rules in `argosy.workload.dependencies`."""
 LONG_POLL_SECONDS = 30.0
 """Seconds that the observer may hold a question back."""
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
@@ -225,14 +226,14 @@ class _Waiter:
         return ""
 
     def _check_reachable(self, name: str, phase: str, wanted: str) -> None:
-        if wanted == "Failed" and phase == "Succeeded":
-            raise UnreachableError(f"role {name} has succeeded and will not fail")
-        if phase != "Failed":
-            self.failed_since.pop(name, None)
-            return
         now = time.monotonic()
-        if now - self.failed_since.setdefault(name, now) >= FAILED_ROLE_GRACE_SECONDS:
-            raise UnreachableError(f"role {name} has been Failed for {FAILED_ROLE_GRACE_SECONDS:g} s")
+        if phase == "Failed":
+            failed_seconds = now - self.failed_since.setdefault(name, now)
+        else:
+            self.failed_since.pop(name, None)
+            failed_seconds = 0.0
+        if reason := unreachable_reason(name, phase, wanted, failed_seconds):
+            raise UnreachableError(reason)
 
     def _own_ip(self) -> list[str]:
         if not self.flags.include_self:
@@ -242,10 +243,22 @@ class _Waiter:
 
 
 def is_reached(phase: str, wanted: str) -> bool:
-    """A later phase is as good as the wanted one; Succeeded and Failed are only themselves."""
+    """Return True if a role in `phase` meets a dependency on `wanted`.
+
+    A later phase is as good as the wanted one, but Succeeded and Failed are met by themselves only.
+    """
     if wanted in _FINISHED or phase not in _ORDER:
         return phase == wanted
     return wanted in _ORDER and _ORDER.index(phase) >= _ORDER.index(wanted)
+
+
+def unreachable_reason(role: str, phase: str, wanted: str, failed_seconds: float) -> str:
+    """Return why a role will not reach `wanted` any more; empty if it may."""
+    if wanted == "Failed" and phase == "Succeeded":
+        return f"role {role} has succeeded and will not fail"
+    if phase == "Failed" and failed_seconds >= FAILED_ROLE_GRACE_SECONDS:
+        return f"role {role} has been Failed for {FAILED_ROLE_GRACE_SECONDS:g} s"
+    return ""
 
 
 def write_host_files(flags: argparse.Namespace, files: Sequence[str], hosts: Sequence[str]) -> None:

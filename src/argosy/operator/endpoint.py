@@ -20,7 +20,6 @@ from argosy.operator.bounds import OnRefused
 from argosy.operator.endpoint_credentials import EndpointCredentials, TokenVerifier
 from argosy.operator.job_views import (
     COUNT_UPDATE_SECONDS,
-    ROLE_PHASES,
     JobView,
     JobViews,
     RoleView,
@@ -28,6 +27,7 @@ from argosy.operator.job_views import (
 )
 from argosy.operator.webhooks import Review, Reviewer
 from argosy.wire.messages import HttpError, Request, Response
+from argosy.workload.dependencies import ROLE_PHASES
 from argosy.workload.model import Phase
 
 MAX_WAIT_SECONDS = 60.0

@@ -10,18 +10,17 @@ from msgspec import Struct
 
 from argosy.dialects.base import Job, JobApi, T, read_record
 from argosy.engine.cache import Cache, Change
+from argosy.engine.clock import Clock
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.owners import OWNER, owner_key
-from argosy.workload.model import Phase, Problems
+from argosy.workload.dependencies import evaluate
+from argosy.workload.model import Dependency, Phase, Problems
 from argosy.workload.record import Record
 
 R = TypeVar("R")
-
-_PHASE_ORDER = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED)
-ROLE_PHASES = (*_PHASE_ORDER, Phase.FAILED)
 
 COUNT_UPDATE_SECONDS = 2.0
 """Delay before waiting pods learn about changed pod counts. Reaching the awaited phase is reported
@@ -138,8 +137,9 @@ class ChangeSignal:
 class JobViews:
     """The jobs of all APIs, by namespace and name."""
 
-    def __init__(self, caches: Caches) -> None:
+    def __init__(self, caches: Caches, clock: Clock) -> None:
         self.caches = caches
+        self._clock = clock
         self.sources: list[JobSource] = []
         self._waiting: dict[tuple[str, str], set[ChangeSignal]] = {}
         self._views: dict[tuple[str, str], dict[str, JobView]] = {}
@@ -219,23 +219,21 @@ class JobViews:
 
     def role(self, job: JobView, role: str, wanted: Phase) -> RoleView:
         """Return the state of one of the job's roles (`has_role`)."""
-        return self.memoize(job, (role, wanted), lambda: self._role(job, role, wanted))
+        state = evaluate(job.record, Dependency(role, wanted), self._clock.now())
+        if state.unreachable:  # not memoized: it depends on the time
+            phase = job.record.role(role).phase
+            return RoleView(role=role, phase=phase, unreachable=True, message=state.unreachable)
+        return self.memoize(job, (role, wanted), lambda: self._role(job, role, reached=state.reached))
 
-    def _role(self, job: JobView, role: str, wanted: Phase) -> RoleView:
+    def _role(self, job: JobView, role: str, *, reached: bool) -> RoleView:
         record, pods = job.record.role(role), self.pods(job, role)
         running = sum(pod.status.phase == "Running" for pod in pods)
-        reached = is_reached(wanted, record.phase)
-        ended = job.record.phase.terminal or record.phase.terminal
-        message = f"{record.phase}, {running} of {len(pods)} pods running"
-        if ended and not reached:
-            message = f"role {role} is {record.phase} and the job {job.record.phase}"
         return RoleView(
             role=role,
             phase=record.phase,
             reached=reached,
-            unreachable=ended and not reached,
             etag=f"{record.phase}-{job.record.phase}-{running}-{len(pods)}",
-            message=message,
+            message=f"{record.phase}, {running} of {len(pods)} pods running",
         )
 
     def pods(self, job: JobView, role: str) -> list[Pod]:
@@ -267,14 +265,3 @@ class JobViews:
 
 def index_of(pod: Pod) -> int:
     return int(pod.metadata.labels[labels.INDEX])
-
-
-def is_reached(wanted: Phase, phase: Phase) -> bool:
-    """Return True if a role in `phase` has reached `wanted`, or passed it without failing."""
-    if wanted == phase:
-        return True
-    return (
-        wanted in _PHASE_ORDER
-        and phase in _PHASE_ORDER
-        and _PHASE_ORDER.index(wanted) < _PHASE_ORDER.index(phase)
-    )

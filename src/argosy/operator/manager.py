@@ -77,7 +77,7 @@ class Manager:
         job_metrics.nodes_unconfirmed.set_function(lambda: self.caches.node_health.unconfirmed)
         self.sources = Sources(client, namespace)
         self.triggers = Triggers(self.caches)
-        self.job_views = JobViews(self.caches)
+        self.job_views = JobViews(self.caches, self.clock)
         self.gate = DrainGate()
         self._kinds = [WatchedKind(cache) for cache in self.caches.pod_groups.caches.values()]
         self.caches.pod_groups.is_crd_installed = self._is_crd_installed

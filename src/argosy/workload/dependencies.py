@@ -1,7 +1,9 @@
-"""Roles that wait for other roles. Their pods exist from the start and wait inside, in an init container.
+"""Evaluates dependencies of roles on phases of other roles.
 
-So placement of the whole job and the order of its start do not fight: the scheduler sees all pods at once.
-The init container asks the operator, and the answer is computed here.
+Pods of a dependent role are created with all others and wait in an init container, so that a gang scheduler
+sees all pods at once. The init container asks the operator's endpoint, which answers with `evaluate`. The
+initializer of AresJobs has a copy of the rules, as it runs in images without this package; a test compares
+both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,46 +11,56 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from argosy.workload import messages
+from argosy.kinds.messages import unknown_name
 from argosy.workload.model import Dependency, Phase, Problem, Workload
 from argosy.workload.record import Record
 
-PATIENCE = 60.0
-"""Seconds for which a role may be Failed, and come back, before those who wait for it give up."""
+FAILED_ROLE_GRACE_SECONDS = 60.0
+"""Seconds for which pods wait for a role that is Failed: its pods may be replaced and run again."""
 
-_ORDER = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED)
-
-
-class Answer(Struct, frozen=True):
-    """Go on, wait, or give up, with the reason for the latter two."""
-
-    released: bool
-    hopeless: bool = False
-    reason: str = ""
+PHASE_ORDER = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED)
+"""Phases of a role in the order in which it reaches them."""
+ROLE_PHASES = (*PHASE_ORDER, Phase.FAILED)
+"""Phases of a role that others can wait for."""
 
 
-def answer(workload: Workload, record: Record, wants: Iterable[Dependency], now: datetime) -> Answer:
-    """What to tell a pod that waits for these."""
-    if record.finished_at:
-        return Answer(released=False, hopeless=True, reason=f"the job is {record.phase}")
-    for want in wants:
-        if want.role not in workload.roles:
-            return Answer(released=False, hopeless=True, reason=f"there is no role {want.role}")
-        role = record.role(want.role)
-        if has_reached(role.phase, want.phase):
-            continue
-        reason = f"waits for {want.role} to be {want.phase}; it is {role.phase}"
-        return Answer(
-            released=False, hopeless=_hopeless(role.phase, want.phase, role.phase_since, now), reason=reason
-        )
-    return Answer(released=True)
+class DependencyState(Struct, frozen=True):
+    """Whether a pod that waits for a phase of a role may start."""
+
+    reached: bool = False
+    unreachable: str = ""
+    """Why the phase will not be reached any more; empty while it may be."""
+
+
+def evaluate(record: Record, dependency: Dependency, now: datetime) -> DependencyState:
+    """Return whether the dependency is met; nothing is in a job that has finished."""
+    if record.phase.terminal:
+        return DependencyState(unreachable=f"the job is {record.phase}")
+    role = record.role(dependency.role)
+    if has_reached(role.phase, dependency.phase):
+        return DependencyState(reached=True)
+    seconds = (now - role.phase_since).total_seconds() if role.phase_since else 0.0
+    reason = unreachable_reason(dependency.role, role.phase, dependency.phase, seconds)
+    return DependencyState(unreachable=reason)
 
 
 def has_reached(phase: Phase, wanted: Phase) -> bool:
-    """A later phase is as good as the wanted one; Succeeded and Failed are only themselves."""
-    if wanted in (Phase.SUCCEEDED, Phase.FAILED) or phase is Phase.FAILED:
+    """Return True if a role in `phase` meets a dependency on `wanted`.
+
+    A later phase is as good as the wanted one, but Succeeded and Failed are met by themselves only.
+    """
+    if wanted.terminal or phase not in PHASE_ORDER:
         return phase is wanted
-    return _ORDER.index(phase) >= _ORDER.index(wanted)
+    return wanted in PHASE_ORDER and PHASE_ORDER.index(phase) >= PHASE_ORDER.index(wanted)
+
+
+def unreachable_reason(role: str, phase: Phase, wanted: Phase, seconds: float) -> str:
+    """Return why a role that has been in `phase` for so long will not reach `wanted`; empty if it may."""
+    if wanted is Phase.FAILED and phase is Phase.SUCCEEDED:
+        return f"role {role} has succeeded and will not fail"
+    if phase is Phase.FAILED and seconds >= FAILED_ROLE_GRACE_SECONDS:
+        return f"role {role} has been Failed for {FAILED_ROLE_GRACE_SECONDS:g} s"
+    return ""
 
 
 def releases_waiting(workload: Workload, before: Record | None, after: Record) -> bool:
@@ -63,47 +75,41 @@ def releases_waiting(workload: Workload, before: Record | None, after: Record) -
 
 
 def problems(dependencies: Mapping[str, Iterable[Dependency]], path: str) -> list[Problem]:
-    """Dependencies on a role that is not there, on itself, or in a circle; `path` ends before the role's
-    name."""
+    """Return dependencies on unknown roles, on the role itself and in cycles; `path` is that of the roles."""
     found: list[Problem] = []
     for role, wants in dependencies.items():
         for want in wants:
             if want.role == role:
                 found.append(Problem(f"{path}.{role}.dependsOn", "a role cannot wait for itself"))
             elif want.role not in dependencies:
-                known = messages.join_names(sorted(dependencies), most=8)
-                said = f"there is no role {want.role!r}; there are {known}"
-                found.append(Problem(f"{path}.{role}.dependsOn", said))
-    circle = (
-        None if found else _circle({role: [w.role for w in wants] for role, wants in dependencies.items()})
-    )
-    if circle:
-        said = f"roles wait for each other: {' → '.join(circle)}"
-        found.append(Problem(f"{path}.{circle[0]}.dependsOn", said))
+                message = unknown_name("role", want.role, dependencies)
+                found.append(Problem(f"{path}.{role}.dependsOn", message))
+    if found:
+        return found
+    cycle = _find_cycle({role: [want.role for want in wants] for role, wants in dependencies.items()})
+    if cycle:
+        message = f"roles wait for each other: {' → '.join(cycle)}"
+        found.append(Problem(f"{path}.{cycle[0]}.dependsOn", message))
     return found
 
 
-def _hopeless(phase: Phase, wanted: Phase, since: datetime | None, now: datetime) -> bool:
-    if wanted is Phase.FAILED:
-        return phase is Phase.SUCCEEDED
-    failed_for = (now - since).total_seconds() if since else 0.0
-    return phase is Phase.FAILED and failed_for >= PATIENCE
+def _find_cycle(waits: Mapping[str, list[str]]) -> list[str] | None:
+    visited: set[str] = set()
+    return next((cycle for role in sorted(waits) if (cycle := _visit(role, [], waits, visited))), None)
 
 
-def _circle(waits: Mapping[str, list[str]]) -> list[str] | None:
-    done: set[str] = set()
-    return next((circle for role in sorted(waits) if (circle := _visit(role, [], waits, done))), None)
+def _visit(role: str, path: list[str], waits: Mapping[str, list[str]], visited: set[str]) -> list[str] | None:
+    """Return a cycle that can be reached from the role.
 
-
-def _visit(role: str, way: list[str], waits: Mapping[str, list[str]], done: set[str]) -> list[str] | None:
-    """A function of its own: one inside another that calls itself would be left as garbage by every job."""
-    if role in way:
-        return [*way[way.index(role) :], role]
-    if role in done:
+    Not a nested function: one that calls itself is a reference cycle, which every job would leave behind.
+    """
+    if role in path:
+        return [*path[path.index(role) :], role]
+    if role in visited:
         return None
     for other in waits[role]:
-        circle = _visit(other, [*way, role], waits, done)
-        if circle:
-            return circle
-    done.add(role)
+        cycle = _visit(other, [*path, role], waits, visited)
+        if cycle:
+            return cycle
+    visited.add(role)
     return None

@@ -46,7 +46,7 @@ class Scene:
     def __init__(self) -> None:
         self.trust = make_credentials(["localhost"], datetime.now(UTC))
         self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")), SystemClock())
-        self.readings = JobViews(self.caches)
+        self.readings = JobViews(self.caches, SystemClock())
         self.readings.sources.append(self)
         self.jobs: dict[str, JobView] = {}
         self.ports: dict[str, int] = {}
