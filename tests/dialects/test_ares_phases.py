@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from argosy.dialects.base import JobView
+from argosy.dialects.base import StatusInput
 from argosy.kinds.aresjob import AresJob
 from argosy.workload import phases
 from argosy.workload.decide import decide
@@ -85,7 +85,7 @@ def test_role(case: RoleCase) -> None:
     seen = Observed(pods=observed)
     record = phases.with_role_phases(workload, Record(phase_since=NOW, roles={"worker": last}), seen, NOW)
     assert record.role("worker").phase is case.want
-    told = DIALECT.to_status(obj, JobView(workload, record, seen)).role_statuses["worker"]
+    told = DIALECT.to_status(obj, StatusInput(workload, record, seen)).role_statuses["worker"]
     if case.want is BAD and case.last is not BAD:
         assert told.reason == case.want_reason
         assert case.want_message in told.message
@@ -247,7 +247,7 @@ def test_job(case: JobCase) -> None:
     )
     record = decide(workload, before, observed, later(1)).record
     assert record.phase is case.want
-    told = DIALECT.to_status(obj, JobView(workload, record, observed))
+    told = DIALECT.to_status(obj, StatusInput(workload, record, observed))
     assert told.phase == case.want.value
     assert (told.running_time is not None) == (case.want is R or case.last is R)
 

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from argosy.dialects.base import JobView, read_record
+from argosy.dialects.base import StatusInput, read_record
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.trainingrun_status import TrainingRunStatus
@@ -184,7 +184,7 @@ def status(obj: TrainingRun, observed: Observed, at: float = 0) -> TrainingRun:
     """The run with the status that one pass would give it."""
     job = lowered(obj)
     record = decide(job, read_record(obj), observed, later(at)).record
-    return stored(obj, DIALECT.to_status(obj, JobView(job, record, observed)))
+    return stored(obj, DIALECT.to_status(obj, StatusInput(job, record, observed)))
 
 
 def stored(obj: TrainingRun, new: TrainingRunStatus) -> TrainingRun:
@@ -270,7 +270,7 @@ def test_a_run_with_problems_says_so() -> None:
     found = DIALECT.to_workload(obj)
     assert isinstance(found, Problems)
     record = plan_invalid(None, found, 3, NOW).record
-    obj = stored(obj, DIALECT.to_status(obj, JobView(None, record, Observed())))
+    obj = stored(obj, DIALECT.to_status(obj, StatusInput(None, record, Observed())))
     assert (obj.status.phase, obj.status.reason) == ("Pending", "InvalidSpec")
     assert obj.status.message.startswith('spec.framework: unknown framework "pytroch"')
     assert conditions(obj)["Valid"] == "False"

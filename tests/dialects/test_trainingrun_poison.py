@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from argosy.dialects.base import JobView, read_record
+from argosy.dialects.base import StatusInput, read_record
 from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run_api
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.workload.decide import decide, plan_invalid
@@ -82,7 +82,7 @@ def _passed(obj: TrainingRun, seen: Observed, at: float) -> TrainingRun:
         workload, plan = lowered, decide(lowered, before, seen, later(at))
         invariants.check(lowered, before, seen, later(at), plan)
         invariants.check_pods(lowered, API.inject)
-    status = DIALECT.to_status(obj, JobView(workload, plan.record, with_planned_pods(seen, plan.actions)))
+    status = DIALECT.to_status(obj, StatusInput(workload, plan.record, with_planned_pods(seen, plan.actions)))
     invariants.check_status(TrainingRun, status)
     return replace(obj, status=status)
 

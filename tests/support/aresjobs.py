@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from argosy.dialects.ares.adoption import adopted_record
 from argosy.dialects.ares.api import ares_job_api, minimal_workload
 from argosy.dialects.ares.dialect import AresJobDialect
-from argosy.dialects.base import JobView, StatusChange, read_record
+from argosy.dialects.base import StatusChange, StatusInput, read_record
 from argosy.kinds.aresjob import AresJob, AresJobStatus, RoleStatus
 from argosy.plan.actions import Apply, EmitEvent
 from argosy.plan.children import Child, KubernetesObject
@@ -130,7 +130,7 @@ class Played(Struct, frozen=True):
             plan = decide(lower, before, observed, later(at))
         workload = None if isinstance(lower, Problems) else lower
         status = DIALECT.to_status(
-            obj, JobView(workload, plan.record, with_planned_pods(observed, plan.actions))
+            obj, StatusInput(workload, plan.record, with_planned_pods(observed, plan.actions))
         )
         back = msgspec.json.decode(msgspec.json.encode(status), type=AresJobStatus)
         assert back == status, "a status comes back as it was written"

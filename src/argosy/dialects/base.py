@@ -40,7 +40,7 @@ class Job(Protocol):
 T = TypeVar("T", bound=Job)
 
 
-class JobView(Struct, frozen=True):
+class StatusInput(Struct, frozen=True):
     """Everything that a status is made from, besides the status before it."""
 
     workload: Workload | None
@@ -62,7 +62,7 @@ class Dialect(Protocol[T]):
         """
         ...
 
-    def to_status(self, obj: T, view: JobView) -> Struct:
+    def to_status(self, obj: T, view: StatusInput) -> Struct:
         """Return the whole status to store; `obj` has the last one."""
         ...
 

@@ -18,7 +18,7 @@ from typing import Generic
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.dialects.base import JobApi, JobView, StatusChange, T, read_record
+from argosy.dialects.base import JobApi, StatusChange, StatusInput, T, read_record
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
@@ -120,7 +120,7 @@ class StatusWriter(Generic[T]):
         self, job: T, workload: Workload | None, plan: Plan, observed: Observed, state: JobState
     ) -> StatusChange[T] | Requeue:
         """Write one status, unless it is unchanged or throttled."""
-        status = self._api.dialect.to_status(job, JobView(workload, plan.record, observed))
+        status = self._api.dialect.to_status(job, StatusInput(workload, plan.record, observed))
         if status == job.status:
             state.status.flush_at = state.status.deferred = None
             return StatusChange(job, job, plan, workload)
@@ -166,7 +166,7 @@ class StatusWriter(Generic[T]):
         """Say in the status, and by an event, that the CRD drops the Record."""
         message = self.compatibility.crd_message("drops status.argosy")
         record = replace(record, reason="RecordPruned", message=message)
-        status = self._api.dialect.to_status(job, JobView(workload, record, observed))
+        status = self._api.dialect.to_status(job, StatusInput(workload, record, observed))
         requeue = self.compatibility.block(state.block)
         try:
             await self._put(job, status)

@@ -9,7 +9,7 @@ from typing import Generic
 import msgspec
 from msgspec import Struct
 
-from argosy.dialects.base import JobApi, JobView, T, read_record
+from argosy.dialects.base import JobApi, StatusInput, T, read_record
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.codec import UNDECODABLE, Undecodable
@@ -63,7 +63,7 @@ class UndecodableJobs(Generic[T]):
             return None  # a later version of the operator reports it
         problems = Problems((Problem(bad.path, bad.problem),))
         plan = plan_invalid(before, problems, meta.generation, self._clock.now())
-        status = self._api.dialect.to_status(job, JobView(None, plan.record, Observed()))
+        status = self._api.dialect.to_status(job, StatusInput(None, plan.record, Observed()))
         if found.reported or plan.record == before:
             return None
         try:

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.cli.jobkinds import find, find_all, summarize
-from argosy.dialects.base import JobApi, JobView, bare_workload
+from argosy.dialects.base import JobApi, StatusInput, bare_workload
 from argosy.frameworks.base import Injection
 from argosy.kinds.crd import crd_for
 from argosy.kinds.crd_options import CrdOptions
@@ -56,7 +56,7 @@ class ToyDialect:
             rules=Rules(succeeded_when=(("worker",),), failed_when=(("worker",),)),
         )
 
-    def to_status(self, obj: ToyJob, view: JobView) -> ToyStatus:
+    def to_status(self, obj: ToyJob, view: StatusInput) -> ToyStatus:
         del obj
         return ToyStatus(phase=view.record.phase.value, argosy=encode(view.record))
 

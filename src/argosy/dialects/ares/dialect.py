@@ -11,7 +11,7 @@ from argosy.dialects.ares.defaults import mpi_of, with_defaults
 from argosy.dialects.ares.profiles import Profile, is_elastic, profile_of, roles_of, services_of
 from argosy.dialects.ares.spec_patch import propagated
 from argosy.dialects.ares.templates import default_container, ports
-from argosy.dialects.base import JobView
+from argosy.dialects.base import StatusInput
 from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import (
     GROUP,
@@ -85,7 +85,7 @@ class AresJobDialect:
             return Problems(tuple(problems))
         return self._workload(obj.metadata, full)
 
-    def to_status(self, obj: AresJob, view: JobView) -> AresJobStatus:
+    def to_status(self, obj: AresJob, view: StatusInput) -> AresJobStatus:
         return status.to_status(obj, view)
 
     def _workload(self, meta: ObjectMeta, full: AresJobSpec) -> Workload | Problems:

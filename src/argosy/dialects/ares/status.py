@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from argosy.dialects.ares.conditions import conditions, with_ares_field_names
-from argosy.dialects.base import JobView
+from argosy.dialects.base import StatusInput
 from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
@@ -30,7 +30,7 @@ _NAMED = 3
 """Terminating pods that a message names."""
 
 
-def to_status(obj: AresJob, view: JobView) -> AresJobStatus:
+def to_status(obj: AresJob, view: StatusInput) -> AresJobStatus:
     """Return the whole status; the writer adds the time of writing."""
     workload, record, seen, last = view.workload, view.record, view.observed, obj.status
     counts = (

@@ -9,7 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from argosy.dialects.base import JobApi, JobView
+from argosy.dialects.base import JobApi, StatusInput
 from argosy.dialects.trainingrun import status
 from argosy.dialects.trainingrun.validation import job_problems, role_problems, scope_problems
 from argosy.frameworks.base import Framework, Injection, list_bytes
@@ -89,7 +89,7 @@ class TrainingRunDialect:
         problems = job_problems(workload) or list(pod_size.problems(workload))
         return Problems(tuple(problems)) if problems else workload
 
-    def to_status(self, obj: TrainingRun, view: JobView) -> TrainingRunStatus:
+    def to_status(self, obj: TrainingRun, view: StatusInput) -> TrainingRunStatus:
         return status.to_status(obj, view)
 
 

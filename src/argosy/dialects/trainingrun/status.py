@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from argosy.dialects.base import JobView
+from argosy.dialects.base import StatusInput
 from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.restart_history import restart_history
 from argosy.dialects.trainingrun.conditions import conditions
@@ -16,7 +16,7 @@ from argosy.workload.record import Record, encode
 from argosy.workload.wait_reasons import status_message
 
 
-def to_status(run: TrainingRun, view: JobView) -> TrainingRunStatus:
+def to_status(run: TrainingRun, view: StatusInput) -> TrainingRunStatus:
     """Return the whole status; numbers of a finished run stay as they were when it finished."""
     workload, record, observed = view.workload, view.record, view.observed
     phase, waiting, last = record.phase, record.waiting, run.status
