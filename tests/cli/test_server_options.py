@@ -46,8 +46,8 @@ OPERATOR = {
         {"observers": ObserverService(require_tokens=False), "require_tokens": False},
     ),
     "configuration file and options: options win": Case(
-        ["--config", FILE, "--cluster-domain", "from.flag", "--gang-backend", "own"],
-        {"cluster_domain": "from.flag", "gang_backend": "own"},
+        ["--config", FILE, "--cluster-domain", "from.flag", "--gang-backend", "builtin"],
+        {"cluster_domain": "from.flag", "gang_backend": "builtin"},
     ),
     "name and namespace of the operator: the URL for pods follows": Case(
         ["--name", "mine", "--operator-namespace", "home"], {"url": "https://mine.home.svc"}

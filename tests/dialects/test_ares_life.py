@@ -110,7 +110,7 @@ def test_53_the_operator_itself_waits_for_room() -> None:
     template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
     policy = {"schedulingPolicy": {"minAvailable": 3}}
     asked = job(roles={"worker": {"replicas": 3, "template": template}}, runPolicy=policy)
-    own = Observed(gang_scheduler_setting="own", available_gang_schedulers=frozenset({"own"}))
+    own = Observed(gang_scheduler_setting="builtin", available_gang_schedulers=frozenset({"builtin"}))
     waiting = played(asked).saw().went(replace(own, capacity=room(2)))
     assert (waiting.phase, waiting.created, waiting.condition("Scheduled")) == ("Pending", [], ("", "", ""))
     let_in = waiting.went(replace(own, capacity=room(3)))

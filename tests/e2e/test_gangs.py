@@ -16,7 +16,7 @@ SLOT = "example.com/slot"
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """A control plane with an operator that places gangs on its own."""
-    with operated("--gang-backend", "own") as running:
+    with operated("--gang-backend", "builtin") as running:
         yield running
 
 

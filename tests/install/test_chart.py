@@ -227,7 +227,7 @@ def test_rights_over_groups_are_those_of_the_gang_back_end(backend: str) -> None
     settings = cast("dict[str, str]", only("ConfigMap", given)["data"])["config.yaml"]
     assert yaml.safe_load(settings)["operator"]["gang"] == {"backend": backend}
     narrow = rights(given, {"watchNamespace": "team"})
-    assert (("pods", "list") in narrow) is (backend in ("own", "auto")), "whose pods take room"
+    assert (("pods", "list") in narrow) is (backend in ("builtin", "auto")), "whose pods take room"
 
 
 def test_each_api_can_be_served_alone() -> None:

@@ -24,7 +24,7 @@ VALUES: dict[str, Json] = {
         "watchNamespace": "team",
         "observer": {"enabled": True},
         "features": {"remoteExec": False},
-        "gang": {"backend": "own"},
+        "gang": {"backend": "builtin"},
         "crds": {"install": False},
         "podDisruptionBudget": {"enabled": False},
         "networkPolicy": {"enabled": False},

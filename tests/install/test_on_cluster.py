@@ -345,7 +345,7 @@ def offer(cluster: RunningCluster, slots: int) -> None:
 def test_gangs_that_nobody_else_places_wait_until_they_fit(release: Release) -> None:
     """Acceptance case 53 for a single namespace, whose operator must see the pods of all."""
     cluster = release.cluster
-    chosen = ("gang.backend=own", f"watchNamespace={HOME}")
+    chosen = ("gang.backend=builtin", f"watchNamespace={HOME}")
     release.upgrade(*(word for one in chosen for word in ("--set", one)))
     now = {str(pod["metadata"]["name"]) for pod in release.pods()}
     retry_until(lambda: holder(release) in now)

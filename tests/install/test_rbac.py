@@ -27,7 +27,7 @@ VALUES: dict[str, Json] = {
         "observer": {"enabled": True, "nodePort": 30037},
     },
     "everything off": {"features": {"remoteExec": False}, "gang": {"backend": "none"}},
-    "one namespace, builtin gang scheduler": {"watchNamespace": "team", "gang": {"backend": "own"}},
+    "one namespace, builtin gang scheduler": {"watchNamespace": "team", "gang": {"backend": "builtin"}},
 }
 
 

@@ -170,18 +170,18 @@ def asking(scene: Scene, name: str = "mnist") -> RunBuilder:
 
 async def test_53_the_operator_itself_holds_a_gang_back(scene: Scene) -> None:
     """Room for 2 pods -> no pods; room for 3 -> all pods at once."""
-    async with node(scene, cpu=2), scene.operator(gang_backend="own"):
+    async with node(scene, cpu=2), scene.operator(gang_backend="builtin"):
         await scene.apply(asking(scene))
         waiting = await until_reason(scene, "Queued")
         assert "3 of its pods fit" in waiting.status.message
         assert not await scene.pods()
         await offer(scene, 3)
         await scene.until_pods(*WORKERS)
-        assert (await scene.run()).status.argosy["gangScheduler"] == "own"
+        assert (await scene.run()).status.argosy["gangScheduler"] == "builtin"
 
 
 async def test_two_gangs_are_not_let_in_for_the_same_room(scene: Scene) -> None:
-    async with node(scene, cpu=5), scene.operator(gang_backend="own"):
+    async with node(scene, cpu=5), scene.operator(gang_backend="builtin"):
         await asyncio.gather(*(scene.apply(asking(scene, name)) for name in ("one", "two")))
 
         async def one_waits() -> bool:

@@ -17,7 +17,7 @@ from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.gang_schedulers.kubernetes import KUBERNETES
 from argosy.workload.gang_schedulers.kueue import KUEUE
-from argosy.workload.gang_schedulers.own import BUILTIN
+from argosy.workload.gang_schedulers.registry import BUILTIN
 from argosy.workload.gang_schedulers.scheduler_plugins import SCHEDULER_PLUGINS
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.model import Dependency, Gang, Phase, RestartPolicy, Role, Rules, Workload

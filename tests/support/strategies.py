@@ -148,8 +148,8 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
         nodes_partly_unknown=down,
         children=st.sampled_from([(), (existing(Service, "job-worker"),), (existing(Service, "other"),)]),
         group=st.one_of(st.none(), groups),
-        gang_scheduler_setting=st.sampled_from(["volcano", "own", "auto", "none"]),
-        available_gang_schedulers=st.frozensets(st.sampled_from(["volcano", "kubernetes", "own"])),
+        gang_scheduler_setting=st.sampled_from(["volcano", "builtin", "auto", "none"]),
+        available_gang_schedulers=st.frozensets(st.sampled_from(["volcano", "kubernetes", "builtin"])),
         capacity=st.sampled_from(
             [None, Capacity(), Capacity((FreeNode("node-1", {"pods": 2, "cpu": 4000}),))]
         ),

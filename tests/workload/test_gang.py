@@ -21,7 +21,7 @@ from argosy.workload.record import Record
 from tests.support.workloads import NOW, existing, existing_child, later, pod, pods, role, workload
 
 PLAIN = Gang(3, "research", "high")
-EVERY = frozenset({"volcano", "kubernetes", "scheduler-plugins", "kueue", "own"})
+EVERY = frozenset({"volcano", "kubernetes", "scheduler-plugins", "kueue", "builtin"})
 ROOM = Capacity((FreeNode("node-1", {"pods": 3}),))
 NO_ROOM = Capacity((FreeNode("node-1", {"pods": 2}),))
 
@@ -76,7 +76,7 @@ CASES = {
         served=frozenset(), begun=True, want_reason="GangSchedulerMissing"
     ),
     "a scheduler that was found, and went away after the job began": Case(
-        choice="auto", served=frozenset({"own"}), begun=True, want_reason="GangSchedulerMissing"
+        choice="auto", served=frozenset({"builtin"}), begun=True, want_reason="GangSchedulerMissing"
     ),
     "Volcano's group waits in its queue": Case(
         group=ObservedGroup(queued=True), there=PLAIN, want_open=False, want_reason="Queued"
@@ -97,13 +97,13 @@ CASES = {
     "the coscheduling plugin waits for the pods too": Case(backend="scheduler-plugins", want_group=Apply),
     "Kueue holds the pods by itself, and needs no object": Case(backend="kueue"),
     "by itself the operator waits until it knows what is free": Case(
-        backend="own", want_open=False, want_reason="Queued"
+        backend="builtin", want_open=False, want_reason="Queued"
     ),
     "by itself the operator waits for room": Case(
-        backend="own", room=NO_ROOM, want_open=False, want_reason="Queued"
+        backend="builtin", room=NO_ROOM, want_open=False, want_reason="Queued"
     ),
-    "by itself the operator makes no object": Case(backend="own", room=ROOM),
-    "room that is gone later matters no more": Case(backend="own", room=NO_ROOM, begun=True),
+    "by itself the operator makes no object": Case(backend="builtin", room=ROOM),
+    "room that is gone later matters no more": Case(backend="builtin", room=NO_ROOM, begun=True),
 }
 
 
@@ -134,14 +134,14 @@ CHOICES = {
     "nothing else, if it is not": Choice("volcano", EVERY - {"volcano"}, ""),
     "auto takes Volcano first": Choice("auto", EVERY, "volcano"),
     "auto takes another that is served": Choice("auto", EVERY - {"volcano"}, "kubernetes"),
-    "auto needs none": Choice("auto", frozenset({"own"}), "own"),
-    "the choice holds when Volcano comes later": Choice("auto", EVERY, "own", known="own"),
-    "it holds when the operator is set up anew": Choice("own", EVERY, "volcano", known="volcano"),
+    "auto needs none": Choice("auto", frozenset({"builtin"}), "builtin"),
+    "the choice holds when Volcano comes later": Choice("auto", EVERY, "builtin", known="builtin"),
+    "it holds when the operator is set up anew": Choice("builtin", EVERY, "volcano", known="volcano"),
     "it holds for pods that are there": Choice(
-        "own", frozenset({"own"}), "volcano", known="volcano", began=NOW
+        "builtin", frozenset({"builtin"}), "volcano", known="volcano", began=NOW
     ),
     "a job that has not begun is not bound to what went away": Choice(
-        "own", frozenset({"own"}), "own", known="volcano"
+        "builtin", frozenset({"builtin"}), "builtin", known="volcano"
     ),
     "a lost Record is told by the group": Choice(
         "auto", EVERY, "kubernetes", group=ObservedGroup("kubernetes")
@@ -198,7 +198,7 @@ PLACINGS = {
     "the scheduler says nothing yet": Placing("volcano", ObservedGroup(), ("a", "b", "c"), want=False),
     "enough pods have a node": Placing("kueue", nodes=("a", "b", "b")),
     "too few pods have a node": Placing("kueue", nodes=("a", "b", ""), want=False),
-    "the operator itself saw that there was room": Placing("own"),
+    "the operator itself saw that there was room": Placing("builtin"),
 }
 
 

@@ -58,7 +58,7 @@ MEMBERSHIPS = {
         labels={"kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/pod-group-name": "job"},
         annotations={"kueue.x-k8s.io/pod-group-total-count": "4"},
     ),
-    "own": Membership(),
+    "builtin": Membership(),
 }
 
 
@@ -132,7 +132,7 @@ def test_what_the_scheduler_tells(case: Case) -> None:
 def test_choices() -> None:
     assert (*GANG_SCHEDULERS, AUTO, NONE) == CHOICES
     assert [one.name for one in candidates(AUTO)] == list(GANG_SCHEDULERS)
-    assert [one.name for one in candidates("own")] == ["own"]
+    assert [one.name for one in candidates("builtin")] == ["builtin"]
     assert candidates(NONE) == ()
 
 

@@ -16,7 +16,7 @@
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, list, watch]
-{{- if and .Values.watchNamespace (has .Values.gang.backend (list "own" "auto")) }}
+{{- if and .Values.watchNamespace (has .Values.gang.backend (list "builtin" "auto")) }}
 # Free capacity of a node depends on the pods of all namespaces.
 - apiGroups: [""]
   resources: [pods]

@@ -37,7 +37,7 @@ from argosy.operator.apis.registry import APIS
 )
 @click.option(
     "--gang-backend",
-    type=click.Choice(["volcano", "kubernetes", "scheduler-plugins", "kueue", "own", "auto", "none"]),
+    type=click.Choice(["volcano", "kubernetes", "scheduler-plugins", "kueue", "builtin", "auto", "none"]),
     help="Scheduler of gangs; default: volcano.",
 )
 @click.option(

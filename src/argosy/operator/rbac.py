@@ -143,7 +143,7 @@ CORE_RULES: Final = (
         scope="cluster",
         resources=("pods",),
         verbs=("list", "watch"),
-        when=(ONE_NAMESPACE, gang_backend("own", "auto")),
+        when=(ONE_NAMESPACE, gang_backend("builtin", "auto")),
         reason="free capacity of a node depends on the pods of all namespaces",
     ),
     PolicyRule(resources=("pods",), verbs=(*READ, "create", "delete")),

@@ -27,8 +27,7 @@ from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.status_writer import StatusWriter, Written
 from argosy.reconcile.undecodable import UndecodableJobs
 from argosy.workload.decide import decide, plan_invalid, plan_invalid_deletion
-from argosy.workload.gang_schedulers.own import BUILTIN
-from argosy.workload.gang_schedulers.registry import choose
+from argosy.workload.gang_schedulers.registry import BUILTIN, choose
 from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, Plan

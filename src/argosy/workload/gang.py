@@ -19,8 +19,7 @@ from argosy.workload import capacity
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, GangScheduler, Group
-from argosy.workload.gang_schedulers.own import BUILTIN
-from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS, NONE, choose
+from argosy.workload.gang_schedulers.registry import BUILTIN, GANG_SCHEDULERS, NONE, choose
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
@@ -168,7 +167,7 @@ def _missing(choice: str, held: GangScheduler | None) -> str:
         )
     return (
         f"the cluster does not serve {wanted.required_crd}, by which gangs are placed: {wanted.install_hint},"
-        " or set another back end (operator.gang.backend: own needs nothing)"
+        " or set another back end (operator.gang.backend: builtin needs nothing)"
     )
 
 

@@ -1,30 +1,36 @@
-"""The back ends by name, in the order in which `auto` looks for one that the cluster serves."""
+"""Lists the gang schedulers by name, in the order in which `auto` looks for one that the cluster serves."""
 
 from collections.abc import Collection, Mapping
 
 from argosy.workload.gang_schedulers.base import GangScheduler
 from argosy.workload.gang_schedulers.kubernetes import KUBERNETES
 from argosy.workload.gang_schedulers.kueue import KUEUE
-from argosy.workload.gang_schedulers.own import BUILTIN
 from argosy.workload.gang_schedulers.scheduler_plugins import SCHEDULER_PLUGINS
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 
 AUTO, NONE = "auto", "none"
 
+BUILTIN = GangScheduler(name="builtin", required_crd="", waits_for_admission=True)
+"""The operator itself creates no pod until enough pods fit the free capacity at once (`workload.capacity`).
+
+The pods are ordinary pods for any scheduler. Free capacity is not reserved: pods of others may take it in the
+meantime. Other jobs of this operator do not.
+"""
+
 GANG_SCHEDULERS: Mapping[str, GangScheduler] = {
-    one.name: one for one in (VOLCANO, KUBERNETES, SCHEDULER_PLUGINS, KUEUE, BUILTIN)
+    scheduler.name: scheduler for scheduler in (VOLCANO, KUBERNETES, SCHEDULER_PLUGINS, KUEUE, BUILTIN)
 }
 CHOICES = (*GANG_SCHEDULERS, AUTO, NONE)
-"""What an administrator may choose."""
+"""Values that an administrator can choose."""
 
 
 def candidates(choice: str) -> tuple[GangScheduler, ...]:
-    """The back ends that may place gangs under this choice, the best first."""
+    """Return the gang schedulers that may be used under this choice, the preferred one first."""
     if choice == AUTO:
         return tuple(GANG_SCHEDULERS.values())
     return (GANG_SCHEDULERS[choice],) if choice in GANG_SCHEDULERS else ()
 
 
 def choose(choice: str, served: Collection[str]) -> str:
-    """The name of the first that the cluster serves; empty if none."""
-    return next((one.name for one in candidates(choice) if one.name in served), "")
+    """Return the name of the first candidate that the cluster serves; empty if there is none."""
+    return next((scheduler.name for scheduler in candidates(choice) if scheduler.name in served), "")

@@ -94,7 +94,10 @@ CASES = {
         "operator: {aresjob: {ttlSecondsAfterSucceeded: 0}}", want_ares={"ttl_after_succeeded": 0}
     ),
     "clusterDomain": Case("operator: {clusterDomain: example.org}", {"cluster_domain": "example.org"}),
-    "gang.backend": Case("operator: {gang: {backend: own}}", {"gang_backend": "own"}),
+    "gang.backend builtin: builtin": Case(
+        "operator: {gang: {backend: builtin}}", {"gang_backend": "builtin"}
+    ),
+    "gang.backend own: builtin": Case("operator: {gang: {backend: own}}", {"gang_backend": "builtin"}),
     "no gang.backend: volcano": Case("operator: {}", {"gang_backend": "volcano"}),
     "null values: left out": Case("cache:\noperator:\n  restConfig:\n", {"write_limits": WriteLimits()}),
 }

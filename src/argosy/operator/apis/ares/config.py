@@ -21,7 +21,7 @@ from argosy.operator.apis.ares.api import ares_api
 from argosy.operator.apis.ares.settings import AresSettings, ObserverService
 from argosy.operator.apis.base import ConfigError
 from argosy.operator.settings import Settings
-from argosy.workload.gang_schedulers.registry import CHOICES
+from argosy.workload.gang_schedulers.registry import BUILTIN, CHOICES
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 
 _NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -29,6 +29,8 @@ _DOMAIN = re.compile(rf"{_NAME}(\.{_NAME})*")
 _SERVICE = re.compile(rf"{_NAME}(\.{_NAME})+(:\d+)?")
 _CONVERSION_ERROR = re.compile(r"(?P<problem>.*) - at `\$\.?(?P<key>.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_BUILTIN_ALIAS = "own"
+"""What AresJob's specification calls the builtin gang scheduler."""
 
 
 class _Section(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -117,8 +119,13 @@ def apply_config(settings: Settings, config: Config) -> Settings:
         ),
         write_limits=WriteLimits(per_second=rest.qps, burst=rest.burst) if rest else WriteLimits(),
         cluster_domain=config.operator.cluster_domain,
-        gang_backend=config.operator.gang.backend,
+        gang_backend=_gang_backend(config),
     )
+
+
+def _gang_backend(config: Config) -> str:
+    backend = config.operator.gang.backend
+    return BUILTIN.name if backend == _BUILTIN_ALIAS else backend
 
 
 def _ares_settings(config: Config) -> AresSettings:
@@ -159,7 +166,7 @@ def _errors(config: Config) -> Iterator[str]:
         yield f"operator.aresjob.ttlSecondsAfterSucceeded: invalid value {ttl}: must be at least 0"
     if not _DOMAIN.fullmatch(domain):
         yield f'operator.clusterDomain: invalid value "{domain}": must be a DNS name'
-    if (backend := operator.gang.backend) not in CHOICES:
+    if (backend := operator.gang.backend) not in (*CHOICES, _BUILTIN_ALIAS):
         yield f'operator.gang.backend: invalid value "{backend}": must be one of {", ".join(CHOICES)}'
     yield from _initializer_errors(config.initializers.common, "initializers.common")
 
