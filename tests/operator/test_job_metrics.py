@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
+import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from argosy.engine.objects import Key
-from argosy.operator.job_metrics import JobMetrics
+from argosy.operator.job_metrics import JobMetrics, dependency_wait_seconds, gang_wait_seconds
 from argosy.workload.model import Dependency, Gang, Phase
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record, RoleRecord
@@ -98,3 +100,66 @@ def test_a_job_that_cannot_be_used_has_no_framework() -> None:
     statistics.record_pass("AresJob", A, None, before, Plan(after))
     labels = {"kind": "AresJob", "framework": "", "phase": "Pending"}
     assert registry.get_sample_value("argosy_job_phase_duration_seconds_count", labels) == 1
+
+
+DEPENDENT = workload(replace(role("launcher"), depends_on=(Dependency("worker"),)), role("worker"))
+GANG = workload(gang=Gang(3))
+
+
+def waiting_record(
+    worker: Phase, at: float = 0, launcher: Phase = Phase.STARTING, attempt: int = 1
+) -> Record:
+    """Pods were created NOW; the worker entered its phase so many seconds later."""
+    roles = {
+        "launcher": RoleRecord(launcher, phase_since=NOW),
+        "worker": RoleRecord(worker, phase_since=later(at)),
+    }
+    return Record(phase=Phase.STARTING, attempt_started_at=NOW, attempt=attempt, roles=roles)
+
+
+class WaitCase(Struct):
+    before: Record | None
+    after: Record
+    want: list[float]
+
+
+WAIT_CASES = {
+    "role waited for runs: its time since the pods were created": WaitCase(
+        waiting_record(Phase.STARTING), waiting_record(Phase.RUNNING, 7), want=[7.0]
+    ),
+    "role waited for is Starting: nothing": WaitCase(
+        waiting_record(Phase.PENDING), waiting_record(Phase.STARTING, 7), want=[]
+    ),
+    "role waited for ran before: nothing": WaitCase(
+        waiting_record(Phase.RUNNING, 7), waiting_record(Phase.RUNNING, 7), want=[]
+    ),
+    "role waited for succeeded at once: its time": WaitCase(
+        waiting_record(Phase.STARTING), waiting_record(Phase.SUCCEEDED, 3), want=[3.0]
+    ),
+    "dependent role runs already: nothing": WaitCase(
+        waiting_record(Phase.FAILED, 50, Phase.RUNNING),
+        waiting_record(Phase.RUNNING, 60, Phase.RUNNING),
+        want=[],
+    ),
+    "no Record before: nothing": WaitCase(None, waiting_record(Phase.RUNNING, 7), want=[]),
+    "another attempt: nothing": WaitCase(
+        waiting_record(Phase.STARTING), waiting_record(Phase.RUNNING, 7, attempt=2), want=[]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WAIT_CASES.values(), ids=WAIT_CASES.keys())
+def test_dependency_wait_seconds(case: WaitCase) -> None:
+    assert list(dependency_wait_seconds(DEPENDENT, case.before, case.after)) == case.want
+
+
+def test_gang_wait_seconds() -> None:
+    queued, admitted = (
+        Record(phase_since=NOW),
+        Record(phase_since=NOW, attempt_started_at=NOW + timedelta(seconds=9)),
+    )
+    assert gang_wait_seconds(GANG, queued, admitted) == 9.0
+    assert gang_wait_seconds(GANG, None, admitted) == 0.0, "admitted at once"
+    assert gang_wait_seconds(GANG, queued, queued) is None
+    assert gang_wait_seconds(GANG, admitted, admitted) is None, "observed once"
+    assert gang_wait_seconds(workload(), queued, admitted) is None, "there is no gang"

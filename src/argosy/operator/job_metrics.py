@@ -4,17 +4,19 @@ Only the leader reconciles, so only the leader has these values: sums over all r
 """
 
 from collections import Counter as Tally
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from argosy.engine.objects import Key
-from argosy.workload import waited
-from argosy.workload.model import Phase, Workload
+from argosy.workload.dependencies import has_reached
+from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 from argosy.workload.restart_causes import RestartCause
 
 _PHASE_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
+_BEFORE_RUNNING = (Phase.PENDING, Phase.STARTING)
 _WAIT_BUCKETS = (0.5, 1, 2, 5, 15, 60, 300, 900, 3600, 24 * 3600)
 
 
@@ -80,9 +82,9 @@ class JobMetrics:
             self.phase_seconds.labels(kind, framework, before.phase).observe(max(stayed, 0.0))
 
     def _waits(self, kind: str, workload: Workload, before: Record | None, after: Record) -> None:
-        for seconds in waited.for_roles(workload, before, after):
+        for seconds in dependency_wait_seconds(workload, before, after):
             self.dependency_wait.labels(kind, workload.framework).observe(seconds)
-        if (queued := waited.for_gang(workload, before, after)) is not None:
+        if (queued := gang_wait_seconds(workload, before, after)) is not None:
             self.gang_wait.labels(kind, workload.framework).observe(queued)
 
     def forget_job(self, kind: str, key: Key) -> None:
@@ -109,6 +111,43 @@ class JobMetrics:
     def _count(self, kind: str, phase: Phase, by: int) -> None:
         self._tally[kind, phase] += by
         self.jobs.labels(kind, phase).set(self._tally[kind, phase])
+
+
+def dependency_wait_seconds(workload: Workload, before: Record | None, after: Record) -> Iterator[float]:
+    """Yield how long the pods of each role waited whose dependencies are met in `after` for the first time.
+
+    From the creation of the attempt's first pods until the last of the other roles reached its phase. Both
+    Records are compared, so that each wait is observed once and none has to be remembered.
+    """
+    if before is None or after.attempt_started_at is None or before.attempt != after.attempt:
+        return
+    for role in workload.roles.values():
+        if not role.depends_on or before.role(role.name).phase not in _BEFORE_RUNNING:
+            continue
+        if _dependencies_met(role, after) and not _dependencies_met(role, before):
+            reached_at = max(
+                after.role(want.role).phase_since or after.attempt_started_at for want in role.depends_on
+            )
+            yield max((reached_at - after.attempt_started_at).total_seconds(), 0.0)
+
+
+def gang_wait_seconds(workload: Workload, before: Record | None, after: Record) -> float | None:
+    """Return how long the job's gang waited until it was admitted and its pods were created.
+
+    None if that did not happen between the two Records.
+    """
+    if (
+        workload.gang is None
+        or after.attempt_started_at is None
+        or (before is not None and before.attempt_started_at is not None)
+    ):
+        return None
+    since = before.phase_since if before is not None else None
+    return max((after.attempt_started_at - since).total_seconds(), 0.0) if since is not None else 0.0
+
+
+def _dependencies_met(role: Role, record: Record) -> bool:
+    return all(has_reached(record.role(want.role).phase, want.phase) for want in role.depends_on or ())
 
 
 def _in_place(before: Record, after: Record) -> int:
