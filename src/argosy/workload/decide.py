@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from argosy.plan.actions import EmitEvent
 from argosy.workload import (
     children,
-    cleanup,
+    completion,
     elastic,
-    finish,
     gang,
     invalid,
     limits,
@@ -41,7 +40,7 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
         return Plan(before or record)
     record = propagation.with_propagated_labels(workload, record)
     if record.finished_at:
-        plan = cleanup.plan(workload, record, observed, now)
+        plan = completion.clean_up(workload, record, observed, now)
     else:
         plan = _with_history_events(before, _decide_active(workload, before, record, observed, now))
         plan = replace(plan, transitions=find_transitions(workload, before, observed))
@@ -77,7 +76,7 @@ def _decide_active(
     ):
         return Plan(record, doubt)
     if ending:
-        return finish.plan(workload, record, observed, ending, now)
+        return completion.finish(workload, record, observed, ending, now)
     plan = _converge(workload, record, observed, now)
     return replace(plan.with_requeue_at(limit.next_at), restart_causes=repair.causes)
 
@@ -121,7 +120,7 @@ def _hold(workload: Workload, record: Record, observed: Observed, now: datetime)
     """The plan of a job of which nothing is concluded for a while; limits hold all the same."""
     limit = limits.check_limits(workload, record, observed, now)
     if limit.result:
-        return finish.plan(workload, record, observed, limit.result, now)
+        return completion.finish(workload, record, observed, limit.result, now)
     return Plan(record).with_requeue_at(limit.next_at, gang.hold_until(observed))
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from argosy.kinds.messages import join_messages
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.plan.diff import remove
-from argosy.workload import cleanup, finish
+from argosy.workload import completion
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
@@ -54,10 +54,10 @@ def plan(
     Of `workload` only its identity, cleanup policy and times to live are looked at.
     """
     if record.finished_at:
-        return cleanup.plan(workload, record, observed, now)
+        return completion.clean_up(workload, record, observed, now)
     record = replace(record, generation=max(record.generation, workload.generation))
     if record.first_running_at:
-        return finish.plan(
+        return completion.finish(
             workload, record, observed, PhaseResult(Phase.FAILED, INVALID_DEFINITION, said), now
         )
     if not _is_reported(record, reason, said):

@@ -6,7 +6,7 @@ from msgspec import Struct
 from argosy.kinds.kubernetes import Service
 from argosy.plan.actions import Remove
 from argosy.plan.diff import remove
-from argosy.workload import cleanup
+from argosy.workload import completion
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Ttl
 from argosy.workload.observed import Observed, ObservedGroup
@@ -63,7 +63,7 @@ def test_cleanup(case: Case) -> None:
     record = Record(phase_since=NOW, phase=case.phase, reason=case.reason, finished_at=NOW)
     children = (existing(Service, "job-worker"), existing(GROUP.kind, "job"))
     observed = Observed(pods=PODS, children=children, group=ObservedGroup())
-    plan = cleanup.plan(job, record, observed, later(case.seconds))
+    plan = completion.clean_up(job, record, observed, later(case.seconds))
     names = tuple(action.name for action in plan.actions if isinstance(action, DeletePod))
     assert names == tuple(f"job-worker-{index}" for index in case.want_pods)
     removed = [action for action in plan.actions if isinstance(action, Remove)]

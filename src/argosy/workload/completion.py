@@ -1,0 +1,86 @@
+"""Finishes jobs, and deletes what finished jobs leave: pods and children by policy, the job by its TTL.
+
+A terminal phase is final, so nothing is created here. Pods that still wait in an init container, and all
+running pods of a job that a limit stopped, are deleted whatever the cleanup policy.
+"""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.kinds.quantity import format_duration
+from argosy.plan.diff import remove
+from argosy.workload import messages
+from argosy.workload.clock_skew import deadline
+from argosy.workload.limits import STOP_REASONS
+from argosy.workload.model import CleanupPolicy, Phase, Ttl, Workload
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.phases import PhaseResult
+from argosy.workload.plan import Action, DeleteJob, DeletePod, Plan
+from argosy.workload.pods import forced_deletions
+from argosy.workload.record import Record
+
+
+def finish(
+    workload: Workload, record: Record, observed: Observed, result: PhaseResult, now: datetime
+) -> Plan:
+    """Return the plan that records the end of the job, and the first deletions."""
+    message = _success_message(record, now) if result.phase is Phase.SUCCEEDED else result.message
+    record = replace(
+        record.with_history(now, result.phase.value, message),
+        phase=result.phase,
+        phase_since=now,
+        reason=result.reason,
+        message=message,
+        waiting=None,
+        finished_at=now,
+        retry_at=None,
+    )
+    return clean_up(workload, record, observed, now)
+
+
+def clean_up(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
+    """Return the deletions that are due for a finished job, and when the next ones will be."""
+    job_expires_at = _expiry(workload.limits.ttl, record)
+    children_expire_at = _expiry(workload.limits.children_ttl, record)
+    if job_expires_at and now >= job_expires_at:
+        reason = f"its time to live after it {record.phase.lower()} is over"
+        return Plan(record, (DeleteJob(reason),))
+    expired = bool(children_expire_at and now >= children_expire_at)
+    every_pod = expired or workload.cleanup is CleanupPolicy.ALL
+    actions: list[Action] = [
+        DeletePod(
+            pod.name,
+            pod.uid,
+            reason="the job has ended",
+            resource_version="" if every_pod else pod.resource_version,
+        )
+        for pod in observed.pods
+        if not pod.terminating and (every_pod or _is_deleted(pod, workload.cleanup, record))
+    ]
+    forced, recheck_at = forced_deletions(workload.limits, observed, now)
+    actions += forced
+    if every_pod:
+        actions += [remove(child) for child in observed.children]
+    times = (time for time in (job_expires_at, children_expire_at) if time and time > now)
+    return Plan(record, tuple(actions)).with_requeue_at(*times, recheck_at)
+
+
+def _is_deleted(pod: ObservedPod, policy: CleanupPolicy, record: Record) -> bool:
+    if pod.ended:
+        return False
+    return policy is CleanupPolicy.RUNNING or pod.waits_for_dependency or record.reason in STOP_REASONS
+
+
+def _expiry(ttl: Ttl, record: Record) -> datetime | None:
+    seconds = ttl.succeeded if record.phase is Phase.SUCCEEDED else ttl.failed
+    if seconds is None or record.finished_at is None:
+        return None
+    return deadline(record.finished_at, seconds)
+
+
+def _success_message(record: Record, now: datetime) -> str:
+    parts = [f"in {format_duration((now - record.started_at).total_seconds())}"] if record.started_at else []
+    if record.restarts:
+        parts.append(messages.pluralize(record.restarts, "restart"))
+    return " · ".join(parts)
