@@ -1,6 +1,6 @@
 import pytest
 
-from argosy.kinds.messages import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS, join_messages, unknown_name
+from argosy.kinds.messages import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS, join_messages, join_names, unknown_name
 
 MESSAGES = {
     "one message: unchanged": (["a: wrong"], "a: wrong"),
@@ -46,3 +46,17 @@ UNKNOWN_NAMES = {
 @pytest.mark.parametrize(("name", "known", "want"), UNKNOWN_NAMES.values(), ids=UNKNOWN_NAMES.keys())
 def test_unknown_name(name: str, known: list[str], want: str) -> None:
     assert unknown_name("framework", name, known) == want
+
+
+LISTS = {
+    "": [],
+    "a": ["a"],
+    "a and b": ["a", "b"],
+    "a, b and c": ["a", "b", "c"],
+    "a, b, c and 2 more": ["a", "b", "c", "d", "e"],
+}
+
+
+@pytest.mark.parametrize(("want", "names"), LISTS.items())
+def test_join_names(want: str, names: list[str]) -> None:
+    assert join_names(names) == want

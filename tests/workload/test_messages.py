@@ -46,17 +46,3 @@ def test_a_cause_of_a_later_version_is_told_as_it_is() -> None:
         messages.describe_restart(RestartEntry(NOW, "worker", 2, "Sabotage", "Pod"))
         == "worker-2 was lost (Sabotage)"
     )
-
-
-LISTS = {
-    "": [],
-    "a": ["a"],
-    "a and b": ["a", "b"],
-    "a, b and c": ["a", "b", "c"],
-    "a, b, c and 2 more": ["a", "b", "c", "d", "e"],
-}
-
-
-@pytest.mark.parametrize(("want", "names"), LISTS.items())
-def test_listed(want: str, names: list[str]) -> None:
-    assert messages.join_names(names) == want

@@ -1,5 +1,6 @@
 """The last restarts of a job, as every API's status tells them under `restartHistory`."""
 
+from argosy.kinds.messages import pluralize
 from argosy.kinds.restart_status import RestartStatus
 from argosy.workload import messages
 from argosy.workload.record import Record, RestartEntry
@@ -12,7 +13,7 @@ def restart_history(record: Record) -> list[RestartStatus]:
 
 
 def _entry(one: RestartEntry) -> RestartStatus:
-    others = f" (and {messages.pluralize(one.also_lost, 'other pod')})" if one.also_lost else ""
+    others = f" (and {pluralize(one.also_lost, 'other pod')})" if one.also_lost else ""
     return RestartStatus(
         time=one.at,
         role=one.role,

@@ -10,8 +10,7 @@ from functools import cache
 import msgspec
 from msgspec import Struct, inspect
 
-from argosy.kinds.messages import closest, quote_value
-from argosy.workload import messages
+from argosy.kinds.messages import closest, join_names, quote_value
 from argosy.workload.model import Json, Problem
 
 
@@ -82,7 +81,7 @@ def _describe(kind: inspect.Type) -> str:
         case inspect.DictType():
             return f"a map, each value of it {_describe(kind.value_type)}"
         case inspect.StructType():
-            return f"a map with {messages.join_names([one.encode_name for one in kind.fields], most=20)}"
+            return f"a map with {join_names([one.encode_name for one in kind.fields], most=20)}"
     return "of another form"
 
 
@@ -104,7 +103,7 @@ def _unknown(owner: str, name: str, known: list[str]) -> str:
         return f"there is no such option; {owner} has none"
     nearest = closest(name, known)
     hint = f"did you mean {nearest}? " if nearest else ""
-    return f"there is no such option; {hint}{owner} has {messages.join_names(sorted(known), most=20)}"
+    return f"there is no such option; {hint}{owner} has {join_names(sorted(known), most=20)}"
 
 
 def _struct_of(kind: object) -> type[Struct] | None:

@@ -6,7 +6,7 @@ with the values it complains about could not be stored, and the user would see n
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 APPLY_CRDS_COMMAND = "argosy crds | kubectl apply --server-side -f -"
 """Installs or upgrades the CustomResourceDefinitions; part of messages about missing or old ones."""
@@ -56,3 +56,15 @@ def join_messages(messages: Iterable[str]) -> str:
         if length > MAX_TEXT_CHARS:
             return "; ".join([*unique[:number], f"and {len(unique) - number} more"])
     return "; ".join(unique)
+
+
+def join_names(names: Sequence[str], most: int = 3) -> str:
+    """Return `a, b and c`, or `a, b, c and 5 more`."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def pluralize(count: int, noun: str) -> str:
+    """Return `1 pod` or `2 pods`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

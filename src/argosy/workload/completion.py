@@ -8,9 +8,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from argosy.kinds.messages import pluralize
 from argosy.kinds.quantity import format_duration
 from argosy.plan.diff import remove
-from argosy.workload import messages
 from argosy.workload.clock_skew import deadline
 from argosy.workload.limits import STOP_REASONS
 from argosy.workload.model import CleanupPolicy, Phase, Ttl, Workload
@@ -82,5 +82,5 @@ def _expiry(ttl: Ttl, record: Record) -> datetime | None:
 def _success_message(record: Record, now: datetime) -> str:
     parts = [f"in {format_duration((now - record.started_at).total_seconds())}"] if record.started_at else []
     if record.restarts:
-        parts.append(messages.pluralize(record.restarts, "restart"))
+        parts.append(pluralize(record.restarts, "restart"))
     return " · ".join(parts)

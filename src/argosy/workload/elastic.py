@@ -10,7 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.workload import messages
+from argosy.kinds.messages import join_names
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed
@@ -44,7 +44,7 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     ]
     if not changed:
         return record
-    said = messages.join_names(
+    said = join_names(
         [f"{role.name} from {record.role(role.name).size} to {role.replicas} pods" for role in changed]
     )
     begun = record.attempt_started_at is not None

@@ -1,6 +1,6 @@
 """Builds the sentences that users read in statuses and events."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from datetime import UTC, datetime
 
 from argosy.workload.observed import ObservedPod
@@ -56,14 +56,3 @@ def describe_restart(one: RestartEntry) -> str:
     where = f" {'from' if one.cause == RestartCause.EVICTED else 'on'} {one.node}" if one.node else ""
     detail = f": {one.detail}" if one.detail and one.cause not in _TOLD_BY_CODE else ""
     return f"{who} {what}{where}{detail}"
-
-
-def join_names(names: Sequence[str], most: int = 3) -> str:
-    """`a, b and c`, or `a, b, c and 5 more`."""
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-
-
-def pluralize(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -12,6 +12,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.kinds.messages import join_names, pluralize
 from argosy.workload import messages
 from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, Quantifier, RestartPolicy, Role, RolePolicy, Workload
@@ -133,9 +134,7 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
     if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING and counts.missing_indexes:
         left = min(size, last.created_below) - len(counts.missing_indexes)
         if left < needed:
-            names = messages.join_names(
-                [messages.replica_name(role.name, index) for index in counts.missing_indexes]
-            )
+            names = join_names([messages.replica_name(role.name, index) for index in counts.missing_indexes])
             taken = all(index in last.preempted_indexes for index in counts.missing_indexes)
             reason, fate = ("Preempted", "was preempted") if taken else ("PodMissing", "went away")
             return PhaseResult(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
@@ -150,7 +149,7 @@ def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:
         return _failure(failed, roles)
     succeeded = _first_matching(workload.rules.succeeded_when, roles, Phase.SUCCEEDED)
     if succeeded:
-        return PhaseResult(Phase.SUCCEEDED, "Completed", f"{messages.join_names(succeeded)} succeeded")
+        return PhaseResult(Phase.SUCCEEDED, "Completed", f"{join_names(succeeded)} succeeded")
     if not all(role.phase.terminal for role in roles.values()):
         return None
     bad = [name for name, role in roles.items() if role.phase is Phase.FAILED]
@@ -208,7 +207,7 @@ def _describe_failure(counts: Counts) -> str:
     return (
         messages.describe_end(counts.first_failed)
         if counts.first_failed
-        else messages.pluralize(counts.failed, "pod") + " failed"
+        else pluralize(counts.failed, "pod") + " failed"
     )
 
 
@@ -223,5 +222,5 @@ def _first_matching(
 def _failure(names: Sequence[str], roles: dict[str, RoleRecord]) -> PhaseResult:
     first = roles[names[0]]
     return PhaseResult(
-        Phase.FAILED, first.reason or "RoleFailed", first.message or f"{messages.join_names(names)} failed"
+        Phase.FAILED, first.reason or "RoleFailed", first.message or f"{join_names(names)} failed"
     )

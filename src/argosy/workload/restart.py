@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.kinds.messages import pluralize
 from argosy.workload import disruptions, escalation, messages
 from argosy.workload.current_pods import current_pods, is_current
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
@@ -287,9 +288,9 @@ def _retry_at(now: datetime, seconds: float) -> datetime | None:
 
 def _message(losses: list[LostPod], record: Record, limit: int | None) -> str:
     first = _widest(losses)
-    others = f" (and {messages.pluralize(len(losses) - 1, 'other pod')})" if len(losses) > 1 else ""
+    others = f" (and {pluralize(len(losses) - 1, 'other pod')})" if len(losses) > 1 else ""
     often = (
-        f" after {messages.pluralize(first.container_restarts, 'restart')} in its place"
+        f" after {pluralize(first.container_restarts, 'restart')} in its place"
         if first.container_restarts
         else ""
     )
@@ -328,13 +329,13 @@ def _restarts_exceeded(record: Record, kept: int, limit: int) -> PhaseResult:
         if record.restart_history and not kept
         else ""
     )
-    needed = messages.pluralize(record.restarts + kept, "restart")
+    needed = pluralize(record.restarts + kept, "restart")
     said = f"{last}{needed} were needed and {limit} allowed (limits.restarts)"
     return PhaseResult(Phase.FAILED, "RestartsExhausted", said)
 
 
 def _no_restarts_left(why: str, limit: int, *, used: int, needed: int) -> PhaseResult:
     """Return the ending of a job that needs more restarts than its limit leaves."""
-    counts = f"{used} of {messages.pluralize(limit, 'restart')} used, {needed} more needed (limits.restarts)"
+    counts = f"{used} of {pluralize(limit, 'restart')} used, {needed} more needed (limits.restarts)"
     left = f"restart limit reached: {counts}" if limit else "no restarts are allowed (limits.restarts is 0)"
     return PhaseResult(Phase.FAILED, "RestartsExhausted", f"{why}; {left}")

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.workload import gang, messages
+from argosy.kinds.messages import pluralize
+from argosy.workload import gang
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
@@ -44,7 +45,7 @@ def _suspended(record: Record, observed: Observed, now: datetime) -> Record:
         record = with_next_attempt(record)
     said = "suspended by spec.suspend"
     if observed.pods:
-        said += f"; stopping {messages.pluralize(len(observed.pods), 'pod')}"
+        said += f"; stopping {pluralize(len(observed.pods), 'pod')}"
     return replace(
         record.with_history(now, "Suspended", said),
         phase=Phase.SUSPENDED,

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.kinds.messages import join_messages
+from argosy.kinds.messages import join_messages, join_names, pluralize
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload import messages
 from argosy.workload.current_pods import all_current_pods
@@ -93,7 +93,7 @@ def progress(workload: Workload, record: Record, observed: Observed, counts: Map
     for name in workload.roles:
         size, up = record.role(name).size, counts[name].active + counts[name].succeeded
         if up < size:
-            parts.append(f"{up} of {messages.pluralize(size, name)} running")
+            parts.append(f"{up} of {pluralize(size, name)} running")
     held_up = next((pod for pod in all_current_pods(record, observed) if pod.waiting_reason), None)
     if held_up:
         said = f": {held_up.waiting_message}" if held_up.waiting_message else ""
@@ -105,9 +105,9 @@ def progress(workload: Workload, record: Record, observed: Observed, counts: Map
 
 def _running_summary(workload: Workload, record: Record, observed: Observed) -> str:
     """What runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
-    sizes = [messages.pluralize(record.role(name).size, name) for name in workload.roles]
+    sizes = [pluralize(record.role(name).size, name) for name in workload.roles]
     nodes = sorted({pod.node for pod in all_current_pods(record, observed) if pod.node})
-    parts = (f"attempt {record.attempt}", messages.join_names(sizes), messages.join_names(nodes, most=4))
+    parts = (f"attempt {record.attempt}", join_names(sizes), join_names(nodes, most=4))
     return " · ".join(part for part in parts if part)
 
 
@@ -133,7 +133,7 @@ def _wait_reason(
         if record.role(name).below_min_since:
             return (
                 "BelowMin",
-                f"{name} needs at least {messages.pluralize(role.min_running, 'running pod')} to go on",
+                f"{name} needs at least {pluralize(role.min_running, 'running pod')} to go on",
             )
     pods = all_current_pods(record, observed)
     if any(pod.waiting_reason == "Unschedulable" for pod in pods):
@@ -152,7 +152,7 @@ def _unreachable(stopping: Sequence[str], observed: Observed) -> str:
     pods = [pod for pod in observed.pods if pod.terminating and pod.node in lost and pod.name in stopping]
     if not pods:
         return ""
-    names, node = messages.join_names(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
+    names, node = join_names(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
     return (
         f"{names} cannot be confirmed as stopped, as {node} does not answer; goes on when the node is back,"
         f" or once it is certainly off: kubectl taint nodes {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
@@ -164,9 +164,7 @@ def _unconfirmed(observed: Observed) -> str:
     names = sorted(name for name, said in observed.nodes_unconfirmed.items() if said)
     if not names:
         return ""
-    said = (
-        f"cannot confirm the state of {messages.join_names(names)} ({observed.nodes_unconfirmed[names[0]]})"
-    )
+    said = f"cannot confirm the state of {join_names(names)} ({observed.nodes_unconfirmed[names[0]]})"
     return f"{said}; nothing is concluded about the pods there"
 
 
@@ -200,4 +198,4 @@ def _action_failure(failures: Sequence[ActionResult]) -> tuple[str, str] | None:
 
 
 def _pods_terminating(names: Sequence[str]) -> tuple[str, str]:
-    return "PodsStopping", f"waits for {messages.join_names(names)} to be gone"
+    return "PodsStopping", f"waits for {join_names(names)} to be gone"

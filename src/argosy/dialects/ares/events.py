@@ -14,8 +14,8 @@ from argosy.dialects.ares.status import CREATE_ERROR, describe_failed_pod
 from argosy.dialects.ares.templates import containers, pod_spec
 from argosy.dialects.base import StatusChange
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
+from argosy.kinds.messages import join_names
 from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
-from argosy.workload import messages
 from argosy.workload.model import Phase, Workload
 from argosy.workload.transitions import Transitions
 
@@ -56,7 +56,7 @@ def action_events(obj: AresJob, results: Sequence[ActionResult]) -> list[EmitEve
             continue  # emitted when it was refused first
         first, *others = group
         names = sorted((result.name for result in (first, *others)), key=_by_index)
-        parts = (messages.join_names(names), reason, first.message)
+        parts = (join_names(names), reason, first.message)
         message = ": ".join(part for part in parts if part)
         outcome = "Failed" if failed else "Successful"
         emitted.append(EmitEvent("Warning" if failed else "Normal", f"{outcome}{verb}{kind}", message))
@@ -99,7 +99,7 @@ def _role_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
 def _failure_events(transitions: Transitions) -> Iterator[EmitEvent]:
     for role, group in groupby(transitions.failed_pods, lambda pod: pod.role):
         first, *others = group
-        more = f" (and {messages.join_names([pod.name for pod in others])})" if others else ""
+        more = f" (and {join_names([pod.name for pod in others])})" if others else ""
         yield EmitEvent("Warning", "PodFailed", f"role {role}: {describe_failed_pod(first)}{more}")
 
 

@@ -20,9 +20,9 @@ from argosy.dialects.ares.templates import container_named, containers, init_con
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec, RunPolicySpec
 from argosy.kinds.dns_names import dns_label_error, service_name_error
-from argosy.kinds.messages import did_you_mean, quote_value, truncate
+from argosy.kinds.messages import did_you_mean, join_names, pluralize, quote_value, truncate
 from argosy.kinds.template import template_errors
-from argosy.workload import dependencies, messages
+from argosy.workload import dependencies
 from argosy.workload.model import (
     MAX_PODS,
     CleanupPolicy,
@@ -163,7 +163,7 @@ def _dask_problems(present: Mapping[str, RoleSpec], profile: Profile) -> Iterato
             continue
         ports = port_numbers(container_named(present[name].template, profile.container) or {})
         if len(ports) < least or (most and len(ports) > most):
-            many = messages.pluralize(least, "port") if most else "a port"
+            many = pluralize(least, "port") if most else "a port"
             path = f"spec.roleSpecs.{name}.template.spec.containers"
             yield Problem(path, f"container 'dask' of {name} must have {many}; it has {len(ports)}")
 
@@ -184,7 +184,7 @@ def _bagua_problems(spec: AresJobSpec) -> Iterator[Problem]:
     least = workers if bagua.min_replicas is None else bagua.min_replicas
     most = workers if bagua.max_replicas is None else bagua.max_replicas
     if not 1 <= least <= workers <= most:
-        pods = messages.pluralize(workers, "worker")
+        pods = pluralize(workers, "worker")
         error = f"1 ≤ minReplicas {least} ≤ {pods} ≤ maxReplicas {most} must hold"
         yield Problem("spec.framework.bagua", error)
 
@@ -215,7 +215,7 @@ def _job_policy_problems(spec: AresJobSpec) -> Iterator[Problem]:
             known = ", ".join(sorted(spec.role_specs or {}))
             yield Problem(
                 f"spec.jobPhasePolicy.{word}",
-                f"unknown role {messages.join_names(absent)} (known roles: {known})",
+                f"unknown role {join_names(absent)} (known roles: {known})",
             )
     if spec.ttl_seconds_after_failed is not None and spec.ttl_seconds_after_failed < 0:
         yield _negative("spec.ttlSecondsAfterFailed", spec.ttl_seconds_after_failed)

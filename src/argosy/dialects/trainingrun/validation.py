@@ -1,9 +1,10 @@
 """Finds what is wrong with a TrainingRun beyond what its CRD rejects already."""
 
 from argosy.kinds.dns_names import dns_label_error, service_name_error
+from argosy.kinds.messages import join_names, pluralize
 from argosy.kinds.template import template_errors
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.workload import dependencies, elastic, messages
+from argosy.workload import dependencies, elastic
 from argosy.workload.model import MAX_PODS, Escalation, Problem, RestartScope, Role, Workload
 
 
@@ -51,7 +52,7 @@ def job_problems(workload: Workload) -> list[Problem]:
         unknown = sorted({name for names in alternatives for name in names} - set(workload.roles))
         if unknown:
             known = ", ".join(sorted(workload.roles))
-            error = f"unknown role {messages.join_names(unknown)} (known roles: {known})"
+            error = f"unknown role {join_names(unknown)} (known roles: {known})"
             problems.append(Problem(f"spec.jobPolicy.{word}", error))
     if workload.total_pods > MAX_PODS:
         error = f"invalid value: {workload.total_pods} pods in total; must be at most {MAX_PODS}"
@@ -62,7 +63,7 @@ def job_problems(workload: Workload) -> list[Problem]:
         why = f"which already restarts the whole {scope} when a pod is lost"
         problems.append(Problem("spec.limits.escalation", f"{error}, {why}"))
     if workload.gang and workload.gang.min_available > workload.total_pods:
-        pods = messages.pluralize(workload.total_pods, "pod")
+        pods = pluralize(workload.total_pods, "pod")
         error = f"invalid value {workload.gang.min_available}: the job has only {pods}"
         problems.append(Problem("spec.gang.minAvailable", error))
     return problems
