@@ -1,6 +1,5 @@
 """Deployments and ReplicaSets as the API server has them: defaults, checks, generations, scale and status."""
 
-import copy
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -10,7 +9,6 @@ from tests.support.differential import STRATEGIC, Step, delete, get, patch, post
 APPS = "/apis/apps/v1/namespaces/$ns"
 DEPLOYMENTS, SETS = f"{APPS}/deployments", f"{APPS}/replicasets"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-"""Some messages print values of Go's."""
 
 
 def template(**spec: object) -> dict[str, object]:
@@ -61,16 +59,6 @@ LIMITS: dict[str, dict[str, object]] = {
     "more than all to come": {"maxSurge": "101%"},
     "no percentage": {"maxSurge": "five", "maxUnavailable": 1},
     "a number as text": {"maxUnavailable": "5"},
-}
-STATUS: dict[str, dict[str, object]] = {
-    "more ready than there": {"replicas": 1, "readyReplicas": 2},
-    "more available than ready": {"replicas": 3, "readyReplicas": 1, "availableReplicas": 2},
-    "less than nothing": {"replicas": -1},
-    "none terminating": {"replicas": 2, "terminatingReplicas": 0, "collisionCount": 2},
-    "a collision less": {"replicas": 2, "collisionCount": 1},
-    "conditions": {
-        "conditions": [{"type": "Available", "status": "True", "reason": "r", "lastUpdateTime": None}]
-    },
 }
 CASES: dict[str, list[Step]] = {
     "a deployment gets its defaults": [
@@ -149,17 +137,6 @@ CASES: dict[str, list[Step]] = {
         patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": -4}}),
         patch(f"{DEPLOYMENTS}/a/scale?dryRun=All", {"spec": {"replicas": 7}}),
         get(f"{DEPLOYMENTS}/a", only=("spec.replicas", "metadata.generation", "metadata.managedFields")),
-    ],
-    "a status is checked": [
-        post(DEPLOYMENTS, made(), shown=False),
-        *(patch(f"{DEPLOYMENTS}/a/status", {"status": copy.deepcopy(s)}) for s in STATUS.values()),
-        get(f"{DEPLOYMENTS}/a/status"),
-        post(SETS, made("ReplicaSet"), shown=False),
-        *(
-            patch(f"{SETS}/a/status", {"status": {k: v for k, v in s.items() if k != "collisionCount"}})
-            for s in STATUS.values()
-        ),
-        get(f"{SETS}/a/status"),
     ],
 }
 

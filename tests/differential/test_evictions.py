@@ -192,13 +192,6 @@ CASES: dict[str, list[Step]] = {
         post(BUDGETS, budget(selector={"matchExpressions": [{"key": "a", "operator": "In"}]})),
         post(BUDGETS, budget(unhealthyPodEvictionPolicy="Never")),
     ],
-    "a status counts from zero": [
-        post(BUDGETS, budget(minAvailable=1), shown=False),
-        patch(f"{BUDGETS}/b/status", {"status": {"disruptionsAllowed": -1}}),
-        patch(f"{BUDGETS}/b/status", {"status": {"currentHealthy": -1, "desiredHealthy": -1}}),
-        patch(f"{BUDGETS}/b/status", {"status": {"expectedPods": -1}}),
-        patch(f"{BUDGETS}/b/status", {"status": {"conditions": [{"type": "x"}]}}),
-    ],
     "a budget may be changed": [
         post(BUDGETS, budget(minAvailable=1), save="made", shown=False),
         put(f"{BUDGETS}/b", budget(minAvailable=2)),

@@ -141,7 +141,6 @@ CASES: dict[str, list[Step]] = {
         post(QUOTAS, quota(pods="1500m")),
         post(QUOTAS, quota(count_pods="1", count_a_b="1")),
         post(QUOTAS, {"metadata": {"name": "q"}, "spec": {}}),
-        patch(f"{QUOTAS}/q/status", {"status": {"used": {"nonsense": "1"}}}),
     ],
     "a quota can be shown as a table": [
         *in_force(pods="5", count_pods="1", configmaps="1k"),

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from argosy.kinds.crd import crd_for
 from argosy.kinds.crd_options import CustomResource
-from argosy.local.schema.crd.definition import CrdInfo, parse_crd
+from argosy.local.schema.crd.definition import parse_crd
 from argosy.local.schema.crd.prune_default import prune
 from argosy.local.schema.crd.validate import validate_status
 from argosy.local.schema.model import Schema
@@ -92,5 +92,4 @@ def check_status(kind: type[CustomResource], status: Struct) -> None:
 @cache
 def _schema(kind: type[CustomResource]) -> Schema:
     defined = parse_crd(crd_for(kind))
-    assert isinstance(defined, CrdInfo)
     return defined.versions[0].schema

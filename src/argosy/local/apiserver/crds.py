@@ -99,8 +99,7 @@ class Definitions:
         """Which of the names another kind of the same group already has."""
         names, own = part(definition, "spec", "names"), text(definition, "metadata", "name")
         for served in self._api.registry.all():
-            custom = served.custom
-            if served.group != text(definition, "spec", "group") or (custom and custom.definition == own):
+            if served.group != text(definition, "spec", "group") or (served.crd and served.crd.name == own):
                 continue
             if served.plural == text(names, "plural"):
                 return f'"{served.plural}" is already in use'

@@ -13,7 +13,7 @@ from argosy.local.apiserver.strategies import STATUS_KEEPS_LABELS
 from argosy.local.apiserver.timestamps import now_text
 from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.crd import prune_default
-from argosy.local.schema.crd.definition import parse_crd
+from argosy.local.schema.crd.definition import crd_errors
 from argosy.local.schema.crd.validate import validate as validate_custom
 from argosy.local.schema.crd.validate import validate_status
 from argosy.local.schema.defaults.objects import apply_defaults
@@ -72,11 +72,11 @@ def validate(obj: Json, served: Served, old: Json | None, subresource: str = "")
         errors = metadata_errors(
             served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
         )
-        if subresource == "status":
-            replicas = scale_errors(obj, served.custom.replicas[1:], served.custom.selector)
-            return validate_status(obj, served.schema, old, [*errors, *replicas])
-        replicas = scale_errors(obj, served.custom.replicas, served.custom.selector)
-        return validate_custom(obj, served.schema, old, [*errors, *replicas])
+        if scale := served.custom.scale:
+            replicas = (scale.spec_replicas, scale.status_replicas)[subresource == "status" :]
+            errors += scale_errors(obj, replicas, scale.label_selector)
+        validate = validate_status if subresource == "status" else validate_custom
+        return validate(obj, served.schema, old, errors)
     errors = validate_builtin(
         served.group, served.kind, obj, old, namespaced=served.namespaced, subresource=subresource
     )
@@ -89,8 +89,7 @@ _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
-    parsed = parse_crd(obj)
-    errors = parsed if isinstance(parsed, list) else []
+    errors = list(crd_errors(obj))
     if old is None:
         return errors
     fixed = [("group",), ("names", "plural")]

@@ -12,7 +12,6 @@ import msgspec
 from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.registry import Registry, Served
 from argosy.local.schema.builtin import kubernetes_version
-from argosy.local.schema.crd.definition import CrdInfo, parse_crd
 from argosy.local.schema.model import Json
 from argosy.local.schema.openapi.v2 import document_v2, encode_v2
 from argosy.local.schema.openapi.v3 import PublishedKind, encode_document, published, published_custom
@@ -58,7 +57,7 @@ class Documents:
         headers = [(b"vary", b"Accept"), (b"etag", etag.encode())]
         if etag in request.header(b"if-none-match"):
             return Response(b"", 304, form.encode(), headers)
-        published = [kind for served in kinds if (kind := _published(served))]
+        published = [_published(served) for served in kinds]
         if form == _PROTOBUF:
             return Response(encode_v2(published, kubernetes_version()), 200, form.encode(), headers)
         return Response(
@@ -76,7 +75,7 @@ class Documents:
         stamp = _hash(kinds)
         made = self._made.get(key)
         if made is None or made[0] != stamp:
-            shown = [kind for served in kinds if (kind := _published(served))]
+            shown = [_published(served) for served in kinds]
             made = self._made[key] = (stamp, encode_document(shown, kubernetes_version()))
         return made[1]
 
@@ -99,18 +98,14 @@ def _number(text: str) -> float:
         return 1.0
 
 
-def _published(served: Served) -> PublishedKind | None:
+def _published(served: Served) -> PublishedKind:
     if served.builtin is not None:
         return published(served.builtin)
+    assert served.crd is not None
     assert served.custom is not None
-    info = parse_crd(served.custom.whole)
-    if not isinstance(info, CrdInfo):
-        return None
-    return next((published_custom(info, v) for v in info.versions if v.name == served.version), None)
+    return published_custom(served.crd, served.custom)
 
 
 def _hash(kinds: list[Served]) -> str:
-    content: list[Json] = [
-        served.custom.whole if served.custom else {"kind": served.kind} for served in kinds
-    ]
+    content: list[Json] = [served.crd.raw if served.crd else {"kind": served.kind} for served in kinds]
     return hashlib.sha512(kubernetes_version().encode() + msgspec.json.encode(content)).hexdigest().upper()

@@ -12,10 +12,10 @@ import msgspec
 from argosy.local.apiserver.status import qualified
 from argosy.local.schema.builtin import KindInfo, Subresource, builtin_kinds
 from argosy.local.schema.codec.decode import decode
-from argosy.local.schema.crd.definition import object_schema
+from argosy.local.schema.crd.definition import CrdInfo, CrdVersion, parse_crd
 from argosy.local.schema.fieldselectors import SELECTABLE_FIELDS, Reader, reader_of
 from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.unstructured import part, parts, strings, text
+from argosy.local.schema.unstructured import text
 
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ELSEWHERE = {("events.k8s.io", "events"): "events"}  # one storage under two groups
@@ -40,7 +40,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     field_paths: tuple[str, ...] = ()
     readers: tuple[Reader, ...] = ()
     builtin: KindInfo | None = None
-    custom: "Custom | None" = None
+    custom: CrdVersion | None = None
+    crd: CrdInfo | None = None
 
     @cached_property
     def api_version(self) -> str:
@@ -77,33 +78,9 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return next((sub for sub in self.subresources if sub.name == name), None)
 
 
-class Custom(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What the definition of a custom resource says about one version."""
-
-    definition: str
-    schema: Schema
-    columns: tuple[Json, ...]
-    scale: Json
-    whole: Json
-    warning: str = ""
-
-    @property
-    def replicas(self) -> tuple[str, ...]:
-        """Where an object that can be scaled tells its replicas: in spec, then in status."""
-        if not self.scale:
-            return ()
-        return text(self.scale, "specReplicasPath"), text(self.scale, "statusReplicasPath")
-
-    @property
-    def selector(self) -> str:
-        """Where an object that can be scaled tells which pods are its own."""
-        return text(self.scale, "labelSelectorPath")
-
-
 class Registry:
     def __init__(self) -> None:
         self._served: dict[tuple[str, str, str], Served] = {}
-        self._by_kind: dict[tuple[str, str, str], Served] = {}
         self._by_definition: dict[str, list[Served]] = {}
         self.generation = 0
         for info in builtin_kinds():
@@ -119,9 +96,6 @@ class Registry:
     def serves(self, group: str) -> bool:
         """Whether a group is one of Kubernetes' own."""
         return any(s.group == group and s.builtin for s in self._served.values())
-
-    def find_kind(self, group: str, version: str, kind: str) -> Served | None:
-        return self._by_kind.get((group, version, kind))
 
     def all(self) -> Iterable[Served]:
         return self._served.values()
@@ -147,68 +121,45 @@ class Registry:
 
     def _add(self, served: Served) -> None:
         self._served[served.group, served.version, served.plural] = served
-        self._by_kind[served.group, served.version, served.kind] = served
 
     def _forget(self, name: str) -> None:
         for each in self._by_definition.pop(name, ()):
             self._served.pop((each.group, each.version, each.plural), None)
-            self._by_kind.pop((each.group, each.version, each.kind), None)
 
 
 def custom_kinds(definition: Json) -> Iterable[Served]:
     """The served versions that a CustomResourceDefinition asks for."""
-    spec = part(definition, "spec")
-    names = part(spec, "names")
-    group, plural, kind = text(spec, "group"), text(names, "plural"), text(names, "kind")
-    versions = parts(spec, "versions")
-    stored = next((text(v, "name") for v in versions if v.get("storage") is True), "")
-    for version in versions:
-        if version.get("served") is not True:
+    crd = parse_crd(definition)
+    for version in crd.versions:
+        if not version.served:
             continue
-        raw_schema = part(version, "schema", "openAPIV3Schema")
-        paths = tuple(text(f, "jsonPath").removeprefix(".") for f in parts(version, "selectableFields"))
-        custom = Custom(
-            definition=text(definition, "metadata", "name"),
-            schema=object_schema(raw_schema),
-            columns=tuple(parts(version, "additionalPrinterColumns")),
-            scale=part(version, "subresources", "scale"),
-            whole=definition,
-            warning=_deprecation(version, group, kind),
-        )
         yield Served(
-            group=group,
-            version=text(version, "name"),
-            kind=kind,
-            list_kind=text(names, "listKind") or kind + "List",
-            plural=plural,
-            singular=text(names, "singular") or kind.lower(),
-            short_names=tuple(strings(names, "shortNames")),
-            categories=tuple(strings(names, "categories")),
-            namespaced=text(spec, "scope") == "Namespaced",
+            group=crd.group,
+            version=version.name,
+            kind=crd.kind,
+            list_kind=crd.list_kind,
+            plural=crd.plural,
+            singular=crd.singular,
+            short_names=crd.short_names,
+            categories=crd.categories,
+            namespaced=crd.namespaced,
             verbs=CUSTOM_VERBS,
-            subresources=tuple(_custom_subresources(version, group, kind)),
-            storage=qualified(group, plural),
-            storage_version=f"{group}/{stored}",
-            field_paths=paths,
-            readers=tuple(reader_of(group, kind, path) for path in paths),
-            custom=custom,
+            subresources=tuple(_custom_subresources(crd, version)),
+            storage=qualified(crd.group, crd.plural),
+            storage_version=f"{crd.group}/{crd.storage_version}",
+            field_paths=version.selectable,
+            readers=tuple(reader_of(crd.group, crd.kind, path) for path in version.selectable),
+            custom=version,
+            crd=crd,
         )
 
 
-def _custom_subresources(version: Json, group: str, kind: str) -> Iterable[Subresource]:
-    declared = part(version, "subresources")
+def _custom_subresources(crd: CrdInfo, version: CrdVersion) -> Iterable[Subresource]:
     verbs = ("get", "patch", "update")
-    if isinstance(declared.get("status"), dict):
-        yield Subresource(name="status", group=group, version=text(version, "name"), kind=kind, verbs=verbs)
-    if isinstance(declared.get("scale"), dict):
+    if version.has_status:
+        yield Subresource(name="status", group=crd.group, version=version.name, kind=crd.kind, verbs=verbs)
+    if version.scale is not None:
         yield Subresource(name="scale", group="autoscaling", version="v1", kind="Scale", verbs=verbs)
-
-
-def _deprecation(version: Json, group: str, kind: str) -> str:
-    if version.get("deprecated") is not True:
-        return ""
-    usual = f"{group}/{text(version, 'name')} {kind} is deprecated"
-    return text(version, "deprecationWarning") or usual
 
 
 def _builtin(info: KindInfo) -> Served:

@@ -15,6 +15,7 @@ from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import check_name, check_uid, update
 from argosy.local.schema.builtin import definition
 from argosy.local.schema.codec.decode import DecodeError, decode
+from argosy.local.schema.crd.definition import ScalePaths
 from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json
 from argosy.local.schema.tables.cells import selector_text
@@ -121,19 +122,30 @@ def _decoded(wanted: Json, call: Call) -> Json:
 
 
 def _replicas_path(call: Call) -> list[str]:
-    custom = call.served.custom
-    path = text(custom.scale, "specReplicasPath") if custom else ".spec.replicas"
-    return path.removeprefix(".").split(".")
+    return _path(_paths(call).spec_replicas)
+
+
+def _paths(call: Call) -> ScalePaths:
+    if call.served.custom is None:
+        return ScalePaths(".spec.replicas", ".status.replicas")
+    assert call.served.custom.scale is not None
+    return call.served.custom.scale
+
+
+def _path(json_path: str) -> list[str]:
+    return json_path.removeprefix(".").split(".")
 
 
 def _scale_of(call: Call, obj: Json) -> Json:
-    custom, metadata = call.served.custom, part(obj, "metadata")
-    status_path = text(custom.scale, "statusReplicasPath") if custom else ".status.replicas"
-    status: Json = {"replicas": number(obj, *status_path.removeprefix(".").split("."))}
-    if selector := _selector_text(call, obj):
+    paths, metadata = _paths(call), part(obj, "metadata")
+    status: Json = {"replicas": number(obj, *_path(paths.status_replicas))}
+    selector = text(obj, *_path(paths.label_selector)) if paths.label_selector else ""
+    if call.served.custom is None and (selected := part(obj, "spec", "selector")):
+        selector = selector_text(selected)
+    if selector:
         status["selector"] = selector
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    replicas = number(obj, *_replicas_path(call))
+    replicas = number(obj, *_path(paths.spec_replicas))
     return {
         "kind": "Scale",
         "apiVersion": _VERSION,
@@ -141,14 +153,3 @@ def _scale_of(call: Call, obj: Json) -> Json:
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
-
-
-def _selector_text(call: Call, obj: Json) -> str:
-    custom = call.served.custom
-    if custom is not None:
-        path = text(custom.scale, "labelSelectorPath")
-        return text(obj, *path.removeprefix(".").split(".")) if path else ""
-    selector = part(obj, "spec", "selector")
-    if call.served.storage == "replicationcontrollers":
-        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    return selector_text(selector) if selector else ""

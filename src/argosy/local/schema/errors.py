@@ -60,10 +60,6 @@ class Omitted:
 OMITTED = Omitted()
 
 
-class Ordered(dict[str, object]):
-    """A bad value that prints as a Go struct does: its fields in their own order, not sorted."""
-
-
 NO_PATH = "<nil>"
 """The path of errors that belong to no field."""
 
@@ -166,10 +162,7 @@ def show(value: object) -> str:
     """A bad value in a message: strings quoted as Go quotes, the rest as JSON."""
     if isinstance(value, str):
         return quote(value)
-    ordered = isinstance(value, Ordered) or (
-        isinstance(value, list) and bool(value) and isinstance(value[0], Ordered)
-    )
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str, sort_keys=not ordered)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def go_text(value: object) -> str:

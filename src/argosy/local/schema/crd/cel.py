@@ -21,7 +21,6 @@ from argosy.local.schema.errors import (
     OMITTED,
     ErrorType,
     FieldError,
-    Ordered,
     duplicate,
     forbidden,
     invalid,
@@ -213,23 +212,20 @@ def _library() -> ModuleType:
 def _rule_errors(schema: Schema, path: str) -> Iterator[FieldError]:
     for index, rule in enumerate(schema.rules):
         where = f"{path}.x-kubernetes-validations[{index}]"
-        if not rule.rule.strip():
-            yield required(f"{where}.rule", "rule is not specified")
-            continue
         yield from _text_errors(rule, where)
         try:
-            program = compile_expression(rule.rule)
+            program = compile_expression(rule.rule) if rule.rule.strip() else None
         except CelError as error:
-            yield invalid(f"{where}.rule", _rule_json(rule), str(error))
+            yield invalid(f"{where}.rule", rule.rule, str(error))
         else:
-            yield from _unknown_fields(rule, schema, where)
-            if not program.variables() and not isinstance(program.execute({}), bool):
-                yield invalid(f"{where}.rule", _rule_json(rule), "cel expression must evaluate to a bool")
-        if rule.message_expression:
-            try:
-                compile_expression(rule.message_expression)
-            except CelError as error:
-                yield invalid(f"{where}.messageExpression", _rule_json(rule), f"messageExpression {error}")
+            if unknown := _unknown_field(rule, schema):
+                yield invalid(f"{where}.rule", rule.rule, f"compilation failed: undefined field '{unknown}'")
+            elif program and not program.variables() and not isinstance(program.execute({}), bool):
+                yield invalid(f"{where}.rule", rule.rule, "cel expression must evaluate to a bool")
+        try:
+            compile_expression(rule.message_expression or "''")
+        except CelError as error:
+            yield invalid(f"{where}.messageExpression", rule.message_expression, str(error))
     for name, child in schema.properties.items():
         yield from _rule_errors(child, f"{path}.properties[{name}]")
     if schema.items is not None:
@@ -239,10 +235,10 @@ def _rule_errors(schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def _text_errors(rule: Rule, where: str) -> Iterator[FieldError]:
-    if rule.message and not rule.message.strip():
-        yield invalid(f"{where}.message", rule.message, "message must be non-empty if specified")
-    if "\n" in rule.message:
-        yield invalid(f"{where}.message", rule.message, "must not contain line breaks")
+    if not rule.rule.strip():
+        yield required(f"{where}.rule", "rule is not specified")
+    if (rule.message and not rule.message.strip()) or "\n" in rule.message:
+        yield invalid(f"{where}.message", rule.message, "must be one line that is not blank")
     if "\n" in rule.rule.strip() and not rule.message:
         yield required(f"{where}.message", "message must be specified if rule contains line breaks")
     if rule.reason and rule.reason not in REASONS:
@@ -251,56 +247,30 @@ def _text_errors(rule: Rule, where: str) -> Iterator[FieldError]:
         yield forbidden(f"{where}.optionalOldSelf", "not supported by this server")
 
 
-def _unknown_fields(rule: Rule, schema: Schema, where: str) -> Iterator[FieldError]:
-    """Fields that a rule reads through `self` and that the schema does not declare."""
-    blanked = _STRINGS.sub(lambda match: " " * len(match.group()), rule.rule)
+def _unknown_field(rule: Rule, schema: Schema) -> str:
+    """The first field that a rule reads through `self` and that the schema does not declare."""
+    blanked = _STRINGS.sub("''", rule.rule)
     for match in _CHAIN.finditer(blanked):
         steps = match.group(1).split(".")[1:]
         if match.group(2):
-            steps.pop()
-        node: Schema | None = schema
-        column = match.start(1) + 1
+            steps.pop()  # a method call
+        node = schema
         for step in steps:
-            if node is None or not (_closed(node) or _fieldless(node)):
+            if not _is_closed(node):
                 break
             names = {escape(name): name for name in node.properties}
             if step not in names:
-                why = f"undefined field '{step}'"
-                if _fieldless(node):
-                    why = f"type '{_fieldless(node)}' does not support field selection"
-                line = rule.rule.split("\n")[0]
-                text = (
-                    f"compilation failed: ERROR: <input>:1:{column}: {why}\n | {line}\n"
-                    f" | {'.' * (column - 1)}^"
-                )
-                yield invalid(f"{where}.rule", _rule_json(rule), text)
-                return
+                return step
             node = node.properties[names[step]]
-            column += len(step) + 1
+    return ""
 
 
-def _fieldless(schema: Schema) -> str:
-    """What CEL calls a type that has no fields; nothing for one that may have some."""
-    if schema.format:
-        return ""  # a time or duration, perhaps
-    return {"integer": "int", "number": "double", "boolean": "bool", "string": "string"}.get(schema.type, "")
-
-
-def _closed(schema: Schema) -> bool:
-    """Whether an object has only the fields that it declares."""
-    open_ended = schema.preserve_unknown or schema.embedded_resource or schema.additional is not None
-    return schema.type == "object" and not open_ended
-
-
-def _rule_json(rule: Rule) -> Json:
-    return Ordered(
-        Rule=rule.rule,
-        Message=rule.message,
-        MessageExpression=rule.message_expression,
-        Reason=rule.reason or None,
-        FieldPath=rule.field_path,
-        OptionalOldSelf=rule.optional_old_self,
-    )
+def _is_closed(schema: Schema) -> bool:
+    """Whether a value has only the fields that its schema declares; scalars have none."""
+    if schema.type in ("integer", "number", "boolean", "string"):
+        return not schema.format  # some formats are objects to CEL
+    free = schema.preserve_unknown or schema.embedded_resource or schema.additional is not None
+    return schema.type == "object" and not free
 
 
 def escape(name: str) -> str:

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what they define, or everything that is wrong with them.
+"""CustomResourceDefinitions: the kinds that they define, and everything that is wrong with them.
 
 Paths in errors follow kube-apiserver, which reports what all versions share at `spec.validation`,
 `spec.subresources` and so on, and only what differs at `spec.versions[i]`.
@@ -12,7 +12,6 @@ from argosy.local.schema.builtin import definition
 from argosy.local.schema.crd.structural import schema_errors
 from argosy.local.schema.errors import (
     FieldError,
-    Ordered,
     invalid,
     not_supported,
     required,
@@ -26,6 +25,8 @@ COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
 
 class ScalePaths(Struct, frozen=True):
+    """Where the scale subresource reads an object."""
+
     spec_replicas: str
     status_replicas: str
     label_selector: str = ""
@@ -42,11 +43,12 @@ class CrdVersion(Struct, frozen=True, kw_only=True):
     has_status: bool = False
     scale: ScalePaths | None = None
     selectable: tuple[str, ...] = ()
-    deprecated: bool = False
-    warning: str = ""
 
 
 class CrdInfo(Struct, frozen=True, kw_only=True):
+    """What a definition defines."""
+
+    name: str
     group: str
     kind: str
     list_kind: str
@@ -56,29 +58,30 @@ class CrdInfo(Struct, frozen=True, kw_only=True):
     versions: tuple[CrdVersion, ...]
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    raw: Json
 
     @property
     def storage_version(self) -> str:
-        return next(version.name for version in self.versions if version.storage)
+        return next((version.name for version in self.versions if version.storage), "")
 
 
-def parse_crd(crd: Json) -> CrdInfo | list[FieldError]:
-    """The kind that a (decoded and defaulted) definition defines, or what is wrong with it."""
-    errors = list(_errors(crd))
-    if errors:
-        return errors
+def parse_crd(crd: Json) -> CrdInfo:
+    """The kind that a valid definition defines."""
     spec = part(crd, "spec")
     names = part(spec, "names")
+    kind = text(names, "kind")
     return CrdInfo(
+        name=text(crd, "metadata", "name"),
         group=text(spec, "group"),
-        kind=text(names, "kind"),
-        list_kind=text(names, "listKind") or f"{text(names, 'kind')}List",
+        kind=kind,
+        list_kind=text(names, "listKind") or f"{kind}List",
         plural=text(names, "plural"),
-        singular=text(names, "singular") or text(names, "kind").lower(),
+        singular=text(names, "singular") or kind.lower(),
         namespaced=text(spec, "scope") == "Namespaced",
         versions=tuple(_version(raw) for raw in parts(spec, "versions")),
-        short_names=tuple(_texts(names, "shortNames")),
-        categories=tuple(_texts(names, "categories")),
+        short_names=tuple(strings(names, "shortNames")),
+        categories=tuple(strings(names, "categories")),
+        raw=crd,
     )
 
 
@@ -107,8 +110,6 @@ def _version(raw: Json) -> CrdVersion:
         has_status="status" in part(raw, "subresources"),
         scale=paths,
         selectable=tuple(text(f, "jsonPath").removeprefix(".") for f in parts(raw, "selectableFields")),
-        deprecated=raw.get("deprecated") is True,
-        warning=text(raw, "deprecationWarning"),
     )
 
 
@@ -145,7 +146,8 @@ def _metadata_fields(declared: Json) -> Json:
     return fields
 
 
-def _errors(crd: Json) -> Iterator[FieldError]:
+def crd_errors(crd: Json) -> Iterator[FieldError]:
+    """Everything that is wrong with a (decoded and defaulted) definition."""
     spec = part(crd, "spec")
     names = part(spec, "names")
     group, plural = text(spec, "group"), text(names, "plural")
@@ -200,56 +202,32 @@ def _group_errors(crd: Json, group: str) -> Iterator[FieldError]:
 
 def _version_errors(spec: Json) -> Iterator[FieldError]:
     versions = parts(spec, "versions")
-    shown = [_internal(version) for version in versions]
-    seen = [text(version, "name") for version in versions]
-    for index, version in enumerate(versions):
-        for problem in service_problems(text(version, "name")):
-            yield invalid(f"spec.versions[{index}].name", text(version, "name"), problem)
-    if len(set(seen)) != len(seen):
-        yield invalid("spec.versions", shown, "must contain unique version names")
+    names = [text(version, "name") for version in versions]
+    for index, name in enumerate(names):
+        for problem in service_problems(name):
+            yield invalid(f"spec.versions[{index}].name", name, problem)
+    if len(set(names)) != len(names):
+        yield invalid("spec.versions", names, "must contain unique version names")
     if sum(version.get("storage") is True for version in versions) != 1:
-        yield invalid("spec.versions", shown, "must have exactly one version marked as storage version")
-    if versions:
-        for problem in service_problems(seen[0]):
-            yield invalid("spec.version", seen[0], problem)
-
-
-def _internal(version: Json) -> Json:
-    """A version as the server's own types print it."""
-    return Ordered(
-        Name=text(version, "name"),
-        Served=version.get("served") is True,
-        Storage=version.get("storage") is True,
-        Deprecated=version.get("deprecated") is True,
-        DeprecationWarning=version.get("deprecationWarning"),
-        Schema=None,
-        Subresources=None,
-        AdditionalPrinterColumns=None,
-        SelectableFields=None,
-    )
+        yield invalid("spec.versions", names, "must have exactly one version marked as storage version")
+    for problem in service_problems(names[0]) if names else ():
+        yield invalid("spec.version", names[0], problem)
 
 
 def _name_errors(names: Json) -> Iterator[FieldError]:
-    for field in ("plural", "singular"):
-        yield from _word(f"spec.names.{field}", text(names, field), lower=False)
-    yield from _word("spec.names.kind", text(names, "kind"), lower=True)
-    yield from _word("spec.names.listKind", text(names, "listKind"), lower=True)
+    for field in ("plural", "singular", "kind", "listKind"):
+        name = text(names, field)
+        if not name:
+            yield required(f"spec.names.{field}")
+            continue
+        for problem in service_problems(name.lower() if field in ("kind", "listKind") else name):
+            yield invalid(f"spec.names.{field}", name, problem)
     if text(names, "kind") and text(names, "kind") == text(names, "listKind"):
         yield invalid("spec.names.listKind", text(names, "listKind"), "kind and listKind may not be the same")
     for field in ("shortNames", "categories"):
-        for index, word in enumerate(_texts(names, field)):
-            for problem in service_problems(word):
-                yield invalid(f"spec.names.{field}[{index}]", word, problem)
-
-
-def _word(path: str, value: str, *, lower: bool) -> Iterator[FieldError]:
-    if not value:
-        yield required(path)
-        return
-    for problem in service_problems(value.lower() if lower else value):
-        if lower:
-            problem = "may have mixed case, but should otherwise match: " + problem
-        yield invalid(path, value, problem)
+        for index, name in enumerate(strings(names, field)):
+            for problem in service_problems(name):
+                yield invalid(f"spec.names.{field}[{index}]", name, problem)
 
 
 def _contents_errors(spec: Json) -> Iterator[FieldError]:
@@ -267,11 +245,8 @@ def _contents_errors(spec: Json) -> Iterator[FieldError]:
             if field == "schema" and not part(version, "schema", "openAPIV3Schema"):
                 yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
             elif field == "schema":
-                yield from schema_errors(
-                    part(version, "schema", "openAPIV3Schema"),
-                    f"{where}.openAPIV3Schema",
-                    has_status="status" in part(version, "subresources"),
-                )
+                declared = part(version, "schema", "openAPIV3Schema")
+                yield from schema_errors(declared, f"{where}.openAPIV3Schema")
             elif field == "subresources":
                 yield from _scale_errors(version, where)
             elif field == "additionalPrinterColumns":
@@ -284,21 +259,18 @@ def _scale_errors(version: Json, path: str) -> Iterator[FieldError]:
     scale = part(version, "subresources").get("scale")
     if not isinstance(scale, dict):
         return
-    for field, roots, told in (
-        ("specReplicasPath", (".spec.",), "should be a json path under .spec"),
-        ("statusReplicasPath", (".status.",), "should be a json path under .status"),
-        (
-            "labelSelectorPath",
-            (".spec.", ".status."),
-            "should be a json path under either .spec or .status",
-        ),
-    ):
-        value = text(scale, field)
-        if not value:
-            if field != "labelSelectorPath":
-                yield required(f"{path}.scale.{field}")
-        elif not value.startswith(roots):
-            yield invalid(f"{path}.scale.{field}", value, told)
+    roots = {"specReplicasPath": ".spec.", "statusReplicasPath": ".status."}
+    for field, root in roots.items():
+        if not text(scale, field):
+            yield required(f"{path}.scale.{field}")
+        elif not text(scale, field).startswith(root):
+            yield invalid(
+                f"{path}.scale.{field}", text(scale, field), f"must be a JSON path under {root[:-1]}"
+            )
+    selector = text(scale, "labelSelectorPath")
+    if selector and not selector.startswith((".spec.", ".status.")):
+        why = "must be a JSON path under .spec or .status"
+        yield invalid(f"{path}.scale.labelSelectorPath", selector, why)
 
 
 def _column_errors(version: Json, path: str) -> Iterator[FieldError]:
@@ -308,9 +280,9 @@ def _column_errors(version: Json, path: str) -> Iterator[FieldError]:
             yield required(f"{where}.name")
         kind, json_path = text(column, "type"), text(column, "jsonPath")
         if not kind:
-            yield required(f"{where}.type", f"must be one of {','.join(COLUMN_TYPES)}")
+            yield required(f"{where}.type")
         elif kind not in COLUMN_TYPES:
-            yield invalid(f"{where}.type", kind, f"must be one of {','.join(COLUMN_TYPES)}")
+            yield invalid(f"{where}.type", kind, f"must be one of {', '.join(COLUMN_TYPES)}")
         if not json_path:
             yield required(f"{where}.JSONPath")
         elif not json_path.startswith("."):
@@ -342,14 +314,5 @@ def _stored_errors(crd: Json) -> Iterator[FieldError]:
         unmet.pop(name, None)
     for index, name in enumerate(stored):
         if name in unmet:
-            why = (
-                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
-                "spec.versions until a storage migration ensures no data remains persisted in "
-                f"{name} and removes {name} from status.storedVersions"
-            )
+            why = f"{name} was a storage version, and must remain in spec.versions"
             yield invalid(f"status.storedVersions[{index}]", name, why)
-
-
-def _texts(raw: Json, field: str) -> list[str]:
-    values = raw.get(field)
-    return [str(value) for value in values] if isinstance(values, list) else []

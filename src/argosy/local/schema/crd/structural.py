@@ -1,4 +1,8 @@
-"""The rules that make a declared schema structural, with the messages of kube-apiserver."""
+"""Checks that the schema of a CustomResourceDefinition is structural.
+
+A structural schema declares a type for every field, and nothing but validations inside allOf, anyOf, oneOf
+and not. Paths and reasons of errors are those of kube-apiserver.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,226 +11,119 @@ from argosy.local.schema.crd.cel import rule_errors
 from argosy.local.schema.crd.validate import check_schema
 from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
 from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.unstructured import part
+from argosy.local.schema.unstructured import part, parts, strings
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
-_FORBIDDEN = {
-    "$ref": "$ref is not supported",
-    "definitions": "definitions is not supported",
-    "dependencies": "dependencies is not supported",
-    "patternProperties": "patternProperties is not supported",
-    "additionalItems": "additionalItems is not supported",
-    "id": "id is not supported",
-    "$schema": "$schema is not supported",
-}
+_UNSUPPORTED = (
+    *("$ref", "$schema", "additionalItems", "definitions", "dependencies", "id", "patternProperties"),
+)
 _COMBINED = ("allOf", "anyOf", "oneOf")
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
-_INSIDE_COMBINED = (
-    "type",
-    "default",
-    "title",
-    "description",
-    "nullable",
-    "additionalProperties",
-    "x-kubernetes-preserve-unknown-fields",
-    "x-kubernetes-embedded-resource",
-    "x-kubernetes-int-or-string",
+_ONLY_OUTSIDE_COMBINED = (
+    *("type", "default", "title", "description", "nullable", "additionalProperties"),
+    *("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"),
 )
 
 
-def schema_errors(raw: Json, path: str, *, has_status: bool) -> list[FieldError]:
+def schema_errors(raw: Json, path: str) -> list[FieldError]:
     """What keeps a schema from being the schema of a custom resource."""
-    errors: list[FieldError] = []
-    root = raw.get("type")
-    if has_status and root and root != "object":
-        told = (
-            'only "object" is allowed as the type at the root of the schema if the status subresource is '
-            "enabled"
-        )
-        errors.append(invalid(f"{path}.type", root, told))
-    unsupported = list(_forbidden(raw, path))
-    errors += unsupported or _structural(raw, path, root=True)
-    if not errors:
-        errors += _default_errors(Schema(raw), path)
-    if not errors:
-        errors += rule_errors(Schema(raw), path)
-    return errors
+    errors = list(_node_errors(raw, path))
+    if not raw.get("type"):
+        errors.append(required(f"{path}.type", "must not be empty at the root"))
+    elif raw["type"] != "object":
+        errors.append(invalid(f"{path}.type", raw["type"], "must be object at the root"))
+    metadata = part(raw, "properties").get("metadata")
+    if isinstance(metadata, dict) and (
+        set(part(metadata, "properties")) - {"name", "generateName"}
+        or set(metadata) - {"type", "properties", "description", "title"}
+    ):
+        why = "must not specify anything other than name and generateName"
+        errors.append(forbidden(f"{path}.properties[metadata]", why))
+    return errors or list(_default_errors(Schema(raw), path)) or rule_errors(Schema(raw), path)
 
 
-def _forbidden(raw: Mapping[str, object], path: str) -> Iterator[FieldError]:
-    for keyword, told in _FORBIDDEN.items():
+def _node_errors(raw: Json, path: str, *, combined: bool = False) -> Iterator[FieldError]:
+    for keyword in _UNSUPPORTED:
         if raw.get(keyword):
-            yield forbidden(f"{path}.{keyword}", told)
+            yield forbidden(f"{path}.{keyword}", f"{keyword} is not supported")
     if raw.get("uniqueItems") is True:
-        told = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield forbidden(f"{path}.uniqueItems", told)
-    if isinstance(raw.get("additionalProperties"), Mapping) and raw.get("properties"):
-        told = "additionalProperties and properties are mutual exclusive"
-        yield forbidden(f"{path}.additionalProperties", told)
-    kind = raw.get("type")
-    if isinstance(kind, str) and kind and kind not in TYPES:
-        yield not_supported(f"{path}.type", kind, TYPES)
-    pattern = raw.get("pattern")
-    if isinstance(pattern, str):
+        yield forbidden(f"{path}.uniqueItems", "uniqueItems cannot be set to true")
+    if isinstance(raw.get("additionalProperties"), dict) and raw.get("properties"):
+        yield forbidden(f"{path}.additionalProperties", "additionalProperties and properties are exclusive")
+    if raw.get("type") and raw["type"] not in TYPES:
+        yield not_supported(f"{path}.type", raw["type"], TYPES)
+    if isinstance(pattern := raw.get("pattern"), str):
         try:
             re.compile(pattern)
         except re.error as error:
-            why = _regexp(error, pattern)
-            told = f"must be a valid regular expression, but isn't: error parsing regexp: {why}"
-            yield invalid(f"{path}.pattern", pattern, told)
-    yield from _list_rules(raw, path)
-    for name, child in _children(raw):
-        yield from _forbidden(child, f"{path}.{name}")
+            yield invalid(f"{path}.pattern", pattern, f"must be a valid regular expression: {error}")
+    yield from _list_errors(raw, path)
+    for keyword in sorted(_ONLY_OUTSIDE_COMBINED) if combined else ():
+        if keyword in raw:
+            yield forbidden(f"{path}.{keyword}", "must be empty to be structural")
+    for name, child in _fields(raw):
+        if not combined:
+            yield from _type_errors(child, f"{path}.{name}")
+        yield from _node_errors(child, f"{path}.{name}", combined=combined)
+    for name, child in _combined(raw):
+        yield from _node_errors(child, f"{path}.{name}", combined=True)
 
 
-def _regexp(error: re.error, pattern: str) -> str:
-    if "unterminated character set" in error.msg:
-        return f"missing closing ]: `{pattern[error.pos or 0 :]}`"
-    return f"{error.msg}: `{pattern}`"
-
-
-def _list_rules(raw: Mapping[str, object], path: str) -> Iterator[FieldError]:
-    map_type = raw.get("x-kubernetes-map-type")
-    if map_type is not None and map_type not in ("atomic", "granular"):
-        yield not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
-    list_type, keys = raw.get("x-kubernetes-list-type"), raw.get("x-kubernetes-list-map-keys")
-    if list_type is not None and raw.get("type") != "array":
-        shown = raw.get("type", "")
-        yield invalid(f"{path}.type", shown, "must be array if x-kubernetes-list-type is specified")
-    if list_type is not None and list_type not in ("atomic", "set", "map"):
-        yield not_supported(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
-    if list_type == "map" and not keys:
-        told = "must not be empty if x-kubernetes-list-type is map"
-        yield required(f"{path}.x-kubernetes-list-map-keys", told)
-    if keys and list_type != "map":
-        told = "must be map if x-kubernetes-list-map-keys is non-empty"
-        yield invalid(f"{path}.x-kubernetes-list-type", list_type, told)
-    items = raw.get("items")
-    if list_type == "set" and isinstance(items, Mapping) and items.get("type") in ("object", "array"):
-        yield from _set_items(items, f"{path}.items")
-    if list_type == "map" and isinstance(items, Mapping) and isinstance(keys, list):
-        yield from _map_items(items, [str(key) for key in keys], path)
-
-
-def _set_items(items: Mapping[str, object], path: str) -> Iterator[FieldError]:
-    keyword = "x-kubernetes-map-type" if items.get("type") == "object" else "x-kubernetes-list-type"
-    if items.get(keyword) != "atomic":
-        told = "must be atomic as item of a list with x-kubernetes-list-type=set"
-        yield invalid(f"{path}.{keyword}", items.get(keyword), told)
-
-
-def _map_items(items: Mapping[str, object], keys: list[str], path: str) -> Iterator[FieldError]:
-    if items.get("type") != "object":
-        told = "must be object if parent array's x-kubernetes-list-type is map"
-        yield invalid(f"{path}.items.type", items.get("type", ""), told)
-        return
-    properties = part(dict(items), "properties")
-    needed = items.get("required")
-    for key in keys:
-        child = properties.get(key)
-        if not isinstance(child, Mapping):
-            told = "entries must all be names of item properties"
-            yield invalid(f"{path}.x-kubernetes-list-map-keys", keys, told)
-        elif "default" not in child and not (isinstance(needed, list) and key in needed):
-            told = (
-                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required "
-                "property"
-            )
-            yield required(f"{path}.items.properties[{key}].default", told)
-
-
-def _structural(raw: Mapping[str, object], path: str, *, root: bool = False) -> Iterator[FieldError]:
-    yield from _combined(raw, path)
-    kind = raw.get("type")
-    free = (
-        raw.get("x-kubernetes-int-or-string") is True
-        or raw.get("x-kubernetes-preserve-unknown-fields") is True
-    )
-    if root:
-        if not kind:
-            yield required(f"{path}.type", "must not be empty at the root")
-        elif kind != "object":
-            yield invalid(f"{path}.type", kind, "must be object at the root")
-        yield from _metadata_rules(raw, path)
-    elif not kind and not free:
-        place = "array items" if path.endswith(".items") else "object fields"
-        yield required(f"{path}.type", f"must not be empty for specified {place}")
-    if kind == "array" and not isinstance(raw.get("items"), Mapping):
+def _type_errors(raw: Json, path: str) -> Iterator[FieldError]:
+    """What is wrong with the declared type of a field, list item or map value."""
+    kind, preserves = raw.get("type"), raw.get("x-kubernetes-preserve-unknown-fields") is True
+    untyped = preserves or raw.get("x-kubernetes-int-or-string") is True or "$ref" in raw
+    if not kind and not untyped:
+        yield required(f"{path}.type", "must not be empty for specified fields and items")
+    if kind == "array" and not isinstance(raw.get("items"), dict):
         yield required(f"{path}.items", "must be specified")
     if raw.get("x-kubernetes-embedded-resource") is True:
         if kind != "object":
-            told = "must be object if x-kubernetes-embedded-resource is true"
-            yield invalid(f"{path}.type", kind or "", told)
-        if not raw.get("properties") and not free:
-            told = (
-                "must not be empty if x-kubernetes-embedded-resource is true without "
-                "x-kubernetes-preserve-unknown-fields"
-            )
-            yield required(f"{path}.properties", told)
-    for name, child in _direct(raw):
-        yield from _structural(child, f"{path}.{name}")
+            yield invalid(f"{path}.type", kind, "must be object if x-kubernetes-embedded-resource is true")
+        if not raw.get("properties") and not preserves:
+            yield required(f"{path}.properties", "must not be empty if unknown fields are not preserved")
 
 
-def _metadata_rules(raw: Mapping[str, object], path: str) -> Iterator[FieldError]:
-    metadata = part(dict(raw), "properties").get("metadata")
-    if not isinstance(metadata, Mapping):
+def _list_errors(raw: Json, path: str) -> Iterator[FieldError]:
+    map_type = raw.get("x-kubernetes-map-type")
+    if map_type not in (None, "atomic", "granular"):
+        yield not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
+    list_type, keys = raw.get("x-kubernetes-list-type"), strings(raw, "x-kubernetes-list-map-keys")
+    if list_type is not None and raw.get("type") != "array":
+        yield invalid(f"{path}.type", raw.get("type"), "must be array if x-kubernetes-list-type is specified")
+    if list_type not in (None, "atomic", "set", "map"):
+        yield not_supported(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
+    if list_type == "map" and not keys:
+        yield required(f"{path}.x-kubernetes-list-map-keys", "must not be empty for a list of type map")
+    if keys and list_type != "map":
+        yield invalid(f"{path}.x-kubernetes-list-type", list_type, "must be map if there are map keys")
+    items = part(raw, "items")
+    if list_type == "set" and items.get("type") in ("object", "array"):
+        keyword = "x-kubernetes-map-type" if items["type"] == "object" else "x-kubernetes-list-type"
+        if items.get(keyword) != "atomic":
+            yield invalid(f"{path}.items.{keyword}", items.get(keyword), "must be atomic in a set")
+    if list_type == "map" and items:
+        yield from _map_item_errors(items, keys, path)
+
+
+def _map_item_errors(items: Json, keys: list[str], path: str) -> Iterator[FieldError]:
+    if items.get("type") != "object":
+        yield invalid(f"{path}.items.type", items.get("type"), "must be object in a list of type map")
         return
-    declared = part(dict(metadata), "properties")
-    if set(declared) - {"name", "generateName"} or set(metadata) - {
-        "type",
-        "properties",
-        "description",
-        "title",
-    }:
-        told = (
-            "must not specify anything other than name and generateName, but metadata is implicitly specified"
-        )
-        yield forbidden(f"{path}.properties[metadata]", told)
-
-
-def _combined(raw: Mapping[str, object], path: str) -> Iterator[FieldError]:
-    """What stands inside allOf, anyOf, oneOf and not may only narrow what is declared outside."""
-    spoken = _said_twice(raw) if raw.get("x-kubernetes-int-or-string") is True else {}
-    inner = [
-        (f"{path}.{keyword}[{index}]", child)
-        for keyword in _COMBINED
-        for index, child in enumerate(_listed({**raw, **spoken}, keyword))
-    ]
-    negated = raw.get("not")
-    if isinstance(negated, Mapping):
-        inner.append((f"{path}.not", negated))
-    for where, child in inner:
-        yield from _narrowing(child, where)
-
-
-def _said_twice(raw: Mapping[str, object]) -> Mapping[str, object]:
-    """`raw` without the types that generators write beside int-or-string; there alone they are allowed."""
-    if raw.get("anyOf") == _INT_OR_STRING:
-        return {"anyOf": []}
-    first, *others = _listed(raw, "allOf") or [{}]
-    if first.get("anyOf") == _INT_OR_STRING:
-        return {"allOf": [{**first, "anyOf": []}, *others]}
-    return {}
-
-
-def _narrowing(raw: Mapping[str, object], path: str) -> Iterator[FieldError]:
-    for keyword in sorted(_INSIDE_COMBINED):
-        if keyword in raw:
-            told = (
-                "must be undefined to be structural"
-                if keyword == "default"
-                else "must be empty to be structural"
-            )
-            yield forbidden(f"{path}.{keyword}", told)
-    for name, child in _children(raw):
-        yield from _narrowing(child, f"{path}.{name}")
+    for key in keys:
+        child = part(items, "properties").get(key)
+        if not isinstance(child, dict):
+            yield invalid(f"{path}.x-kubernetes-list-map-keys", keys, "must be names of item properties")
+        elif "default" not in child and key not in strings(items, "required"):
+            why = "must have a default or be required, as it is a map key"
+            yield required(f"{path}.items.properties[{key}].default", why)
 
 
 def _default_errors(schema: Schema, path: str) -> Iterator[FieldError]:
     default = schema.raw.get("default")
-    if default is not None:
-        for error in check_schema(default, schema):
-            yield FieldError(error.type, f"{path}.default{_below(error.path)}", error.bad_value, error.detail)
+    for error in check_schema(default, schema) if default is not None else ():
+        below = "" if error.path in ("", "<nil>") else f".{error.path}"
+        yield FieldError(error.type, f"{path}.default{below}", error.bad_value, error.detail)
     for name, child in schema.properties.items():
         yield from _default_errors(child, f"{path}.properties[{name}]")
     if schema.items is not None:
@@ -235,32 +132,28 @@ def _default_errors(schema: Schema, path: str) -> Iterator[FieldError]:
         yield from _default_errors(schema.additional, f"{path}.additionalProperties")
 
 
-def _below(path: str) -> str:
-    return "" if path in ("", "<nil>") else f".{path}"
-
-
-def _direct(raw: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    properties = raw.get("properties")
-    if isinstance(properties, Mapping):
-        for name, child in properties.items():
-            if isinstance(child, Mapping):
-                yield f"properties[{name}]", child
+def _fields(raw: Mapping[str, object]) -> Iterator[tuple[str, Json]]:
+    """The schemas of properties, list items and map values."""
+    for name, child in part(raw, "properties").items():
+        if isinstance(child, dict):
+            yield f"properties[{name}]", child
     for keyword in ("items", "additionalProperties"):
-        child = raw.get(keyword)
-        if isinstance(child, Mapping):
+        if isinstance(child := raw.get(keyword), dict):
             yield keyword, child
 
 
-def _children(raw: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    yield from _direct(raw)
+def _combined(raw: Json) -> Iterator[tuple[str, Json]]:
+    """The schemas inside allOf, anyOf, oneOf and not.
+
+    Types that generators write next to x-kubernetes-int-or-string are left out; they are allowed there only.
+    """
+    int_or_string = raw.get("x-kubernetes-int-or-string") is True
     for keyword in _COMBINED:
-        for index, child in enumerate(_listed(raw, keyword)):
+        if int_or_string and keyword == "anyOf" and raw.get(keyword) == _INT_OR_STRING:
+            continue
+        for index, child in enumerate(parts(raw, keyword)):
+            if int_or_string and (keyword, index) == ("allOf", 0) and child.get("anyOf") == _INT_OR_STRING:
+                child = {name: value for name, value in child.items() if name != "anyOf"}
             yield f"{keyword}[{index}]", child
-    negated = raw.get("not")
-    if isinstance(negated, Mapping):
+    if isinstance(negated := raw.get("not"), dict):
         yield "not", negated
-
-
-def _listed(raw: Mapping[str, object], keyword: str) -> list[Mapping[str, object]]:
-    found = raw.get(keyword)
-    return [child for child in found if isinstance(child, Mapping)] if isinstance(found, list) else []

@@ -1,9 +1,9 @@
-"""Validation of how a Deployment rolls out, and of the counts that Deployments and ReplicaSets report."""
+"""Validates how a Deployment rolls out."""
 
 import re
 from collections.abc import Iterator
 
-from argosy.local.schema.errors import FieldError, Ordered, forbidden, invalid, not_supported
+from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import is_integer, number, part
 
@@ -33,8 +33,7 @@ def _strategy(strategy: Json) -> Iterator[FieldError]:
                 told = "may not be specified when strategy `type` is 'Recreate'"
                 yield forbidden("spec.strategy.rollingUpdate", told)
         case other:
-            shown = Ordered(Type=other or "", RollingUpdate=strategy.get("rollingUpdate"))
-            yield not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))
+            yield not_supported("spec.strategy", other or "", ("Recreate", "RollingUpdate"))
 
 
 def _rolling(limits: Json) -> Iterator[FieldError]:
@@ -66,29 +65,3 @@ def percentage_of(amount: object) -> int:
 def not_negative(path: str, value: object) -> Iterator[FieldError]:
     if is_integer(value) and value < 0:
         yield invalid(path, value, "must be greater than or equal to 0")
-
-
-_COUNTS = {
-    "Deployment": ("updatedReplicas", "readyReplicas", "availableReplicas"),
-    "ReplicaSet": ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
-}
-"""Counts of pods that cannot be more than there are."""
-_OTHERS = ("observedGeneration", "replicas", "unavailableReplicas", "terminatingReplicas", "collisionCount")
-
-
-def replica_status_errors(kind: str, new: Json, old: Json) -> Iterator[FieldError]:
-    """What is wrong with the status that a controller writes."""
-    status = part(new, "status")
-    for field in (*_OTHERS, *_COUNTS[kind]):
-        yield from not_negative(f"status.{field}", status.get(field))
-    there = number(status, "replicas")
-    for field in _COUNTS[kind]:
-        if number(status, field) > there:
-            shown = number(status, field)
-            yield invalid(f"status.{field}", shown, "cannot be greater than status.replicas")
-    available = number(status, "availableReplicas")
-    if available > number(status, "readyReplicas"):
-        yield invalid("status.availableReplicas", available, "cannot be greater than readyReplicas")
-    collisions = number(status, "collisionCount")
-    if collisions < number(old, "status", "collisionCount"):
-        yield invalid("status.collisionCount", collisions, "cannot be decremented")

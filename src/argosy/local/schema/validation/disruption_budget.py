@@ -1,16 +1,14 @@
-"""Validation of PodDisruptionBudgets and of the status that the disruption controller writes."""
+"""Validates PodDisruptionBudgets."""
 
 from collections.abc import Iterator
 
-from argosy.local.schema.errors import FieldError, invalid, not_supported, required
+from argosy.local.schema.errors import FieldError, invalid, not_supported
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts
-from argosy.local.schema.validation.deployment import amount_errors, not_negative, percentage_of
+from argosy.local.schema.unstructured import part
+from argosy.local.schema.validation.deployment import amount_errors, percentage_of
 from argosy.local.schema.validation.workloads import selector_errors
 
 POLICIES = ("AlwaysAllow", "IfHealthyBudget")
-_COUNTS = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
-_STATUSES = ("False", "True", "Unknown")
 
 
 def budget_errors(obj: Json) -> Iterator[FieldError]:
@@ -27,19 +25,3 @@ def budget_errors(obj: Json) -> Iterator[FieldError]:
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in POLICIES:
         yield not_supported("spec.unhealthyPodEvictionPolicy", policy, POLICIES)
-
-
-def budget_status_errors(obj: Json) -> Iterator[FieldError]:
-    status = part(obj, "status")
-    for field in _COUNTS:
-        yield from not_negative(f"status.{field}", status.get(field))
-    for index, condition in enumerate(parts(status, "conditions")):
-        yield from _condition_errors(condition, f"status.conditions[{index}]")
-
-
-def _condition_errors(condition: Json, path: str) -> Iterator[FieldError]:
-    for field in ("type", "reason", "lastTransitionTime"):
-        if not condition.get(field):
-            yield required(f"{path}.{field}")
-    if condition.get("status") not in _STATUSES:
-        yield not_supported(f"{path}.status", condition.get("status", ""), _STATUSES)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from argosy.local.schema.errors import (
     OMITTED,
     FieldError,
-    Ordered,
     duplicate,
     invalid,
     not_supported,
@@ -35,6 +34,10 @@ OPERATORS = ("In", "NotIn")
 STATUSES = ("False", "True", "Unknown")
 REPLACEMENTS = ("Failed", "TerminatingOrFailed")
 INDEXED_ONLY = "requires indexed completion mode"
+_IMMUTABLE = (
+    *("selector", "template", "completionMode", "backoffLimitPerIndex", "managedBy"),
+    *("podFailurePolicy", "successPolicy"),
+)
 _PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
@@ -55,7 +58,7 @@ def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
         yield from _failure_policy(spec, f"{path}.podFailurePolicy")
     if isinstance(spec.get("successPolicy"), dict):
         if mode != "Indexed":
-            yield invalid(f"{path}.successPolicy", _go_success(spec), INDEXED_ONLY)
+            yield invalid(f"{path}.successPolicy", spec["successPolicy"], INDEXED_ONLY)
         else:
             yield from _success_policy(spec, f"{path}.successPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else REPLACEMENTS
@@ -80,13 +83,11 @@ def job_change(new: Json, old: Json) -> Iterator[FieldError]:
     """What may not change while a Job lives."""
     after, before = part(new, "spec"), part(old, "spec")
     yield from _completions_change(after, before)
-    for field in ("selector", "template", "completionMode", "backoffLimitPerIndex", "managedBy"):
+    for field in _IMMUTABLE:
         if field == "template" and _template_is_open(old):
             yield from _suspended_change(after, before)
         else:
             yield from immutable(f"spec.{field}", after.get(field), before.get(field))
-    yield from immutable("spec.podFailurePolicy", _go_failure(after), _go_failure(before))
-    yield from immutable("spec.successPolicy", _go_success(after), _go_success(before))
 
 
 def _template_is_open(job: Json) -> bool:
@@ -312,45 +313,6 @@ def _completions_change(after: Json, before: Json) -> Iterator[FieldError]:
         yield from immutable("spec.completions", new, old)
     elif new not in (old, None, after.get("parallelism")):
         yield invalid("spec.completions", new, "can only be modified in tandem with spec.parallelism")
-
-
-def _go_success(spec: Json) -> Ordered | None:
-    """A success policy as Go prints the struct that holds it."""
-    if spec.get("successPolicy") is None:
-        return None
-    rules = [
-        Ordered(SucceededIndexes=rule.get("succeededIndexes"), SucceededCount=rule.get("succeededCount"))
-        for rule in parts(spec, "successPolicy", "rules")
-    ]
-    return Ordered(Rules=rules or None)
-
-
-def _go_failure(spec: Json) -> Ordered | None:
-    if spec.get("podFailurePolicy") is None:
-        return None
-    rules = [
-        Ordered(
-            Action=text(rule, "action"),
-            OnExitCodes=_go_codes(rule.get("onExitCodes")),
-            OnPodConditions=[
-                Ordered(Type=text(pattern, "type"), Status=text(pattern, "status"))
-                for pattern in parts(rule, "onPodConditions")
-            ]
-            or None,
-        )
-        for rule in parts(spec, "podFailurePolicy", "rules")
-    ]
-    return Ordered(Rules=rules or None)
-
-
-def _go_codes(codes: object) -> Ordered | None:
-    if not isinstance(codes, dict):
-        return None
-    return Ordered(
-        ContainerName=codes.get("containerName"),
-        Operator=codes.get("operator", ""),
-        Values=codes.get("values"),
-    )
 
 
 def _values(allowed: tuple[str, ...]) -> str:

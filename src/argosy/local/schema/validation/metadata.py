@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from argosy.local.schema.errors import FieldError, Ordered, forbidden, invalid, required, too_long
+from argosy.local.schema.errors import FieldError, forbidden, invalid, required, too_long
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part, parts, text
 from argosy.local.schema.validation.names import (
@@ -58,8 +58,6 @@ def metadata_errors(
         errors += _finalizer_errors(metadata, custom or group in _ANY_FINALIZER)
     if old is not None:
         errors += _change_errors(metadata, part(old, "metadata"))
-        # Kubernetes looks at the metadata of an update twice, and tells each error twice.
-        errors += errors
     return errors
 
 
@@ -124,7 +122,7 @@ def _owner_errors(metadata: Json) -> Iterator[FieldError]:
             yield invalid("metadata.ownerReferences.apiVersion", version, _empty_owner("apiVersion"))
         if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
             told = "/v1, Kind=Event is disallowed from being an owner"
-            yield invalid("metadata.ownerReferences", _in_order(owner), told)
+            yield invalid("metadata.ownerReferences", owner, told)
         if owner.get("controller") is True:
             controllers.append(owner)
             if len(controllers) == 2:
@@ -133,12 +131,7 @@ def _owner_errors(metadata: Json) -> Iterator[FieldError]:
                     'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{first} and {second}"
                 )
-                yield invalid("metadata.ownerReferences", [_in_order(o) for o in owners], told)
-
-
-def _in_order(owner: Json) -> Ordered:
-    fields = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
-    return Ordered({field: owner[field] for field in fields if field in owner})
+                yield invalid("metadata.ownerReferences", owners, told)
 
 
 def _empty_owner(field: str) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from argosy.local.schema.errors import (
     FieldError,
-    Ordered,
     forbidden,
     invalid,
     not_supported,
@@ -17,9 +16,7 @@ from argosy.local.schema.errors import (
 )
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part, parts, text, texts
-from argosy.local.schema.validation.deployment import replica_status_errors
-from argosy.local.schema.validation.disruption_budget import budget_errors, budget_status_errors
-from argosy.local.schema.validation.job_status import job_status_errors
+from argosy.local.schema.validation.disruption_budget import budget_errors
 from argosy.local.schema.validation.metadata import STANDARD_FINALIZERS, immutable, metadata_errors
 from argosy.local.schema.validation.names import (
     config_key_problems,
@@ -31,9 +28,8 @@ from argosy.local.schema.validation.pod import (
     pod_spec_errors,
     pod_update_errors,
 )
-from argosy.local.schema.validation.pod_status import pod_status_errors
-from argosy.local.schema.validation.quota import quota, quota_status
-from argosy.local.schema.validation.service import service_change, service_errors, service_status_errors
+from argosy.local.schema.validation.quota import quota
+from argosy.local.schema.validation.service import service_change, service_errors
 from argosy.local.schema.validation.workloads import (
     at_least,
     cron_job,
@@ -62,11 +58,12 @@ def validate_builtin(
 ) -> list[FieldError]:
     """Everything wrong with a built-in object, or with the change from `old` to it.
 
-    Only subresources that change nothing but their own part (`update._keep`) are spared the other checks.
+    Statuses are not validated: only controllers write them.
     """
     errors = metadata_errors(group, kind, new, old, namespaced=namespaced)
     if subresource == "status" and old is not None:
-        return [*errors, *_status_errors(group, kind, new, old)]
+        qos = [text(one, "status", "qosClass") for one in (new, old)] if kind == "Pod" else ["", ""]
+        return [*errors, *immutable("status.qosClass", *qos)]
     if subresource == "finalize":
         return [*errors, *_finalized_namespace(new)]
     if old is None and (group, kind) == ("", "Pod"):
@@ -78,32 +75,6 @@ def validate_builtin(
     if change is not None and old is not None:
         errors += change(new, old)
     return errors
-
-
-def _status_errors(group: str, kind: str, new: Json, old: Json) -> Iterator[FieldError]:
-    match group, kind:
-        case "batch", "Job":
-            yield from job_status_errors(new, old)
-        case "apps", "Deployment" | "ReplicaSet":
-            yield from replica_status_errors(kind, new, old)
-        case "", "ResourceQuota":
-            yield from quota_status(new)
-        case "", "Pod":
-            yield from pod_status_errors(new, old)
-        case "", "Service":
-            yield from service_status_errors(new)
-        case "", "Namespace":
-            yield from _namespace_status(new)
-        case "policy", "PodDisruptionBudget":
-            yield from budget_status_errors(new)
-
-
-def _namespace_status(obj: Json) -> Iterator[FieldError]:
-    phase, going = text(obj, "status", "phase"), text(obj, "metadata", "deletionTimestamp")
-    if not going and phase != "Active":
-        yield invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")
-    if going and phase != "Terminating":
-        yield invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
 
 
 def _namespace(obj: Json) -> Iterator[FieldError]:
@@ -241,8 +212,7 @@ def _binding(obj: Json) -> Iterator[FieldError]:
 def _binding_change(new: Json, old: Json) -> Iterator[FieldError]:
     role = part(new, "roleRef")
     if role != part(old, "roleRef"):
-        shown = Ordered(APIGroup=role.get("apiGroup"), Kind=role.get("kind"), Name=role.get("name"))
-        yield invalid("roleRef", shown, "cannot change roleRef")
+        yield invalid("roleRef", role, "cannot change roleRef")
 
 
 def _lease(obj: Json) -> Iterator[FieldError]:

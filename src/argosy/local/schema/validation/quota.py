@@ -51,11 +51,6 @@ def quota(obj: Json) -> Iterator[FieldError]:
             yield forbidden(f"spec.{field}", "a local control plane has no quotas for parts of a namespace")
 
 
-def quota_status(obj: Json) -> Iterator[FieldError]:
-    for field in ("hard", "used"):
-        yield from _amounts(part(obj, "status", field), f"status.{field}")
-
-
 def _known(name: str) -> bool:
     return "/" in name or name in COUNTED or name in _AMOUNTS or "hugepages-" in name
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from argosy.local.schema.errors import (
     FieldError,
-    Ordered,
     duplicate,
     forbidden,
     invalid,
@@ -65,13 +64,6 @@ def service_change(new: Json, old: Json) -> Iterator[FieldError]:
         yield invalid("spec.clusterIPs[0]", None, "primary clusterIP can not be unset")
     elif was and now[0] != was[0]:
         yield invalid("spec.clusterIPs[0]", now, "may not change once set")
-
-
-def service_status_errors(new: Json) -> Iterator[FieldError]:
-    """Only a Service of type LoadBalancer is balanced."""
-    if parts(new, "status", "loadBalancer", "ingress") and text(new, "spec", "type") != "LoadBalancer":
-        told = "may only be used when `spec.type` is 'LoadBalancer'"
-        yield forbidden("status.loadBalancer.ingress", told)
 
 
 def headless(spec: Json) -> bool:
@@ -202,15 +194,7 @@ def _port_errors(ports: list[Json], kind: str) -> Iterator[FieldError]:
             yield duplicate(f"spec.ports[{index}].nodePort", port["nodePort"])
         inner = ("inside", protocol, port.get("port"))
         if inner in taken:
-            shown = Ordered(
-                Name="",
-                Protocol=protocol,
-                AppProtocol=None,
-                Port=port.get("port"),
-                TargetPort=0,
-                NodePort=0,
-            )
-            yield duplicate(f"spec.ports[{index}]", shown)
+            yield duplicate(f"spec.ports[{index}]", port.get("port"))
         taken |= {outer, inner}
 
 
