@@ -172,15 +172,17 @@ def _meta(item: object) -> dict[str, object]:
 
 
 def without_wording(value: object) -> object:
-    """A copy of a response whose Status objects keep their code, reason and details, and the fields and
-    reasons of their causes, but not their messages."""
+    """A copy of a response whose Status objects keep their code, reason and details (unless these are empty),
+    and the fields and reasons of their causes, but not their messages."""
     if isinstance(value, list):
         return [without_wording(item) for item in value]
     if not isinstance(value, dict):
         return value
     if not _is_failure(value):
         return {name: without_wording(item) for name, item in value.items()}
-    status = {name: item for name, item in value.items() if name != "message"}
+    status = {
+        name: item for name, item in value.items() if name != "message" and (name, item) != ("details", {})
+    }
     return with_sorted_causes(status, ("field", "reason"))
 
 

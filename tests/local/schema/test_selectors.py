@@ -1,4 +1,4 @@
-"""Selectors select what kube-apiserver selects, and refuse what it refuses."""
+"""Selectors match the same objects as those of kube-apiserver, and the same texts are invalid."""
 
 import pytest
 
@@ -31,23 +31,19 @@ def test_a_label_selector_matches(text: str, want: bool) -> None:
     assert parse_labels(text).matches(LABELS) is want
 
 
-REFUSED = {
-    "app=web,": "found '', expected: identifier after ','",
-    "=web": "found '=', expected: !, identifier, or 'end of string'",
-    "!=web": "found '!=', expected: !, identifier, or 'end of string'",
-    "app===web": "unable to parse requirement: found '=', expected: identifier",
-    "app in web": "unable to parse requirement: found 'web' expected: '('",
-}
+INVALID = (
+    *("app=web,", ",app", "=web", "!=web", "app===web", "app in web", "app in (web", "appin (web)"),
+    *("app in (a b)", "n>x", "n>", "app web", "!app=web", "a/b/c=d", "app=-x", "!"),
+)
 
 
-@pytest.mark.parametrize(("text", "want"), REFUSED.items())
-def test_a_label_selector_that_cannot_be_read_is_refused(text: str, want: str) -> None:
-    with pytest.raises(SelectorError) as error:
+@pytest.mark.parametrize("text", INVALID)
+def test_an_invalid_label_selector_is_refused(text: str) -> None:
+    with pytest.raises(SelectorError):
         parse_labels(text)
-    assert str(error.value) == want
 
 
-def test_match_labels_and_expressions_all_have_to_hold() -> None:
+def test_match_labels_and_match_expressions_are_combined_with_and() -> None:
     selector = selector_from(
         {
             "matchLabels": {"app": "web"},
@@ -62,7 +58,7 @@ def test_match_labels_and_expressions_all_have_to_hold() -> None:
     assert not selector.matches({"app": "web"})
 
 
-def test_a_field_selector_compares_text_and_unescapes() -> None:
+def test_a_field_selector_compares_text_and_unescapes_values() -> None:
     item = {"metadata": {"name": "a,b"}, "status": {"phase": "Running"}}
     assert parse_fields(r"metadata.name=a\,b,status.phase!=Failed").matches(item)
     assert parse_fields("status.reason=").matches(item)

@@ -13,7 +13,7 @@ from argosy.local.apiserver.store import Limits
 
 
 def main() -> int:
-    """Read the arguments and serve until told to stop."""
+    """Parse the arguments and serve until SIGTERM."""
     defaults = Limits()
     parser = argparse.ArgumentParser(prog="argosy.local.apiserver")
     parser.add_argument("--state", type=Path, required=True, help="the state folder of the control plane")
@@ -25,7 +25,7 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     gc.set_threshold(50_000, 20, 100)
-    sys.setswitchinterval(0.001)  # an answer waits until the writing thread can say that it is durable
+    sys.setswitchinterval(0.001)  # responses wait for the writing thread
     limits = Limits(events=options.history_count, seconds=options.history_seconds)
     try:
         run(serve(options.state, options.port, limits))

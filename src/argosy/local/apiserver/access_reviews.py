@@ -1,4 +1,4 @@
-"""Questions about identity and permission: reviews are created, answered and never stored."""
+"""Handles token and access reviews, which are answered and not stored."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ KINDS = frozenset(
 
 
 async def create_review(call: Call, authorizer: Authorizer, authenticator: Authenticator) -> Response:
-    """Answer a review."""
+    """Respond to a review with its status."""
     options = write_options(call.request, "CreateOptions")
     review = await read_admitted(call, options)
     metadata = part(review, "metadata")
@@ -50,9 +50,9 @@ async def create_review(call: Call, authorizer: Authorizer, authenticator: Authe
         case _:
             _check(review, call.served.plural)
             spec = part(review, "spec")
-            review["status"] = _access_status(authorizer, _spoken_of(spec), spec)
-    asked, status = {key: value for key, value in review.items() if key != "status"}, review["status"]
-    tracked = object_schema.track_update(None, asked, call.served, user_agent_manager(call.request), "")
+            review["status"] = _access_status(authorizer, _subject(spec), spec)
+    status = review.pop("status")
+    tracked = object_schema.track_update(None, review, call.served, user_agent_manager(call.request), "")
     return reply({**tracked, "status": status}, 201)
 
 
@@ -71,24 +71,24 @@ def _user_info(user: User) -> Json:
     return {key: value for key, value in info.items() if value}
 
 
-def _spoken_of(spec: Json) -> User:
+def _subject(spec: Json) -> User:
     return User(text(spec, "user"), text(spec, "uid"), tuple(strings(spec, "groups")))
 
 
 def _access_status(authorizer: Authorizer, user: User, spec: Json) -> Json:
     if "nonResourceAttributes" in spec:
-        asked = part(spec, "nonResourceAttributes")
-        attributes = Attributes(user, text(asked, "verb"), path=text(asked, "path"))
+        action = part(spec, "nonResourceAttributes")
+        attributes = Attributes(user, text(action, "verb"), path=text(action, "path"))
     else:
-        asked = part(spec, "resourceAttributes")
+        action = part(spec, "resourceAttributes")
         fields = ("verb", "group", "resource", "subresource", "name", "namespace")
-        attributes = Attributes(user, *(text(asked, field) for field in fields))
+        attributes = Attributes(user, *(text(action, field) for field in fields))
     allowed, why = authorizer.allowed(attributes)
     return {"allowed": allowed, "reason": why} if why else {"allowed": allowed}
 
 
 def _check(review: Json, plural: str) -> None:
-    """An access review asks one question, about somebody, and says nothing else."""
+    """422 unless a review has a subject, one kind of attributes, and no metadata."""
     spec, errors = part(review, "spec"), list[FieldError]()
     if "resourceAttributes" in spec and "nonResourceAttributes" in spec:
         why = "cannot be specified in combination with resourceAttributes"
@@ -119,7 +119,7 @@ def _check_local(review: Json, spec: Json) -> Iterator[FieldError]:
 
 
 def _rules_review(authorizer: Authorizer, user: User, namespace: str) -> Json:
-    """An answer that repeats nothing of the question."""
+    """The rules of a user in a namespace; as in Kubernetes, without metadata and spec."""
     if not namespace:
         raise bad_request("no namespace on request")
     rules, problems = authorizer.rules(user, namespace)

@@ -1,9 +1,9 @@
-"""What the server itself adds to, or holds against, objects on their way in."""
+"""Admission: what the server checks and fills in before an object is validated."""
 
 from argosy.local.apiserver.api import Call
-from argosy.local.apiserver.pod_admission import add_tolerations, admit_pod, keep_priority, known_as
-from argosy.local.apiserver.rbac import asked_of, denied
-from argosy.local.apiserver.services import begin_create, begin_update
+from argosy.local.apiserver.pod_admission import add_tolerations, admission_name, admit_pod, keep_priority
+from argosy.local.apiserver.rbac import attributes_of, denied
+from argosy.local.apiserver.services import allocate_changed, allocate_new
 from argosy.local.apiserver.status import forbidden, not_found
 from argosy.local.apiserver.timestamps import now_text
 from argosy.local.schema.defaults.objects import apply_defaults, prepare_for_create, prepare_for_update
@@ -13,7 +13,7 @@ from argosy.local.schema.validation.service import drop_by_type
 
 
 def admit(call: Call, obj: Json) -> None:
-    """Admission of a new object, which comes before its name is made up."""
+    """Admit a new object, before its name is generated."""
     if call.served.namespaced:
         _check_namespace(call, obj)
     if call.served.storage == "pods":
@@ -21,14 +21,14 @@ def admit(call: Call, obj: Json) -> None:
 
 
 def _check_namespace(call: Call, obj: Json) -> None:
-    """Nothing is created in a namespace that is missing or on its way out."""
+    """Refuse to create anything in a namespace that does not exist or is terminating."""
     served, namespace = call.served, call.namespace
     stored = call.api.store.head("namespaces", "", namespace)
     if stored is None:
         raise not_found("", "namespaces", namespace)
     if b'"deletionTimestamp"' in stored.data and text(stored.decoded(), "metadata", "deletionTimestamp"):
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
-        error = forbidden(served.group, served.plural, known_as(obj), why)
+        error = forbidden(served.group, served.plural, admission_name(obj), why)
         assert error.details is not None
         cause = {
             "reason": "NamespaceTerminating",
@@ -39,23 +39,23 @@ def _check_namespace(call: Call, obj: Json) -> None:
         raise error
 
 
-def begin(call: Call, obj: Json, *, dry: bool) -> Json:
-    """Complete a new object; in a dry run nothing is taken for it."""
+def complete_new(call: Call, obj: Json) -> Json:
+    """Fill in the fields that the server sets in a new object."""
     if call.served.storage == "services":
-        begin_create(call, obj, dry=dry)
+        allocate_new(call, obj)
     if call.served.builtin is not None:
         prepare_for_create(call.served.group, call.served.kind, obj, time=now_text())
     if call.served.storage == "jobs.batch":
-        apply_defaults("batch", "Job", obj)  # a job takes the labels of its template, which are set only now
+        apply_defaults("batch", "Job", obj)  # a job without labels takes those of its template
     return obj
 
 
-def admit_update(call: Call, obj: Json, old: Json, *, dry: bool) -> Json:
-    """Complete a changed object; in a dry run nothing is taken for it."""
+def complete_changed(call: Call, obj: Json, old: Json) -> Json:
+    """Fill in the fields that the server sets in a changed object, and keep those that it owns."""
     if call.served.builtin is not None:
         prepare_for_update(call.served.group, call.served.kind, obj, old)
     if call.served.storage == "jobs.batch":
-        apply_defaults("batch", "Job", obj)  # it may just have lost labels that it takes from its template
+        apply_defaults("batch", "Job", obj)  # a job without labels takes those of its template
     match call.served.storage:
         case "namespaces" if call.target.subresource != "finalize":
             spec, old_spec = ensure(obj, "spec"), part(old, "spec")
@@ -65,19 +65,19 @@ def admit_update(call: Call, obj: Json, old: Json, *, dry: bool) -> Json:
             keep_priority(ensure(obj, "spec"), part(old, "spec"))
             add_tolerations(ensure(obj, "spec"))
         case "services" if call.target.subresource != "status":
-            begin_update(call, obj, old, dry=dry)
+            allocate_changed(call, obj, old)
             drop_by_type(obj, old)
     return obj
 
 
-def settle(call: Call, obj: Json) -> None:
-    """Take away what Kubernetes checks, and then shows nobody."""
+def drop_hidden(call: Call, obj: Json) -> None:
+    """Drop fields that Kubernetes validates and does not return."""
     if call.served.storage == "services" and text(obj, "spec", "type") == "ExternalName":
         part(obj, "spec").pop("internalTrafficPolicy", None)
 
 
 def check_may_create(call: Call) -> None:
-    """What an update or apply makes where nothing was must be allowed to be created."""
-    asked = asked_of(call.request, call.target, "create")
-    if not call.api.authorizer.allowed(asked)[0]:
-        raise denied(asked)
+    """403 unless the user may create the object, which an update or apply creates."""
+    attributes = attributes_of(call.request, call.target, "create")
+    if not call.api.authorizer.allowed(attributes)[0]:
+        raise denied(attributes)

@@ -1,4 +1,4 @@
-"""What every handler works with: the store, the kinds, and the folder of the control plane."""
+"""What request handlers use: the store, the registry of kinds, and the state folder."""
 
 import asyncio
 from pathlib import Path
@@ -24,18 +24,18 @@ class Api(msgspec.Struct, frozen=True, eq=False):
     authorizer: Authorizer
 
     def head(self, served: Served, namespace: str, name: str) -> Stored | None:
-        """What a write must be based on."""
+        """The newest version of an object, durable or not, on which a write is based."""
         return self.store.head(served.storage, namespace if served.namespaced else "", name)
 
     async def put(self, served: Served, obj: Json, *, delete: bool = False) -> Stored:
-        """Write an object (or its last version); return when it is durable."""
+        """Write an object, or its last version; return when it is durable."""
         try:
             return await self.put_soon(served, obj, delete=delete)
         except NotDurableError as error:
             raise storage_failed(error) from error
 
     async def mark_and_delete(self, served: Served, obj: Json) -> Stored:
-        """Write an object marked as deleted and, at once, its end: watchers see it in both states."""
+        """Write an object with its deletionTimestamp and delete it: watchers see both events."""
         marked, gone = self.put_soon(served, obj), self.put_soon(served, obj, delete=True)
         try:
             _, last = await asyncio.gather(marked, gone)
@@ -51,7 +51,7 @@ class Api(msgspec.Struct, frozen=True, eq=False):
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):
-    """One request to one kind."""
+    """A request to a kind."""
 
     api: Api
     request: Request
@@ -64,7 +64,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
 
 def arranged(obj: Json, served: Served) -> Json:
-    """The object with kind, version and metadata first, so that its encoding has a known beginning."""
+    """The object with kind, version and metadata first, so that its encoding has a fixed prefix."""
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
     return {"kind": served.kind, "apiVersion": served.storage_version, "metadata": obj["metadata"], **rest}
 

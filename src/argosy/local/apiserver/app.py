@@ -1,4 +1,4 @@
-"""What answers requests: who asks, may they, what for; and whatever goes wrong becomes a Status."""
+"""Authenticates, authorizes and routes requests, and turns errors into Status responses."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from argosy.local.apiserver.impersonation import acting_user
 from argosy.local.apiserver.kubelet_proxy import pod_log, pod_stream
 from argosy.local.apiserver.openapi import Documents
 from argosy.local.apiserver.patch import patch_object
-from argosy.local.apiserver.rbac import asked_of, denied
+from argosy.local.apiserver.rbac import attributes_of, denied
 from argosy.local.apiserver.read import get_object, list_objects
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.requestinfo import Target, parse_target, verb_of
@@ -32,7 +32,7 @@ from argosy.local.apiserver.status import (
 )
 from argosy.local.apiserver.subresources import bind, finalize_namespace, request_token
 from argosy.local.apiserver.tokens import Signer
-from argosy.local.apiserver.unsupported import unserved
+from argosy.local.apiserver.unsupported import unsupported_error
 from argosy.local.apiserver.update import update_object
 from argosy.local.apiserver.watch import Lines, watch_objects
 from argosy.wire import messages
@@ -78,7 +78,7 @@ class App:
         return finished(request, response)
 
     def _identify(self, request: Request) -> None:
-        """Set the user in whose name the request is made."""
+        """Set the user of the request: the authenticated or the impersonated one."""
         request.user = self._authenticator.user(request)
         request.user = acting_user(request, self._authorizer)
 
@@ -88,7 +88,7 @@ class App:
         if target is None:
             raise page_not_found()
         if target.subresource not in ("exec", "attach") or target.plural != "pods":
-            raise unserved(target) or page_not_found()
+            raise unsupported_error(target) or page_not_found()
         for verb in ("get", "create"):
             self._authorize(request, target, verb)
         served = self._api.registry.find("", "v1", "pods")
@@ -108,10 +108,10 @@ class App:
         return await self._resource(request, target, verb)
 
     def _authorize(self, request: Request, target: Target | None, verb: str) -> None:
-        asked = asked_of(request, target, verb)
-        allowed, why = self._authorizer.allowed(asked)
+        attributes = attributes_of(request, target, verb)
+        allowed, why = self._authorizer.allowed(attributes)
         if not allowed:
-            raise denied(asked, why)
+            raise denied(attributes, why)
 
     def _health(self, request: Request) -> Response:
         if request.path.startswith("/readyz") and not self.ready:
@@ -128,9 +128,9 @@ class App:
             if document is not None:
                 return document
         if request.path.startswith("/api"):
-            found = discovery(request, self._api.registry, self._address)
-            if found is not None:
-                return found
+            document = discovery(request, self._api.registry, self._address)
+            if document is not None:
+                return document
             parts = request.path.strip("/").split("/")
             if len(parts) == 3 and self._api.registry.serves(parts[1]):
                 raise page_not_found()
@@ -142,8 +142,8 @@ class App:
             if self._api.registry.serves(target.group):
                 raise page_not_found()
             return Response(b"404 page not found\n", 404, _PLAIN)
-        homeless = served.namespaced and not target.namespace and verb not in ("list", "watch")
-        if served.custom is not None and (homeless or bool(target.namespace) > served.namespaced):
+        lacks_namespace = served.namespaced and not target.namespace and verb not in ("list", "watch")
+        if served.custom is not None and (lacks_namespace or bool(target.namespace) > served.namespaced):
             return Response(b"404 page not found\n", 404, _PLAIN)
         call = Call(self._api, request, target, served)
         return await self._handler(call, verb)(call)
@@ -178,10 +178,10 @@ class App:
             raise not_found(served.group, served.plural, call.target.name)
         if sub is None:
             raise page_not_found()
-        if refusal := unserved(call.target):
+        if refusal := unsupported_error(call.target):
             raise refusal
         if call.target.rest and sub.name in ("status", "scale") and served.custom is None:
-            raise page_not_found()  # of a custom resource, what comes after a subresource is not looked at
+            raise page_not_found()  # for custom resources, Kubernetes ignores the rest of the path
         if verb not in sub.verbs:
             raise (
                 method_not_allowed()

@@ -1,7 +1,7 @@
-"""Who is asking: bearer tokens of the control plane's own parts, and of service accounts.
+"""Authenticates requests by bearer tokens: static ones of the control plane, and those of service accounts.
 
-The file of static tokens maps a token to a user. A service account's token is a JWT that this server signed;
-it counts only while its account, and the pod it is bound to, exist.
+A file maps static tokens to users. The token of a service account is a JWT that this server signed; it is
+valid while its account exists, and the pod that it is bound to.
 """
 
 from pathlib import Path
@@ -27,23 +27,22 @@ class Authenticator:
         self._reload()
 
     def user(self, request: Request) -> User:
-        """The user of a request; 401 when it brings a token that is not good."""
+        """The user of a request; 401 if its token is invalid."""
         header = request.header(b"authorization")
         if not header:
             return ANONYMOUS
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token:
             return ANONYMOUS
-        found = self.find(token.strip())
-        if found is None:
+        user = self.find(token.strip())
+        if user is None:
             raise unauthorized()
-        return found
+        return user
 
     def find(self, token: str, audiences: list[str] | None = None) -> User | None:
-        """The user of a token, static or a service account's for one of these audiences."""
-        found = self._users.get(token)
-        if found is not None:
-            return found
+        """The user of a static token, or of a service account token for one of these audiences."""
+        if user := self._users.get(token):
+            return user
         if token.count(".") == 2:
             return self._signer.user(token, audiences)
         self._reload()
@@ -51,8 +50,8 @@ class Authenticator:
 
     def _reload(self) -> None:
         try:
-            seen = self._path.stat()
-            stamp = (seen.st_mtime_ns, seen.st_size)
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_size)
             if stamp == self._read_at:
                 return
             entries = msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Identity])

@@ -1,4 +1,4 @@
-"""Reads request bodies: JSON, YAML or protobuf to an object, or a 400 that says what is wrong."""
+"""Parses request bodies in JSON, YAML or protobuf; an invalid one is a 400."""
 
 import json
 
@@ -13,7 +13,7 @@ _PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 async def read_object(request: Request, kind: str) -> Json:
-    """The body as a JSON object, from JSON, YAML or protobuf; `kind` is what it should be."""
+    """The body as a JSON object; `kind` is the expected kind."""
     raw, media = await request.body(), content_type(request)
     if media in ("", "application/json"):
         return _parse_typed(raw, kind)
@@ -41,7 +41,7 @@ def _parse_typed(raw: bytes, kind: str) -> Json:
 
 
 def kind_problem(value: Json) -> str:
-    """Why an object's apiVersion or kind cannot be read; empty if they can."""
+    """What is wrong with the apiVersion or kind of an object; empty if they are valid."""
     for field in ("apiVersion", "kind"):
         if not isinstance(value.get(field), str | None):
             return f"{field} must be a string"

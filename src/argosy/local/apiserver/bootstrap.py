@@ -1,4 +1,4 @@
-"""What a cluster has from its first moment: namespaces, the `kubernetes` service, default roles."""
+"""Creates what every cluster has: namespaces, the `kubernetes` Service, default roles."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 async def bootstrap(api: Api) -> None:
-    """Make what is missing."""
+    """Create the objects that do not exist."""
     wanted: list[tuple[Served, Json]] = [
         (api.registry.builtin("", "namespaces"), _namespace(name)) for name in _NAMESPACES
     ]

@@ -1,4 +1,4 @@
-"""The roles and bindings that every cluster starts with, as far as they concern what is served here."""
+"""The default cluster roles and bindings, for the kinds that are served."""
 
 from argosy.local.schema.model import Json
 
@@ -9,7 +9,7 @@ _LABEL = "kubernetes.io/bootstrapping"
 
 
 def cluster_roles() -> list[Json]:
-    """cluster-admin; admin, edit and view with what aggregates into them; what everybody may do."""
+    """cluster-admin; admin, edit and view with the roles aggregated into them; the roles of all users."""
     return [
         _role("cluster-admin", [_rule(["*"], ["*"], ["*"]), _paths(["*"], "*")]),
         _aggregate("admin", "admin"),
@@ -210,7 +210,7 @@ def _role(name: str, rules: list[Json], to: str = "") -> Json:
 
 
 def _aggregate(name: str, to: str) -> Json:
-    """A role that is the sum of others: view is part of edit, and edit of admin."""
+    """A role that aggregates others: edit includes view, and admin includes edit."""
     own = {"admin": _admin_rules() + _edit_rules() + _view_rules(), "edit": _edit_rules() + _view_rules()}
     labels = {_LABEL: "rbac-defaults"}
     above = {"edit": "admin", "view": "edit"}.get(to)

@@ -1,6 +1,6 @@
-"""Encodes and decodes the continue token of a paged list: the revision and the key after which to go on.
+"""Encodes and decodes the continue token of a paged list: the revision and the last key of the page.
 
-The format is that of Kubernetes. Revision -1 means "the newest", for clients that go on with a list whose
+The format is that of Kubernetes. Revision -1 means the newest one, for clients that continue a list whose
 revision has been compacted.
 """
 
@@ -23,7 +23,7 @@ class _Token(msgspec.Struct):
 
 
 def write_token(rv: int, key: str) -> str:
-    """A token for what comes after `key`."""
+    """The token for the page after `key`."""
     raw = msgspec.json.encode(_Token(_VERSION, rv, key + "\0"))
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 

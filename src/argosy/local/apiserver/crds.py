@@ -1,7 +1,7 @@
-"""CustomResourceDefinitions at work: names accepted, kinds served, objects deleted with their definition.
+"""The controller of CustomResourceDefinitions: accepts names, serves kinds, deletes objects of deleted CRDs.
 
-Runs inside the server, on its own store: a definition is served within milliseconds of being written, and
-again right after a restart.
+It runs in the API server, so that a kind is served milliseconds after its definition is written, and right
+after a restart.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ class Definitions:
         self._changed: asyncio.Queue[str] = asyncio.Queue()
 
     def restore(self) -> None:
-        """Serve what was established before the server started."""
+        """Serve the kinds that were established before the server started."""
         for stored in self._api.store.collection(STORAGE).listed(""):
             definition = stored.decoded()
             if established(definition):
                 self._api.registry.define(definition)
             self._changed.put_nowait(stored.name)
-        self._api.store.listen(self._heard)
+        self._api.store.listen(self._on_event)
 
     async def run(self) -> None:
-        """Follow definitions as they change; never ends."""
+        """Reconcile definitions when they change; never ends."""
         while True:
-            await self._settle(await self._changed.get())
+            await self._reconcile(await self._changed.get())
 
-    def _heard(self, collection: str, event: Event) -> None:
+    def _on_event(self, collection: str, event: Event) -> None:
         if collection == STORAGE:
             if event.type == "DELETED":
                 self._api.registry.undefine(event.new.name)
@@ -49,7 +49,7 @@ class Definitions:
         stored = self._api.store.collection(STORAGE).get("", collection)
         return stored.name if stored and b'"deletionTimestamp"' in stored.data else None
 
-    async def _settle(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> None:
         served = self._api.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         assert served is not None
         head = self._api.head(served, "", name)
@@ -59,17 +59,17 @@ class Definitions:
         if text(definition, "metadata", "deletionTimestamp"):
             await self._finish(served, definition)
             return
-        settled = self._accept(definition)
+        changed = self._accept(definition)
         before = head.decoded()
-        if settled != before:
-            settled = object_schema.track_update(before, settled, served, "kube-apiserver", "status")
-            await self._api.put(served, settled)
-            definition = settled
+        if changed != before:
+            changed = object_schema.track_update(before, changed, served, "kube-apiserver", "status")
+            await self._api.put(served, changed)
+            definition = changed
         if established(definition):
             self._api.registry.define(definition)
 
     def _accept(self, definition: Json) -> Json:
-        """The definition with its status as it should be."""
+        """The definition with its status brought up to date."""
         status = ensure(definition, "status")
         names = part(definition, "spec", "names")
         taken = self._taken(definition)
@@ -96,7 +96,7 @@ class Definitions:
         return definition
 
     def _taken(self, definition: Json) -> str:
-        """Which of the names another kind of the same group already has."""
+        """The conflict with the names of another kind of the group; empty if there is none."""
         names, own = part(definition, "spec", "names"), text(definition, "metadata", "name")
         for served in self._api.registry.all():
             if served.group != text(definition, "spec", "group") or (served.crd and served.crd.name == own):
@@ -108,7 +108,7 @@ class Definitions:
         return ""
 
     async def _finish(self, served: Served, definition: Json) -> None:
-        """Delete the objects of a definition that is being deleted, then let it go."""
+        """Delete the objects of a terminating definition, then the definition."""
         name = text(definition, "metadata", "name")
         collection = self._api.store.collection(name)
         versions = self._api.registry.versions(name)
@@ -152,10 +152,10 @@ def _set(status: Json, kind: str, good: bool, reason: str, message: str, problem
         reason, message = ("PluralConflict" if kind == "NamesAccepted" else "NotAccepted"), problem
     conditions = parts(status, "conditions")
     status["conditions"] = conditions
-    found = next((c for c in conditions if text(c, "type") == kind), None)
-    if found is None:
-        found = {"type": kind}
-        conditions.append(found)
-    if text(found, "status") != value:
-        found["lastTransitionTime"] = now_text()
-    found.update({"status": value, "reason": reason, "message": message})
+    condition = next((c for c in conditions if text(c, "type") == kind), None)
+    if condition is None:
+        condition = {"type": kind}
+        conditions.append(condition)
+    if text(condition, "status") != value:
+        condition["lastTransitionTime"] = now_text()
+    condition.update({"status": value, "reason": reason, "message": message})

@@ -1,7 +1,7 @@
-"""Create: from a body to a stored object with everything that the server adds."""
+"""Handles create: from a request body to a stored object with the fields that the server sets."""
 
 from argosy.local.apiserver import object_schema, representations
-from argosy.local.apiserver.admission import admit, begin, check_may_create, settle
+from argosy.local.apiserver.admission import admit, check_may_create, complete_new, drop_hidden
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import duplicate_fields, read_object
 from argosy.local.apiserver.escalation import check_grant
@@ -10,7 +10,7 @@ from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.negotiation import content_type, wanted_form
 from argosy.local.apiserver.new_object import create_namespace_defaults, fresh_metadata, prepare
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.ownerrefs import name_owners_once
+from argosy.local.apiserver.ownerrefs import drop_duplicate_owners
 from argosy.local.apiserver.quotas import charges, write_charges
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, already_exists, bad_request
@@ -24,7 +24,7 @@ _NAME_TRIES = 8
 
 
 async def create_object(call: Call) -> Response:
-    form = wanted_form(call.request, custom=call.served.custom is not None)
+    form = wanted_form(call.request)
     options = write_options(call.request, "CreateOptions")
     stored = await create(call, await read_admitted(call, options), options, admitted=True)
     if isinstance(stored, dict):
@@ -39,13 +39,12 @@ async def create(
     *,
     managed: bool = False,
     admitted: bool = False,
-    unasked: bool = False,
+    implicit: bool = False,
 ) -> Stored | Json:
-    """Store a new object; a dry run answers what would have been stored.
+    """Store a new object; a dry run returns the object that would be stored.
 
-    `managed` when its fields have owners already, `admitted` when it has been read under its schema,
-    `unasked` when an update or apply makes it where nothing was: then the version that it names is taken for
-    nothing, and it takes the right to create it.
+    `managed` if its managedFields are up to date, `admitted` if it was decoded by its schema, `implicit` if
+    an update or apply creates it: its resourceVersion is ignored, and the user needs the right to create it.
     """
     served = call.served
     if not admitted:
@@ -53,41 +52,41 @@ async def create(
             obj, served, options.validation, call.request.warnings, applied=managed
         )
     metadata = ensure(obj, "metadata")
-    name_owners_once(obj, call.request)
+    drop_duplicate_owners(obj, call.request)
     version = text(metadata, "resourceVersion")
     fresh_metadata(metadata)
     prepare(obj, served)
     if not managed:
         obj = object_schema.track_update(None, obj, served, options.manager, "")
     admit(call, obj)
-    if unasked:
+    if implicit:
         check_version_number(version)
     _generate_name(call, obj)
     name = text(obj, "metadata", "name")
     if served.storage == "namespaces":
         ensure(ensure(obj, "metadata"), "labels")["kubernetes.io/metadata.name"] = name
-    obj = begin(call, obj, dry=options.dry_run)
+    obj = complete_new(call, obj)
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, None)
     if errors := object_schema.validate(obj, served, None):
         raise invalid_error(served.group, served.kind, name, errors)
-    settle(call, obj)
+    drop_hidden(call, obj)
     call.request.warnings += warnings(served.group, served.kind, obj, created=True)
     if served.custom is not None:
         call.request.warnings += finalizer_warnings(obj, None)
-    if unasked:
+    if implicit:
         check_may_create(call)
     charged = charges(call, name)
-    if version.isdigit() and version != "0" and not unasked and not options.dry_run:
+    if version.isdigit() and version != "0" and not implicit and not options.dry_run:
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
-    if (there := call.api.head(served, call.namespace, name)) is not None:
+    if (existing := call.api.head(served, call.namespace, name)) is not None:
         generated = bool(metadata.get("generateName"))
         refusal = already_exists(served.group, served.plural, name, generated=generated)
-        if text(there.decoded(), "metadata", "deletionTimestamp"):
+        if text(existing.decoded(), "metadata", "deletionTimestamp"):
             refusal.message = f"object is being deleted: {refusal.message}"
         raise refusal
     if options.dry_run:
-        if version:  # a dry run does not get as far as to drop it
+        if version:  # only storing the object would drop it
             ensure(obj, "metadata")["resourceVersion"] = version
         return representations.as_served(obj, served)
     writing = write_charges(call.api, charged) if charged else None
@@ -100,7 +99,7 @@ async def create(
 
 
 def _generate_name(call: Call, obj: Json) -> None:
-    """A name for an object that has only the beginning of one."""
+    """Generate the name of an object with a generateName."""
     metadata = ensure(obj, "metadata")
     prefix = text(metadata, "generateName")
     if not prefix or text(metadata, "name"):
@@ -112,7 +111,7 @@ def _generate_name(call: Call, obj: Json) -> None:
 
 
 def check_version_number(version: str) -> None:
-    """The version that an object names is read before anything is done with it."""
+    """500 if a resourceVersion is not a number."""
     if version and not version.isdigit():
         raise StatusError(500, "", f'invalid resourceVersion "{version}"')
 
@@ -140,9 +139,9 @@ async def read_admitted(call: Call, options: WriteOptions) -> Json:
 
 
 def wrong_kind(obj: Json, served: Served) -> str:
-    """Why a body cannot be decoded as an object of the kind; empty if it can. Missing fields are filled in.
+    """What is wrong with the kind and version of a body; empty if they are right. Missing ones are filled in.
 
-    A custom resource must name a kind; whether it is the right one is checked after its fields.
+    A custom resource must have a kind; whether it is the right one is checked after its fields.
     """
     if served.custom is not None and not obj.get("kind"):
         return f"the object provided is unrecognized (must be of type {served.kind}): 'kind' is missing"
@@ -159,7 +158,7 @@ def wrong_kind(obj: Json, served: Served) -> str:
 
 
 def check_custom_kind(obj: Json, served: Served) -> None:
-    """Refuse a custom resource that says it is of another kind or version."""
+    """422 if a custom resource has another kind or version."""
     if served.custom is not None and (errors := object_schema.kind_errors(obj, served)):
         group = text(obj, "apiVersion").rpartition("/")[0]
         raise invalid_error(group, text(obj, "kind"), text(obj, "metadata", "name"), errors)
@@ -168,9 +167,9 @@ def check_custom_kind(obj: Json, served: Served) -> None:
 def check_place(obj: Json, call: Call) -> Json:
     """Fill in the namespace of the path; 400 if the body names another one."""
     served, metadata = call.served, ensure(obj, "metadata")
-    given = text(obj, "metadata", "namespace")
+    namespace = text(obj, "metadata", "namespace")
     if served.namespaced:
-        if given and given != call.namespace:
+        if namespace and namespace != call.namespace:
             raise bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )

@@ -1,7 +1,7 @@
-"""Delete one or many: preconditions, finalizers, propagation and, for pods, a grace period.
+"""Handles delete and deletecollection: preconditions, finalizers, propagation, and the grace period of pods.
 
-An object that something still holds on to is only marked; it goes when the last finalizer is taken away (see
-`update`) or, for a pod that runs on a node, when the node agent deletes it with no grace.
+An object with finalizers only gets a deletionTimestamp; it is deleted when an update removes the last one
+(see `update`). A pod on a node is deleted when the node agent deletes it with a grace period of 0.
 """
 
 import datetime
@@ -37,7 +37,7 @@ _PODS_STAY = (
 )
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _STAMPS = ("deletionTimestamp", "deletionGracePeriodSeconds")
-_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+_PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,13 +54,13 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def delete_object(call: Call) -> Response:
-    form = wanted_form(call.request, custom=call.served.custom is not None)
+    form = wanted_form(call.request)
     options = await _read_options(call)
     _warn(call, options)
     head = call.api.head(call.served, call.namespace, call.target.name)
     if head is None:
         raise not_found(call.served.group, call.served.plural, call.target.name)
-    _refuse_immortal(call)
+    _check_protected(call)
     gone, left = await delete(call, head, options)
     served = call.served
     if gone and served.storage not in RETURNED_WHEN_DELETED:
@@ -73,7 +73,7 @@ async def delete_object(call: Call) -> Response:
 
 
 async def delete_collection(call: Call) -> Response:
-    wanted_form(call.request, custom=call.served.custom is not None)
+    wanted_form(call.request)
     limit = check_list(call.request)
     selection = read_selection(call.request, call.served, call.namespace)
     options = await _read_options(call)
@@ -87,7 +87,7 @@ async def delete_collection(call: Call) -> Response:
         head = call.api.head(call.served, stored.namespace, stored.name)
         if head is not None:
             await delete(call, head, options)
-            deleted.append(head)  # shown as it was before
+            deleted.append(head)  # the response shows the objects before the deletion
     more: Json = {}
     if rest:
         last = chosen[-1]
@@ -108,13 +108,13 @@ def _listed(call: Call, objects: Sequence[Stored], more: Json) -> Response:
 
 
 def _warn(call: Call, options: DeleteOptions) -> None:
-    unsaid = options.propagation_policy is None and options.orphan_dependents is None
-    if unsaid and call.served.storage == "jobs.batch":
+    is_default = options.propagation_policy is None and options.orphan_dependents is None
+    if is_default and call.served.storage == "jobs.batch":
         call.request.warnings.append(_PODS_STAY)
 
 
 async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool, Stored | bytes]:
-    """Delete or mark an object. Answers whether it is gone, and its last version (bytes for a dry run)."""
+    """Delete or mark an object; return whether it is deleted, and its last version (bytes for a dry run)."""
     served = call.served
     obj = head.decoded()
     check_preconditions(call, head, obj, options)
@@ -122,9 +122,9 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
     before = msgspec.json.encode(obj)
     if served.storage == DEFINITIONS and "deletionTimestamp" not in metadata:
         return await _delete_definition(call, obj, options)
-    going = "deletionTimestamp" in metadata
-    if served.storage == "namespaces" and going and strings(obj, "spec", "finalizers"):
-        return False, head  # on its way out already, in the way that was asked for first
+    is_terminating = "deletionTimestamp" in metadata
+    if served.storage == "namespaces" and is_terminating and strings(obj, "spec", "finalizers"):
+        return False, head  # the options of the first deletion apply
     stamps = [metadata.get(field) for field in _STAMPS]
     graceful, pending = _grace(call, obj, options)
     if pending:
@@ -149,12 +149,12 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
         return False, head
     if gone and marked:
         return True, await call.api.mark_and_delete(served, obj)
-    # What goes without grace goes as it was, with the finalizers that this deletion took away.
+    # The last version of an object is the one before the deletion, with the finalizers that this one removed.
     return gone, await call.api.put(served, head.decoded() if gone else obj, delete=gone)
 
 
 async def _delete_definition(call: Call, obj: Json, options: DeleteOptions) -> tuple[bool, Stored | bytes]:
-    """A definition goes when its objects have gone, which the server sees to."""
+    """Mark a definition for deletion; `crds` deletes it after its objects."""
     metadata = ensure(obj, "metadata")
     metadata["deletionTimestamp"] = now_text()
     finalizers = strings(metadata, "finalizers")
@@ -195,36 +195,36 @@ def check_preconditions(call: Call, head: Stored, obj: Json, options: DeleteOpti
 
 
 def _grace(call: Call, obj: Json, options: DeleteOptions) -> tuple[bool, bool]:
-    """Mark a pod for graceful deletion. (marked and to be kept, nothing to do because it is under way)."""
+    """Mark a pod for graceful deletion; return whether it is kept, and whether nothing changed."""
     if call.served.storage != "pods":
         return False, False
     metadata = ensure(obj, "metadata")
-    asked = options.grace_period_seconds
-    asked = 1 if asked is not None and asked < 0 else asked
+    requested = options.grace_period_seconds
+    requested = 1 if requested is not None and requested < 0 else requested
     if "deletionTimestamp" in metadata:
-        return _shorten(metadata, asked)
-    seconds = asked if asked is not None else number(obj, "spec", "terminationGracePeriodSeconds")
+        return _shorten(metadata, requested)
+    seconds = requested if requested is not None else number(obj, "spec", "terminationGracePeriodSeconds")
     if not text(obj, "spec", "nodeName") or text(obj, "status", "phase") in ("Succeeded", "Failed"):
         seconds = 0
     _mark(metadata, seconds)
     return seconds > 0, False
 
 
-def _shorten(metadata: Json, asked: int | None) -> tuple[bool, bool]:
+def _shorten(metadata: Json, requested: int | None) -> tuple[bool, bool]:
     current = number(metadata, "deletionGracePeriodSeconds")
     if current == 0:
         return False, False
-    if asked is None or asked >= current:
+    if requested is None or requested >= current:
         return False, True
     now = datetime.datetime.now(datetime.UTC)
     marked = parse_time(text(metadata, "deletionTimestamp"))
-    moment = marked + datetime.timedelta(seconds=asked - current)
+    moment = marked + datetime.timedelta(seconds=requested - current)
     if moment < now:
         moment = now
-        asked = 1 if asked else 0
+        requested = 1 if requested else 0
     metadata["deletionTimestamp"] = text_of(moment)
-    metadata["deletionGracePeriodSeconds"] = asked
-    return asked > 0, False
+    metadata["deletionGracePeriodSeconds"] = requested
+    return requested > 0, False
 
 
 def _mark(metadata: Json, seconds: int) -> None:
@@ -237,11 +237,11 @@ def _mark(metadata: Json, seconds: int) -> None:
 
 
 def _finalizers(call: Call, obj: Json, options: DeleteOptions) -> list[str]:
-    """The finalizers with those for garbage collection as this deletion wants them."""
-    there = strings(obj, "metadata", "finalizers")
+    """The finalizers, with those of garbage collection as this deletion requires."""
+    current = strings(obj, "metadata", "finalizers")
     storage = call.served.storage
     if storage in NEVER_COLLECTED:
-        return there
+        return current
     if options.orphan_dependents is not None:
         orphan = options.orphan_dependents
         foreground = storage == "namespaces" and not orphan
@@ -249,11 +249,11 @@ def _finalizers(call: Call, obj: Json, options: DeleteOptions) -> list[str]:
         orphan = options.propagation_policy == "Orphan"
         foreground = options.propagation_policy == "Foreground"
     else:
-        foreground = FOREGROUND in there
-        orphan = not foreground and (ORPHAN in there or storage in ORPHANS_BY_DEFAULT)
-    kept = [name for name in there if name not in (ORPHAN, FOREGROUND)]
+        foreground = FOREGROUND in current
+        orphan = not foreground and (ORPHAN in current or storage in ORPHANS_BY_DEFAULT)
+    kept = [name for name in current if name not in (ORPHAN, FOREGROUND)]
     wanted = kept + [ORPHAN] * orphan + [FOREGROUND] * foreground
-    return there if set(there) == set(wanted) else wanted
+    return current if set(current) == set(wanted) else wanted
 
 
 async def _read_options(call: Call) -> DeleteOptions:
@@ -307,7 +307,7 @@ def _check(options: DeleteOptions) -> None:
         raise invalid_error("meta.k8s.io", "DeleteOptions", "", errors)
 
 
-def _refuse_immortal(call: Call) -> None:
+def _check_protected(call: Call) -> None:
     name = call.target.name
-    if call.served.storage == "namespaces" and name in _IMMORTAL:
+    if call.served.storage == "namespaces" and name in _PROTECTED_NAMESPACES:
         raise forbidden("", "namespaces", name, "this namespace may not be deleted")

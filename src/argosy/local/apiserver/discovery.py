@@ -1,4 +1,4 @@
-"""What is served, told in both ways that clients ask: aggregated (v2) and one document per group version."""
+"""Discovery documents: aggregated (v2), and one per group version for older clients."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from argosy.local.apiserver.registry import Registry, Served
 from argosy.local.schema.model import Json
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
-# The groups of Kubernetes in the order that it lists them; custom groups follow by name.
+# The groups in the order of Kubernetes; custom groups follow by name.
 _ORDER = (
     "",
     "apiregistration.k8s.io",
@@ -34,7 +34,7 @@ _ORDER = (
 
 
 def discovery(request: Request, registry: Registry, address: str) -> Response | None:
-    """The document at a discovery path; None when the path is none."""
+    """The document at a discovery path; None for other paths."""
     parts = request.path.strip("/").split("/")
     if parts == ["api"] or parts == ["apis"]:
         version = _aggregated_version(request)
@@ -66,17 +66,17 @@ def _aggregated_version(request: Request) -> str:
 
 
 def _groups(registry: Registry) -> dict[str, dict[str, list[Served]]]:
-    """Group, then version, most wanted first, then kinds."""
-    found: dict[str, dict[str, list[Served]]] = {}
+    """Kinds by group and version, the preferred version first."""
+    groups: dict[str, dict[str, list[Served]]] = {}
     for served in registry.all():
-        found.setdefault(served.group, {}).setdefault(served.version, []).append(served)
+        groups.setdefault(served.group, {}).setdefault(served.version, []).append(served)
     rank = {group: index for index, group in enumerate(_ORDER)}
-    ordered = sorted(found, key=lambda group: (rank.get(group, len(rank)), group))
-    return {group: {v: found[group][v] for v in sorted(found[group], key=version_rank)} for group in ordered}
+    ordered = sorted(groups, key=lambda group: (rank.get(group, len(rank)), group))
+    return {name: {v: groups[name][v] for v in sorted(groups[name], key=version_rank)} for name in ordered}
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
-    """Sorts v2 before v1 before v1beta1 before v1alpha1 before anything else."""
+    """A sort key that orders v2, v1, v1beta1, v1alpha1 and then everything else."""
     import re
 
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
@@ -131,7 +131,7 @@ def _aggregated_resource(served: Served) -> Json:
 
 
 def _response_kind(served: Served, group: str, version: str, kind: str) -> Json:
-    """Built-in kinds leave out a group version that is the resource's own."""
+    """The kind of a resource; built-in kinds omit a group version equal to that of the resource."""
     if served.builtin is not None and (group, version) == (served.group, served.version):
         return {"group": "", "version": "", "kind": kind}
     return {"group": group, "version": version, "kind": kind}

@@ -1,7 +1,7 @@
-"""Nobody grants what they do not have: the check on roles and bindings that RBAC makes.
+"""Prevents privilege escalation: users can only grant rights that they have.
 
-A rule is held when the user's own rules cover each verb on each of its resources. Who has the verb `escalate`
-on a role, or `bind` on the role that is bound, may do more.
+A user has a right if their rules cover each verb on each resource of the granted rule. The verb `escalate` on
+a role, or `bind` on the bound role, allows to grant more.
 """
 
 from argosy.local.apiserver.api import Call
@@ -14,7 +14,7 @@ from argosy.local.schema.unstructured import part, parts, text
 
 
 def check_grant(call: Call, obj: Json, old: Json | None) -> None:
-    """Refuse a role or binding that gives more than its writer has."""
+    """403 if a role or binding grants rights that the user does not have."""
     if MASTERS in call.request.user.groups or (old is not None and _only_collected(obj, old)):
         return
     if call.served.plural in ("roles", "clusterroles"):
@@ -25,9 +25,9 @@ def check_grant(call: Call, obj: Json, old: Json | None) -> None:
 
 def _check_role(call: Call, obj: Json, old: Json | None) -> None:
     user, plural = call.request.user, call.served.plural
-    # A request that creates has no name yet, so that `escalate` on named roles is for changing them.
-    asked = Attributes(user, "escalate", GROUP, plural, name=call.target.name, namespace=call.namespace)
-    if call.api.authorizer.allowed(asked)[0]:
+    # A create request has no name, so `escalate` with resourceNames only allows updates.
+    attributes = Attributes(user, "escalate", GROUP, plural, name=call.target.name, namespace=call.namespace)
+    if call.api.authorizer.allowed(attributes)[0]:
         return
     _confirm(call, rules_of(obj), text(obj, "metadata", "name"))
     if any(parts(each, "aggregationRule", "clusterRoleSelectors") for each in (obj, old or {})):
@@ -42,12 +42,16 @@ def _check_binding(call: Call, obj: Json) -> None:
     if role.kind not in ("Role", "ClusterRole"):
         raise StatusError(500, "", f'unsupported role reference kind: "{role.kind}"')
     plural = f"{role.kind.lower()}s"
-    asked = Attributes(call.request.user, "bind", GROUP, plural, name=role.name, namespace=call.namespace)
-    if call.api.authorizer.allowed(asked)[0]:
+    attributes = Attributes(
+        call.request.user, "bind", GROUP, plural, name=role.name, namespace=call.namespace
+    )
+    if call.api.authorizer.allowed(attributes)[0]:
         return
     rules = call.api.authorizer.rules_of(role)
     if rules is None:
-        raise not_found(GROUP, call.served.plural, role.name)  # so Kubernetes says it, of the role
+        raise not_found(
+            GROUP, call.served.plural, role.name
+        )  # as in Kubernetes, with the resource of the binding
     _confirm(call, rules, text(obj, "metadata", "name"))
 
 
@@ -60,13 +64,13 @@ def _confirm(call: Call, rules: tuple[Rule, ...], name: str) -> None:
 
 def _why(user: User, lacking: list[Rule], problems: list[str]) -> str:
     shown = "\n".join(sorted({rule.shown() for rule in lacking}))
-    told = f"; resolution errors: [{together(problems)}]" if problems else ""
+    errors = f"; resolution errors: [{together(problems)}]" if problems else ""
     who = f'user "{user.name}" (groups={quoted(user.groups)})'
-    return f"{who} is attempting to grant RBAC permissions not currently held:\n{shown}{told}"
+    return f"{who} is attempting to grant RBAC permissions not currently held:\n{shown}{errors}"
 
 
 def _only_collected(obj: Json, old: Json) -> bool:
-    """Whether nothing changed but what the garbage collector changes."""
+    """Whether only fields that the garbage collector writes have changed."""
 
     def rest(each: Json) -> Json:
         ignored = ("ownerReferences", "finalizers", "managedFields")

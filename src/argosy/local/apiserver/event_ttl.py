@@ -1,4 +1,4 @@
-"""Events are forgotten an hour after they were last written, as in Kubernetes."""
+"""Deletes events an hour after their last write, as Kubernetes does."""
 
 import asyncio
 import time
@@ -7,19 +7,19 @@ from argosy.local.apiserver.api import Api
 from argosy.local.apiserver.timestamps import parse_time
 from argosy.local.schema.unstructured import parts, text
 
-KEPT_SECONDS = 3600.0
-_EVERY_SECONDS = 60.0
+TTL_SECONDS = 3600.0
+_INTERVAL_SECONDS = 60.0
 
 
-async def forget_events(api: Api) -> None:
-    """Delete events that are too old, once a minute; never ends."""
+async def run_event_ttl(api: Api) -> None:
+    """Delete expired events once per minute; never ends."""
     while True:
-        await asyncio.sleep(_EVERY_SECONDS)
-        await delete_old_events(api, time.time() - KEPT_SECONDS)
+        await asyncio.sleep(_INTERVAL_SECONDS)
+        await delete_old_events(api, time.time() - TTL_SECONDS)
 
 
 async def delete_old_events(api: Api, before: float) -> None:
-    """Delete the events last written before a moment."""
+    """Delete the events whose last write was before a time."""
     served = api.registry.builtin("", "events")
     for stored in api.store.collection(served.storage).listed(None):
         event = stored.decoded()

@@ -1,4 +1,4 @@
-"""One storage for events under two groups: core/v1 as stored, events.k8s.io/v1 by renaming its fields."""
+"""Converts events between core/v1, in which they are stored, and events.k8s.io/v1."""
 
 from argosy.local.schema.model import Json
 

@@ -1,7 +1,7 @@
 """Eviction: deletes a pod if its PodDisruptionBudget allows it.
 
-The status of a budget is the disruption controller's (`local.controllers.disruption`); an eviction only uses
-up one of the disruptions it allows and notes the pod, until the controller has seen the pod go.
+The disruption controller (`local.controllers.disruption`) writes the status of a budget; an eviction uses up
+one of the allowed disruptions and records the pod, until the controller has observed the deletion.
 """
 
 import msgspec
@@ -58,20 +58,20 @@ def _pod(call: Call) -> Stored:
 
 
 def _ignores_budgets(pod: Json) -> bool:
-    """Whether losing the pod disrupts nothing: it has not started, has ended, or is going already."""
-    phase, going = text(pod, "status", "phase"), text(pod, "metadata", "deletionTimestamp")
-    return phase in ("Succeeded", "Failed", "Pending") or bool(going)
+    """Whether budgets do not apply: the pod has not started, has ended, or is terminating."""
+    phase, deleted = text(pod, "status", "phase"), text(pod, "metadata", "deletionTimestamp")
+    return phase in ("Succeeded", "Failed", "Pending") or bool(deleted)
 
 
 async def _use_budget(call: Call, pod: Json, *, dry: bool) -> None:
     served = call.api.registry.find("policy", "v1", "poddisruptionbudgets")
     assert served is not None
-    found = _budgets(call, served, pod)
-    if len(found) > 1:
+    budgets = _budgets(call, served, pod)
+    if len(budgets) > 1:
         raise StatusError(500, "", _SEVERAL)
-    if not found or _may_go_unhealthy(found[0], pod):
+    if not budgets or _is_unhealthy_and_evictable(budgets[0], pod):
         return
-    before = found[0]
+    before = budgets[0]
     _check(before)
     budget = _with_disruption(before, text(pod, "metadata", "name"))
     if not dry:
@@ -79,20 +79,20 @@ async def _use_budget(call: Call, pod: Json, *, dry: bool) -> None:
 
 
 def _budgets(call: Call, served: Served, pod: Json) -> list[Json]:
-    """The budgets that select the pod, as of the last write."""
+    """The newest versions of the budgets that select the pod."""
     labels = labels_of(pod, "metadata", "labels")
-    found = []
+    matching = []
     for stored in call.api.store.collection(served.storage).listed(call.namespace):
         head = call.api.head(served, stored.namespace, stored.name)
         budget = head.decoded() if head is not None else {}
         selector = part(budget, "spec").get("selector")
         if isinstance(selector, dict) and selector_from(selector).matches(labels):
-            found.append(budget)
-    return found
+            matching.append(budget)
+    return matching
 
 
-def _may_go_unhealthy(budget: Json, pod: Json) -> bool:
-    """Whether the pod, not being ready, does not count and may go without using up the budget."""
+def _is_unhealthy_and_evictable(budget: Json, pod: Json) -> bool:
+    """Whether the pod is not ready, so that its eviction does not use up the budget."""
     conditions = parts(pod, "status", "conditions")
     if any(text(each, "type") == "Ready" and text(each, "status") == "True" for each in conditions):
         return False
@@ -103,7 +103,7 @@ def _may_go_unhealthy(budget: Json, pod: Json) -> bool:
 
 
 def _check(budget: Json) -> None:
-    """Raise what an eviction is refused with; a budget that is being looked at may be asked again soon."""
+    """429 if the budget does not allow an eviction; with Retry-After if its status is not up to date."""
     name, status = text(budget, "metadata", "name"), part(budget, "status")
     if number(status, "observedGeneration") < number(budget, "metadata", "generation"):
         raise _refused(f"The disruption budget {name} is still being processed by the server.", RETRY_SECONDS)
@@ -129,7 +129,7 @@ def _refused(why: str, retry_seconds: int = 0) -> StatusError:
 
 
 def _with_disruption(budget: Json, pod: str) -> Json:
-    """The budget with one disruption used up, by this pod."""
+    """The budget with one allowed disruption less, and the pod recorded."""
     status = part(budget, "status")
     allowed = number(status, "disruptionsAllowed") - 1
     disrupted = {**part(status, "disruptedPods"), pod: now_text()}
@@ -150,7 +150,7 @@ def _with_disruption(budget: Json, pod: str) -> Json:
 
 
 async def _delete(call: Call, options: deletion.DeleteOptions) -> None:
-    """Delete the pod, and before that write into its status why it goes."""
+    """Write the reason into the status of the pod, then delete it."""
     head = _pod(call)
     pod = head.decoded()
     if not options.dry_run:
@@ -168,14 +168,14 @@ async def _delete(call: Call, options: deletion.DeleteOptions) -> None:
             },
         )
         await call.api.put(call.served, pod)
-        if options.preconditions is not None:  # met before the write above changed the version
+        if options.preconditions is not None:  # checked before the write above changed the version
             met = msgspec.structs.replace(options.preconditions, resource_version=None)
             options = msgspec.structs.replace(options, preconditions=met)
     await deletion.delete(call, _pod(call), options)
 
 
 def _with_condition(conditions: list[Json], wanted: Json) -> list[Json]:
-    """The conditions with this one in its place; its time stays if its status does."""
+    """The conditions with one replaced or added; its transition time is kept if its status is the same."""
     changed = []
     for condition in conditions:
         if condition.get("type") == wanted["type"]:

@@ -1,8 +1,8 @@
-"""The writer thread: what is handed in while a commit is under way shares the next one.
+"""Group commit: a thread commits all rows that were added during the previous commit together.
 
-So the cost of making writes durable is paid once per group, and a lone write waits for nobody. When a commit
-fails (a full disk), the thread stops committing until `discard` says that everything handed in so far has
-been given up, because later writes may build on the ones that failed.
+So the cost of durability is paid once per group, and a single write is committed immediately. When a commit
+fails (disk full), the thread stops until `discard` drops the rows added so far, because later writes may be
+based on failed ones.
 """
 
 import asyncio
@@ -34,19 +34,19 @@ class Writer:
             self._wakeup.notify()
 
     def drop(self, rvs: Sequence[int], marks: dict[str, int]) -> None:
-        """Forget rows with the next commit; not worth a commit of their own."""
+        """Delete rows together with the next commit."""
         with self._wakeup:
             self._dropped.extend(rvs)
             self._marks.update(marks)
 
     def discard(self) -> None:
-        """Give up what was handed in since a commit failed, and go on."""
+        """Drop the rows that were added since a commit failed, and continue."""
         with self._wakeup:
             self._rows.clear()
             self._failed = False
 
     def stop(self) -> None:
-        """Commit what is waiting, then end."""
+        """Commit the rows that were added, then end the thread."""
         with self._wakeup:
             self._stopping = True
             self._wakeup.notify()
@@ -73,5 +73,5 @@ class Writer:
                 self._failed = True
         try:
             self._loop.call_soon_threadsafe(self._done, rows, error)
-        except RuntimeError:  # the loop is gone: nobody waits for the answer any more
+        except RuntimeError:  # the event loop is closed
             return

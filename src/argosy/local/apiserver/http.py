@@ -1,6 +1,6 @@
-"""Requests and answers as the handlers know them: with a user, warnings, and Kubernetes' words for refusals.
+"""Requests and responses of handlers: with a user, warnings, and typed query parameters.
 
-A request's body is read whole and bounded; an answer is bytes, or a stream that ends when the client goes.
+The size of request bodies is limited. A response is bytes, or a stream that ends when the client disconnects.
 """
 
 import msgspec
@@ -28,7 +28,7 @@ ANONYMOUS = User("system:anonymous", "", ("system:unauthenticated",))
 
 
 class Request:
-    """One HTTP request; `user` is set once it is known who asks."""
+    """An HTTP request; `user` is set by authentication."""
 
     __slots__ = ("headers", "method", "path", "user", "warnings", "wire", "yaml")
 
@@ -39,7 +39,7 @@ class Request:
         self.headers = wire.headers
         self.user = ANONYMOUS
         self.warnings: list[str] = []
-        self.yaml = False  # whether the answer is wanted as YAML
+        self.yaml = False  # whether the response is to be YAML
 
     @property
     def raw_headers(self) -> messages.Headers:
@@ -54,7 +54,7 @@ class Request:
         return values[0] if values else ""
 
     def flag(self, name: str) -> bool:
-        """Whatever is given, even nothing, is yes, except two words for no."""
+        """Whether a parameter is set, even to an empty value, and is not `false` or `0`."""
         return name in self.query and self.parameter(name).lower() not in ("false", "0")
 
     def integer(self, name: str) -> int | None:
@@ -64,7 +64,7 @@ class Request:
         try:
             return int(value)
         except ValueError:
-            raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+            raise bad_request(f'{name}: invalid value "{value}": must be an integer') from None
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -89,7 +89,7 @@ def reply_error(error: StatusError) -> Response:
 
 
 def finished(request: Request, response: Response) -> Response:
-    """The answer as it goes out: with what every answer says, and in YAML if that is wanted."""
+    """The response with common headers and warnings, and in YAML if the client accepts that."""
     if response.status == 204:
         return response
     response.headers = [_CACHE_CONTROL, *response.headers] if response.headers else [_CACHE_CONTROL]

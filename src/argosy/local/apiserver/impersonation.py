@@ -1,6 +1,6 @@
-"""Asking in someone else's name (`kubectl --as`), which needs a right for each thing that is claimed.
+"""Impersonation (`kubectl --as`), which needs the right to impersonate the user, each group and each extra.
 
-Every kind of request goes through here, a stream as well: whoever may impersonate is then only that user.
+It applies to all requests, including streams; an impersonating request has only the rights of that user.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from argosy.local.apiserver.http import Request, User
 from argosy.local.apiserver.policy_rules import Attributes
-from argosy.local.apiserver.rbac import Authorizer, asked_of, denied
+from argosy.local.apiserver.rbac import Authorizer, attributes_of, denied
 from argosy.local.apiserver.requestinfo import parse_target
 from argosy.local.apiserver.status import bad_request
 
@@ -18,7 +18,7 @@ _PREFIX, _EXTRA = b"impersonate-", b"impersonate-extra-"
 
 
 def acting_user(request: Request, authorizer: Authorizer) -> User:
-    """The user that an authenticated request wants to be, or the one that it is; 403 when it may not."""
+    """The impersonated or the authenticated user of a request; 403 if the impersonation is not allowed."""
     headers = [
         (key, value.decode("latin-1")) for key, value in request.raw_headers if key.startswith(_PREFIX)
     ]
@@ -33,10 +33,10 @@ def acting_user(request: Request, authorizer: Authorizer) -> User:
     for key, value in headers:
         if key.startswith(_EXTRA):
             extra.setdefault(unquote(key.removeprefix(_EXTRA).decode("latin-1")).lower(), []).append(value)
-    for asked in _rights(request.user, name, groups, uid, extra):
-        if not authorizer.allowed(asked)[0]:
-            error = denied(asked)
-            error.details = denied(asked_of(request, parse_target(request.path), "")).details
+    for attributes in _rights(request.user, name, groups, uid, extra):
+        if not authorizer.allowed(attributes)[0]:
+            error = denied(attributes)
+            error.details = denied(attributes_of(request, parse_target(request.path), "")).details
             raise error
     return User(name, uid, _all_groups(name, groups), extra)
 
@@ -44,7 +44,7 @@ def acting_user(request: Request, authorizer: Authorizer) -> User:
 def _rights(
     user: User, name: str, groups: list[str], uid: str, extra: dict[str, list[str]]
 ) -> Iterator[Attributes]:
-    """What the user must be allowed to impersonate."""
+    """The rights that the impersonation needs."""
     if name.startswith(_ACCOUNT):
         namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
         yield Attributes(user, "impersonate", "", "serviceaccounts", name=account, namespace=namespace)

@@ -1,7 +1,7 @@
-"""A kubeconfig for one identity of a local control plane.
+"""Writes a kubeconfig for a user of a local control plane.
 
-The cluster entry names the server's Unix socket in an extension: our own client dials it, kubectl ignores it.
-Written as JSON, which every reader of YAML reads, so that our own processes start without a YAML parser.
+The cluster entry has the server's Unix socket in an extension, which our client uses and kubectl ignores. The
+format is JSON, which is valid YAML, so that our processes start without a YAML parser.
 """
 
 import base64

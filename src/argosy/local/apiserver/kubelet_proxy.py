@@ -1,11 +1,11 @@
-"""Logs, exec and attach: relayed to the node agent over its Unix socket, byte for byte.
+"""Forwards logs, exec and attach to the node agent over its Unix socket.
 
-A WebSocket to the agent is opened first, with the subprotocols that the client offers, so that client and
-agent agree with each other and the server only carries messages.
+The WebSocket to the agent is opened first, with the subprotocols that the client offers, so that client and
+agent negotiate with each other and the server only forwards messages.
 
-Beside what Kubernetes has, `…/pods/NAME/log/UID` is the log of that very pod and of no other that has its
-name by now: the agent keeps the log of a deleted pod for a while, so that who followed it still gets its last
-lines. There `run=N` asks for the N-th run of a container, from 0, and 410 says that there is none any more.
+In addition to Kubernetes, `…/pods/NAME/log/UID` is the log of the pod with that uid, even if another has its
+name now: the agent keeps the log of a deleted pod for a while, so that clients get its last lines.
+`run=N` selects the N-th run of a container, from 0; 410 means that the log no longer exists.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ _LOG_PARAMETERS = (
 )
 _REASONS = {400: "BadRequest", 404: "NotFound", 403: "Forbidden", 409: "Conflict", 500: "InternalError"}
 _CONNECT_SECONDS = 10.0
-_LARGEST_REFUSAL = 1 << 20
+_MAX_ERROR_BYTES = 1 << 20
 
 
 async def pod_log(call: Call) -> Response:
     """The log of a container, as a stream."""
-    asked, name = call.target.rest, call.target.name
-    pod = _found(call) if asked else find(call).decoded()
+    wanted_uid, name = call.target.rest, call.target.name
+    pod = _current_pod(call) if wanted_uid else find(call).decoded()
     uid = text(pod, "metadata", "uid")
-    if asked and asked != uid:  # it is gone, and another may have its name
-        pod, uid, container = {}, asked, call.request.parameter("container")
+    if wanted_uid and wanted_uid != uid:  # it was deleted, and another pod may have its name
+        pod, uid, container = {}, wanted_uid, call.request.parameter("container")
     else:
         container = choose_container(call.request, pod)
         if not text(pod, "spec", "nodeName"):
@@ -64,8 +64,8 @@ async def pod_log(call: Call) -> Response:
             agent.stream("GET", path, _credentials(call), timeout=_CONNECT_SECONDS)
         )
         if answer.status != 200:
-            message = (await answer.read(_LARGEST_REFUSAL)).decode(errors="replace").strip()
-            if asked and answer.status == 404:  # not 404: that is a server that knows no logs by uid
+            message = (await answer.read(_MAX_ERROR_BYTES)).decode(errors="replace").strip()
+            if wanted_uid and answer.status == 404:  # 404 would mean that logs by uid are not supported
                 raise expired(message)
             raise StatusError(answer.status, _REASONS.get(answer.status, "Unknown"), message)
     except OSError as error:
@@ -77,7 +77,7 @@ async def pod_log(call: Call) -> Response:
     return Response(_chunks(stack, answer), content_type=_PLAIN)
 
 
-def _found(call: Call) -> Json:
+def _current_pod(call: Call) -> Json:
     stored = call.api.store.collection(call.served.storage).get(call.namespace, call.target.name)
     return stored.decoded() if stored is not None else {}
 
@@ -90,7 +90,7 @@ async def _chunks(stack: AsyncExitStack, answer: Streamed) -> AsyncIterator[byte
 
 
 def choose_container(request: Request, pod: Json) -> str:
-    """The container that is asked for, or the only one."""
+    """The container of the request, or the only one."""
     name = request.parameter("container")
     pod_name, spec = text(pod, "metadata", "name"), pod.get("spec")
     assert isinstance(spec, dict)
@@ -137,7 +137,7 @@ async def pod_stream(call: Call) -> Upgrade:
         )
     except WebSocketHandshakeError as error:
         await stack.aclose()
-        message = error.body[:_LARGEST_REFUSAL].decode(errors="replace").strip()
+        message = error.body[:_MAX_ERROR_BYTES].decode(errors="replace").strip()
         raise StatusError(error.status, _REASONS.get(error.status, "Unknown"), message) from error
     except OSError as error:
         await stack.aclose()
@@ -146,17 +146,17 @@ async def pod_stream(call: Call) -> Upgrade:
         await stack.aclose()
         raise
 
-    async def converse(socket: WebSocket) -> None:
+    async def forward(socket: WebSocket) -> None:
         async with stack:
-            await _carry(agent, socket)
+            await _forward(agent, socket)
 
-    return Upgrade(agent.subprotocol, converse)
+    return Upgrade(agent.subprotocol, forward)
 
 
-async def _carry(agent: WebSocket, client: WebSocket) -> None:
-    """Messages both ways until either side closes; who is left is told why."""
-    outward = asyncio.ensure_future(_pass_on(agent, client))
-    inward = asyncio.ensure_future(_pass_on(client, agent))
+async def _forward(agent: WebSocket, client: WebSocket) -> None:
+    """Forward messages in both directions until one side closes; then close the client with the same code."""
+    outward = asyncio.ensure_future(_copy_messages(agent, client))
+    inward = asyncio.ensure_future(_copy_messages(client, agent))
     try:
         await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_COMPLETED)
         if outward.done():
@@ -167,14 +167,14 @@ async def _carry(agent: WebSocket, client: WebSocket) -> None:
         await asyncio.gather(outward, inward, return_exceptions=True)
 
 
-async def _pass_on(source: WebSocket, sink: WebSocket) -> None:
+async def _copy_messages(source: WebSocket, sink: WebSocket) -> None:
     with suppress(ConnectionError):
         while (message := await source.receive()) is not None:
             await sink.send(message)
 
 
 def _code(ended: WebSocket) -> int:
-    """What may be said of an end: that there was no code, or no end, is not among it."""
+    """The close code to forward; 1005 and 1006 only mean that there was none."""
     return ended.close_code if ended.close_code not in (None, 1005, 1006) else 1000
 
 

@@ -1,4 +1,4 @@
-"""New objects: what the server alone says about them, and those that it makes itself."""
+"""Prepares new objects, and creates objects of the server itself."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from argosy.local.schema.unstructured import ensure, text
 
 
 def fresh_metadata(metadata: Json) -> None:
-    """What the server alone decides about a new object."""
+    """Set the metadata that only the server sets in a new object."""
     metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = now_text()
     for field in (
@@ -26,7 +26,7 @@ def fresh_metadata(metadata: Json) -> None:
 
 
 def prepare(obj: Json, served: Served) -> None:
-    """Take away what a creator may not say, and count the first generation."""
+    """Drop fields that a client cannot set in a new object, and set its generation."""
     metadata = ensure(obj, "metadata")
     if served.custom is not None:
         if served.has_status:
@@ -40,7 +40,7 @@ def prepare(obj: Json, served: Served) -> None:
 
 
 async def create_internally(api: Api, served: Served, obj: Json) -> None:
-    """Store an object of the server's own, if it is not there yet."""
+    """Store an object of the server itself, unless it exists."""
     metadata = ensure(obj, "metadata")
     if api.head(served, text(metadata, "namespace"), text(metadata, "name")) is not None:
         return

@@ -38,10 +38,10 @@ def admit_fields(
     problems: Sequence[str] = (),
     applied: bool = False,
 ) -> Json:
-    """The object in the form that is stored: typed, pruned, with defaults; 400 when it cannot be decoded.
+    """The object in the form that is stored: typed, pruned, with defaults; 400 if it cannot be decoded.
 
-    `patch` is the text of the patch that made the object, and then named as what is wrong. `problems` are
-    those of the request's body, such as duplicate fields, reported together with unknown fields.
+    `patch` is the text of the patch that the object results from, for the error. `problems` are those of the
+    request body, such as duplicate fields, which are reported together with unknown fields.
     """
     try:
         if served.custom is None:
@@ -50,15 +50,15 @@ def admit_fields(
             unknown = prune_default.admit(obj, served.schema, keep_nulls=applied)
     except DecodeError as error:
         raise _undecodable(served, str(error), patch) from error
-    known = [problem for problem in problems if problem.split('"')[1] not in unknown]
-    report([*known, *(f'unknown field "{path}"' for path in unknown)], served, validation, warnings, patch)
+    others = [problem for problem in problems if problem.split('"')[1] not in unknown]
+    report([*others, *(f'unknown field "{path}"' for path in unknown)], served, validation, warnings, patch)
     if served.custom is None:
         apply_defaults(served.group, served.kind, obj)
     return obj
 
 
 def kind_errors(obj: Json, served: Served) -> list[FieldError]:
-    """What is wrong with the kind and the version that a custom resource says it has."""
+    """The errors of the kind and the apiVersion of a custom resource."""
     return [
         invalid(field, text(obj, field), f"must be {meant}")
         for field, meant in (("kind", served.kind), ("apiVersion", served.api_version))
@@ -67,7 +67,7 @@ def kind_errors(obj: Json, served: Served) -> list[FieldError]:
 
 
 def validate(obj: Json, served: Served, old: Json | None, subresource: str = "") -> list[FieldError]:
-    """What is wrong with an object that is about to be stored."""
+    """The errors of an object that is about to be stored."""
     if served.custom is not None:
         errors = metadata_errors(
             served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
@@ -93,7 +93,7 @@ def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
     if old is None:
         return errors
     fixed = [("group",), ("names", "plural")]
-    if any(text(one, "type") == "Established" for one in parts(old, "status", "conditions")):
+    if any(text(c, "type") == "Established" for c in parts(old, "status", "conditions")):
         fixed += [("scope",), ("names", "kind")]
     return [
         *(error for error in errors if error.path != "metadata.name"),
@@ -106,7 +106,7 @@ def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
 
 
 def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:
-    """The new object with its managedFields updated; without any when it has wrong types."""
+    """The new object with its managedFields updated; without any if it has wrong types."""
     try:
         return update_managed_fields(
             old,
@@ -127,7 +127,7 @@ def track_update(old: Json | None, new: Json, served: Served, manager: str, subr
 def track_apply(
     live: Json | None, config: Json, served: Served, manager: str, force: bool, subresource: str
 ) -> Json:
-    """The live object with a configuration applied; 409 when others own what it changes."""
+    """The live object with a configuration applied; 409 if others own fields that it changes."""
     with apply_refusals():
         return apply(
             live,
@@ -154,7 +154,7 @@ def apply_refusals() -> Iterator[None]:
 
 
 def _resets(served: Served, subresource: str) -> Filter | None:
-    """The fields that a write through this endpoint does not make the writer own."""
+    """The fields that a write to this endpoint does not change, so that the writer does not own them."""
     if subresource == "status":
         if served.custom is not None:
             return only("status")
@@ -172,7 +172,7 @@ def report(
     warnings: list[str],
     patch: str | None = None,
 ) -> None:
-    """Warn of problems or refuse the object, as field validation asks."""
+    """Warn of problems or refuse the object, depending on fieldValidation."""
     if not problems or validation == "Ignore":
         return
     if validation == "Warn":

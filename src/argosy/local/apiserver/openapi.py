@@ -1,8 +1,8 @@
-"""OpenAPI documents, made when someone asks and kept until the kinds in them change.
+"""OpenAPI documents, generated on request and cached until their kinds change.
 
-v3 has one document for each group version. Its index names each by a hash, so that kubectl may keep it; the
-hash is of what the document is made from, so the index costs nothing. v2 has one document of all kinds, in
-JSON and in protobuf, which a client may keep by its ETag.
+v3 has a document for each group version. Its index has a hash for each, so that kubectl can cache them; the
+hash is that of the definitions, so that the index does not need the documents. v2 has one document of all
+kinds, in JSON and in protobuf, which clients can cache by its ETag.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from argosy.local.schema.openapi.v3 import PublishedKind, encode_document, publi
 
 _JSON = "application/json"
 _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_WANTED = {  # the older name of protobuf is what kubectl asks for
+_OFFERED = {  # kubectl uses the older name of protobuf
     _JSON: _JSON,
     "application/*": _JSON,
     "*/*": _JSON,
@@ -30,10 +30,10 @@ _WANTED = {  # the older name of protobuf is what kubectl asks for
 class Documents:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._made: dict[str, tuple[str, bytes]] = {}
+        self._cache: dict[str, tuple[str, bytes]] = {}
 
     def answer(self, request: Request) -> Response | None:
-        """The index or a document; None when the path is neither."""
+        """The index or a document; None for other paths."""
         parts = request.path.strip("/").split("/", 2)
         if parts[1:] == ["v2"]:
             return self._answer_v2(request)
@@ -65,30 +65,30 @@ class Documents:
         )
 
     def _by_path(self) -> dict[str, list[Served]]:
-        found: dict[str, list[Served]] = {}
+        by_path: dict[str, list[Served]] = {}
         for served in self._registry.all():
             key = f"apis/{served.group}/{served.version}" if served.group else f"api/{served.version}"
-            found.setdefault(key, []).append(served)
-        return found
+            by_path.setdefault(key, []).append(served)
+        return by_path
 
     def _document(self, key: str, kinds: list[Served]) -> bytes:
         stamp = _hash(kinds)
-        made = self._made.get(key)
+        made = self._cache.get(key)
         if made is None or made[0] != stamp:
             shown = [_published(served) for served in kinds]
-            made = self._made[key] = (stamp, encode_document(shown, kubernetes_version()))
+            made = self._cache[key] = (stamp, encode_document(shown, kubernetes_version()))
         return made[1]
 
 
 def _wanted(accept: str) -> str | None:
-    """The form that a client likes best of those that there are."""
+    """The supported form that the client prefers."""
     clauses = []
     for clause in (accept or "*/*").split(","):
         kind, *parameters = (part.strip() for part in clause.split(";"))
         quality = next((part[2:] for part in parameters if part.startswith("q=")), "1")
         clauses.append((_number(quality), kind))
     clauses.sort(key=lambda clause: -clause[0])
-    return next((_WANTED[kind] for _, kind in clauses if kind in _WANTED), None)
+    return next((_OFFERED[kind] for _, kind in clauses if kind in _OFFERED), None)
 
 
 def _number(text: str) -> float:

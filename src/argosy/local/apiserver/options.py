@@ -1,4 +1,4 @@
-"""Query parameters shared by writes: dry run, field manager, field validation."""
+"""Query parameters of writes: dryRun, fieldManager, fieldValidation."""
 
 from typing import Literal, cast
 
@@ -26,7 +26,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
 
 def invalid_error(group: str, kind: str, name: str, errors: list[FieldError]) -> StatusError:
-    """The 422 answer to a list of field errors."""
+    """The 422 response with these field errors."""
     status = invalid_status(group, kind, name, errors)
     details = status["details"]
     assert isinstance(details, dict)
@@ -37,9 +37,9 @@ def invalid_error(group: str, kind: str, name: str, errors: list[FieldError]) ->
 
 
 def write_options(request: Request, kind: str, *, applies: bool | None = None) -> WriteOptions:
-    """Read and check the options; `kind` is CreateOptions, UpdateOptions or PatchOptions.
+    """Parse the options; `kind` is CreateOptions, UpdateOptions or PatchOptions.
 
-    `applies` says of a patch whether it is applied, which needs a manager and may be forced.
+    `applies` is set for patches: server-side apply needs a manager and can be forced.
     """
     errors: list[FieldError] = []
     if applies and not request.parameter("fieldManager"):
@@ -53,9 +53,7 @@ def write_options(request: Request, kind: str, *, applies: bool | None = None) -
     if len(manager) > 128:
         errors.append(too_long("fieldManager", 128))
     elif not manager.isprintable():
-        at, character = next((i, c) for i, c in enumerate(manager) if not c.isprintable())
-        why = f"invalid character U+{ord(character):04X} (at position {at})"
-        errors.append(invalid("fieldManager", manager, why))
+        errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
     validation = request.parameter("fieldValidation")
     if validation not in ("", "Strict", "Warn", "Ignore"):
         errors.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
@@ -67,6 +65,6 @@ def write_options(request: Request, kind: str, *, applies: bool | None = None) -
 
 
 def user_agent_manager(request: Request) -> str:
-    """Who writes when it does not say: the first word of its user agent."""
+    """The default field manager: the first part of the user agent."""
     agent = request.header(b"user-agent").split("/", 1)[0]
     return agent[:128] if agent.isprintable() and agent else "unknown"

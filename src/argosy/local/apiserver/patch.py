@@ -38,7 +38,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 async def patch_object(call: Call) -> Response:
     kind, served = check_patch_type(call), call.served
-    form = wanted_form(call.request, custom=served.custom is not None)
+    form = wanted_form(call.request)
     options = write_options(call.request, "PatchOptions", applies=kind == APPLY_PATCH)
     raw = await call.request.body()
     if kind == APPLY_PATCH:
@@ -79,13 +79,11 @@ def _admitted(call: Call, obj: Json, options: WriteOptions, body: PatchBody) -> 
 
 
 def check_patch_type(call: Call) -> str:
-    """The content type of a patch; 415 when it is none that this kind takes."""
-    kind, custom = content_type(call.request), call.served.custom is not None
-    offered = [JSON_PATCH, MERGE_PATCH, *([] if custom else [STRATEGIC_PATCH]), APPLY_PATCH]
-    if kind not in offered and custom:
-        raise unsupported_media_type(offered)
+    """Return the content type of a patch; 415 if this kind does not support it."""
+    kind, is_custom = content_type(call.request), call.served.custom is not None
+    offered = [JSON_PATCH, MERGE_PATCH, *([] if is_custom else [STRATEGIC_PATCH]), APPLY_PATCH]
     if kind not in offered:
-        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise unsupported_media_type(offered)
     return kind
 
 
@@ -108,7 +106,7 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     check_place(merged, call)
     check_name(merged, call)
     if head is None:
-        return await create(call, merged, options, managed=True, unasked=True), True
+        return await create(call, merged, options, managed=True, implicit=True), True
     return await update(call, head, merged, options, managed=True, patch=""), False
 
 

@@ -1,4 +1,4 @@
-"""Reads the bodies of JSON, merge and strategic merge patches, and applies them."""
+"""Parses and applies JSON patches, merge patches and strategic merge patches."""
 
 from typing import cast
 
@@ -20,12 +20,12 @@ _OPERATION_FIELDS = ("op", "path", "from", "value")
 
 
 class PatchBody(msgspec.Struct, frozen=True):
-    """A JSON, merge or strategic merge patch that has been read."""
+    """A parsed JSON, merge or strategic merge patch."""
 
     kind: str
     value: object
     text: str
-    """How error messages show it."""
+    """The patch as error messages show it."""
     problems: list[str] = []
     """Unknown and duplicate fields, for field validation."""
 

@@ -1,8 +1,8 @@
-"""Keys and certificates of a local control plane, made once and kept in its state folder.
+"""Creates the keys and certificates of a local control plane, in its state folder.
 
-Elliptic-curve keys: they are made in a millisecond and handshakes are cheap. The certificate of the
-server is made anew (by the same authority) when it lacks an address or nears its end; authority and signing
-key stay, so kubeconfigs and tokens keep working.
+Elliptic-curve keys are fast to generate and make handshakes cheap. The certificate of the server is issued
+again (by the same CA) when it lacks an address or expires soon; the CA and the signing key are kept, so that
+kubeconfigs and tokens stay valid.
 """
 
 import datetime
@@ -30,7 +30,7 @@ _NAMES = (
 
 
 def ensure_pki(state_dir: Path, addresses: Sequence[str] = ()) -> None:
-    """Make what is missing under `pki/`; the server's certificate covers `addresses` and the usual names."""
+    """Create missing files in `pki/`; the certificate of the server has `addresses` and the usual names."""
     folder = state_dir / "pki"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (folder / "sa.key").exists():
@@ -38,7 +38,7 @@ def ensure_pki(state_dir: Path, addresses: Sequence[str] = ()) -> None:
     if not ((folder / "ca.key").exists() and (folder / "ca.crt").exists()):
         _make_authority(folder)
     names = [*_NAMES, *(address for address in addresses if address not in _NAMES)]
-    if not _good_for(folder / "apiserver.crt", names):
+    if not _is_valid_for(folder / "apiserver.crt", names):
         _make_server(folder, names)
 
 
@@ -77,14 +77,14 @@ def _make_server(folder: Path, names: Sequence[str]) -> None:
     _write(folder / "apiserver.crt", certificate.public_bytes(serialization.Encoding.PEM))
 
 
-def _good_for(path: Path, names: Sequence[str]) -> bool:
+def _is_valid_for(path: Path, names: Sequence[str]) -> bool:
     if not path.exists() or not path.with_suffix(".key").exists():
         return False
     certificate = x509.load_pem_x509_certificate(path.read_bytes())
     if certificate.not_valid_after_utc - _MARGIN < datetime.datetime.now(datetime.UTC):
         return False
-    there = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return all(_general(name) in there for name in names)
+    covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return all(_general(name) in covered for name in names)
 
 
 def _builder(
@@ -97,7 +97,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _YEARS)  # a clock that is set back must not lock anyone out
+        .not_valid_before(now - _YEARS)  # the certificate stays valid if the clock is set back
         .not_valid_after(now + _YEARS)
     )
 
@@ -133,7 +133,7 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, readable by the owner only."""
+    """Write a file atomically, readable by the owner only."""
     partial = path.with_name(path.name + ".new")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

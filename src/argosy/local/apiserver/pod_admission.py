@@ -1,4 +1,4 @@
-"""Pods on their way in: service account and its token, priority, tolerations."""
+"""Admission of pods: service account and token, priority, tolerations."""
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.status import forbidden
@@ -9,20 +9,20 @@ from argosy.local.schema.unstructured import ensure, number, parts, text
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _VOLUME = "kube-api-access-"
 _TOKEN_SECONDS = 3607
-_WAIT_SECONDS = 300
+_UNREACHABLE_SECONDS = 300
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 def admit_pod(call: Call, pod: Json) -> None:
-    """Add to a new pod what Kubernetes' admission adds."""
+    """Set the fields of a new pod that the admission of Kubernetes sets."""
     spec = ensure(pod, "spec")
     _service_account(call, pod, spec)
     _priority(call, pod, spec)
     add_tolerations(spec)
 
 
-def known_as(obj: Json) -> str:
-    """What admission calls a new object, whose name may not be made up yet."""
+def admission_name(obj: Json) -> str:
+    """The name of a new object in errors of admission, before its name is generated."""
     return text(obj, "metadata", "name") or text(obj, "metadata", "generateName") or "Unknown"
 
 
@@ -32,7 +32,7 @@ def _service_account(call: Call, pod: Json, spec: Json) -> None:
     stored = call.api.store.head("serviceaccounts", call.namespace, name)
     if stored is None:
         why = f'error looking up service account {call.namespace}/{name}: serviceaccount "{name}" not found'
-        raise forbidden("", "pods", known_as(pod), why)
+        raise forbidden("", "pods", admission_name(pod), why)
     account = stored.decoded()
     wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
     if wanted is not False:
@@ -44,8 +44,8 @@ def _service_account(call: Call, pod: Json, spec: Json) -> None:
 
 def _mount_token(spec: Json) -> None:
     volumes = parts(spec, "volumes")
-    there = next((text(v, "name") for v in volumes if text(v, "name").startswith(_VOLUME)), "")
-    name = there or generated_name(_VOLUME)
+    existing = next((text(v, "name") for v in volumes if text(v, "name").startswith(_VOLUME)), "")
+    name = existing or generated_name(_VOLUME)
     needed = False
     for field in ("initContainers", "containers"):
         for container in parts(spec, field):
@@ -56,7 +56,7 @@ def _mount_token(spec: Json) -> None:
                     {"name": name, "readOnly": True, "mountPath": _TOKEN_PATH},
                 ]
                 needed = True
-    if needed and not there:
+    if needed and not existing:
         spec["volumes"] = [*volumes, _token_volume(name)]
 
 
@@ -84,48 +84,53 @@ def _priority(call: Call, pod: Json, spec: Json) -> None:
         stored = collection.get("", name)
         if stored is None:
             why = f"no PriorityClass with name {name} was found"
-            raise forbidden("", "pods", known_as(pod), why)
-        found = stored.decoded()
-        value, policy = number(found, "value"), text(found, "preemptionPolicy") or policy
+            raise forbidden("", "pods", admission_name(pod), why)
+        priority = stored.decoded()
+        value, policy = number(priority, "value"), text(priority, "preemptionPolicy") or policy
     elif len(collection):
         for stored in collection.listed(""):
-            found = stored.decoded()
-            if found.get("globalDefault") is True:
+            priority = stored.decoded()
+            if priority.get("globalDefault") is True:
                 spec["priorityClassName"] = stored.name
-                value, policy = number(found, "value"), text(found, "preemptionPolicy") or policy
-    given = spec.get("priority")
-    if isinstance(given, int) and given != value:
+                value, policy = number(priority, "value"), text(priority, "preemptionPolicy") or policy
+    requested = spec.get("priority")
+    if isinstance(requested, int) and requested != value:
         why = (
-            f"the integer value of priority ({given}) must not be provided in pod spec; "
+            f"the integer value of priority ({requested}) must not be provided in pod spec; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
-        raise forbidden("", "pods", known_as(pod), why)
+        raise forbidden("", "pods", admission_name(pod), why)
     spec["priority"] = value
     spec.setdefault("preemptionPolicy", policy)
 
 
 def keep_priority(spec: Json, before: Json) -> None:
-    """A changed pod that does not say its priority keeps it."""
+    """Keep the priority of a pod in an update that does not set it."""
     for field in ("priority", "preemptionPolicy"):
         if spec.get(field) is None and before.get(field) is not None:
             spec[field] = before[field]
 
 
 def add_tolerations(spec: Json) -> None:
-    """A pod waits five minutes for a node that went silent, unless it says otherwise."""
+    """Tolerate unreachable nodes for five minutes, unless the pod has its own toleration."""
     tolerations = parts(spec, "tolerations")
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(
             text(t, "key") in (key, "") and text(t, "effect") in ("NoExecute", "") for t in tolerations
         ):
             tolerations.append(
-                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _WAIT_SECONDS}
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": _UNREACHABLE_SECONDS,
+                }
             )
     spec["tolerations"] = tolerations
 
 
 def bind_pod(pod: Json, node: str, annotations: Json, labels: Json) -> None:
-    """Assign a pod to a node, as the scheduler asks."""
+    """Assign a pod to a node."""
     ensure(pod, "spec")["nodeName"] = node
     if annotations:
         ensure(pod, "metadata", "annotations").update(annotations)

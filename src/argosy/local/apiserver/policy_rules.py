@@ -1,6 +1,6 @@
-"""A rule of a role: what it allows, and whether rules cover others. Pure, and as Kubernetes does it.
+"""The rules of roles: what they allow, and whether rules cover others.
 
-Values keep the order in which they were written, since reviews show them so.
+Values keep their order, because access reviews show it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from argosy.local.schema.unstructured import parts, strings
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """What is asked for: a resource, or a path when `path` is set."""
+    """What a request wants to do: with a resource, or with a path if `path` is set."""
 
     user: User
     verb: str
@@ -32,20 +32,24 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
     names: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
 
-    def allows(self, asked: Attributes) -> bool:
-        if not ("*" in self.verbs or asked.verb in self.verbs):
+    def allows(self, attributes: Attributes) -> bool:
+        if not ("*" in self.verbs or attributes.verb in self.verbs):
             return False
-        if asked.path:
-            return any(_path_covers(path, asked.path) for path in self.paths)
-        wanted = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        if attributes.path:
+            return any(_path_covers(path, attributes.path) for path in self.paths)
+        wanted = (
+            f"{attributes.resource}/{attributes.subresource}"
+            if attributes.subresource
+            else attributes.resource
+        )
         return (
-            ("*" in self.groups or asked.group in self.groups)
+            ("*" in self.groups or attributes.group in self.groups)
             and _resource_in(wanted, self.resources)
-            and (not self.names or asked.name in self.names)
+            and (not self.names or attributes.name in self.names)
         )
 
     def covers(self, atom: "Rule") -> bool:
-        """Whether this rule alone gives all that a rule from `atoms` does."""
+        """Whether this rule alone allows everything that a rule of `atoms` allows."""
         return (
             _each_in(atom.verbs, self.verbs)
             and _each_in(atom.groups, self.groups)
@@ -55,7 +59,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
         )
 
     def atoms(self) -> Iterator["Rule"]:
-        """The rule in pieces with one verb, resource and name each."""
+        """The rule as rules with one verb, resource and name each."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
@@ -66,7 +70,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
                 yield Rule((verb,), paths=(path,))
 
     def shown(self) -> str:
-        """The rule in the words of a refusal."""
+        """The rule as messages show it."""
         named = {
             "APIGroups": self.groups,
             "Resources": self.resources,
@@ -78,7 +82,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
 
 
 EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
-"""What cluster-admin has."""
+"""The rules of cluster-admin."""
 
 
 def rules_of(role: Json) -> tuple[Rule, ...]:
@@ -88,19 +92,19 @@ def rules_of(role: Json) -> tuple[Rule, ...]:
 
 
 def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """What the held rules do not cover: by group, resource and name, with the verbs together."""
-    found: dict[Rule, list[str]] = {}
+    """The rules that the held rules do not cover, by group, resource and name with all their verbs."""
+    verbs_of: dict[Rule, list[str]] = {}
     for rule in wanted:
         for atom in rule.atoms():
             if not any(own.covers(atom) for own in held):
-                verbs = () if atom.groups else atom.verbs  # paths are told one by one
+                verbs = () if atom.groups else atom.verbs  # paths are listed one by one
                 key = msgspec.structs.replace(atom, verbs=verbs)
-                found.setdefault(key, []).extend(atom.verbs)
-    return [msgspec.structs.replace(key, verbs=tuple(verbs)) for key, verbs in found.items()]
+                verbs_of.setdefault(key, []).extend(atom.verbs)
+    return [msgspec.structs.replace(key, verbs=tuple(verbs)) for key, verbs in verbs_of.items()]
 
 
 def quoted(values: Iterable[str]) -> str:
-    """A list of texts as Go prints it."""
+    """A list of texts as messages show it."""
     return "[" + " ".join(f'"{value}"' for value in values) + "]"
 
 

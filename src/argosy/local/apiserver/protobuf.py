@@ -1,7 +1,7 @@
-"""Protobuf bodies as JSON objects, for the commands of kubectl that send nothing else.
+"""Decodes protobuf bodies to JSON objects, because some commands of kubectl send nothing else.
 
-A generated table of field numbers drives one small decoder. Go writes fields that are not set as zeros; those
-that its JSON would leave out are left out here too, so the object is the one that JSON would have brought.
+The decoder uses a generated table of field numbers. Clients send unset fields as zeros; those that JSON would
+omit are omitted, so that the object is the same as from JSON.
 """
 
 import base64
@@ -20,15 +20,13 @@ _ZEROS: tuple[object, ...] = ("", 0, False, None, {}, [])
 
 
 class ProtobufError(ValueError):
-    """The bytes are not what they say."""
+    """The bytes are not a valid message."""
 
 
 def decode(raw: bytes) -> Json:
     """The object in a `k8s` protobuf envelope."""
     if not raw.startswith(_MAGIC):
-        raise ProtobufError(
-            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
-        )
+        raise ProtobufError("not a protobuf message of Kubernetes: it must start with k8s\\0")
     envelope = _fields(raw[len(_MAGIC) :])
     kind_fields = _fields(_bytes(envelope.get(1, [b""])[0]))
     api_version, kind = (_text(kind_fields.get(number, [b""])[0]) for number in (1, 2))
@@ -37,7 +35,7 @@ def decode(raw: bytes) -> Json:
     if info := builtin_kind(group, version, kind):
         name = info.definition
     elif kind in ("Scale", "Eviction", "TokenRequest", "Binding"):
-        name = next((known for known in _table() if known.endswith(f".{version}.{kind}")), "")
+        name = next((message for message in _table() if message.endswith(f".{version}.{kind}")), "")
     if name not in _table():
         raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"')
     obj = _message(name, _bytes(envelope.get(2, [b""])[0]))
@@ -50,7 +48,7 @@ def _message(name: str, raw: bytes) -> object:
         return special[0]
     described = _table()[name]
     omit = definition(name).omit if name in definition_json() else frozenset()
-    found: Json = {}
+    obj: Json = {}
     for number, values in _fields(raw).items():
         field = described.get(str(number))
         if field is None:
@@ -60,12 +58,12 @@ def _message(name: str, raw: bytes) -> object:
         if mark == "^":
             inside = _message(type_, _bytes(values[-1]))
             assert isinstance(inside, dict)
-            found.update(inside)
+            obj.update(inside)
             continue
         value = _field(mark, type_, values)
         if value is not None and not (label in omit and value in _ZEROS):
-            found[label] = value
-    return found
+            obj[label] = value
+    return obj
 
 
 def _field(mark: str, type_: str, values: list[int | bytes]) -> object:
@@ -92,7 +90,7 @@ def _value(type_: str, value: int | bytes) -> object:
 
 
 def _special(name: str, raw: bytes) -> tuple[object] | None:
-    """The few messages that JSON does not write as objects."""
+    """The value of a message that is not an object in JSON, in a tuple."""
     fields = _fields(raw) if name in _SCALARS or name.endswith(".ExtraValue") else {}
     match name.removeprefix("io.k8s.apimachinery.pkg."):
         case "apis.meta.v1.Time":
@@ -131,13 +129,13 @@ def _time(fields: dict[int, list[int | bytes]], shape: str) -> str | None:
     assert isinstance(seconds, int)
     assert isinstance(nanos, int)
     if seconds >= 1 << 63:
-        return None  # the zero time of Go lies before 1970
+        return None  # the zero time of Go, which means unset
     moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC).replace(microsecond=nanos // 1000)
     return moment.strftime(shape)
 
 
 def _fields(raw: bytes) -> dict[int, list[int | bytes]]:
-    """The wire format: field number -> values, numbers or bytes."""
+    """The fields of a message: numbers or bytes by field number."""
     found: dict[int, list[int | bytes]] = {}
     at = 0
     while at < len(raw):

@@ -1,8 +1,8 @@
-"""Quotas: nothing is created beyond the count that a namespace may have.
+"""Enforces ResourceQuotas when objects are created.
 
-As in Kubernetes a quota is judged by its status, which a controller keeps true. What a creation uses is
-written together with what is created, so that nobody sees one without the other; whoever counts the objects
-and writes at the version of the quota that it read, cannot count wrong.
+As in Kubernetes the status of a quota counts, which a controller keeps up to date. The usage of a new object
+is written at the same time as the object, so that clients see both or neither; a controller that counts
+objects and writes with the resourceVersion of the quota that it read does not miss any.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ _UNCOUNTED = frozenset({"events"})
 
 
 def charges(call: Call, name: str) -> Sequence[Json]:
-    """The quotas with what one more object of this kind uses; 403 when one of them would be exceeded."""
+    """The quotas after the creation of an object of this kind; 403 if one of them would be exceeded."""
     namespaces = call.api.store.collection(_QUOTAS).namespaces
     if not namespaces or call.namespace not in namespaces or call.served.storage in _UNCOUNTED:
         return ()
     counted = _names(call.served)
-    found = []
+    charged = []
     for each in call.api.store.collection(_QUOTAS).listed(call.namespace):
         head = call.api.store.head(_QUOTAS, call.namespace, each.name)
         quota = head.decoded() if head is not None else {}
         if wanted := [key for key in counted if key in part(quota, "status", "hard")]:
-            found.append(_charged(call, name, quota, each.name, wanted))
-    return found
+            charged.append(_charged(call, name, quota, each.name, wanted))
+    return charged
 
 
 def write_charges(api: Api, charged: Sequence[Json]) -> asyncio.Future[list[Stored]]:
-    """Write the quotas; to be called at the same moment as the object is written."""
+    """Write the quotas; to be called together with the write of the object."""
     served = api.registry.builtin("", _QUOTAS)
     return asyncio.gather(*[api.put_soon(served, quota) for quota in charged])
 
@@ -57,11 +57,11 @@ def _charged(call: Call, name: str, quota: Json, quota_name: str, wanted: list[s
     after = {key: canonical(str(value_of(str(used[key])) + 1)) for key in wanted}
     exceeded = sorted(key for key in wanted if value_of(after[key]) > value_of(str(hard[key])))
     if exceeded:
-        asked, there, most = (
+        requested, current, limit = (
             ",".join(f"{key}={amounts[key]}" for key in exceeded)
             for amounts in (dict.fromkeys(exceeded, 1), used, hard)
         )
-        why = f"exceeded quota: {quota_name}, requested: {asked}, used: {there}, limited: {most}"
+        why = f"exceeded quota: {quota_name}, requested: {requested}, used: {current}, limited: {limit}"
         raise _refused(call, name, why)
     new: Json = {**quota, "metadata": dict(part(quota, "metadata"))}
     new["status"] = {**part(quota, "status"), "used": {**used, **after}}

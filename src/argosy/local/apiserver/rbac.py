@@ -1,7 +1,7 @@
-"""May they: roles and bindings, evaluated as Kubernetes does. The group system:masters may do anything.
+"""Authorizes requests by RBAC. The group system:masters has all rights.
 
-The bindings of a namespace are decoded when they change and filed by who they are for, so that a request
-costs what its own user's bindings cost, however many others there are.
+The bindings of a namespace are decoded when they change and indexed by subject, so that the cost of a request
+depends only on the bindings of its user.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from argosy.local.schema.unstructured import parts, text
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"
-_ROLES_KEPT = 10_000
+_MAX_CACHED_ROLES = 10_000
 
 
 class RoleRef(msgspec.Struct, frozen=True):
@@ -45,10 +45,10 @@ class _Binding(msgspec.Struct, frozen=True):
     namespace: str
     role: RoleRef
     subjects: tuple[tuple[str, str], ...]
-    """Whom it is for, as the key to find it by and as it is told."""
+    """The key of each subject in the index, and its text for messages."""
 
     def why(self, key: str) -> str:
-        subject = next(told for each, told in self.subjects if each == key)
+        subject = next(description for each, description in self.subjects if each == key)
         kind, name = "ClusterRoleBinding", self.name
         if self.namespace:
             kind, name = "RoleBinding", f"{self.name}/{self.namespace}"
@@ -69,21 +69,21 @@ class Authorizer:
         self._scopes: dict[str, _Scope] = {}
         self._roles: dict[RoleRef, tuple[int, tuple[Rule, ...]]] = {}
 
-    def allowed(self, asked: Attributes) -> tuple[bool, str]:
-        """Whether it is allowed, and by what; or what kept it from being known."""
-        if MASTERS in asked.user.groups:
+    def allowed(self, attributes: Attributes) -> tuple[bool, str]:
+        """Whether a request is allowed, and the binding that allows it or the roles that do not exist."""
+        if MASTERS in attributes.user.groups:
             return True, ""
         problems: list[str] = []
-        for binding, key in self._applying(asked.user, asked.namespace):
+        for binding, key in self._applying(attributes.user, attributes.namespace):
             rules = self.rules_of(binding.role)
             if rules is None:
                 problems.append(_absent(binding.role))
-            elif any(rule.allows(asked) for rule in rules):
+            elif any(rule.allows(attributes) for rule in rules):
                 return True, binding.why(key)
         return False, f"RBAC: {together(problems)}" if problems else ""
 
     def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """All that a user may do in a namespace, and what kept it from being known."""
+        """The rules of a user in a namespace, and the roles that do not exist."""
         found: list[Rule] = []
         problems: list[str] = []
         for binding, _ in self._applying(user, namespace):
@@ -95,27 +95,27 @@ class Authorizer:
         return found, problems
 
     def rules_of(self, role: RoleRef) -> tuple[Rule, ...] | None:
-        """The rules of a role; None when there is no such role."""
+        """The rules of a role; None if it does not exist."""
         stored = self._store.collection(role.storage).get(role.namespace, role.name)
         if stored is None:
             return None
-        known = self._roles.get(role)
-        if known is None or known[0] != stored.rv:
-            if len(self._roles) >= _ROLES_KEPT:
-                self._roles.clear()  # roles come and go with jobs
-            known = self._roles[role] = (stored.rv, rules_of(stored.decoded()))
-        return known[1]
+        cached = self._roles.get(role)
+        if cached is None or cached[0] != stored.rv:
+            if len(self._roles) >= _MAX_CACHED_ROLES:
+                self._roles.clear()  # jobs create and delete roles
+            cached = self._roles[role] = (stored.rv, rules_of(stored.decoded()))
+        return cached[1]
 
     def _applying(self, user: User, namespace: str) -> Iterator[tuple[_Binding, str]]:
-        """The bindings for a user, each once and with the subject that it is for."""
+        """The bindings of a user, each once, with the key of the subject."""
         keys = [f"u:{user.name}", *(f"g:{group}" for group in user.groups)]
         for scope in ("", namespace) if namespace else ("",):
-            found = self._current(scope).by_subject
-            seen: set[str] = set()
+            by_subject = self._current(scope).by_subject
+            names: set[str] = set()
             for key in keys:
-                for binding in found.get(key, ()):
-                    if binding.name not in seen:
-                        seen.add(binding.name)
+                for binding in by_subject.get(key, ()):
+                    if binding.name not in names:
+                        names.add(binding.name)
                         yield binding, key
 
     def _current(self, namespace: str) -> _Scope:
@@ -124,11 +124,11 @@ class Authorizer:
         scope = self._scopes.get(namespace)
         if scope is not None and scope.revision == collection.revision:
             return scope
-        known = scope.bindings if scope is not None else {}
+        cached = scope.bindings if scope is not None else {}
         bindings: dict[str, _Binding] = {}
         by_subject: dict[str, list[_Binding]] = {}
         for stored in collection.listed(namespace):
-            old = known.get(stored.name)
+            old = cached.get(stored.name)
             binding = old if old and old.rv == stored.rv else _binding(stored.decoded(), stored.rv)
             bindings[stored.name] = binding
             for key, _ in binding.subjects:
@@ -137,7 +137,7 @@ class Authorizer:
         if bindings:
             self._scopes[namespace] = scope
         else:
-            self._scopes.pop(namespace, None)  # namespaces come and go
+            self._scopes.pop(namespace, None)  # so that deleted namespaces do not accumulate
         return scope
 
 
@@ -170,13 +170,13 @@ def _absent(role: RoleRef) -> str:
 
 
 def together(problems: list[str]) -> str:
-    """Several errors as Go tells them in one."""
+    """Several errors as one, in the format of Kubernetes."""
     distinct = list(dict.fromkeys(problems))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
-def asked_of(request: Request, target: Target | None, verb: str) -> Attributes:
-    """What a request asks for."""
+def attributes_of(request: Request, target: Target | None, verb: str) -> Attributes:
+    """The attributes of a request that rules refer to."""
     if target is None:
         return Attributes(request.user, _PATH_VERBS.get(request.method, "get"), path=request.path)
     name = target.name
@@ -188,7 +188,7 @@ def asked_of(request: Request, target: Target | None, verb: str) -> Attributes:
 
 
 def _pinned_name(request: Request) -> str | None:
-    """The name that a field selector pins, for rules that name objects; none if an option cannot be read."""
+    """The name that a field selector requires, for rules with resourceNames; None if an option is invalid."""
     selector = request.parameter("fieldSelector")
     try:
         if not selector:
@@ -204,20 +204,22 @@ def _pinned_name(request: Request) -> str | None:
 _PATH_VERBS = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete", "HEAD": "head"}
 
 
-def denied(asked: Attributes, why: str = "") -> StatusError:
-    """403, worded as Kubernetes words it."""
-    user = asked.user.name
-    told = f": {why}" if why else ""
-    if asked.path:
-        message = f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"{told}'
+def denied(attributes: Attributes, why: str = "") -> StatusError:
+    """The 403 response to a request that is not allowed."""
+    user = attributes.user.name
+    reason = f": {why}" if why else ""
+    if attributes.path:
+        message = f'forbidden: User "{user}" cannot {attributes.verb} path "{attributes.path}"{reason}'
         return StatusError(403, "Forbidden", message, {})
-    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    shown = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
-    named = f'{shown} "{asked.name}"' if asked.name else shown
-    message = (
-        f'{named} is forbidden: User "{user}" cannot {asked.verb} resource "{resource}" '
-        f'in API group "{asked.group}" {where}{told}'
+    resource = (
+        f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
     )
-    details: Json = {"name": asked.name, "group": asked.group, "kind": asked.resource}
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    shown = f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
+    named = f'{shown} "{attributes.name}"' if attributes.name else shown
+    message = (
+        f'{named} is forbidden: User "{user}" cannot {attributes.verb} resource "{resource}" '
+        f'in API group "{attributes.group}" {where}{reason}'
+    )
+    details: Json = {"name": attributes.name, "group": attributes.group, "kind": attributes.resource}
     return StatusError(403, "Forbidden", message, {key: value for key, value in details.items() if value})

@@ -1,8 +1,8 @@
-"""Get and list.
+"""Handles get and list.
 
-A list is one moment: its pages are all of the version of the first, taken back from the history, and 410 says
-when that version is gone. Items go out as the bytes that are stored, in pieces, so that a long list neither
-blocks the loop nor doubles the memory.
+All pages of a list show the version of the first page, which is restored from the history; 410 if it is no
+longer there. Items are sent as the stored bytes, in chunks, so that a long list neither blocks the event loop
+nor needs twice the memory.
 """
 
 import asyncio
@@ -21,12 +21,13 @@ from argosy.local.apiserver.store import Store, Stored, TooOldError
 from argosy.local.schema.errors import FieldError, forbidden, not_supported
 from argosy.local.schema.model import Json
 
-_PIECE = 256 * 1024
-_PATIENCE = 3.0  # seconds that a read waits for a version still to come
+_CHUNK_BYTES = 256 * 1024
+_VERSION_WAIT_SECONDS = 3.0
+"""How long a read waits for a version that does not exist yet."""
 
 
 async def get_object(call: Call) -> Response:
-    form = wanted_form(call.request, custom=call.served.custom is not None)
+    form = wanted_form(call.request)
     rv = parse_version(call.request.parameter("resourceVersion"), alone=True)
     await wait_for_version(call.api.store, rv)
     stored = find(call)
@@ -39,7 +40,7 @@ async def get_object(call: Call) -> Response:
 
 
 def find(call: Call) -> Stored:
-    """The object that the request names, as last made durable; 404 when there is none."""
+    """Return the newest durable version of the object of the request; 404 if there is none."""
     served, name = call.served, call.target.name
     stored = call.api.store.collection(served.storage).get(call.namespace, name)
     if stored is None:
@@ -49,7 +50,7 @@ def find(call: Call) -> Stored:
 
 async def list_objects(call: Call) -> Response:
     request, served, store = call.request, call.served, call.api.store
-    form = wanted_form(request, custom=served.custom is not None, listed=True)
+    form = wanted_form(request)
     limit, token = check_list(request), request.parameter("continue")
     selection = read_selection(request, served, call.namespace)
     rv = parse_version(request.parameter("resourceVersion"))
@@ -59,10 +60,10 @@ async def list_objects(call: Call) -> Response:
         if request.parameter("resourceVersion") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
     elif request.parameter("resourceVersion") == "0":
-        limit = 0  # any version will do, and Kubernetes then gives all it has at hand
+        limit = 0  # any version; as in Kubernetes, without paging
     await wait_for_version(store, rv)
     match = request.parameter("resourceVersionMatch")
-    # A page of a version, without a word on how to match it, has always been one of exactly that version.
+    # As in Kubernetes, a page with a version and without resourceVersionMatch has exactly that version.
     exact = match == "Exact" or (rv > 0 and (bool(token) or (limit > 0 and not match)))
     shown = rv if exact else store.revision
     try:
@@ -71,9 +72,9 @@ async def list_objects(call: Call) -> Response:
         raise _too_old(token, after) from None
     if after:
         objects = [stored for stored in objects if _key(stored) > after]
-    if selection.filed and not token:
-        objects = [stored for stored in objects if selection.is_filed(stored)]
-    # Who asks for one object by its name is not told to go on, unless going on already.
+    if selection.indexed and not token:
+        objects = [stored for stored in objects if selection.is_in_index(stored)]
+    # As in Kubernetes, a list of a single name has no further pages.
     single = selection.name is not None and selection.namespace is not None and not token
     last = _key(objects[-1]) if objects and not single else ""
     if not selection.everything:
@@ -82,7 +83,7 @@ async def list_objects(call: Call) -> Response:
     if served.custom is not None and form == "object":
         metadata = {"continue": "", **metadata}
     if 0 < limit <= len(objects) and _key(objects[limit - 1]) < last:
-        # What follows is not looked at: with a selector the next page may be empty, as in Kubernetes.
+        # As in Kubernetes, with a selector the next page may be empty.
         metadata["continue"] = write_token(shown, _key(objects[limit - 1]))
         if selection.everything:
             metadata["remainingItemCount"] = len(objects) - limit
@@ -96,8 +97,8 @@ async def list_objects(call: Call) -> Response:
 
 
 def check_list(request: Request) -> int:
-    """Refuse options of a list that cannot be read or do not go together; how many objects are wanted."""
-    request.integer("timeoutSeconds")  # must be a number, though a list ends by itself
+    """Check the options of a list; return its limit."""
+    request.integer("timeoutSeconds")  # must be a number, although lists ignore it
     limit = request.integer("limit") or 0
     read_selectors(request)
     check_list_options(request)
@@ -106,46 +107,44 @@ def check_list(request: Request) -> int:
 
 def _list_response(objects: Sequence[Stored], served: Served, metadata: Json) -> Response:
     start = representations.list_start(served, metadata)
-    if sum(len(stored.data) for stored in objects) < 2 * _PIECE:
+    if sum(len(stored.data) for stored in objects) < 2 * _CHUNK_BYTES:
         return Response(
             start + b",".join([representations.item(stored, served) for stored in objects]) + b"]}\n"
         )
-    return Response(_pieces(start, objects, served))
+    return Response(_chunks(start, objects, served))
 
 
-async def _pieces(start: bytes, objects: Sequence[Stored], served: Served) -> AsyncIterator[bytes]:
-    piece, size = [start], len(start)
+async def _chunks(start: bytes, objects: Sequence[Stored], served: Served) -> AsyncIterator[bytes]:
+    chunk, size = [start], len(start)
     last = len(objects) - 1
     for index, stored in enumerate(objects):
         data = representations.item(stored, served)
-        piece.append(data)
+        chunk.append(data)
         if index < last:
-            piece.append(b",")
+            chunk.append(b",")
         size += len(data)
-        if size >= _PIECE:
-            yield b"".join(piece)
-            piece, size = [], 0
-    yield b"".join([*piece, b"]}\n"])
+        if size >= _CHUNK_BYTES:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    yield b"".join([*chunk, b"]}\n"])
 
 
 def parse_version(text: str, *, alone: bool = False) -> int:
-    """A resourceVersion as a number; zero when there is none.
+    """A resourceVersion as a number; 0 if it is empty.
 
-    `alone` for a watch and a single object, where Kubernetes calls a bad one an error of its own.
+    `alone` for a watch or a get, for which Kubernetes responds to an invalid one with an internal error.
     """
     if not text:
         return 0
-    number = text.isascii() and text.isdigit()
-    if number and int(text) < 2**64:
+    if text.isascii() and text.isdigit() and int(text) < 2**64:
         return int(text)
-    problem = "value out of range" if number else "invalid syntax"
-    why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {problem}'
+    why = f'resourceVersion: Invalid value: "{text}": must be a number'
     raise StatusError(500, "", why) if alone else bad_request(f"invalid resource version: {why}")
 
 
 async def wait_for_version(store: Store, rv: int) -> None:
-    """Wait a little for a version that is still to come, then say 504."""
-    deadline = asyncio.get_running_loop().time() + _PATIENCE
+    """Wait for a version that does not exist yet; 504 if it takes too long."""
+    deadline = asyncio.get_running_loop().time() + _VERSION_WAIT_SECONDS
     while store.revision < rv:
         if asyncio.get_running_loop().time() >= deadline:
             raise _too_new(rv, store.revision)
@@ -153,7 +152,7 @@ async def wait_for_version(store: Store, rv: int) -> None:
 
 
 def check_list_options(request: Request) -> None:
-    """The combinations that Kubernetes refuses."""
+    """422 if options of a list or watch cannot be combined."""
     match, field = request.parameter("resourceVersionMatch"), "resourceVersionMatch"
     initial = "sendInitialEvents" in request.query
     errors = _watch_errors(match, initial) if request.flag("watch") else _list_errors(match, request)

@@ -1,7 +1,7 @@
-"""The kinds being served: the built-in table, and custom resources as their definitions come and go.
+"""The registry of served kinds: built-in kinds, and custom resources while their definitions exist.
 
-A kind served in several versions has one storage; its objects are kept under the version that stores them and
-are given the version asked for when they leave.
+A kind with several versions has one storage; its objects are stored in the storage version and converted to
+the requested version in responses.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _ELSEWHERE = {("events.k8s.io", "events"): "events"}  # one storage under two gr
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One kind in one version, as clients see it."""
+    """A version of a kind."""
 
     group: str
     version: str
@@ -56,7 +56,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def prefix(self) -> bytes:
-        """How an object of this kind and version begins."""
+        """The first bytes of an encoded object of this kind and version."""
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     @cached_property
@@ -65,13 +65,13 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def blank_status(self) -> Json:
-        """The status that a new object has: empty but for counts that are always shown."""
+        """The status of a new object: empty except for fields that are always written."""
         blank: Json = {}
         decode(blank, self.schema.properties["status"])
         return blank
 
     def fields_of(self, obj: Json) -> tuple[str, ...]:
-        """The values of the fields that a fieldSelector may name."""
+        """The values of the fields that fieldSelectors can use."""
         return tuple([read(obj) for read in self.readers])
 
     def subresource(self, name: str) -> Subresource | None:
@@ -90,18 +90,18 @@ class Registry:
         return self._served.get((group, version, plural))
 
     def builtin(self, group: str, plural: str) -> Served:
-        """A built-in kind in version v1, which is always there."""
+        """A built-in kind in version v1."""
         return self._served[group, "v1", plural]
 
     def serves(self, group: str) -> bool:
-        """Whether a group is one of Kubernetes' own."""
+        """Whether a group has built-in kinds."""
         return any(s.group == group and s.builtin for s in self._served.values())
 
     def all(self) -> Iterable[Served]:
         return self._served.values()
 
     def define(self, definition: Json) -> None:
-        """Serve the versions of an established CustomResourceDefinition, instead of those served before."""
+        """Serve the versions of an established CustomResourceDefinition, and no longer the previous ones."""
         name = text(definition, "metadata", "name")
         self._forget(name)
         served = list(custom_kinds(definition))
@@ -128,7 +128,7 @@ class Registry:
 
 
 def custom_kinds(definition: Json) -> Iterable[Served]:
-    """The served versions that a CustomResourceDefinition asks for."""
+    """The served versions of a CustomResourceDefinition."""
     crd = parse_crd(definition)
     for version in crd.versions:
         if not version.served:

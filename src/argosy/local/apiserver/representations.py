@@ -1,7 +1,7 @@
-"""Objects in the form that was asked for: whole, as a Table, or metadata only.
+"""Renders objects in the requested form: the whole object, a Table, or metadata only.
 
-Whole objects leave as the bytes that are stored, with at most their first bytes exchanged; only the other two
-forms are decoded.
+Whole objects are sent as the stored bytes, with at most another prefix; only for the other forms they are
+decoded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ def as_served(obj: Json, served: Served) -> Json:
 
 
 def item(stored: Stored, served: Served) -> bytes:
-    """The object inside a list: built-in kinds leave out what the list already says."""
+    """The object as an item of a list, without kind and version for built-in kinds."""
     data = whole(stored, served)
     return data if served.custom is not None else b"{" + data[len(served.prefix) :]
 
@@ -47,7 +47,7 @@ def metadata_only(obj: Json) -> Json:
 def render(
     stored: Stored, served: Served, form: Form, include: str = "Metadata", *, columns: bool = True
 ) -> bytes:
-    """One object in a form; `include` is what a Table's rows carry."""
+    """An object in a form; `include` is the includeObject of a Table."""
     if form == "object":
         return whole(stored, served)
     if form == "metadata":

@@ -1,4 +1,4 @@
-"""What a path under /api or /apis points at, and the verb that RBAC knows the request by."""
+"""Parses paths below /api and /apis, and determines the verb of a request."""
 
 import msgspec
 
@@ -49,7 +49,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 def verb_of(request: Request, target: Target) -> str:
-    """The verb as RBAC and error messages name it."""
+    """The verb of a request, as in RBAC and in error messages."""
     if request.method in ("GET", "HEAD"):
         if target.name:
             return "get"

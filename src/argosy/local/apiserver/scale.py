@@ -1,4 +1,4 @@
-"""Handles the scale subresource: an object's number of replicas as an object of its own."""
+"""Handles the scale subresource, which shows the replicas of an object as a Scale."""
 
 from argosy.local.apiserver import object_schema
 from argosy.local.apiserver.api import Call

@@ -1,4 +1,4 @@
-"""Which stored objects a list, watch or deletecollection is about."""
+"""The selection of a list, watch or deletecollection by namespace, labels and fields."""
 
 import msgspec
 
@@ -16,17 +16,17 @@ class Selection(msgspec.Struct, frozen=True):
     labels: LabelSelector
     fields: tuple[tuple[int, bool, str], ...]
     name: str | None
-    filed: tuple[int, str] | None = None
-    """The field of an index that Kubernetes looks objects up in, and its value: pods by their node."""
+    indexed: tuple[int, str] | None = None
+    """A field that Kubernetes has an index of, and its value: the node of pods."""
 
     @property
     def everything(self) -> bool:
-        """Whether only the namespace restricts it."""
+        """Whether only the namespace restricts the selection."""
         return self.labels.empty and not self.fields and self.name is None
 
-    def is_filed(self, stored: Stored) -> bool:
-        """Whether the index, if there is one, leads to it."""
-        return self.filed is None or stored.fields[self.filed[0]] == self.filed[1]
+    def is_in_index(self, stored: Stored) -> bool:
+        """Whether the indexed field, if any, has the value."""
+        return self.indexed is None or stored.fields[self.indexed[0]] == self.indexed[1]
 
     def matches(self, stored: Stored) -> bool:
         if self.namespace is not None and stored.namespace != self.namespace:
@@ -48,7 +48,7 @@ def read_selection(request: Request, served: Served, namespace: str, name: str =
     labels, terms = read_selectors(request)
     fields: list[tuple[int, bool, str]] = []
     pinned: str | None = name or None
-    filed: tuple[int, str] | None = None
+    indexed: tuple[int, str] | None = None
     inside: str | None = (namespace or None) if served.namespaced else ""
     for term in terms:
         index = _index(served, term)
@@ -57,12 +57,12 @@ def read_selection(request: Request, served: Served, namespace: str, name: str =
         else:
             fields.append((index, term.equal, term.value))
         if (served.storage, term.field, term.equal) == ("pods", "spec.nodeName", True):
-            filed = (index, term.value)
-    return Selection(inside, labels, tuple(fields), pinned, filed)
+            indexed = (index, term.value)
+    return Selection(inside, labels, tuple(fields), pinned, indexed)
 
 
 def read_selectors(request: Request) -> tuple[LabelSelector, tuple[FieldTerm, ...]]:
-    """The selectors as they are written; whether a kind has the fields they name is another question."""
+    """The parsed selectors; whether the kind has these fields is not checked."""
     try:
         labels = parse_labels(request.parameter("labelSelector"))
         return labels, tuple(parse_fields(request.parameter("fieldSelector")).terms)
@@ -81,8 +81,8 @@ def _index(served: Served, term: FieldTerm) -> int:
     if field in served.field_paths:
         return served.field_paths.index(field)
     if served.custom is None and not served.field_paths:
-        known = '"metadata.name", "metadata.namespace"' if served.namespaced else '"metadata.name"'
-        raise bad_request(f'"{term.field}" is not a known field selector: only {known}')
+        supported = '"metadata.name", "metadata.namespace"' if served.namespaced else '"metadata.name"'
+        raise bad_request(f'"{term.field}" is not a known field selector: only {supported}')
     if served.storage == "jobs.batch":
         raise bad_request(f'field label "{term.field}" not supported for Job')
     raise bad_request(f"field label not supported: {term.field}")

@@ -1,7 +1,7 @@
-"""The server process: the store, the application and its listeners, TLS on both.
+"""Runs the API server: the store, the application and its listeners.
 
-Listens on loopback TCP and on a Unix socket with the same certificate. SIGTERM ends it in order: listeners
-first, then what is being written.
+It listens on loopback TCP and on a Unix socket, with the same TLS certificate. On SIGTERM it first closes the
+listeners and then completes pending writes.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from argosy.local.apiserver.app import App
 from argosy.local.apiserver.auth import Authenticator
 from argosy.local.apiserver.bootstrap import bootstrap
 from argosy.local.apiserver.crds import Definitions
-from argosy.local.apiserver.event_ttl import forget_events
+from argosy.local.apiserver.event_ttl import run_event_ttl
 from argosy.local.apiserver.http import reply_error
 from argosy.local.apiserver.rbac import Authorizer
 from argosy.local.apiserver.registry import Registry
@@ -30,7 +30,7 @@ _GRACE_SECONDS = 1.0
 
 
 async def serve(state: Path, port: int, limits: Limits) -> None:
-    """Run until told to stop."""
+    """Run until SIGTERM or SIGINT."""
     store = Store(state / "store.db", limits)
     store.start()
     api = Api(store, Registry(), state, Authorizer(store))
@@ -39,24 +39,24 @@ async def serve(state: Path, port: int, limits: Limits) -> None:
     definitions = Definitions(api)
     definitions.restore()
     server = Server(app, refusal=_refusal)
-    chores = [asyncio.ensure_future(chore) for chore in (definitions.run(), _trim(store), forget_events(api))]
+    tasks = [asyncio.ensure_future(task) for task in (definitions.run(), _trim(store), run_event_ttl(api))]
     try:
         await bootstrap(api)
-        gc.freeze()  # what is there now stays, and need not be looked at again
+        gc.freeze()  # the objects that exist now are never garbage
         app.ready = True
         tls = tls_context(state)
         await server.listen_tcp("127.0.0.1", port, tls)
         await server.listen_unix(state / "apiserver.sock", tls)
-        await _told_to_stop()
+        await _wait_for_signal()
     finally:
         await server.close(_GRACE_SECONDS)
-        for chore in chores:
-            chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         store.stop()
 
 
-async def _told_to_stop() -> None:
+async def _wait_for_signal() -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -64,7 +64,7 @@ async def _told_to_stop() -> None:
 
 
 def _refusal(status: int, why: str) -> Response:
-    """A method that nobody has ever heard of is refused like any other that is not allowed."""
+    """The response to a request that cannot be parsed; an unknown method is a 405."""
     if status != 405:
         return messages.error_response(status, why)
     response = reply_error(method_not_allowed())

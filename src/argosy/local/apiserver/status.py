@@ -1,8 +1,4 @@
-"""Errors as Kubernetes says them: an exception that is a `Status` object, with its code, reason and details.
-
-Clients branch on `code`, `reason` and `details`, and people read `message`; all are worded as kube-apiserver
-words them, so that what was written against it keeps working.
-"""
+"""Errors as Status objects, with the codes, reasons and details of Kubernetes, on which clients rely."""
 
 from collections.abc import Sequence
 
@@ -10,7 +6,7 @@ from argosy.local.schema.model import Json
 
 
 class StatusError(Exception):
-    """What a request is answered with instead of an object."""
+    """An error response."""
 
     def __init__(self, code: int, reason: str, message: str, details: Json | None = None) -> None:
         super().__init__(message)
@@ -39,7 +35,7 @@ class StatusError(Exception):
 
 
 def success(group: str, kind: str, name: str, uid: str) -> Json:
-    """The answer to a delete that left nothing to show."""
+    """The response to a deletion of a kind that does not return the object."""
     details: Json = {"name": name, "group": group, "kind": kind, "uid": uid}
     return {
         "kind": "Status",
@@ -65,7 +61,7 @@ def page_not_found() -> StatusError:
 
 
 def already_exists(group: str, plural: str, name: str, *, generated: bool = False) -> StatusError:
-    """`generated` when the name may be one that the server made, so that another try may help."""
+    """`generated` if the server generated the name, so that a retry may succeed."""
     message, details = f'{qualified(group, plural)} "{name}" already exists', _about(group, plural, name)
     if generated:
         message += ", the server was not able to generate a unique name for the object"

@@ -1,12 +1,12 @@
-"""The objects and what happened to them: memory for reads and watches, the log for durability.
+"""Stores objects and their history: in memory for reads and watches, in the log for durability.
 
-A write is checked against the newest version there is, durable or not, and gets its resourceVersion at once;
-readers and watchers see it only when it is durable, in the order of resourceVersions. Everything here runs on
-the event loop's thread, and between `head` and `put` nothing else runs: of two writers on one version exactly
-one wins, without locks. Objects are kept as encoded JSON with the little that selectors need beside it.
+A write is based on the newest version, durable or not, and gets its resourceVersion immediately; readers and
+watchers see it when it is durable, in the order of resourceVersions. Everything runs on the thread of the
+event loop, and nothing else runs between `head` and `put`: of two writers of one version exactly one
+succeeds, without locks. Objects are kept as encoded JSON together with the values that selectors need.
 
-A watcher is only a position in a collection's events, so a slow one costs nothing and cannot hold others up:
-when its position leaves the history window it is told 410.
+A watcher is only a position in the events of a collection, so that a slow one costs nothing and does not
+block others; it gets a 410 when its position is no longer in the history.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Limits(NamedTuple):
-    """How much history is kept: whichever is reached first."""
+    """Limits of the history; the first one that is exceeded applies."""
 
     events: int = 50_000
     size: int = 64 << 20
@@ -58,19 +58,19 @@ class Limits(NamedTuple):
 
 
 class TooOldError(Exception):
-    """The version asked for has left the history."""
+    """The requested version is no longer in the history."""
 
 
 class Collection:
-    """The committed objects of one kind, by namespace and name, and their recent events."""
+    """The durable objects of one kind, by namespace and name, and their recent events."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.namespaces: dict[str, dict[str, Stored]] = {}
         self.events: deque[Event] = deque()
-        self.first = 0  # how many events have left the window
+        self.first = 0  # number of events that were dropped from the history
         self.changed = asyncio.Event()
-        self.revision = 0  # of the newest change here
+        self.revision = 0  # of the newest change
         self._sorted: dict[str, list[str]] = {}
 
     def __len__(self) -> int:
@@ -81,27 +81,26 @@ class Collection:
         return objects.get(name) if objects else None
 
     def listed(self, namespace: str | None) -> list[Stored]:
-        """The objects of a namespace or of all, ordered by namespace and name."""
-        wanted = sorted(self.namespaces) if namespace is None else [namespace]
-        found: list[Stored] = []
-        for each in wanted:
+        """The objects of a namespace, or of all namespaces, ordered by namespace and name."""
+        result: list[Stored] = []
+        for each in sorted(self.namespaces) if namespace is None else [namespace]:
             objects = self.namespaces.get(each)
             if objects:
                 names = self._sorted.get(each)
                 if names is None:
                     names = self._sorted[each] = sorted(objects)
-                found.extend([objects[name] for name in names])
-        return found
+                result.extend([objects[name] for name in names])
+        return result
 
     def since(self, position: int) -> Sequence[Event]:
-        """The events from an absolute position on; TooOld when some of them are gone."""
+        """The events from an absolute position on; TooOldError if some of them were dropped."""
         start = position - self.first
         if start < 0:
             raise TooOldError
         count = len(self.events)
         if start >= count:
             return ()
-        # A deque is quick at its ends: walk back from the newest event.
+        # A deque is fast at its ends.
         return (
             [self.events[index] for index in range(start, count)]
             if start * 2 > count
@@ -150,13 +149,13 @@ class Store:
         self.compacted = self._log.mark("compacted")
         self.revision = max(self.compacted, 1)
         self._load()
-        self.restored = self.revision  # versions before it cannot be shown whole any more
+        self.restored = self.revision  # lists of older versions are not possible
         self._next = self.revision + 1
         self._writer: Writer | None = None
-        self._rows: list[Row] = []  # of this turn of the event loop
+        self._rows: list[Row] = []  # of this iteration of the event loop
 
     def start(self) -> None:
-        """Begin to write; on the event loop's thread."""
+        """Start the writer; on the thread of the event loop."""
         self._writer = Writer(self._log, asyncio.get_running_loop(), self._committed)
 
     def stop(self) -> None:
@@ -166,13 +165,13 @@ class Store:
         self._log.close()
 
     def collection(self, name: str) -> Collection:
-        found = self._collections.get(name)
-        if found is None:
-            found = self._collections[name] = Collection(name)
-        return found
+        collection = self._collections.get(name)
+        if collection is None:
+            collection = self._collections[name] = Collection(name)
+        return collection
 
     def listen(self, listener: Callable[[str, Event], None]) -> None:
-        """Call with every durable change, in order."""
+        """Call the listener with every durable change, in order."""
         self._listeners.append(listener)
 
     def head(self, collection: str, namespace: str, name: str) -> Stored | None:
@@ -191,7 +190,7 @@ class Store:
         *,
         delete: bool = False,
     ) -> "asyncio.Future[Stored]":
-        """Write an object over its head (or as the last thing said of it); done when it is durable."""
+        """Write the next version of an object, or its last one; the result is set when it is durable."""
         assert self._writer is not None
         metadata = obj["metadata"]
         assert isinstance(metadata, dict)
@@ -215,22 +214,22 @@ class Store:
         return future
 
     def _hand_over(self) -> None:
-        """Give the writer all rows of this turn at once: waking it costs more than a row does."""
+        """Give the writer all rows of this iteration at once: waking it costs more than a row does."""
         rows, self._rows = self._rows, []
         if rows and self._writer is not None:
             self._writer.add(rows)
 
     def at(self, collection: str, namespace: str | None, rv: int) -> list[Stored]:
-        """The objects as they were at a version: today's, with later events taken back."""
+        """The objects as of a version: the current ones, with later events undone."""
         if rv < self.compacted or rv < self.restored:
             raise TooOldError
-        there = self.collection(collection)
+        target = self.collection(collection)
         undone: dict[tuple[str, str], Stored | None] = {}
-        for event in reversed(there.events):
+        for event in reversed(target.events):
             if event.new.rv <= rv:
                 break
             undone[event.new.namespace, event.new.name] = event.old
-        now = there.listed(namespace)
+        now = target.listed(namespace)
         if not undone:
             return now
         kept = [stored for stored in now if (stored.namespace, stored.name) not in undone]
@@ -238,7 +237,7 @@ class Store:
         return sorted(kept, key=lambda stored: (stored.namespace, stored.name))
 
     def trim(self) -> None:
-        """Let what is too old, too many or too big leave the history."""
+        """Drop the oldest events until the history is within its limits."""
         limits, oldest = self._limits, self._clock() - self._limits.seconds
         dropped: list[int] = []
         while self._window and (
@@ -246,12 +245,12 @@ class Store:
             or self._window_bytes > limits.size
             or self._window[0][1].at < oldest
         ):
-            there, event = self._window.popleft()
-            there.events.popleft()
-            there.first += 1
+            target, event = self._window.popleft()
+            target.events.popleft()
+            target.first += 1
             self._window_bytes -= _weight(event)
             self.compacted = event.new.rv
-            if there.get(event.new.namespace, event.new.name) is not event.new:
+            if target.get(event.new.namespace, event.new.name) is not event.new:
                 dropped.append(event.new.rv)
         if dropped and self._writer is not None:
             self._writer.drop(dropped, {"compacted": self.compacted})
@@ -267,31 +266,31 @@ class Store:
             key = (row.collection, row.namespace, row.name)
             if self._pending.get(key) is event:
                 del self._pending[key]
-            there = self.collection(row.collection)
-            self._publish(there, event)
+            target = self.collection(row.collection)
+            self._publish(target, event)
             if event.old is not None and event.old.rv <= self.compacted:
                 superseded.append(event.old.rv)
-            touched.add(there)
+            touched.add(target)
             for listener in self._listeners:
                 listener(row.collection, event)
             if not future.done():
                 future.set_result(event.new)
         if superseded and self._writer is not None:
             self._writer.drop(superseded, {"compacted": self.compacted})
-        for there in touched:
-            there.changed.set()
-            there.changed.clear()
+        for target in touched:
+            target.changed.set()
+            target.changed.clear()
         self.trim()
 
-    def _publish(self, there: Collection, event: Event) -> None:
-        there.apply(event)
-        there.events.append(event)
-        self._window.append((there, event))
+    def _publish(self, target: Collection, event: Event) -> None:
+        target.apply(event)
+        target.events.append(event)
+        self._window.append((target, event))
         self._window_bytes += _weight(event)
         self.revision = event.new.rv
 
     def _give_up(self, error: Exception) -> None:
-        """A commit failed: nobody's write since then may count."""
+        """Fail all writes that are not durable, because a commit failed."""
         waiting = [future for _, future in self._waiting.values()]
         self._waiting.clear()
         self._pending.clear()
@@ -305,14 +304,14 @@ class Store:
     def _load(self) -> None:
         share: dict[str, str] = {}
         for row in self._log.rows():
-            there = self.collection(row.collection)
+            target = self.collection(row.collection)
             labels, fields = msgspec.json.decode(row.selectable, type=tuple[dict[str, str], tuple[str, ...]])
             labels = {share.setdefault(k, k): share.setdefault(v, v) for k, v in labels.items()}
             fields = tuple([share.setdefault(field, field) for field in fields])
             new = Stored(
                 share.setdefault(row.namespace, row.namespace), row.name, row.rv, row.data, labels, fields
             )
-            old = there.get(row.namespace, row.name)
+            old = target.get(row.namespace, row.name)
             if old is None and row.previous is not None and row.type != "ADDED":
                 old_labels, old_fields = msgspec.json.decode(
                     row.previous, type=tuple[dict[str, str], tuple[str, ...]]
@@ -320,9 +319,9 @@ class Store:
                 old = Stored(new.namespace, new.name, row.rv, row.data, old_labels, old_fields)
             event = Event(_event_type(row.type), new, old, row.at)
             if row.rv > self.compacted:
-                self._publish(there, event)
+                self._publish(target, event)
             else:
-                there.apply(event)
+                target.apply(event)
             self.revision = max(self.revision, row.rv)
 
 

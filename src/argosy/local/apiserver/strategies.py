@@ -1,6 +1,6 @@
-"""Where the built-in kinds differ from one another in how they are written and deleted.
+"""How writes and deletions of built-in kinds differ, as sets of storages.
 
-Facts of Kubernetes, as sets of storages. Custom resources have their own rules, stated where they are used.
+The values are those of Kubernetes. The rules of custom resources are in the modules that apply them.
 """
 
 COUNTS_GENERATIONS = frozenset(
@@ -25,13 +25,13 @@ COUNTS_GENERATIONS = frozenset(
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
     }
 )
-"""Kinds whose metadata.generation starts at 1 and grows with every change of the spec."""
+"""Kinds whose metadata.generation starts at 1 and increases with every change of the spec."""
 
 COUNTS_ANNOTATIONS = frozenset({"deployments.apps"})
-"""Kinds whose generation grows with changes of annotations too: they are passed on to what they make."""
+"""Kinds whose generation also increases with changes of annotations, which they copy to their children."""
 
 STATUS_KEEPS_LABELS = frozenset({"deployments.apps"})
-"""Kinds whose labels a write of the status cannot change."""
+"""Kinds whose labels a write to the status cannot change."""
 
 CREATED_BY_UPDATE = frozenset(
     {
@@ -47,7 +47,7 @@ CREATED_BY_UPDATE = frozenset(
         "rolebindings.rbac.authorization.k8s.io",
     }
 )
-"""Kinds that a PUT creates when they are not there."""
+"""Kinds that a PUT creates if they do not exist."""
 
 NEEDS_VERSION = frozenset(
     {
@@ -59,7 +59,7 @@ NEEDS_VERSION = frozenset(
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
     }
 )
-"""Kinds that a PUT must name the resourceVersion of."""
+"""Kinds for which a PUT needs a resourceVersion."""
 
 RETURNED_WHEN_DELETED = frozenset(
     {
@@ -74,15 +74,15 @@ RETURNED_WHEN_DELETED = frozenset(
         "podtemplates",
     }
 )
-"""Kinds whose deletion answers the object rather than a Status."""
+"""Kinds whose deletion returns the object instead of a Status."""
 
 ORPHANS_BY_DEFAULT = frozenset({"jobs.batch", "replicationcontrollers"})
-"""Kinds whose dependents stay unless the deletion says otherwise."""
+"""Kinds whose dependents are orphaned by default."""
 
 KEEPS_STATUS_ON_CREATE = frozenset(
     {"nodes", "persistentvolumes", "customresourcedefinitions.apiextensions.k8s.io"}
 )
-"""Kinds whose creator may say the status too."""
+"""Kinds that can be created with a status."""
 
 NEVER_COLLECTED = frozenset({"events"})
-"""Kinds that garbage collection, and so orphaning, does not know."""
+"""Kinds that garbage collection ignores."""

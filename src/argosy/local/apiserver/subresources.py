@@ -33,7 +33,7 @@ def head_of(call: Call) -> Stored:
 
 
 async def finalize_namespace(call: Call) -> Response:
-    """Replace a namespace's own finalizers; taking the last away ends it."""
+    """Replace the finalizers in the spec of a namespace; without any it is deleted."""
     options = write_options(call.request, "UpdateOptions")
     obj = await read_admitted(call, options)
     head = head_of(call)
@@ -74,19 +74,19 @@ async def bind(call: Call) -> Response:
 
 
 def _check_binding(binding: Json, pod: Json, head: Stored) -> None:
-    name, there = head.name, text(pod, "spec", "nodeName")
+    name, node = head.name, text(pod, "spec", "nodeName")
     uid, version = text(binding, "metadata", "uid"), text(binding, "metadata", "resourceVersion")
     if uid and uid != text(pod, "metadata", "uid"):
-        there = text(pod, "metadata", "uid")
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {there}"
+        actual = text(pod, "metadata", "uid")
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
         raise conflict("", "pods", name, why)
     if version and version != str(head.rv):
         raise conflict("", "pods", name, MODIFIED)
     why = ""
     if text(pod, "metadata", "deletionTimestamp"):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
-    elif there:
-        why = f'pod {name} is already assigned to node "{there}"'
+    elif node:
+        why = f'pod {name} is already assigned to node "{node}"'
     elif gated(pod):
         why = f"pod {name} has non-empty .spec.schedulingGates"
     if why:
@@ -94,7 +94,7 @@ def _check_binding(binding: Json, pod: Json, head: Stored) -> None:
 
 
 async def request_token(call: Call, signer: Signer) -> Response:
-    """Sign a token for a service account, bound to a pod if asked."""
+    """Sign a token for a service account, bound to a pod if the request has one."""
     import datetime
 
     request = await read_object(call.request, "TokenRequest")

@@ -1,4 +1,4 @@
-"""Tables: what `kubectl get` prints, computed by the server."""
+"""Tables, which `kubectl get` prints."""
 
 import datetime
 from collections.abc import Sequence
@@ -11,21 +11,20 @@ from argosy.local.schema.tables.table import Columns, Include, builtin_columns, 
 
 
 def table_of(served: Served, objects: Sequence[Json], metadata: Json, include: str, columns: bool) -> Json:
-    """The objects as rows; `include` says what each row carries beside its cells."""
+    """A Table of these objects; `include` is what each row contains in addition to its cells."""
     if include not in ("None", "Metadata", "Object"):
         raise bad_request(
             f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
             "must be 'Metadata', 'Object', 'None', or empty"
         )
-    table = table_for(
+    return table_for(
         _columns(served),
         objects,
         now=datetime.datetime.now(datetime.UTC),
+        metadata=metadata,
         include=cast("Include", include),
         headers=columns,
     )
-    table["metadata"] = metadata
-    return table
 
 
 def _columns(served: Served) -> Columns:

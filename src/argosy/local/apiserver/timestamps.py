@@ -1,7 +1,7 @@
-"""Times and ids as objects carry them.
+"""Timestamps, uids and generated names.
 
-Ids are random but no secrets: they are drawn from the process's own generator, because asking the kernel for
-each costs as much as the rest of a write.
+Uids are not secrets, so they come from the random generator of the process: a system call for each would cost
+as much as the rest of a write.
 """
 
 import datetime
@@ -9,7 +9,7 @@ import random
 import time
 from functools import lru_cache
 
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # what Kubernetes draws generated names from
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # that of Kubernetes
 _GENERATED_BASE = 58
 
 
@@ -33,7 +33,7 @@ def parse_time(text: str) -> datetime.datetime:
 
 
 def new_uid() -> str:
-    """A UUID of version 4, written straight from its digits."""
+    """A UUID of version 4."""
     digits = f"{random.getrandbits(128):032x}"
     variant = "89ab"[int(digits[16], 16) % 4]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

@@ -1,7 +1,7 @@
-"""Service account tokens: JWTs signed with the control plane's own key.
+"""Signs and verifies service account tokens: JWTs with the key of the control plane.
 
-A token may be bound to an object (a pod); it counts only as long as account and object exist with the uid
-that the token names.
+A token can be bound to an object (a pod); it is valid while the account and the object exist with the uids
+in the token.
 """
 
 import base64
@@ -29,7 +29,7 @@ class _Metadata(msgspec.Struct, gc=False):
 
 
 class _Identified(msgspec.Struct, gc=False):
-    """Only the identity of an object: tokens are looked at with every request."""
+    """Only the uid of an object, because tokens are verified with every request."""
 
     metadata: _Metadata
 
@@ -40,10 +40,10 @@ _identified = msgspec.json.Decoder(_Identified)
 class Signer:
     def __init__(self, key: Path, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._path, self._store, self._clock = key, store, clock
-        self._good: dict[str, Json] = {}
+        self._verified: dict[str, Json] = {}
 
     def sign(self, account: Json, audiences: list[str], seconds: int, bound: Json | None) -> tuple[str, int]:
-        """A token for a service account, and when it ends. `bound` is {kind, name, uid} of an object."""
+        """A token for a service account, and its expiration. `bound` is {kind, name, uid} of an object."""
         now = int(self._clock())
         namespace, name = text(account, "metadata", "namespace"), text(account, "metadata", "name")
         private: Json = {
@@ -69,7 +69,7 @@ class Signer:
         return (signed + b"." + _encode(self._sign(signed))).decode(), now + seconds
 
     def user(self, token: str, audiences: list[str] | None = None) -> User | None:
-        """The service account that a token speaks for; None when it does not count (any more)."""
+        """The service account of a token; None if the token is not valid."""
         claims = self.claims(token)
         if claims is None or not self._current(claims):
             return None
@@ -88,10 +88,10 @@ class Signer:
         return User(name, text(account, "uid"), groups, _extra(claims, private))
 
     def claims(self, token: str) -> Json | None:
-        """The claims of a token with a good signature."""
-        known = self._good.get(token)
-        if known is not None:
-            return known
+        """The claims of a token with a valid signature."""
+        verified = self._verified.get(token)
+        if verified is not None:
+            return verified
         signed, _, signature = token.rpartition(".")
         try:
             if not self._verify(signed.encode(), _decode(signature)):
@@ -99,14 +99,16 @@ class Signer:
             claims = msgspec.json.decode(_decode(signed.split(".")[1]), type=dict[str, object])
         except (ValueError, IndexError, msgspec.MsgspecError):
             return None
-        if len(self._good) > 10_000:
-            self._good.clear()
-        self._good[token] = claims
+        if len(self._verified) > 10_000:
+            self._verified.clear()
+        self._verified[token] = claims
         return claims
 
     def _current(self, claims: Json) -> bool:
-        """When it begins is not looked at: no token is made for later, and a clock that is set back must not
-        lock anyone out."""
+        """Whether a token has not expired and its objects exist.
+
+        `nbf` is ignored, so that tokens stay valid if the clock is set back.
+        """
         end = claims.get("exp")
         if not isinstance(end, int) or self._clock() >= end:
             return False
@@ -117,7 +119,7 @@ class Signer:
         )
 
     def _exists(self, storage: str, namespace: str, reference: Json) -> bool:
-        """Whether the very object that a token names is there: another of its name does not count."""
+        """Whether the object of a token exists with the same uid."""
         stored = self._store.collection(storage).get(namespace, text(reference, "name"))
         uid = text(reference, "uid")
         return stored is not None and bool(uid) and _identified.decode(stored.data).metadata.uid == uid

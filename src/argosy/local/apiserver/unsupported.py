@@ -1,13 +1,13 @@
-"""Subresources that Kubernetes has and this server has not: refused with what to do instead.
+"""Refuses subresources that are not supported, with what to do instead.
 
-A bare "not found" would send people looking for the pod. Forwarding ports needs SPDY, in which kubectl wraps
-each connection even inside a WebSocket; nothing else here does.
+A 404 would suggest that the pod does not exist. Port forwarding needs SPDY, which kubectl uses inside a
+WebSocket too.
 """
 
 from argosy.local.apiserver.requestinfo import Target
 from argosy.local.apiserver.status import StatusError
 
-_EXEC = "run a program beside the one that listens, with kubectl exec"
+_EXEC = "run a client in the pod, with kubectl exec"
 _RESIZE = "create the pod again with other resources"
 _DEBUG = "kubectl exec runs a program in a container of the pod"
 _INSTEAD = {
@@ -20,7 +20,7 @@ _INSTEAD = {
 }
 
 
-def unserved(target: Target) -> StatusError | None:
-    """The answer to a request for such a subresource; None for any other target."""
+def unsupported_error(target: Target) -> StatusError | None:
+    """The response to a request for such a subresource; None for other targets."""
     message = _INSTEAD.get((target.plural, target.subresource)) if not target.group else None
     return StatusError(501, "NotImplemented", message, {}) if message else None

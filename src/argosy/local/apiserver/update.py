@@ -1,13 +1,12 @@
-"""Update: a whole object (or its status, or its scale) over the one that is there.
+"""Handles update: replaces an object, its status or its scale.
 
-What an object may not change about itself is taken from the stored one; a write that changes nothing is not
-stored and nobody hears of it.
+Immutable metadata is taken from the stored object. A write without changes is not stored and causes no event.
 """
 
 import msgspec
 
 from argosy.local.apiserver import object_schema, representations
-from argosy.local.apiserver.admission import admit_update, settle
+from argosy.local.apiserver.admission import complete_changed, drop_hidden
 from argosy.local.apiserver.api import Call, arranged
 from argosy.local.apiserver.create import check_version_number, create, read_admitted
 from argosy.local.apiserver.escalation import check_grant
@@ -15,7 +14,7 @@ from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.negotiation import Form, wanted_form
 from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
-from argosy.local.apiserver.ownerrefs import name_owners_once
+from argosy.local.apiserver.ownerrefs import drop_duplicate_owners
 from argosy.local.apiserver.status import MODIFIED, bad_request, conflict, not_found
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.strategies import (
@@ -33,18 +32,18 @@ from argosy.local.schema.warnings import finalizer_warnings, warnings
 
 
 async def update_object(call: Call) -> Response:
-    form = wanted_form(call.request, custom=call.served.custom is not None)
+    form = wanted_form(call.request)
     options = write_options(call.request, "UpdateOptions")
     obj = await read_admitted(call, options)
     check_name(obj, call)
-    name_owners_once(obj, call.request)
+    drop_duplicate_owners(obj, call.request)
     served, name = call.served, call.target.name
     head = call.api.head(served, call.namespace, name)
     if head is None:
         if served.storage not in CREATED_BY_UPDATE or call.target.subresource:
             raise not_found(served.group, served.plural, name)
         check_uid(call, None, text(obj, "metadata", "uid"))
-        return answer(await create(call, obj, options, admitted=True, unasked=True), call, form, 201)
+        return answer(await create(call, obj, options, admitted=True, implicit=True), call, form, 201)
     check_uid(call, head, text(obj, "metadata", "uid"))
     written = await update(call, head, obj, options, admitted=True)
     return answer(written, call, form)
@@ -79,9 +78,9 @@ async def update(
     patch: str | None = None,
     admitted: bool = False,
 ) -> Stored | Json:
-    """Store `obj` over `head`; a dry run answers what would have been stored.
+    """Store `obj` as the next version of `head`; a dry run returns the object that would be stored.
 
-    `managed` when its fields have owners already, `admitted` when it has been read under its schema.
+    `managed` if its managedFields are up to date, `admitted` if it was decoded by its schema.
     """
     served, subresource = call.served, call.target.subresource
     old = head.decoded()
@@ -91,60 +90,60 @@ async def update(
         obj = object_schema.admit_fields(
             obj, served, options.validation, call.request.warnings, patch=patch, applied=managed
         )
-    name_owners_once(obj, call.request)
+    drop_duplicate_owners(obj, call.request)
     _check_version(call, head, obj)
     _keep(obj, old, call)
     if not managed:
         obj = object_schema.track_update(old, obj, served, options.manager, subresource)
     _keep_deletion(obj, old)
-    obj = admit_update(call, obj, old, dry=options.dry_run)
+    obj = complete_changed(call, obj, old)
     _count_generation(obj, old, call)
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, old)
     if errors := [*_finalizer_errors(obj, old), *object_schema.validate(obj, served, old, subresource)]:
         raise invalid_error(served.group, served.kind, head.name, errors)
-    settle(call, obj)
+    drop_hidden(call, obj)
     if not subresource:
         call.request.warnings += _new_warnings(call, obj, old)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
     unchanged = obj == old or _same_but_for_times(obj, old)
     if options.dry_run:
         return representations.as_served(old if unchanged else obj, served)
-    if _finished(obj, old):
-        # Watchers see the object as it was stored; the one who took the last finalizer away, what it wrote.
-        gone = await call.api.put(served, old, delete=True)
+    if _is_finalized(obj, old):
+        # Watchers get the object as it was stored; the client that removed the last finalizer, what it wrote.
+        deleted = await call.api.put(served, old, delete=True)
         ensure(obj, "metadata")["resourceVersion"] = str(head.rv)
-        return msgspec.structs.replace(gone, rv=head.rv, data=msgspec.json.encode(arranged(obj, served)))
+        return msgspec.structs.replace(deleted, rv=head.rv, data=msgspec.json.encode(arranged(obj, served)))
     if unchanged:
         return head
     return await call.api.put(served, obj)
 
 
 def _same_but_for_times(obj: Json, old: Json) -> bool:
-    """Whether nothing has changed but when owners wrote."""
-    before, after = (part(one, "metadata").get("managedFields") for one in (old, obj))
+    """Whether only times in managedFields have changed."""
+    before, after = (part(each, "metadata").get("managedFields") for each in (old, obj))
     if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
         return False
     if before == after:
-        return False  # then something else has changed
+        return False  # something else has changed
     return all(
-        {**one, "time": None} == {**other, "time": None} for one, other in zip(before, after, strict=True)
+        {**left, "time": None} == {**right, "time": None} for left, right in zip(before, after, strict=True)
     ) and without_entries(obj) == without_entries(old)
 
 
 def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
-    """Of jobs Kubernetes warns again only when their spec has changed, and of pods never."""
+    """The warnings about an update: as in Kubernetes, for jobs only if the spec changed, for pods none."""
     served = call.served
     if served.custom is not None:
         return list(finalizer_warnings(obj, old))
-    before, after = (part(one, "metadata").get("generation") for one in (old, obj))
+    before, after = (part(each, "metadata").get("generation") for each in (old, obj))
     if served.storage in COUNTS_GENERATIONS and before == after:
         return []
     return list(warnings(served.group, served.kind, obj, created=False))
 
 
 def check_uid(call: Call, head: Stored | None, uid: str) -> None:
-    """Refuse a body that names another uid than that of the stored object."""
+    """409 if the body has another uid than the stored object."""
     stored = text(head.decoded(), "metadata", "uid") if head is not None else ""
     if uid and uid != stored:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
@@ -168,7 +167,7 @@ _KEPT_METADATA = ("creationTimestamp", "generation", "resourceVersion")
 
 
 def _keep(obj: Json, old: Json, call: Call) -> None:
-    """Take from the stored object what this request may not change."""
+    """Keep the fields of the stored object that this request cannot change."""
     metadata, old_metadata = ensure(obj, "metadata"), part(old, "metadata")
     served, subresource = call.served, call.target.subresource
     if subresource == "status":
@@ -195,7 +194,7 @@ def _keep(obj: Json, old: Json, call: Call) -> None:
 
 
 def _keep_deletion(obj: Json, old: Json) -> None:
-    """An object stays deleted; who leaves that out takes it from its owners all the same."""
+    """Keep the deletionTimestamp; this is after managedFields were updated, as in Kubernetes."""
     metadata, old_metadata = ensure(obj, "metadata"), part(old, "metadata")
     if "deletionTimestamp" in old_metadata:
         metadata["deletionTimestamp"] = old_metadata["deletionTimestamp"]
@@ -247,8 +246,8 @@ def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
     return [forbidden("metadata.finalizers", why)]
 
 
-def _finished(obj: Json, old: Json) -> bool:
-    """Whether this update took the last thing away that kept a deleted object."""
+def _is_finalized(obj: Json, old: Json) -> bool:
+    """Whether this update removed the last finalizer of a terminating object."""
     metadata = part(old, "metadata")
     return bool(
         metadata.get("deletionTimestamp")

@@ -1,11 +1,10 @@
-"""The durable log: every version of every object is one row, appended before anyone is told of it.
+"""The write-ahead log: every version of every object is a row that is durable before clients see it.
 
-One table is both the objects and their history: the newest row of a key that is no deletion is the object.
-A row is deleted only when it is neither live nor inside the history window. A row carries the little index
-(labels and selectable fields) that selectors need, so that loading does not parse the objects themselves.
-`commit` makes one transaction durable (WAL, synchronous=FULL) however many rows it carries. Rows go in by few
-statements of many rows each, because at every statement the writing thread has to win the interpreter's lock
-back from the event loop.
+One table has the objects and their history: the newest row of an object, unless it is a deletion, is its
+current version. A row is dropped when it is neither current nor in the history. Rows include labels and
+selectable fields, so that loading does not parse objects. `commit` writes any number of rows in one durable
+transaction (WAL, synchronous=FULL), with few statements of many rows, because the writing thread needs the
+interpreter's lock for each statement.
 """
 
 import sqlite3
@@ -38,7 +37,7 @@ class Row(NamedTuple):
 
 
 class Log:
-    """One SQLite file. Opened and read by one thread, then committed to by one other."""
+    """An SQLite file. One thread opens and reads it; then another one commits to it."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
@@ -52,13 +51,13 @@ class Log:
         return map(Row._make, self._connection.execute("SELECT * FROM log ORDER BY rv"))
 
     def mark(self, name: str) -> int:
-        found = self._connection.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
-        return int(found[0]) if found else 0
+        row = self._connection.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+        return int(row[0]) if row else 0
 
     def commit(self, rows: Sequence[Row], dropped: Sequence[int], marks: Sequence[tuple[str, int]]) -> None:
-        """Make these rows durable and forget the dropped ones, all or nothing."""
+        """Insert rows and delete the dropped ones in one durable transaction."""
         if len(rows) <= _ROWS_AT_ONCE and not dropped and not marks:
-            self._insert(rows)  # alone, a statement is its own transaction
+            self._insert(rows)  # a single statement is a transaction
             return
         execute, many = self._connection.execute, self._connection.executemany
         execute("BEGIN IMMEDIATE")

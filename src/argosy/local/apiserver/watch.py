@@ -1,8 +1,8 @@
-"""Watches: a stream of changes from a version on, as lines of JSON.
+"""Handles watches: streams of changes from a version on, as lines of JSON.
 
-A watcher is a position in its kind's events. Each event is encoded once per form, however many watch it; what
-has gathered while a client was slow goes out as one piece. A watcher left behind by the history is told 410
-and relists, so none can hold memory or others up.
+A watcher is a position in the events of its kind. Each event is encoded once per form for all watchers, and
+the events that accumulate while a client is slow are sent as one chunk. A watcher whose position is no longer
+in the history gets a 410 and lists again, so that a slow watcher neither uses memory nor delays others.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from argosy.local.schema.model import Json
 
 _BOOKMARK_SECONDS = 60.0
 _LAST_BOOKMARK_SECONDS = 2.0
-_TIMEOUT_SECONDS = 1800.0  # Kubernetes draws one between this and its double
-_BATCH = 500
+_TIMEOUT_SECONDS = 1800.0  # Kubernetes chooses a random one between this and its double
+_BATCH_EVENTS = 500
 _CACHED_LINES = 512
 
 
 class Lines:
-    """The newest encoded events, shared by all watchers of the server."""
+    """A cache of the newest encoded events, shared by all watchers of the server."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[int, EventType, str, Form, str], bytes] = {}
@@ -37,15 +37,15 @@ class Lines:
     def line(
         self, event_type: EventType, stored: Stored, rv: int, served: Served, form: Form, include: str
     ) -> bytes:
-        """An event line; `rv` is the version of the change, which may be newer than the object shown."""
+        """The line of an event; `rv` is the version of the change, which may be newer than the object."""
         key = (rv, event_type, served.api_version, form, include)
-        found = self._lines.get(key)
-        if found is None:
-            found = event_line(event_type, _shown(stored, rv, served, form, include))
+        line = self._lines.get(key)
+        if line is None:
+            line = event_line(event_type, _shown(stored, rv, served, form, include))
             if len(self._lines) >= _CACHED_LINES:
                 del self._lines[next(iter(self._lines))]
-            self._lines[key] = found
-        return found
+            self._lines[key] = line
+        return line
 
 
 def event_line(event_type: str, data: bytes) -> bytes:
@@ -54,7 +54,7 @@ def event_line(event_type: str, data: bytes) -> bytes:
 
 async def watch_objects(call: Call, lines: Lines) -> Response:
     request, served = call.request, call.served
-    form = wanted_form(request, custom=served.custom is not None, listed=True)
+    form = wanted_form(request)
     check_list(request)
     watcher = Watcher(
         call=call,
@@ -84,50 +84,50 @@ class Watcher(msgspec.Struct, kw_only=True, eq=False):
 
     async def stream(self) -> AsyncIterator[bytes]:
         store, served = self.call.api.store, self.call.served
-        there = store.collection(served.storage)
+        collection = store.collection(served.storage)
         loop = asyncio.get_running_loop()
         end = loop.time() + self.seconds
-        yield b""  # the headers go out at once
-        asks_for_all = self.initial or (
+        yield b""  # sends the headers immediately
+        sends_existing = self.initial or (
             "sendInitialEvents" not in self.call.request.query and self.version == 0
         )
-        if asks_for_all:
-            position, shown = there.end, store.revision
-            for piece in self._initial_events(there):
-                yield piece
+        if sends_existing:
+            position, shown = collection.end, store.revision
+            for chunk in self._initial_events(collection):
+                yield chunk
             if self.initial:
                 yield self._bookmark(shown, ended=True)
         else:
             if self.version and self.version < store.compacted:
                 yield _error(_too_old(self.version, store.compacted))
                 return
-            position = there.position_after(self.version) if self.version else there.end
+            position = collection.position_after(self.version) if self.version else collection.end
         try:
-            async for piece in self._follow(there, position, end):
-                yield piece
+            async for chunk in self._follow(collection, position, end):
+                yield chunk
         except TooOldError:
             yield _error(expired("too old resource version: the watcher was too slow"))
 
-    def _initial_events(self, there: Collection) -> Iterator[bytes]:
-        piece: list[bytes] = []
-        for stored in there.listed(self.selection.namespace):
+    def _initial_events(self, collection: Collection) -> Iterator[bytes]:
+        chunk: list[bytes] = []
+        for stored in collection.listed(self.selection.namespace):
             if self.selection.matches(stored):
-                piece.append(self._line("ADDED", stored, stored.rv))
-                if len(piece) >= _BATCH:
-                    yield b"".join(piece)
-                    piece = []
-        if piece:
-            yield b"".join(piece)
+                chunk.append(self._line("ADDED", stored, stored.rv))
+                if len(chunk) >= _BATCH_EVENTS:
+                    yield b"".join(chunk)
+                    chunk = []
+        if chunk:
+            yield b"".join(chunk)
 
-    async def _follow(self, there: Collection, position: int, end: float) -> AsyncIterator[bytes]:
+    async def _follow(self, collection: Collection, position: int, end: float) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         store = self.call.api.store
         bookmark_at = self._next_bookmark(loop.time(), end)
         while True:
-            events = there.since(position)[:_BATCH]
+            events = collection.since(position)[:_BATCH_EVENTS]
             position += len(events)
-            if piece := b"".join([line for event in events if (line := self._shown_line(event))]):
-                yield piece
+            if chunk := b"".join([line for event in events if (line := self._shown_line(event))]):
+                yield chunk
             if events:
                 continue
             now = loop.time()
@@ -139,24 +139,24 @@ class Watcher(msgspec.Struct, kw_only=True, eq=False):
                 continue
             try:
                 async with asyncio.timeout(min(end, bookmark_at) - now):
-                    await there.changed.wait()
+                    await collection.changed.wait()
             except TimeoutError:
                 continue
 
     def _next_bookmark(self, now: float, end: float) -> float:
-        """Once a minute, and once shortly before the watch ends."""
+        """The time of the next bookmark: one per minute, and one shortly before the watch ends."""
         if not self.bookmarks or end - now <= _LAST_BOOKMARK_SECONDS:
             return end + 1
         return min(now + _BOOKMARK_SECONDS, end - _LAST_BOOKMARK_SECONDS)
 
     def _shown_line(self, event: Event) -> bytes | None:
-        """The event as this watcher sees it: entering its selection is an addition, leaving it a deletion."""
+        """The line for this watcher: an object that starts to match is added, one that stops is deleted."""
         new, old = event.new, event.old
         if self.selection.namespace is not None and new.namespace != self.selection.namespace:
             return None
         was = old is not None and self.selection.matches(old)
         if event.type == "DELETED":
-            # The last version may differ from the one before in what selectors look at: that one decides.
+            # The last version may differ from the previous one in selected fields; the previous one decides.
             return self._line("DELETED", new, new.rv) if was or old is None else None
         now = self.selection.matches(new)
         if now:

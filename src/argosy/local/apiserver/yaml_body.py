@@ -1,7 +1,7 @@
-"""Reads YAML bodies without ever expanding their aliases beyond what a body may have.
+"""Parses YAML bodies, and refuses those whose aliases expand to more than the size limit of bodies.
 
-An anchor that is named by several aliases, each inside another anchor, grows to any size in a few lines. The
-size is therefore computed on the composed nodes, where an alias is still a reference, before values are made.
+Nested anchors with several aliases each expand to any size from a few lines. The size is therefore computed
+on the composed nodes, in which an alias is a reference, before values are constructed.
 """
 
 import msgspec
@@ -17,26 +17,26 @@ class ExpansionError(ValueError):
 
 
 def load_first(raw: bytes, limit: int = BODY_LIMIT) -> object:
-    """The first document as JSON values; none for an empty body. What follows it is not looked at."""
+    """The first document as JSON values; None for an empty body. Further documents are ignored."""
     loader = _LOADER(raw)
     node = loader.get_node() if loader.check_node() else None
     if node is None:
         return None
     if b"&" in raw and _expanded_size(node, limit) > limit:
         raise ExpansionError(f"document contains excessive aliasing: more than {limit} bytes when expanded")
-    # Times and other YAML types become JSON as Kubernetes reads it: by their text.
+    # As in Kubernetes, timestamps and other YAML types become text.
     return msgspec.to_builtins(loader.construct_document(node), str_keys=True)
 
 
 def _expanded_size(root: yaml.Node, limit: int) -> int:
-    """About how many bytes a document has without aliases; beyond the limit for one that contains itself."""
+    """The approximate size of a document with its aliases expanded; above the limit if it contains itself."""
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node) -> int:
-        known = sizes.get(id(node))
-        if known is not None:
-            return known
-        sizes[id(node)] = limit + 1  # as long as it is open: met again, it contains itself
+        computed = sizes.get(id(node))
+        if computed is not None:
+            return computed
+        sizes[id(node)] = limit + 1  # until it is computed: a node that is reached again contains itself
         if isinstance(node, yaml.MappingNode):
             total = sum(size(key) + size(value) for key, value in node.value)
         elif isinstance(node, yaml.SequenceNode):

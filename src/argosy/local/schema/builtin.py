@@ -1,7 +1,7 @@
 """The built-in kinds of Kubernetes, from the generated table `builtin.json`.
 
-Loading reads the table once (a few milliseconds); each kind's `Schema` is built when first looked at and
-shared by reference, so that a Pod inside a Deployment is the same tree as a Pod.
+The table is loaded once (a few milliseconds); the `Schema` of a kind is built on first use and shared, so
+that the pod template of a Deployment has the same tree as a Pod.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ from argosy.local.schema.model import Schema
 
 
 class Subresource(msgspec.Struct, frozen=True, kw_only=True):
-    """A subresource and the kind that it speaks (`scale` speaks autoscaling/v1 Scale)."""
+    """A subresource and its kind (that of `scale` is autoscaling/v1 Scale)."""
 
     name: str
     group: str
@@ -61,7 +61,7 @@ def builtin_kinds() -> tuple[KindInfo, ...]:
 
 
 def builtin_kind(group: str, version: str, kind: str) -> KindInfo | None:
-    """One kind by its name, if the table has it."""
+    """A kind by its name; None if it is not in the table."""
     return _by_kind().get((group, version, kind))
 
 
@@ -72,7 +72,7 @@ def kubernetes_version() -> str:
 
 @cache
 def definition(name: str) -> Schema:
-    """A definition of the table by its full OpenAPI name, such as io.k8s.api.core.v1.PodSpec."""
+    """A definition by its OpenAPI name, such as io.k8s.api.core.v1.PodSpec."""
     return Schema(_table().definitions[name], definition, name)
 
 

@@ -1,7 +1,7 @@
-"""What is wrong with a field, said as Kubernetes says it.
+"""Errors of fields, in the format of Kubernetes.
 
-`str(error)` is a line of the message of a 422 answer, `error.cause()` the entry in its `details.causes`, and
-`invalid_status` the whole `Status`.
+`str(error)` is a part of the message of a 422 response, `error.cause()` the entry in its `details.causes`,
+and `invalid_status` the whole `Status`.
 """
 
 import json
@@ -14,7 +14,7 @@ from argosy.local.schema.model import Json
 
 
 class ErrorType(StrEnum):
-    """Machine-readable kinds of field errors; the values are the `reason`s of causes."""
+    """Types of field errors; the values are the `reason`s of causes."""
 
     NOT_FOUND = "FieldValueNotFound"
     REQUIRED = "FieldValueRequired"
@@ -54,7 +54,7 @@ _WITHOUT_VALUE = {
 
 
 class Omitted:
-    """Stands for a bad value that a message does not show."""
+    """Marks a bad value that a message does not show."""
 
 
 OMITTED = Omitted()
@@ -111,7 +111,7 @@ def not_found(path: str, value: object) -> FieldError:
 
 
 def not_supported(path: str, value: object, supported: Sequence[object]) -> FieldError:
-    listed = ", ".join(quote(go_text(v)) for v in supported)
+    listed = ", ".join(show(v if isinstance(v, str) else show(v)) for v in supported)
     return FieldError(ErrorType.NOT_SUPPORTED, path, value, f"supported values: {listed}" if listed else "")
 
 
@@ -131,14 +131,14 @@ def too_many(path: str, count: int, limit: int) -> FieldError:
 
 
 def invalid_status(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Json:
-    """The Status of a 422 answer. `group` is the API group alone, as in `apps`."""
+    """The Status of a 422 response. `group` is the API group alone, such as `apps`."""
     qualified = f"{kind}.{group}" if group else kind
     return {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": f"{qualified} {quote(name)} is invalid{aggregate(errors)}",
+        "message": f"{qualified} {show(name)} is invalid{aggregate(errors)}",
         "reason": "Invalid",
         "details": {
             "name": name,
@@ -151,7 +151,7 @@ def invalid_status(group: str, kind: str, name: str, errors: Sequence[FieldError
 
 
 def aggregate(errors: Sequence[FieldError]) -> str:
-    """`: one` or `: [one, two]`, each message once, as an aggregated Go error prints."""
+    """The messages in the form `: first` or `: [first, second]`, each of them once."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     if not texts:
         return ""
@@ -159,24 +159,5 @@ def aggregate(errors: Sequence[FieldError]) -> str:
 
 
 def show(value: object) -> str:
-    """A bad value in a message: strings quoted as Go quotes, the rest as JSON."""
-    if isinstance(value, str):
-        return quote(value)
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
-
-
-def go_text(value: object) -> str:
-    """A value as Go's %v prints scalars."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    return str(value)
-
-
-def quote(text: str) -> str:
-    """A string as Go's %q prints it."""
-    escaped = json.dumps(text, ensure_ascii=False)
-    if "\\u00" not in escaped:
-        return escaped
-    return escaped.replace("\\u0007", "\\a").replace("\\u000b", "\\v").replace("\\u00", "\\x")
+    """A bad value as messages show it: as JSON."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str, sort_keys=True)

@@ -1,6 +1,6 @@
-"""By which fields the objects of a built-in kind can be selected, and what each holds for an object.
+"""The fields of built-in kinds that field selectors support, and functions that read them.
 
-Readers are made once per kind, because every write reads all of them.
+The functions are created once per kind, because every write reads all of these fields.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ SELECTABLE_FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
 
 
 def reader_of(group: str, kind: str, field: str) -> Reader:
-    """What tells the value of a selectable field as text."""
+    """A function that returns a selectable field as text."""
     special = _SPECIAL.get((group, kind, field))
     if special is not None:
         return special

@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386), with the deviations of kube-apiserver's library.
+"""JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386), with the deviations of kube-apiserver.
 
 Neither changes its arguments.
 """

@@ -1,9 +1,8 @@
 """One schema type for built-in kinds and custom resources.
 
-A `Schema` is built once per kind and read by everything else: pruning, defaulting, validation, patches,
-server-side apply, OpenAPI. Trees of built-in kinds are lazy (`properties` of a definition are built when
-first asked for), because a server start must not pay for kinds that nobody uses, and because some
-definitions contain themselves.
+A `Schema` is built once per kind and used for pruning, defaulting, validation, patches, server-side apply
+and OpenAPI. Trees of built-in kinds are lazy (`properties` of a definition are built on first access), so
+that kinds without objects cost nothing, and because some definitions contain themselves.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +27,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Schema:
-    """A node of a schema tree. Read it; only this module writes to it."""
+    """A node of a schema tree; immutable outside this module."""
 
     __slots__ = (
         "_additional",
@@ -41,13 +40,11 @@ class Schema:
         "all_of",
         "any_of",
         "default",
-        "description",
         "embedded_resource",
         "enum",
         "exclusive_maximum",
         "exclusive_minimum",
         "format",
-        "go_type",
         "int_or_string",
         "list_map_keys",
         "list_type",
@@ -74,11 +71,10 @@ class Schema:
         "required",
         "rules",
         "type",
-        "unique_items",
     )
 
     def __init__(self, raw: Mapping[str, object], lookup: Lookup | None = None, reference: str = "") -> None:
-        """Read a JSON Schema as Kubernetes writes it; `lookup` resolves `$ref`s of the built-in table."""
+        """Parse a JSON Schema as Kubernetes writes it; `lookup` resolves `$ref`s of the built-in table."""
         self._raw = raw
         self._lookup = lookup
         self._properties: dict[str, Schema] | None = None
@@ -89,7 +85,6 @@ class Schema:
         self.reference = reference
         self.type = _text(raw, "type")
         self.format = _text(raw, "format")
-        self.description = _text(raw, "description")
         self.nullable = raw.get("nullable") is True
         self.default: object = raw.get("default", UNSET)
         self.required: tuple[str, ...] = _texts(raw.get("required"))
@@ -105,7 +100,6 @@ class Schema:
         self.pattern = _text(raw, "pattern")
         self.min_items = _integer(raw, "minItems")
         self.max_items = _integer(raw, "maxItems")
-        self.unique_items = raw.get("uniqueItems") is True
         self.min_properties = _integer(raw, "minProperties")
         self.max_properties = _integer(raw, "maxProperties")
         self.all_of = self._many("allOf")
@@ -123,14 +117,13 @@ class Schema:
         self.int_or_string = raw.get("x-kubernetes-int-or-string") is True or self.format == "int-or-string"
         self.embedded_resource = raw.get("x-kubernetes-embedded-resource") is True
         self.rules = _rules(raw.get("x-kubernetes-validations"))
-        # How Go writes a field that is not set: `omit` leaves it out, `null` shows it as null.
+        # Fields that Kubernetes leaves out when they are empty, and fields that it writes as null.
         self.omit = frozenset(_texts(raw.get("omit")))
         self.null = frozenset(_texts(raw.get("null")))
-        self.go_type = _text(raw, "go")
 
     @property
     def structure(self) -> "Schema":
-        """The schema that tells this value's inside: the definition referred to, else this one itself."""
+        """The schema with the fields of this value: the referenced definition, or this node itself."""
         if self._structure is None:
             target = self._raw.get("$ref")
             if isinstance(target, str) and self._lookup is not None:
@@ -177,18 +170,16 @@ class Schema:
 
     @property
     def raw(self) -> Mapping[str, object]:
-        """The JSON this node was read from."""
+        """The JSON that this node was parsed from."""
         return self._raw
 
     @property
     def compiled(self) -> dict[str, object]:
-        """Room for what other modules of this package derive from this node once (regular expressions,
-        plans).
-        """
+        """A cache in which other modules of this package keep what they compute once for this node."""
         return self._compiled
 
     def at(self, *path: str) -> "Schema | None":
-        """The schema of a field some steps below; a step into a list is `[]`."""
+        """Return the schema at a path below this node; `[]` is a step into a list."""
         node: Schema | None = self
         for step in path:
             if node is None:
@@ -209,7 +200,7 @@ class Schema:
 
     @property
     def flat(self) -> dict[str, object]:
-        """This node's own keywords without what lies below it."""
+        """The keywords of this node without those of its children."""
         return {
             k: v for k, v in self._raw.items() if k not in ("properties", "items", "additionalProperties")
         }
@@ -258,4 +249,4 @@ def _rules(value: object) -> tuple[Rule, ...]:
 
 
 ANY = Schema({"x-kubernetes-preserve-unknown-fields": True})
-"""Anything at all: what untyped and preserved parts of an object look like."""
+"""The schema of untyped and preserved parts of an object: any value is valid."""

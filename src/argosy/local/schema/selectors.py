@@ -1,7 +1,6 @@
-"""Label and field selectors: parsing and matching as kube-apiserver does it.
+"""Parses and matches label and field selectors.
 
-A parsed selector is a plain predicate over a mapping; the empty selector matches everything.
-`SelectorError` carries the text that a client gets with a 400.
+A parsed selector is a predicate over a mapping; the empty selector matches everything.
 """
 
 import re
@@ -13,7 +12,7 @@ from argosy.local.schema.validation.names import label_value_problems, qualified
 
 
 class SelectorError(ValueError):
-    """A selector that cannot be read."""
+    """A selector that cannot be parsed; the text is the message of a 400."""
 
 
 class Requirement(Struct, frozen=True):
@@ -62,44 +61,38 @@ class FieldSelector(Struct, frozen=True):
         return not self.terms
 
     def exact(self, field: str) -> str | None:
-        """The value that this selector pins a field to, if it does."""
+        """The value that the field must have, if the selector requires one."""
         return next((t.value for t in self.terms if t.equal and t.field == field), None)
 
     def matches(self, item: Mapping[str, object]) -> bool:
         return all((field_value(item, t.field.split(".")) == t.value) is t.equal for t in self.terms)
 
 
-_TOKEN = re.compile(r"\s*(==|!=|=|!|,|\(|\)|<|>|[^\s,()=!<>]+|\Z)")
-_WORDS = {"in", "notin"}
+_KEY = r"[^\s,()=!<>]+"
+_TERM = re.compile(
+    rf"\s*(?:!\s*(?P<absent>{_KEY})|(?P<key>{_KEY})"
+    rf"(?:\s*(?P<operator>==|!=|=|<|>)\s*(?P<value>(?:{_KEY})?)|\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\))?)"
+)
+_TOKEN = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s,()=!<>]*)")
 
 
 def parse_labels(text: str) -> LabelSelector:
-    """Read a label selector such as `app=web,tier in (a, b),!old`."""
-    tokens = _tokens(text)
+    """Parse a label selector such as `app=web,tier in (a, b),!old`."""
     requirements: list[Requirement] = []
-    position = 0
-    if not tokens:
-        return LabelSelector()
-    while True:
-        if tokens[position] != "!" and _is_symbol(tokens[position]):
-            raise SelectorError(f"found '{tokens[position]}', expected: !, identifier, or 'end of string'")
-        try:
-            requirement, position = _requirement(tokens, position)
-        except SelectorError as error:
-            raise SelectorError(f"unable to parse requirement: {error}") from None
-        requirements.append(requirement)
-        if position >= len(tokens):
-            return LabelSelector(tuple(sorted(requirements, key=lambda r: r.key)))
-        if tokens[position] != ",":
-            raise SelectorError(f"found '{tokens[position]}', expected: ',' or 'end of string'")
-        position += 1
-        following = tokens[position] if position < len(tokens) else ""
-        if following != "!" and _is_symbol(following):
-            raise SelectorError(f"found '{following}', expected: identifier after ','")
+    position, is_complete = 0, not text.strip()
+    while not is_complete:
+        term = _TERM.match(text, position)
+        token = _TOKEN.match(text, term.end() if term else position)
+        assert token is not None
+        if term is None or token[1] not in (",", ""):
+            raise SelectorError(f"unable to parse requirement: found '{token[1]}', expected: identifier")
+        requirements.append(_requirement(term))
+        position, is_complete = token.end(), not token[1]
+    return LabelSelector(tuple(requirements))
 
 
 def selector_from(raw: Mapping[str, object] | None) -> LabelSelector:
-    """The selector of a `matchLabels`/`matchExpressions` object, or of nothing (which then matches all)."""
+    """The selector of a `matchLabels`/`matchExpressions` object; None matches everything."""
     requirements: list[Requirement] = []
     labels = (raw or {}).get("matchLabels")
     if isinstance(labels, Mapping):
@@ -116,7 +109,7 @@ def selector_from(raw: Mapping[str, object] | None) -> LabelSelector:
 
 
 def parse_fields(text: str) -> FieldSelector:
-    """Read a field selector such as `metadata.name=a,status.phase!=Running`; backslash escapes , and =."""
+    """Parse a field selector such as `metadata.name=a,status.phase!=Running`; backslash escapes , and =."""
     terms: list[FieldTerm] = []
     for part in sorted(_split_unescaped(text)):
         if not part:
@@ -126,7 +119,7 @@ def parse_fields(text: str) -> FieldSelector:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
         field, operator, value = match.groups()
         if not field and not value and operator != "!=":
-            continue  # Kubernetes takes this for everything
+            continue  # as in Kubernetes, it matches everything
         terms.append(FieldTerm(field, operator != "!=", re.sub(r"\\([\\,=])", r"\1", value)))
     return FieldSelector(tuple(terms))
 
@@ -147,97 +140,22 @@ def field_value(item: Mapping[str, object], steps: Iterable[str]) -> str:
     return str(node)
 
 
-def _tokens(text: str) -> list[str]:
-    tokens: list[str] = []
-    position = 0
-    while True:
-        match = _TOKEN.match(text, position)
-        assert match is not None
-        if not match.group(1):
-            return tokens
-        tokens.append(match.group(1))
-        position = match.end()
-
-
-def _is_symbol(token: str) -> bool:
-    """Whether a token (or the end, which is an empty one) cannot be a name or a value."""
-    return token in ("", "=", "==", "!=", "!", ",", "(", ")", "<", ">")
-
-
-def _requirement(tokens: list[str], position: int) -> tuple[Requirement, int]:
-    negated = tokens[position] == "!"
-    position += negated
-    key = tokens[position] if position < len(tokens) else ""
-    if _is_symbol(key):
-        raise SelectorError(f"found '{key}', expected: identifier")
-    problems = qualified_name_problems(key)
-    if problems:
+def _requirement(term: re.Match[str]) -> Requirement:
+    key, operator = term["absent"] or term["key"], term["operator"] or term["word"]
+    if problems := qualified_name_problems(key):
         raise SelectorError(f'<nil>: Invalid value: "{key}": {"; ".join(problems)}')
-    position += 1
-    if negated:
-        return Requirement(key, "!"), position
-    operator = tokens[position] if position < len(tokens) else ","
-    if operator == ",":
-        return Requirement(key, "exists"), position
-    position += 1
-    if operator in ("=", "==", "!="):
-        value = tokens[position] if position < len(tokens) and tokens[position] != "," else ""
-        if value and _is_symbol(value):
-            raise SelectorError(f"found '{value}', expected: identifier")
-        position += bool(value)
-        return _checked(
-            Requirement(key, "=" if operator == "==" else operator, frozenset((value,)))
-        ), position
-    if operator in _WORDS:
-        values, position = _values(tokens, position)
-        return _checked(Requirement(key, operator, values)), position
+    if operator is None:
+        return Requirement(key, "!" if term["absent"] else "exists")
+    listed = [term["value"]] if term["word"] is None else term["values"].split(",")
+    values = frozenset(value.strip() for value in listed)
     if operator in ("<", ">"):
-        value = tokens[position] if position < len(tokens) else ""
-        if not re.fullmatch(r"-?\d+", value):
-            raise SelectorError(
-                f'values[0]: Invalid value: "{value}": '
-                "for 'Gt', 'Lt' operators, the value must be an integer"
-            )
-        return Requirement(key, "gt" if operator == ">" else "lt", frozenset((value,))), position + 1
-    raise SelectorError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
-
-
-def _values(tokens: list[str], position: int) -> tuple[frozenset[str], int]:
-    if position >= len(tokens) or tokens[position] != "(":
-        found = tokens[position] if position < len(tokens) else ""
-        raise SelectorError(f"found '{found}' expected: '('")
-    position += 1
-    if position >= len(tokens) or (_is_symbol(tokens[position]) and tokens[position] not in (",", ")")):
-        found = tokens[position] if position < len(tokens) else ""
-        raise SelectorError(f"found '{found}', expected: ',', ')' or identifier")
-    values: set[str] = set()
-    expect_value = True
-    while position < len(tokens):
-        word = tokens[position]
-        position += 1
-        if word == ")":
-            if expect_value:
-                values.add("")
-            return frozenset(values), position
-        if word == ",":
-            if expect_value:
-                values.add("")
-            expect_value = True
-        else:
-            values.add(word)
-            expect_value = False
-    end = "',', or identifier" if expect_value else "',' or ')'"
-    raise SelectorError(f"found '', expected: {end}")
-
-
-def _checked(requirement: Requirement) -> Requirement:
-    for value in requirement.values:
-        problems = label_value_problems(value)
-        if problems:
-            raise SelectorError(
-                f'values[0][{requirement.key}]: Invalid value: "{value}": {"; ".join(problems)}'
-            )
-    return requirement
+        if not re.fullmatch(r"-?\d+", term["value"]):
+            raise SelectorError(f'values[0]: Invalid value: "{term["value"]}": must be an integer')
+        return Requirement(key, "gt" if operator == ">" else "lt", values)
+    for value in values:
+        if problems := label_value_problems(value):
+            raise SelectorError(f'values[0][{key}]: Invalid value: "{value}": {"; ".join(problems)}')
+    return Requirement(key, "=" if operator == "==" else operator, values)
 
 
 def _compares(value: str | None, operator: str, bound: str) -> bool:

@@ -1,9 +1,8 @@
-"""Strategic merge patch: a merge patch that knows from the schema how each list merges.
+"""Strategic merge patch: a merge patch in which the schema defines how lists merge.
 
-A list with strategy `merge` and a merge key merges item by item; one of scalars merges as a set; every
-other list is replaced. `$patch`, `$retainKeys`, `$deleteFromPrimitiveList/…` and `$setElementOrder/…` are
-honoured, and the order of a merged list is the order of the patch with what only the server has kept at its
-place as far as possible.
+A list with strategy `merge` and a merge key merges item by item; one of scalars merges as a set; other lists
+are replaced. `$patch`, `$retainKeys`, `$deleteFromPrimitiveList/…` and `$setElementOrder/…` are supported. A
+merged list has the order of the patch, with other items at their relative position if possible.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +82,7 @@ def _retain_keys(original: Json, patch: Json) -> None:
 
 
 def _merge_ordered(original: Json, patch: Json, key: str, schema: Schema) -> None:
-    """Handle one `$setElementOrder/…` and the list it is about; both leave the patch."""
+    """Handle a `$setElementOrder/…` and its list; both are removed from the patch."""
     order = _list_in(patch, key) or []
     del patch[key]
     name = _without_prefix(key, ORDER_PREFIX, "invalid patch format of setElementOrder list")
@@ -105,17 +104,17 @@ def _merge_ordered(original: Json, patch: Json, key: str, schema: Schema) -> Non
 
 
 def _list_in(holder: Json, name: str) -> list[object] | None:
-    """The list of that name, if there is anything of that name."""
+    """The list with this name; None if it does not exist."""
     if name not in holder:
         return None
-    found = holder[name]
-    if not isinstance(found, list):
+    value = holder[name]
+    if not isinstance(value, list):
         raise PatchError(f"{name} must be a list")
-    return found
+    return value
 
 
 def _check_types(before: list[object], change: list[object]) -> None:
-    """All items of a list that is merged have the same type."""
+    """Check that all items of a merged list have the same type."""
     types = {type(item) for item in (*before, *change)}
     if not types:
         raise PatchError("no elements in any of the given slices")
@@ -124,7 +123,7 @@ def _check_types(before: list[object], change: list[object]) -> None:
 
 
 def _check_order(change: list[object], order: list[object], merge_key: str) -> None:
-    """Every item of the patch stands in the order list, in the same sequence."""
+    """Check that the items of the patch are in the order list, in the same order."""
     identity = _identity(merge_key)
     position = 0
     wanted = [identity(item) for item in change if not _marked(item)]
@@ -157,16 +156,16 @@ def _merge_list(before: list[object], change: list[object], schema: Schema) -> l
             places[identity(item)] = len(items)
             items.append(_clean(item))
         else:
-            found = items[place]
-            assert isinstance(found, dict)
-            items[place] = _merge_map(dict(found), dict(item), schema.items or ANY)
+            existing = items[place]
+            assert isinstance(existing, dict)
+            items[place] = _merge_map(dict(existing), dict(item), schema.items or ANY)
     return _arrange(items, plain, kept, merge_key)
 
 
 def _special_items(
     before: list[object], change: list[object], merge_key: str
 ) -> tuple[list[object], list[object]]:
-    """Carry out `$patch: delete` and `$patch: replace` items; return what is left of both lists."""
+    """Handle the directives of list items; return the remaining items of both lists."""
     plain: list[object] = []
     kept = before
     replace = False
@@ -194,7 +193,7 @@ def _special_items(
 def _arrange(
     merged: list[object], order: Sequence[object], server: list[object], merge_key: str
 ) -> list[object]:
-    """Items of `order` in that order, the others where the server's list has them, relative orders kept."""
+    """The items of `order` in that order, with the others at their relative position in the server's list."""
     identity = _identity(merge_key)
     wanted = {identity(entry): index for index, entry in reversed(list(enumerate(order)))}
     live = {identity(entry): index for index, entry in reversed(list(enumerate(server)))}
@@ -238,7 +237,7 @@ def _identity(merge_key: str) -> Callable[[object], object]:
 
 
 def _take(original: Json, key: str, value: object) -> None:
-    """Take a value of the patch as it is, without its directives and nulls."""
+    """Set a value of the patch, without its directives and nulls."""
     if _marked(value):
         original.pop(key, None)
     else:

@@ -1,7 +1,7 @@
 """Reads nested fields of Kubernetes objects as plain JSON, without trusting their types.
 
-What arrives from a client may have any type anywhere until it is validated against a schema, so each reader
-returns an empty value instead of failing when a field is missing or has another type.
+Objects of clients can have any type anywhere until they are validated, so each function returns an empty
+value if a field is missing or has another type.
 """
 
 from typing import TypeGuard, cast
@@ -10,7 +10,7 @@ from argosy.local.schema.model import Json
 
 
 def part(item: object, *path: str) -> Json:
-    """The object some fields below, or an empty one."""
+    """The object at a path, or an empty one."""
     node = item
     for step in path:
         node = node.get(step) if isinstance(node, dict) else None
@@ -18,33 +18,33 @@ def part(item: object, *path: str) -> Json:
 
 
 def parts(item: object, *path: str) -> list[Json]:
-    """The objects of a list some fields below, or none."""
-    found = part(item, *path[:-1]).get(path[-1])
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    """The objects of the list at a path."""
+    value = part(item, *path[:-1]).get(path[-1])
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def texts(item: object, *path: str) -> list[str]:
-    """The scalars of a list some fields below, as text."""
-    found = part(item, *path[:-1]).get(path[-1])
-    return [str(entry) for entry in found] if isinstance(found, list) else []
+    """The items of the list at a path, as text."""
+    value = part(item, *path[:-1]).get(path[-1])
+    return [str(entry) for entry in value] if isinstance(value, list) else []
 
 
 def strings(item: object, *path: str) -> list[str]:
-    """The strings of a list some fields below; what is none is left out."""
-    found = part(item, *path[:-1]).get(path[-1])
-    return [entry for entry in found if isinstance(entry, str)] if isinstance(found, list) else []
+    """The strings of the list at a path, without other items."""
+    value = part(item, *path[:-1]).get(path[-1])
+    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 
 
 def number(item: object, *path: str) -> int:
-    """An integer some fields below, or 0."""
-    found = part(item, *path[:-1]).get(path[-1])
-    return found if is_integer(found) else 0
+    """The integer at a path, or 0."""
+    value = part(item, *path[:-1]).get(path[-1])
+    return value if is_integer(value) else 0
 
 
 def text(item: object, *path: str) -> str:
-    """A string some fields below, or an empty one."""
-    found = part(item, *path[:-1]).get(path[-1])
-    return found if isinstance(found, str) else ""
+    """The string at a path, or an empty one."""
+    value = part(item, *path[:-1]).get(path[-1])
+    return value if isinstance(value, str) else ""
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -53,7 +53,7 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 
 def ensure(obj: Json, *path: str) -> Json:
-    """The object at `path`, made where it is missing or something else."""
+    """The object at a path, created if it is missing or not an object."""
     for key in path:
         value = obj.get(key)
         if not isinstance(value, dict):
@@ -64,5 +64,5 @@ def ensure(obj: Json, *path: str) -> Json:
 
 
 def labels_of(obj: Json, *path: str) -> dict[str, str]:
-    """A map of strings such as labels; entries that are no strings are left out."""
+    """A map of strings such as labels, without other entries."""
     return {key: value for key, value in part(obj, *path).items() if isinstance(value, str)}

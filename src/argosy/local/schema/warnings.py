@@ -1,4 +1,4 @@
-"""What Kubernetes warns of in objects that it takes all the same."""
+"""Warnings about valid objects, as Kubernetes returns them."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from argosy.local.schema.validation.names import label_problems
 
 
 def warnings(group: str, kind: str, obj: Json, *, created: bool) -> Iterator[str]:
-    """Warnings about an object that is about to be stored."""
+    """The warnings about an object that is being created or updated."""
     match group, kind:
         case "", "Pod" if created:
             yield from _name(obj, "this is used in the Pod's hostname")
@@ -23,20 +23,20 @@ def warnings(group: str, kind: str, obj: Json, *, created: bool) -> Iterator[str
 
 
 def finalizer_warnings(obj: Json, old: Json | None) -> Iterator[str]:
-    """Finalizers that a custom resource is newly given, and that anybody else may use."""
-    told = (
+    """Warnings about new finalizers of a custom resource without a domain."""
+    message = (
         "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
     )
-    known = {*STANDARD_FINALIZERS, *strings(old or {}, "metadata", "finalizers")}
-    for name in sorted({*strings(obj, "metadata", "finalizers")} - known):
+    existing = {*STANDARD_FINALIZERS, *strings(old or {}, "metadata", "finalizers")}
+    for name in sorted({*strings(obj, "metadata", "finalizers")} - existing):
         if "/" not in name:
-            yield f'metadata.finalizers: "{name}": {told}'
+            yield f'metadata.finalizers: "{name}": {message}'
 
 
 def _name(obj: Json, why: str) -> Iterator[str]:
     if problems := label_problems(text(obj, "metadata", "name")):
-        told = f"{why}, which can result in surprising behavior; a DNS label is recommended"
-        yield f"metadata.name: {told}: [{' '.join(problems)}]"
+        message = f"{why}, which can result in surprising behavior; a DNS label is recommended"
+        yield f"metadata.name: {message}: [{' '.join(problems)}]"
 
 
 def _pod_spec(spec: Json, path: str) -> Iterator[str]:
@@ -45,20 +45,20 @@ def _pod_spec(spec: Json, path: str) -> Iterator[str]:
             yield from _variables(container, f"{path}.{field}[{index}]")
     period = spec.get("terminationGracePeriodSeconds")
     if isinstance(period, int) and period < 0:
-        told = "must be >= 0; negative values are invalid and will be treated as 1"
-        yield f"{path}.terminationGracePeriodSeconds: {told}"
+        message = "must be >= 0; negative values are invalid and will be treated as 1"
+        yield f"{path}.terminationGracePeriodSeconds: {message}"
 
 
 def _variables(container: Json, path: str) -> Iterator[str]:
-    """A variable set twice, unless the second adds to the first."""
-    seen: set[str] = set()
+    """Warnings about a variable that is set twice, unless the second value refers to the first."""
+    names: set[str] = set()
     for index, variable in enumerate(parts(container, "env")):
         name, value = text(variable, "name"), text(variable, "value")
         reference = f"$({name})"
-        if name in seen and ("valueFrom" in variable or value == reference or reference not in value):
-            told = f'hides previous definition of "{name}", which may be dropped when using apply'
-            yield f"{path}.env[{index}]: {told}"
-        seen.add(name)
+        if name in names and ("valueFrom" in variable or value == reference or reference not in value):
+            message = f'hides previous definition of "{name}", which may be dropped when using apply'
+            yield f"{path}.env[{index}]: {message}"
+        names.add(name)
 
 
 def _service(spec: Json) -> Iterator[str]:

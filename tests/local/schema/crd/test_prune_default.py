@@ -122,7 +122,7 @@ INVALID = {
     ),
     "more than 32 bits": Case(
         {"i32": 2**40},
-        '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.i32',
+        '<nil>: Invalid value: "": spec.i32 must be an integer of 32 bits',
     ),
     "an embedded object without a type": Case(
         {"emb": {"a": 1}}, "[spec.emb.apiVersion: Required value, spec.emb.kind: Required value]"

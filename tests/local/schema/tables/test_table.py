@@ -157,6 +157,8 @@ def test_custom_columns_are_read_by_path_and_typed() -> None:
 
 
 def test_a_watch_event_after_the_first_carries_no_headers() -> None:
-    table = table_for(builtin_columns("", "Pod"), [], now=NOW, headers=False, resource_version="7")
+    table = table_for(
+        builtin_columns("", "Pod"), [], now=NOW, headers=False, metadata={"resourceVersion": "7"}
+    )
     assert table["columnDefinitions"] is None
     assert table["metadata"] == {"resourceVersion": "7"}

@@ -1,9 +1,8 @@
 """Converts a built-in object to the form that Kubernetes stores, and checks the types of its fields.
 
-Kubernetes decodes into Go structs and encodes again, so that what is stored differs from what was sent in
-small ways that clients see: unknown fields are dropped, nulls and zero values of optional fields are dropped,
-structs that are not pointers are always written, quantities have their canonical form. `decode` does all of
-it in one pass and in place.
+Kubernetes decodes into Go structs and encodes again, so that stored objects differ from those that were sent:
+unknown fields, nulls and zero values of optional fields are dropped, structs that are not pointers are always
+written, quantities have their canonical form. `decode` does all of this in one pass and in place.
 """
 
 import base64
@@ -35,7 +34,7 @@ def decode(obj: Json, schema: Schema) -> list[str]:
 
 
 class _Plan:
-    """How to decode one object: what each field is, and what is written when it is not set."""
+    """How to decode an object: the type of each field, and its value when it is not set."""
 
     __slots__ = ("additional", "always", "fields")
 
@@ -64,7 +63,7 @@ class _Field:
         self.items = (
             _Field(schema.items, omit=False) if self.code == ARRAY and schema.items is not None else None
         )
-        # An object whose schema declares nothing may hold anything.
+        # An object whose schema declares nothing can contain anything.
         self.open = self.code == OBJECT and not schema.properties and schema.additional is None
 
     @property
@@ -184,12 +183,12 @@ def _list(value: list[object], items: _Field, path: str, unknown: list[str]) -> 
                 assert isinstance(item, dict)
                 _object(item, items.plan, f"{path}[{index}].", unknown)
         elif item is None:
-            value[index] = _nothing(items, unknown)
+            value[index] = _zero_value(items, unknown)
         elif not (code == STRING and kind is str):
             value[index] = _value(item, items, f"{path}[{index}]", unknown)
 
 
-def _nothing(field: _Field, unknown: list[str]) -> object:
+def _zero_value(field: _Field, unknown: list[str]) -> object:
     if field.code == OBJECT and not field.open:
         made: Json = {}
         _object(made, field.plan, "", unknown)

@@ -1,4 +1,4 @@
-"""Resource quantities in the one form that Kubernetes writes them in: `1000m` is `1`, `1024Mi` is `1Gi`."""
+"""Parses resource quantities, and converts them to the canonical form: `1000m` to `1`, `1024Mi` to `1Gi`."""
 
 import re
 from decimal import ROUND_UP, Decimal
@@ -9,11 +9,11 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _POWERS = {suffix: power for power, suffix in _DECIMAL.items()}
 
-NO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+NOT_A_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity."""
+    """A text that is not a quantity."""
 
 
 @lru_cache(maxsize=4096)
@@ -21,7 +21,7 @@ def canonical(text: str) -> str:
     """The canonical form of a quantity."""
     match = _PATTERN.match(text.strip())
     if match is None:
-        raise QuantityError(NO_QUANTITY)
+        raise QuantityError(NOT_A_QUANTITY)
     suffix = match.group(3) or ""
     value = value_of(text)
     if suffix in _BINARY[1:] and abs(value) >= 1024 and value == value.to_integral_value():
@@ -31,10 +31,10 @@ def canonical(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def value_of(text: str) -> Decimal:
-    """The number that a quantity means, rounded up to a billionth."""
+    """The value of a quantity, rounded up to a billionth."""
     match = _PATTERN.match(text.strip())
     if match is None:
-        raise QuantityError(NO_QUANTITY)
+        raise QuantityError(NOT_A_QUANTITY)
     sign, digits, suffix = match.groups()
     number = Decimal(digits)
     if suffix in _BINARY[1:]:

@@ -1,4 +1,4 @@
-"""Times in the one form that Kubernetes stores: RFC 3339 in UTC, to the second or to the microsecond."""
+"""Converts times to the form that Kubernetes stores: RFC 3339 in UTC, in seconds or microseconds."""
 
 import datetime
 import re
@@ -14,7 +14,7 @@ class TimeError(ValueError):
 
 @lru_cache(4096)
 def canonical_time(text: str, *, micro: bool = False) -> str:
-    """The same time in the form that is stored."""
+    """The time in the form that is stored."""
     if not (_MICRO if micro else _RFC3339)(text):
         raise TimeError(f'"{text}" is not a time in RFC 3339{" with microseconds" if micro else ""}')
     try:

@@ -1,8 +1,8 @@
-"""`x-kubernetes-validations`: CEL rules of custom resources.
+"""Evaluates `x-kubernetes-validations`: the CEL rules of custom resources.
 
-Rules are compiled once per schema node. The CEL library knows the language's standard functions but not
-those that Kubernetes adds (`isURL`, `quantity`, optional types …): a definition that uses one of them is
-refused by `rule_errors` with its path, rather than accepted and then not enforced.
+Rules are compiled once per schema node. The CEL library has the standard functions of the language but not
+those of Kubernetes (`isURL`, `quantity`, optional types …): `rule_errors` refuses a definition that uses one
+of them, with its path, so that no rule is ignored.
 """
 
 import importlib.util
@@ -38,7 +38,7 @@ _STANDARD = frozenset(
         *("getHours", "getMinutes", "getSeconds", "getMilliseconds"),
     )
 )
-# Names before which Kubernetes puts functions of its extra libraries, as in sets.contains.
+# Prefixes of functions of Kubernetes' libraries, such as sets.contains.
 _LIBRARIES = frozenset(("sets", "math", "base64", "strings", "optional", "lists", "format", "regex"))
 _OPERATORS = re.compile(r"[@_!\-]")
 _RESERVED = frozenset(
@@ -76,12 +76,12 @@ def has_rules(schema: Schema) -> bool:
 
 
 def run_rules(obj: Json, schema: Schema, old: Json | None = None) -> list[FieldError]:
-    """The errors of all rules that do not hold; rules about the past need an old object."""
+    """The errors of all rules that are violated; transition rules need an old object."""
     return list(_run(obj, schema, "", old if old is not None else _MISSING))
 
 
 def rule_errors(schema: Schema, path: str) -> list[FieldError]:
-    """What is wrong with the rules of a definition, at this node and below it."""
+    """The errors of the rules of a definition, at this node and below it."""
     return list(_rule_errors(schema, path))
 
 
@@ -95,13 +95,15 @@ def _run(value: object, schema: Schema, path: str, old: object) -> Iterator[Fiel
             if child is not None and has_rules(child):
                 yield from _run(item, child, below(path, key, schema), before.get(key, _MISSING))
     elif isinstance(value, list) and schema.items is not None and has_rules(schema.items):
-        known = _correlated(old, schema)
+        previous = _correlated(old, schema)
         for index, item in enumerate(value):
-            yield from _run(item, schema.items, f"{path}[{index}]", known.get(_key(item, schema), _MISSING))
+            yield from _run(
+                item, schema.items, f"{path}[{index}]", previous.get(_key(item, schema), _MISSING)
+            )
 
 
 def below(path: str, key: str, schema: Schema) -> str:
-    """The path of what a key leads to: a field's name is added with a dot, a map's key in brackets."""
+    """The path of a value: the name of a field follows a dot, the key of a map is in brackets."""
     if key not in schema.properties:
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key
@@ -171,11 +173,11 @@ def _compile(rule: Rule) -> CompiledRule:
 
 
 class CelError(ValueError):
-    """An expression that cannot be compiled here; the text says why."""
+    """An expression that cannot be compiled; the text is the reason."""
 
 
 def compile_expression(text: str) -> Program:
-    """A compiled expression, or a CelError."""
+    """Compile an expression; raises CelError."""
     try:
         program = cast("Program", _library().compile(text))
     except ValueError as error:
@@ -191,7 +193,7 @@ def compile_expression(text: str) -> Program:
 
 @cache
 def _library() -> ModuleType:
-    """The compiled CEL module, without the command line that its package would import along with it."""
+    """The CEL extension module, without the command line that its package imports."""
     loaded = sys.modules.get("cel.cel")
     if loaded is not None:
         return loaded
@@ -274,7 +276,7 @@ def _is_closed(schema: Schema) -> bool:
 
 
 def escape(name: str) -> str:
-    """A field's name as CEL spells it."""
+    """The name of a field in CEL."""
     if name in _RESERVED:
         return f"__{name}__"
     for text, word in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
@@ -283,15 +285,15 @@ def escape(name: str) -> str:
 
 
 def _visible(value: object, schema: Schema) -> object:
-    """A value as rules see it: names escaped, times and durations typed."""
+    """A value as rules use it: with escaped names, typed times and durations."""
     if not _converts(schema):
         return value
     if isinstance(value, dict):
-        known = schema.properties
+        fields = schema.properties
         return {
-            (escape(key) if key in known else key): _visible(item, child) if child is not None else item
+            (escape(key) if key in fields else key): _visible(item, child) if child is not None else item
             for key, item in value.items()
-            for child in (known.get(key) or schema.additional,)
+            for child in (fields.get(key) or schema.additional,)
         }
     if isinstance(value, list) and schema.items is not None:
         return [_visible(item, schema.items) for item in value]

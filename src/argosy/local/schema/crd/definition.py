@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: the kinds that they define, and everything that is wrong with them.
+"""Parses and validates CustomResourceDefinitions.
 
 Paths in errors follow kube-apiserver, which reports what all versions share at `spec.validation`,
 `spec.subresources` and so on, and only what differs at `spec.versions[i]`.
@@ -25,7 +25,7 @@ COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
 
 class ScalePaths(Struct, frozen=True):
-    """Where the scale subresource reads an object."""
+    """The JSON paths of the scale subresource."""
 
     spec_replicas: str
     status_replicas: str
@@ -37,7 +37,7 @@ class CrdVersion(Struct, frozen=True, kw_only=True):
     served: bool
     storage: bool
     schema: Schema
-    """The declared schema with the type and metadata that every object has."""
+    """The declared schema with apiVersion, kind and metadata."""
     declared: Json
     columns: tuple[Json, ...] = ()
     has_status: bool = False
@@ -46,7 +46,7 @@ class CrdVersion(Struct, frozen=True, kw_only=True):
 
 
 class CrdInfo(Struct, frozen=True, kw_only=True):
-    """What a definition defines."""
+    """The kind that a definition defines."""
 
     name: str
     group: str
@@ -66,7 +66,7 @@ class CrdInfo(Struct, frozen=True, kw_only=True):
 
 
 def parse_crd(crd: Json) -> CrdInfo:
-    """The kind that a valid definition defines."""
+    """Parse a valid definition."""
     spec = part(crd, "spec")
     names = part(spec, "names")
     kind = text(names, "kind")
@@ -86,7 +86,7 @@ def parse_crd(crd: Json) -> CrdInfo:
 
 
 def object_schema(declared: Json) -> Schema:
-    """A declared schema with apiVersion, kind and metadata as every object has them, nested ones too."""
+    """A declared schema with apiVersion, kind and metadata, also in embedded resources."""
     return Schema(_with_metadata(declared, root=True), definition)
 
 
@@ -138,7 +138,7 @@ def _with_metadata(raw: Mapping[str, object], *, root: bool = False) -> Json:
 
 
 def _metadata_fields(declared: Json) -> Json:
-    """The fields of metadata; a definition may narrow names."""
+    """The fields of metadata; a definition can restrict names."""
     fields: Json = dict(part(dict(definition(OBJECT_META).raw), "properties"))
     for name, child in part(declared, "properties").items():
         if isinstance(child, dict):
@@ -147,7 +147,7 @@ def _metadata_fields(declared: Json) -> Json:
 
 
 def crd_errors(crd: Json) -> Iterator[FieldError]:
-    """Everything that is wrong with a (decoded and defaulted) definition."""
+    """All errors of a definition, which was decoded and defaulted."""
     spec = part(crd, "spec")
     names = part(spec, "names")
     group, plural = text(spec, "group"), text(names, "plural")
@@ -231,7 +231,7 @@ def _name_errors(names: Json) -> Iterator[FieldError]:
 
 
 def _contents_errors(spec: Json) -> Iterator[FieldError]:
-    """Schemas, columns, subresources and selectable fields of all versions."""
+    """The errors of schemas, columns, subresources and selectable fields of all versions."""
     versions = parts(spec, "versions")
     for field, top in (
         ("schema", "spec.validation"),
@@ -295,8 +295,8 @@ def _selectable_errors(version: Json, path: str) -> Iterator[FieldError]:
         value = text(field, "jsonPath")
         node = declared.at(*value.split(".")[1:])
         if node is None:
-            told = "is an invalid path: does not refer to a valid field"
-            yield invalid(f"{path}[{index}].jsonPath", value, told)
+            message = "is an invalid path: does not refer to a valid field"
+            yield invalid(f"{path}[{index}].jsonPath", value, message)
 
 
 def _stored_errors(crd: Json) -> Iterator[FieldError]:

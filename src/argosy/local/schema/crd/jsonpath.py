@@ -1,6 +1,6 @@
-r"""The JSONPath of printer columns, scale subresources and selectable fields.
+r"""Evaluates the JSONPath of printer columns.
 
-The subset that Kubernetes accepts there: fields (`.a`, `['a']`, `\.` inside a name), indexes and slices,
+It is the subset that Kubernetes supports: fields (`.a`, `['a']`, `\.` inside a name), indexes and slices,
 `*`, and filters with `@` (`[?(@.type=="Ready")]`). A missing key gives no result instead of an error.
 """
 
@@ -14,7 +14,7 @@ Step: TypeAlias = Callable[[object], Iterator[object]]
 
 
 class JsonPathError(ValueError):
-    """A path that cannot be read."""
+    """A path that cannot be parsed."""
 
 
 _FIELD = re.compile(r"\.?((?:[^.\[\]\\ ]|\\.)+)")
@@ -24,7 +24,7 @@ _COMPARISON = re.compile(r"(@[^=!<>]*?)\s*(?:(==|!=|<=|>=|<|>)\s*(.+))?\Z")
 
 
 class JsonPath:
-    """A parsed path; `find` lists what it leads to."""
+    """A parsed path; `find` returns the values at the path."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -43,7 +43,7 @@ class JsonPath:
 
 
 def text_of(value: object) -> str:
-    """A result as kubectl and printer columns show it."""
+    """A value as kubectl and printer columns show it."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

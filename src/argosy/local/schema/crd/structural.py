@@ -26,7 +26,7 @@ _ONLY_OUTSIDE_COMBINED = (
 
 
 def schema_errors(raw: Json, path: str) -> list[FieldError]:
-    """What keeps a schema from being the schema of a custom resource."""
+    """All errors of the schema of a custom resource."""
     errors = list(_node_errors(raw, path))
     if not raw.get("type"):
         errors.append(required(f"{path}.type", "must not be empty at the root"))
@@ -70,7 +70,7 @@ def _node_errors(raw: Json, path: str, *, combined: bool = False) -> Iterator[Fi
 
 
 def _type_errors(raw: Json, path: str) -> Iterator[FieldError]:
-    """What is wrong with the declared type of a field, list item or map value."""
+    """The errors of the type of a field, list item or map value."""
     kind, preserves = raw.get("type"), raw.get("x-kubernetes-preserve-unknown-fields") is True
     untyped = preserves or raw.get("x-kubernetes-int-or-string") is True or "$ref" in raw
     if not kind and not untyped:

@@ -1,8 +1,8 @@
-"""Validation of custom resources against their schema, with the messages of kube-apiserver.
+"""Validates custom resources against their schema.
 
-`validate` runs the OpenAPI part, then list invariants, then CEL rules (unless errors above would make them
-meaningless). With an old object, parts that did not change are not complained about again, so that a schema
-may become stricter without locking out objects that exist.
+`validate` checks the OpenAPI schema, then that sets and maps have no duplicates, then CEL rules (unless
+earlier errors prevent that). In an update, values that did not change are not validated again, so that a
+schema can become stricter without blocking updates of existing objects.
 """
 
 import re
@@ -38,14 +38,13 @@ _BLOCKING = {
     ErrorType.TOO_MANY,
     ErrorType.TYPE_INVALID,
 }
-_GO_FORMATS = {"integer": "int64", "number": "float64"}
 _MISSING = object()
 
 
 def validate(
     obj: Json, schema: Schema, old: Json | None = None, also: Iterable[FieldError] = ()
 ) -> list[FieldError]:
-    """Everything that is wrong with an object by its schema; other errors are told before those of rules."""
+    """All errors of an object by its schema; errors in `also` come before those of CEL rules."""
     errors: list[FieldError] = []
     _check(obj, schema, "", errors, old if old is not None else _MISSING)
     errors += also
@@ -55,7 +54,7 @@ def validate(
 def _further_errors(
     obj: Json, schema: Schema, old: Json | None, before: list[FieldError]
 ) -> list[FieldError]:
-    """List invariants and rules, which look at the whole object."""
+    """Errors of sets, maps and CEL rules, which are checked in the whole object."""
     errors: list[FieldError] = []
     if old is None or not list(_list_errors(old, schema, "")):
         errors += _list_errors(obj, schema, "")
@@ -70,7 +69,7 @@ def _further_errors(
 def validate_status(
     obj: Json, schema: Schema, old: Json | None = None, also: Iterable[FieldError] = ()
 ) -> list[FieldError]:
-    """What is wrong with what a write to the status subresource brings; paths in details start there."""
+    """The errors of a write to the status subresource."""
     declared = schema.properties.get("status")
     found: list[FieldError] = []
     if declared is not None and "status" in obj:
@@ -85,7 +84,7 @@ def validate_status(
 
 
 def check_schema(value: object, schema: Schema, path: str = "") -> list[FieldError]:
-    """The OpenAPI part alone, for a value at a path."""
+    """The errors of a value by the OpenAPI schema alone."""
     errors: list[FieldError] = []
     _check(value, schema, path, errors, _MISSING)
     return errors
@@ -122,14 +121,7 @@ def _check_type(value: object, schema: Schema, path: str, errors: list[FieldErro
         return
     if schema.int_or_string and found in ("integer", "string"):
         return
-    formatted = schema.format in ("int32", "int64") if wanted == "integer" else _is_checked(schema)
-    if formatted and found in _GO_FORMATS:
-        wanted, found = schema.format, _GO_FORMATS[found]
     errors.append(_wrong_type(path, wanted, found))
-
-
-def _is_checked(schema: Schema) -> bool:
-    return bool(schema.format) and format_holds(schema.format, "") is not None
 
 
 def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
@@ -199,12 +191,12 @@ def _pattern(schema: Schema) -> re.Pattern[str]:
 
 
 def _check_number(value: int | float, schema: Schema, path: str, errors: list[FieldError]) -> None:
-    if schema.type == "integer":
-        problem = _integer_problem(value, schema.format, path)
-        if problem:
-            errors.append(invalid(NO_PATH, "", problem))
-    if schema.multiple_of is not None:
-        _check_multiple(value, schema.multiple_of, path, errors)
+    bits = 31 if schema.format == "int32" else 63
+    if schema.type == "integer" and not (float(value).is_integer() and -(2**bits) <= value < 2**bits):
+        errors.append(invalid(NO_PATH, "", f"{path} must be an integer of {bits + 1} bits"))
+    factor = schema.multiple_of
+    if factor is not None and not (factor and float(value / factor).is_integer()):
+        errors.append(invalid(path, value, _in_body(path, f"should be a multiple of {_number(factor)}")))
     low, high = schema.minimum, schema.maximum
     if high is not None and (value >= high if schema.exclusive_maximum else value > high):
         word = "less than" if schema.exclusive_maximum else "less than or equal to"
@@ -214,40 +206,14 @@ def _check_number(value: int | float, schema: Schema, path: str, errors: list[Fi
         errors.append(invalid(path, value, _in_body(path, f"should be {word} {_number(low)}")))
 
 
-def _integer_problem(value: int | float, format: str, path: str) -> str:
-    known = format if format in ("int32", "int64") else ""
-    told = f"with format {known}" if known else "(default format)"
-    bits = 31 if known == "int32" else 63
-    if isinstance(value, float) and not value.is_integer():
-        return f"Checked value must be of type integer {told} in {path}"
-    if not -(2**bits) <= value < 2**bits:
-        return f"Checked value must be of type integer {told} in {path}"
-    return ""
-
-
-def _check_multiple(value: int | float, factor: int | float, path: str, errors: list[FieldError]) -> None:
-    if isinstance(value, int):
-        # Kubernetes compares integers with the factor's integral part, even when that is nothing.
-        whole = int(factor)
-        if whole <= 0:
-            text = f"factor MultipleOf declared for {path} must be positive: {whole}"
-            errors.append(invalid(path, whole, text))
-            return
-        holds = value % whole == 0
-    else:
-        holds = (value / factor).is_integer()
-    if not holds:
-        errors.append(invalid(path, value, _in_body(path, f"should be a multiple of {_number(factor)}")))
-
-
 def _check_list(
     value: list[object], schema: Schema, path: str, errors: list[FieldError], old: object
 ) -> None:
     items = schema.items
     if items is not None:
-        known = _by_keys(old, schema)
+        previous = _by_keys(old, schema)
         for index, item in enumerate(value):
-            before = known.get(_key(item, schema), _MISSING) if known else _MISSING
+            before = previous.get(_key(item, schema), _MISSING) if previous else _MISSING
             _check(item, items, f"{path}[{index}]", errors, before)
     if schema.min_items is not None and len(value) < schema.min_items:
         detail = _in_body(path, f"should have at least {schema.min_items} items")
@@ -291,12 +257,12 @@ def _required(schema: Schema) -> tuple[str, ...]:
 
 
 def _list_errors(value: object, schema: Schema, path: str) -> Iterable[FieldError]:
-    """Items of sets and maps that stand twice."""
+    """Duplicate items of sets and maps."""
     if isinstance(value, dict):
         for key, item in value.items():
             child = schema.properties.get(key) or schema.additional
             if path in ("", "<nil>") and key == "metadata":
-                continue  # it has checks of its own, and these are none of them
+                continue  # validated elsewhere
             if child is not None and isinstance(item, dict | list):
                 yield from _list_errors(item, child, below(path, key, schema))
     elif isinstance(value, list):
@@ -309,7 +275,7 @@ def _list_errors(value: object, schema: Schema, path: str) -> Iterable[FieldErro
 
 
 def _repeated(value: list[object], schema: Schema, path: str) -> Iterable[FieldError]:
-    seen: set[object] = set()
+    keys: set[object] = set()
     for index, item in enumerate(value):
         if schema.list_type == "map" and not isinstance(item, dict):
             yield invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")
@@ -319,9 +285,9 @@ def _repeated(value: list[object], schema: Schema, path: str) -> Iterable[FieldE
             shown: object = {name: item[name] for name in schema.list_map_keys if name in item}
         else:
             key, shown = repr(item), item
-        if key in seen:
+        if key in keys:
             yield duplicate(f"{path}[{index}]", shown)
-        seen.add(key)
+        keys.add(key)
 
 
 def _equal(left: object, right: object) -> bool:

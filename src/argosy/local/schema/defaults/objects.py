@@ -1,8 +1,7 @@
-"""What the server fills into built-in objects beyond what OpenAPI says, and the state of new objects.
+"""Defaults of built-in objects that are not in OpenAPI, and the initial state of new objects.
 
-`apply_defaults` runs on every write, in place and after decoding; `prepare_for_create` only when an object
-is made. Values that come from allocation (addresses, node ports) or admission (service accounts,
-priorities) are not here.
+`apply_defaults` runs on every write, in place and after decoding; `prepare_for_create` only when an object is
+created. Allocation (addresses, node ports) and admission (service accounts, priorities) are elsewhere.
 """
 
 import base64
@@ -35,7 +34,7 @@ def apply_defaults(group: str, kind: str, obj: Json) -> None:
 
 
 def prepare_for_create(group: str, kind: str, obj: Json, *, time: str = "") -> None:
-    """Give a new object of a built-in kind the state that it starts in, in place; `time` is the present."""
+    """Set the initial state of a new object of a built-in kind, in place; `time` is the current time."""
     prepare = _PREPARERS.get((group, kind))
     if prepare is not None:
         prepare(obj)
@@ -53,7 +52,7 @@ def prepare_for_create(group: str, kind: str, obj: Json, *, time: str = "") -> N
 
 
 def prepare_for_update(group: str, kind: str, new: Json, old: Json) -> None:
-    """Keep what an update of a built-in kind cannot take away, in place."""
+    """Keep fields that an update of a built-in kind cannot remove, in place."""
     if (group, kind) == ("", "Pod"):
         status, before = part(new, "status"), part(old, "status")
         if before.get("qosClass") and not status.get("qosClass"):
@@ -61,19 +60,19 @@ def prepare_for_update(group: str, kind: str, new: Json, old: Json) -> None:
     elif group == RBAC and kind in ("Role", "ClusterRole"):
         _stored_role(new)
     elif kind == "CustomResourceDefinition":
-        _note_stored_version(new)
+        _add_stored_version(new)
 
 
-def _note_stored_version(definition: Json) -> None:
-    """A definition remembers in which versions its objects were ever stored."""
+def _add_stored_version(definition: Json) -> None:
+    """Add the storage version to status.storedVersions."""
     stores = [text(v, "name") for v in parts(definition, "spec", "versions") if v.get("storage") is True]
-    known = strings(definition, "status", "storedVersions")
-    if stores and stores[0] not in known and "status" in definition:
-        definition["status"] = {**part(definition, "status"), "storedVersions": [*known, stores[0]]}
+    listed = strings(definition, "status", "storedVersions")
+    if stores and stores[0] not in listed and "status" in definition:
+        definition["status"] = {**part(definition, "status"), "storedVersions": [*listed, stores[0]]}
 
 
 def quality_of_service(spec: Json) -> str:
-    """A pod's class by its requests and limits: Guaranteed, Burstable or BestEffort."""
+    """The QoS class of a pod: Guaranteed, Burstable or BestEffort."""
     guaranteed, any_amount = True, False
     for kind in ("containers", "initContainers"):
         for container in parts(spec, kind):
@@ -120,7 +119,7 @@ def _service(obj: Json) -> None:
 
 def _secret(obj: Json) -> None:
     obj.setdefault("type", "Opaque")
-    # What is written as text is stored as data.
+    # Text is stored as data.
     plain = obj.pop("stringData", None)
     if isinstance(plain, dict) and plain:
         data = dict(part(obj, "data"))
@@ -164,7 +163,7 @@ def _endpoint_slice(obj: Json) -> None:
 
 
 def _stored_role(obj: Json) -> None:
-    """Kubernetes' store does not tell an empty list of rules from none."""
+    """Set an empty list of rules to null, as Kubernetes does."""
     obj["rules"] = obj.get("rules") or None
 
 
@@ -266,7 +265,7 @@ def _new_namespace(obj: Json) -> None:
 
 
 def _new_job(obj: Json) -> None:
-    """A job that does not choose pods itself gets a selector and labels that no other job has."""
+    """Generate the selector and the labels of a job, unless it has a manual selector."""
     spec, metadata = part(obj, "spec"), part(obj, "metadata")
     obj["status"] = {}
     if spec.get("manualSelector") is True:
@@ -282,7 +281,7 @@ def _new_job(obj: Json) -> None:
     inner = template.setdefault("metadata", {})
     if isinstance(inner, dict):
         labels = part(inner, "labels")
-        # A job without labels of its own shows those of its template, which have just grown.
+        # A job without labels takes those of its template, including the generated ones.
         if not metadata.get("labels") or metadata["labels"] == labels:
             metadata["labels"] = {**labels, **own}
         inner["labels"] = {**labels, **own}

@@ -1,4 +1,4 @@
-"""Defaults of pod specs, wherever they stand: in a Pod, or as the template of something that makes pods."""
+"""Defaults of pods and pod templates."""
 
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part, parts
@@ -10,7 +10,7 @@ _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
 def default_pod(pod: Json) -> None:
-    """Defaults of a Pod itself, in place."""
+    """Set the defaults of a pod, in place."""
     spec = part(pod, "spec")
     default_pod_spec(spec)
     for kind in ("containers", "initContainers"):
@@ -30,7 +30,7 @@ def default_pod(pod: Json) -> None:
 
 
 def _default_addresses(status: Json) -> None:
-    """One address and the list of addresses tell the same; where they differ, the one is meant."""
+    """Make podIP and podIPs equal; if they differ, podIP applies."""
     addresses, address = parts(status, "podIPs"), status.get("podIP")
     if address and (not addresses or address != addresses[0].get("ip")):
         status["podIPs"] = [{"ip": address}]
@@ -39,14 +39,14 @@ def _default_addresses(status: Json) -> None:
 
 
 def default_pod_spec(spec: Json) -> None:
-    """Defaults that templates get as well, in place."""
+    """Set the defaults that templates have too, in place."""
     setdefault = spec.setdefault
     setdefault("restartPolicy", "Always")
     setdefault("terminationGracePeriodSeconds", 30)
     setdefault("dnsPolicy", "ClusterFirst")
     setdefault("securityContext", {})
     setdefault("schedulerName", "default-scheduler")
-    # The old name of the field is always kept equal to the new one.
+    # The deprecated field has the same value.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -79,7 +79,7 @@ def _default_container(container: Json) -> None:
 
 
 def _pull_policy(image: object) -> str:
-    """Always for `latest`, said or meant; a digest or another tag need not be pulled again."""
+    """Always for the tag `latest`, which is the default; IfNotPresent for a digest or another tag."""
     name = image if isinstance(image, str) else ""
     if "@" in name:
         return "IfNotPresent"

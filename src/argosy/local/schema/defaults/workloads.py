@@ -1,4 +1,4 @@
-"""Defaults of the kinds that make pods, and of the claims that some of them make."""
+"""Defaults of kinds with a pod template, and of PersistentVolumeClaims."""
 
 from argosy.local.schema.defaults.pod import default_pod_spec
 from argosy.local.schema.model import Json

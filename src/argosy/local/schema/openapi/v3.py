@@ -1,8 +1,8 @@
 """OpenAPI v3 documents, one per group version, for `kubectl explain`, `apply` and validation by clients.
 
-A document holds the schemas of its kinds with everything they refer to, and for each kind the paths and
-parameters by which kubectl finds out what the server can do (`fieldValidation` above all). Callers keep the
-encoded documents; they change only when definitions do.
+A document has the schemas of its kinds with all referenced definitions, and the paths and parameters from
+which kubectl detects features of the server (such as `fieldValidation`). Callers cache the encoded documents,
+which only change when definitions do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from argosy.local.schema.model import Json
 PREFIX = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 SCALE = "io.k8s.api.autoscaling.v1.Scale"
-_OWN_KEYWORDS = ("omit", "null", "go")
+_OWN_KEYWORDS = ("omit", "null")
 _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _METHODS = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
 _PATCHES = (
@@ -26,7 +26,7 @@ _PATCHES = (
     "application/merge-patch+json",
 )
 _STRATEGIC = "application/strategic-merge-patch+json"
-"""For built-in kinds only: how a custom resource's lists merge is known to apply alone."""
+"""Built-in kinds only; custom resources do not support it."""
 _TYPE_FIELDS: Json = {
     "apiVersion": {
         "type": "string",
@@ -37,7 +37,7 @@ _TYPE_FIELDS: Json = {
 
 
 class PublishedKind(Struct, frozen=True, kw_only=True):
-    """A kind as documents show it; made by `published` and `published_custom`."""
+    """A kind as documents show it."""
 
     group: str
     version: str
@@ -137,10 +137,13 @@ def _place(group: str, version: str, kind: str) -> Json:
 
 
 def _places(listed: Iterable[PublishedKind]) -> dict[str, list[Json]]:
-    """Which definitions are kinds, and which: also those that only subresources and errors speak."""
+    """The group, version and kind of definitions, including those of subresources and errors."""
     builtin = builtin_kinds()
-    spoken: list[KindInfo | Subresource] = [*builtin, *(sub for info in builtin for sub in info.subresources)]
-    found = {each.definition: [_place(each.group, each.version, each.kind)] for each in spoken}
+    defined: list[KindInfo | Subresource] = [
+        *builtin,
+        *(sub for info in builtin for sub in info.subresources),
+    ]
+    found = {each.definition: [_place(each.group, each.version, each.kind)] for each in defined}
     found |= {kind.component: [kind.place] for kind in listed}
     served = sorted({("", "v1")} | {(kind.group, kind.version) for kind in listed if kind.declared is None})
     found[META + "DeleteOptions"] = [_place(group, version, "DeleteOptions") for group, version in served]
@@ -149,7 +152,7 @@ def _places(listed: Iterable[PublishedKind]) -> dict[str, list[Json]]:
 
 
 def _collect(names: list[str], schemas: Json) -> None:
-    """Add the built-in definitions that these names lead to."""
+    """Add the built-in definitions with these names, and those that they refer to."""
     table = definition_json()
     while names:
         name = names.pop()
@@ -158,7 +161,7 @@ def _collect(names: list[str], schemas: Json) -> None:
 
 
 def _expand(raw: Mapping[str, object], names: list[str]) -> Json:
-    """A definition of the table as OpenAPI writes it."""
+    """A definition of the table in the format of OpenAPI."""
     result: Json = {}
     for key, value in raw.items():
         if key in _OWN_KEYWORDS or key == "$ref":

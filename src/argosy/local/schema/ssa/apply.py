@@ -1,11 +1,11 @@
-"""Server-side apply: a manager's configuration merged into the live object.
+"""Server-side apply: merges the configuration of a manager into the live object.
 
-What the manager applied before and leaves out now goes away unless someone else owns it; what others own and
-the configuration changes is a conflict unless forced. The entries of managedFields come out exactly as
-kube-apiserver writes them.
+Fields that the manager applied before and does not apply now are removed, unless another manager owns them. A
+change of a field that another manager owns is a conflict, unless forced. managedFields are the same as those
+of kube-apiserver.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
@@ -35,7 +35,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Conflict(Struct, frozen=True):
-    """One path that another manager owns."""
+    """A path that another manager owns."""
 
     owner: Entry
     path: tuple[str, ...]
@@ -45,15 +45,15 @@ class Conflict(Struct, frozen=True):
         return "".join(shown(step) for step in self.path)
 
 
-class Conflicts(Exception):  # noqa: N818 - the word Kubernetes uses for it
-    """An apply that would take fields from others; the text is the message of the 409."""
+class Conflicts(Exception):  # noqa: N818 - the term of Kubernetes
+    """An apply that changes fields of other managers; the text is the message of the 409."""
 
     def __init__(self, conflicts: list[Conflict]) -> None:
         self.conflicts = conflicts
         super().__init__(_message(conflicts))
 
     def causes(self) -> list[Json]:
-        """The entries of the Status' `details.causes`."""
+        """The entries of `details.causes` of the Status."""
         return [
             {
                 "reason": "FieldManagerConflict",
@@ -79,21 +79,16 @@ def apply(
     force: bool = False,
     subresource: str = "",
     resets: Filter | None = None,
-    known: Iterable[str] | None = None,
 ) -> Json:
-    """The live object (None: there is none yet) with the configuration applied.
+    """The live object (None if it does not exist) with the configuration applied.
 
-    Raises `Conflicts` when others own what would change and `force` is not given. Defaults, pruning and
-    validation are the caller's, afterwards. `known` are the versions that are served; entries of others are
-    dropped.
+    Raises `Conflicts` if other managers own fields that would change, unless `force` is set. The caller
+    prunes, defaults and validates the result.
     """
     if errors := type_errors(config, schema):
         raise ApplyError(f"failed to create typed patch object: {'; '.join(errors)}")
     before: Json = live if live is not None else {}
     entries = managedfields.decode_or_empty(metadata_of(before).get("managedFields"))
-    if known is not None:
-        served = set(known)
-        entries = {key: entry for key, entry in entries.items() if entry.api_version in served}
     if live is not None and not entries:
         first, nothing = "before-first-apply", empty_object(schema)
         entries = attribute(nothing, live, {}, first, api_version, time, schema, subresource, resets)
@@ -159,7 +154,7 @@ def _settle(
     force: bool,
     resets: Filter | None,
 ) -> dict[Identity, Entry]:
-    """Take from the others what the merge changed, or refuse."""
+    """Remove changed fields from the entries of other managers; raises `Conflicts`."""
     change = changes(owned_part(live), owned_part(merged), shape, resets)
     taken = fieldpath.union(change.modified, change.added)
     others = {key: entry for key, entry in entries.items() if key != mine.identity}
@@ -175,7 +170,7 @@ def _settle(
 
 
 def _prune(merged: Json, shape: Shape, last: FieldSet, entries: Mapping[Identity, Entry]) -> Json:
-    """Take away what the manager applied last time, does not apply now, and nobody owns."""
+    """Remove fields that the manager applied last time and that no manager owns now."""
     named_last = with_named_fields(last, shape)
     pruned = cast("Json", remove(merged, named_last, shape) or {})
     everything = with_named_fields(field_set(merged, shape), shape)
@@ -192,7 +187,7 @@ def _prune(merged: Json, shape: Shape, last: FieldSet, entries: Mapping[Identity
 
 
 def _allowed_by_last_applied(live: Json, schema: Schema) -> FieldSet | None:
-    """What `kubectl apply` owned before the object moved to server-side apply, by its annotation."""
+    """The fields that client-side `kubectl apply` owned, by its annotation."""
     text = _annotations(live).get(LAST_APPLIED)
     if not isinstance(text, str) or not text:
         return None
@@ -229,14 +224,14 @@ def _annotations(obj: Json) -> Json:
 
 def _message(conflicts: list[Conflict]) -> str:
     if len(conflicts) == 1:
-        only_one = conflicts[0]
-        return f"Apply failed with 1 conflict: conflict with {only_one.owner.shown}: {only_one.field}"
+        conflict = conflicts[0]
+        return f"Apply failed with 1 conflict: conflict with {conflict.owner.shown}: {conflict.field}"
     lines: list[str] = []
     by_owner: dict[Identity, list[Conflict]] = {}
     for conflict in conflicts:
         by_owner.setdefault(conflict.owner.identity, []).append(conflict)
     for identity in sorted(by_owner):
-        found = by_owner[identity]
-        lines.append(f"conflicts with {found[0].owner.shown}:")
-        lines += [f"- {conflict.field}" for conflict in found]
+        owned = by_owner[identity]
+        lines.append(f"conflicts with {owned[0].owner.shown}:")
+        lines += [f"- {conflict.field}" for conflict in owned]
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)

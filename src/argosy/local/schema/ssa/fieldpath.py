@@ -1,8 +1,8 @@
-"""Sets of field paths, kept in the very form in which `managedFields` shows them.
+"""Sets of field paths, in the format of `managedFields`.
 
 A set is a nested dict: `{"f:spec": {"f:replicas": {}}}`. Below a key, an empty dict means that the path
-itself is in the set; `"."` beside other keys means the same when paths below it are in the set too. No set
-is ever changed in place, so they can be shared freely between objects and versions.
+itself is in the set; the key `"."` means the same if paths below it are in the set too. Sets are never
+changed in place, so objects and versions can share them.
 """
 
 from collections.abc import Iterator
@@ -33,14 +33,14 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
         if theirs is None:
             continue
         a, b = _below(ours), _below(theirs)
-        node = _node(intersection(_children(a), _children(b)), is_member(a) and is_member(b))
+        node = node_of(intersection(children(a), children(b)), is_member(a) and is_member(b))
         if node is not None:
             result[key] = node
     return result
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The paths of left that are not in right, each path looked at for itself."""
+    """The paths of left that are not in right; a path does not stand for those below it."""
     if not right or left.keys().isdisjoint(right):
         return left
     result: FieldSet = {}
@@ -50,7 +50,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
             result[key] = ours
             continue
         a, b = _below(ours), _below(theirs)
-        node = _node(difference(_children(a), _children(b)), is_member(a) and not is_member(b))
+        node = node_of(difference(children(a), children(b)), is_member(a) and not is_member(b))
         if node is not None:
             result[key] = node
     return result
@@ -67,7 +67,7 @@ def without(left: FieldSet, right: FieldSet) -> FieldSet:
         a, b = _below(ours), _below(theirs)
         if is_member(b):
             continue
-        node = _node(without(_children(a), _children(b)), is_member(a))
+        node = node_of(without(children(a), children(b)), is_member(a))
         if node is not None:
             result[key] = node
     return result
@@ -106,20 +106,10 @@ def is_member(node: FieldSet) -> bool:
     return not node or SELF in node
 
 
-def node_of(children: FieldSet, member: bool) -> FieldSet | None:
-    """A node with these children; None when it would hold nothing."""
-    return _node(children, member)
-
-
 def child(fields: FieldSet, key: str) -> FieldSet | None:
     """The node below a key, if the set has one."""
     found = fields.get(key)
     return None if found is None else _below(found)
-
-
-def children(node: FieldSet) -> FieldSet:
-    """A node without the mark for itself."""
-    return _children(node)
 
 
 _ORDER = {"f": 0, "k": 1, "v": 2, "i": 3}
@@ -133,13 +123,15 @@ def _below(node: object) -> FieldSet:
     return cast("FieldSet", node)
 
 
-def _children(node: FieldSet) -> FieldSet:
+def children(node: FieldSet) -> FieldSet:
+    """The node without `.`."""
     if SELF not in node:
         return node
     return {key: value for key, value in node.items() if key != SELF}
 
 
-def _node(children: FieldSet, member: bool) -> FieldSet | None:
+def node_of(children: FieldSet, member: bool) -> FieldSet | None:
+    """A node with these children; None if it would be empty."""
     if not children:
         return _EMPTY if member else None
     if member:
@@ -148,5 +140,5 @@ def _node(children: FieldSet, member: bool) -> FieldSet | None:
 
 
 def _join(left: FieldSet, right: FieldSet) -> FieldSet:
-    node = _node(union(_children(left), _children(right)), is_member(left) or is_member(right))
+    node = node_of(union(children(left), children(right)), is_member(left) or is_member(right))
     return node if node is not None else {}

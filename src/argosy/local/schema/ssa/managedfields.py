@@ -1,4 +1,4 @@
-"""The entries of `metadata.managedFields`: who owns what, since when, and in which order they are listed."""
+"""Decodes and encodes the entries of `metadata.managedFields`."""
 
 from collections.abc import Iterable
 from typing import TypeAlias, cast
@@ -13,7 +13,7 @@ APPLY = "Apply"
 UPDATE = "Update"
 MAX_UPDATE_ENTRIES = 10
 
-# An entry is known by manager, operation and subresource, and by version where it tells of updates.
+# The key of an entry: manager, operation, subresource, and for updates the version.
 Identity: TypeAlias = tuple[str, str, str, str]
 
 
@@ -32,7 +32,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The manager as a conflict message names it."""
+        """The manager as messages of conflicts show it."""
         text = f'"{self.manager}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -55,11 +55,11 @@ class Entry(Struct, frozen=True):
 
 
 class ManagedFieldsError(Exception):
-    """Entries that cannot be read."""
+    """Invalid entries."""
 
 
 def decode(raw: object) -> dict[Identity, Entry]:
-    """Read the entries of an object."""
+    """Decode the entries of an object."""
     entries: dict[Identity, Entry] = {}
     for index, item in enumerate(raw if isinstance(raw, list) else []):
         if not isinstance(item, dict) or item.get("operation") not in (APPLY, UPDATE):
@@ -89,14 +89,14 @@ def decode_or_empty(raw: object) -> dict[Identity, Entry]:
 
 
 def encode(entries: Iterable[Entry]) -> list[Json]:
-    """The entries as they are listed: appliers first, then by time."""
+    """Encode the entries: those of apply first, then by time."""
     if len(listed := list(entries)) > 1:
         listed.sort(key=lambda e: (e.operation, e.time or "", e.manager, e.api_version, e.subresource))
     return [entry.json() for entry in listed]
 
 
 def capped(entries: dict[Identity, Entry]) -> dict[Identity, Entry]:
-    """At most ten entries of updates; the oldest of a version are joined into one."""
+    """The entries with at most ten of updates; the oldest of each version are joined."""
     updates = [entry for entry in entries.values() if entry.operation == UPDATE]
     surplus = len(updates) - MAX_UPDATE_ENTRIES
     if surplus <= 0:
@@ -106,13 +106,13 @@ def capped(entries: dict[Identity, Entry]) -> dict[Identity, Entry]:
     for entry in sorted(updates, key=lambda e: (e.time or "", e.manager, e.subresource)):
         if surplus <= 0:
             break
-        known = first.get(entry.api_version)
-        if known is None:
+        oldest = first.get(entry.api_version)
+        if oldest is None:
             first[entry.api_version] = entry
             continue
-        bucket = Entry("ancient-changes", UPDATE, entry.api_version, known.fields, entry.time)
+        bucket = Entry("ancient-changes", UPDATE, entry.api_version, oldest.fields, entry.time)
         if bucket.identity not in result:
-            result.pop(known.identity, None)
+            result.pop(oldest.identity, None)
             result[bucket.identity] = bucket
         joined = fieldpath.union(entry.fields, result[bucket.identity].fields)
         del result[entry.identity]
@@ -122,5 +122,5 @@ def capped(entries: dict[Identity, Entry]) -> dict[Identity, Entry]:
 
 
 def is_reset(raw: object) -> bool:
-    """Whether a client asks to forget all entries: an empty list, or one empty entry."""
+    """Whether a client removes all entries, by an empty list or an empty entry."""
     return raw in ([], [{}])

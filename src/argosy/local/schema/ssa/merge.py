@@ -1,4 +1,4 @@
-"""Comparing and merging objects as structured-merge-diff does: what changed where, and what a merge gives."""
+"""Compares and merges objects as structured-merge-diff does."""
 
 from argosy.local.schema.model import Json
 from argosy.local.schema.ssa import fieldpath
@@ -9,12 +9,12 @@ _MEMBER: FieldSet = {}
 
 
 def field_set(value: Json, shape: Shape) -> FieldSet:
-    """The paths that an applied configuration claims: its leaves, and every item of its maps and lists."""
+    """The paths of an applied configuration: its leaves, and every item of its maps and lists."""
     return _claims(value, shape)
 
 
 def _claims(value: object, shape: Shape) -> FieldSet:
-    """The children of a value's node."""
+    """The children of the node of a value."""
     result: FieldSet = {}
     kind = shape.kind
     if isinstance(value, dict) and kind in (MAP, DEDUCED):
@@ -42,7 +42,7 @@ def _is_leaf(value: object, shape: Shape) -> bool:
 
 
 class Comparison:
-    """What became of each path between two versions of an object."""
+    """The paths that differ between two versions of an object."""
 
     __slots__ = ("added", "modified", "removed")
 
@@ -51,23 +51,16 @@ class Comparison:
         self.modified: FieldSet = {}
         self.removed: FieldSet = {}
 
-    @property
-    def empty(self) -> bool:
-        return not (self.added or self.modified or self.removed)
-
 
 def compare(old: Json, new: Json, shape: Shape) -> Comparison:
-    """Added, modified and removed paths. Neither object is changed or kept."""
+    """The added, modified and removed paths."""
     result = Comparison()
     result.added, result.modified, result.removed = _compare(old, new, shape)
     return result
 
 
-_NOTHING: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
-
-
 def _compare(old: object, new: object, shape: Shape) -> tuple[FieldSet, FieldSet, FieldSet]:
-    """The children of the three nodes of a path that is there before and after."""
+    """The children of the added, modified and removed node of a path that exists before and after."""
     if isinstance(old, dict) or isinstance(new, dict):
         before = old if isinstance(old, dict) else {}
         after = new if isinstance(new, dict) else {}
@@ -144,7 +137,7 @@ def _compare_values(
     removed: FieldSet,
 ) -> None:
     if not before and not after:
-        # Empty and null are leaves, and tell each other apart.
+        # Empty values and null are leaves, and differ from each other.
         if before != after or type(before) is not type(after):
             modified[name] = _MEMBER
         return
@@ -153,7 +146,7 @@ def _compare_values(
             modified[name] = _MEMBER
         if shape.kind != DEDUCED:
             return
-        # A map in the place of something else, or the other way round: what is in it comes or goes as well.
+        # If a map replaces a scalar, or the other way round, its fields are added or removed.
         before, after = (value if isinstance(value, dict) else {} for value in (before, after))
         for target, below in zip((added, removed), _compare_maps(before, after, shape)[::2], strict=True):
             if below:
@@ -165,12 +158,12 @@ def _compare_values(
 
 
 def _opaque(value: object, shape: Shape) -> bool:
-    """Whether a value counts as one piece; null takes the form of whatever it is compared with."""
+    """Whether a value is a leaf; null has the type of the value that it is compared with."""
     return value is not None and _is_leaf(value, shape)
 
 
 def all_paths(value: object, shape: Shape) -> FieldSet:
-    """The node of a value that has no counterpart: it and everything below it."""
+    """The node of a value with everything below it."""
     kind = shape.kind
     if kind == LEAF or not value:
         return _MEMBER
@@ -193,7 +186,7 @@ def all_paths(value: object, shape: Shape) -> FieldSet:
 
 
 def merge(old: object, new: object, shape: Shape) -> object:
-    """Old with new laid over it; a null is nothing to lay over a map or list that is merged."""
+    """Merge new into old; a null does not replace a map or list that merges."""
     merges = shape.kind in (MAP, SET, KEYED) or (shape.kind == DEDUCED and isinstance(old, dict))
     if new is None and old and merges:
         return old
@@ -213,7 +206,7 @@ def merge(old: object, new: object, shape: Shape) -> object:
 
 
 def _merge_lists(old: list[object], new: list[object], shape: Shape) -> list[object]:
-    """Shared items in the order of new, items of old alone where they stood among them."""
+    """Common items in the order of new, other items of old at their relative position."""
     ours: dict[str, object] = {}
     for item in new:
         key = shape.item_key(item)
@@ -266,7 +259,7 @@ def _merge_lists(old: list[object], new: list[object], shape: Shape) -> list[obj
 
 
 def remove(value: object, fields: FieldSet, shape: Shape) -> object:
-    """The value without the paths of the set; None when nothing is left of it."""
+    """The value without the paths of the set; None if it is then empty."""
     if isinstance(value, dict) and shape.kind in (MAP, DEDUCED):
         result: Json = {}
         for key, inner in value.items():
@@ -274,7 +267,7 @@ def remove(value: object, fields: FieldSet, shape: Shape) -> object:
             if node is None:
                 result[key] = inner
             elif not fieldpath.is_member(node):
-                # Null stays where everything below went: the field itself may still belong to someone.
+                # Null remains if everything below is removed: another manager may own the field itself.
                 result[key] = remove(inner, node, shape.field(key) or shape.element)
         return result or None
     if isinstance(value, list) and shape.kind in (SET, KEYED):
@@ -290,7 +283,7 @@ def remove(value: object, fields: FieldSet, shape: Shape) -> object:
 
 
 def with_named_fields(fields: FieldSet, shape: Shape) -> FieldSet:
-    """The set with every declared field that has paths below it as a member too."""
+    """The set, with every declared field that has paths below it as a member."""
     result: FieldSet = {}
     for key in fields:
         if key == fieldpath.SELF:

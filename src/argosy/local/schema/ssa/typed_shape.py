@@ -1,4 +1,4 @@
-"""How values merge, worked out once per schema node.
+"""How values merge, computed once per schema node.
 
 Scalars and atomic lists and maps are leaves, other maps merge by key, lists of type `set` by value and of
 type `map` by their key fields. Where the schema says nothing, maps merge by key and lists are leaves.
@@ -29,7 +29,7 @@ class Shape:
         self.kind = _kind(schema)
         self.keys = tuple(sorted(_keys(schema))) if self.kind == KEYED else ()
         self._key_start = f"k:{{{_compact(self.keys[0])}:" if self.keys else ""
-        # Where each field known so far leads, because every write walks there.
+        # A cache of `step`, which every write uses.
         self.steps: dict[str, tuple[str, Shape]] = {}
         self.defaults: Json = {}
         if self.keys and schema.items is not None:
@@ -41,7 +41,7 @@ class Shape:
             }
 
     def field(self, name: str) -> "Shape | None":
-        """The shape of a declared field; None for keys of a map and for what the schema does not know."""
+        """The shape of a declared field; None for keys of a map and undeclared fields."""
         try:
             return self._fields[name]
         except KeyError:
@@ -59,7 +59,7 @@ class Shape:
         return self._element
 
     def step(self, key: str) -> "tuple[str, Shape]":
-        """The path element of a map's key, and the shape of what is there."""
+        """The path element of a key of a map, and the shape of its value."""
         declared = self.field(key)
         if declared is None:
             return f"f:{key}", self.element
@@ -67,7 +67,7 @@ class Shape:
         return step
 
     def item_key(self, item: object) -> str:
-        """The path element of a list's item."""
+        """The path element of an item of a list."""
         if self.kind == SET:
             if isinstance(item, dict | list) or item is None:
                 raise MergeError("associative list without keys has an element that is not a scalar")
@@ -76,24 +76,15 @@ class Shape:
             raise MergeError("associative list with keys may not have non-map elements")
         if len(self.keys) == 1 and (value := item.get(self.keys[0])) is not None:
             return f"{self._key_start}{_compact(value)}}}"
-        found = {}
-        for key in self.keys:
-            value = item.get(key)
-            if value is None:
-                value = self.defaults.get(key)
-            if value is not None:
-                found[key] = value
-        if found:
-            return "k:" + _compact(found)
-        quoted = " ".join(f'"{key}"' for key in self.keys)
-        raise MergeError(
-            f"associative list with keys has an element that omits all key fields [{quoted}] "
-            "(and doesn't have default values for any key fields)"
-        )
+        values = {key: self.defaults.get(key) if item.get(key) is None else item[key] for key in self.keys}
+        values = {key: value for key, value in values.items() if value is not None}
+        if not values:
+            raise MergeError(f"list item has none of the key fields {', '.join(self.keys)}")
+        return "k:" + _compact(values)
 
 
 def shape_of(schema: Schema) -> Shape:
-    """The shape of a schema node, worked out once."""
+    """The shape of a schema node, computed once."""
     shape = schema.compiled.get("shape")
     if shape is None:
         shape = schema.compiled["shape"] = Shape(schema)

@@ -1,7 +1,6 @@
-"""Who owns which field of an object after a create, an update or a patch.
+"""Updates managedFields after a create, an update or a patch.
 
-A writer owns what it changed; what it took or removed is no longer anyone else's. `changes` is what such a
-write and a server-side apply are both judged by.
+The writer owns the fields that it changed; other managers no longer own those that it changed or removed.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from argosy.local.schema.ssa.managedfields import UPDATE, Entry, Identity
 from argosy.local.schema.ssa.merge import Comparison, compare
 from argosy.local.schema.ssa.typed_shape import Shape, shape_of
 
-# Fields that nobody owns.
+# Fields that are not in managedFields.
 _UNOWNED_METADATA = frozenset(
     {
         "name",
@@ -35,7 +34,7 @@ Filter: TypeAlias = Callable[[FieldSet], FieldSet]
 
 
 def excluding(*paths: str) -> Filter:
-    """A filter that gives no ownership of these fields, such as `status` on the main endpoint."""
+    """A filter that removes these fields, such as `status` for writes to the main endpoint."""
     excluded: FieldSet = {}
     for path in paths:
         inner = excluded
@@ -45,7 +44,7 @@ def excluding(*paths: str) -> Filter:
 
 
 def only(top_level: str) -> Filter:
-    """A filter that gives ownership of one top-level field alone, such as a custom resource's `status`."""
+    """A filter that keeps one top-level field, such as the `status` of a custom resource."""
     key = f"f:{top_level}"
     return lambda fields: {key: fields[key]} if key in fields else {}
 
@@ -61,9 +60,9 @@ def update_managed_fields(
     subresource: str = "",
     resets: Filter | None = None,
 ) -> Json:
-    """New with its managedFields brought up to date; `old` is None for a create.
+    """A copy of `new` with its managedFields updated; `old` is None for a create.
 
-    Neither argument is changed. `time` is the present in RFC 3339 with whole seconds.
+    `time` is the current time in RFC 3339, in seconds.
     """
     entries = _known_entries(old, new, subresource)
     if not entries and old is not None:
@@ -104,7 +103,7 @@ def attribute(
 
 
 def changes(old: Json, new: Json, shape: Shape, resets: Filter | None) -> Comparison:
-    """What changed of that which can be owned; `resets` tells what a write gives no ownership of."""
+    """The changed fields, filtered by `resets`."""
     change = compare(old, new, shape)
     if resets is not None:
         change.added, change.modified = resets(change.added), resets(change.modified)
@@ -113,7 +112,7 @@ def changes(old: Json, new: Json, shape: Shape, resets: Filter | None) -> Compar
 
 
 def empty_object(schema: Schema) -> Json:
-    """What a new object of this kind holds before anything is set: the structs and lists Go always writes."""
+    """An empty object of this kind: with the structs and lists that Kubernetes always writes."""
     made = schema.compiled.get("empty")
     if made is None:
         made = schema.compiled["empty"] = _zero(schema, ())
@@ -143,7 +142,7 @@ def _zero(schema: Schema, above: tuple[str, ...]) -> Json:
 
 
 def with_entries(obj: Json, entries: Mapping[Identity, Entry]) -> Json:
-    """The object with these entries in place of its own."""
+    """The object with these entries in managedFields."""
     metadata = {key: value for key, value in metadata_of(obj).items() if key != "managedFields"}
     if entries:
         metadata["managedFields"] = managedfields.encode(entries.values())
@@ -161,12 +160,12 @@ def _known_entries(old: Json | None, new: Json, subresource: str) -> dict[Identi
     live = metadata_of(old).get("managedFields") if old is not None else None
     if subresource:
         return managedfields.decode_or_empty(live)
-    given = metadata_of(new).get("managedFields")
-    if given is not None and managedfields.is_reset(given):
+    sent = metadata_of(new).get("managedFields")
+    if sent is not None and managedfields.is_reset(sent):
         return {}
-    if given is None or given is live:
+    if sent is None or sent is live:
         return managedfields.decode_or_empty(live)
-    return managedfields.decode_or_empty(given) or managedfields.decode_or_empty(live)
+    return managedfields.decode_or_empty(sent) or managedfields.decode_or_empty(live)
 
 
 def without_fields(entries: dict[Identity, Entry], taken: tuple[FieldSet, ...]) -> dict[Identity, Entry]:
@@ -181,7 +180,7 @@ def without_fields(entries: dict[Identity, Entry], taken: tuple[FieldSet, ...]) 
 
 
 def strip(fields: FieldSet) -> FieldSet:
-    """Without what nobody owns."""
+    """The set without fields that are not in managedFields."""
     if "f:metadata" not in fields and "f:apiVersion" not in fields and "f:kind" not in fields:
         return fields
     result = {key: node for key, node in fields.items() if key not in ("f:apiVersion", "f:kind")}
@@ -200,7 +199,7 @@ def strip(fields: FieldSet) -> FieldSet:
 
 
 def owned_part(obj: Json) -> Json:
-    """The object without what nobody owns, which then need not be compared."""
+    """The object without fields that are not in managedFields, which need not be compared."""
     result = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
     metadata = obj.get("metadata")
     if isinstance(metadata, dict):

@@ -1,4 +1,4 @@
-"""Small things that table cells are made of: columns, ages, labels, lists cut short."""
+"""Columns and cells of tables: ages, labels, selectors, shortened lists."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,7 +17,7 @@ class Column(Struct, frozen=True, kw_only=True):
     priority: int = 0
 
     def json(self) -> Json:
-        """The column as it stands in a Table."""
+        """The column in a Table."""
         return {
             "name": self.name,
             "type": self.type,
@@ -114,7 +114,7 @@ def selector_text(selector: object) -> str:
 
 
 def cut(items: Sequence[str], limit: int = 3, empty: str = "<unset>") -> str:
-    """A few items, and how many more there are."""
+    """The first items, and the number of others."""
     shown = ",".join(items[:limit])
     if len(items) > limit:
         return f"{shown} + {len(items) - limit} more..."
@@ -128,11 +128,11 @@ def containers(spec: Json) -> tuple[str, str]:
 
 
 def condition(item: Json, type: str) -> str:
-    """The status of an object's condition, or nothing."""
+    """The status of a condition; empty if there is none."""
     return next((text(c, "status") for c in parts(item, "status", "conditions") if c.get("type") == type), "")
 
 
 def default_name(item: Json, annotation: str) -> str:
-    """An object's name, with a word when an annotation makes it the default."""
+    """The name of an object, marked if an annotation makes it the default."""
     default = part(item, "metadata", "annotations").get(annotation) == "true"
     return f"{name(item)} (default)" if default else str(name(item))

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of the built-in kinds, column by column, as kube-apiserver prints it."""
+"""The columns that `kubectl get` shows for built-in kinds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

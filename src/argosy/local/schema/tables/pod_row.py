@@ -1,8 +1,7 @@
-"""The one word that `kubectl get pods` shows under STATUS, and the cells around it.
+"""The row of a pod in tables.
 
-The word is not the phase: it is deduced from container states in a fixed order (init containers first, then
-the last container that has something to tell), so that people see `CrashLoopBackOff` or `Init:0/1` where
-the phase says little.
+STATUS is not the phase: it is derived from the states of containers in a fixed order (init containers first,
+then the last container with a reason), so that users see `CrashLoopBackOff` or `Init:0/1`.
 """
 
 from datetime import datetime
@@ -42,7 +41,7 @@ def pod_cells(pod: Json, now: datetime) -> list[object]:
 
 
 class _Summary:
-    """What a walk over a pod's container statuses finds."""
+    """A summary of the container statuses of a pod."""
 
     def __init__(self, pod: Json) -> None:
         self.ready = 0
@@ -64,7 +63,7 @@ class _Summary:
                 self.reason = "Terminating"
 
     def _init(self, pod: Json, count: int) -> bool:
-        """Look at init containers; true while one of them keeps the pod from starting."""
+        """Add the init containers; return whether the pod is initializing."""
         for index, status in enumerate(parts(pod, "status", "initContainerStatuses")):
             sidecar = text(status, "name") in self._sidecars
             self.restarts += number(status, "restartCount")

@@ -1,4 +1,4 @@
-"""How each built-in kind fills its row of a table: one function a kind, cells in the order of its columns."""
+"""The rows of built-in kinds in tables: a function per kind, with cells in the order of its columns."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -247,7 +247,7 @@ def _address(item: Json, type: str) -> str:
 
 
 def event(item: Json, now: datetime) -> list[object]:
-    """Both groups of events; events.k8s.io names the same things differently."""
+    """The row of an event of either group; their fields have different names."""
     regarding = part(item, "regarding") or part(item, "involvedObject")
     series = part(item, "series")
     first = item.get("firstTimestamp") or item.get("deprecatedFirstTimestamp") or item.get("eventTime")
@@ -311,7 +311,7 @@ def count_of(*path: str) -> Callable[[Json], int]:
 
 
 def simple(*cells: Callable[[Json], object]) -> Callable[[Json, datetime], list[object]]:
-    """Name, some cells, age: what most kinds show."""
+    """A row of name, cells and age, which most kinds have."""
     return lambda item, now: [name(item), *(cell(item) for cell in cells), created(item, now)]
 
 
@@ -365,7 +365,7 @@ def autoscaler(item: Json, now: datetime) -> list[object]:
 
 
 def _metrics(item: Json) -> str:
-    """Current and wanted values of resource metrics, the only ones that a local cluster could have."""
+    """Current and target values of resource metrics; other metrics are not shown."""
     shown: list[str] = []
     current = parts(item, "status", "currentMetrics")
     for index, metric in enumerate(parts(item, "spec", "metrics")):

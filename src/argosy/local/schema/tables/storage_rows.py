@@ -1,4 +1,4 @@
-"""How the kinds of storage fill their rows of a table."""
+"""The rows of storage kinds in tables."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,7 +1,7 @@
-"""Tables, which `kubectl get` prints: what columns a kind has and what stands in them.
+"""Tables, which `kubectl get` prints.
 
-The server decides both, so `Columns` is looked up once per kind (`builtin_columns`, `custom_columns`) and
-`table_for` fills in rows. Rows carry only metadata unless the client asks for more, which keeps lists small.
+`builtin_columns` and `custom_columns` return the columns of a kind, and `table_for` the Table. Rows contain
+only metadata unless the client requests more, so that lists are small.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ Include: TypeAlias = Literal["None", "Metadata", "Object"]
 
 
 class Columns(Struct, frozen=True):
-    """The columns of one kind, and the function that fills a row's cells."""
+    """The columns of a kind, and the function that returns the cells of a row."""
 
     definitions: tuple[Column, ...]
     cells: Callable[[Json, datetime], Sequence[object]]
@@ -27,7 +27,7 @@ class Columns(Struct, frozen=True):
 
 
 def builtin_columns(group: str, kind: str) -> Columns:
-    """The columns of a built-in kind; kinds without their own show name and time of creation."""
+    """The columns of a built-in kind; by default its name and creation time."""
     printer = PRINTERS.get((group, kind))
     if printer is None:
         return Columns((column("Name", format="name"), column("Created At", type="date")), _plain)
@@ -35,7 +35,7 @@ def builtin_columns(group: str, kind: str) -> Columns:
 
 
 def custom_columns(declared: Sequence[Mapping[str, object]] = ()) -> Columns:
-    """The columns of a custom resource from its `additionalPrinterColumns`; none declared means age."""
+    """The columns of a custom resource by its `additionalPrinterColumns`; by default its age."""
     if not declared:
         declared = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
     definitions = [column("Name", format="name")]
@@ -69,22 +69,15 @@ def table_for(
     objects: Iterable[Json],
     *,
     now: datetime,
-    resource_version: str = "",
-    continue_token: str = "",
-    remaining: int | None = None,
+    metadata: Json | None = None,
     include: Include = "Metadata",
     headers: bool = True,
 ) -> Json:
-    """A `meta.k8s.io/v1` Table of these objects. Watch events after the first ask for no headers."""
-    metadata: Json = {"resourceVersion": resource_version} if resource_version else {}
-    if continue_token:
-        metadata["continue"] = continue_token
-    if remaining is not None:
-        metadata["remainingItemCount"] = remaining
+    """A `meta.k8s.io/v1` Table of these objects; `metadata` is that of the list."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
+        "metadata": metadata or {},
         "columnDefinitions": [definition.json() for definition in columns.definitions] if headers else None,
         "rows": [_row(columns, item, now, include) for item in objects],
     }

@@ -1,4 +1,4 @@
-"""Validation of the parts of pods that say how they run: probes, hooks, sources of values, affinity."""
+"""Validates probes, hooks, security contexts, field references and node affinity of pods."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,7 +24,7 @@ _ENV_FIELDS = (
 
 
 def container_part_errors(container: Json, path: str, *, sidecar: bool = True) -> Iterator[FieldError]:
-    """A container's probes, hooks, and how it tells of its end; `sidecar` unless it is one that must end."""
+    """The errors of a container's probes, hooks and termination message; `sidecar` unless it must end."""
     policy = container.get("terminationMessagePolicy")
     if policy is not None and policy not in TERMINATION_MESSAGE_POLICIES:
         yield not_supported(f"{path}.terminationMessagePolicy", policy, TERMINATION_MESSAGE_POLICIES)
@@ -33,8 +33,8 @@ def container_part_errors(container: Json, path: str, *, sidecar: bool = True) -
         if not isinstance(container.get(field), dict):
             continue
         if not sidecar:
-            told = "may not be set for init containers without restartPolicy=Always"
-            yield forbidden(f"{path}.{field}", told)
+            message = "may not be set for init containers without restartPolicy=Always"
+            yield forbidden(f"{path}.{field}", message)
         elif field == "lifecycle":
             for hook in ("postStart", "preStop"):
                 if isinstance(part(container, field).get(hook), dict):
@@ -56,12 +56,12 @@ def _probe_errors(probe: Json, path: str, *, ready: bool) -> Iterator[FieldError
 
 
 def _handler_errors(handler: Json, path: str) -> Iterator[FieldError]:
-    given = [name for name in _HANDLERS if isinstance(handler.get(name), dict)]
-    if not given:
+    handlers = [name for name in _HANDLERS if isinstance(handler.get(name), dict)]
+    if not handlers:
         yield required(path, "must specify a handler type")
-    for extra in given[1:]:
+    for extra in handlers[1:]:
         yield forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
-    for name in given[:1]:
+    for name in handlers[:1]:
         action, where = part(handler, name), f"{path}.{name}"
         if name == "exec" and not action.get("command"):
             yield required(f"{where}.command")
@@ -75,7 +75,7 @@ def _handler_errors(handler: Json, path: str) -> Iterator[FieldError]:
 
 
 def security_errors(context: Json, path: str) -> Iterator[FieldError]:
-    """Ids of users and groups."""
+    """The errors of user and group ids."""
     for field in ("runAsUser", "runAsGroup", "fsGroup"):
         value = context.get(field)
         if isinstance(value, int) and not 0 <= value <= _HIGHEST_ID:
@@ -85,7 +85,7 @@ def security_errors(context: Json, path: str) -> Iterator[FieldError]:
 def field_source_errors(
     reference: Json, path: str, allowed: Sequence[str] = _ENV_FIELDS
 ) -> Iterator[FieldError]:
-    """A variable or a file that is taken from a field of the pod, one of those `allowed`."""
+    """The errors of a reference to a field of the pod, which must be one of `allowed`."""
     name, where = text(reference, "fieldPath"), f"{path}.fieldPath"
     bare = name.partition("[")[0]
     if not name:
@@ -97,7 +97,7 @@ def field_source_errors(
 
 
 def node_affinity_errors(affinity: Json, path: str) -> Iterator[FieldError]:
-    """The nodes that a pod must or would rather go to."""
+    """The errors of required node affinity."""
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
     if not isinstance(affinity.get(needed), dict):
         return
@@ -117,12 +117,12 @@ def _requirement_errors(requirement: Json, path: str) -> Iterator[FieldError]:
                 yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
         case "Exists" | "DoesNotExist":
             if values:
-                told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield forbidden(f"{path}.values", told)
+                message = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield forbidden(f"{path}.values", message)
         case "Gt" | "Lt":
             if len(values) != 1:
-                told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                yield required(f"{path}.values", told)
+                message = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                yield required(f"{path}.values", message)
         case other:
             yield invalid(f"{path}.operator", other, "not a valid selector operator")
     for problem in qualified_name_problems(text(requirement, "key")):

@@ -15,7 +15,7 @@ _NO_PERCENT = (
 
 
 def rollout_errors(spec: Json) -> Iterator[FieldError]:
-    """What is wrong with a Deployment's strategy and times."""
+    """The errors of a Deployment's strategy and timeouts."""
     yield from _strategy(part(spec, "strategy"))
     for field in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
         yield from not_negative(f"spec.{field}", spec.get(field))
@@ -30,8 +30,8 @@ def _strategy(strategy: Json) -> Iterator[FieldError]:
             yield from _rolling(part(strategy, "rollingUpdate"))
         case "Recreate":
             if "rollingUpdate" in strategy:
-                told = "may not be specified when strategy `type` is 'Recreate'"
-                yield forbidden("spec.strategy.rollingUpdate", told)
+                message = "may not be specified when strategy `type` is 'Recreate'"
+                yield forbidden("spec.strategy.rollingUpdate", message)
         case other:
             yield not_supported("spec.strategy", other or "", ("Recreate", "RollingUpdate"))
 
@@ -41,22 +41,22 @@ def _rolling(limits: Json) -> Iterator[FieldError]:
     for field in (unavailable, surge):
         yield from amount_errors(f"{path}.{field}", limits.get(field))
     if not percentage_of(limits.get(unavailable)) and not percentage_of(limits.get(surge)):
-        told = "may not be 0 when `maxSurge` is 0"
-        yield invalid(f"{path}.{unavailable}", limits.get(unavailable), told)
+        message = "may not be 0 when `maxSurge` is 0"
+        yield invalid(f"{path}.{unavailable}", limits.get(unavailable), message)
     most = limits.get(unavailable)
     if isinstance(most, str) and percentage_of(most) > 100:
         yield invalid(f"{path}.{unavailable}", most, "must not be greater than 100%")
 
 
 def amount_errors(path: str, amount: object) -> Iterator[FieldError]:
-    """What is wrong with a number that may be given as a percentage."""
+    """The errors of a number or percentage."""
     if isinstance(amount, str) and not _PERCENT.fullmatch(amount):
         yield invalid(path, amount, _NO_PERCENT)
     yield from not_negative(path, amount)
 
 
 def percentage_of(amount: object) -> int:
-    """The number in a percentage, or the number itself."""
+    """The number of a number or percentage."""
     if isinstance(amount, str):
         return int(amount[:-1]) if _PERCENT.fullmatch(amount) else 0
     return amount if is_integer(amount) else 0

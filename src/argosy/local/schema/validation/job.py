@@ -1,7 +1,6 @@
-"""Validation of a Job's own fields: its numbers, its indexes and its policies.
+"""Validates the fields of a Job except its pod template: numbers, indexes and policies.
 
-Which fields go together is Kubernetes' word for word, for a Job that is accepted here and refused there (or
-the other way round) is found out too late.
+The rules are those of kube-apiserver, so that a Job that is valid here is valid on a cluster.
 """
 
 import re
@@ -22,13 +21,13 @@ from argosy.local.schema.unstructured import part, parts, text
 from argosy.local.schema.validation.metadata import immutable
 from argosy.local.schema.validation.names import qualified_name_problems, subdomain_problems
 
-MANY_INDEXES = 100_000
-AT_ONCE_OF_MANY = 10_000
-MOST_RULES = 20
-MOST_EXIT_CODES = 255
-MOST_PATTERNS = 20
-LONGEST_INDEXES = 64 * 1024
-LONGEST_MANAGER = 63
+MAX_INDEXES = 100_000
+MAX_PARALLELISM_OF_LARGE_JOBS = 10_000
+MAX_RULES = 20
+MAX_EXIT_CODES = 255
+MAX_PATTERNS = 20
+MAX_INDEXES_BYTES = 64 * 1024
+MAX_MANAGER_CHARS = 63
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 OPERATORS = ("In", "NotIn")
 STATUSES = ("False", "True", "Unknown")
@@ -42,7 +41,7 @@ _PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
 def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    """What is wrong with a Job's spec, its pod template aside."""
+    """The errors of a Job's spec, without those of its pod template."""
     yield from _numbers(spec, path)
     yield from _manager(spec, f"{path}.managedBy")
     mode = spec.get("completionMode")
@@ -68,7 +67,7 @@ def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
 
 
 def restart_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    """A Job's pods must be able to end."""
+    """The errors of the restart policy: the pods of a Job must be able to end."""
     where = f"{path}.template.spec.restartPolicy"
     policy = part(spec, "template", "spec").get("restartPolicy")
     if policy == "Always":
@@ -80,7 +79,7 @@ def restart_errors(spec: Json, path: str) -> Iterator[FieldError]:
 
 
 def job_change(new: Json, old: Json) -> Iterator[FieldError]:
-    """What may not change while a Job lives."""
+    """The errors of a change of immutable fields."""
     after, before = part(new, "spec"), part(old, "spec")
     yield from _completions_change(after, before)
     for field in _IMMUTABLE:
@@ -91,19 +90,19 @@ def job_change(new: Json, old: Json) -> Iterator[FieldError]:
 
 
 def _template_is_open(job: Json) -> bool:
-    """Whether a Job waits, with no pods that were made by its template."""
+    """Whether the template can be changed: the Job is suspended and has no pods."""
     if part(job, "spec").get("suspend") is not True:
         return False
     status = part(job, "status")
     started = text(status, "startTime") and not any(
-        text(one, "type") == "Suspended" and text(one, "status") == "True"
-        for one in parts(status, "conditions")
+        text(condition, "type") == "Suspended" and text(condition, "status") == "True"
+        for condition in parts(status, "conditions")
     )
     return not started and not status.get("active")
 
 
 def _suspended_change(after: Json, before: Json) -> Iterator[FieldError]:
-    """What may change in the template of a Job that waits: where its pods go and what they ask for."""
+    """The errors of a change of a suspended Job's template: only scheduling and resources can change."""
     new, old = (_fixed_template(part(spec, "template", "spec")) for spec in (after, before))
     yield from immutable("spec.template.spec", new, old)
 
@@ -113,31 +112,22 @@ def _fixed_template(spec: Json) -> Json:
     fixed = {name: value for name, value in spec.items() if name not in free}
     for field in ("containers", "initContainers"):
         if field in spec:
-            containers = parts(spec, field)
-            fixed[field] = [{k: v for k, v in one.items() if k != "resources"} for one in containers]
+            fixed[field] = [{k: v for k, v in c.items() if k != "resources"} for c in parts(spec, field)]
     return fixed
 
 
 def index_errors(indexes: str, completions: int) -> tuple[int, str]:
-    """How many indexes a text like `0-2,5` names, and what is wrong with it; one or the other is nothing."""
+    """The number of indexes in a text such as `0-2,5`, and what is wrong with the text, if anything."""
     last, total = -1, 0
-    for piece in indexes.split(",") if indexes else ():
-        limits = piece.split("-")
-        if len(limits) > 2:
-            why = (
-                "violates the requirement that an index interval can have at most two parts separated by '-'"
-            )
-            return 0, f'the fragment "{piece}" {why}'
-        for limit in limits:
-            if not re.fullmatch(r"\+?[0-9]+", limit):
-                return 0, f'cannot convert string to integer for index: "{limit}"'
-            if int(limit) >= completions:
-                return 0, f'too large index: "{limit}"'
-        first, end = int(limits[0]), int(limits[-1])
-        if len(limits) == 2 and first >= end:
-            return 0, f"non-increasing order, previous: {first}, current: {end}"
-        if last >= first:
-            return 0, f"non-increasing order, previous: {last}, current: {first}"
+    for interval in indexes.split(",") if indexes else ():
+        match = re.fullmatch(r"\+?([0-9]+)(?:-\+?([0-9]+))?", interval)
+        if match is None:
+            return 0, f'"{interval}" must be an index or an interval of two indexes'
+        first, end = int(match[1]), int(match[2] or match[1])
+        if not last < first <= end or match[2] == match[1]:
+            return 0, f'"{interval}" must be in increasing order'
+        if end >= completions:
+            return 0, f'"{interval}" must be less than {completions}'
         last, total = end, total + end - first + 1
     return total, ""
 
@@ -172,10 +162,9 @@ def _manager(spec: Json, path: str) -> Iterator[FieldError]:
         for problem in subdomain_problems(host):
             yield invalid(path, host, problem)
         if not _PATH.fullmatch(rest):
-            told = f"Invalid path (regex used for validation is '{_PATH.pattern}')"
-            yield invalid(path, rest, told)
-    if len(manager) > LONGEST_MANAGER:
-        yield too_long(path, LONGEST_MANAGER)
+            yield invalid(path, rest, f"Invalid path (regex used for validation is '{_PATH.pattern}')")
+    if len(manager) > MAX_MANAGER_CHARS:
+        yield too_long(path, MAX_MANAGER_CHARS)
 
 
 def _indexed(spec: Json, path: str) -> Iterator[FieldError]:
@@ -183,32 +172,32 @@ def _indexed(spec: Json, path: str) -> Iterator[FieldError]:
     most = spec.get("maxFailedIndexes")
     if completions is None:
         yield required(f"{path}.completions", "when completion mode is Indexed")
-    if isinstance(parallelism, int) and parallelism > MANY_INDEXES:
-        told = f"must be less than or equal to {MANY_INDEXES} when completion mode is Indexed"
-        yield invalid(f"{path}.parallelism", parallelism, told)
+    if isinstance(parallelism, int) and parallelism > MAX_INDEXES:
+        message = f"must be less than or equal to {MAX_INDEXES} when completion mode is Indexed"
+        yield invalid(f"{path}.parallelism", parallelism, message)
     if isinstance(completions, int) and isinstance(most, int) and most > completions:
         yield invalid(f"{path}.maxFailedIndexes", most, "must be less than or equal to completions")
-    if isinstance(most, int) and most > MANY_INDEXES:
-        yield invalid(f"{path}.maxFailedIndexes", most, f"must be less than or equal to {MANY_INDEXES}")
+    if isinstance(most, int) and most > MAX_INDEXES:
+        yield invalid(f"{path}.maxFailedIndexes", most, f"must be less than or equal to {MAX_INDEXES}")
     by_index = spec.get("backoffLimitPerIndex") is not None
-    if not (isinstance(completions, int) and completions > MANY_INDEXES and by_index):
+    if not (isinstance(completions, int) and completions > MAX_INDEXES and by_index):
         return
     if most is None:
-        told = f"must be specified when completions is above {MANY_INDEXES}"
-        yield required(f"{path}.maxFailedIndexes", told)
-    told = (
-        f"must be less than or equal to {AT_ONCE_OF_MANY} when completions are above {MANY_INDEXES} "
-        "and used with backoff limit per index"
+        message = f"must be specified when completions is above {MAX_INDEXES}"
+        yield required(f"{path}.maxFailedIndexes", message)
+    message = (
+        f"must be less than or equal to {MAX_PARALLELISM_OF_LARGE_JOBS} when completions are above "
+        f"{MAX_INDEXES} and used with backoff limit per index"
     )
     for field, value in (("parallelism", parallelism), ("maxFailedIndexes", most)):
-        if isinstance(value, int) and value > AT_ONCE_OF_MANY:
-            yield invalid(f"{path}.{field}", value, told)
+        if isinstance(value, int) and value > MAX_PARALLELISM_OF_LARGE_JOBS:
+            yield invalid(f"{path}.{field}", value, message)
 
 
 def _failure_policy(spec: Json, path: str) -> Iterator[FieldError]:
     rules = parts(spec, "podFailurePolicy", "rules")
-    if len(rules) > MOST_RULES:
-        yield too_many(f"{path}.rules", len(rules), MOST_RULES)
+    if len(rules) > MAX_RULES:
+        yield too_many(f"{path}.rules", len(rules), MAX_RULES)
     inner = part(spec, "template", "spec")
     names = {text(each, "name") for field in ("containers", "initContainers") for each in parts(inner, field)}
     for number, rule in enumerate(rules):
@@ -218,7 +207,7 @@ def _failure_policy(spec: Json, path: str) -> Iterator[FieldError]:
 def _failure_rule(spec: Json, rule: Json, path: str, names: set[str]) -> Iterator[FieldError]:
     action = text(rule, "action")
     if not action:
-        yield required(f"{path}.action", _values(ACTIONS))
+        yield required(f"{path}.action", _one_of(ACTIONS))
     elif action == "FailIndex":
         if spec.get("backoffLimitPerIndex") is None:
             yield invalid(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
@@ -235,14 +224,14 @@ def _failure_rule(spec: Json, rule: Json, path: str, names: set[str]) -> Iterato
 
 
 def _patterns(patterns: list[Json], path: str) -> Iterator[FieldError]:
-    if len(patterns) > MOST_PATTERNS:
-        yield too_many(path, len(patterns), MOST_PATTERNS)
+    if len(patterns) > MAX_PATTERNS:
+        yield too_many(path, len(patterns), MAX_PATTERNS)
     for number, pattern in enumerate(patterns):
         kind, status = text(pattern, "type"), text(pattern, "status")
         for problem in qualified_name_problems(kind):
             yield invalid(f"{path}[{number}].type", kind, problem)
         if not status:
-            yield required(f"{path}[{number}].status", _values(STATUSES))
+            yield required(f"{path}[{number}].status", _one_of(STATUSES))
         elif status not in STATUSES:
             yield not_supported(f"{path}[{number}].status", status, STATUSES)
 
@@ -250,18 +239,18 @@ def _patterns(patterns: list[Json], path: str) -> Iterator[FieldError]:
 def _exit_codes(codes: Json, path: str, names: set[str]) -> Iterator[FieldError]:
     operator, container = text(codes, "operator"), codes.get("containerName")
     if not operator:
-        yield required(f"{path}.operator", _values(OPERATORS))
+        yield required(f"{path}.operator", _one_of(OPERATORS))
     elif operator not in OPERATORS:
         yield not_supported(f"{path}.operator", operator, OPERATORS)
     if container is not None and container not in names:
-        told = "must be one of the container or initContainer names in the pod template"
-        yield invalid(f"{path}.containerName", container, told)
+        message = "must be one of the container or initContainer names in the pod template"
+        yield invalid(f"{path}.containerName", container, message)
     listed = codes.get("values")
     values = [value for value in listed if isinstance(value, int)] if isinstance(listed, list) else []
     if not values:
         yield invalid(f"{path}.values", listed, "at least one value is required")
-    elif len(values) > MOST_EXIT_CODES:
-        yield too_many(f"{path}.values", len(values), MOST_EXIT_CODES)
+    elif len(values) > MAX_EXIT_CODES:
+        yield too_many(f"{path}.values", len(values), MAX_EXIT_CODES)
     for number, value in enumerate(values):
         if operator == "In" and value == 0:
             yield invalid(f"{path}.values[{number}]", value, "must not be 0 for the In operator")
@@ -274,10 +263,10 @@ def _exit_codes(codes: Json, path: str, names: set[str]) -> Iterator[FieldError]
 def _success_policy(spec: Json, path: str) -> Iterator[FieldError]:
     rules = parts(spec, "successPolicy", "rules")
     if not rules:
-        told = "at least one rules must be specified when the successPolicy is specified"
-        yield required(f"{path}.rules", told)
-    if len(rules) > MOST_RULES:
-        yield too_many(f"{path}.rules", len(rules), MOST_RULES)
+        message = "at least one rules must be specified when the successPolicy is specified"
+        yield required(f"{path}.rules", message)
+    if len(rules) > MAX_RULES:
+        yield too_many(f"{path}.rules", len(rules), MAX_RULES)
     completions = spec.get("completions")
     for number, rule in enumerate(rules):
         limit = completions if isinstance(completions, int) else 0
@@ -289,8 +278,8 @@ def _success_rule(rule: Json, path: str, completions: int) -> Iterator[FieldErro
     if indexes is None and count is None:
         yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
     if isinstance(indexes, str):
-        if len(indexes) > LONGEST_INDEXES:
-            yield too_long(f"{path}.succeededIndexes", LONGEST_INDEXES)
+        if len(indexes) > MAX_INDEXES_BYTES:
+            yield too_long(f"{path}.succeededIndexes", MAX_INDEXES_BYTES)
         named, problem = index_errors(indexes, completions)
         if problem:
             yield invalid(f"{path}.succeededIndexes", indexes, f"error parsing succeededIndexes: {problem}")
@@ -302,12 +291,12 @@ def _success_rule(rule: Json, path: str, completions: int) -> Iterator[FieldErro
     if count > completions:
         yield invalid(where, count, f"{most} {completions} (the number of specified completions)")
     if indexes is not None and count > named:
-        told = f"{most} {named} (the number of indexes in the specified succeededIndexes field)"
-        yield invalid(where, count, told)
+        message = f"{most} {named} (the number of indexes in the specified succeededIndexes field)"
+        yield invalid(where, count, message)
 
 
 def _completions_change(after: Json, before: Json) -> Iterator[FieldError]:
-    """Completions of an indexed Job may change together with its parallelism, to the same number."""
+    """The errors of a change of completions: with indexes they can change together with parallelism."""
     new, old = after.get("completions"), before.get("completions")
     if after.get("completionMode") != "Indexed":
         yield from immutable("spec.completions", new, old)
@@ -315,6 +304,5 @@ def _completions_change(after: Json, before: Json) -> Iterator[FieldError]:
         yield invalid("spec.completions", new, "can only be modified in tandem with spec.parallelism")
 
 
-def _values(allowed: tuple[str, ...]) -> str:
-    """Go's print of a list of texts."""
-    return "valid values: [" + " ".join(f'"{value}"' for value in allowed) + "]"
+def _one_of(allowed: tuple[str, ...]) -> str:
+    return f"must be one of {', '.join(allowed)}"

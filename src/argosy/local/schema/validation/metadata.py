@@ -1,4 +1,4 @@
-"""Validation of metadata, which is the same for every kind, built-in or custom."""
+"""Validates metadata, by the same rules for all kinds, built-in and custom."""
 
 from collections.abc import Iterator, Mapping
 
@@ -28,7 +28,7 @@ _IMMUTABLE = (
 
 
 _ANY_FINALIZER = frozenset({"coordination.k8s.io", "apiextensions.k8s.io"})
-"""Groups of built-in kinds that take any finalizer, as custom resources do."""
+"""Groups of built-in kinds that accept any finalizer, as custom resources do."""
 
 
 def metadata_errors(
@@ -40,7 +40,7 @@ def metadata_errors(
     namespaced: bool = True,
     custom: bool = False,
 ) -> list[FieldError]:
-    """What is wrong with an object's metadata; with an old object also what may not change."""
+    """The errors of an object's metadata; in an update also those of immutable fields."""
     metadata = part(obj, "metadata")
     errors: list[FieldError] = []
     if old is None:
@@ -62,7 +62,7 @@ def metadata_errors(
 
 
 def map_errors(values: object, path: str) -> Iterator[FieldError]:
-    """Labels or annotations: their keys, and the values of labels."""
+    """The errors of labels or annotations: of their keys, and of the values of labels."""
     if not isinstance(values, Mapping):
         return
     labels = not path.endswith("annotations")
@@ -83,7 +83,7 @@ def map_errors(values: object, path: str) -> Iterator[FieldError]:
 
 
 def immutable(path: str, new: object, old: object) -> Iterator[FieldError]:
-    """The error of a field that may not change and did."""
+    """The error of an immutable field that changed."""
     if new != old:
         yield invalid(path, new, "field is immutable")
 
@@ -91,7 +91,7 @@ def immutable(path: str, new: object, old: object) -> Iterator[FieldError]:
 def _name_errors(group: str, kind: str, metadata: Json, namespaced: bool) -> Iterator[FieldError]:
     name, prefix = text(metadata, "name"), text(metadata, "generateName")
     if prefix:
-        # What is generated ends in five more characters, and the prefix may end in a dash.
+        # The name ends in generated characters, so the prefix may end in a dash.
         for problem in name_problems(group, kind, prefix.rstrip("-") or prefix):
             yield invalid("metadata.generateName", prefix, problem)
     if not name:
@@ -118,20 +118,20 @@ def _owner_errors(metadata: Json) -> Iterator[FieldError]:
             if not owner.get(field):
                 yield invalid(f"metadata.ownerReferences.{field}", "", _empty_owner(field))
         version = text(owner, "apiVersion")
-        if version.count("/") > 1:  # cannot be read, and so has no version
+        if version.count("/") > 1:  # invalid, so that there is no version
             yield invalid("metadata.ownerReferences.apiVersion", version, _empty_owner("apiVersion"))
         if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
-            told = "/v1, Kind=Event is disallowed from being an owner"
-            yield invalid("metadata.ownerReferences", owner, told)
+            message = "/v1, Kind=Event is disallowed from being an owner"
+            yield invalid("metadata.ownerReferences", owner, message)
         if owner.get("controller") is True:
             controllers.append(owner)
             if len(controllers) == 2:
                 first, second = (f"{text(c, 'kind')}/{text(c, 'name')}" for c in controllers)
-                told = (
+                message = (
                     'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{first} and {second}"
                 )
-                yield invalid("metadata.ownerReferences", owners, told)
+                yield invalid("metadata.ownerReferences", owners, message)
 
 
 def _empty_owner(field: str) -> str:
@@ -145,11 +145,11 @@ def _finalizer_errors(metadata: Json, custom: bool) -> Iterator[FieldError]:
         for problem in qualified_name_problems(name):
             yield invalid("metadata.finalizers", name, problem)
         if not custom and "/" not in name and name not in STANDARD_FINALIZERS:
-            told = "name is neither a standard finalizer name nor is it fully qualified"
-            yield invalid(f"metadata.finalizers[{index}]", name, told)
+            message = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"metadata.finalizers[{index}]", name, message)
     if "orphan" in names and "foregroundDeletion" in names:
-        told = "finalizer orphan and foregroundDeletion cannot be both set"
-        yield invalid("metadata.finalizers", names, told)
+        message = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield invalid("metadata.finalizers", names, message)
 
 
 def _change_errors(new: Json, old: Json) -> Iterator[FieldError]:

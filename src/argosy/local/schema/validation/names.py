@@ -1,6 +1,6 @@
-"""Names, labels and other short texts: what may stand in them, and what Kubernetes says when it may not.
+"""Validates names, labels and other short texts.
 
-Every `…_problems` function returns the details of the errors, an empty list when all is well.
+Every `…_problems` function returns the details of the errors, an empty list if the text is valid.
 """
 
 import re
@@ -8,61 +8,74 @@ from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
 
+_Check = Callable[[str], list[str]]
+
 LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = LABEL + "(\\." + LABEL + ")*"
-SERVICE = "[a-z]([-a-z0-9]*[a-z0-9])?"
 QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-CONFIG_KEY = "[-._a-zA-Z0-9]+"
 
-_label = re.compile(LABEL).fullmatch
-_subdomain = re.compile(SUBDOMAIN).fullmatch
-_service = re.compile(SERVICE).fullmatch
 _qualified = re.compile(QUALIFIED).fullmatch
-_config_key = re.compile(CONFIG_KEY).fullmatch
 _relaxed_env = re.compile(r"[ -<>-~]+").fullmatch
 _port_name = re.compile(r"[-a-z0-9]+").fullmatch
 
 
+def _check(pattern: str, limit: int, description: str, unit: str = "characters") -> _Check:
+    """A check of the length and the characters of a text; the description ends in examples."""
+    matches = re.compile(pattern).fullmatch
+
+    def problems(value: str) -> list[str]:
+        found = [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
+        if not matches(value):
+            found.append(f"{description}, regex used for validation is '{pattern}')")
+        return found
+
+    return problems
+
+
+subdomain_problems = _check(
+    SUBDOMAIN,
+    253,
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+    "start and end with an alphanumeric character (e.g. 'example.com'",
+)
+"""An RFC 1123 subdomain: names of most objects."""
+service_problems = _check(
+    "[a-z]([-a-z0-9]*[a-z0-9])?",
+    63,
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+    "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123'",
+)
+"""An RFC 1035 label: names in CustomResourceDefinitions."""
+label_value_problems = _check(
+    f"({QUALIFIED})?",
+    63,
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345'",
+    "bytes",
+)
+_dns_label_problems = _check(
+    LABEL,
+    63,
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc'",
+)
+_key_problems = _check(
+    "[-._a-zA-Z0-9]+",
+    253,
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+    "'KEY_NAME',  or 'key-name'",
+)
+
+
 def label_problems(value: str) -> list[str]:
-    """An RFC 1123 label: namespaces, containers, volumes."""
-    problems = _too_long(value, 63)
-    if not _label(value) and _subdomain(value):
-        problems.append("must not contain dots")
-    elif not _label(value):
-        problems.append(
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must "
-            "start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for "
-            f"validation is '{LABEL}')"
-        )
-    return problems
-
-
-def subdomain_problems(value: str) -> list[str]:
-    """An RFC 1123 subdomain: what most objects may be called."""
-    problems = _too_long(value, 253)
-    if not _subdomain(value):
-        problems.append(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-            "and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
-            f"validation is '{SUBDOMAIN}')"
-        )
-    return problems
-
-
-def service_problems(value: str) -> list[str]:
-    """An RFC 1035 label: services."""
-    problems = _too_long(value, 63)
-    if not _service(value):
-        problems.append(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-            "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-            f"regex used for validation is '{SERVICE}')"
-        )
-    return problems
+    """An RFC 1123 label: names of namespaces, containers, volumes."""
+    if "." in value and not subdomain_problems(value):
+        return ["must not contain dots"]
+    return _dns_label_problems(value)
 
 
 def path_segment_problems(value: str) -> list[str]:
-    """A name that only has to fit into a URL path: roles and their bindings."""
+    """A name that only has to be a segment of a URL path: roles and their bindings."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in value]
@@ -70,7 +83,7 @@ def path_segment_problems(value: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def is_qualified_name(value: str) -> bool:
-    """Whether a text may be a label or annotation key; remembered, because the same keys come again."""
+    """Whether a text is a valid label or annotation key; cached, because keys repeat."""
     return not qualified_name_problems(value)
 
 
@@ -113,17 +126,6 @@ def qualified_name_problems(value: str) -> list[str]:
     return problems
 
 
-def label_value_problems(value: str) -> list[str]:
-    problems = _too_long(value, 63, "bytes")
-    if value and not _qualified(value):
-        problems.append(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-            "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
-            f"'12345', regex used for validation is '({QUALIFIED})?')"
-        )
-    return problems
-
-
 def env_name_problems(value: str) -> list[str]:
     """A variable's name: any printable ASCII character but `=`."""
     problems = []
@@ -138,16 +140,9 @@ def env_name_problems(value: str) -> list[str]:
 
 def config_key_problems(value: str) -> list[str]:
     """A key of a ConfigMap or Secret."""
-    problems = _too_long(value, 253)
-    if not _config_key(value):
-        problems.append(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  "
-            f"or 'KEY_NAME',  or 'key-name', regex used for validation is '{CONFIG_KEY}')"
-        )
-    if value == ".":
-        problems.append("must not be '.'")
-    if value == "..":
-        problems.append("must not be '..'")
+    problems = _key_problems(value)
+    if value in (".", ".."):
+        problems.append(f"must not be '{value}'")
     elif value.startswith(".."):
         problems.append("must not start with '..'")
     return problems
@@ -183,7 +178,7 @@ def address_problems(value: str) -> list[str]:
     return []
 
 
-_BY_KIND: dict[tuple[str, str], Callable[[str], list[str]]] = {
+_BY_KIND: dict[tuple[str, str], _Check] = {
     ("", "Namespace"): label_problems,
     ("", "Service"): label_problems,
     ("rbac.authorization.k8s.io", "Role"): path_segment_problems,
@@ -194,12 +189,8 @@ _BY_KIND: dict[tuple[str, str], Callable[[str], list[str]]] = {
 
 
 def name_problems(group: str, kind: str, value: str) -> list[str]:
-    """What is wrong with an object's name, by its kind."""
+    """What is wrong with the name of an object of this kind."""
     return _BY_KIND.get((group, kind), subdomain_problems)(value)
-
-
-def _too_long(value: str, limit: int, unit: str = "characters") -> list[str]:
-    return [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
 
 
 def _qualified_text(start: str = "a valid label key must") -> str:

@@ -1,7 +1,7 @@
-"""Validation of built-in objects beyond their types, with the messages of kube-apiserver.
+"""Validates objects of built-in kinds beyond their types.
 
-`validate_builtin` expects an object that was decoded and defaulted. It covers what users and controllers here
-run into; a rule that is missing means that an odd object is accepted, never that a good one is refused.
+`validate_builtin` expects an object that was decoded and defaulted. Its rules are a subset of those of
+kube-apiserver: it accepts some invalid objects, and never refuses a valid one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -56,13 +56,13 @@ def validate_builtin(
     namespaced: bool = True,
     subresource: str = "",
 ) -> list[FieldError]:
-    """Everything wrong with a built-in object, or with the change from `old` to it.
+    """All errors of an object, and in an update those of the change from `old`.
 
     Statuses are not validated: only controllers write them.
     """
     errors = metadata_errors(group, kind, new, old, namespaced=namespaced)
     if subresource == "status" and old is not None:
-        qos = [text(one, "status", "qosClass") for one in (new, old)] if kind == "Pod" else ["", ""]
+        qos = [text(pod, "status", "qosClass") for pod in (new, old)] if kind == "Pod" else ["", ""]
         return [*errors, *immutable("status.qosClass", *qos)]
     if subresource == "finalize":
         return [*errors, *_finalized_namespace(new)]
@@ -148,17 +148,17 @@ def _secret_of_type(kind: str, data: Json) -> Iterator[FieldError]:
 
 
 def _frozen_change(new: Json, old: Json) -> Iterator[FieldError]:
-    """Secrets and config maps that were made immutable."""
+    """The errors of a change of an immutable Secret or ConfigMap."""
     if new.get("kind") == "Secret" or "type" in old:
         yield from immutable("type", new.get("type"), old.get("type"))
     if old.get("immutable") is not True:
         return
-    told = "field is immutable when `immutable` is set"
+    message = "field is immutable when `immutable` is set"
     if new.get("immutable") is not True:
-        yield forbidden("immutable", told)
+        yield forbidden("immutable", message)
     for field in ("data", "binaryData"):
         if part(new, field) != part(old, field):
-            yield forbidden(field, told)
+            yield forbidden(field, message)
 
 
 def _role(obj: Json) -> Iterator[FieldError]:
@@ -170,11 +170,11 @@ def _role(obj: Json) -> Iterator[FieldError]:
             yield required(f"{where}.verbs", "verbs must contain at least one value")
         if urls:
             if namespaced:
-                told = "namespaced rules cannot apply to non-resource URLs"
-                yield invalid(f"{where}.nonResourceURLs", urls, told)
+                message = "namespaced rules cannot apply to non-resource URLs"
+                yield invalid(f"{where}.nonResourceURLs", urls, message)
             if rule.get("apiGroups") or rule.get("resources"):
-                told = "rules cannot apply to both regular resources and non-resource URLs"
-                yield invalid(f"{where}.nonResourceURLs", urls, told)
+                message = "rules cannot apply to both regular resources and non-resource URLs"
+                yield invalid(f"{where}.nonResourceURLs", urls, message)
             continue
         if not rule.get("apiGroups"):
             yield required(f"{where}.apiGroups", "resource rules must supply at least one api group")
@@ -185,8 +185,8 @@ def _role(obj: Json) -> Iterator[FieldError]:
 def _cluster_role(obj: Json) -> Iterator[FieldError]:
     yield from _role(obj)
     if "aggregationRule" in obj and not parts(obj, "aggregationRule", "clusterRoleSelectors"):
-        told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        yield required("aggregationRule.clusterRoleSelectors", told)
+        message = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield required("aggregationRule.clusterRoleSelectors", message)
 
 
 def _binding(obj: Json) -> Iterator[FieldError]:

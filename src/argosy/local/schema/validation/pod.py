@@ -1,4 +1,4 @@
-"""Validation of pods and of the templates they are made from, as far as our own kinds and users meet it."""
+"""Validates pods and pod templates."""
 
 from collections.abc import Iterator, Sequence
 from typing import cast
@@ -49,12 +49,12 @@ _UPDATABLE = (
 
 
 def parts(owner: Json, field: str) -> Sequence[Json]:
-    """The objects of a list; decoding has seen to it that there is nothing else in it."""
+    """The objects of a list, which decoding has checked to contain nothing else."""
     return cast("Sequence[Json]", owner.get(field) or ())
 
 
 def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
-    """Everything wrong with a pod spec, in the order in which Kubernetes looks."""
+    """All errors of a pod spec."""
     volumes = parts(spec, "volumes")
     known: set[object] = set()
     if volumes:
@@ -103,14 +103,14 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
 
 
 def template_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    """Everything wrong with the spec of a pod template."""
+    """All errors of the spec of a pod template."""
     yield from pod_spec_errors(spec, path)
     if spec.get("ephemeralContainers"):
         yield forbidden(f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
 
 
 def new_pod_errors(pod: Json) -> Iterator[FieldError]:
-    """What is wrong only with a pod that is about to be made."""
+    """The errors of fields that a new pod must not have."""
     spec = part(pod, "spec")
     if spec.get("ephemeralContainers"):
         yield forbidden("spec.ephemeralContainers", "cannot be set on create")
@@ -119,11 +119,11 @@ def new_pod_errors(pod: Json) -> Iterator[FieldError]:
 
 
 def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
-    """What a pod may not change about itself."""
+    """The errors of a change of immutable fields of a pod."""
     after, before = part(new, "spec"), part(old, "spec")
-    for field, word in (("containers", "containers"), ("initContainers", "containers")):
+    for field in ("containers", "initContainers"):
         if len(parts(after, field)) != len(parts(before, field)):
-            yield forbidden(f"spec.{field}", f"pod updates may not add or remove {word}")
+            yield forbidden(f"spec.{field}", "pod updates may not add or remove containers")
             return
     deadline, previous = after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     if isinstance(deadline, int) and deadline < 0:
@@ -133,34 +133,34 @@ def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
         yield invalid("spec.activeDeadlineSeconds", deadline, "must be less than or equal to previous value")
         return
     if previous is not None and deadline is None:
-        told = "must not update from a positive integer to nil value"
-        yield invalid("spec.activeDeadlineSeconds", None, told)
+        message = "must not update from a positive integer to nil value"
+        yield invalid("spec.activeDeadlineSeconds", None, message)
     if "tolerations" in before:
         kept = [_lasting(toleration) for toleration in parts(after, "tolerations")]
         if any(_lasting(toleration) not in kept for toleration in parts(before, "tolerations")):
-            told = "existing toleration can not be modified except its tolerationSeconds"
-            yield forbidden("spec.tolerations", told)
+            message = "existing toleration can not be modified except its tolerationSeconds"
+            yield forbidden("spec.tolerations", message)
     gates = [text(gate, "name") for gate in parts(before, "schedulingGates")]
     for index, gate in enumerate(parts(after, "schedulingGates")):
         if (name := text(gate, "name")) not in gates:
-            told = f"only deletion is allowed, but found new scheduling gate '{name}'"
-            yield forbidden(f"spec.schedulingGates[{index}].name", told)
+            message = f"only deletion is allowed, but found new scheduling gate '{name}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", message)
     if before.get("schedulingGates"):
         chosen = part(after, "nodeSelector")
         if any(chosen.get(key) != value for key, value in part(before, "nodeSelector").items()):
-            told = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-            yield invalid("spec.nodeSelector", after.get("nodeSelector"), told)
+            message = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            yield invalid("spec.nodeSelector", after.get("nodeSelector"), message)
     if _fixed(after, before) != _fixed(before, before):
         yield forbidden("spec", f"pod updates may not change fields other than {_UPDATABLE}")
 
 
 def _lasting(toleration: Json) -> Json:
-    """A toleration without how long it lasts."""
+    """A toleration without its duration."""
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
 def _fixed(spec: Json, before: Json) -> Json:
-    """The part of a pod spec that never changes."""
+    """The immutable part of a pod spec."""
     skipped = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
     fixed = {key: value for key, value in spec.items() if key not in skipped}
     for field in ("containers", "initContainers"):
@@ -194,7 +194,7 @@ def _container_list(
 
 
 def _own_name_errors(item: Json, path: str, names: set[object]) -> Iterator[FieldError]:
-    """The name of a container or volume: a label that none of the `names` before it is."""
+    """The errors of the name of a container or volume, which must not be in `names`; it is added there."""
     name = text(item, "name")
     if not name:
         yield required(f"{path}.name")
@@ -268,12 +268,12 @@ def _variable_errors(variable: Json, path: str) -> Iterator[FieldError]:
     if isinstance(source, dict):
         if isinstance(source.get("fieldRef"), dict):
             yield from field_source_errors(part(source, "fieldRef"), f"{path}.valueFrom.fieldRef")
-        given = [key for key in source if source[key] is not None]
-        if not given:
+        sources = [key for key in source if source[key] is not None]
+        if not sources:
             yield invalid(f"{path}.valueFrom", "", _sources())
         elif variable.get("value"):
             yield invalid(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
-        elif len(given) > 1:
+        elif len(sources) > 1:
             yield invalid(f"{path}.valueFrom", "", "may not have more than one field specified at a time")
 
 
@@ -285,7 +285,7 @@ def _sources() -> str:
 
 
 def resource_errors(resources: Json, path: str) -> Iterator[FieldError]:
-    """Limits and requests: their names, their amounts, and each against the other."""
+    """The errors of limits and requests: of names, of amounts, and of requests above limits."""
     limits, requests = part(resources, "limits"), part(resources, "requests")
     for name, amount in limits.items():
         yield from _amount_errors(name, amount, f"{path}.limits[{name}]")
@@ -325,12 +325,12 @@ def _amount_errors(name: str, amount: object, path: str) -> Iterator[FieldError]
 
 
 def _volume_errors(volumes: Sequence[Json], path: str, known: set[object]) -> Iterator[FieldError]:
-    """What is wrong with volumes; the names of those with which nothing is become `known`."""
+    """The errors of volumes; the names of valid volumes are added to `known`."""
     for index, volume in enumerate(volumes):
         where = f"{path}[{index}]"
         kinds = sorted((key for key in volume if key != "name"), key=_volume_order)
-        told = "may not specify more than 1 volume type"
-        errors = [forbidden(f"{where}.{extra}", told) for extra in kinds[1:]]
+        message = "may not specify more than 1 volume type"
+        errors = [forbidden(f"{where}.{extra}", message) for extra in kinds[1:]]
         errors += source_errors({kind: volume[kind] for kind in kinds[:1]}, where)
         errors += _own_name_errors(volume, where, set(known))
         if not errors:
@@ -342,7 +342,7 @@ _VOLUMES = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "d
 
 
 def _volume_order(kind: str) -> int:
-    """Kubernetes looks at the kinds of volumes in an order of its own, and takes the first for meant."""
+    """The order in which Kubernetes looks for the type of a volume; other types are errors."""
     return _VOLUMES.index(kind) if kind in _VOLUMES else len(_VOLUMES)
 
 
@@ -355,8 +355,10 @@ def _toleration_errors(tolerations: Sequence[Json], path: str) -> Iterator[Field
                 for problem in qualified_name_problems(key):
                     yield invalid(f"{where}.key", key, problem)
         elif operator != "Exists":
-            told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            yield invalid(f"{where}.operator", operator, told)
+            message = (
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            )
+            yield invalid(f"{where}.operator", operator, message)
         if operator not in ("", "Equal", "Exists"):
             yield not_supported(f"{where}.operator", operator, ("Equal", "Exists"))
         if operator == "Exists" and toleration.get("value"):
@@ -366,5 +368,5 @@ def _toleration_errors(tolerations: Sequence[Json], path: str) -> Iterator[Field
         if effect and effect not in EFFECTS:
             yield not_supported(f"{where}.effect", effect, EFFECTS)
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-            told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            yield invalid(f"{where}.effect", effect, told)
+            message = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            yield invalid(f"{where}.effect", effect, message)

@@ -1,4 +1,4 @@
-"""Validation of ResourceQuotas. Those that would limit anything but counts are refused, not ignored."""
+"""Validates ResourceQuotas, and refuses those of anything but counts, which would have no effect."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ COUNTED = frozenset(
         "persistentvolumeclaims",
     }
 )
-"""Kinds that a quota may count by their bare name."""
+"""Resources that a quota can count by their name alone."""
 COUNT = "count/"
 _AMOUNTS = (
     "cpu",
@@ -44,14 +44,14 @@ def quota(obj: Json) -> Iterator[FieldError]:
     spec = part(obj, "spec")
     yield from _amounts(part(spec, "hard"), "spec.hard")
     for name in part(spec, "hard"):
-        if name not in COUNTED and not name.startswith(COUNT) and _known(name):
+        if name not in COUNTED and not name.startswith(COUNT) and _is_resource(name):
             yield forbidden(f"spec.hard[{name}]", _ONLY_COUNTS)
     for field in ("scopes", "scopeSelector"):
         if spec.get(field):
             yield forbidden(f"spec.{field}", "a local control plane has no quotas for parts of a namespace")
 
 
-def _known(name: str) -> bool:
+def _is_resource(name: str) -> bool:
     return "/" in name or name in COUNTED or name in _AMOUNTS or "hugepages-" in name
 
 
@@ -60,7 +60,7 @@ def _amounts(amounts: Json, path: str) -> Iterator[FieldError]:
         where = f"{path}[{name}]"
         for problem in qualified_name_problems(name):
             yield invalid(where, name, problem)
-        if not _known(name):
+        if not _is_resource(name):
             yield invalid(where, name, "must be a standard resource type or fully qualified")
             yield invalid(where, name, "must be a standard resource for quota")
         if value_of(str(amount)) < 0:

@@ -1,6 +1,6 @@
-"""Validation of Services, and what of them goes when their type changes.
+"""Validates Services, and drops the fields that a Service with a new type does not have.
 
-The addresses of a Service are looked at twice: before one is handed out, and with everything else.
+The addresses of a Service are validated twice: before one is allocated, and with the other fields.
 """
 
 from collections.abc import Iterator
@@ -31,20 +31,20 @@ FAMILIES = ("IPv4", "IPv6")
 FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 AFFINITIES = ("ClientIP", "None")
 TRAFFIC_POLICIES = ("Cluster", "Local")
-LONGEST_AFFINITY = 86400
+MAX_AFFINITY_SECONDS = 86400
 _NOT_NAMED = "may not be set for ExternalName services"
 
 
 def service_errors(obj: Json) -> Iterator[FieldError]:
-    """What is wrong with a Service."""
+    """All errors of a Service."""
     spec = part(obj, "spec")
     kind = text(spec, "type")
-    if not parts(spec, "ports") and kind != "ExternalName" and not headless(spec):
+    if not parts(spec, "ports") and kind != "ExternalName" and not is_headless(spec):
         yield required("spec.ports")
-    if headless(spec) and kind in ("NodePort", "LoadBalancer"):
+    if is_headless(spec) and kind in ("NodePort", "LoadBalancer"):
         yield invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     if kind == "ExternalName":
-        yield from _named_errors(spec)
+        yield from _external_name_errors(spec)
     yield from _port_errors(parts(spec, "ports"), kind)
     yield from map_errors(spec.get("selector"), "spec.selector")
     yield from _affinity_errors(spec)
@@ -55,7 +55,7 @@ def service_errors(obj: Json) -> Iterator[FieldError]:
 
 
 def service_change(new: Json, old: Json) -> Iterator[FieldError]:
-    """A Service keeps its address while it has one."""
+    """The errors of a change of the cluster IP."""
     after, before = part(new, "spec"), part(old, "spec")
     if "ExternalName" in (text(before, "type"), text(after, "type")):
         return
@@ -66,12 +66,12 @@ def service_change(new: Json, old: Json) -> Iterator[FieldError]:
         yield invalid("spec.clusterIPs[0]", now, "may not change once set")
 
 
-def headless(spec: Json) -> bool:
+def is_headless(spec: Json) -> bool:
     return texts(spec, "clusterIPs") == ["None"]
 
 
-def outside(spec: Json) -> bool:
-    """Whether a Service can be reached from outside of the cluster."""
+def is_external(spec: Json) -> bool:
+    """Whether a Service is reachable from outside the cluster."""
     kind = text(spec, "type")
     return kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
@@ -81,7 +81,7 @@ def has_node_ports(spec: Json) -> bool:
 
 
 def address_errors(spec: Json) -> Iterator[FieldError]:
-    """What is wrong with the addresses of a Service, their families and the policy for these."""
+    """The errors of the addresses of a Service, of their families and of the family policy."""
     if text(spec, "type") == "ExternalName":
         return
     single, addresses = text(spec, "clusterIP"), texts(spec, "clusterIPs")
@@ -111,7 +111,7 @@ def address_errors(spec: Json) -> Iterator[FieldError]:
 
 
 def drop_by_type(new: Json, old: Json) -> None:
-    """Take from a Service of a new type what only the old one had, unless it was changed too."""
+    """Drop fields of the old type from a Service with a new type, unless they were changed too."""
     after, before = part(new, "spec"), part(old, "spec")
     kind, was = text(after, "type"), text(before, "type")
     if was != "ExternalName" and kind == "ExternalName":
@@ -124,7 +124,7 @@ def drop_by_type(new: Json, old: Json) -> None:
             port.pop("nodePort", None)
     if was == "LoadBalancer" and kind != "LoadBalancer":
         _drop_same(after, before, "allocateLoadBalancerNodePorts", "loadBalancerClass")
-    if outside(before) and not outside(after):
+    if is_external(before) and not is_external(after):
         _drop_same(after, before, "externalTrafficPolicy")
     if kind != "LoadBalancer" and "loadBalancer" in part(new, "status"):
         new["status"] = {**part(new, "status"), "loadBalancer": {}}
@@ -140,8 +140,8 @@ def _drop_same(after: Json, before: Json, *fields: str) -> None:
             after.pop(field, None)
 
 
-def _named_errors(spec: Json) -> Iterator[FieldError]:
-    """A Service that is another name has no addresses."""
+def _external_name_errors(spec: Json) -> Iterator[FieldError]:
+    """The errors of an ExternalName Service, which has no addresses."""
     for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if spec.get(field):
             yield forbidden(f"spec.{field}", _NOT_NAMED)
@@ -158,16 +158,16 @@ def _affinity_errors(spec: Json) -> Iterator[FieldError]:
     if affinity not in AFFINITIES:
         yield not_supported("spec.sessionAffinity", affinity, AFFINITIES)
     seconds = part(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds")
-    if affinity == "ClientIP" and isinstance(seconds, int) and not 0 < seconds <= LONGEST_AFFINITY:
+    if affinity == "ClientIP" and isinstance(seconds, int) and not 0 < seconds <= MAX_AFFINITY_SECONDS:
         where = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
-        yield invalid(where, seconds, f"must be greater than 0 and less than {LONGEST_AFFINITY}")
+        yield invalid(where, seconds, f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}")
 
 
 def _traffic_errors(spec: Json) -> Iterator[FieldError]:
     kind, external = text(spec, "type"), text(spec, "externalTrafficPolicy")
-    if external and not outside(spec):
-        told = "may only be set for externally-accessible services"
-        yield invalid("spec.externalTrafficPolicy", external, told)
+    if external and not is_external(spec):
+        message = "may only be set for externally-accessible services"
+        yield invalid("spec.externalTrafficPolicy", external, message)
     elif external and external not in TRAFFIC_POLICIES:
         yield not_supported("spec.externalTrafficPolicy", external, TRAFFIC_POLICIES)
     internal = spec.get("internalTrafficPolicy")
@@ -183,22 +183,22 @@ def _traffic_errors(spec: Json) -> Iterator[FieldError]:
 def _port_errors(ports: list[Json], kind: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for index, port in enumerate(ports):
-        yield from _one_port_errors(port, f"spec.ports[{index}]", names, many=len(ports) > 1)
+        yield from _service_port_errors(port, f"spec.ports[{index}]", names, many=len(ports) > 1)
         if port.get("nodePort") and kind == "ClusterIP":
             yield forbidden(f"spec.ports[{index}].nodePort", "may not be used when `type` is 'ClusterIP'")
-    taken: set[tuple[object, ...]] = set()
+    used: set[tuple[object, ...]] = set()
     for index, port in enumerate(ports):
         protocol = port.get("protocol")
         outer = ("outside", protocol, port.get("nodePort"))
-        if port.get("nodePort") and outer in taken:
+        if port.get("nodePort") and outer in used:
             yield duplicate(f"spec.ports[{index}].nodePort", port["nodePort"])
         inner = ("inside", protocol, port.get("port"))
-        if inner in taken:
+        if inner in used:
             yield duplicate(f"spec.ports[{index}]", port.get("port"))
-        taken |= {outer, inner}
+        used |= {outer, inner}
 
 
-def _one_port_errors(port: Json, where: str, names: set[str], *, many: bool) -> Iterator[FieldError]:
+def _service_port_errors(port: Json, where: str, names: set[str], *, many: bool) -> Iterator[FieldError]:
     name, target, protocol = text(port, "name"), port.get("targetPort"), port.get("protocol")
     if not name and many:
         yield required(f"{where}.name")

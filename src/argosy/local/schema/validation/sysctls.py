@@ -1,7 +1,4 @@
-"""Validation of the kernel parameters that a pod sets: their names, not whether they are safe.
-
-Which of them a pod may set is for the node to say, as for a kubelet.
-"""
+"""Validates the names of the sysctls of a pod; the node decides which of them are allowed."""
 
 import re
 from collections.abc import Iterator
@@ -15,11 +12,11 @@ _SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 NAME = f"({_SEGMENT}[\\./])*{_SEGMENT}"
 _name = re.compile(NAME).fullmatch
 _SHARED = {"hostNetwork": ("net.",), "hostIPC": ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")}
-"""Parameters of the namespaces that a pod shares with its node by these fields."""
+"""Sysctls of the namespaces that a pod shares with its node by these fields."""
 
 
 def sysctl_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, sysctl in enumerate(parts(spec, "securityContext", "sysctls")):
         where, name = f"{path}[{index}].name", text(sysctl, "name")
         dotted = with_dots(name)
@@ -28,15 +25,15 @@ def sysctl_errors(spec: Json, path: str) -> Iterator[FieldError]:
         elif len(name) > MAX_NAME_CHARS or not _name(name):
             message = f"must have at most {MAX_NAME_CHARS} characters and match regex {NAME}"
             yield invalid(where, name, message)
-        elif name in seen:
+        elif name in names:
             yield duplicate(where, name)
-        seen.add(name)
+        names.add(name)
         for field, prefixes in _SHARED.items():
             if spec.get(field) is True and dotted.startswith(prefixes):
                 yield invalid(where, name, f"may not be specified when '{field}' is true")
 
 
 def with_dots(name: str) -> str:
-    """A name with its parts separated by dots; where the first separator is a slash, slashes separate."""
+    """A name with dots as separators; if its first separator is a slash, its slashes become dots."""
     first = next((character for character in name if character in "./"), ".")
     return name.translate(str.maketrans("/.", "./")) if first == "/" else name

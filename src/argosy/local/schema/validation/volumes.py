@@ -1,6 +1,6 @@
-"""Validation of a pod's volumes and of where containers mount them: no path leads out of its volume.
+"""Validates volumes and volume mounts of pods: no path leads out of its volume.
 
-As in Kubernetes the path of a mount and the name of a claim may be anything; the node sees to these.
+As in Kubernetes, mount paths and names of claims are not validated here; the node checks them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,11 @@ _RESOURCES = (
     *("requests.cpu", "requests.ephemeral-storage", "requests.memory"),
 )
 _PROJECTIONS = ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle")
-_SHORTEST_TOKEN, _LONGEST_TOKEN = 600, 1 << 32
+_MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 1 << 32
 
 
 def source_errors(volume: Json, path: str) -> Iterator[FieldError]:
-    """What is wrong with what a volume holds."""
+    """The errors of the source of a volume."""
     for kind, source in volume.items():
         if not isinstance(source, dict):
             continue
@@ -58,8 +58,8 @@ def source_errors(volume: Json, path: str) -> Iterator[FieldError]:
 
 
 def mount_errors(mounts: Sequence[Json], path: str, volumes: set[object]) -> Iterator[FieldError]:
-    """What is wrong with where a container mounts its `volumes`."""
-    seen: set[object] = set()
+    """The errors of the volume mounts of a container."""
+    paths: set[object] = set()
     for index, mount in enumerate(mounts):
         where = f"{path}[{index}]"
         if not mount.get("name"):
@@ -68,12 +68,14 @@ def mount_errors(mounts: Sequence[Json], path: str, volumes: set[object]) -> Ite
             yield not_found(f"{where}.name", mount["name"])
         if not mount.get("mountPath"):
             yield required(f"{where}.mountPath")
-        elif mount["mountPath"] in seen:
+        elif mount["mountPath"] in paths:
             yield invalid(f"{where}.mountPath", mount["mountPath"], "must be unique")
-        seen.add(mount.get("mountPath"))
+        paths.add(mount.get("mountPath"))
         inside, expression = text(mount, "subPath"), text(mount, "subPathExpr")
         if inside:
-            yield from descending_path_errors(inside, f"{path}.subPath")  # of no mount in particular
+            yield from descending_path_errors(
+                inside, f"{path}.subPath"
+            )  # as in Kubernetes, without the index
         if inside and expression:
             message = "subPathExpr and subPath are mutually exclusive"
             yield invalid(f"{where}.subPathExpr", expression, message)
@@ -125,7 +127,7 @@ def _item_errors(source: Json, path: str) -> Iterator[FieldError]:
 
 
 def _pod_file_errors(source: Json, path: str) -> Iterator[FieldError]:
-    """Fields of the pod itself and the files they become; Kubernetes does not say of which item it speaks."""
+    """The errors of files with fields of the pod; as in Kubernetes, paths do not contain the item."""
     for item in parts(source, "items"):
         yield from _file_path_errors(text(item, "path"), f"{path}.path")
         field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
@@ -155,10 +157,10 @@ def _projection_errors(sources: Sequence[Json], path: str) -> Iterator[FieldErro
     taken: set[str] = set()
     for index, source in enumerate(sources):
         where = f"{path}.sources[{index}]"
-        given = [kind for kind in _PROJECTIONS if isinstance(source.get(kind), dict)]
-        for _ in given[1:]:
+        kinds = [kind for kind in _PROJECTIONS if isinstance(source.get(kind), dict)]
+        for _ in kinds[1:]:
             yield forbidden(where, "may not specify more than 1 volume type per source")
-        for kind in given[:1]:
+        for kind in kinds[:1]:
             yield from _projected_errors(kind, part(source, kind), f"{where}.{kind}", taken)
 
 
@@ -180,15 +182,15 @@ def _projected_errors(kind: str, source: Json, path: str, taken: set[str]) -> It
 
 def _token_errors(source: Json, path: str) -> Iterator[FieldError]:
     seconds = source.get("expirationSeconds")
-    if is_integer(seconds) and seconds < _SHORTEST_TOKEN:
+    if is_integer(seconds) and seconds < _MIN_TOKEN_SECONDS:
         message = "may not specify a duration less than 10 minutes"
         yield invalid(f"{path}.expirationSeconds", seconds, message)
-    if is_integer(seconds) and seconds > _LONGEST_TOKEN:
+    if is_integer(seconds) and seconds > _MAX_TOKEN_SECONDS:
         message = "may not specify a duration larger than 2^32 seconds"
         yield invalid(f"{path}.expirationSeconds", seconds, message)
     yield from _file_path_errors(text(source, "path"), f"{_volume_of(path)}.path")
 
 
 def _volume_of(path: str) -> str:
-    """The volume that a source is projected into: of some errors Kubernetes says no more."""
+    """The path of the volume of a projected source, which some errors of Kubernetes have."""
     return path.partition(".sources[")[0]

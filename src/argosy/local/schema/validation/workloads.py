@@ -1,4 +1,4 @@
-"""Validation of the kinds that make pods, and of what about them may not change."""
+"""Validates kinds with a pod template, and changes of their immutable fields."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def at_least(path: str, value: object, least: int) -> Iterator[FieldError]:
 
 
 def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -> Iterator[FieldError]:
-    """The selector and template of something that makes pods which always restart."""
+    """The errors of a selector and of a template whose pods always restart."""
     selector = spec.get("selector")
     if selector is None and required_selector:
         yield required("spec.selector")
@@ -40,35 +40,34 @@ def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -
     if policy in ("Never", "OnFailure"):
         yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
     if kind == "deployment" and "activeDeadlineSeconds" in inner:
-        told = "activeDeadlineSeconds in ReplicaSet is not Supported"
-        yield forbidden("spec.template.spec.activeDeadlineSeconds", told)
+        message = "activeDeadlineSeconds in ReplicaSet is not Supported"
+        yield forbidden("spec.template.spec.activeDeadlineSeconds", message)
 
 
 def selector_errors(selector: object, path: str) -> Iterator[FieldError]:
-    """What is wrong with a label selector."""
+    """The errors of a label selector."""
     yield from map_errors(part(selector, "matchLabels"), f"{path}.matchLabels")
     for index, expression in enumerate(parts(selector, "matchExpressions")):
         where, operator = f"{path}.matchExpressions[{index}]", text(expression, "operator")
         if operator in ("In", "NotIn") and not expression.get("values"):
             yield required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
         elif operator in ("Exists", "DoesNotExist") and expression.get("values"):
-            told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield forbidden(f"{where}.values", told)
+            message = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden(f"{where}.values", message)
         elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
             yield invalid(f"{where}.operator", operator, "not a valid selector operator")
 
 
 def _selects(selector: object, labels: object) -> bool:
-    """Whether a selector matches; one that cannot be read is refused for that, and compared with nothing."""
+    """Whether a selector matches labels; an invalid one, which has its own errors, matches."""
     if selector is None:
         return False
     if isinstance(selector, dict) and not any(selector.values()):
         return True
     if any(selector_errors(selector, "")):
         return True
-    found = selector_from(selector if isinstance(selector, dict) else None)
     present = {k: str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
-    return found.matches(present)
+    return selector_from(selector if isinstance(selector, dict) else None).matches(present)
 
 
 def _template_metadata(template: Json, path: str) -> Iterator[FieldError]:
@@ -88,7 +87,7 @@ def replica_set(obj: Json) -> Iterator[FieldError]:
     spec = part(obj, "spec")
     yield from at_least("spec.replicas", spec.get("replicas"), 0)
     yield from at_least("spec.minReadySeconds", spec.get("minReadySeconds"), 0)
-    yield from _template_errors(spec, "deployment")  # so Kubernetes calls it
+    yield from _template_errors(spec, "deployment")  # the name that Kubernetes uses
 
 
 def stateful_set(obj: Json) -> Iterator[FieldError]:
@@ -118,12 +117,12 @@ def stateful_change(new: Json, old: Json) -> Iterator[FieldError]:
     after = {k: v for k, v in part(new, "spec").items() if k not in allowed}
     before = {k: v for k, v in part(old, "spec").items() if k not in allowed}
     if after != before:
-        told = (
+        message = (
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
             "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
             "'minReadySeconds' are forbidden"
         )
-        yield forbidden("spec", told)
+        yield forbidden("spec", message)
 
 
 def job(obj: Json) -> Iterator[FieldError]:
@@ -136,7 +135,7 @@ def job(obj: Json) -> Iterator[FieldError]:
 
 
 def job_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """What may not change about a job; Kubernetes looks at its spec for a second time with that."""
+    """The errors of an update of a Job."""
     yield from _whole_job_spec(new)
     yield from job_change(new, old)
 
@@ -154,19 +153,19 @@ def _whole_job_spec(obj: Json) -> Iterator[FieldError]:
 
 
 def _indexed_name(obj: Json) -> Iterator[FieldError]:
-    """The pods of an Indexed job are called by its name and an index, which must make a host name."""
+    """The error of the name of an Indexed Job: with an index it must be a valid host name."""
     spec, name = part(obj, "spec"), text(obj, "metadata", "name")
     completions = spec.get("completions")
     if spec.get("completionMode") != "Indexed" or not isinstance(completions, int) or completions <= 0:
         return
     longest = f"{name}-{completions - 1}"
     if label_problems(longest):
-        told = f"will not able to create pod with invalid DNS label: {longest}"
-        yield invalid("metadata.name", name, told)
+        message = f"will not able to create pod with invalid DNS label: {longest}"
+        yield invalid("metadata.name", name, message)
 
 
 def _generated(obj: Json, selector: object, labels: Json) -> Iterator[FieldError]:
-    """The labels by which a job finds its pods, and its selector, are the server's to say."""
+    """The errors of the labels and the selector that the server generates."""
     uid, name = text(obj, "metadata", "uid"), text(obj, "metadata", "name")
     own = {"controller-uid": uid, "job-name": name}
     own |= {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
@@ -195,8 +194,8 @@ def cron_job(obj: Json) -> Iterator[FieldError]:
     if not schedule:
         yield required("spec.schedule")
     elif not schedule.startswith("@") and len(fields) != 5:
-        told = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-        yield invalid("spec.schedule", schedule, told)
+        message = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        yield invalid("spec.schedule", schedule, message)
     policies = ("Allow", "Forbid", "Replace")
     if spec.get("concurrencyPolicy") not in policies:
         yield not_supported("spec.concurrencyPolicy", spec.get("concurrencyPolicy", ""), policies)
