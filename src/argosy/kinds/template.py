@@ -19,6 +19,11 @@ from argosy.kinds.quantity import parse_quantity
 FieldError = tuple[str, str]
 """Path and error message."""
 
+
+class _Table(msgspec.Struct):
+    types: dict[str, dict[str, str]]
+
+
 _PATH_PART = re.compile(r"[^.\[\]]+")
 _BITS = {"integer32": 31, "integer64": 63}
 
@@ -128,4 +133,4 @@ def _key_path(path: str, key: str) -> str:
 @cache
 def _table() -> dict[str, dict[str, str]]:
     raw = files("argosy.kinds").joinpath("template.json").read_bytes()
-    return msgspec.json.decode(raw, type=dict[str, dict[str, str]])
+    return msgspec.json.decode(raw, type=_Table).types

@@ -19,6 +19,10 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _ZEROS: tuple[object, ...] = ("", 0, False, None, {}, [])
 
 
+class _Table(msgspec.Struct):
+    messages: dict[str, dict[str, str]]
+
+
 class ProtobufError(ValueError):
     """The bytes are not a valid message."""
 
@@ -186,4 +190,4 @@ def _text(value: int | bytes) -> str:
 @cache
 def _table() -> dict[str, dict[str, str]]:
     raw = files("argosy.local.apiserver").joinpath("protobuf.json").read_bytes()
-    return msgspec.json.decode(raw, type=dict[str, dict[str, str]])
+    return msgspec.json.decode(raw, type=_Table).messages
