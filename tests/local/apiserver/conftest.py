@@ -1,4 +1,4 @@
-"""kubectl, and a namespace of its own for each test."""
+"""A kubectl with a new namespace for each test."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""Whatever arrives, the answer is a Status and the server goes on."""
+"""The server responds to invalid requests with a Status, and continues."""
 
 import json
 import socket
@@ -12,26 +12,26 @@ from tests.support.servers import Server
 
 PATH = "/api/v1/namespaces/default/configmaps"
 BODIES: dict[str, tuple[bytes, str, int]] = {
-    "nothing at all": (b"", "application/json", 400),
-    "half an object": (b'{"metadata": {', "application/json", 400),
-    "a list": (b"[]", "application/json", 400),
-    "a number": (b"7", "application/json", 400),
-    "no JSON": (b"hello", "application/json", 400),
-    "nesting without end": (b'{"data":' * 100_000, "application/json", 400),
-    "invalid UTF-8": (b'{"metadata":{"name":"\xff\xfe"}}', "application/json", 400),
-    "an unknown content type": (b"{}", "text/plain", 415),
-    "broken YAML": (b"a: [", "application/yaml", 400),
-    "YAML that is no object": (b"- a\n- b\n", "application/yaml", 400),
-    "protobuf without its mark": (b"abc", "application/vnd.kubernetes.protobuf", 400),
-    "broken protobuf": (b"k8s\0\xff\xff\xff\xff\xff\xff", "application/vnd.kubernetes.protobuf", 400),
-    "a name of 254 characters": (
+    "empty body: 400": (b"", "application/json", 400),
+    "incomplete JSON object: 400": (b'{"metadata": {', "application/json", 400),
+    "JSON list: 400": (b"[]", "application/json", 400),
+    "JSON number: 400": (b"7", "application/json", 400),
+    "text that is not JSON: 400": (b"hello", "application/json", 400),
+    "JSON nested too deeply: 400": (b'{"data":' * 100_000, "application/json", 400),
+    "invalid UTF-8: 400": (b'{"metadata":{"name":"\xff\xfe"}}', "application/json", 400),
+    "unknown content type: 415": (b"{}", "text/plain", 415),
+    "invalid YAML: 400": (b"a: [", "application/yaml", 400),
+    "YAML list: 400": (b"- a\n- b\n", "application/yaml", 400),
+    "protobuf without its prefix: 400": (b"abc", "application/vnd.kubernetes.protobuf", 400),
+    "invalid protobuf: 400": (b"k8s\0\xff\xff\xff\xff\xff\xff", "application/vnd.kubernetes.protobuf", 400),
+    "name of 254 characters: 422": (
         json.dumps({"metadata": {"name": "x" * 254}}).encode(),
         "application/json",
         422,
     ),
-    "labels that are a number": (b'{"metadata":{"name":"a","labels":7}}', "application/json", 400),
-    "metadata that is a list": (b'{"metadata":[]}', "application/json", 400),
-    "more than three megabytes": (
+    "number as labels: 400": (b'{"metadata":{"name":"a","labels":7}}', "application/json", 400),
+    "list as metadata: 400": (b'{"metadata":[]}', "application/json", 400),
+    "body above three megabytes: 413": (
         b'{"metadata":{"name":"big"},"data":{"a":"' + b"x" * (4 << 20) + b'"}}',
         "application/json",
         413,
@@ -40,7 +40,9 @@ BODIES: dict[str, tuple[bytes, str, int]] = {
 
 
 @pytest.mark.parametrize("case", BODIES.values(), ids=BODIES)
-def test_a_bad_body_gets_a_status(local_apiserver: Server, case: tuple[bytes, str, int]) -> None:
+def test_response_to_an_invalid_body_is_a_status(
+    local_apiserver: Server, case: tuple[bytes, str, int]
+) -> None:
     body, content_type, code = case
     answer = send(local_apiserver, "POST", PATH, body, content_type)
     assert (answer["kind"], answer["status"], answer["code"]) == ("Status", "Failure", code)
@@ -57,20 +59,22 @@ def test_a_bad_body_gets_a_status(local_apiserver: Server, case: tuple[bytes, st
         "/apis/apps/v1/namespaces/default/deployments/none/scale",
     ],
 )
-def test_a_bad_question_gets_a_status(local_apiserver: Server, path: str) -> None:
+def test_response_to_invalid_parameters_is_a_status(local_apiserver: Server, path: str) -> None:
     answer = send(local_apiserver, "GET", path)
     assert (answer["kind"], answer["status"]) == ("Status", "Failure")
 
 
 @pytest.mark.parametrize("method", ["FOO", "TRACE", "PROPFIND"])
-def test_a_method_that_is_not_there_gets_a_status(local_apiserver: Server, method: str) -> None:
+def test_response_to_an_unknown_method_is_a_status(local_apiserver: Server, method: str) -> None:
     assert send(local_apiserver, method, PATH)["reason"] == "MethodNotAllowed"
 
 
 @pytest.mark.parametrize(
     "raw", [b"\x16\x03\x01garbage\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 4096], ids=repr
 )
-def test_noise_on_the_socket_harms_nobody(local_apiserver: Server, raw: bytes) -> None:
+def test_invalid_bytes_on_a_connection_do_not_affect_other_clients(
+    local_apiserver: Server, raw: bytes
+) -> None:
     with socket.create_connection(("127.0.0.1", local_apiserver.port), timeout=5) as noise:
         noise.sendall(raw)
     assert send(local_apiserver, "GET", "/api/v1/namespaces/default")["kind"] == "Namespace"

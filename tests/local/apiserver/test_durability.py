@@ -1,4 +1,4 @@
-"""Acknowledged writes survive the death of the server; watches go on across it."""
+"""Acknowledged writes survive a crash of the server, and watches resume after it."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ async def create(session: Plain, name: str) -> int:
     return (await session.ask("POST", CONFIG_MAPS, {"metadata": {"name": name}})).status
 
 
-async def test_what_was_acknowledged_is_there_after_kill_9(restartable: Restartable) -> None:
+async def test_acknowledged_writes_survive_sigkill(restartable: Restartable) -> None:
     acknowledged: set[str] = set()
 
     async def write(session: Plain, worker: int) -> None:
@@ -71,7 +71,7 @@ async def test_what_was_acknowledged_is_there_after_kill_9(restartable: Restarta
     assert acknowledged <= there
 
 
-async def test_of_two_writers_on_one_version_exactly_one_wins(restartable: Restartable) -> None:
+async def test_one_of_two_writers_of_the_same_version_succeeds(restartable: Restartable) -> None:
     async with plain_client(restartable.server) as session:
         await create(session, "a")
         for turn in range(20):
@@ -99,7 +99,7 @@ async def test_a_watch_resumes_across_a_restart(restartable: Restartable) -> Non
     assert [event["object"]["metadata"]["name"] for event in events] == ["before", "after"]
 
 
-async def test_a_version_that_left_the_history_is_gone(restartable: Restartable) -> None:
+async def test_watch_from_a_compacted_version_is_expired(restartable: Restartable) -> None:
     restartable.kill()
     restartable.start("--history-count", "5")
     async with plain_client(restartable.server) as session:
@@ -112,7 +112,7 @@ async def test_a_version_that_left_the_history_is_gone(restartable: Restartable)
     assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
 
 
-async def test_the_unix_socket_serves_with_the_same_certificate(restartable: Restartable) -> None:
+async def test_unix_socket_has_the_same_certificate(restartable: Restartable) -> None:
     server = restartable.server
     context = ssl.create_default_context(cafile=str(server.ca_file))
     path = str(restartable.folder / "apiserver.sock")
@@ -125,7 +125,7 @@ async def test_the_unix_socket_serves_with_the_same_certificate(restartable: Res
     await writer.wait_closed()
 
 
-def test_a_second_server_on_the_same_folder_says_what_is_wrong(restartable: Restartable) -> None:
+def test_second_server_in_the_same_folder_exits_with_an_error(restartable: Restartable) -> None:
     command = [sys.executable, "-m", "argosy.local.apiserver", "--state", str(restartable.folder)]
     taken = subprocess.run(
         [*command, "--port", str(free_port())], capture_output=True, text=True, timeout=60, check=False
@@ -134,7 +134,7 @@ def test_a_second_server_on_the_same_folder_says_what_is_wrong(restartable: Rest
     assert "database is locked; is another server using it?" in taken.stderr
 
 
-def test_a_port_that_is_taken_is_named(restartable: Restartable, short_folder: Path) -> None:
+def test_error_of_a_port_in_use_contains_the_port(restartable: Restartable, short_folder: Path) -> None:
     folder = short_folder / "taken"
     ensure_pki(folder)
     command = [sys.executable, "-m", "argosy.local.apiserver", "--state", str(folder)]

@@ -1,4 +1,4 @@
-"""What people do with kubectl all day, with the real kubectl against the real server."""
+"""Common commands of kubectl work with the local API server."""
 
 import json
 import subprocess
@@ -64,14 +64,14 @@ spec:
 """
 
 
-def test_apply_says_created_then_unchanged_then_configured(kubectl: Kubectl) -> None:
+def test_apply_prints_created_then_unchanged_then_configured(kubectl: Kubectl) -> None:
     assert "created" in kubectl("apply", "-f", "-", stdin=CONFIG)
     assert "unchanged" in kubectl("apply", "-f", "-", stdin=CONFIG)
     assert "configured" in kubectl("apply", "-f", "-", stdin=CONFIG.replace("red", "blue"))
     assert kubectl("get", "cm", "settings", "-o", "jsonpath={.data.colour}") == "blue"
 
 
-def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
+def test_diff_shows_the_changes_of_apply(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=CONFIG)
     assert kubectl("diff", "-f", "-", stdin=CONFIG) == ""
     shown = kubectl("diff", "-f", "-", stdin=CONFIG.replace("red", "blue"), code=1)
@@ -88,7 +88,7 @@ def test_server_side_apply_conflicts_until_forced(kubectl: Kubectl) -> None:
     assert kubectl("get", "cm", "settings", "-o", "jsonpath={.data.colour}") == "green"
 
 
-def test_strict_validation_names_the_unknown_field(kubectl: Kubectl) -> None:
+def test_error_of_strict_validation_contains_the_unknown_field(kubectl: Kubectl) -> None:
     refused = kubectl("apply", "-f", "-", stdin=DEPLOYMENT.replace("replicas", "replicaz"), code=1)
     assert 'unknown field "spec.replicaz"' in refused
 
@@ -152,7 +152,7 @@ def test_scale_of_a_deployment_and_of_a_custom_resource(kubectl: Kubectl) -> Non
     assert kubectl("get", f"widgets.{group}", "a", "-o", "jsonpath={.spec.replicas}") == "4"
 
 
-def test_a_definition_takes_effect_and_goes_with_its_objects(kubectl: Kubectl) -> None:
+def test_kind_is_served_until_its_definition_is_deleted_with_its_objects(kubectl: Kubectl) -> None:
     group = f"{kubectl.namespace}.example.com"
     kubectl("apply", "-f", "-", stdin=WIDGETS.replace("GROUP", group))
     kubectl("wait", "--for=condition=Established", f"crd/widgets.{group}", "--timeout=10s")
@@ -166,7 +166,7 @@ def test_a_definition_takes_effect_and_goes_with_its_objects(kubectl: Kubectl) -
     assert "the server doesn't have a resource type" in kubectl("get", f"widgets.{group}", code=1)
 
 
-def test_get_watch_prints_changes_as_they_come(kubectl: Kubectl) -> None:
+def test_get_watch_prints_changes(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=CONFIG)
     command = kubectl.command("get", "cm", "settings", "-w", "-o", "jsonpath={.data.colour}{'\\n'}")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=kubectl.environment) as watching:
@@ -244,7 +244,7 @@ def test_events_are_listed(kubectl: Kubectl) -> None:
     assert "the image is there" in kubectl("describe", "pod", "p")
 
 
-def test_can_i_and_who_am_i(kubectl: Kubectl) -> None:
+def test_auth_can_i_and_whoami(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "create", "pods").startswith("yes")
     assert "testing-admin" in kubectl("auth", "whoami")
     denied = kubectl("auth", "can-i", "get", "pods", "--as=nobody", code=1)
@@ -258,14 +258,14 @@ def test_resources_versions_and_explain(kubectl: Kubectl) -> None:
     assert "terminationGracePeriodSeconds" in kubectl("explain", "pod.spec")
 
 
-def test_a_namespace_being_deleted_takes_nothing_new(kubectl: Kubectl) -> None:
+def test_creation_in_a_terminating_namespace_is_refused(kubectl: Kubectl) -> None:
     kubectl("delete", "namespace", kubectl.namespace, "--wait=false")
     assert kubectl("get", "ns", kubectl.namespace, "-o", "jsonpath={.status.phase}") == "Terminating"
     refused = kubectl("create", "configmap", "late", code=1)
     assert "because it is being terminated" in refused
 
 
-def test_what_is_not_served_says_what_to_do_instead(kubectl: Kubectl) -> None:
+def test_error_of_an_unsupported_subresource_contains_an_alternative(kubectl: Kubectl) -> None:
     container = {"name": "main", "image": "busybox"}
     pod = {
         "apiVersion": "v1",
@@ -275,8 +275,8 @@ def test_what_is_not_served_says_what_to_do_instead(kubectl: Kubectl) -> None:
     }
     kubectl("create", "-f", "-", stdin=json.dumps(pod))
     kubectl("patch", "pod", "a", "--subresource=status", "-p", '{"status":{"phase":"Running"}}')
-    told = kubectl("port-forward", "pod/a", "18080:80", code=1)
-    assert "the local control plane does not forward ports" in told
-    assert "kubectl exec" in told
+    output = kubectl("port-forward", "pod/a", "18080:80", code=1)
+    assert "the local control plane does not forward ports" in output
+    assert "kubectl exec" in output
     raw = f"/api/v1/namespaces/{kubectl.namespace}/pods/a/proxy/x"
     assert "no proxy" in kubectl("get", "--raw", raw, code=1)

@@ -1,4 +1,4 @@
-"""Logs, exec and attach through the server to a node agent that speaks the agent's protocol."""
+"""Logs, exec and attach are forwarded to a node agent."""
 
 import asyncio
 import http.client
@@ -88,7 +88,7 @@ async def test_logs(kubectl: Kubectl) -> None:
         assert "waiting to start" in refused
 
 
-async def test_exec_brings_output_input_and_exit_code(kubectl: Kubectl) -> None:
+async def test_exec_forwards_output_input_and_exit_code(kubectl: Kubectl) -> None:
     start_pod(kubectl, "main")
     async with agent(kubectl.server):
         assert await asyncio.to_thread(kubectl, "exec", "p", "--", "echo", "hi") == "echo hi\n"
@@ -98,7 +98,7 @@ async def test_exec_brings_output_input_and_exit_code(kubectl: Kubectl) -> None:
         assert echoed == "cat\nHELLO\n"
 
 
-async def test_exec_in_the_name_of_another_has_their_rights(kubectl: Kubectl) -> None:
+async def test_exec_with_impersonation_has_the_rights_of_that_user(kubectl: Kubectl) -> None:
     start_pod(kubectl, "main")
     kubectl("create", "role", "exec", "--verb=get,create", "--resource=pods,pods/exec")
     kubectl("create", "rolebinding", "exec", "--role=exec", "--user=guest")
@@ -111,12 +111,12 @@ async def test_exec_in_the_name_of_another_has_their_rights(kubectl: Kubectl) ->
 
 
 IMPERSONATING = {
-    "exec as a user with rights needs the right to impersonate": ("guest", "administrator", 403),
-    "exec as oneself": ("guest", "", 500),
-    "exec as a user without rights, by one who may do anything": ("admin", "stranger", 403),
-    "exec as a user with rights, by one who may do anything": ("admin", "guest", 500),
+    "impersonation without the right to impersonate: 403": ("guest", "administrator", 403),
+    "own rights: allowed": ("guest", "", 500),
+    "impersonation of a user without rights: 403": ("admin", "stranger", 403),
+    "impersonation of a user with rights: allowed": ("admin", "guest", 500),
 }
-"""Who asks, in whose name, and how a request is answered that comes as far as to the missing agent: 500."""
+"""User, impersonated user, and status: a request that is allowed ends with 500, as there is no agent."""
 
 
 @pytest.mark.parametrize("case", IMPERSONATING.values(), ids=IMPERSONATING)
@@ -155,7 +155,7 @@ def handshake(server: Server, path: str, token: str, name: str) -> int:
         connection.close()
 
 
-async def test_without_an_agent_the_answer_says_so(kubectl: Kubectl) -> None:
+async def test_error_without_an_agent_contains_the_node(kubectl: Kubectl) -> None:
     start_pod(kubectl, "main")
     (kubectl.server.folder / "agent.sock").unlink(missing_ok=True)
     assert "error dialing backend" in await asyncio.to_thread(kubectl, "logs", "p", code=1)

@@ -13,7 +13,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "pki").iterdir()}
 
 
-def test_what_is_there_stays(tmp_path: Path) -> None:
+def test_existing_files_are_kept(tmp_path: Path) -> None:
     ensure_pki(tmp_path, ["10.96.0.1"])
     before = contents(tmp_path)
     assert set(before) == {"ca.crt", "ca.key", "apiserver.crt", "apiserver.key", "sa.key"}
@@ -21,7 +21,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
-def test_a_new_address_gets_a_new_certificate_from_the_same_authority(tmp_path: Path) -> None:
+def test_certificate_for_a_new_address_has_the_same_issuer(tmp_path: Path) -> None:
     ensure_pki(tmp_path)
     before = contents(tmp_path)
     ensure_pki(tmp_path, ["192.0.2.7"])
@@ -35,14 +35,14 @@ def test_a_new_address_gets_a_new_certificate_from_the_same_authority(tmp_path: 
     context.load_cert_chain(tmp_path / "pki" / "apiserver.crt", tmp_path / "pki" / "apiserver.key")
 
 
-def test_keys_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     ensure_pki(tmp_path)
     write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1", tmp_path / "pki" / "ca.crt", "t")
     for path in [*(tmp_path / "pki").iterdir(), tmp_path / "kubeconfig"]:
         assert path.stat().st_mode & 0o077 == 0
 
 
-def test_a_kubeconfig_names_the_socket(tmp_path: Path) -> None:
+def test_kubeconfig_contains_the_socket(tmp_path: Path) -> None:
     ensure_pki(tmp_path)
     socket = tmp_path / "apiserver.sock"
     write_kubeconfig(tmp_path / "config", "https://127.0.0.1:1", tmp_path / "pki" / "ca.crt", "t", socket)
@@ -50,7 +50,7 @@ def test_a_kubeconfig_names_the_socket(tmp_path: Path) -> None:
     assert cluster["extensions"] == [{"name": "argosy.dev/unix-socket", "extension": {"path": str(socket)}}]
 
 
-def test_certificates_hold_though_the_clock_is_set_back(tmp_path: Path) -> None:
+def test_certificates_are_valid_if_the_clock_is_set_back(tmp_path: Path) -> None:
     ensure_pki(tmp_path)
     years_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=5 * 365)
     for name in ("ca.crt", "apiserver.crt"):

@@ -23,28 +23,30 @@ def pods(user: User, verb: str, namespace: str = "a", name: str = "", subresourc
 
 
 CASES = {
-    "a role binding counts in its namespace": Case(pods(ALICE, "get"), True),
-    "and in no other": Case(pods(ALICE, "get", "b"), False),
-    "a verb that is not there is not allowed": Case(pods(ALICE, "delete"), False),
-    "a subresource is a right of its own": Case(pods(ALICE, "get", subresource="log"), False),
-    "a rule may name objects": Case(
+    "role binding, same namespace: allowed": Case(pods(ALICE, "get"), True),
+    "role binding, other namespace: denied": Case(pods(ALICE, "get", "b"), False),
+    "verb that is not in the rule: denied": Case(pods(ALICE, "delete"), False),
+    "subresource that is not in the rule: denied": Case(pods(ALICE, "get", subresource="log"), False),
+    "rule with resourceNames, object in them: allowed": Case(
         Attributes(ALICE, "get", "", "configmaps", name="settings", namespace="a"), True
     ),
-    "and then allows no others": Case(
+    "rule with resourceNames, other object: denied": Case(
         Attributes(ALICE, "get", "", "configmaps", name="other", namespace="a"), False
     ),
-    "a service account is bound by its name": Case(pods(ROBOT, "list"), True),
-    "a cluster role is bound everywhere": Case(Attributes(ALICE, "watch", "example.com", "widgets"), True),
-    "a star stands for the subresources of all": Case(pods(ALICE, "patch", subresource="status"), True),
-    "and not for the resources themselves": Case(pods(ALICE, "patch"), False),
-    "system:masters may do anything": Case(pods(User("x", "", ("system:masters",)), "delete", "b"), True),
-    "a path is allowed by its prefix": Case(Attributes(ALICE, "get", path="/metrics/x"), True),
-    "a path that is not named is not": Case(Attributes(ALICE, "get", path="/secret"), False),
+    "binding of a service account: allowed": Case(pods(ROBOT, "list"), True),
+    "cluster role binding, any namespace: allowed": Case(
+        Attributes(ALICE, "watch", "example.com", "widgets"), True
+    ),
+    "rule for */status, status of a pod: allowed": Case(pods(ALICE, "patch", subresource="status"), True),
+    "rule for */status, the pod itself: denied": Case(pods(ALICE, "patch"), False),
+    "group system:masters: allowed": Case(pods(User("x", "", ("system:masters",)), "delete", "b"), True),
+    "path with an allowed prefix: allowed": Case(Attributes(ALICE, "get", path="/metrics/x"), True),
+    "other path: denied": Case(Attributes(ALICE, "get", path="/secret"), False),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_rbac(tmp_path: Path, case: Case) -> None:
+async def test_requests_are_authorized_by_rules(tmp_path: Path, case: Case) -> None:
     store = Store(tmp_path / "store.db")
     store.start()
     for collection, obj in OBJECTS:
@@ -96,7 +98,7 @@ OBJECTS: list[tuple[str, dict[str, object]]] = [
 ]
 
 
-async def test_rights_follow_the_bindings(tmp_path: Path) -> None:
+async def test_changes_of_bindings_have_an_effect_at_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.start()
     authorizer = Authorizer(store)
@@ -119,33 +121,33 @@ async def test_rights_follow_the_bindings(tmp_path: Path) -> None:
 
 READ_PODS = Rule(("get", "list"), ("",), ("pods",))
 COVERED: dict[str, tuple[list[Rule], Rule, list[str]]] = {
-    "the same rule is held": ([READ_PODS], READ_PODS, []),
-    "two rules together hold a third": (
+    "same rule: covered": ([READ_PODS], READ_PODS, []),
+    "two rules that cover a third together: covered": (
         [Rule(("get",), ("",), ("pods",)), Rule(("list",), ("",), ("pods",))],
         READ_PODS,
         [],
     ),
-    "what is missing is told with its verbs together": (
+    "missing verbs of a resource: one rule with all of them": (
         [Rule(("get",), ("",), ("pods",))],
         Rule(("get", "list", "watch"), ("",), ("pods",)),
         ['{APIGroups:[""], Resources:["pods"], Verbs:["list" "watch"]}'],
     ),
-    "a right to some objects is no right to all": (
+    "rule for some objects, all wanted: missing": (
         [Rule(("get", "list"), ("",), ("pods",), ("a",))],
         READ_PODS,
         ['{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}'],
     ),
-    "a right to all objects holds that to some": (
+    "rule for all objects, some wanted: covered": (
         [READ_PODS],
         Rule(("get",), ("",), ("pods",), ("a", "b")),
         [],
     ),
-    "a star in what is wanted needs one in what is held": (
+    "star wanted, no star held: missing": (
         [READ_PODS],
         Rule(("*",), ("",), ("pods",)),
         ['{APIGroups:[""], Resources:["pods"], Verbs:["*"]}'],
     ),
-    "paths are told one by one": (
+    "missing paths: a rule for each": (
         [Rule(("get",), paths=("/metrics/*",))],
         Rule(("get", "post"), paths=("/metrics/x", "/logs")),
         [
@@ -158,5 +160,5 @@ COVERED: dict[str, tuple[list[Rule], Rule, list[str]]] = {
 
 
 @pytest.mark.parametrize(("held", "wanted", "lacking"), COVERED.values(), ids=COVERED)
-def test_nobody_has_more_than_their_rules(held: list[Rule], wanted: Rule, lacking: list[str]) -> None:
+def test_missing_rules_are_found(held: list[Rule], wanted: Rule, lacking: list[str]) -> None:
     assert [rule.shown() for rule in missing(held, [wanted])] == lacking

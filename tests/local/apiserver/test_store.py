@@ -20,7 +20,7 @@ def names(store: Store) -> list[str]:
     return [stored.name for stored in store.collection("configmaps").listed(None)]
 
 
-async def test_concurrent_writes_each_get_their_own_version_in_order(tmp_path: Path) -> None:
+async def test_concurrent_writes_have_different_versions_in_order(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.start()
     versions = await asyncio.gather(*[put(store, f"c{i}") for i in range(100)])
@@ -29,7 +29,7 @@ async def test_concurrent_writes_each_get_their_own_version_in_order(tmp_path: P
     store.stop()
 
 
-async def test_a_write_is_seen_by_writers_at_once_and_by_readers_when_durable(tmp_path: Path) -> None:
+async def test_writers_see_a_write_at_once_and_readers_when_it_is_durable(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.start()
     writing = store.put("configmaps", config("a"), {}, ())
@@ -40,7 +40,7 @@ async def test_a_write_is_seen_by_writers_at_once_and_by_readers_when_durable(tm
     store.stop()
 
 
-async def test_objects_and_history_are_there_after_a_restart(tmp_path: Path) -> None:
+async def test_objects_and_history_survive_a_restart(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.start()
     first = await put(store, "a")
@@ -61,7 +61,7 @@ async def test_objects_and_history_are_there_after_a_restart(tmp_path: Path) -> 
     again.stop()
 
 
-async def test_history_beyond_its_limit_is_gone_in_memory_and_on_disk(tmp_path: Path) -> None:
+async def test_history_above_its_limit_is_dropped_in_memory_and_on_disk(tmp_path: Path) -> None:
     limits = Limits(events=10)
     store = Store(tmp_path / "store.db", limits)
     store.start()
@@ -80,7 +80,7 @@ async def test_history_beyond_its_limit_is_gone_in_memory_and_on_disk(tmp_path: 
     again.stop()
 
 
-async def test_versions_never_go_back_though_nothing_is_left_of_them(tmp_path: Path) -> None:
+async def test_versions_increase_after_a_restart_without_objects(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db", Limits(events=0))
     store.start()
     await put(store, "a")
@@ -91,7 +91,7 @@ async def test_versions_never_go_back_though_nothing_is_left_of_them(tmp_path: P
     assert again.revision == last
 
 
-async def test_a_list_can_be_had_as_it_was(tmp_path: Path) -> None:
+async def test_list_of_an_old_version_shows_the_objects_of_that_version(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.start()
     await put(store, "a")
@@ -104,7 +104,7 @@ async def test_a_list_can_be_had_as_it_was(tmp_path: Path) -> None:
     store.stop()
 
 
-async def test_a_failed_commit_fails_what_waits_and_nothing_is_kept(
+async def test_failed_commit_fails_pending_writes_and_stores_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path / "store.db")
@@ -124,7 +124,7 @@ async def test_a_failed_commit_fails_what_waits_and_nothing_is_kept(
     store.stop()
 
 
-async def test_stored_bytes_are_the_object(tmp_path: Path) -> None:
+async def test_stored_bytes_are_the_encoded_object(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.start()
     stored = await store.put("configmaps", config("a"), {}, ())

@@ -1,4 +1,4 @@
-"""A subresource changes what it is for and nothing else; what is not served says so."""
+"""A subresource changes only its part of an object; errors of unsupported ones contain an alternative."""
 
 import secrets
 from typing import NamedTuple
@@ -27,17 +27,17 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "status takes no part of the spec": Case("status", 200),
-    "resize is refused with what to do instead": Case("resize", 501, "create the pod again"),
-    "ephemeral containers are refused with what to do instead": Case(
-        "ephemeralcontainers", 501, "kubectl exec"
-    ),
-    "approval is not a subresource of pods": Case("approval", 404),
+    "status: spec is not changed": Case("status", 200),
+    "resize: 501 with an alternative": Case("resize", 501, "create the pod again"),
+    "ephemeralcontainers: 501 with an alternative": Case("ephemeralcontainers", 501, "kubectl exec"),
+    "approval: 404": Case("approval", 404),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_subresource_does_not_rewrite_the_spec_of_a_pod(local_apiserver: Server, case: Case) -> None:
+def test_write_to_a_subresource_does_not_change_the_spec_of_a_pod(
+    local_apiserver: Server, case: Case
+) -> None:
     namespace = f"t{secrets.token_hex(4)}"
     path = f"/api/v1/namespaces/{namespace}/pods"
     with Caller(local_apiserver) as caller:
@@ -52,13 +52,13 @@ def test_a_subresource_does_not_rewrite_the_spec_of_a_pod(local_apiserver: Serve
 
 
 BINDINGS = {
-    "a binding to another kind than Node is refused": ({"kind": "Pod", "name": "n1"}, "target.kind"),
-    "a binding without a name is refused": ({"kind": "Node"}, "target.name"),
+    "binding to another kind than Node: refused": ({"kind": "Pod", "name": "n1"}, "target.kind"),
+    "binding without a name: refused": ({"kind": "Node"}, "target.name"),
 }
 
 
 @pytest.mark.parametrize("case", BINDINGS.values(), ids=BINDINGS)
-def test_a_pod_is_bound_to_a_node_only(local_apiserver: Server, case: tuple[dict[str, str], str]) -> None:
+def test_pod_can_only_be_bound_to_a_node(local_apiserver: Server, case: tuple[dict[str, str], str]) -> None:
     target, want_field = case
     namespace = f"t{secrets.token_hex(4)}"
     path = f"/api/v1/namespaces/{namespace}/pods"

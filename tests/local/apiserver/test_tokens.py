@@ -1,4 +1,4 @@
-"""Tokens of service accounts count as long as the very objects that they name are there."""
+"""A service account token is valid while its objects exist with the same uid."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ def account(uid: str, **more: object) -> Json:
 
 
 ACCOUNTS: dict[str, tuple[Json, bool]] = {
-    "the account of the token": (account(UID), True),
-    "another account of its name": (account("other"), False),
-    "another account of its name that has the uid in an annotation": (
+    "account with the uid of the token: valid": (account(UID), True),
+    "account with another uid: invalid": (account("other"), False),
+    "account with another uid and the uid of the token in an annotation: invalid": (
         account("other", annotations={"uid": UID}),
         False,
     ),
-    "another account of its name whose owner had the uid": (
+    "account with another uid and an owner with the uid of the token: invalid": (
         account("other", ownerReferences=[{"name": "a", "uid": UID}]),
         False,
     ),
@@ -31,7 +31,7 @@ ACCOUNTS: dict[str, tuple[Json, bool]] = {
 
 
 @pytest.mark.parametrize("case", ACCOUNTS.values(), ids=ACCOUNTS)
-async def test_a_token_is_for(tmp_path: Path, case: tuple[Json, bool]) -> None:
+async def test_token_is_valid_for_the_account_with_its_uid(tmp_path: Path, case: tuple[Json, bool]) -> None:
     found, want = case
     ensure_pki(tmp_path, ["127.0.0.1"])
     store = Store(tmp_path / "store.db")

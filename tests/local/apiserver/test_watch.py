@@ -1,4 +1,4 @@
-"""Watches as clients use them: selectors, forms, bookmarks, ends."""
+"""Watches: selectors, bookmarks, timeouts, and many watchers."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ def shown(events: list[dict[str, object]]) -> list[tuple[object, object]]:
     return [(e["type"], e["object"]["metadata"]["labels"]["colour"]) for e in events]  # type: ignore[index]  # JSON
 
 
-async def test_leaving_a_selection_is_a_deletion_of_what_was(local_apiserver: Server) -> None:
+async def test_object_that_no_longer_matches_is_deleted_with_its_old_content(local_apiserver: Server) -> None:
     async with plain_client(local_apiserver) as session:
         path = await fresh_namespace(session)
         await create(session, path, "a")
@@ -45,7 +45,9 @@ async def test_leaving_a_selection_is_a_deletion_of_what_was(local_apiserver: Se
             assert shown(await read(stream, 2)) == [("DELETED", "red"), ("ADDED", "red")]
 
 
-async def test_a_pod_is_seen_marked_before_it_goes(local_apiserver: Server) -> None:
+async def test_pod_is_modified_with_a_deletion_timestamp_before_it_is_deleted(
+    local_apiserver: Server,
+) -> None:
     async with plain_client(local_apiserver) as session:
         path = (await fresh_namespace(session)).replace("secrets", "pods")
         spec = {"containers": [{"name": "main", "image": "local"}]}
@@ -57,7 +59,7 @@ async def test_a_pod_is_seen_marked_before_it_goes(local_apiserver: Server) -> N
             assert shown(await read(stream, 2)) == [("MODIFIED", "red"), ("DELETED", "red")]
 
 
-async def test_initial_events_end_with_a_marked_bookmark(local_apiserver: Server) -> None:
+async def test_initial_events_end_with_an_annotated_bookmark(local_apiserver: Server) -> None:
     async with plain_client(local_apiserver) as session:
         path = await fresh_namespace(session)
         await create(session, path, "a")
@@ -74,7 +76,7 @@ async def test_initial_events_end_with_a_marked_bookmark(local_apiserver: Server
     assert annotations == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_a_watch_ends_when_it_was_told_to(local_apiserver: Server) -> None:
+async def test_watch_ends_after_its_timeout(local_apiserver: Server) -> None:
     async with plain_client(local_apiserver) as session:
         path = await fresh_namespace(session)
         async with (
@@ -84,7 +86,7 @@ async def test_a_watch_ends_when_it_was_told_to(local_apiserver: Server) -> None
             assert await stream.chunk() == b""
 
 
-async def test_many_watchers_all_hear_of_everything(local_apiserver: Server) -> None:
+async def test_all_watchers_get_all_events(local_apiserver: Server) -> None:
     async with plain_client(local_apiserver) as session:
         path = await fresh_namespace(session)
 

@@ -1,4 +1,4 @@
-"""Patches do what kube-apiserver does with them, and never touch their arguments."""
+"""Patches have the effect that they have in kube-apiserver, and do not change their arguments."""
 
 import copy
 from typing import NamedTuple
@@ -24,7 +24,7 @@ objects = st.dictionaries(st.text("abc", max_size=2), values, max_size=4)
 
 
 @given(objects, objects)
-def test_a_merge_patch_applied_twice_changes_nothing_more(target: Json, patch: Json) -> None:
+def test_second_application_of_a_merge_patch_changes_nothing(target: Json, patch: Json) -> None:
     once = merge_patch(target, patch)
     assert merge_patch(once, patch) == once
 
@@ -37,47 +37,47 @@ class JsonCase(NamedTuple):
 DOCUMENT: Json = {"a": {"b": [1, 2, 3]}, "c/d": "x"}
 
 JSON_CASES = {
-    "add puts a key": JsonCase(
+    "add of a key: set": JsonCase(
         [{"op": "add", "path": "/a/e", "value": 1}], {"a": {"b": [1, 2, 3], "e": 1}, "c/d": "x"}
     ),
-    "add with - appends": JsonCase(
+    "add with index -: appended": JsonCase(
         [{"op": "add", "path": "/a/b/-", "value": 4}], {"a": {"b": [1, 2, 3, 4]}, "c/d": "x"}
     ),
-    "add with an index inserts": JsonCase(
+    "add with an index: inserted": JsonCase(
         [{"op": "add", "path": "/a/b/1", "value": 9}], {"a": {"b": [1, 9, 2, 3]}, "c/d": "x"}
     ),
-    "a slash in a key is written ~1": JsonCase(
+    "~1 in a path: slash in a key": JsonCase(
         [{"op": "replace", "path": "/c~1d", "value": "y"}], {"a": {"b": [1, 2, 3]}, "c/d": "y"}
     ),
-    "remove takes an item away": JsonCase(
+    "remove of a list item: removed": JsonCase(
         [{"op": "remove", "path": "/a/b/0"}], {"a": {"b": [2, 3]}, "c/d": "x"}
     ),
-    "move carries a value": JsonCase(
+    "move: value at its new path": JsonCase(
         [{"op": "move", "from": "/a/b", "path": "/e"}], {"a": {}, "c/d": "x", "e": [1, 2, 3]}
     ),
-    "copy leaves the source": JsonCase(
+    "copy: value at both paths": JsonCase(
         [{"op": "copy", "from": "/c~1d", "path": "/e"}], {"a": {"b": [1, 2, 3]}, "c/d": "x", "e": "x"}
     ),
-    "a passing test changes nothing": JsonCase([{"op": "test", "path": "/a/b/0", "value": 1}], DOCUMENT),
-    "a failing test stops all": JsonCase(
+    "test with the same value: no change": JsonCase([{"op": "test", "path": "/a/b/0", "value": 1}], DOCUMENT),
+    "test with another value: error": JsonCase(
         [{"op": "test", "path": "/a/b/0", "value": 2}], "test failed: /a/b/0"
     ),
-    "removing what is not there is refused": JsonCase(
+    "remove of a missing field: error": JsonCase(
         [{"op": "remove", "path": "/a/x"}],
         "path not found: /a/x",
     ),
-    "replacing what is not there adds it": JsonCase(
+    "replace of a missing field: added": JsonCase(
         [{"op": "replace", "path": "/a/x", "value": 1}], {"a": {"b": [1, 2, 3], "x": 1}, "c/d": "x"}
     ),
-    "replacing an item that is not there is refused": JsonCase(
+    "replace of a missing list item: error": JsonCase(
         [{"op": "replace", "path": "/a/b/7", "value": 1}],
         "index 7 is out of range",
     ),
-    "adding below what is not there is refused": JsonCase(
+    "add below a missing field: error": JsonCase(
         [{"op": "add", "path": "/x/y", "value": 1}],
         "path not found: /x",
     ),
-    "an unknown operation is refused": JsonCase([{"op": "twist", "path": "/a"}], "unknown operation: twist"),
+    "unknown operation: error": JsonCase([{"op": "twist", "path": "/a"}], "unknown operation: twist"),
 }
 
 
@@ -104,52 +104,54 @@ def pod(**spec: object) -> Json:
 
 
 STRATEGIC_CASES = {
-    "containers merge by name": StrategicCase(
+    "containers: merged by name": StrategicCase(
         pod(containers=[{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]),
         pod(containers=[{"name": "b", "image": "2"}]),
         pod(containers=[{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]),
     ),
-    "a new item comes first, as the patch orders": StrategicCase(
+    "new item: first, in the order of the patch": StrategicCase(
         pod(containers=[{"name": "a"}]),
         pod(containers=[{"name": "b"}]),
         pod(containers=[{"name": "b"}, {"name": "a"}]),
     ),
-    "an item is deleted by directive": StrategicCase(
+    "directive delete: item is removed": StrategicCase(
         pod(containers=[{"name": "a"}, {"name": "b"}]),
         pod(containers=[{"name": "a", "$patch": "delete"}]),
         pod(containers=[{"name": "b"}]),
     ),
-    "a list is replaced by directive": StrategicCase(
+    "directive replace: list is replaced": StrategicCase(
         pod(containers=[{"name": "a"}, {"name": "b"}]),
         pod(containers=[{"$patch": "replace"}, {"name": "c"}]),
         pod(containers=[{"name": "c"}]),
     ),
-    "an atomic list is replaced": StrategicCase(
+    "atomic list: replaced": StrategicCase(
         pod(containers=[{"name": "a", "args": ["x", "y"]}]),
         pod(containers=[{"name": "a", "args": ["z"]}]),
         pod(containers=[{"name": "a", "args": ["z"]}]),
     ),
-    "finalizers merge as a set": StrategicCase(
+    "finalizers: merged as a set": StrategicCase(
         {"metadata": {"finalizers": ["a", "b"]}},
         {"metadata": {"finalizers": ["c"]}},
         {"metadata": {"finalizers": ["c", "a", "b"]}},
     ),
-    "scalars leave a set by directive": StrategicCase(
+    "directive deleteFromPrimitiveList: scalars are removed": StrategicCase(
         {"metadata": {"finalizers": ["a", "b"]}},
         {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}},
         {"metadata": {"finalizers": ["b"]}},
     ),
-    "the order list orders": StrategicCase(
+    "directive setElementOrder: its order": StrategicCase(
         pod(containers=[{"name": "a"}, {"name": "b"}]),
         {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}},
         pod(containers=[{"name": "b"}, {"name": "a"}]),
     ),
-    "retainKeys drops what it does not name": StrategicCase(
+    "directive retainKeys: other keys are removed": StrategicCase(
         {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}},
         {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}},
         {"spec": {"strategy": {"type": "Recreate"}}},
     ),
-    "null removes": StrategicCase(pod(hostname="x", containers=[]), pod(hostname=None), pod(containers=[])),
+    "null: field is removed": StrategicCase(
+        pod(hostname="x", containers=[]), pod(hostname=None), pod(containers=[])
+    ),
 }
 
 

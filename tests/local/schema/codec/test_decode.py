@@ -1,4 +1,4 @@
-"""Built-in objects come out of decoding and defaulting as Kubernetes stores them."""
+"""Built-in objects are decoded and defaulted as Kubernetes stores them."""
 
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ def test_a_minimal_pod_is_stored_with_its_defaults() -> None:
     }
 
 
-def test_unknown_fields_are_dropped_and_told() -> None:
+def test_unknown_fields_are_dropped_and_returned() -> None:
     obj = pod(foo=1, containers=[{"name": "c", "image": "i", "zzz": 1}])
     assert decode(obj, schema("", "Pod")) == ["spec.foo", "spec.containers[0].zzz"] or sorted(
         decode(pod(foo=1, containers=[{"name": "c", "zzz": 1}]), schema("", "Pod"))
@@ -59,30 +59,30 @@ def test_unknown_fields_are_dropped_and_told() -> None:
 
 
 MISMATCHES = {
-    "text for a boolean": (pod(hostNetwork="yes"), "spec.hostNetwork: must be of type boolean, got string"),
-    "text for a list": (pod(containers="x"), "spec.containers: must be of type array, got string"),
-    "a fraction for an integer": (
+    "string for a boolean": (pod(hostNetwork="yes"), "spec.hostNetwork: must be of type boolean, got string"),
+    "string for a list": (pod(containers="x"), "spec.containers: must be of type array, got string"),
+    "fraction for an integer": (
         pod(activeDeadlineSeconds=1.5),
         "spec.activeDeadlineSeconds: must be of type integer, got number",
     ),
-    "a number in a list of texts": (
+    "number in a list of strings": (
         pod(containers=[{"name": "c", "args": ["a", 5]}]),
         "spec.containers[0].args[1]: must be of type string, got integer",
     ),
-    "a number in a map of texts": (
+    "number in a map of strings": (
         pod(nodeSelector={"a": 5}),
         "spec.nodeSelector.a: must be of type string, got integer",
     ),
-    "text for an object": (
+    "string for an object": (
         pod(securityContext="x"),
         "spec.securityContext: must be of type object, got string",
     ),
-    "text for metadata": ({"metadata": "x"}, "metadata: must be of type object, got string"),
-    "text that is not a time": (
+    "string for metadata": ({"metadata": "x"}, "metadata: must be of type object, got string"),
+    "string that is not a time": (
         {"metadata": {"creationTimestamp": "now"}},
         'metadata.creationTimestamp: "now" is not a time in RFC 3339',
     ),
-    "text that is not a quantity": (
+    "string that is not a quantity": (
         pod(containers=[{"name": "c", "resources": {"limits": {"cpu": "abc"}}}]),
         "spec.containers[0].resources.limits.cpu: quantities must match the regular expression "
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
@@ -121,13 +121,13 @@ QUANTITIES = {
 
 
 @pytest.mark.parametrize(("text", "want"), QUANTITIES.items())
-def test_quantities_have_one_form(text: str, want: str) -> None:
+def test_quantities_have_a_canonical_form(text: str, want: str) -> None:
     assert canonical(text) == want
     assert canonical(want) == want
 
 
 @pytest.mark.parametrize("text", ["", "x", "1x", "1.2.3", "1 Gi", "Mi"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_invalid_quantities_are_refused(text: str) -> None:
     with pytest.raises(QuantityError):
         canonical(text)
 
@@ -141,33 +141,33 @@ class Defaulted(NamedTuple):
 
 
 DEFAULTS = {
-    "a service port's target is the port": Defaulted(
+    "service port without targetPort: the port": Defaulted(
         "", "Service", {"spec": {"ports": [{"port": 80}]}}, ("spec", "ports"),
         [{"port": 80, "protocol": "TCP", "targetPort": 80}],
     ),
-    "a deployment rolls by quarters": Defaulted(
+    "deployment without a strategy: 25%": Defaulted(
         "apps", "Deployment", {"spec": {}}, ("spec", "strategy"),
         {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
     ),
-    "a job runs once": Defaulted("batch", "Job", {"spec": {}}, ("spec", "completions"), 1),
-    "a secret's texts become data": Defaulted(
+    "job without completions: 1": Defaulted("batch", "Job", {"spec": {}}, ("spec", "completions"), 1),
+    "secret with stringData: data": Defaulted(
         "", "Secret", {"stringData": {"a": "b"}}, ("data",), {"a": "Yg=="}
     ),
-    "a namespace carries its name": Defaulted(
+    "namespace: label with its name": Defaulted(
         "", "Namespace", {"metadata": {"name": "n"}}, ("metadata", "labels"),
         {"kubernetes.io/metadata.name": "n"},
     ),
-    "a role without rules shows it": Defaulted("rbac.authorization.k8s.io", "Role", {}, ("rules",), None),
-    "requests follow limits": Defaulted(
+    "role without rules: null": Defaulted("rbac.authorization.k8s.io", "Role", {}, ("rules",), None),
+    "limits without requests: requests are equal": Defaulted(
         "", "Pod",
         {"spec": {"containers": [{"name": "c", "image": "i:1", "resources": {"limits": {"cpu": "1000m"}}}]}},
         ("spec", "containers", "0", "resources"), {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}},
     ),
-    "a volume without a source is empty": Defaulted(
+    "volume without a source: emptyDir": Defaulted(
         "", "Pod", {"spec": {"containers": [], "volumes": [{"name": "v"}]}}, ("spec", "volumes"),
         [{"name": "v", "emptyDir": {}}],
     ),
-    "one address is a list of one": Defaulted(
+    "podIP without podIPs: list with it": Defaulted(
         "", "Pod", {"spec": {"containers": []}, "status": {"podIP": "10.0.0.1"}}, ("status", "podIPs"),
         [{"ip": "10.0.0.1"}],
     ),
@@ -191,25 +191,25 @@ def test_defaults(case: Defaulted) -> None:
 
 
 CLASSES = {
-    "nothing asked": ({}, "BestEffort"),
-    "requests only": ({"requests": {"cpu": "1"}}, "Burstable"),
-    "limits of both": (
+    "no resources: BestEffort": ({}, "BestEffort"),
+    "requests only: Burstable": ({"requests": {"cpu": "1"}}, "Burstable"),
+    "equal limits and requests: Guaranteed": (
         {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}},
         "Guaranteed",
     ),
-    "limits of both without requests": ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
-    "equal amounts in other units": (
+    "limits without requests: Guaranteed": ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+    "equal amounts in other units: Guaranteed": (
         {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}},
         "Guaranteed",
     ),
-    "requests below limits": (
+    "requests below limits: Burstable": (
         {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}},
         "Burstable",
     ),
-    "devices only": ({"limits": {"nvidia.com/gpu": "1"}}, "BestEffort"),
+    "devices only: BestEffort": ({"limits": {"nvidia.com/gpu": "1"}}, "BestEffort"),
 }
 
 
 @pytest.mark.parametrize(("resources", "want"), CLASSES.values(), ids=CLASSES.keys())
-def test_the_class_of_service(resources: Json, want: str) -> None:
+def test_quality_of_service(resources: Json, want: str) -> None:
     assert quality_of_service({"containers": [{"resources": resources}]}) == want

@@ -1,4 +1,4 @@
-"""Times are stored in one form."""
+"""Times are converted to the form that Kubernetes stores."""
 
 import pytest
 
@@ -20,15 +20,15 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "want"), TIMES.items())
-def test_times_are_kept_in_utc_to_the_second(text: str, want: str) -> None:
+def test_times_are_converted_to_utc_in_seconds(text: str, want: str) -> None:
     assert canonical_time(text) == want
 
 
-def test_some_are_kept_to_the_microsecond() -> None:
+def test_micro_times_keep_microseconds() -> None:
     assert canonical_time("2024-01-01T02:00:00.000001+02:00", micro=True) == "2024-01-01T00:00:00.000001Z"
 
 
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
-def test_what_is_not_a_time_is_refused(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(TimeError, match="is not a time"):
         canonical_time(text)

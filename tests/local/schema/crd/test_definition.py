@@ -28,39 +28,39 @@ def with_field(field: Json) -> Json:
 
 X = "spec.validation.openAPIV3Schema.properties[x]"
 REFUSED = {
-    "a name that is not plural.group": (definition(group="y.io"), "metadata.name", "Invalid"),
-    "an unknown scope": (definition(scope="x"), "spec.scope", "NotSupported"),
-    "a field without a type": (with_field({}), f"{X}.type", "Required"),
-    "an unknown type": (with_field({"type": "foo"}), f"{X}.type", "NotSupported"),
-    "a list without items": (with_field({"type": "array"}), f"{X}.items", "Required"),
-    "a default of the wrong type": (
+    "name that is not plural.group": (definition(group="y.io"), "metadata.name", "Invalid"),
+    "unknown scope": (definition(scope="x"), "spec.scope", "NotSupported"),
+    "field without a type": (with_field({}), f"{X}.type", "Required"),
+    "unknown type": (with_field({"type": "foo"}), f"{X}.type", "NotSupported"),
+    "list without items": (with_field({"type": "array"}), f"{X}.items", "Required"),
+    "default of the wrong type": (
         with_field({"type": "string", "default": 5}),
         f"{X}.default",
         "TypeInvalid",
     ),
-    "an invalid pattern": (with_field({"type": "string", "pattern": "["}), f"{X}.pattern", "Invalid"),
-    "a reference": (with_field({"$ref": "#/x"}), f"{X}.$ref", "Forbidden"),
-    "a type inside anyOf": (
+    "invalid pattern": (with_field({"type": "string", "pattern": "["}), f"{X}.pattern", "Invalid"),
+    "reference to another schema": (with_field({"$ref": "#/x"}), f"{X}.$ref", "Forbidden"),
+    "type inside anyOf": (
         with_field({"type": "string", "anyOf": [{"type": "string"}]}),
         f"{X}.anyOf[0].type",
         "Forbidden",
     ),
-    "unique items": (
+    "uniqueItems": (
         with_field({"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
         f"{X}.uniqueItems",
         "Forbidden",
     ),
-    "a list of type map without keys": (
+    "list of type map without keys": (
         with_field({"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map"}),
         f"{X}.x-kubernetes-list-map-keys",
         "Required",
     ),
-    "a rule about an undeclared field": (
+    "rule with an undeclared field": (
         with_field({"type": "object", "x-kubernetes-validations": [{"rule": "self.foo == 1"}]}),
         f"{X}.x-kubernetes-validations[0].rule",
         "Invalid",
     ),
-    "a rule about a field of an integer": (
+    "rule with a field of an integer": (
         with_field({"type": "integer", "x-kubernetes-validations": [{"rule": "self.foo > 1"}]}),
         f"{X}.x-kubernetes-validations[0].rule",
         "Invalid",
@@ -69,16 +69,16 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("crd", "path", "reason"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_wrong_definition_is_refused(crd: Json, path: str, reason: str) -> None:
+def test_invalid_definition_is_refused(crd: Json, path: str, reason: str) -> None:
     assert [(error.path, str(error.type)) for error in crd_errors(crd)] == [(path, f"FieldValue{reason}")]
 
 
 ACCEPTED = {
-    "an integer or string as generators write it": with_field(
+    "int-or-string with the anyOf of generators": with_field(
         {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
     ),
     "validations inside allOf": with_field({"type": "string", "allOf": [{"minLength": 1}]}),
-    "a rule about a declared field": with_field(
+    "rule with a declared field": with_field(
         {
             "type": "object",
             "properties": {"foo": {"type": "integer"}},
@@ -89,10 +89,10 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("crd", ACCEPTED.values(), ids=ACCEPTED)
-def test_a_structural_schema_is_accepted(crd: Json) -> None:
+def test_structural_schema_is_accepted(crd: Json) -> None:
     assert list(crd_errors(crd)) == []
 
 
-def test_a_definition_is_parsed() -> None:
+def test_definition_is_parsed() -> None:
     info = parse_crd(definition())
     assert (info.kind, info.plural, info.storage_version, info.namespaced) == ("Thing", "things", "v1", True)

@@ -74,65 +74,71 @@ class Case(NamedTuple):
 
 
 INVALID = {
-    "a wrong type": Case(
+    "wrong type": Case(
         {"int": "x"}, 'spec.int: Invalid value: "string": spec.int in body must be of type integer: "string"'
     ),
-    "below the minimum": Case(
+    "number below the minimum": Case(
         {"int": 0}, "spec.int: Invalid value: 0: spec.int in body should be greater than or equal to 1"
     ),
-    "above the maximum": Case(
+    "number above the maximum": Case(
         {"int": 11}, "spec.int: Invalid value: 11: spec.int in body should be less than or equal to 10"
     ),
-    "at an exclusive bound": Case(
+    "number equal to an exclusive bound": Case(
         {"emin": 1}, "spec.emin: Invalid value: 1: spec.emin in body should be greater than 1"
     ),
-    "no multiple": Case(
+    "number that is not a multiple": Case(
         {"num": 0.7}, "spec.num: Invalid value: 0.7: spec.num in body should be a multiple of 0.5"
     ),
-    "too short": Case(
+    "string below the minimum length": Case(
         {"str": "x"}, 'spec.str: Invalid value: "x": spec.str in body should be at least 2 chars long'
     ),
-    "too long": Case({"str": "xxxxx"}, "spec.str: Too long: may not be more than 4 bytes"),
-    "another pattern": Case(
+    "string above the maximum length": Case(
+        {"str": "xxxxx"}, "spec.str: Too long: may not be more than 4 bytes"
+    ),
+    "string that does not match the pattern": Case(
         {"str": "X1"}, "spec.str: Invalid value: \"X1\": spec.str in body should match '^[a-z]+$'"
     ),
-    "none of the enum": Case({"en": "c"}, 'spec.en: Unsupported value: "c": supported values: "a", "b"'),
-    "too few items": Case(
+    "value that is not in the enum": Case(
+        {"en": "c"}, 'spec.en: Unsupported value: "c": supported values: "a", "b"'
+    ),
+    "list below the minimum length": Case(
         {"arr": []}, "spec.arr: Invalid value: 0: spec.arr in body should have at least 1 items"
     ),
-    "too many items": Case({"arr": ["a", "b", "c"]}, "spec.arr: Too many: 3: must have at most 2 items"),
-    "a null item": Case(
+    "list above the maximum length": Case(
+        {"arr": ["a", "b", "c"]}, "spec.arr: Too many: 3: must have at most 2 items"
+    ),
+    "null as a list item": Case(
         {"arr": [None]},
         'spec.arr[0]: Invalid value: "null": spec.arr[0] in body must be of type string: "null"',
     ),
-    "a set with a value twice": Case({"set": ["a", "a"]}, 'spec.set[1]: Duplicate value: "a"'),
-    "a list with a key twice": Case(
+    "set with a duplicate value": Case({"set": ["a", "a"]}, 'spec.set[1]: Duplicate value: "a"'),
+    "list of type map with a duplicate key": Case(
         {"lm": [{"name": "a"}, {"name": "a"}]}, 'spec.lm[1]: Duplicate value: {"name":"a"}'
     ),
-    "an item without its key": Case({"lm": [{"v": 1}]}, "spec.lm[0].name: Required value"),
-    "too many keys": Case(
+    "list item without its key": Case({"lm": [{"v": 1}]}, "spec.lm[0].name: Required value"),
+    "map with too many keys": Case(
         {"map": {"a": 1, "b": 2, "c": 3}}, "spec.map: Too many: 3: must have at most 2 items"
     ),
-    "neither integer nor string": Case(
+    "fraction for int-or-string": Case(
         {"ios": 1.5},
         'spec.ios: Invalid value: "number": spec.ios in body must be of type integer,string: "number"',
     ),
-    "no time": Case(
+    "string that is not a date-time": Case(
         {"dt": "x"}, 'spec.dt: Invalid value: "x": spec.dt in body must be of type date-time: "x"'
     ),
-    "more than 32 bits": Case(
+    "int32 above 32 bits": Case(
         {"i32": 2**40},
         '<nil>: Invalid value: "": spec.i32 must be an integer of 32 bits',
     ),
-    "an embedded object without a type": Case(
+    "embedded resource without a kind": Case(
         {"emb": {"a": 1}}, "[spec.emb.apiVersion: Required value, spec.emb.kind: Required value]"
     ),
-    "none of the alternatives": Case(
+    "value that matches no alternative": Case(
         {"one": {}},
         '[<nil>: Invalid value: "": "spec.one" must validate one and only one schema (oneOf). Found none '
         "valid, spec.one.a: Required value]",
     ),
-    "a required field that is null": Case({"req": None}, "spec.req: Required value"),
+    "null for a required field": Case({"req": None}, "spec.req: Required value"),
 }
 
 
@@ -150,21 +156,21 @@ class Admitted(NamedTuple):
 
 
 ADMITTED = {
-    "defaults are filled in, nested ones too": Admitted({}, {"obj": {"a": "x"}}, []),
-    "a null that is not allowed is dropped": Admitted(
+    "empty object: nested defaults": Admitted({}, {"obj": {"a": "x"}}, []),
+    "null that is not allowed: dropped": Admitted(
         {"int": None, "obj": None, "map": {"k": None}}, {"obj": {"a": "x"}, "map": {}}, []
     ),
-    "a null that is allowed is kept": Admitted({"nul": None}, {"nul": None, "obj": {"a": "x"}}, []),
-    "unknown fields are dropped and returned": Admitted(
+    "null that is allowed: kept": Admitted({"nul": None}, {"nul": None, "obj": {"a": "x"}}, []),
+    "unknown fields: dropped and returned": Admitted(
         {"foo": 1, "lm": [{"name": "x", "z": 1}]},
         {"lm": [{"name": "x"}], "obj": {"a": "x"}},
         ["spec.foo", "spec.lm[0].z"],
     ),
-    "preserved unknown fields keep their nulls": Admitted(
+    "preserved unknown fields: kept with nulls": Admitted(
         {"any": {"a": {"b": None}}}, {"any": {"a": {"b": None}}, "obj": {"a": "x"}}, []
     ),
-    "a whole float becomes an integer": Admitted({"int": 1.0}, {"int": 1, "obj": {"a": "x"}}, []),
-    "unknown fields in the metadata of embedded objects are dropped": Admitted(
+    "whole float: integer": Admitted({"int": 1.0}, {"int": 1, "obj": {"a": "x"}}, []),
+    "unknown metadata of an embedded resource: dropped and returned": Admitted(
         {"emb": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "n", "foo": 1}}},
         {"emb": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "n"}}, "obj": {"a": "x"}},
         ["spec.emb.metadata.foo"],

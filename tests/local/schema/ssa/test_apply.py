@@ -1,4 +1,4 @@
-"""Server-side apply: what each manager owns, what goes away, what conflicts."""
+"""Server-side apply: ownership, removal of fields, conflicts."""
 
 import copy
 from typing import NamedTuple
@@ -66,7 +66,7 @@ def spec(obj: Json) -> Json:
     return found
 
 
-def test_a_manager_owns_what_it_applied() -> None:
+def test_manager_owns_the_fields_that_it_applied() -> None:
     live = applied(None, thing(a="x", items=[{"name": "p", "v": 1}], set=["s"], map={"k": 1}), "alice")
     assert owned(live) == {
         "alice": {
@@ -87,28 +87,32 @@ class Case(NamedTuple):
 
 
 PRUNED = {
-    "a field no longer applied goes away": Case({"a": "x", "n": 1}, {"n": 1}, {"n": 1}),
-    "an item no longer applied goes away": Case(
+    "field that is no longer applied: removed": Case({"a": "x", "n": 1}, {"n": 1}, {"n": 1}),
+    "list item that is no longer applied: removed": Case(
         {"items": [{"name": "p", "v": 1}, {"name": "q"}]},
         {"items": [{"name": "q"}]},
         {"items": [{"name": "q"}]},
     ),
-    "a field of an item goes away": Case(
+    "field of a list item that is no longer applied: removed": Case(
         {"items": [{"name": "p", "v": 1}]}, {"items": [{"name": "p"}]}, {"items": [{"name": "p"}]}
     ),
-    "a member of a set goes away": Case({"set": ["a", "b"]}, {"set": ["b"]}, {"set": ["b"]}),
-    "a key of a map goes away": Case({"map": {"a": 1, "b": 2}}, {"map": {"b": 2}}, {"map": {"b": 2}}),
-    "an atomic list is replaced": Case({"atomic": ["a", "b"]}, {"atomic": ["c"]}, {"atomic": ["c"]}),
+    "member of a set that is no longer applied: removed": Case(
+        {"set": ["a", "b"]}, {"set": ["b"]}, {"set": ["b"]}
+    ),
+    "key of a map that is no longer applied: removed": Case(
+        {"map": {"a": 1, "b": 2}}, {"map": {"b": 2}}, {"map": {"b": 2}}
+    ),
+    "atomic list: replaced": Case({"atomic": ["a", "b"]}, {"atomic": ["c"]}, {"atomic": ["c"]}),
 }
 
 
 @pytest.mark.parametrize("case", PRUNED.values(), ids=PRUNED.keys())
-def test_what_a_manager_leaves_out_goes_away(case: Case) -> None:
+def test_fields_that_a_manager_no_longer_applies_are_removed(case: Case) -> None:
     live = applied(None, thing(**case.first), "alice")
     assert spec(applied(live, thing(**case.second), "alice")) == case.want
 
 
-def test_what_another_manager_owns_stays() -> None:
+def test_fields_of_another_manager_are_kept() -> None:
     live = applied(None, thing(a="x", n=1), "alice")
     live = applied(live, thing(a="x"), "bob")
     live = applied(live, thing(n=1), "alice")
@@ -116,7 +120,7 @@ def test_what_another_manager_owns_stays() -> None:
     assert owned(live) == {"alice": {"f:spec": {"f:n": {}}}, "bob": {"f:spec": {"f:a": {}}}}
 
 
-def test_changing_what_another_owns_is_a_conflict() -> None:
+def test_change_of_a_field_of_another_manager_is_a_conflict() -> None:
     live = applied(None, thing(a="x", n=1, items=[{"name": "p", "v": 1}]), "alice")
     with pytest.raises(Conflicts) as one:
         applied(live, thing(a="y"), "bob")
@@ -131,7 +135,7 @@ def test_changing_what_another_owns_is_a_conflict() -> None:
     )
 
 
-def test_a_conflict_with_an_update_names_its_version() -> None:
+def test_conflict_with_an_update_contains_its_version() -> None:
     live = update_managed_fields(
         None, thing(a="x"), manager="me", api_version="x.io/v1", time=TIME, schema=SCHEMA
     )
@@ -139,24 +143,24 @@ def test_a_conflict_with_an_update_names_its_version() -> None:
         applied(live, thing(a="y"), "bob")
 
 
-def test_force_takes_over() -> None:
+def test_force_transfers_ownership() -> None:
     live = applied(None, thing(a="x", n=1), "alice")
     live = applied(live, thing(a="y"), "bob", force=True)
     assert spec(live) == {"a": "y", "n": 1}
     assert owned(live) == {"alice": {"f:spec": {"f:n": {}}}, "bob": {"f:spec": {"f:a": {}}}}
 
 
-def test_applying_twice_changes_nothing_not_even_the_time() -> None:
+def test_second_apply_changes_neither_object_nor_time() -> None:
     live = applied(None, thing(a="x", items=[{"name": "p"}]), "alice")
     assert applied(live, thing(a="x", items=[{"name": "p"}]), "alice", time=LATER) == live
 
 
 REFUSED = {
-    "an undeclared field": (
+    "undeclared field": (
         thing(zzz=1),
         "failed to create typed patch object: .spec.zzz: field not declared in schema",
     ),
-    "an item named twice": (
+    "duplicate list item": (
         thing(items=[{"name": "p"}, {"name": "p"}]),
         'failed to create typed patch object: .spec.items: duplicate entries for key [name="p"]',
     ),
@@ -164,13 +168,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("config", "want"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_configuration_that_cannot_be_placed_is_refused(config: Json, want: str) -> None:
+def test_configuration_that_does_not_fit_the_schema_is_refused(config: Json, want: str) -> None:
     with pytest.raises(ApplyError) as error:
         applied(None, config, "alice")
     assert str(error.value) == want
 
 
-def test_updates_are_attributed_to_the_path_and_keep_the_time_when_nothing_changes() -> None:
+def test_update_owns_changed_paths_and_keeps_its_time_without_changes() -> None:
     first = update_managed_fields(
         None, thing(a="x"), manager="me", api_version="x.io/v1", time=TIME, schema=SCHEMA
     )
@@ -186,7 +190,7 @@ def test_updates_are_attributed_to_the_path_and_keep_the_time_when_nothing_chang
     assert owned(after) == {"me": {"f:spec": {}}, "you": {"f:spec": {"f:a": {}, "f:n": {}}}}
 
 
-def test_a_status_write_owns_status_alone() -> None:
+def test_write_to_status_owns_status_only() -> None:
     first = update_managed_fields(
         None, thing(a="x"), manager="me", api_version="x.io/v1", time=TIME, schema=SCHEMA
     )
@@ -214,7 +218,7 @@ def test_a_status_write_owns_status_alone() -> None:
     }
 
 
-def test_a_client_can_reset_ownership() -> None:
+def test_empty_managed_fields_remove_all_owners() -> None:
     first = applied(None, thing(a="x"), "alice")
     reset: Json = {**first, "metadata": {"name": "t", "managedFields": [{}]}}
     after = update_managed_fields(
@@ -223,7 +227,7 @@ def test_a_client_can_reset_ownership() -> None:
     assert owned(after) == {}
 
 
-def test_at_most_ten_updates_are_told_apart() -> None:
+def test_oldest_of_more_than_ten_update_entries_are_joined() -> None:
     live: Json | None = None
     for count in range(13):
         new = thing(map={f"k{i}": i for i in range(count + 1)})
@@ -238,7 +242,7 @@ def test_at_most_ten_updates_are_told_apart() -> None:
     assert "ancient-changes" in owned(live)
 
 
-def test_a_new_pod_is_tracked_as_kube_apiserver_tracks_it() -> None:
+def test_managed_fields_of_a_new_pod_equal_those_of_kube_apiserver() -> None:
     kind = builtin_kind("", "v1", "Pod")
     assert kind is not None
     pod: Json = {
@@ -290,7 +294,7 @@ histories = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(histories)
-def test_whatever_is_applied_ownership_and_object_agree(
+def test_owned_fields_exist_after_random_applies(
     history: list[tuple[str, Json, bool]],
 ) -> None:
     live: Json | None = None

@@ -1,4 +1,4 @@
-"""Sets of paths behave as sets, whatever is in them."""
+"""Operations on field sets equal those on sets of paths."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ def listed(fields: FieldSet) -> set[tuple[str, ...]]:
 
 
 @given(path_lists, path_lists)
-def test_the_operations_are_those_of_sets(left: list[tuple[str, ...]], right: list[tuple[str, ...]]) -> None:
+def test_operations_equal_those_of_sets(left: list[tuple[str, ...]], right: list[tuple[str, ...]]) -> None:
     a, b = made(left), made(right)
     assert listed(a) == set(left)
     assert listed(fieldpath.union(a, b)) == set(left) | set(right)
@@ -34,13 +34,11 @@ def test_the_operations_are_those_of_sets(left: list[tuple[str, ...]], right: li
 
 
 @given(path_lists, path_lists)
-def test_without_takes_away_what_lies_below_too(
-    left: list[tuple[str, ...]], right: list[tuple[str, ...]]
-) -> None:
+def test_without_also_removes_paths_below(left: list[tuple[str, ...]], right: list[tuple[str, ...]]) -> None:
     kept = {p for p in left if not any(p[: len(q)] == q for q in right)}
     assert listed(fieldpath.without(made(left), made(right))) == kept
 
 
-def test_a_path_with_paths_below_it_is_marked_by_a_dot() -> None:
+def test_path_with_paths_below_it_has_a_dot() -> None:
     assert made([("f:a",), ("f:a", "f:b")]) == {"f:a": {".": {}, "f:b": {}}}
     assert made([("f:a", "f:b")]) == {"f:a": {"f:b": {}}}

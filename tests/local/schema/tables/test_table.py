@@ -1,4 +1,4 @@
-"""Tables say what `kubectl get` prints against a real server."""
+"""Tables have the columns and cells of kube-apiserver."""
 
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -24,7 +24,7 @@ DURATIONS |= {
 
 
 @pytest.mark.parametrize(("seconds", "want"), DURATIONS.items())
-def test_durations_have_two_or_three_figures(seconds: int, want: str) -> None:
+def test_durations_have_two_or_three_digits(seconds: int, want: str) -> None:
     assert human_duration(seconds) == want
 
 
@@ -54,11 +54,11 @@ SIDECAR_SPEC: Json = {
 }
 
 POD_CASES = {
-    "a pending pod shows its phase": PodCase({"phase": "Pending"}, ["0/1", "Pending", "0"]),
-    "a running pod is ready": PodCase(
+    "pending pod: its phase": PodCase({"phase": "Pending"}, ["0/1", "Pending", "0"]),
+    "running pod: ready": PodCase(
         {"phase": "Running", "containerStatuses": [RUNNING]}, ["1/1", "Running", "0"]
     ),
-    "a crashing container shows why": PodCase(
+    "crashing container: its waiting reason": PodCase(
         {
             "phase": "Running",
             "containerStatuses": [
@@ -67,22 +67,22 @@ POD_CASES = {
         },
         ["0/1", "CrashLoopBackOff", "3 (5m ago)"],
     ),
-    "an init container at work counts": PodCase(
+    "running init container: number of completed ones": PodCase(
         {"phase": "Pending", "initContainerStatuses": [waiting("PodInitializing")]},
         ["0/1", "Init:0/1", "0"],
         INIT_SPEC,
     ),
-    "a failed init container says so": PodCase(
+    "failed init container: its reason": PodCase(
         {"phase": "Pending", "initContainerStatuses": [terminated(1, "Error")]},
         ["0/1", "Init:Error", "0"],
         INIT_SPEC,
     ),
-    "an init container without a reason shows its code": PodCase(
+    "failed init container without a reason: its exit code": PodCase(
         {"phase": "Pending", "initContainerStatuses": [terminated(3)]},
         ["0/1", "Init:ExitCode:3", "0"],
         INIT_SPEC,
     ),
-    "a running sidecar counts as a container": PodCase(
+    "running sidecar: counted as a container": PodCase(
         {
             "phase": "Running",
             "initContainerStatuses": [{**RUNNING, "name": "s", "started": True}],
@@ -91,22 +91,22 @@ POD_CASES = {
         ["2/2", "Running", "0"],
         SIDECAR_SPEC,
     ),
-    "a pod that ended well is completed": PodCase(
+    "succeeded pod: Completed": PodCase(
         {"phase": "Succeeded", "containerStatuses": [terminated(0, "Completed")]}, ["0/1", "Completed", "0"]
     ),
-    "a pod that failed shows the reason": PodCase(
+    "failed pod: reason of its container": PodCase(
         {"phase": "Failed", "containerStatuses": [terminated(137, "OOMKilled")]}, ["0/1", "OOMKilled", "0"]
     ),
-    "an evicted pod shows the pod's reason": PodCase(
+    "evicted pod: reason of the pod": PodCase(
         {"phase": "Failed", "reason": "Evicted"}, ["0/1", "Evicted", "0"]
     ),
-    "a pod being deleted is terminating": PodCase(
+    "pod with a deletionTimestamp: Terminating": PodCase(
         {"phase": "Running", "containerStatuses": [RUNNING]}, ["1/1", "Terminating", "0"], deleted=True
     ),
-    "a lost pod being deleted is unknown": PodCase(
+    "pod with a deletionTimestamp on a lost node: Unknown": PodCase(
         {"phase": "Running", "reason": "NodeLost"}, ["0/1", "Unknown", "0"], deleted=True
     ),
-    "gates hold a pod": PodCase(
+    "pod with scheduling gates: SchedulingGated": PodCase(
         {"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]},
         ["0/1", "SchedulingGated", "0"],
     ),
@@ -114,7 +114,7 @@ POD_CASES = {
 
 
 @pytest.mark.parametrize("case", POD_CASES.values(), ids=POD_CASES.keys())
-def test_a_pods_row(case: PodCase) -> None:
+def test_row_of_a_pod(case: PodCase) -> None:
     metadata: Json = {"name": "p", "creationTimestamp": EARLIER}
     if case.deleted:
         metadata["deletionTimestamp"] = EARLIER
@@ -130,14 +130,14 @@ def test_a_pods_row(case: PodCase) -> None:
 
 
 @pytest.mark.parametrize("info", builtin_kinds(), ids=lambda info: f"{info.group}/{info.kind}")
-def test_every_kind_has_as_many_cells_as_columns_even_when_empty(info: object) -> None:
+def test_row_of_an_empty_object_has_a_cell_for_each_column(info: object) -> None:
     assert hasattr(info, "group")
     assert hasattr(info, "kind")
     columns = builtin_columns(info.group, info.kind)
     assert len(columns.cells({"metadata": {"name": "x"}}, NOW)) == len(columns.definitions)
 
 
-def test_custom_columns_are_read_by_path_and_typed() -> None:
+def test_custom_columns_are_typed_values_at_their_paths() -> None:
     columns = custom_columns(
         [
             {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
@@ -156,7 +156,7 @@ def test_custom_columns_are_read_by_path_and_typed() -> None:
     assert columns.definitions[3].priority == 1
 
 
-def test_a_watch_event_after_the_first_carries_no_headers() -> None:
+def test_table_without_headers_has_no_columns() -> None:
     table = table_for(
         builtin_columns("", "Pod"), [], now=NOW, headers=False, metadata={"resourceVersion": "7"}
     )

@@ -1,4 +1,4 @@
-"""Built-in objects that make no sense are refused in the words of kube-apiserver."""
+"""Invalid built-in objects are refused with the messages of kube-apiserver that users meet."""
 
 import copy
 
@@ -40,82 +40,82 @@ def pod(**spec: object) -> Json:
 
 
 REFUSED = {
-    "a pod needs containers": ("Pod", pod(containers=[]), "spec.containers: Required value"),
-    "containers have different names": (
+    "pod without containers": ("Pod", pod(containers=[]), "spec.containers: Required value"),
+    "containers with the same name": (
         "Pod", pod(containers=[CONTAINER, CONTAINER]), 'spec.containers[1].name: Duplicate value: "c"',
     ),
-    "a container needs an image": (
+    "container without an image": (
         "Pod", pod(containers=[{"name": "c"}]), "spec.containers[0].image: Required value",
     ),
-    "a mount names a volume": (
+    "mount of an unknown volume": (
         "Pod", pod(containers=[{**CONTAINER, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]),
         'spec.containers[0].volumeMounts[0].name: Not found: "v"',
     ),
-    "a port fits": (
+    "port out of range": (
         "Pod", pod(containers=[{**CONTAINER, "ports": [{"containerPort": 99999}]}]),
         "spec.containers[0].ports[0].containerPort: Invalid value: 99999: must be between 1 and 65535, "
         "inclusive",
     ),
-    "a restart policy is one of three": (
+    "unknown restart policy": (
         "Pod", pod(restartPolicy="Foo"),
         'spec.restartPolicy: Unsupported value: "Foo": supported values: "Always", "OnFailure", "Never"',
     ),
-    "a request is within its limit": (
+    "request above its limit": (
         "Pod", pod(containers=[{**CONTAINER, "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}]),
         'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit '
         "of 1",
     ),
-    "a device is whole": (
+    "fraction of a device": (
         "Pod", pod(containers=[{**CONTAINER, "resources": {"limits": {"nvidia.com/gpu": "0.5"}}}]),
         '[spec.containers[0].resources.limits[nvidia.com/gpu]: Invalid value: "500m": must be an integer, '
         'spec.containers[0].resources.requests[nvidia.com/gpu]: Invalid value: "500m": must be an integer]',
     ),
-    "a deployment selects its own pods": (
+    "deployment whose selector does not match its template": (
         "Deployment", {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}},
         'spec.template.metadata.labels: Invalid value: {"app":"x"}: `selector` does not match template '
         "`labels`",
     ),
-    "a deployment restarts its pods": (
+    "deployment with restart policy Never": (
         "Deployment", {"spec": {"selector": SELECTOR, "template": ONCE}},
         'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"',
     ),
-    "a job does not": (
+    "job with restart policy Always": (
         "Job", {"spec": {"template": TEMPLATE}},
         'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
     ),
-    "a service has ports": ("Service", {"spec": {}}, "spec.ports: Required value"),
-    "two ports have names": (
+    "service without ports": ("Service", {"spec": {}}, "spec.ports: Required value"),
+    "service with two ports without names": (
         "Service", {"spec": {"ports": [{"port": 1}, {"port": 2}]}},
         "[spec.ports[0].name: Required value, spec.ports[1].name: Required value]",
     ),
-    "a config map's key is simple": (
+    "config map with an invalid key": (
         "ConfigMap", {"data": {"a b": "x"}},
         "data[a b]: Invalid value: \"a b\": a valid config key must consist of alphanumeric characters, '-', "
         "'_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is "
         "'[-._a-zA-Z0-9]+')",
     ),
-    "a finalizer is qualified": (
+    "finalizer without a domain": (
         "ConfigMap", {"metadata": {"finalizers": ["x"]}},
         'metadata.finalizers[0]: Invalid value: "x": name is neither a standard finalizer name nor is it '
         "fully qualified",
     ),
-    "annotations have a limit": (
+    "annotations above the size limit": (
         "ConfigMap", {"metadata": {"annotations": {"a": "x" * 300000}}},
         "metadata.annotations: Too long: may not be more than 262144 bytes",
     ),
-    "a name has a limit": (
+    "name above the maximum length": (
         "ConfigMap", {"metadata": {"name": "x" * 254}},
         f'metadata.name: Invalid value: "{"x" * 254}": must be no more than 253 characters',
     ),
-    "a label has a limit": (
+    "label above the maximum length": (
         "ConfigMap", {"metadata": {"labels": {"a": "x" * 64}}},
         f'metadata.labels: Invalid value: "{"x" * 64}": must be no more than 63 bytes',
     ),
-    "a lease lasts": (
+    "lease with a duration of 0": (
         "Lease", {"spec": {"leaseDurationSeconds": 0}},
         "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
     ),
-    "a rule says for what": (
+    "rule without API groups": (
         "Role", {"rules": [{"verbs": ["get"], "resources": ["pods"]}]},
         "rules[0].apiGroups: Required value: resource rules must supply at least one api group",
     ),
@@ -123,7 +123,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("kind", "body", "want"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_senseless_object_is_refused(kind: str, body: Json, want: str) -> None:
+def test_invalid_object_is_refused(kind: str, body: Json, want: str) -> None:
     assert problems(kind, body) == want
 
 
@@ -134,35 +134,35 @@ def changed(body: Json) -> Json:
 
 
 CHANGES = {
-    "a pod's command": (
+    "command of a pod": (
         "Pod", pod(), pod(containers=[{**CONTAINER, "command": ["x"]}]),
         "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
         "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
         "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
         "previously negative)",
     ),
-    "a pod's image": (
+    "image of a pod": (
         "Pod", pod(), pod(containers=[{**CONTAINER, "image": "j", "imagePullPolicy": "Always"}]), "",
     ),
     "the number of containers": (
         "Pod", pod(), pod(containers=[CONTAINER, {"name": "d", "image": "i"}]),
         "spec.containers: Forbidden: pod updates may not add or remove containers",
     ),
-    "a deployment's selector": (
+    "selector of a deployment": (
         "Deployment", {"spec": {"selector": SELECTOR, "template": TEMPLATE}},
         {"spec": {"selector": {"matchLabels": {"app": "x", "b": "c"}},
                   "template": {**TEMPLATE, "metadata": {"labels": {"app": "x", "b": "c"}}}}},
         'spec.selector: Invalid value: {"matchLabels":{"app":"x","b":"c"}}: field is immutable',
     ),
-    "a job's completions": (
+    "completions of a job": (
         "Job", {"spec": {"template": ONCE, "completions": 1}}, {"spec": {"template": ONCE, "completions": 2}},
         "spec.completions: Invalid value: 2: field is immutable",
     ),
-    "an immutable secret": (
+    "data of an immutable secret": (
         "Secret", {"immutable": True, "data": {"a": "eA=="}}, {"immutable": True, "data": {"a": "eQ=="}},
         "data: Forbidden: field is immutable when `immutable` is set",
     ),
-    "a uid": (
+    "uid of an object": (
         "ConfigMap", {"metadata": {"uid": "1"}}, {"metadata": {"uid": "2"}},
         'metadata.uid: Invalid value: "2": field is immutable',
     ),
@@ -170,11 +170,11 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("kind", "old", "new", "want"), CHANGES.values(), ids=CHANGES.keys())
-def test_what_may_not_change(kind: str, old: Json, new: Json, want: str) -> None:
+def test_change_of_an_immutable_field_is_refused(kind: str, old: Json, new: Json, want: str) -> None:
     assert problems(kind, changed(new), made(kind, changed(old))) == want
 
 
-def test_a_status_lists_every_error_as_a_cause() -> None:
+def test_status_has_a_cause_for_each_error() -> None:
     errors = validate_builtin("", "Pod", made("Pod", pod(containers=[])))
     assert invalid_status("", "Pod", "o", errors) == {
         "kind": "Status",

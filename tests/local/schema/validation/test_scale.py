@@ -7,12 +7,12 @@ from argosy.local.schema.validation.scale import scale_errors
 
 REPLICAS = (".spec.replicas", ".status.replicas")
 CASES: dict[str, tuple[Json, list[str]]] = {
-    "a count is accepted": ({"spec": {"replicas": 3}}, []),
-    "missing replicas are accepted": ({}, []),
-    "a negative count is refused": ({"spec": {"replicas": -1}}, [".spec.replicas"]),
-    "text is refused": ({"status": {"replicas": "3"}}, [".status.replicas"]),
-    "a list in place of the spec is refused": ({"spec": []}, [".spec.replicas"]),
-    "a number as the selector is refused": ({"status": {"selector": 1}}, [".status.selector"]),
+    "number of replicas: valid": ({"spec": {"replicas": 3}}, []),
+    "no replicas: valid": ({}, []),
+    "negative number of replicas: error": ({"spec": {"replicas": -1}}, [".spec.replicas"]),
+    "string as replicas: error": ({"status": {"replicas": "3"}}, [".status.replicas"]),
+    "list as spec: error": ({"spec": []}, [".spec.replicas"]),
+    "number as selector: error": ({"status": {"selector": 1}}, [".status.selector"]),
 }
 
 

@@ -1,4 +1,4 @@
-"""The library against a real kube-apiserver: what one makes of an object, the other makes of it too."""
+"""Decoding, defaults and server-side apply have the same results as in a real kube-apiserver."""
 
 import copy
 import secrets
@@ -109,17 +109,17 @@ CREATED: dict[str, Json] = {
 
 
 @pytest.fixture(scope="module")
-def judge(real_apiserver: Server) -> Iterator[Caller]:
+def reference(real_apiserver: Server) -> Iterator[Caller]:
     with Caller(real_apiserver) as caller:
         yield caller
 
 
 @pytest.mark.parametrize("body", CREATED.values(), ids=CREATED.keys())
-def test_a_new_object_is_stored_as_kubernetes_stores_it(judge: Caller, body: Json) -> None:
+def test_new_object_is_stored_as_in_kubernetes(reference: Caller, body: Json) -> None:
     name = f"t{secrets.token_hex(4)}"
     sent: Json = {**copy.deepcopy(body), "metadata": {"name": name}}
     info = kind_of(body)
-    answer = judge.send(Step("POST", f"{collection(info)}?fieldManager=me", sent))
+    answer = reference.send(Step("POST", f"{collection(info)}?fieldManager=me", sent))
     assert answer.code == 201, answer.body
     real = cast("Json", answer.body)
     ours = copy.deepcopy(sent)
@@ -156,27 +156,31 @@ def deployment(image: str = "i:1", **more: object) -> Json:
 
 ENV: list[Json] = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
 HISTORY = {
-    "alice makes it": Write("alice", deployment(replicas=2, env=ENV, ports=[{"containerPort": 80}])),
-    "alice again": Write("alice", deployment(replicas=2, env=ENV, ports=[{"containerPort": 80}])),
-    "alice drops a variable": Write("alice", deployment(replicas=2, env=ENV[1:])),
-    "bob agrees": Write("bob", deployment(replicas=2)),
-    "bob differs": Write("bob", deployment("i:2", replicas=3)),
-    "bob insists": Write("bob", deployment("i:2", replicas=3), force=True),
-    "alice gives up replicas": Write("alice", deployment("i:2", env=ENV[1:])),
-    "carol patches": Write("carol", {"spec": {"replicas": 5}}, MERGE),
-    "bob differs from an update": Write("bob", deployment("i:2", replicas=3)),
+    "alice applies a new object": Write(
+        "alice", deployment(replicas=2, env=ENV, ports=[{"containerPort": 80}])
+    ),
+    "alice applies it again": Write("alice", deployment(replicas=2, env=ENV, ports=[{"containerPort": 80}])),
+    "alice applies it without a variable": Write("alice", deployment(replicas=2, env=ENV[1:])),
+    "bob applies the same replicas": Write("bob", deployment(replicas=2)),
+    "bob applies other replicas: conflict": Write("bob", deployment("i:2", replicas=3)),
+    "bob forces other replicas": Write("bob", deployment("i:2", replicas=3), force=True),
+    "alice applies it without replicas": Write("alice", deployment("i:2", env=ENV[1:])),
+    "carol patches replicas": Write("carol", {"spec": {"replicas": 5}}, MERGE),
+    "bob applies other replicas after a patch: conflict": Write("bob", deployment("i:2", replicas=3)),
     "carol adds a container": Write(
         "carol", {"spec": {"template": {"spec": {"containers": [{"name": "d", "image": "z"}]}}}}, STRATEGIC
     ),
-    "dan orders variables": Write(
+    "dan applies variables before and after an existing one": Write(
         "dan", deployment(env=[{"name": "Z", "value": "1"}, ENV[1], {"name": "Y", "value": "1"}]), force=True
     ),
-    "finalizers come": Write("fin", {"metadata": {"finalizers": ["x.io/a", "x.io/b"]}}, MERGE),
-    "and go": Write("fin", {"metadata": {"finalizers": None, "annotations": {"q": "1"}}}, MERGE),
+    "finalizers are added": Write("fin", {"metadata": {"finalizers": ["x.io/a", "x.io/b"]}}, MERGE),
+    "finalizers are removed": Write(
+        "fin", {"metadata": {"finalizers": None, "annotations": {"q": "1"}}}, MERGE
+    ),
 }
 
 
-def test_a_history_of_writes_gives_the_same_owners(judge: Caller) -> None:
+def test_sequence_of_writes_has_the_same_managed_fields(reference: Caller) -> None:
     info = KINDS["apps", "v1", "Deployment"]
     name = f"t{secrets.token_hex(4)}"
     path = f"{collection(info)}/{name}"
@@ -186,7 +190,7 @@ def test_a_history_of_writes_gives_the_same_owners(judge: Caller) -> None:
         if write.type == APPLY:
             body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, **body}
         force = "&force=true" if write.force else ""
-        answer = judge.send(
+        answer = reference.send(
             Step("PATCH", f"{path}?fieldManager={write.manager}{force}", body, type=write.type)
         )
         real = cast("Json", answer.body)
@@ -250,7 +254,7 @@ def collection(info: KindInfo) -> str:
 
 
 def time_of(real: Json) -> str:
-    """When the judge says that the last change was."""
+    """The time of the last change in the reference."""
     metadata = real.get("metadata")
     entries = metadata.get("managedFields", []) if isinstance(metadata, dict) else []
     return max((entry.get("time", "") for entry in entries), default="")
