@@ -77,7 +77,7 @@ GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 async def serving() -> AsyncIterator[Site]:
     site = Site()
     bounds = ConnectionLimits(total=1000, per_address=1000)
-    server = Server(site.answer, limits=REQUEST_LIMITS, bounds=bounds)
+    server = Server(site.answer, request_limits=REQUEST_LIMITS, connection_limits=bounds)
     site.port = await server.listen_tcp("127.0.0.1", 0)
     try:
         yield site

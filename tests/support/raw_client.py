@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from argosy.wire.client import Client, Streamed
+from argosy.wire.client import Client, StreamedResponse
 from argosy.wire.origin import Origin
 from tests.support.servers import Server
 
@@ -26,7 +26,7 @@ class Reply(NamedTuple):
 class Stream:
     """A response that is still being received."""
 
-    def __init__(self, streamed: Streamed) -> None:
+    def __init__(self, streamed: StreamedResponse) -> None:
         self.status = streamed.status
         self._streamed = streamed
         self._rest = b""

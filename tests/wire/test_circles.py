@@ -1,4 +1,4 @@
-"""A connection that failed is freed at once, and with it what it had read."""
+"""Failed connections are freed at once: they leave no reference cycles."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,24 +18,24 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.close()
 
 
-def saying(words: bytes) -> Serve:
+def respond_with(data: bytes) -> Serve:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(words)
+        writer.write(data)
         writer.close()
 
     return serve
 
 
 FAILURES: dict[str, Serve] = {
-    "no answer in time": silent,
-    "the peer hung up": saying(b""),
-    "half an answer": saying(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"),
-    "not HTTP": saying(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"),
+    "no response before the deadline": silent,
+    "the peer closes without a response": respond_with(b""),
+    "the peer closes within the body": respond_with(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"),
+    "the peer does not speak HTTP": respond_with(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"),
 }
 
 
-async def ask(url: str) -> None:
+async def request(url: str) -> None:
     client = Client(Origin.from_url(url))
     for _ in range(3):
         with pytest.raises((ConnectionError, TimeoutError)):
@@ -48,18 +48,18 @@ async def ask(url: str) -> None:
 
 
 @pytest.mark.parametrize("serve", FAILURES.values(), ids=FAILURES.keys())
-async def test_a_failed_connection_leaves_no_circle(serve: Serve) -> None:
+async def test_a_failed_connection_leaves_no_reference_cycle(serve: Serve) -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
-        await ask(url)  # what is made once, such as caches of the library
+        await request(url)  # fills caches of the libraries
         with reference_cycles(Connection, OSError) as left:
-            await ask(url)
+            await request(url)
             await asyncio.sleep(0)
     assert left == []
 
 
-async def test_a_connection_that_is_refused_leaves_no_circle() -> None:
+async def test_a_refused_connection_leaves_no_reference_cycle() -> None:
     with reference_cycles(Connection, OSError) as left:
-        await ask("http://127.0.0.1:1")
+        await request("http://127.0.0.1:1")
     assert left == []

@@ -1,4 +1,4 @@
-"""WebSockets of the client: what is agreed in the handshake, and what ends them."""
+"""WebSockets of the client: the handshake, and what closes them."""
 
 import asyncio
 import re
@@ -18,11 +18,11 @@ HELLO = b"\x82\x05hello"
 
 @asynccontextmanager
 async def served(handler: Handler) -> AsyncIterator[Client]:
-    """A client of a server whose handler gets the head of the handshake."""
-    over: list[asyncio.Task[None] | None] = []
+    """Yield a client of a server whose handler gets the head of the handshake."""
+    tasks: list[asyncio.Task[None] | None] = []
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        over.append(asyncio.current_task())
+        tasks.append(asyncio.current_task())
         await handler(await reader.readuntil(b"\r\n\r\n"), reader, writer)
         writer.close()
 
@@ -34,31 +34,31 @@ async def served(handler: Handler) -> AsyncIterator[Client]:
     finally:
         await client.close()
         server.close()
-        for task in over:
+        for task in tasks:
             assert task is not None
             await asyncio.wait((task,), timeout=60)
             assert task.done()
 
 
-def switched(head: bytes, *extra: str) -> bytes:
-    found = re.search(rb"Sec-WebSocket-Key: (\S+)", head)
-    assert found is not None
+def switching_protocols(head: bytes, *extra: str) -> bytes:
+    key = re.search(rb"Sec-WebSocket-Key: (\S+)", head)
+    assert key is not None
     lines = [
         "HTTP/1.1 101 Switching Protocols",
         "Connection: Upgrade",
         "Upgrade: websocket",
-        f"Sec-WebSocket-Accept: {accept_key(found[1]).decode()}",
+        f"Sec-WebSocket-Accept: {accept_key(key[1]).decode()}",
         *extra,
     ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
-async def test_the_handshake_offers_subprotocols_and_hears_the_choice() -> None:
+async def test_the_handshake_offers_subprotocols_and_returns_the_chosen_one() -> None:
     heads: list[bytes] = []
 
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(head)
-        writer.write(switched(head, "Sec-WebSocket-Protocol: v4") + HELLO)  # in one piece
+        writer.write(switching_protocols(head, "Sec-WebSocket-Protocol: v4") + HELLO)  # in one write
         await reader.read()
 
     async with (
@@ -78,7 +78,7 @@ async def test_the_handshake_offers_subprotocols_and_hears_the_choice() -> None:
         assert line in lines
 
 
-async def test_a_refusal_keeps_what_the_server_says() -> None:
+async def test_a_rejected_handshake_keeps_the_response() -> None:
     async def handler(_head: bytes, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 403 Forbidden\r\nRetry-After: 3\r\nContent-Length: 11\r\n\r\nnot for you")
 
@@ -86,23 +86,31 @@ async def test_a_refusal_keeps_what_the_server_says() -> None:
         with pytest.raises(WebSocketHandshakeError) as caught:
             async with client.websocket("/", {}):
                 pass
-    refused = caught.value
-    assert (refused.status, refused.headers["retry-after"], refused.body) == (403, "3", b"not for you")
+    error = caught.value
+    assert (error.status, error.headers["retry-after"], error.body) == (403, "3", b"not for you")
 
 
-MISUNDERSTOOD: dict[str, Callable[[bytes], bytes]] = {
-    "with the wrong key": lambda head: switched(head).replace(b"Accept: ", b"Accept: x"),
-    "choosing a subprotocol that was not offered": lambda head: switched(head, "Sec-WebSocket-Protocol: v6"),
-    "choosing an extension": lambda head: switched(head, "Sec-WebSocket-Extensions: permessage-deflate"),
-    "without saying to what it switches": lambda _head: b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
-    "with more than anybody reads": lambda _head: b"HTTP/1.1 500 No\r\n\r\n" + b"x" * (2 << 20),
+INVALID_RESPONSES: dict[str, Callable[[bytes], bytes]] = {
+    "wrong Sec-WebSocket-Accept: error": lambda head: switching_protocols(head).replace(
+        b"Accept: ", b"Accept: x"
+    ),
+    "subprotocol that was not offered: error": lambda head: switching_protocols(
+        head, "Sec-WebSocket-Protocol: v6"
+    ),
+    "extension that was not offered: error": lambda head: switching_protocols(
+        head, "Sec-WebSocket-Extensions: permessage-deflate"
+    ),
+    "status 101 without an Upgrade header: error": lambda _head: b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    "error response larger than the limit: error": lambda _head: (
+        b"HTTP/1.1 500 No\r\n\r\n" + b"x" * (2 << 20)
+    ),
 }
 
 
-@pytest.mark.parametrize("sentence", MISUNDERSTOOD)
-async def test_a_handshake_fails_that_is_answered(sentence: str) -> None:
+@pytest.mark.parametrize("case", INVALID_RESPONSES)
+async def test_invalid_responses_to_a_handshake(case: str) -> None:
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(MISUNDERSTOOD[sentence](head))
+        writer.write(INVALID_RESPONSES[case](head))
         with pytest.raises(ConnectionError):
             await writer.drain()
             if not await reader.read():
@@ -119,7 +127,7 @@ async def test_a_handshake_times_out_and_an_open_socket_does_not() -> None:
         if b"/late" in head:
             await reader.read()
             return
-        writer.write(switched(head))
+        writer.write(switching_protocols(head))
         await asyncio.sleep(1.2)
         writer.write(HELLO)
         await reader.read()
@@ -132,12 +140,12 @@ async def test_a_handshake_times_out_and_an_open_socket_does_not() -> None:
             assert await socket.receive() == b"hello"
 
 
-async def test_messages_go_out_masked_and_the_end_is_a_farewell() -> None:
+async def test_messages_are_masked_and_closing_sends_a_close_frame() -> None:
     frames = b""
 
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal frames
-        writer.write(switched(head))
+        writer.write(switching_protocols(head))
         frames = await reader.readexactly(2 + 4 + 2)
         frames += await reader.readexactly(2 + 4 + 2)
         writer.write(b"\x88\x02\x03\xe8")
@@ -145,17 +153,17 @@ async def test_messages_go_out_masked_and_the_end_is_a_farewell() -> None:
     async with served(handler) as client, client.websocket("/", {}) as socket:
         await socket.send(b"hi")
     assert frames[:2] == b"\x82\x82"
-    assert bytes(byte ^ frames[2 + place % 4] for place, byte in enumerate(frames[6:8])) == b"hi"
+    assert bytes(byte ^ frames[2 + index % 4] for index, byte in enumerate(frames[6:8])) == b"hi"
     assert frames[8:10] == b"\x88\x82"
 
 
 @pytest.mark.parametrize("alive", [True, False])
-async def test_a_peer_that_answers_no_ping_is_dead(alive: bool) -> None:
+async def test_a_peer_that_does_not_answer_pings_is_disconnected(alive: bool) -> None:
     pings = 0
 
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal pings
-        writer.write(switched(head))
+        writer.write(switching_protocols(head))
         while frame := await reader.read(6):
             if frame[:2] == b"\x89\x80":
                 pings += 1
@@ -164,7 +172,7 @@ async def test_a_peer_that_answers_no_ping_is_dead(alive: bool) -> None:
                 if pings == 5:
                     writer.write(HELLO)
 
-    async with served(handler) as client, client.websocket("/", {}, heartbeat=0.05) as socket:
+    async with served(handler) as client, client.websocket("/", {}, heartbeat_seconds=0.05) as socket:
         assert await socket.receive() == (b"hello" if alive else None)
         if not alive:
             assert socket.close_code == 1006
@@ -173,18 +181,18 @@ async def test_a_peer_that_answers_no_ping_is_dead(alive: bool) -> None:
     assert pings >= 5 if alive else pings == 1
 
 
-async def test_a_peer_that_does_not_say_farewell_is_not_waited_for_long() -> None:
+async def test_close_does_not_wait_long_for_a_peer_that_sends_no_close_frame() -> None:
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(switched(head))
+        writer.write(switching_protocols(head))
         await reader.read()
 
     async with served(handler) as client, asyncio.timeout(60), client.websocket("/", {}):
         pass
 
 
-async def test_closing_the_client_ends_its_sockets() -> None:
+async def test_closing_the_client_closes_its_websockets() -> None:
     async def handler(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(switched(head))
+        writer.write(switching_protocols(head))
         await reader.read()
 
     async with served(handler) as client, client.websocket("/", {}) as socket:

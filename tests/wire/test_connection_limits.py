@@ -1,4 +1,4 @@
-"""Which connections get a place, which are refused, and which have to make room."""
+"""Which connections are accepted, rejected or displaced."""
 
 from dataclasses import dataclass, field
 
@@ -9,21 +9,21 @@ from argosy.wire.connection_limits import ConnectionLimiter, ConnectionLimits, C
 LIMITS = ConnectionLimits(total=6, per_address=4)
 
 
-class Hall:
-    """Places whose connections note when they are dropped."""
+class Connections:
+    """A limiter, and which of its connections were rejected or dropped."""
 
     def __init__(self, limits: ConnectionLimits = LIMITS) -> None:
-        self.refused: list[RejectReason] = []
+        self.rejected: list[RejectReason] = []
         self.dropped: list[str] = []
-        self.places = ConnectionLimiter(limits, self.refused.append)
+        self.limiter = ConnectionLimiter(limits, self.rejected.append)
         self.held: list[ConnectionSlot] = []
 
     def connect(self, address: str) -> bool:
-        number = sum(place.address == address for place in self.held)
-        place = self.places.take(address, lambda: self.dropped.append(f"{address}-{number}"))
-        if place is not None:
-            self.held.append(place)
-        return place is not None
+        number = sum(slot.address == address for slot in self.held)
+        slot = self.limiter.acquire(address, lambda: self.dropped.append(f"{address}-{number}"))
+        if slot is not None:
+            self.held.append(slot)
+        return slot is not None
 
 
 @dataclass(frozen=True)
@@ -31,46 +31,48 @@ class Case:
     arrivals: str
     """One letter for each connection: its address, or `-` for a unix socket."""
     want: list[bool]
-    """Whether the last arrivals get a place."""
-    want_refused: list[str] = field(default_factory=list)
+    """Whether the last arrivals are accepted."""
+    want_rejected: list[str] = field(default_factory=list)
     want_dropped: list[str] = field(default_factory=list)
 
 
 CASES = {
-    "one address has its places and no more": Case("aaaaa", [True, False], ["address"]),
-    "another address is served while one has all of its own": Case("aaaab", [True]),
-    "an address with few connections gets the place of the oldest of the address with most": Case(
+    "address with as many connections as allowed: the next is rejected": Case(
+        "aaaaa", [True, False], ["address"]
+    ),
+    "one address has all it may have: another address is accepted": Case("aaaab", [True]),
+    "total reached, address with few connections: displaces the oldest of the address with most": Case(
         "aaaabbc", [True], ["displaced"], ["a-0"]
     ),
-    "nobody makes room for an address that would then have as many": Case("aabbcca", [False], ["total"]),
-    "connections of a unix socket are bounded in all only": Case("-------", [True, False], ["total"]),
+    "total reached, all addresses have as many: rejected": Case("aabbcca", [False], ["total"]),
+    "Unix socket: limited by the total only": Case("-------", [True, False], ["total"]),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_connections_get_places(case: Case) -> None:
-    hall = Hall()
-    taken = [hall.connect("" if letter == "-" else letter) for letter in case.arrivals]
-    assert taken[-len(case.want) :] == case.want
-    assert (hall.refused, hall.dropped) == (case.want_refused, case.want_dropped)
-    assert hall.places.taken <= LIMITS.total
+def test_connections_are_accepted_within_limits(case: Case) -> None:
+    connections = Connections()
+    accepted = [connections.connect("" if letter == "-" else letter) for letter in case.arrivals]
+    assert accepted[-len(case.want) :] == case.want
+    assert (connections.rejected, connections.dropped) == (case.want_rejected, case.want_dropped)
+    assert connections.limiter.in_use <= LIMITS.total
 
 
-def test_a_place_given_back_twice_is_given_back_once() -> None:
-    hall = Hall()
+def test_a_slot_released_twice_is_counted_once() -> None:
+    connections = Connections()
     for _ in range(4):
-        hall.connect("a")
-    first = hall.held[0]
-    hall.places.leave(first)
-    hall.places.leave(first, "handshake")
-    assert (hall.places.taken, hall.refused) == (3, [])
-    assert hall.connect("a")
-    assert not hall.connect("a")
+        connections.connect("a")
+    first = connections.held[0]
+    connections.limiter.release(first)
+    connections.limiter.release(first, "handshake")
+    assert (connections.limiter.in_use, connections.rejected) == (3, [])
+    assert connections.connect("a")
+    assert not connections.connect("a")
 
 
-def test_addresses_without_connections_are_forgotten() -> None:
-    hall = Hall()
+def test_addresses_without_connections_use_no_memory() -> None:
+    connections = Connections()
     for number in range(100):
-        hall.connect(f"10.0.0.{number}")
-        hall.places.leave(hall.held.pop())
-    assert (hall.places.taken, hall.places._by_address) == (0, {})
+        connections.connect(f"10.0.0.{number}")
+        connections.limiter.release(connections.held.pop())
+    assert (connections.limiter.in_use, connections.limiter._by_address) == (0, {})

@@ -1,4 +1,4 @@
-"""How a server is found: its URL, its addresses, and sockets that notice when their peer is gone.
+"""Origins and proxies are read from URLs, addresses are tried in parallel, and sockets use keepalive.
 
 TLS and proxies are tested with real certificates in the engine's tests of its transport.
 """
@@ -23,7 +23,7 @@ URLS = {
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_an_origin_is_read_from_its_url(url: str) -> None:
+def test_origin_from_url(url: str) -> None:
     assert Origin.from_url(url) == URLS[url]
 
 
@@ -37,20 +37,20 @@ PROXIES = {
 
 
 @pytest.mark.parametrize("url", PROXIES)
-def test_a_proxy_is_read_from_its_url(url: str) -> None:
+def test_proxy_from_url(url: str) -> None:
     assert Origin.from_url("http://a", proxy=url).proxy == PROXIES[url]
     assert Origin.from_url("http://a", proxy=url, unix_socket="/s").proxy is None
 
 
 @pytest.mark.parametrize("url", ["", "a:80", "ftp://a", "http://", "http://a:port", "http://a:99999"])
-def test_another_url_is_no_origin(url: str) -> None:
+def test_an_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(ValueError, match=r"unsupported scheme|no host|[Pp]ort"):
         Origin.from_url(url)
     with pytest.raises(ValueError, match=r"unsupported scheme|no host|[Pp]ort"):
         Origin.from_url("http://a", proxy=url or "socks4://p")
 
 
-def test_the_login_of_a_proxy_is_told_in_a_header() -> None:
+def test_the_login_of_a_proxy_becomes_a_basic_authorization_header() -> None:
     assert Proxy.from_url("http://me:s%3Aecret@p").authorization == "Basic bWU6czplY3JldA=="
     assert Proxy.from_url("http://p").authorization == ""
 
@@ -63,7 +63,7 @@ def listener() -> Iterator[socket.socket]:
         yield listener
 
 
-async def test_a_connection_asks_now_and_then_whether_its_peer_is_there(listener: socket.socket) -> None:
+async def test_a_connection_uses_tcp_keepalive(listener: socket.socket) -> None:
     with await dial.connect(*listener.getsockname()) as opened:
         assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
@@ -72,8 +72,8 @@ async def test_a_connection_asks_now_and_then_whether_its_peer_is_there(listener
 
 
 @pytest.fixture
-def mute() -> Iterator[tuple[str, int]]:
-    """An address at which nobody answers: a listener whose queue is full."""
+def unresponsive() -> Iterator[tuple[str, int]]:
+    """An address that does not answer: its listener's queue is full."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -86,51 +86,49 @@ def mute() -> Iterator[tuple[str, int]]:
             filler.close()
 
 
-def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> None:
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> None:
     async def getaddrinfo(*_: object, **__: object) -> list[tuple[int, int, int, str, tuple[str, int]]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
 
 
-async def test_an_address_that_does_not_answer_holds_up_the_next_for_a_moment_only(
-    monkeypatch: pytest.MonkeyPatch, listener: socket.socket, mute: tuple[str, int]
+async def test_the_next_address_is_tried_while_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, listener: socket.socket, unresponsive: tuple[str, int]
 ) -> None:
-    resolving(monkeypatch, mute, listener.getsockname())
+    resolve_to(monkeypatch, unresponsive, listener.getsockname())
     began = asyncio.get_running_loop().time()
     async with asyncio.timeout(60):
         opened = await dial.connect("host", 1)
     with opened:
         assert opened.getpeername() == listener.getsockname()
-    assert asyncio.get_running_loop().time() - began >= dial.STAGGER
+    assert asyncio.get_running_loop().time() - began >= dial.STAGGER_SECONDS
 
 
-async def test_an_address_that_refuses_does_not_hold_up_the_next(
+async def test_the_next_address_is_tried_at_once_if_one_refuses(
     monkeypatch: pytest.MonkeyPatch, listener: socket.socket
 ) -> None:
-    monkeypatch.setattr(dial, "STAGGER", 60)
-    resolving(monkeypatch, ("127.0.0.1", closed()), listener.getsockname())
+    monkeypatch.setattr(dial, "STAGGER_SECONDS", 60)
+    resolve_to(monkeypatch, ("127.0.0.1", unused_port()), listener.getsockname())
     async with asyncio.timeout(60):
         with await dial.connect("host", 1) as opened:
             assert opened.getpeername() == listener.getsockname()
 
 
-async def test_when_all_addresses_refuse_each_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    ports = closed(), closed()
-    resolving(monkeypatch, *(("127.0.0.1", port) for port in ports))
+async def test_if_all_addresses_refuse_the_error_names_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = unused_port(), unused_port()
+    resolve_to(monkeypatch, *(("127.0.0.1", port) for port in ports))
     with pytest.raises(OSError, match=f"{ports[0]}.*{ports[1]}"):
         await dial.connect("host", 1)
 
 
-async def test_connecting_takes_so_long_and_no_longer(
-    monkeypatch: pytest.MonkeyPatch, mute: tuple[str, int]
-) -> None:
-    monkeypatch.setattr(dial, "CONNECT_TIMEOUT", 0.1)
+async def test_connecting_times_out(monkeypatch: pytest.MonkeyPatch, unresponsive: tuple[str, int]) -> None:
+    monkeypatch.setattr(dial, "CONNECT_TIMEOUT_SECONDS", 0.1)
     with pytest.raises(TimeoutError):
-        await dial.connect(*mute)
+        await dial.connect(*unresponsive)
 
 
-def closed() -> int:
+def unused_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

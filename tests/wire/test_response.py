@@ -1,4 +1,4 @@
-"""Answers as exact bytes, in whatever pieces they come."""
+"""Responses are parsed from exact bytes, in whatever pieces they arrive."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.wire.errors import IncompleteResponseError, ProtocolError
-from argosy.wire.response import LARGEST_HEAD, ResponseParser
+from argosy.wire.response import MAX_OVERHEAD_BYTES, ResponseParser
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -19,188 +19,185 @@ class Case(NamedTuple):
     status: int = 200
     keep_alive: bool = True
     bodiless: bool = False
-    ended: bool = False
-    """The peer closes after it."""
+    closed: bool = False
+    """Whether the peer closes the connection after it."""
 
 
 WHOLE = {
-    "a body of a declared length": Case(OK + b"Content-Length: 5\r\n\r\nhello", b"hello"),
-    "a body of no length at all": Case(OK + b"Content-Length: 0\r\n\r\n"),
-    "a body in chunks": Case(
+    "body with Content-Length": Case(OK + b"Content-Length: 5\r\n\r\nhello", b"hello"),
+    "Content-Length 0: empty body": Case(OK + b"Content-Length: 0\r\n\r\n"),
+    "chunked body": Case(
         OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", b"hello"
     ),
-    "chunks with extensions, and trailers after them": Case(
+    "chunks with extensions and trailers: ignored": Case(
         OK + b"Transfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n", b"hello"
     ),
-    "a body that ends with the connection": Case(OK + b"\r\nhello", b"hello", keep_alive=False, ended=True),
-    "an answer of HTTP/1.0": Case(
+    "no length: the body ends with the connection": Case(
+        OK + b"\r\nhello", b"hello", keep_alive=False, closed=True
+    ),
+    "HTTP/1.0: connection not kept alive": Case(
         b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", b"hello", keep_alive=False
     ),
-    "a connection that is to be closed": Case(
+    "Connection: close: connection not kept alive": Case(
         OK + b"Content-Length: 2\r\nConnection: close\r\n\r\nhi", b"hi", keep_alive=False
     ),
-    "204 has no body": Case(b"HTTP/1.1 204 No Content\r\n\r\n", status=204),
-    "304 has no body, whatever length it tells": Case(
+    "status 204: no body": Case(b"HTTP/1.1 204 No Content\r\n\r\n", status=204),
+    "status 304 with Content-Length: no body": Case(
         b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", status=304
     ),
-    "an answer to HEAD has no body, whatever length it tells": Case(
-        OK + b"Content-Length: 5\r\n\r\n", bodiless=True
+    "response to HEAD with Content-Length: no body": Case(OK + b"Content-Length: 5\r\n\r\n", bodiless=True),
+    "response to HEAD with chunked encoding: no body": Case(
+        OK + b"Transfer-Encoding: chunked\r\n\r\n", bodiless=True
     ),
-    "an answer to HEAD in chunks has none": Case(OK + b"Transfer-Encoding: chunked\r\n\r\n", bodiless=True),
-    "interim answers come before the answer": Case(
+    "interim 1xx responses: skipped": Case(
         b"HTTP/1.1 100 Continue\r\n\r\n"
         b"HTTP/1.1 103 Early Hints\r\nX-Sum: wrong\r\n\r\n" + OK + b"Content-Length: 2\r\n\r\nhi",
         b"hi",
     ),
-    "an error is an answer like any": Case(
+    "status 503: body is read": Case(
         b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 3\r\n\r\nwhy", b"why", 503
     ),
-    "a line end before the answer": Case(b"\r\n" + OK + b"Content-Length: 2\r\n\r\nhi", b"hi"),
+    "empty line before the response: ignored": Case(b"\r\n" + OK + b"Content-Length: 2\r\n\r\nhi", b"hi"),
 }
 
 
 def read(case: Case, *cuts: int) -> ResponseParser:
-    answer = ResponseParser(bodiless=case.bodiless)
-    places = [0, *sorted(cuts), len(case.data)]
-    for start, stop in pairwise(places):
+    response = ResponseParser(bodiless=case.bodiless)
+    bounds = [0, *sorted(cuts), len(case.data)]
+    for start, stop in pairwise(bounds):
         if start != stop:
-            assert not answer.done
-            answer.feed(case.data[start:stop])
-    if case.ended:
-        assert not answer.done
-        answer.end()
-    return answer
+            assert not response.done
+            response.feed(case.data[start:stop])
+    if case.closed:
+        assert not response.done
+        response.end()
+    return response
 
 
-def check(case: Case, answer: ResponseParser) -> None:
-    assert (answer.done, answer.status, answer.keep_alive) == (True, case.status, case.keep_alive)
-    assert answer.take() == case.body
-    assert "x-sum" not in answer.headers
+def check(case: Case, response: ResponseParser) -> None:
+    assert (response.done, response.status, response.keep_alive) == (True, case.status, case.keep_alive)
+    assert response.take() == case.body
+    assert "x-sum" not in response.headers
 
 
-@pytest.mark.parametrize("sentence", WHOLE)
-def test_an_answer_is_read_whole_wherever_it_is_cut_in_two(sentence: str) -> None:
-    case = WHOLE[sentence]
+@pytest.mark.parametrize("case", WHOLE.values(), ids=WHOLE)
+def test_a_response_split_in_two_is_parsed(case: Case) -> None:
     for cut in range(len(case.data)):
         check(case, read(case, cut))
 
 
-@pytest.mark.parametrize("sentence", WHOLE)
-def test_an_answer_is_read_byte_by_byte(sentence: str) -> None:
-    case = WHOLE[sentence]
+@pytest.mark.parametrize("case", WHOLE.values(), ids=WHOLE)
+def test_a_response_is_parsed_byte_by_byte(case: Case) -> None:
     check(case, read(case, *range(1, len(case.data))))
 
 
 @given(st.sampled_from(sorted(WHOLE)), st.data())
-def test_an_answer_is_read_in_any_pieces(sentence: str, data: st.DataObject) -> None:
-    case = WHOLE[sentence]
+def test_a_response_is_parsed_in_any_pieces(key: str, data: st.DataObject) -> None:
+    case = WHOLE[key]
     cuts = data.draw(st.sets(st.integers(1, len(case.data) - 1)))
     check(case, read(case, *cuts))
 
 
-CUT_SHORT = {
-    "in the head": OK + b"Content-Le",
-    "in a body of a declared length": OK + b"Content-Length: 5\r\n\r\nhell",
-    "in a chunk": OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
-    "between chunks": OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-    "after an interim answer": b"HTTP/1.1 100 Continue\r\n\r\n",
+TRUNCATED = {
+    "in the head: incomplete": OK + b"Content-Le",
+    "in a body with Content-Length: incomplete": OK + b"Content-Length: 5\r\n\r\nhell",
+    "in a chunk: incomplete": OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
+    "between chunks: incomplete": OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    "after an interim response: incomplete": b"HTTP/1.1 100 Continue\r\n\r\n",
 }
 
 
-@pytest.mark.parametrize("sentence", CUT_SHORT)
-def test_an_answer_that_ends_too_early_is_cut_off(sentence: str) -> None:
-    answer = ResponseParser()
-    answer.feed(CUT_SHORT[sentence])
+@pytest.mark.parametrize("data", TRUNCATED.values(), ids=TRUNCATED)
+def test_a_connection_that_closes_too_early_is_an_error(data: bytes) -> None:
+    response = ResponseParser()
+    response.feed(data)
     with pytest.raises(IncompleteResponseError):
-        answer.end()
-    assert not answer.done
+        response.end()
+    assert not response.done
 
 
-GARBLED = {
-    "another protocol": b"SSH-2.0-OpenSSH_9.6\r\n",
-    "a status that is none": b"HTTP/1.1 abc\r\n\r\n",
-    "two lengths": OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
-    "a length beside chunks": OK + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-    "a chunk of no number": OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
-    "another protocol that nobody asked for": (
+INVALID = {
+    "SSH instead of HTTP": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "status that is not a number": b"HTTP/1.1 abc\r\n\r\n",
+    "two Content-Length headers": OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    "Content-Length and Transfer-Encoding": OK + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "chunk size that is not a number": OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    "status 101 without a request for it": (
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     ),
 }
 
 
-@pytest.mark.parametrize("sentence", GARBLED)
-def test_what_is_not_http_is_garbled(sentence: str) -> None:
-    answer = ResponseParser()
+@pytest.mark.parametrize("data", INVALID.values(), ids=INVALID)
+def test_an_invalid_response_is_a_protocol_error(data: bytes) -> None:
+    response = ResponseParser()
     with pytest.raises(ProtocolError):
-        answer.feed(GARBLED[sentence])
-    assert not answer.done
+        response.feed(data)
+    assert not response.done
 
 
 ENDLESS = {
-    "a status line": (b"HTTP/1.1 200 ", b"O" * 1000),
-    "one header": (OK + b"X: ", b"x" * 1000),
-    "many headers": (OK, b"X: x\r\n" * 100),
-    "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 50),
-    "a chunk's extension": (OK + b"Transfer-Encoding: chunked\r\n\r\n5;", b"x" * 1000),
-    "trailers": (OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X: x\r\n" * 100),
+    "endless status line": (b"HTTP/1.1 200 ", b"O" * 1000),
+    "endless header": (OK + b"X: ", b"x" * 1000),
+    "endless headers": (OK, b"X: x\r\n" * 100),
+    "endless interim responses": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 50),
+    "endless chunk extension": (OK + b"Transfer-Encoding: chunked\r\n\r\n5;", b"x" * 1000),
+    "endless trailers": (OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X: x\r\n" * 100),
 }
 
 
-@pytest.mark.parametrize("sentence", ENDLESS)
-def test_nothing_but_the_body_may_go_on_for_ever(sentence: str) -> None:
-    begin, more = ENDLESS[sentence]
-    answer = ResponseParser()
-    answer.feed(begin) if begin else None
-    with pytest.raises(ProtocolError, match="without any body"):
-        for _ in range(2 * LARGEST_HEAD // len(more)):
-            answer.feed(more)
+@pytest.mark.parametrize("key", ENDLESS)
+def test_everything_but_the_body_is_limited(key: str) -> None:
+    start, more = ENDLESS[key]
+    response = ResponseParser()
+    response.feed(start) if start else None
+    with pytest.raises(ProtocolError, match="outside its body"):
+        for _ in range(2 * MAX_OVERHEAD_BYTES // len(more)):
+            response.feed(more)
 
 
-def test_a_long_body_may_go_on() -> None:
-    answer = ResponseParser()
-    answer.feed(OK + b"Transfer-Encoding: chunked\r\n\r\n")
-    for _ in range(2 * LARGEST_HEAD // 100):
-        answer.feed(b"64\r\n" + b"x" * 100 + b"\r\n")
-        assert answer.take() == b"x" * 100
+def test_a_long_body_is_not_limited_by_default() -> None:
+    response = ResponseParser()
+    response.feed(OK + b"Transfer-Encoding: chunked\r\n\r\n")
+    for _ in range(2 * MAX_OVERHEAD_BYTES // 100):
+        response.feed(b"64\r\n" + b"x" * 100 + b"\r\n")
+        assert response.take() == b"x" * 100
 
 
 @pytest.mark.parametrize("size", [10, 11])
-def test_a_body_beyond_the_limit_is_garbled(size: int) -> None:
+def test_a_body_larger_than_the_limit_is_a_protocol_error(size: int) -> None:
     data = OK + b"Content-Length: %d\r\n\r\n" % size + b"x" * size
-    answer = ResponseParser(limit=10)
+    response = ResponseParser(limit=10)
     if size == 10:
-        answer.feed(data)
-        assert answer.done
+        response.feed(data)
+        assert response.done
     else:
         with pytest.raises(ProtocolError, match="larger than 10"):
-            answer.feed(data)
-        assert not answer.done
+            response.feed(data)
+        assert not response.done
 
 
 EXCESS = {
-    "another answer": Case(OK + b"Content-Length: 2\r\n\r\nhi" + OK, b"hi"),
-    "rubbish": Case(OK + b"Content-Length: 2\r\n\r\nhi\x00\x00", b"hi"),
-    "data although it was to be the last": Case(
-        OK + b"Connection: close\r\nContent-Length: 2\r\n\r\nhimore", b"hi"
-    ),
-    "a body for HEAD": Case(OK + b"Content-Length: 5\r\n\r\nhello", bodiless=True),
+    "second response": Case(OK + b"Content-Length: 2\r\n\r\nhi" + OK, b"hi"),
+    "invalid bytes": Case(OK + b"Content-Length: 2\r\n\r\nhi\x00\x00", b"hi"),
+    "data after Connection: close": Case(OK + b"Connection: close\r\nContent-Length: 2\r\n\r\nhimore", b"hi"),
+    "body of a response to HEAD": Case(OK + b"Content-Length: 5\r\n\r\nhello", bodiless=True),
 }
 
 
-@pytest.mark.parametrize("sentence", EXCESS)
-def test_what_comes_after_an_answer_spoils_the_connection_and_not_the_answer(sentence: str) -> None:
-    case = EXCESS[sentence]
-    answer = ResponseParser(bodiless=case.bodiless)
-    answer.feed(case.data)
-    assert answer.done
-    assert answer.take() == case.body
-    assert not answer.keep_alive
+@pytest.mark.parametrize("case", EXCESS.values(), ids=EXCESS)
+def test_bytes_after_a_response_make_only_the_connection_unusable(case: Case) -> None:
+    response = ResponseParser(bodiless=case.bodiless)
+    response.feed(case.data)
+    assert response.done
+    assert response.take() == case.body
+    assert not response.keep_alive
 
 
-def test_headers_are_found_in_any_case_and_repeated_ones_joined() -> None:
-    answer = ResponseParser()
-    answer.feed(OK + b"Retry-After: 5\r\nWARNING: a\r\nwarning: b\r\nX-Empty:\r\n\r\n")
-    headers = answer.headers
+def test_header_names_ignore_case_and_repeated_headers_are_joined() -> None:
+    response = ResponseParser()
+    response.feed(OK + b"Retry-After: 5\r\nWARNING: a\r\nwarning: b\r\nX-Empty:\r\n\r\n")
+    headers = response.headers
     assert headers["retry-after"] == headers["RETRY-AFTER"] == "5"
     assert headers["Warning"] == "a, b"
     assert headers["x-empty"] == ""
@@ -209,8 +206,8 @@ def test_headers_are_found_in_any_case_and_repeated_ones_joined() -> None:
     assert len(headers) == 3
 
 
-def test_an_upgrade_keeps_what_came_after_it() -> None:
+def test_an_upgrade_keeps_the_bytes_after_it() -> None:
     head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    answer = ResponseParser(upgrade=True)
-    answer.feed(head + b"\x81\x02hi")
-    assert (answer.done, answer.status, answer.rest) == (True, 101, b"\x81\x02hi")
+    response = ResponseParser(upgrade=True)
+    response.feed(head + b"\x81\x02hi")
+    assert (response.done, response.status, response.upgrade_data) == (True, 101, b"\x81\x02hi")

@@ -1,4 +1,4 @@
-"""The server against a plain socket that writes exact bytes."""
+"""The server against a plain socket that sends exact bytes."""
 
 import asyncio
 import socket
@@ -22,8 +22,8 @@ Handler = Callable[[Request], Awaitable[HandlerResult]]
 HOST = b"Host: here\r\n"
 
 
-class Wire:
-    """A client's end of a connection."""
+class Connection:
+    """The client's end of a connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -32,8 +32,8 @@ class Wire:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def answer(self, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
-        """The next answer: its status, its headers and its body."""
+    async def response(self, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+        """Return status, headers and body of the next response."""
         async with asyncio.timeout(60):
             first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
             headers = dict(line.split(": ", 1) for line in lines)
@@ -64,150 +64,165 @@ class Wire:
 
 
 class Site:
-    """A server and the way to it."""
+    """A running server, and connections to it."""
 
     def __init__(self, server: Server, port: int) -> None:
         self.server, self.port = server, port
-        self.wires: list[Wire] = []
+        self.connections: list[Connection] = []
 
-    async def connect(self) -> Wire:
-        wire = Wire(*await asyncio.open_connection("127.0.0.1", self.port))
-        self.wires.append(wire)
-        return wire
+    async def connect(self) -> Connection:
+        connection = Connection(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.connections.append(connection)
+        return connection
 
-    async def ask(self, data: bytes) -> tuple[int, dict[str, str], bytes]:
-        wire = await self.connect()
-        await wire.send(data)
-        return await wire.answer()
+    async def request(self, data: bytes) -> tuple[int, dict[str, str], bytes]:
+        connection = await self.connect()
+        await connection.send(data)
+        return await connection.response()
 
 
 @asynccontextmanager
 async def serving(handler: Handler, limits: RequestLimits | None = None) -> AsyncIterator[Site]:
-    server = Server(handler, limits=limits)
+    server = Server(handler, request_limits=limits)
     site = Site(server, await server.listen_tcp("127.0.0.1", 0))
     try:
         yield site
     finally:
         await server.close(1)
-        for wire in site.wires:
-            await wire.close()
+        for connection in site.connections:
+            await connection.close()
 
 
 async def echo(request: Request) -> Response:
     body = await request.body(1 << 20)
-    told = f"{request.method} {request.path} {sorted(request.query.items())} ".encode()
-    return Response(told + body, content_type=b"text/plain")
+    prefix = f"{request.method} {request.path} {sorted(request.query.items())} ".encode()
+    return Response(prefix + body, content_type=b"text/plain")
 
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)
 
 
-ORDINARY = {
-    "a plain GET": (b"GET /a HTTP/1.1\r\n" + HOST + b"\r\n", b"GET /a [] "),
-    "a query, and an escaped path": (
+VALID = {
+    "GET without a body": (b"GET /a HTTP/1.1\r\n" + HOST + b"\r\n", b"GET /a [] "),
+    "query and escaped path: decoded": (
         b"GET /a%20b?c=d&c=e&f HTTP/1.1\r\n" + HOST + b"\r\n",
         b"GET /a b [('c', ['d', 'e']), ('f', [''])] ",
     ),
-    "a body with its length": (
+    "body with Content-Length: read": (
         b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\n\r\nabc",
         b"POST / [] abc",
     ),
-    "a body in chunks, with extensions and trailers": (
+    "chunked body with extensions and trailers: read": (
         b"POST / HTTP/1.1\r\n"
         + HOST
         + b"Transfer-Encoding: Chunked\r\n\r\n1;x=y\r\na\r\n2\r\nbc\r\n0\r\nEnd: 1\r\n\r\n",
         b"POST / [] abc",
     ),
-    "an empty line before the request": (b"\r\nGET / HTTP/1.1\r\n" + HOST + b"\r\n", b"GET / [] "),
-    "a target as for a proxy": (
+    "empty line before the request: ignored": (b"\r\nGET / HTTP/1.1\r\n" + HOST + b"\r\n", b"GET / [] "),
+    "absolute URL as target: path and query are used": (
         b"GET http://here/a?b=c HTTP/1.1\r\n" + HOST + b"\r\n",
         b"GET /a [('b', ['c'])] ",
     ),
-    "a target as for a proxy without a path": (
+    "absolute URL without a path as target: root path": (
         b"GET http://here HTTP/1.1\r\n" + HOST + b"\r\n",
         b"GET / [] ",
     ),
-    "an upgrade to a protocol that is not spoken here": (
+    "upgrade to an unknown protocol: answered with HTTP": (
         b"GET /a HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
         b"GET /a [] ",
     ),
 }
 
 
-@pytest.mark.parametrize("sentence", ORDINARY)
-async def test_what_is_understood(sentence: str) -> None:
-    sent, wanted = ORDINARY[sentence]
+@pytest.mark.parametrize("case", VALID)
+async def test_valid_requests(case: str) -> None:
+    sent, want = VALID[case]
     async with serving(echo) as site:
-        status, headers, body = await site.ask(sent)
-    assert (status, body) == (200, wanted)
-    assert headers["content-length"] == str(len(wanted))
+        status, headers, body = await site.request(sent)
+    assert (status, body) == (200, want)
+    assert headers["content-length"] == str(len(want))
     assert headers["content-type"] == "text/plain"
 
 
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
-REFUSED = {
-    "a length beside chunks": (400, HOST + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n0\r\n\r\n"),
-    "chunks beside a length": (400, HOST + CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n"),
-    "two lengths": (400, HOST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc"),
-    "two lengths that agree": (400, HOST + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc"),
-    "two lengths in one line": (400, HOST + b"Content-Length: 3, 3\r\n\r\nabc"),
-    "a length with a sign": (400, HOST + b"Content-Length: +3\r\n\r\nabc"),
-    "a negative length": (400, HOST + b"Content-Length: -3\r\n\r\nabc"),
-    "a length in hexadecimal": (400, HOST + b"Content-Length: 0x3\r\n\r\nabc"),
-    "another transfer encoding": (501, HOST + b"Transfer-Encoding: gzip\r\n\r\nabc"),
-    "another transfer encoding before chunks": (
+INVALID_HEADERS = {
+    "Content-Length before Transfer-Encoding: 400": (
+        400,
+        HOST + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n0\r\n\r\n",
+    ),
+    "Content-Length after Transfer-Encoding: 400": (
+        400,
+        HOST + CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n",
+    ),
+    "two different Content-Length headers: 400": (
+        400,
+        HOST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+    ),
+    "two equal Content-Length headers: 400": (
+        400,
+        HOST + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    ),
+    "two lengths in one Content-Length header: 400": (400, HOST + b"Content-Length: 3, 3\r\n\r\nabc"),
+    "Content-Length with a plus sign: 400": (400, HOST + b"Content-Length: +3\r\n\r\nabc"),
+    "negative Content-Length: 400": (400, HOST + b"Content-Length: -3\r\n\r\nabc"),
+    "hexadecimal Content-Length: 400": (400, HOST + b"Content-Length: 0x3\r\n\r\nabc"),
+    "Transfer-Encoding gzip: 501": (501, HOST + b"Transfer-Encoding: gzip\r\n\r\nabc"),
+    "Transfer-Encoding gzip, chunked: 501": (
         501,
         HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
     ),
-    "two transfer encodings": (400, HOST + CHUNKED + b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n"),
-    "an encoding that only looks like chunks": (501, HOST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
-    "a space before the colon": (400, HOST + b"Content-Length : 3\r\n\r\nabc"),
-    "a line that goes on in the next": (400, HOST + b"A: b\r\n c\r\n\r\n"),
-    "lines that end in a line feed alone": (400, b"Host: here\nA: b\n\n"),
-    "a NUL in a header": (400, HOST + b"A: b\0c\r\n\r\n"),
-    "a header without a name": (400, HOST + b": b\r\n\r\n"),
-    "no host": (400, b"A: b\r\n\r\n"),
-    "two hosts": (400, HOST + b"Host: there\r\n\r\n"),
-    "a chunk longer than it says": (400, HOST + CHUNKED + b"\r\n2\r\nabc\r\n0\r\n\r\n"),
-    "a chunk of no number": (400, HOST + CHUNKED + b"\r\nxy\r\n"),
-    "a chunk larger than there are numbers": (400, HOST + CHUNKED + b"\r\n" + b"f" * 17 + b"\r\n"),
-    "an expectation nobody knows": (417, HOST + b"Content-Length: 1\r\nExpect: more\r\n\r\na"),
-    "an upgrade with a body": (
+    "two Transfer-Encoding headers: 400": (
+        400,
+        HOST + CHUNKED + b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+    ),
+    "Transfer-Encoding xchunked: 501": (501, HOST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
+    "space before the colon of a header: 400": (400, HOST + b"Content-Length : 3\r\n\r\nabc"),
+    "folded header line: 400": (400, HOST + b"A: b\r\n c\r\n\r\n"),
+    "lines that end with a bare line feed: 400": (400, b"Host: here\nA: b\n\n"),
+    "NUL in a header: 400": (400, HOST + b"A: b\0c\r\n\r\n"),
+    "header without a name: 400": (400, HOST + b": b\r\n\r\n"),
+    "no Host header: 400": (400, b"A: b\r\n\r\n"),
+    "two Host headers: 400": (400, HOST + b"Host: there\r\n\r\n"),
+    "chunk longer than its size: 400": (400, HOST + CHUNKED + b"\r\n2\r\nabc\r\n0\r\n\r\n"),
+    "chunk size that is not a number: 400": (400, HOST + CHUNKED + b"\r\nxy\r\n"),
+    "chunk size beyond 64 bits: 400": (400, HOST + CHUNKED + b"\r\n" + b"f" * 17 + b"\r\n"),
+    "unknown Expect header: 417": (417, HOST + b"Content-Length: 1\r\nExpect: more\r\n\r\na"),
+    "upgrade with a body: 400": (
         400,
         HOST + b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc",
     ),
-    "a WebSocket without a key": (
+    "WebSocket without a key: 400": (
         400,
         HOST + b"Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n",
     ),
-    "a head with too many lines": (431, HOST + b"A: b\r\n" * 300 + b"\r\n"),
-    "a head that is too large": (431, HOST + b"A: " + b"b" * 70_000 + b"\r\n\r\n"),
+    "head with too many lines: 431": (431, HOST + b"A: b\r\n" * 300 + b"\r\n"),
+    "head that is too large: 431": (431, HOST + b"A: " + b"b" * 70_000 + b"\r\n\r\n"),
 }
-REFUSED_FIRST_LINES = {
-    "a method that does not exist": (405, b"FROB / HTTP/1.1\r\n"),
-    "a method in small letters": (405, b"get / HTTP/1.1\r\n"),
-    "a proxy's method": (405, b"CONNECT here:80 HTTP/1.1\r\n"),
-    "no version": (505, b"POST /\r\n"),
-    "a version to come": (505, b"POST / HTTP/2.0\r\n"),
-    "a target that is not a path": (400, b"OPTIONS * HTTP/1.1\r\n"),
-    "a control character in the target": (400, b"POST /\x01 HTTP/1.1\r\n"),
-    "no request at all": (405, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
-    "chunks in HTTP/1.0": (400, b"POST / HTTP/1.0\r\n" + CHUNKED),
-    "a target that is too long": (431, b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n"),
+INVALID_FIRST_LINES = {
+    "unknown method: 405": (405, b"FROB / HTTP/1.1\r\n"),
+    "method in lower case: 405": (405, b"get / HTTP/1.1\r\n"),
+    "CONNECT: 405": (405, b"CONNECT here:80 HTTP/1.1\r\n"),
+    "no HTTP version: 505": (505, b"POST /\r\n"),
+    "HTTP/2.0: 505": (505, b"POST / HTTP/2.0\r\n"),
+    "target that is not a path: 400": (400, b"OPTIONS * HTTP/1.1\r\n"),
+    "control character in the target: 400": (400, b"POST /\x01 HTTP/1.1\r\n"),
+    "TLS hello instead of a request: 405": (405, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
+    "chunks with HTTP/1.0: 400": (400, b"POST / HTTP/1.0\r\n" + CHUNKED),
+    "target that is too long: 431": (431, b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n"),
 }
-REFUSALS = {
-    **{sentence: (status, b"POST / HTTP/1.1\r\n" + rest) for sentence, (status, rest) in REFUSED.items()},
-    **{sentence: (status, line + HOST + b"\r\n") for sentence, (status, line) in REFUSED_FIRST_LINES.items()},
+INVALID = {
+    **{case: (status, b"POST / HTTP/1.1\r\n" + rest) for case, (status, rest) in INVALID_HEADERS.items()},
+    **{case: (status, line + HOST + b"\r\n") for case, (status, line) in INVALID_FIRST_LINES.items()},
 }
 
 
-@pytest.mark.parametrize("sentence", REFUSALS)
-async def test_what_is_refused_ends_the_connection_and_nothing_behind_it_is_heard(sentence: str) -> None:
-    """Such shapes hide a second request from one of two servers in a row."""
-    status, sent = REFUSALS[sentence]
+@pytest.mark.parametrize("case", INVALID)
+async def test_an_invalid_request_closes_the_connection_and_nothing_after_it_is_handled(case: str) -> None:
+    """Such requests can hide a second one from one of two servers in a row."""
+    status, sent = INVALID[case]
     handled: list[str] = []
 
     async def handler(request: Request) -> Response:
@@ -215,43 +230,43 @@ async def test_what_is_refused_ends_the_connection_and_nothing_behind_it_is_hear
         return await echo(request)
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(sent + b"GET /smuggled HTTP/1.1\r\n" + HOST + b"\r\n")
-        got, headers, _ = await wire.answer()
-        assert got == status
+        connection = await site.connect()
+        await connection.send(sent + b"GET /smuggled HTTP/1.1\r\n" + HOST + b"\r\n")
+        received, headers, _ = await connection.response()
+        assert received == status
         assert headers["connection"] == "close"
-        assert await wire.rest() == b""
+        assert await connection.rest() == b""
         assert "/smuggled" not in handled
-        assert (await site.ask(ORDINARY["a plain GET"][0]))[0] == 200
+        assert (await site.request(VALID["GET without a body"][0]))[0] == 200
 
 
-async def test_a_head_without_an_end_is_refused_before_it_fills_the_memory() -> None:
+async def test_an_endless_head_is_rejected() -> None:
     async with serving(echo) as site:
         for start in (b"GET /", b"GET / HTTP/1.1\r\nA: ", b"GET / HTTP/1.1\r\nA", b"POST / HTTP/1.1\r\n"):
-            wire = await site.connect()
+            connection = await site.connect()
             sending = asyncio.create_task(
-                _endless(wire, start, b"a: b\r\n" if start.endswith(b"\n") else b"a")
+                _send_forever(connection, start, b"a: b\r\n" if start.endswith(b"\n") else b"a")
             )
-            assert (await wire.answer())[0] == 431
+            assert (await connection.response())[0] == 431
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_a_body_of_framing_alone_is_refused() -> None:
+async def test_an_endless_chunk_extension_or_trailer_is_rejected() -> None:
     async with serving(echo) as site:
         for start in (b"1;", b"0\r\nA: "):
-            wire = await site.connect()
+            connection = await site.connect()
             head = b"POST / HTTP/1.1\r\n" + HOST + CHUNKED + b"\r\n"
-            sending = asyncio.create_task(_endless(wire, head + start, b"a"))
-            assert (await wire.answer())[0] == 400
+            sending = asyncio.create_task(_send_forever(connection, head + start, b"a"))
+            assert (await connection.response())[0] == 400
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
 
-async def _endless(wire: Wire, start: bytes, more: bytes) -> None:
-    await wire.send(start)
+async def _send_forever(connection: Connection, start: bytes, more: bytes) -> None:
+    await connection.send(start)
     while True:
-        await wire.send(more * 1000)
+        await connection.send(more * 1000)
 
 
 SPLIT = (
@@ -259,22 +274,22 @@ SPLIT = (
     b"GET /second HTTP/1.1\r\nHost: here\r\nX: y\r\n\r\n"
     b"PUT /third HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
 )
-SPLIT_ANSWERS = [b"POST /a [('b', ['c'])] body", b"GET /second [] ", b"PUT /third [] abc"]
+SPLIT_RESPONSES = [b"POST /a [('b', ['c'])] body", b"GET /second [] ", b"PUT /third [] abc"]
 
 
-async def test_requests_may_be_split_at_every_byte() -> None:
+async def test_requests_may_be_split_in_two_at_every_byte() -> None:
     async with serving(echo) as site:
         for cut in range(1, len(SPLIT)):
-            assert await _split(site, [cut]) == SPLIT_ANSWERS, cut
-        assert await _split(site, list(range(len(SPLIT)))) == SPLIT_ANSWERS
+            assert await _split(site, [cut]) == SPLIT_RESPONSES, cut
+        assert await _split(site, list(range(len(SPLIT)))) == SPLIT_RESPONSES
 
 
 @settings(deadline=None, max_examples=40)
 @given(cuts=st.lists(st.integers(0, len(SPLIT)), max_size=12))
-def test_requests_may_be_split_anywhere_however_often(cuts: list[int]) -> None:
+def test_requests_may_be_split_into_any_pieces(cuts: list[int]) -> None:
     async def check() -> None:
         async with serving(echo) as site:
-            assert await _split(site, sorted(cuts)) == SPLIT_ANSWERS
+            assert await _split(site, sorted(cuts)) == SPLIT_RESPONSES
 
     for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=factory) as runner:
@@ -282,45 +297,49 @@ def test_requests_may_be_split_anywhere_however_often(cuts: list[int]) -> None:
 
 
 async def _split(site: Site, cuts: list[int]) -> list[bytes]:
-    """Send the requests in pieces, each a packet of its own, and return the bodies of the answers."""
-    wire = await site.connect()
-    wire.writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    """Send the requests in pieces, each in its own packet; return the bodies of the responses."""
+    connection = await site.connect()
+    connection.writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for start, stop in zip([0, *cuts], [*cuts, len(SPLIT)], strict=True):
-        await wire.send(SPLIT[start:stop])
+        await connection.send(SPLIT[start:stop])
         await asyncio.sleep(0)
-    bodies = [(await wire.answer())[2] for _ in SPLIT_ANSWERS]
-    await wire.close()
+    bodies = [(await connection.response())[2] for _ in SPLIT_RESPONSES]
+    await connection.close()
     return bodies
 
 
-async def test_a_connection_is_kept_and_used_again() -> None:
+async def test_a_connection_is_kept_alive() -> None:
     async with serving(echo) as site:
-        wire = await site.connect()
+        connection = await site.connect()
         for number in range(3):
-            await wire.send(b"GET /%d HTTP/1.1\r\n" % number + HOST + b"\r\n")
-            assert (await wire.answer())[2] == b"GET /%d [] " % number
+            await connection.send(b"GET /%d HTTP/1.1\r\n" % number + HOST + b"\r\n")
+            assert (await connection.response())[2] == b"GET /%d [] " % number
         assert site.server.connections == 1
 
 
-async def test_pipelined_requests_are_answered_in_order_though_the_first_takes_longest() -> None:
+async def test_pipelined_requests_are_handled_one_at_a_time_in_order() -> None:
     running: list[str] = []
-    most: list[int] = []
+    concurrent: list[int] = []
 
     async def handler(request: Request) -> Response:
         running.append(request.path)
-        most.append(len(running))
+        concurrent.append(len(running))
         await asyncio.sleep(0.05 if request.path == "/0" else 0)
         running.remove(request.path)
         return Response(request.path.encode())
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(b"".join(b"GET /%d HTTP/1.1\r\n" % number + HOST + b"\r\n" for number in range(100)))
-        assert [(await wire.answer())[2] for _ in range(100)] == [b"/%d" % number for number in range(100)]
-    assert max(most) == 1
+        connection = await site.connect()
+        await connection.send(
+            b"".join(b"GET /%d HTTP/1.1\r\n" % number + HOST + b"\r\n" for number in range(100))
+        )
+        assert [(await connection.response())[2] for _ in range(100)] == [
+            b"/%d" % number for number in range(100)
+        ]
+    assert max(concurrent) == 1
 
 
-async def test_a_client_that_pipelines_and_reads_nothing_has_to_wait() -> None:
+async def test_reading_pauses_if_a_pipelining_client_reads_no_responses() -> None:
     handled = 0
 
     async def handler(_: Request) -> Response:
@@ -329,17 +348,17 @@ async def test_a_client_that_pipelines_and_reads_nothing_has_to_wait() -> None:
         return Response(b"x" * 100_000)
 
     async with serving(handler) as site:
-        wire = await site.connect()
+        connection = await site.connect()
         request = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
-        sending = asyncio.create_task(wire.send(request * 100_000))
+        sending = asyncio.create_task(connection.send(request * 100_000))
         await asyncio.wait([sending], timeout=0.5)
         assert handled < 1000
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        wire.writer.transport.abort()
+        connection.writer.transport.abort()
 
 
-async def test_a_client_that_pipelines_more_than_is_answered_has_to_wait() -> None:
+async def test_reading_pauses_if_too_many_pipelined_requests_wait() -> None:
     go_on = asyncio.Event()
 
     async def handler(_: Request) -> Response:
@@ -347,125 +366,131 @@ async def test_a_client_that_pipelines_more_than_is_answered_has_to_wait() -> No
         return Response()
 
     async with serving(handler) as site:
-        wire = await site.connect()
+        connection = await site.connect()
         request = b"GET / HTTP/1.1\r\n" + HOST + b"A: " + b"b" * 1000 + b"\r\n\r\n"
-        sending = asyncio.create_task(wire.send(request * 20_000))
+        sending = asyncio.create_task(connection.send(request * 20_000))
         _, pending = await asyncio.wait([sending], timeout=0.5)
-        assert pending, "20 MB were read with nothing answered"
+        assert pending, "20 MB were read before the first response"
         go_on.set()
         for _ in range(100):
-            assert (await wire.answer())[0] == 200
+            assert (await connection.response())[0] == 200
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        wire.writer.transport.abort()
+        connection.writer.transport.abort()
 
 
 CLOSING = {
-    "a client that says it is the last": b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n",
-    "a client of HTTP/1.0": b"GET / HTTP/1.0\r\n\r\n",
+    "Connection: close: closed after the response": b"GET / HTTP/1.1\r\n"
+    + HOST
+    + b"Connection: close\r\n\r\n",
+    "HTTP/1.0: closed after the response": b"GET / HTTP/1.0\r\n\r\n",
 }
 
 
-@pytest.mark.parametrize("sentence", CLOSING)
-async def test_the_last_request_of_a_connection(sentence: str) -> None:
+@pytest.mark.parametrize("request_bytes", CLOSING.values(), ids=CLOSING)
+async def test_the_last_request_of_a_connection(request_bytes: bytes) -> None:
     async with serving(echo) as site:
-        wire = await site.connect()
-        await wire.send(CLOSING[sentence] + b"GET /more HTTP/1.1\r\n" + HOST + b"\r\n")
-        status, headers, body = await wire.answer()
+        connection = await site.connect()
+        await connection.send(request_bytes + b"GET /more HTTP/1.1\r\n" + HOST + b"\r\n")
+        status, headers, body = await connection.response()
         assert (status, headers["connection"], body) == (200, "close", b"GET / [] ")
-        assert await wire.rest() == b""
+        assert await connection.rest() == b""
 
 
-async def test_a_client_that_is_refused_can_read_why_though_it_is_still_sending() -> None:
-    """A connection closed with something unread is reset, and the answer with it."""
+async def test_a_client_that_is_still_sending_can_read_the_error_response() -> None:
+    """Closing a connection with unread data would reset it, and the response would be lost."""
     async with serving(echo) as site:
-        wire = await site.connect()
-        await wire.send(b"nonsense\r\n\r\n")
-        assert (await wire.answer())[0] == 405
-        assert await wire.rest() == b""
+        connection = await site.connect()
+        await connection.send(b"nonsense\r\n\r\n")
+        assert (await connection.response())[0] == 405
+        assert await connection.rest() == b""
         for _ in range(3):
-            await wire.send(b"and more of it\r\n")
+            await connection.send(b"and more of it\r\n")
             await asyncio.sleep(0.02)
 
 
-async def test_a_client_that_has_closed_its_half_still_gets_its_answer() -> None:
+async def test_a_client_that_has_shut_down_sending_still_gets_its_response() -> None:
     async def handler(_: Request) -> Response:
         await asyncio.sleep(0.05)
         return Response(b"here it is")
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(ORDINARY["a plain GET"][0])
-        wire.writer.write_eof()
-        assert (await wire.answer())[2] == b"here it is"
-        assert await wire.rest() == b""
+        connection = await site.connect()
+        await connection.send(VALID["GET without a body"][0])
+        connection.writer.write_eof()
+        assert (await connection.response())[2] == b"here it is"
+        assert await connection.rest() == b""
 
 
-async def test_a_head_is_answered_without_a_body_and_so_is_204() -> None:
+async def test_responses_to_head_and_with_status_204_have_no_body() -> None:
     async def handler(request: Request) -> Response:
         return Response(b"", 204) if request.path == "/none" else Response(b"body")
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(b"HEAD / HTTP/1.1\r\n" + HOST + b"\r\nGET /none HTTP/1.1\r\n" + HOST + b"\r\n")
-        assert (await wire.answer("HEAD"))[1]["content-length"] == "4"
-        status, headers, _ = await wire.answer()
+        connection = await site.connect()
+        await connection.send(b"HEAD / HTTP/1.1\r\n" + HOST + b"\r\nGET /none HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert (await connection.response("HEAD"))[1]["content-length"] == "4"
+        status, headers, _ = await connection.response()
         assert (status, headers) == (204, {})
-        await wire.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
-        assert (await wire.answer())[2] == b"body"
+        await connection.send(b"GET / HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert (await connection.response())[2] == b"body"
 
 
-async def test_a_body_beyond_the_bound_is_refused_without_reading_it() -> None:
+async def test_a_body_larger_than_the_handler_accepts_is_rejected_unread() -> None:
     async def handler(request: Request) -> Response:
         await request.body(1000)
         return Response()
 
     async with serving(handler) as site:
         head = b"POST / HTTP/1.1\r\n" + HOST
-        assert (await site.ask(head + b"Content-Length: 1001\r\n\r\n" + b"x" * 1001))[0] == 413
-        status, headers, _ = await site.ask(head + b"Content-Length: 100000000\r\n\r\n")
+        assert (await site.request(head + b"Content-Length: 1001\r\n\r\n" + b"x" * 1001))[0] == 413
+        status, headers, _ = await site.request(head + b"Content-Length: 100000000\r\n\r\n")
         assert (status, headers["connection"]) == (413, "close")
-        wire = await site.connect()
-        await wire.send(head + CHUNKED + b"\r\n" + b"100\r\n%b\r\n" % (b"x" * 256) * 4)
-        assert (await wire.answer())[0] == 413
+        connection = await site.connect()
+        await connection.send(head + CHUNKED + b"\r\n" + b"100\r\n%b\r\n" % (b"x" * 256) * 4)
+        assert (await connection.response())[0] == 413
 
 
-async def test_a_client_that_waits_for_leave_to_send_is_given_it_when_the_body_is_wanted() -> None:
+async def test_100_continue_is_sent_when_the_handler_reads_the_body() -> None:
     async with serving(echo) as site:
-        wire = await site.connect()
-        await wire.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+        connection = await site.connect()
+        await connection.send(
+            b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        )
         async with asyncio.timeout(60):
-            assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        await wire.send(b"abc")
-        assert (await wire.answer())[2] == b"POST / [] abc"
+            assert await connection.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await connection.send(b"abc")
+        assert (await connection.response())[2] == b"POST / [] abc"
 
 
-async def test_a_client_that_waits_for_leave_to_send_is_told_no_at_once() -> None:
+async def test_without_100_continue_if_the_handler_does_not_read_the_body() -> None:
     async def handler(_: Request) -> Response:
         return Response(b"no", 403)
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n")
-        status, headers, _ = await wire.answer()
+        connection = await site.connect()
+        await connection.send(
+            b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        )
+        status, headers, _ = await connection.response()
         assert (status, headers["connection"]) == (403, "close")
 
 
-async def test_a_short_body_that_nobody_wanted_does_not_cost_the_connection() -> None:
+async def test_the_connection_stays_open_after_a_short_body_that_no_handler_read() -> None:
     async def handler(_: Request) -> Response:
         return Response(b"no", 401)
 
     async with serving(handler) as site:
-        wire = await site.connect()
+        connection = await site.connect()
         for _ in range(2):
-            await wire.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\n\r\n")
+            await connection.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\n\r\n")
             await asyncio.sleep(0.01)
-            await wire.send(b"abc")
-            status, headers, _ = await wire.answer()
+            await connection.send(b"abc")
+            status, headers, _ = await connection.response()
             assert (status, headers.get("connection")) == (401, None)
 
 
-async def test_a_body_waits_with_the_client_until_it_is_wanted() -> None:
+async def test_reading_pauses_until_the_handler_reads_the_body() -> None:
     wanted = asyncio.Event()
 
     async def handler(request: Request) -> Response:
@@ -473,18 +498,18 @@ async def test_a_body_waits_with_the_client_until_it_is_wanted() -> None:
         return Response(str(len(await request.body(1 << 30))).encode())
 
     async with serving(handler) as site:
-        wire = await site.connect()
+        connection = await site.connect()
         size = 50_000_000
-        await wire.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % size)
-        sending = asyncio.create_task(wire.send(b"x" * size))
+        await connection.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % size)
+        sending = asyncio.create_task(connection.send(b"x" * size))
         _, pending = await asyncio.wait([sending], timeout=0.3)
         assert pending
         wanted.set()
-        assert (await wire.answer())[2] == str(size).encode()
+        assert (await connection.response())[2] == str(size).encode()
         await sending
 
 
-async def test_a_client_that_goes_in_the_middle_of_its_body_ends_the_waiting_for_it() -> None:
+async def test_reading_a_body_fails_if_the_client_disconnects() -> None:
     ended = asyncio.Event()
 
     async def handler(request: Request) -> Response:
@@ -495,42 +520,44 @@ async def test_a_client_that_goes_in_the_middle_of_its_body_ends_the_waiting_for
         return Response()
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 10\r\n\r\nabc")
-        await wire.close()
+        connection = await site.connect()
+        await connection.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 10\r\n\r\nabc")
+        await connection.close()
         async with asyncio.timeout(60):
             await ended.wait()
         await until(lambda: site.server.connections == 0)
 
 
-async def test_a_handler_that_fails_is_a_500_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_in_a_handler_is_logged_and_answered_with_500(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def handler(request: Request) -> Response:
         if request.path == "/bad":
             raise ZeroDivisionError("oh")
         return Response(b"fine")
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(b"GET /bad HTTP/1.1\r\n" + HOST + b"\r\nGET / HTTP/1.1\r\n" + HOST + b"\r\n")
-        status, _, body = await wire.answer()
+        connection = await site.connect()
+        await connection.send(b"GET /bad HTTP/1.1\r\n" + HOST + b"\r\nGET / HTTP/1.1\r\n" + HOST + b"\r\n")
+        status, _, body = await connection.response()
         assert (status, b"oh" in body) == (500, False)
-        assert (await wire.answer())[2] == b"fine"
+        assert (await connection.response())[2] == b"fine"
     assert "ZeroDivisionError: oh" in caplog.text
     assert "GET /bad failed" in caplog.text
 
 
-async def test_a_line_break_does_not_get_into_the_head_of_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_line_break_in_a_response_header_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(_: Request) -> Response:
         return Response(b"", headers=[(b"a", b"b\r\nset-cookie: c")])
 
     async with serving(handler) as site:
-        status, headers, _ = await site.ask(ORDINARY["a plain GET"][0])
+        status, headers, _ = await site.request(VALID["GET without a body"][0])
     assert status == 500
     assert "set-cookie" not in headers
     assert "line break" in caplog.text
 
 
-async def test_a_stream_comes_in_chunks_and_the_connection_goes_on() -> None:
+async def test_a_stream_is_sent_in_chunks_and_the_connection_stays_open() -> None:
     async def handler(_: Request) -> Response:
         async def pieces() -> AsyncIterator[bytes]:
             yield b""
@@ -541,15 +568,15 @@ async def test_a_stream_comes_in_chunks_and_the_connection_goes_on() -> None:
         return Response(pieces(), content_type=b"text/plain")
 
     async with serving(handler) as site:
-        wire = await site.connect()
+        connection = await site.connect()
         for _ in range(2):
-            await wire.send(ORDINARY["a plain GET"][0])
-            status, headers, body = await wire.answer()
+            await connection.send(VALID["GET without a body"][0])
+            status, headers, body = await connection.response()
             assert (status, body) == (200, b"one" + b"two" * 1000)
             assert "content-length" not in headers
 
 
-async def test_a_stream_to_an_old_client_ends_with_the_connection() -> None:
+async def test_a_stream_to_an_http_1_0_client_ends_with_the_connection() -> None:
     async def handler(_: Request) -> Response:
         async def pieces() -> AsyncIterator[bytes]:
             yield b"one"
@@ -558,15 +585,15 @@ async def test_a_stream_to_an_old_client_ends_with_the_connection() -> None:
         return Response(pieces())
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(b"GET / HTTP/1.0\r\n\r\n")
-        head, _, body = (await wire.rest()).partition(b"\r\n\r\n")
+        connection = await site.connect()
+        await connection.send(b"GET / HTTP/1.0\r\n\r\n")
+        head, _, body = (await connection.rest()).partition(b"\r\n\r\n")
         assert body == b"onetwo"
         assert b"chunked" not in head
 
 
 class Endless:
-    """A stream that never ends, and what became of it."""
+    """A handler with an endless stream."""
 
     def __init__(self, piece: bytes = b"tick", pause: float = 0.01) -> None:
         self.sent = 0
@@ -586,19 +613,19 @@ class Endless:
             self.ended.set()
 
 
-@pytest.mark.parametrize("how", ["closes", "resets", "closes its half"])
-async def test_a_stream_ends_when_its_client_goes(how: str) -> None:
+@pytest.mark.parametrize("how", ["close", "reset", "shutdown of sending"])
+async def test_a_stream_ends_when_its_client_disconnects(how: str) -> None:
     stream = Endless()
     async with serving(stream) as site:
-        wire = await site.connect()
-        await wire.send(ORDINARY["a plain GET"][0])
+        connection = await site.connect()
+        await connection.send(VALID["GET without a body"][0])
         await until(lambda: stream.sent > 2)
-        if how == "closes":
-            await wire.close()
-        elif how == "resets":
-            wire.writer.transport.abort()
+        if how == "close":
+            await connection.close()
+        elif how == "reset":
+            connection.writer.transport.abort()
         else:
-            wire.writer.write_eof()
+            connection.writer.write_eof()
         async with asyncio.timeout(60):
             await stream.ended.wait()
         await until(lambda: site.server.connections == 0)
@@ -607,19 +634,19 @@ async def test_a_stream_ends_when_its_client_goes(how: str) -> None:
 async def test_a_stream_waits_for_a_slow_client() -> None:
     stream = Endless(b"x" * 100_000, pause=0)
     async with serving(stream) as site:
-        wire = await site.connect()
-        await wire.send(ORDINARY["a plain GET"][0])
-        seen = -1
-        while stream.sent != seen:
-            seen = stream.sent
+        connection = await site.connect()
+        await connection.send(VALID["GET without a body"][0])
+        previous = -1
+        while stream.sent != previous:
+            previous = stream.sent
             await asyncio.sleep(0.1)
-        assert seen < 500
+        assert previous < 500
         for _ in range(100):
-            await wire.reader.readexactly(100_000)
-        await until(lambda: stream.sent > seen)
+            await connection.reader.readexactly(100_000)
+        await until(lambda: stream.sent > previous)
 
 
-async def test_a_stream_that_fails_does_not_look_whole(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stream_that_fails_does_not_look_complete(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(_: Request) -> Response:
         async def pieces() -> AsyncIterator[bytes]:
             yield b"one"
@@ -628,66 +655,66 @@ async def test_a_stream_that_fails_does_not_look_whole(caplog: pytest.LogCapture
         return Response(pieces())
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(ORDINARY["a plain GET"][0])
+        connection = await site.connect()
+        await connection.send(VALID["GET without a body"][0])
         try:
-            rest = await wire.rest()
+            rest = await connection.rest()
         except ConnectionResetError:
             rest = b""
         assert not rest.endswith(b"0\r\n\r\n")
     assert "the stream of GET /a failed" in caplog.text
 
 
-IMPATIENT = RequestLimits(head_seconds=0.2, body_seconds=0.2, idle_seconds=0.2)
+SHORT_TIMEOUTS = RequestLimits(head_seconds=0.2, body_seconds=0.2, idle_seconds=0.2)
 SLOW = {
-    "a client that says nothing": b"",
-    "a client that stops in its head": b"GET / HTTP/1.1\r\nHost: h",
-    "a client that stops in its body": b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 10\r\n\r\nabc",
+    "client sends nothing: dropped": b"",
+    "client stops within the head: dropped": b"GET / HTTP/1.1\r\nHost: h",
+    "client stops within the body: dropped": b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 10\r\n\r\nabc",
 }
 
 
-@pytest.mark.parametrize("sentence", SLOW)
-async def test_a_client_that_does_not_go_on_is_dropped(sentence: str) -> None:
-    async with serving(echo, IMPATIENT) as site:
-        wire = await site.connect()
-        await wire.send(SLOW[sentence])
+@pytest.mark.parametrize("data", SLOW.values(), ids=SLOW)
+async def test_a_client_that_stops_sending_is_dropped(data: bytes) -> None:
+    async with serving(echo, SHORT_TIMEOUTS) as site:
+        connection = await site.connect()
+        await connection.send(data)
         try:
-            assert await wire.rest() == b""
+            assert await connection.rest() == b""
         except ConnectionResetError:
             pass
         await until(lambda: site.server.connections == 0)
 
 
-async def test_a_client_that_sends_a_byte_now_and_then_is_dropped() -> None:
+async def test_a_client_that_sends_its_head_too_slowly_is_dropped() -> None:
     async with serving(echo, RequestLimits(head_seconds=0.3)) as site:
-        wire = await site.connect()
+        connection = await site.connect()
         with pytest.raises(ConnectionError):
             for byte in b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 100:
-                await wire.send(bytes([byte]))
+                await connection.send(bytes([byte]))
                 await asyncio.sleep(0.02)
 
 
-async def test_a_connection_nobody_uses_is_closed() -> None:
+async def test_an_idle_connection_is_closed() -> None:
     async with serving(echo, RequestLimits(idle_seconds=0.2, head_seconds=1.0)) as site:
-        wire = await site.connect()
-        await wire.send(ORDINARY["a plain GET"][0])
-        assert (await wire.answer())[0] == 200
+        connection = await site.connect()
+        await connection.send(VALID["GET without a body"][0])
+        assert (await connection.response())[0] == 200
         try:
-            assert await wire.rest() == b""
+            assert await connection.rest() == b""
         except ConnectionResetError:
             pass
 
 
-async def test_a_handler_may_take_longer_than_any_client() -> None:
+async def test_a_handler_has_no_time_limit() -> None:
     async def handler(_: Request) -> Response:
         await asyncio.sleep(0.6)
         return Response(b"at last")
 
-    async with serving(handler, IMPATIENT) as site:
-        assert (await site.ask(ORDINARY["a plain GET"][0]))[2] == b"at last"
+    async with serving(handler, SHORT_TIMEOUTS) as site:
+        assert (await site.request(VALID["GET without a body"][0]))[2] == b"at last"
 
 
-async def test_an_end_finishes_what_is_being_answered_and_closes_what_is_idle() -> None:
+async def test_closing_finishes_responses_in_progress_and_closes_idle_connections() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def handler(request: Request) -> Response:
@@ -698,8 +725,8 @@ async def test_an_end_finishes_what_is_being_answered_and_closes_what_is_idle() 
 
     async with serving(handler) as site:
         idle, busy = await site.connect(), await site.connect()
-        await idle.send(ORDINARY["a plain GET"][0])
-        await idle.answer()
+        await idle.send(VALID["GET without a body"][0])
+        await idle.response()
         await busy.send(b"GET /slow HTTP/1.1\r\n" + HOST + b"\r\n")
         await begun.wait()
         closing = asyncio.create_task(site.server.close(5))
@@ -707,12 +734,12 @@ async def test_an_end_finishes_what_is_being_answered_and_closes_what_is_idle() 
         with pytest.raises(ConnectionError):
             await site.connect()
         go_on.set()
-        status, headers, body = await busy.answer()
+        status, headers, body = await busy.response()
         assert (status, headers["connection"], body) == (200, "close", b"done")
         await asyncio.wait_for(closing, 60)
 
 
-async def test_an_end_waits_no_longer_than_its_grace_and_ends_streams_at_once() -> None:
+async def test_closing_ends_streams_at_once_and_handlers_after_the_grace_period() -> None:
     stuck = asyncio.Event()
     stream = Endless()
 
@@ -745,76 +772,76 @@ WEBSOCKET = (
 )
 
 
-async def test_a_websocket_is_agreed_upon_and_talks() -> None:
+async def test_a_websocket_is_accepted_and_carries_messages() -> None:
     async def handler(request: Request) -> Upgrade:
-        async def converse(socket: WebSocket) -> None:
+        async def serve(socket: WebSocket) -> None:
             while (message := await socket.receive()) is not None:
                 assert isinstance(message, bytes)
                 await socket.send(message.upper())
 
         assert request.wants_websocket
-        return Upgrade(request.subprotocols[1], converse)
+        return Upgrade(request.subprotocols[1], serve)
 
     async with serving(handler) as site:
-        wire = await site.connect()
+        connection = await site.connect()
         offered = b"Sec-WebSocket-Protocol: v5.channel.k8s.io, v4.channel.k8s.io\r\n\r\n"
         frame = b"\x82\x83\0\0\0\0abc"
-        await wire.send(WEBSOCKET + offered + frame)
-        status, headers, _ = await wire.answer()
+        await connection.send(WEBSOCKET + offered + frame)
+        status, headers, _ = await connection.response()
         assert status == 101
         assert headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
         assert headers["sec-websocket-protocol"] == "v4.channel.k8s.io"
-        assert await wire.reader.readexactly(5) == b"\x82\x03ABC"
-        await wire.send(frame)
-        assert await wire.reader.readexactly(5) == b"\x82\x03ABC"
-        await wire.send(b"\x88\x82\0\0\0\0\x03\xe8")
-        assert await wire.rest() == b"\x88\x02\x03\xe8"
+        assert await connection.reader.readexactly(5) == b"\x82\x03ABC"
+        await connection.send(frame)
+        assert await connection.reader.readexactly(5) == b"\x82\x03ABC"
+        await connection.send(b"\x88\x82\0\0\0\0\x03\xe8")
+        assert await connection.rest() == b"\x88\x02\x03\xe8"
         await until(lambda: site.server.connections == 0)
 
 
-async def test_a_websocket_may_be_refused() -> None:
+async def test_a_websocket_may_be_rejected() -> None:
     async def handler(_: Request) -> Response:
         return Response(b"no", 403)
 
     async with serving(handler) as site:
-        status, headers, body = await site.ask(WEBSOCKET + b"\r\n")
+        status, headers, body = await site.request(WEBSOCKET + b"\r\n")
         assert (status, headers["connection"], body) == (403, "close", b"no")
 
 
-async def test_a_websocket_is_told_when_the_server_ends() -> None:
+async def test_a_websocket_gets_a_close_frame_when_the_server_closes() -> None:
     async def handler(_: Request) -> Upgrade:
-        async def converse(socket: WebSocket) -> None:
+        async def serve(socket: WebSocket) -> None:
             await socket.receive()
 
-        return Upgrade("", converse)
+        return Upgrade("", serve)
 
     async with serving(handler) as site:
-        wire = await site.connect()
-        await wire.send(WEBSOCKET + b"\r\n")
-        assert (await wire.answer())[0] == 101
+        connection = await site.connect()
+        await connection.send(WEBSOCKET + b"\r\n")
+        assert (await connection.response())[0] == 101
         closing = asyncio.create_task(site.server.close(2))
         async with asyncio.timeout(60):
-            assert await wire.reader.readexactly(4) == b"\x88\x02\x03\xe9"
-            await wire.close()
+            assert await connection.reader.readexactly(4) == b"\x88\x02\x03\xe9"
+            await connection.close()
             await closing
 
 
-async def test_on_a_unix_socket_that_is_nobody_elses(tmp_path: Path) -> None:
+async def test_a_unix_socket_is_accessible_to_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    path.touch()  # as left behind by a process that was killed
+    path.touch()  # as a killed process leaves it
     server = Server(echo)
     await server.listen_unix(path)
     try:
         assert path.stat().st_mode & 0o777 == 0o600
-        wire = Wire(*await asyncio.open_unix_connection(str(path)))
-        await wire.send(ORDINARY["a plain GET"][0])
-        assert (await wire.answer())[2] == b"GET /a [] "
-        await wire.close()
+        connection = Connection(*await asyncio.open_unix_connection(str(path)))
+        await connection.send(VALID["GET without a body"][0])
+        assert (await connection.response())[2] == b"GET /a [] "
+        await connection.close()
     finally:
         await server.close(1)
 
 
-async def test_over_tls_with_a_stream_and_a_large_answer(tmp_path: Path) -> None:
+async def test_a_stream_and_a_large_response_over_tls(tmp_path: Path) -> None:
     async def handler(request: Request) -> Response:
         async def pieces() -> AsyncIterator[bytes]:
             for _ in range(3):
@@ -829,20 +856,20 @@ async def test_over_tls_with_a_stream_and_a_large_answer(tmp_path: Path) -> None
         opened = await asyncio.open_connection(
             "127.0.0.1", port, ssl=client_side, server_hostname="localhost"
         )
-        wire = Wire(*opened)
-        await wire.send(b"GET /stream HTTP/1.1\r\n" + HOST + b"\r\nGET / HTTP/1.1\r\n" + HOST + b"\r\n")
-        assert (await wire.answer())[2] == b"x" * 300_000
-        assert (await wire.answer())[2] == b"y" * 3_000_000
-        await wire.send(b"nonsense\r\n\r\n")
-        assert (await wire.answer())[0] == 405
-        assert await wire.rest() == b""
-        await wire.close()
+        connection = Connection(*opened)
+        await connection.send(b"GET /stream HTTP/1.1\r\n" + HOST + b"\r\nGET / HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert (await connection.response())[2] == b"x" * 300_000
+        assert (await connection.response())[2] == b"y" * 3_000_000
+        await connection.send(b"nonsense\r\n\r\n")
+        assert (await connection.response())[0] == 405
+        assert await connection.rest() == b""
+        await connection.close()
     finally:
         await server.close(1)
 
 
 def certificates(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """TLS for both sides, with a certificate of our own making."""
+    """Return TLS contexts of the server and of its client."""
     ensure_pki(folder)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(folder / "pki" / "apiserver.crt", folder / "pki" / "apiserver.key")

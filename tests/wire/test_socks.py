@@ -1,4 +1,4 @@
-"""SOCKS5 byte by byte. That it works through a real proxy is tested with kubeconfigs."""
+"""SOCKS5 byte by byte. Tests with kubeconfigs use a real proxy."""
 
 import asyncio
 import socket
@@ -11,10 +11,10 @@ from argosy.wire.socks import open_tunnel
 GRANTED = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x1f\x90"
 
 
-async def converse(
+async def open_through_proxy(
     answers: list[bytes], host: str = "api", login: tuple[str, str] | None = None
 ) -> list[bytes]:
-    """What is sent to a proxy that gives these answers; what follows the last of them is left alone."""
+    """Return what is sent to a proxy with these answers; checks that nothing after the last one is read."""
     ours, theirs = socket.socketpair()
     sent: list[bytes] = []
     loop = asyncio.get_running_loop()
@@ -38,59 +38,62 @@ async def converse(
 
 
 HOSTS = {
-    "a name": ("api", b"\x03\x03api"),
-    "an address": ("10.0.0.1", b"\x01\x0a\x00\x00\x01"),
-    "an address of IPv6": ("::1", b"\x04" + bytes(15) + b"\x01"),
+    "host name: sent as a name": ("api", b"\x03\x03api"),
+    "IPv4 address: sent as four bytes": ("10.0.0.1", b"\x01\x0a\x00\x00\x01"),
+    "IPv6 address: sent as sixteen bytes": ("::1", b"\x04" + bytes(15) + b"\x01"),
 }
 
 
-@pytest.mark.parametrize("sentence", HOSTS)
-async def test_the_host_is_told_as(sentence: str) -> None:
-    host, want = HOSTS[sentence]
-    sent = await converse([b"\x05\x00", GRANTED], host)
+@pytest.mark.parametrize("case", HOSTS)
+async def test_encoding_of_the_host(case: str) -> None:
+    host, want = HOSTS[case]
+    sent = await open_through_proxy([b"\x05\x00", GRANTED], host)
     assert sent == [b"\x05\x01\x00", b"\x05\x01\x00" + want + b"\x19\x2b"]
 
 
-async def test_a_login_is_told_if_the_proxy_wants_one() -> None:
-    sent = await converse([b"\x05\x02", b"\x01\x00", GRANTED], login=("me", "secret"))
+async def test_the_login_is_sent_only_if_the_proxy_requires_one() -> None:
+    sent = await open_through_proxy([b"\x05\x02", b"\x01\x00", GRANTED], login=("me", "secret"))
     assert sent[:2] == [b"\x05\x02\x00\x02", b"\x01\x02me\x06secret"]
-    sent = await converse([b"\x05\x00", GRANTED], login=("me", "secret"))
+    sent = await open_through_proxy([b"\x05\x00", GRANTED], login=("me", "secret"))
     assert len(sent) == 2
 
 
 BOUND = {
-    "a name": b"\x05\x00\x00\x03\x02xx\x00\x00",
-    "an address of IPv6": b"\x05\x00\x00\x04" + bytes(18),
+    "bound to a host name: skipped": b"\x05\x00\x00\x03\x02xx\x00\x00",
+    "bound to an IPv6 address: skipped": b"\x05\x00\x00\x04" + bytes(18),
 }
 
 
-@pytest.mark.parametrize("sentence", BOUND)
-async def test_the_proxys_own_address_is_passed_over_when_it_is(sentence: str) -> None:
-    await converse([b"\x05\x00", BOUND[sentence]])
+@pytest.mark.parametrize("answer", BOUND.values(), ids=BOUND)
+async def test_the_address_of_the_proxy_is_skipped(answer: bytes) -> None:
+    await open_through_proxy([b"\x05\x00", answer])
 
 
-REFUSALS: dict[str, tuple[list[bytes], str]] = {
-    "something else than SOCKS5": ([b"HT"], "does not speak SOCKS5"),
-    "a login that is not given": ([b"\x05\x02"], "wants a login"),
-    "no method that we have": ([b"\x05\xff"], "wants a login"),
-    "the end": ([b"\x05"], "closed the connection"),
-    "that the host refuses": ([b"\x05\x00", b"\x05\x05\x00\x01"], "api:6443: connection refused"),
-    "an error of its own": ([b"\x05\x00", b"\x05\x63\x00\x01"], "error 99"),
+ERRORS: dict[str, tuple[list[bytes], str]] = {
+    "another protocol: error": ([b"HT"], "does not speak SOCKS5"),
+    "login required and none configured: error": ([b"\x05\x02"], "requires a login"),
+    "no supported authentication method: error": ([b"\x05\xff"], "requires a login"),
+    "connection closed: error": ([b"\x05"], "closed the connection"),
+    "host refuses the connection: error names the host": (
+        [b"\x05\x00", b"\x05\x05\x00\x01"],
+        "api:6443: connection refused",
+    ),
+    "unknown error code: error has the code": ([b"\x05\x00", b"\x05\x63\x00\x01"], "error 99"),
 }
 
 
-@pytest.mark.parametrize("sentence", REFUSALS)
-async def test_a_proxy_that_answers(sentence: str) -> None:
-    answers, want = REFUSALS[sentence]
+@pytest.mark.parametrize("case", ERRORS)
+async def test_errors_of_the_proxy(case: str) -> None:
+    answers, want = ERRORS[case]
     with pytest.raises(ProxyError, match=want):
-        await converse(answers)
+        await open_through_proxy(answers)
 
 
-async def test_a_login_that_is_refused_is_said() -> None:
+async def test_a_rejected_login_is_an_error() -> None:
     with pytest.raises(ProxyError, match="refused the user name or password"):
-        await converse([b"\x05\x02", b"\x01\x01"], login=("me", "wrong"))
+        await open_through_proxy([b"\x05\x02", b"\x01\x01"], login=("me", "wrong"))
 
 
-async def test_a_name_that_is_too_long_for_socks5_is_said() -> None:
+async def test_a_host_name_too_long_for_socks5_is_an_error() -> None:
     with pytest.raises(ProxyError, match="255 bytes"):
-        await converse([b"\x05\x00"], host="a" * 256)
+        await open_through_proxy([b"\x05\x00"], host="a" * 256)

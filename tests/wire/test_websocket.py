@@ -1,4 +1,4 @@
-"""Both ends of a WebSocket over a pair of sockets, and one end against exact bytes."""
+"""Two WebSockets connected by a pair of sockets, and one WebSocket against exact bytes."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ CLOSE_NORMAL = b"\x88\x02\x03\xe8"
 
 
 class Peer:
-    """A plain socket at the other end, for exact bytes."""
+    """The other end, a plain socket for exact bytes."""
 
     def __init__(self, plain: socket.socket) -> None:
         self.plain = plain
@@ -43,18 +43,18 @@ class Peer:
         return await self.read(1 << 30)
 
 
-async def end(plain: socket.socket, *, client: bool, largest: int = 1 << 20) -> WebSocket:
+async def open_websocket(plain: socket.socket, *, client: bool, max_bytes: int = 1 << 20) -> WebSocket:
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, plain)
-    made = WebSocket(transport, client=client, largest=largest)
-    transport.set_protocol(made)
-    return made
+    opened = WebSocket(transport, client=client, max_message_bytes=max_bytes)
+    transport.set_protocol(opened)
+    return opened
 
 
 @asynccontextmanager
 async def pair() -> AsyncIterator[tuple[WebSocket, WebSocket]]:
     ours, theirs = socket.socketpair()
-    server, client = await end(ours, client=False), await end(theirs, client=True)
+    server, client = await open_websocket(ours, client=False), await open_websocket(theirs, client=True)
     try:
         yield server, client
     finally:
@@ -66,10 +66,10 @@ class Server(NamedTuple):
     peer: Peer
 
     @classmethod
-    async def open(cls, largest: int = 1 << 20) -> Self:
+    async def open(cls, max_bytes: int = 1 << 20) -> Self:
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
-        return cls(await end(ours, client=False, largest=largest), Peer(theirs))
+        return cls(await open_websocket(ours, client=False, max_bytes=max_bytes), Peer(theirs))
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,7 +80,7 @@ class Server(NamedTuple):
 
 
 def masked(opcode: int, payload: bytes, key: bytes = b"\1\2\3\4") -> bytes:
-    """A client's frame, whole."""
+    """Return a complete frame of a client."""
     assert len(payload) < 126
     return (
         bytes([0x80 | opcode, 0x80 | len(payload)])
@@ -89,7 +89,7 @@ def masked(opcode: int, payload: bytes, key: bytes = b"\1\2\3\4") -> bytes:
     )
 
 
-def test_the_key_is_accepted_as_the_standard_says() -> None:
+def test_accept_key_is_the_example_of_rfc_6455() -> None:
     assert accept_key(b"dGhlIHNhbXBsZSBub25jZQ==") == b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
 
@@ -100,7 +100,7 @@ def test_subprotocols_are_offered_in_order() -> None:
     ]
 
 
-async def test_messages_go_both_ways_in_order_and_keep_their_type() -> None:
+async def test_messages_in_both_directions_keep_their_order_and_type() -> None:
     messages: list[bytes | str] = [b"\0one", "two", b"", b"x" * 200_000, "grüße"]
     async with pair() as (server, client):
         for sender, receiver in ((client, server), (server, client)):
@@ -114,7 +114,7 @@ async def _send_all(sender: WebSocket, messages: list[bytes | str]) -> None:
         await sender.send(message)
 
 
-async def test_a_close_is_heard_with_its_code() -> None:
+async def test_a_close_is_received_with_its_code() -> None:
     async with pair() as (server, client):
         await client.send(b"last")
         await client.close(1001)
@@ -125,7 +125,7 @@ async def test_a_close_is_heard_with_its_code() -> None:
             await server.send(b"too late")
 
 
-async def test_a_receiver_that_waits_is_told_of_the_end() -> None:
+async def test_a_waiting_receive_returns_none_when_the_peer_closes() -> None:
     async with pair() as (server, client):
         waiting = asyncio.create_task(server.receive())
         await asyncio.sleep(0)
@@ -133,31 +133,31 @@ async def test_a_receiver_that_waits_is_told_of_the_end() -> None:
         assert await asyncio.wait_for(waiting, 60) is None
 
 
-async def test_a_connection_that_breaks_is_an_abnormal_end() -> None:
+async def test_a_broken_connection_has_close_code_1006() -> None:
     async with await Server.open() as (server, peer):
         peer.plain.close()
         assert await server.receive() is None
         assert server.close_code == 1006
 
 
-async def test_a_goodbye_is_not_waited_for_forever() -> None:
+async def test_close_does_not_wait_forever_for_the_peers_close_frame() -> None:
     async with await Server.open() as (server, peer):
         async with asyncio.timeout(60):
             await server.close()
         assert await peer.rest() == CLOSE_NORMAL
 
 
-async def test_a_slow_receiver_stops_the_sender() -> None:
+async def test_a_slow_receiver_makes_the_sender_wait() -> None:
     async with pair() as (server, client):
         sending = asyncio.create_task(_send_all(client, [b"x" * 100_000] * 200))
         _, pending = await asyncio.wait([sending], timeout=0.5)
-        assert pending, "20 MB went out with nobody asking for them"
+        assert pending, "20 MB were sent although nothing was received"
         for _ in range(200):
             assert await server.receive() == b"x" * 100_000
         await asyncio.wait_for(sending, 60)
 
 
-async def test_a_peer_that_reads_nothing_is_owed_one_pong_however_often_it_asks() -> None:
+async def test_a_peer_that_sends_pings_and_reads_nothing_gets_one_pong() -> None:
     async with await Server.open() as (server, peer):
         filling = asyncio.create_task(_send_all(server, [b"x" * 100_000] * 200))
         await asyncio.wait([filling], timeout=0.2)
@@ -167,46 +167,46 @@ async def test_a_peer_that_reads_nothing_is_owed_one_pong_however_often_it_asks(
         assert await server.receive() == b"after"
         filling.cancel()
         await asyncio.gather(filling, return_exceptions=True)
-        heard = b""
-        while b"\x8a\x01" not in heard:
-            heard += await peer.some()
+        received = b""
+        while b"\x8a\x01" not in received:
+            received += await peer.some()
         closing = asyncio.create_task(server.close())
-        assert (heard + await peer.rest()).endswith(b"x\x8a\x014" + CLOSE_NORMAL)
+        assert (received + await peer.rest()).endswith(b"x\x8a\x014" + CLOSE_NORMAL)
         await closing
 
 
-BROKEN = {
-    "a frame that is not masked": (b"\x82\x01a", 1002),
-    "an operation that does not exist": (masked(3, b""), 1002),
-    "a reserved bit": (b"\xc2" + masked(2, b"a")[1:], 1002),
-    "a control frame in fragments": (b"\x09" + masked(9, b"")[1:], 1002),
-    "a control frame that is too long": (b"\x89\xfe\x01\x00", 1002),
-    "a continuation of nothing": (masked(0, b"a"), 1002),
-    "text that is not UTF-8": (masked(1, b"\xff\xfe"), 1007),
-    "a close of one byte": (masked(8, b"a"), 1002),
-    "a message beyond the bound": (masked(2, b"x" * 101), 1009),
-    "a message beyond the bound in two frames": (
+INVALID = {
+    "client frame without a mask: 1002": (b"\x82\x01a", 1002),
+    "unknown opcode: 1002": (masked(3, b""), 1002),
+    "reserved bit: 1002": (b"\xc2" + masked(2, b"a")[1:], 1002),
+    "fragmented control frame: 1002": (b"\x09" + masked(9, b"")[1:], 1002),
+    "control frame that is too long: 1002": (b"\x89\xfe\x01\x00", 1002),
+    "continuation without a first frame: 1002": (masked(0, b"a"), 1002),
+    "text that is not UTF-8: 1007": (masked(1, b"\xff\xfe"), 1007),
+    "close frame of one byte: 1002": (masked(8, b"a"), 1002),
+    "message larger than the limit: 1009": (masked(2, b"x" * 101), 1009),
+    "message of two frames larger than the limit: 1009": (
         b"\2" + masked(2, b"x" * 60)[1:] + masked(0, b"x" * 60),
         1009,
     ),
 }
 
 
-@pytest.mark.parametrize("sentence", BROKEN)
-async def test_what_breaks_the_protocol_ends_it_with_a_code(sentence: str) -> None:
-    sent, code = BROKEN[sentence]
-    async with await Server.open(largest=100) as (server, peer):
+@pytest.mark.parametrize("case", INVALID)
+async def test_an_invalid_frame_closes_the_connection_with_a_code(case: str) -> None:
+    sent, code = INVALID[case]
+    async with await Server.open(max_bytes=100) as (server, peer):
         await peer.send(sent)
-        answer = await peer.rest()
-        assert answer[0] == 0x88
-        assert int.from_bytes(answer[2:4]) == code
+        close_frame = await peer.rest()
+        assert close_frame[0] == 0x88
+        assert int.from_bytes(close_frame[2:4]) == code
         assert await server.receive() is None
         assert server.close_code == code
 
 
 @settings(deadline=None, max_examples=50)
 @given(cuts=st.lists(st.integers(0, 40), max_size=8))
-def test_frames_may_be_cut_anywhere(cuts: list[int]) -> None:
+def test_frames_may_be_split_anywhere(cuts: list[int]) -> None:
     sent = b"\1" + masked(1, b"he")[1:] + masked(9, b"ping") + masked(0, b"llo") + masked(2, b"\0\1")
 
     async def check() -> None:

@@ -158,7 +158,7 @@ class HttpTransport:
 
 
 class _HttpStream:
-    def __init__(self, request: Request, streamed: wire.Streamed) -> None:
+    def __init__(self, request: Request, streamed: wire.StreamedResponse) -> None:
         self._request = request
         self._streamed = streamed
         self.status = streamed.status

@@ -93,7 +93,7 @@ def _address(text: str) -> tuple[str | None, int]:
 async def _server(
     handler: Handler, limits: ConnectionLimits, on_refused: OnRefused = lambda _reason: None
 ) -> AsyncIterator[Server]:
-    server = Server(handler, limits=REQUEST_LIMITS, bounds=limits, on_refused=on_refused)
+    server = Server(handler, request_limits=REQUEST_LIMITS, connection_limits=limits, on_rejected=on_refused)
     try:
         yield server
     finally:

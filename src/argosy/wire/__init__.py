@@ -1,1 +1,1 @@
-"""HTTP/1.1 and WebSockets on asyncio: the lowest layer, which knows nothing of Kubernetes or of jobs."""
+"""HTTP/1.1 and WebSockets on asyncio, client and server. The lowest layer: it knows nothing of Kubernetes."""

@@ -1,13 +1,13 @@
-"""An HTTP/1.1 client of one server: pooled connections, whole answers, streams and WebSockets.
+"""An HTTP/1.1 client of one server, with pooled connections, whole responses, streams and WebSockets.
 
-A request goes out in one write. Failures are `OSError`s (see `failures`); an answer, whatever its status, is
-returned. There are no redirects, no cookies and no compression.
+A request is sent in one write. Failures are `OSError`s (see `errors`); a response is returned whatever its
+status. There are no redirects, cookies or compression.
 
-A server may close a connection in the very moment in which it is used again. Then a request is sent once
-more, on a new connection, by the rule of Go's net/http: only if the connection had carried a request before,
-if not a byte of an answer came, and if the request changes nothing (GET, HEAD, OPTIONS). POST, PATCH, PUT and
-DELETE are not repeated, for the server may have acted on them; but whether the peer has closed is asked of
-the system right before a connection is used again, so that only an end still on its way is missed.
+A server may close an idle connection at the moment in which it is reused. The request is then retried on a
+new connection by the rule of Go's net/http: only if the connection had carried a request before, no byte of a
+response arrived, and the method is safe (GET, HEAD, OPTIONS). POST, PATCH, PUT and DELETE are not retried,
+because the server may have acted on them. To make that rare, the kernel is asked right before a connection is
+reused whether the peer has closed it.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from argosy.wire.pool import Pool
 from argosy.wire.response import ResponseParser
 from argosy.wire.websocket import VERSION, WebSocket, accept_key
 
-LARGEST_ANSWER = 1 << 30
-LARGEST_REFUSAL = 1 << 20
-"""Bytes of the body of an answer that says why something is not to be had."""
-HEARTBEAT = 30.0
-"""Seconds between pings of a WebSocket; a peer of which nothing is heard until the next is dead."""
+MAX_RESPONSE_BYTES = 1 << 30
+MAX_ERROR_BYTES = 1 << 20
+"""Size of the body of a response that rejects a WebSocket."""
+HEARTBEAT_SECONDS = 30.0
+"""Time between pings of a WebSocket; it is aborted if nothing arrives between two pings."""
 
-REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
+RETRYABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Response(NamedTuple):
@@ -41,32 +41,32 @@ class Response(NamedTuple):
     body: bytes
 
 
-class Streamed:
-    """An answer whose body is still coming. A reader that stops reading stops the peer."""
+class StreamedResponse:
+    """A response whose body is still arriving. The server has to wait while the body is not read."""
 
-    def __init__(self, connection: Connection, answer: ResponseParser) -> None:
+    def __init__(self, connection: Connection, response: ResponseParser) -> None:
         self._connection = connection
-        self._answer = answer
-        self.status = answer.status
-        self.headers: Mapping[str, str] = answer.headers
+        self._response = response
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
 
     async def chunk(self) -> bytes:
-        """Whatever has come, at least a byte; empty at the end."""
+        """Return the bytes that have arrived, at least one; empty at the end."""
         return await self._connection.chunk()
 
-    async def read(self, limit: int = LARGEST_ANSWER) -> bytes:
-        """All that is left; `ProtocolError` if that is more than the limit."""
-        self._answer.limit = limit
-        self._answer.check_size()
-        await self._connection.until_done()
-        return self._answer.take()
+    async def read(self, limit: int = MAX_RESPONSE_BYTES) -> bytes:
+        """Return the rest of the body; raises ProtocolError if it is larger than the limit."""
+        self._response.limit = limit
+        self._response.check_size()
+        await self._connection.wait_done()
+        return self._response.take()
 
 
 class Client:
-    """Safe for any number of tasks of one event loop."""
+    """A client of one server, for any number of tasks of one event loop."""
 
     def __init__(self, origin: Origin, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """`headers` are sent with every request, WebSockets too; a name may be repeated."""
+        """Send `headers` with every request, including those for WebSockets; a name may be repeated."""
         self._origin = origin
         self._pool = Pool()
         self._prefix = origin.prefix
@@ -86,27 +86,27 @@ class Client:
         *,
         context: ssl.SSLContext | None = None,
         timeout: float | None = None,
-        limit: int = LARGEST_ANSWER,
+        limit: int = MAX_RESPONSE_BYTES,
     ) -> Response:
-        """The whole answer. `timeout` is for all of it, connecting included."""
+        """Send a request and return the whole response. `timeout` covers everything, including connecting."""
         request = self._encode(method, target, headers, body)
         deadline = _deadline(timeout)
-        connection = self._pool.take(context)
+        connection = self._pool.acquire(context)
         while True:
             reused = connection is not None
             if connection is None:
                 connection = await self._dial(context, deadline)
-            answer = ResponseParser(bodiless=method == "HEAD", limit=limit)
+            response = ResponseParser(bodiless=method == "HEAD", limit=limit)
             try:
-                connection.begin(request, answer, whole=True, deadline=deadline)
-                await connection.until_done()
+                connection.send(request, response, whole=True, deadline=deadline)
+                await connection.wait_done()
             except ConnectionError:
-                if not (reused and self._may_repeat(method, answer)):
+                if not (reused and self._may_retry(method, response)):
                     raise
             else:
-                return Response(answer.status, answer.headers, answer.take())
+                return Response(response.status, response.headers, response.take())
             finally:
-                self._pool.give(connection)
+                self._pool.release(connection)
             connection = None
 
     @asynccontextmanager
@@ -118,29 +118,32 @@ class Client:
         *,
         context: ssl.SSLContext | None = None,
         timeout: float | None = None,
-    ) -> AsyncIterator[Streamed]:
-        """An answer from its head on; `timeout` is for the head. Left early, its connection is cut."""
+    ) -> AsyncIterator[StreamedResponse]:
+        """Send a request and wait for the head of the response; `timeout` covers the time until then.
+
+        If the block is left before the end of the body, the connection is aborted.
+        """
         request = self._encode(method, target, headers, None)
         deadline = _deadline(timeout)
-        connection = self._pool.take(context)
+        connection = self._pool.acquire(context)
         while True:
             reused = connection is not None
             if connection is None:
                 connection = await self._dial(context, deadline)
-            answer = ResponseParser(bodiless=method == "HEAD")
+            response = ResponseParser(bodiless=method == "HEAD")
             try:
-                connection.begin(request, answer, deadline=deadline)
+                connection.send(request, response, deadline=deadline)
                 try:
-                    await connection.until_headed()
+                    await connection.wait_head()
                 except ConnectionError:
-                    if not (reused and self._may_repeat(method, answer)):
+                    if not (reused and self._may_retry(method, response)):
                         raise
                 else:
-                    connection.disarm()
-                    yield Streamed(connection, answer)
+                    connection.clear_deadline()
+                    yield StreamedResponse(connection, response)
                     return
             finally:
-                self._pool.give(connection)
+                self._pool.release(connection)
             connection = None
 
     @asynccontextmanager
@@ -152,38 +155,29 @@ class Client:
         *,
         context: ssl.SSLContext | None = None,
         timeout: float | None = None,
-        heartbeat: float = HEARTBEAT,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> AsyncIterator[WebSocket]:
-        """Open a WebSocket; raises `WebSocketHandshakeError` if the server answers with anything but 101."""
+        """Open a WebSocket; raises WebSocketHandshakeError if the status of the response is not 101."""
         key = b64encode(os.urandom(16))
-        asked = {
-            **headers,
-            "Connection": "Upgrade",
-            "Upgrade": "websocket",
-            "Sec-WebSocket-Version": VERSION,
-            "Sec-WebSocket-Key": key.decode(),
-        }
-        if subprotocols:
-            asked["Sec-WebSocket-Protocol"] = ", ".join(subprotocols)
-        request = self._encode("GET", target, asked, None)
+        request = self._encode("GET", target, {**headers, **_handshake_headers(key, subprotocols)}, None)
         deadline = _deadline(timeout)
         connection = await self._dial(context, deadline)
         try:
-            answer = ResponseParser(upgrade=True, limit=LARGEST_REFUSAL)
-            connection.begin(request, answer, deadline=deadline)
-            await connection.until_headed()
-            if answer.status != 101:
-                await connection.until_done()
-                raise WebSocketHandshakeError(answer.status, answer.headers, answer.take())
-            connection.disarm()
-            chosen = _agreed(answer, key, subprotocols)
+            response = ResponseParser(upgrade=True, limit=MAX_ERROR_BYTES)
+            connection.send(request, response, deadline=deadline)
+            await connection.wait_head()
+            if response.status != 101:
+                await connection.wait_done()
+                raise WebSocketHandshakeError(response.status, response.headers, response.take())
+            connection.clear_deadline()
+            subprotocol = _chosen_subprotocol(response, key, subprotocols)
             socket = connection.hand_over(
                 lambda transport: WebSocket(
                     transport,
                     client=True,
-                    subprotocol=chosen,
-                    heartbeat=heartbeat,
-                    when_lost=lambda: connection.connection_lost(None),
+                    subprotocol=subprotocol,
+                    heartbeat_seconds=heartbeat_seconds,
+                    on_lost=lambda: connection.connection_lost(None),
                 )
             )
             try:
@@ -191,7 +185,7 @@ class Client:
             finally:
                 await socket.close()
         finally:
-            self._pool.give(connection)
+            self._pool.release(connection)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -202,14 +196,14 @@ class Client:
         self._pool.add(connection)
         return connection
 
-    def _may_repeat(self, method: str, answer: ResponseParser) -> bool:
-        return method in REPEATABLE and not answer.began and not self._pool.closed
+    def _may_retry(self, method: str, response: ResponseParser) -> bool:
+        return method in RETRYABLE_METHODS and not response.started and not self._pool.closed
 
     def _encode(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        """The whole request. A line end or a blank where none belongs would make it another request."""
+        """Return the whole request; raises ValueError for line breaks and spaces that would split it."""
         lines = _header_lines(headers.items())
         if " " in target or "\n" in target or "\r" in target:
-            raise ValueError(f"{target!r} is not quoted")
+            raise ValueError(f"invalid target {target!r}: must be percent-encoded")
         head = f"{method} {self._prefix}{target}{self._fixed}{lines}"
         if body is not None:
             return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
@@ -220,7 +214,7 @@ class Client:
 def _header_lines(headers: Collection[tuple[str, str]]) -> str:
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
     if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
-        raise ValueError("a header has a line end in it")
+        raise ValueError("a request header contains a line break")
     return lines
 
 
@@ -228,11 +222,23 @@ def _deadline(timeout: float | None) -> float | None:
     return None if timeout is None else asyncio.get_running_loop().time() + timeout
 
 
-def _agreed(answer: ResponseParser, key: bytes, offered: Sequence[str]) -> str:
-    """The subprotocol that the server chose; empty for none."""
-    headers = answer.headers
+def _handshake_headers(key: bytes, subprotocols: Sequence[str]) -> dict[str, str]:
+    headers = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": VERSION,
+        "Sec-WebSocket-Key": key.decode(),
+    }
+    if subprotocols:
+        headers["Sec-WebSocket-Protocol"] = ", ".join(subprotocols)
+    return headers
+
+
+def _chosen_subprotocol(response: ResponseParser, key: bytes, offered: Sequence[str]) -> str:
+    """Return the subprotocol that the server chose, empty for none; raises ProtocolError if it is invalid."""
+    headers = response.headers
     if headers.get("Sec-WebSocket-Accept", "").encode() != accept_key(key):
-        raise ProtocolError("the server did not understand the handshake of the WebSocket")
+        raise ProtocolError("invalid WebSocket handshake: wrong Sec-WebSocket-Accept")
     chosen = headers.get("Sec-WebSocket-Protocol", "")
     if (chosen and chosen not in offered) or headers.get("Sec-WebSocket-Extensions"):
         raise ProtocolError(f"the server chose what was not offered: {chosen or 'an extension'}")

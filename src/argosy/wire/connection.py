@@ -1,9 +1,9 @@
-"""One connection of a client: a request at a time, and its answer as it comes.
+"""One connection of a client: sends one request at a time and receives its response.
 
-Time running out never cancels a task: the timer fails the connection, and whoever waits for it is told. So a
-cancellation that comes at the same moment is not lost. Whatever goes wrong ends the connection; one that is
-left with half an answer cannot be used again. Connections end without farewell: TLS would wait for the answer
-of a peer that may be dead.
+A deadline does not cancel the waiting task: the timer fails the connection, and waiting raises its error. So
+a cancellation at the same moment is not lost. Every error closes the connection, and one whose response was
+not read to its end is not used again. Connections are aborted, not closed: TLS would wait for the farewell of
+a peer that may be dead.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ from argosy.wire.response import ResponseParser
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
-READ_BUFFER = 1 << 20
-"""Bytes of a stream that wait for its reader before the peer has to."""
+MAX_UNREAD_BYTES = 1 << 20
+"""Received bytes of a stream after which reading from the peer pauses."""
 
 
 class Connection(SharedBufferProtocol):
-    """Made by `dial`, which gives it its transport."""
+    """Created by `dial`, which sets its transport."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         super().__init__()
         self.context = context
-        """What its TLS was made with; requests of another identity need another connection."""
+        """The TLS context; requests with another client certificate need another connection."""
         self.idle_since = 0.0
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._answer: ResponseParser | None = None
+        self._response: ResponseParser | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._whole = False
         self._paused = False
@@ -49,84 +49,85 @@ class Connection(SharedBufferProtocol):
         assert self._transport is not None
         return self._transport
 
-    def begin(
-        self, request: bytes, answer: ResponseParser, *, whole: bool = False, deadline: float | None = None
+    def send(
+        self, request: bytes, response: ResponseParser, *, whole: bool = False, deadline: float | None = None
     ) -> None:
-        """Send a request, head and body in one write. `whole`: nobody waits for less than the whole answer.
+        """Send a request, head and body in one write.
 
-        The deadline, a time of the event loop's, holds until the answer is whole or `disarm` is called.
+        `whole`: waiting tasks are woken only when the response is complete. The deadline, a time of the event
+        loop, holds until then or until `clear_deadline` is called.
         """
-        self._answer = answer
+        self._response = response
         self._whole = whole
         self._deadline = deadline
         if deadline is not None and (self._timer is None or self._timer.when() > deadline):
             self._set_timer(deadline)
         self.transport.write(request)
 
-    def disarm(self) -> None:
-        # The timer goes on: making one for each request would cost more than the rest of a connection's work.
+    def clear_deadline(self) -> None:
+        # The timer stays: creating one for each request would cost more than all else that a connection does.
         self._deadline = None
 
-    async def until_headed(self) -> None:
-        while not self._current.headed:
+    async def wait_head(self) -> None:
+        while not self._current.has_head:
             await self._wait()
 
-    async def until_done(self) -> None:
+    async def wait_done(self) -> None:
         self._whole = True
         self._resume()
         while not self._current.done:
             await self._wait()
-        self.disarm()
+        self.clear_deadline()
 
     async def chunk(self) -> bytes:
-        """Whatever has come of the body, at least a byte; empty at its end."""
-        answer = self._current
-        while not answer.parts:
-            if answer.done:
+        """Return the bytes of the body that have arrived, at least one; empty at its end."""
+        response = self._current
+        while not response.parts:
+            if response.done:
                 return b""
             await self._wait()
-        data = answer.take()
+        data = response.take()
         self._resume()
         return data
 
-    def hand_over(self, heir: Callable[[asyncio.Transport], P]) -> P:
-        """After an upgrade: from now on the connection speaks another protocol."""
+    def hand_over(self, make_protocol: Callable[[asyncio.Transport], P]) -> P:
+        """Switch the connection to another protocol, after an upgrade."""
         self._check()
-        protocol = heir(self.transport)
+        protocol = make_protocol(self.transport)
         hand_over(self.transport, protocol)
-        if self._current.rest:
-            protocol.data_received(self._current.rest)
+        if self._current.upgrade_data:
+            protocol.data_received(self._current.upgrade_data)
         return protocol
 
     def fail(self, error: BaseException) -> None:
-        self.disarm()
-        self._remember(error)
-        with suppress(AttributeError):  # Python 3.11.2 has none left to abort once TLS was closed twice
+        self.clear_deadline()
+        self._set_error(error)
+        with suppress(AttributeError):  # Python 3.11.2 raises it if TLS was closed twice
             self.transport.abort()
         self._wake()
 
     def abort(self) -> None:
-        self.fail(IncompleteResponseError("the connection was given up"))
+        self.fail(IncompleteResponseError("the connection was aborted"))
 
-    def finished(self) -> bool:
-        """The answer is whole, all of it was taken, and the connection may carry another."""
-        answer = self._answer
+    def is_reusable(self) -> bool:
+        """Return True if the response was read to its end and the connection can carry another request."""
+        response = self._response
         return (
-            answer is not None
-            and answer.keep_alive
-            and answer.rest is None
-            and not answer.parts
+            response is not None
+            and response.keep_alive
+            and response.upgrade_data is None
+            and not response.parts
             and self._error is None
             and not self.transport.get_write_buffer_size()
         )
 
-    def rest(self) -> None:
-        """Between two requests nothing may come."""
-        self._answer = None
+    def mark_idle(self) -> None:
+        """Expect nothing from the server until the next request."""
+        self._response = None
         self.idle_since = self._loop.time()
 
-    def stale(self) -> bool:
-        """The peer has closed it, as far as this machine can tell: also what the loop has not got to yet."""
+    def is_stale(self) -> bool:
+        """Return True if the peer has closed it. The kernel may know that before the event loop does."""
         if self._error is not None or self.transport.is_closing():
             return True
         if self._poll is None:
@@ -134,7 +135,7 @@ class Connection(SharedBufferProtocol):
             self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
         return bool(self._poll.poll(0))
 
-    async def until_lost(self) -> None:
+    async def wait_closed(self) -> None:
         await asyncio.shield(self._lost)
 
     # Called by the event loop.
@@ -143,28 +144,28 @@ class Connection(SharedBufferProtocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def received(self, data: memoryview) -> None:
-        answer = self._answer
-        if answer is None or (answer.done and answer.rest is None):
-            self.abort()  # nobody asked for it: the next answer would not be to the next request
+        response = self._response
+        if response is None or (response.done and response.upgrade_data is None):
+            self.abort()  # there is no request: the next response would belong to the wrong one
             return
-        if answer.rest is not None:
-            answer.rest += data
+        if response.upgrade_data is not None:
+            response.upgrade_data += data
             return
         try:
-            answer.feed(data)
+            response.feed(data)
         except ConnectionError as error:
             self.fail(error)
             return
-        if answer.done or not self._whole:
+        if response.done or not self._whole:
             self._wake()
-            if answer.size >= READ_BUFFER and not answer.done and not self._paused:
+            if response.size >= MAX_UNREAD_BYTES and not response.done and not self._paused:
                 self._paused = True
                 self.transport.pause_reading()
 
     def eof_received(self) -> None:
-        if self._answer is not None and self._farewell():
+        if self._response is not None and self._is_orderly_end():
             try:
-                self._answer.end()
+                self._response.end()
             except IncompleteResponseError as error:
                 self.fail(error)
             self._wake()
@@ -173,48 +174,50 @@ class Connection(SharedBufferProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._remember(error or IncompleteResponseError("connection closed before the response was complete"))
+        self._set_error(
+            error or IncompleteResponseError("connection closed before the response was complete")
+        )
         self._wake()
         if not self._lost.done():
             self._lost.set_result(None)
 
-    def _farewell(self) -> bool:
-        """Whether the peer itself said that it sends no more; without TLS there is no telling."""
-        secured = self.transport.get_extra_info("ssl_object")
-        if secured is None:
+    def _is_orderly_end(self) -> bool:
+        """Return False if the connection ended without TLS's close notification, so data may be missing."""
+        ssl_object = self.transport.get_extra_info("ssl_object")
+        if ssl_object is None:
             return True
         try:
-            return not secured.read(1)
+            return not ssl_object.read(1)
         except ssl.SSLError:  # it would wait for more
             return False
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._look_at_the_time)
+        self._timer = self._loop.call_at(when, self._on_timer)
 
-    def _look_at_the_time(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         if self._deadline is None:
             return
         if self._loop.time() < self._deadline:
             self._set_timer(self._deadline)
         else:
-            self.fail(TimeoutError("no answer in time"))
+            self.fail(TimeoutError("no response before the deadline"))
 
     @property
     def _current(self) -> ResponseParser:
-        assert self._answer is not None
-        return self._answer
+        assert self._response is not None
+        return self._response
 
     def _resume(self) -> None:
         if self._paused:
             self._paused = False
             self.transport.resume_reading()
 
-    def _remember(self, error: BaseException) -> None:
-        """What ended the connection first. Kept without the frames that it came through, and raised as a
-        copy: frames hold the connection, which holds the error, and such a circle is not freed for long."""
+    def _set_error(self, error: BaseException) -> None:
+        """Keep the first error. It is kept without its traceback and raised as a copy: frames refer to the
+        connection, which refers to the error, and such a reference cycle is freed late."""
         if self._error is None:
             error.__cause__ = error.__context__ = None
             self._error = error.with_traceback(None)

@@ -1,8 +1,7 @@
-"""Bounds on the connections of a server: so many in all, and so many from one address.
+"""Limits the connections of a server, in total and for each client address.
 
-When all places are taken, a newcomer gets the place of the oldest connection of the address that has the
-most, provided that this address would not have fewer than the newcomer's then. So one address, or a few,
-cannot keep the others out.
+When the total is reached, a new connection displaces the oldest one of the address with the most connections,
+unless that address would then have fewer than the new one's. So a few addresses cannot lock out the others.
 """
 
 from collections.abc import Callable
@@ -10,10 +9,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 RejectReason: TypeAlias = Literal["total", "address", "displaced", "hello-timeout", "handshake"]
-"""Why a connection was refused or given up.
+"""Why a connection was rejected or closed.
 
-total: all places are taken. address: its address has too many. displaced: it made room for another address.
-hello-timeout: the client did not start the TLS handshake. handshake: TLS could not be agreed upon.
+total: the server has too many. address: the client's address has too many. displaced: it was closed in favour
+of another address. hello-timeout: the client did not start the TLS handshake. handshake: that failed.
 """
 
 
@@ -21,17 +20,17 @@ hello-timeout: the client did not start the TLS handshake. handshake: TLS could 
 class ConnectionLimits:
     total: int
     per_address: int
-    """Pods may share one address where nodes rewrite it (SNAT): it must suit the pods of a node."""
+    """Large enough for all pods of a node, which share one address where nodes rewrite it (SNAT)."""
     handshakes: int = 8
-    """TLS handshakes that begin in one turn."""
-    turn_seconds: float = 0.02
-    """Time from one turn to the next. A handshake keeps the event loop busy for about a millisecond."""
+    """TLS handshakes that may start in one interval."""
+    interval_seconds: float = 0.02
+    """Length of that interval. A handshake keeps the event loop busy for about a millisecond."""
     hello_seconds: float = 10.0
-    """Time for a client to begin its handshake."""
+    """Time for a client to start its handshake."""
 
 
 class ConnectionSlot:
-    """The place of one connection; `drop` ends that connection."""
+    """One connection that counts; `drop` closes it."""
 
     __slots__ = ("address", "drop")
 
@@ -41,45 +40,45 @@ class ConnectionSlot:
 
 
 class ConnectionLimiter:
-    """Who has which of the places. Connections without an address (unix sockets) count in all only."""
+    """Counts connections. Those without an address (Unix sockets) count towards the total only."""
 
-    def __init__(self, limits: ConnectionLimits, on_refused: Callable[[RejectReason], None]) -> None:
+    def __init__(self, limits: ConnectionLimits, on_rejected: Callable[[RejectReason], None]) -> None:
         self.limits = limits
-        self.taken = 0
-        self._on_refused = on_refused
+        self.in_use = 0
+        self._on_rejected = on_rejected
         self._by_address: dict[str, dict[ConnectionSlot, None]] = {}
 
-    def take(self, address: str, drop: Callable[[], None]) -> ConnectionSlot | None:
-        """Return a place for a new connection, or None if it is to be closed."""
+    def acquire(self, address: str, drop: Callable[[], None]) -> ConnectionSlot | None:
+        """Return a slot for a new connection, or None if the connection must be closed."""
         held = len(self._by_address.get(address, ()))
         if address and held >= self.limits.per_address:
-            self._on_refused("address")
+            self._on_rejected("address")
             return None
-        if self.taken >= self.limits.total and not self._make_room(held):
-            self._on_refused("total")
+        if self.in_use >= self.limits.total and not self._displace_oldest(held):
+            self._on_rejected("total")
             return None
-        place = ConnectionSlot(address, drop)
-        self._by_address.setdefault(address, {})[place] = None
-        self.taken += 1
-        return place
+        slot = ConnectionSlot(address, drop)
+        self._by_address.setdefault(address, {})[slot] = None
+        self.in_use += 1
+        return slot
 
-    def leave(self, place: ConnectionSlot, why: RejectReason | None = None) -> None:
-        """Give a place back. One that was given back before changes nothing."""
-        places = self._by_address.get(place.address, {})
-        if place not in places:
+    def release(self, slot: ConnectionSlot, reason: RejectReason | None = None) -> None:
+        """Free a slot; does nothing if it is free already."""
+        slots = self._by_address.get(slot.address, {})
+        if slot not in slots:
             return
-        del places[place]
-        if not places:
-            del self._by_address[place.address]
-        self.taken -= 1
-        if why is not None:
-            self._on_refused(why)
+        del slots[slot]
+        if not slots:
+            del self._by_address[slot.address]
+        self.in_use -= 1
+        if reason is not None:
+            self._on_rejected(reason)
 
-    def _make_room(self, held: int) -> bool:
-        places = max(self._by_address.values(), key=len)
-        if len(places) <= held + 1:
+    def _displace_oldest(self, held: int) -> bool:
+        slots = max(self._by_address.values(), key=len)
+        if len(slots) <= held + 1:
             return False
-        oldest = next(iter(places))
-        self.leave(oldest, "displaced")
+        oldest = next(iter(slots))
+        self.release(oldest, "displaced")
         oldest.drop()
         return True

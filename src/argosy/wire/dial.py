@@ -1,8 +1,8 @@
-"""Opens connections: over TCP to whichever of a host's addresses answers first, over a Unix socket, with TLS,
-through a proxy. Connecting, and shaking hands on TLS, may take `CONNECT_TIMEOUT` seconds each.
+"""Opens connections over TCP or a Unix socket, with TLS, directly or through a proxy.
 
-TCP connections notice within about a minute that their peer is gone, though nothing is ever sent on them, as
-while a log is followed.
+Of a host's addresses the first to accept is used. Connecting and the TLS handshake may take
+`CONNECT_TIMEOUT_SECONDS` each. TCP keepalive detects a dead peer within about a minute, even if nothing is
+sent, as while a log is followed.
 """
 
 import asyncio
@@ -18,25 +18,25 @@ from argosy.wire.errors import ProxyError
 from argosy.wire.origin import Origin, Proxy
 from argosy.wire.response import ResponseParser
 
-CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT_SECONDS = 10.0
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-STAGGER = 0.25
-"""Seconds that one address of a host has before the next is tried beside it."""
+STAGGER_SECONDS = 0.25
+"""Delay before the next address of a host is tried in parallel."""
 
 Address: TypeAlias = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
 
 
 async def dial(origin: Origin, context: ssl.SSLContext | None) -> Connection:
-    """A connection that is ready for requests. `context` is used where the origin says TLS."""
+    """Return a connection that is ready for requests. `context` is used if the origin requires TLS."""
     tls = context if origin.tls else None
     name = (origin.server_name or origin.host) if tls else None
     if origin.proxy is not None:
         return await _through_proxy(origin, origin.proxy, context, name)
     connection = Connection(context)
     loop = asyncio.get_running_loop()
-    handshake = CONNECT_TIMEOUT if tls else None
+    handshake = CONNECT_TIMEOUT_SECONDS if tls else None
     if origin.unix_socket is not None:
-        async with asyncio.timeout(2 * CONNECT_TIMEOUT):
+        async with asyncio.timeout(2 * CONNECT_TIMEOUT_SECONDS):
             await loop.create_unix_connection(
                 lambda: connection,
                 origin.unix_socket,
@@ -45,11 +45,11 @@ async def dial(origin: Origin, context: ssl.SSLContext | None) -> Connection:
                 ssl_handshake_timeout=handshake,
             )
     else:
-        await _take(connection, await connect(origin.host, origin.port), tls, name)
+        await _attach(connection, await connect(origin.host, origin.port), tls, name)
     return connection
 
 
-async def _take(
+async def _attach(
     connection: Connection, opened: socket.socket, tls: ssl.SSLContext | None, name: str | None
 ) -> None:
     await asyncio.get_running_loop().create_connection(
@@ -57,7 +57,7 @@ async def _take(
         sock=opened,
         ssl=tls,
         server_hostname=name,
-        ssl_handshake_timeout=CONNECT_TIMEOUT if tls else None,
+        ssl_handshake_timeout=CONNECT_TIMEOUT_SECONDS if tls else None,
     )
 
 
@@ -68,15 +68,15 @@ async def _through_proxy(
     opened = await connect(proxy.host, proxy.port)
     if proxy.scheme == "socks5":
         await _through_socks(opened, origin, proxy)
-        await _take(connection, opened, context if origin.tls else None, name)
+        await _attach(connection, opened, context if origin.tls else None, name)
         return connection
     if proxy.tls and context is None:
         context = ssl.create_default_context()
-    await _take(connection, opened, context if proxy.tls else None, proxy.host if proxy.tls else None)
+    await _attach(connection, opened, context if proxy.tls else None, proxy.host if proxy.tls else None)
     if origin.is_forwarded:
-        return connection  # the proxy is sent the whole URL with each request
+        return connection  # each request has the whole URL, and the proxy forwards it
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             await _tunnel(connection, origin, proxy)
         assert context is not None
         await _start_tls(connection, context, name)
@@ -88,7 +88,7 @@ async def _through_proxy(
 
 async def _through_socks(opened: socket.socket, origin: Origin, proxy: Proxy) -> None:
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             await socks.open_tunnel(opened, origin.host, origin.port, proxy.login)
     except BaseException:
         opened.close()
@@ -100,48 +100,49 @@ async def _tunnel(connection: Connection, origin: Origin, proxy: Proxy) -> None:
     head = f"CONNECT {host}:{origin.port} HTTP/1.1\r\nHost: {host}:{origin.port}\r\n"
     if proxy.authorization:
         head += f"Proxy-Authorization: {proxy.authorization}\r\n"
-    answer = ResponseParser(bodiless=True)
-    connection.begin(head.encode() + b"\r\n", answer)
-    await connection.until_headed()
-    if answer.status // 100 != 2:
-        raise ProxyError(f"the proxy {proxy.host}:{proxy.port} answered CONNECT with {answer.status}")
-    connection.rest()
+    response = ResponseParser(bodiless=True)
+    connection.send(head.encode() + b"\r\n", response)
+    await connection.wait_head()
+    if response.status // 100 != 2:
+        raise ProxyError(f"the proxy {proxy.host}:{proxy.port} answered CONNECT with {response.status}")
+    connection.mark_idle()
 
 
 async def _start_tls(connection: Connection, context: ssl.SSLContext, name: str | None) -> None:
-    made = await asyncio.get_running_loop().start_tls(
+    transport = await asyncio.get_running_loop().start_tls(
         connection.transport,
         connection,
         context,
         server_hostname=name,
-        ssl_handshake_timeout=CONNECT_TIMEOUT,
+        ssl_handshake_timeout=CONNECT_TIMEOUT_SECONDS,
     )
-    connection.connection_made(cast("asyncio.BaseTransport", made))
+    connection.connection_made(cast("asyncio.BaseTransport", transport))
 
 
 async def connect(host: str, port: int) -> socket.socket:
-    """A TCP connection to a host, from the first of its addresses that takes one."""
-    async with asyncio.timeout(CONNECT_TIMEOUT):
+    """Open a TCP connection to the first of a host's addresses that accepts one."""
+    async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
         addresses = await _resolve(host, port)
         return await (_open(addresses[0]) if len(addresses) == 1 else _race(addresses))
 
 
 async def _resolve(host: str, port: int) -> list[Address]:
-    """Literal addresses without asking anybody; else addresses of both families in turn."""
+    """Return the host's addresses, alternating between IPv4 and IPv6. Literal addresses are not looked up."""
     for family, address in ((socket.AF_INET, (host, port)), (socket.AF_INET6, (host, port, 0, 0))):
         try:
             socket.inet_pton(family, host)
         except (OSError, UnicodeError):
             continue
         return [(family, address)]
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [(family, cast("tuple[str, int]", address)) for family, *_, address in found]
-    first = [each for each in addresses if each[0] == addresses[0][0]]
-    second = [each for each in addresses if each[0] != addresses[0][0]]
-    return [each for each in chain(*zip_longest(first, second)) if each is not None]
+    resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [(family, cast("tuple[str, int]", address)) for family, *_, address in resolved]
+    first = [address for address in addresses if address[0] == addresses[0][0]]
+    second = [address for address in addresses if address[0] != addresses[0][0]]
+    return [address for address in chain(*zip_longest(first, second)) if address is not None]
 
 
 async def _race(addresses: Sequence[Address]) -> socket.socket:
+    """Try the addresses in turn, each in parallel to those before; return the first to connect."""
     waiting = list(addresses)
     running: set[asyncio.Task[socket.socket]] = set()
     failures: list[BaseException] = []
@@ -152,7 +153,7 @@ async def _race(addresses: Sequence[Address]) -> socket.socket:
             if not running:
                 raise OSError("; ".join(map(str, failures)))
             done, running = await asyncio.wait(
-                running, timeout=STAGGER if waiting else None, return_when=asyncio.FIRST_COMPLETED
+                running, timeout=STAGGER_SECONDS if waiting else None, return_when=asyncio.FIRST_COMPLETED
             )
             failures += [error for task in done if (error := task.exception()) is not None]
             opened = [task.result() for task in done if task.exception() is None]
@@ -163,22 +164,22 @@ async def _race(addresses: Sequence[Address]) -> socket.socket:
     finally:
         for task in running:
             task.cancel()
-        for left in await asyncio.gather(*running, return_exceptions=True):
-            if isinstance(left, socket.socket):
-                left.close()
+        for result in await asyncio.gather(*running, return_exceptions=True):
+            if isinstance(result, socket.socket):
+                result.close()
 
 
 async def _open(address: Address) -> socket.socket:
-    family, where = address
-    made = socket.socket(family, socket.SOCK_STREAM)
+    family, sockaddr = address
+    opened = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        opened.setblocking(False)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in KEEPALIVE.items():
             if hasattr(socket, option):
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        await asyncio.get_running_loop().sock_connect(made, where)
+                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        await asyncio.get_running_loop().sock_connect(opened, sockaddr)
     except BaseException:
-        made.close()
+        opened.close()
         raise
-    return made
+    return opened

@@ -1,14 +1,14 @@
-"""Why no whole answer came. All but a refused handshake are `OSError`s, as are the system's own failures.
+"""Errors of requests that got no complete response.
 
-So whoever needs no more than "it did not work" catches `OSError`; what has run out of time is a
-`TimeoutError`, which is one too.
+All but a rejected WebSocket handshake are `OSError`s, as are failures of the system and timeouts
+(`TimeoutError`). A caller that only needs to know that a request failed catches `OSError`.
 """
 
 from collections.abc import Mapping
 
 
 class IncompleteResponseError(ConnectionError):
-    """The connection ended before the answer did."""
+    """The connection ended before the response was complete."""
 
 
 class ProxyError(ConnectionError):
@@ -16,14 +16,14 @@ class ProxyError(ConnectionError):
 
 
 class ProtocolError(ConnectionError):
-    """What came is not HTTP, or more of it than anybody can mean."""
+    """The peer did not send valid HTTP, or exceeded a limit."""
 
 
 class WebSocketHandshakeError(Exception):
-    """The server answered the handshake of a WebSocket with something else; what it says is kept."""
+    """The server did not accept a WebSocket; keeps its response."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        super().__init__(f"refused with status {status}")
+        super().__init__(f"rejected with status {status}")
         self.status = status
         self.headers = headers
         self.body = body

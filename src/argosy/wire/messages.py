@@ -1,7 +1,7 @@
-"""What a handler is given and what it gives back: a request, and a response or an upgrade to a WebSocket.
+"""Requests and responses of a server: a handler gets a request, and returns a response or an upgrade.
 
-Nothing of a request is decoded before somebody asks for it. The head of an answer is put together once for
-each kind of answer, because most answers differ in their length only.
+The parts of a request are decoded when they are read. The heads of responses are cached, because most
+responses differ in their length only.
 """
 
 import asyncio
@@ -20,40 +20,40 @@ PLAIN = b"text/plain; charset=utf-8"
 
 
 class DisconnectedError(Exception):
-    """The client went away before its request was whole."""
+    """The client disconnected before its request was complete."""
 
 
 class TooLargeError(Exception):
-    """The body of a request is larger than its handler takes."""
+    """The body of a request is larger than its handler accepts."""
 
 
 class HttpError(Exception):
-    """Raised instead of an answer: this status, and the text that says why."""
+    """Raised instead of returning a response with this status and message."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
 class Request:
-    """One request; names of headers are in lower case. It is handled from the end of its head on."""
+    """A request, which is handled as soon as its head is complete. Header names are in lower case."""
 
     __slots__ = (
-        "_ask",
-        "_complete",
-        "_declared",
         "_failed",
         "_fields",
+        "_on_body_wanted",
         "_parts",
         "_query",
         "_size",
         "_waiter",
+        "accepts_chunks",
+        "content_length",
+        "is_complete",
         "keep_alive",
         "method",
         "raw_headers",
         "raw_path",
         "raw_query",
-        "streamable",
         "wants_websocket",
     )
 
@@ -63,17 +63,20 @@ class Request:
         self.raw_query = raw_query
         self.raw_headers = raw_headers
         self.keep_alive = True
-        self.streamable = True
-        """Whether the client understands an answer in chunks; else its end is the end of the connection."""
+        self.accepts_chunks = True
+        """Whether a response may be sent in chunks; else the end of the connection ends it."""
         self.wants_websocket = False
+        self.content_length = 0
+        """The length of the body according to the head; 0 if the head has none."""
+        self.is_complete = False
+        """Whether the whole request has arrived."""
         self._fields: dict[bytes, bytes] | None = None
         self._query: dict[str, list[str]] | None = None
-        self._declared = 0
         self._parts: list[bytes] = []
         self._size = 0
-        self._complete = self._failed = False
+        self._failed = False
         self._waiter: asyncio.Future[None] | None = None
-        self._ask: Callable[[], None] | None = None
+        self._on_body_wanted: Callable[[], None] | None = None
 
     @property
     def path(self) -> str:
@@ -81,7 +84,7 @@ class Request:
 
     @property
     def headers(self) -> dict[bytes, bytes]:
-        """By name; of a header that is there twice, the last."""
+        """Headers by name; the last one of those with the same name."""
         if self._fields is None:
             self._fields = dict(self.raw_headers)
         return self._fields
@@ -96,44 +99,36 @@ class Request:
         return self._query
 
     def parameter(self, name: str, default: str = "") -> str:
-        """The first value of a parameter of the query."""
+        """Return the first value of a query parameter."""
         values = self.query.get(name)
         return values[0] if values else default
 
     @property
     def subprotocols(self) -> list[str]:
-        """What a client that wants a WebSocket offers."""
+        """The subprotocols that the client of a WebSocket offers."""
         return offered_subprotocols(self.header(b"sec-websocket-protocol"))
 
     async def body(self, limit: int) -> bytes:
-        """The whole body. One beyond the limit raises TooLargeError, as soon as that is known."""
-        while self._declared <= limit and self._size <= limit:
-            if self._complete:
+        """Return the whole body; raises TooLargeError as soon as it is known to exceed the limit."""
+        while self.content_length <= limit and self._size <= limit:
+            if self.is_complete:
                 return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             if self._failed:
                 raise DisconnectedError
-            if self._ask is not None:
-                self._ask()
+            if self._on_body_wanted is not None:
+                self._on_body_wanted()
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         raise TooLargeError(f"the body is larger than {limit} bytes")
 
-    @property
-    def declared(self) -> int:
-        """The length of the body as the head says it, or 0."""
-        return self._declared
+    # Called by the parser.
 
-    @property
-    def complete(self) -> bool:
-        """Whether all of the request has arrived."""
-        return self._complete
-
-    def expect(self, declared: int, ask: Callable[[], None]) -> None:
-        """A body of so many bytes will come, or 0 if it does not say; `ask` is called when it is wanted."""
-        self._declared, self._ask = declared, ask
+    def expect_body(self, content_length: int, on_body_wanted: Callable[[], None]) -> None:
+        """Announce a body; `on_body_wanted` is called when the handler reads it."""
+        self.content_length, self._on_body_wanted = content_length, on_body_wanted
 
     def feed(self, part: bytes) -> int:
-        """Take a part of the body; how much is waiting with nobody asking for it."""
+        """Add a part of the body; return how many bytes are buffered while no handler reads them."""
         self._parts.append(part)
         self._size += len(part)
         if self._waiter is None:
@@ -142,11 +137,11 @@ class Request:
         return 0
 
     def finish(self) -> None:
-        self._complete = True
+        self.is_complete = True
         self._wake()
 
     def fail(self) -> None:
-        """No more of the body will come."""
+        """Make reading the body raise DisconnectedError, because the rest of it will not arrive."""
         self._failed = True
         self._wake()
 
@@ -156,7 +151,7 @@ class Request:
 
 
 class Response:
-    """An answer: all of it, or a stream that is sent until it ends or the client goes."""
+    """A response: a whole body, or a stream that is sent until it ends or the client disconnects."""
 
     __slots__ = ("body", "close", "content_type", "headers", "status")
 
@@ -174,17 +169,17 @@ class Response:
         self.content_type = content_type
         self.headers: Headers = [] if headers is None else headers
         self.close = close
-        """Whether the connection ends with this answer."""
+        """Whether to close the connection after this response."""
 
 
 class Upgrade:
-    """Yes to a WebSocket: shake hands, then converse. The socket is closed when that returns."""
+    """Accepts a WebSocket. After the handshake `serve` is called; the socket is closed when it returns."""
 
-    __slots__ = ("converse", "subprotocol")
+    __slots__ = ("serve", "subprotocol")
 
-    def __init__(self, subprotocol: str, converse: Callable[[WebSocket], Awaitable[None]]) -> None:
+    def __init__(self, subprotocol: str, serve: Callable[[WebSocket], Awaitable[None]]) -> None:
         self.subprotocol = subprotocol
-        self.converse = converse
+        self.serve = serve
 
 
 HandlerResult: TypeAlias = Response | Upgrade
@@ -195,13 +190,13 @@ def text_response(status: int, text: str) -> Response:
     return Response(text.encode(), status, PLAIN)
 
 
-def error_response(status: int, why: str) -> Response:
-    """What a client is told that did not send a request, unless the server has other words for it."""
-    return text_response(status, f"{status} {HTTPStatus(status).phrase}: {why}\n")
+def error_response(status: int, message: str) -> Response:
+    """Return the default response to an invalid request."""
+    return text_response(status, f"{status} {HTTPStatus(status).phrase}: {message}\n")
 
 
 def head(response: Response, length: int | None, *, chunked: bool, close: bool) -> bytes:
-    """The head of an answer with a body of this length, or one that ends by itself."""
+    """Return the head of a response with a body of this length, or of a stream if that is None."""
     headers = tuple(response.headers)
     begin = _head_begin(response.status, response.content_type, headers, close)
     if length is None or response.status == HTTPStatus.NO_CONTENT:
@@ -210,7 +205,7 @@ def head(response: Response, length: int | None, *, chunked: bool, close: bool) 
 
 
 def handshake(request: Request, subprotocol: str) -> bytes:
-    """The head that accepts a WebSocket."""
+    """Return the head that accepts a WebSocket."""
     accept = accept_key(request.headers[b"sec-websocket-key"])
     chosen = f"sec-websocket-protocol: {subprotocol}\r\n" if subprotocol else ""
     begin = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
@@ -228,7 +223,7 @@ def _head_begin(
     if close:
         lines.append(b"connection: close")
     if any(b"\r" in line or b"\n" in line for line in lines):
-        raise ValueError("a header of an answer has a line break in it")
+        raise ValueError("a response header contains a line break")
     return b"\r\n".join([*lines, b""])
 
 

@@ -1,4 +1,4 @@
-"""Where a server is, and how to get there: directly, by a Unix socket, or through a proxy."""
+"""The address of a server, and the way to it: directly, through a Unix socket or through a proxy."""
 
 import base64
 from typing import NamedTuple
@@ -10,7 +10,7 @@ PROXY_PORTS = {**SERVER_PORTS, "socks5": 1080}
 
 class Proxy(NamedTuple):
     scheme: str
-    """`http` and `https` tunnel by CONNECT, `socks5` by SOCKS5."""
+    """`http` and `https` tunnel with CONNECT, `socks5` with SOCKS5."""
     host: str
     port: int
     login: tuple[str, str] | None = None
@@ -22,14 +22,14 @@ class Proxy(NamedTuple):
 
     @property
     def authorization(self) -> str:
-        """The value of `Proxy-Authorization`; empty for none."""
+        """The value of the `Proxy-Authorization` header; empty if the proxy needs no login."""
         if self.login is None:
             return ""
         return "Basic " + base64.b64encode(":".join(self.login).encode()).decode()
 
     @staticmethod
     def from_url(url: str) -> "Proxy":
-        """The proxy of a URL; `ValueError` if it cannot be one."""
+        """Return the proxy at this URL; raises ValueError if the URL is not valid."""
         parts = urlsplit(url)
         host, port = _address(parts, PROXY_PORTS)
         login = None
@@ -43,18 +43,18 @@ class Origin(NamedTuple):
     host: str
     port: int
     name: str
-    """As `Host` says it: with the port unless it is the usual one."""
+    """The value of the `Host` header: with the port unless it is the scheme's default."""
     prefix: str = ""
-    """Path that everything on the server is under."""
+    """Path prefix of all requests."""
     unix_socket: str | None = None
-    """To be dialled instead of host and port; TLS still verifies the host's name."""
+    """Connected to instead of host and port; TLS still verifies the host's name."""
     server_name: str | None = None
-    """What TLS verifies instead of the host's name."""
+    """Name that TLS verifies instead of the host's."""
     proxy: Proxy | None = None
 
     @property
     def is_forwarded(self) -> bool:
-        """Return True if requests are sent to the proxy itself, which sends them on, not through a tunnel."""
+        """Return True if the proxy forwards each request, instead of tunnelling the connection."""
         return self.proxy is not None and self.proxy.scheme != "socks5" and not self.tls
 
     @staticmethod
@@ -65,15 +65,15 @@ class Origin(NamedTuple):
         server_name: str | None = None,
         proxy: str | None = None,
     ) -> "Origin":
-        """The server of a URL; `ValueError` if it cannot be one."""
+        """Return the server at this URL; raises ValueError if the URL is not valid."""
         parts = urlsplit(url)
         host, port = _address(parts, SERVER_PORTS)
         name = f"[{host}]" if ":" in host else host
         if port != SERVER_PORTS[parts.scheme]:
             name += f":{port}"
-        way = Proxy.from_url(proxy) if proxy and unix_socket is None else None
+        used_proxy = Proxy.from_url(proxy) if proxy and unix_socket is None else None
         tls = parts.scheme == "https"
-        return Origin(tls, host, port, name, parts.path.rstrip("/"), unix_socket, server_name, way)
+        return Origin(tls, host, port, name, parts.path.rstrip("/"), unix_socket, server_name, used_proxy)
 
 
 def _address(parts: SplitResult, ports: dict[str, int]) -> tuple[str, int]:

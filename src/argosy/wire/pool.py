@@ -1,4 +1,4 @@
-"""Connections between two requests: the one used last is used first, and none for longer than a minute."""
+"""Pools idle connections: the last used is reused first, and idle ones are closed after a minute."""
 
 import asyncio
 import ssl
@@ -6,11 +6,11 @@ import ssl
 from argosy.wire.connection import Connection
 
 IDLE_SECONDS = 60.0
-"""Less than servers wait: kube-apiserver closes idle connections after 90 seconds."""
+"""Shorter than servers keep them: kube-apiserver closes idle connections after 90 seconds."""
 
 
 class Pool:
-    """All connections of one client, in use and idle. Those in use have no limit: watches hold theirs."""
+    """All connections of one client, in use and idle. Their number is not limited: every watch holds one."""
 
     def __init__(self) -> None:
         self._idle: list[Connection] = []
@@ -18,35 +18,35 @@ class Pool:
         self._sweeping: asyncio.TimerHandle | None = None
         self.closed = False
 
-    def take(self, context: ssl.SSLContext | None) -> Connection | None:
-        """An idle connection of that identity, if there is one. Those of another are given up."""
+    def acquire(self, context: ssl.SSLContext | None) -> Connection | None:
+        """Return an idle connection with this TLS context, if there is one, and close those with another."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.context is context and not connection.stale():
+            if connection.context is context and not connection.is_stale():
                 self._used.add(connection)
                 return connection
             connection.abort()
         return None
 
     def add(self, connection: Connection) -> None:
-        """A new connection, in use."""
+        """Add a new connection, which is in use."""
         self._used.add(connection)
         if self.closed:
             connection.abort()
 
-    def give(self, connection: Connection) -> None:
-        """Nobody uses it any more. It is kept if it is fit for another request."""
+    def release(self, connection: Connection) -> None:
+        """Take back a connection after its request: keep it if it can carry another, else close it."""
         self._used.discard(connection)
-        if not connection.finished():
+        if not connection.is_reusable():
             connection.abort()
             return
-        connection.rest()
+        connection.mark_idle()
         self._idle.append(connection)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._sweep)
 
     async def close(self) -> None:
-        """End all connections, those in use too, and wait until they are gone."""
+        """Close all connections, also those in use, and wait until they are closed."""
         self.closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -56,7 +56,7 @@ class Pool:
         for connection in connections:
             connection.abort()
         for connection in connections:
-            await connection.until_lost()
+            await connection.wait_closed()
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ class Pool:
         kept = [
             connection
             for connection in self._idle
-            if now - connection.idle_since < IDLE_SECONDS and not connection.stale()
+            if now - connection.idle_since < IDLE_SECONDS and not connection.is_stale()
         ]
         for connection in set(self._idle) - set(kept):
             connection.abort()

@@ -1,18 +1,18 @@
-"""Where connections read into: room that all of a thread share, for only one of them reads at a time.
+"""A read buffer that all connections of a thread share, because only one of them reads at a time.
 
-An event loop that hands out bytes allocates its largest piece for each that comes, 256 kB under TLS however
-little it is; that cost more than parsing them. So protocols here lend the loop their room, and look at what
-came in it before anything else is read. Whatever is to be kept has to be copied.
+An event loop that passes bytes to protocols allocates its largest read size for each read, 256 kB with TLS
+however little arrives; that cost more than parsing. So protocols here lend the loop one buffer, and process
+its content before anything else is read. They copy whatever they keep.
 """
 
 import asyncio
 import threading
 
-SIZE = 1 << 18
+READ_BUFFER_BYTES = 1 << 18
 
 
 class SharedBufferProtocol(asyncio.BufferedProtocol):
-    """A protocol whose `received` is called with a view that is good until it returns."""
+    """A protocol whose `received` is called with a view that is valid until it returns."""
 
     def __init__(self) -> None:
         self._buffer = _thread_buffer()
@@ -24,20 +24,20 @@ class SharedBufferProtocol(asyncio.BufferedProtocol):
         self.received(self._buffer[:size])
 
     def received(self, data: memoryview) -> None:
-        """Take what came."""
+        """Process the bytes that arrived."""
         raise NotImplementedError
 
 
-def hand_over(transport: asyncio.Transport, heir: asyncio.BaseProtocol) -> None:
-    """Give a connection another protocol; loops choose how they read when reading begins."""
+def hand_over(transport: asyncio.Transport, protocol: asyncio.BaseProtocol) -> None:
+    """Switch a connection to another protocol. Loops choose how to read when reading starts: restart it."""
     transport.pause_reading()
-    transport.set_protocol(heir)
+    transport.set_protocol(protocol)
     transport.resume_reading()
 
 
 class _ThreadLocal(threading.local):
     def __init__(self) -> None:
-        self.buffer = memoryview(bytearray(SIZE))
+        self.buffer = memoryview(bytearray(READ_BUFFER_BYTES))
 
 
 _LOCAL = _ThreadLocal()

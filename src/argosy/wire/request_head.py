@@ -1,7 +1,7 @@
-"""From the head of a request as it was parsed to a `Request`, or to a refusal.
+"""Turns the parsed head of a request into a `Request`, and rejects invalid and oversized heads.
 
-The parser refuses lengths given twice and lengths beside chunks. Here is refused what it lets pass though two
-servers in a row could understand it differently, and what is larger than a head may be.
+The parser rejects two lengths, and a length together with chunks. This module rejects what the parser accepts
+although two servers in a row could understand it differently.
 """
 
 from dataclasses import dataclass
@@ -9,39 +9,38 @@ from dataclasses import dataclass
 from httptools import HttpRequestParser
 
 from argosy.wire.messages import Headers, HttpError, Request
-from argosy.wire.read_buffer import SIZE
+from argosy.wire.read_buffer import READ_BUFFER_BYTES
 from argosy.wire.websocket import VERSION
 
-_ONCE = (b"host", b"content-length", b"transfer-encoding", b"sec-websocket-key")
+_UNIQUE_HEADERS = (b"host", b"content-length", b"transfer-encoding", b"sec-websocket-key")
 
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """How long and how much a server bears with a client."""
+    """How much a client may send, and how long it may take."""
 
     head_bytes: int = 1 << 16
     head_lines: int = 256
     head_seconds: float = 10.0
     body_seconds: float = 60.0
     idle_seconds: float = 600.0
-    read_bytes: int = SIZE
-    """Bytes that are read, and parsed, of one connection before others get their turn."""
+    read_bytes: int = READ_BUFFER_BYTES
+    """Bytes of one connection that are read and parsed before other connections get their turn."""
     unread_bytes: int = 1 << 16
-    """Bytes of a body that wait here until its handler asks for it."""
+    """Bytes of a body that are buffered until its handler reads it."""
     max_pipelined: int | None = None
-    """Requests that may wait while another is answered; more are refused. Without it the client has to wait
-    with what was not read yet."""
+    """Requests that may wait while another is answered. More are rejected; if None, reading pauses."""
 
 
 def read_head(parser: HttpRequestParser, url: bytes, headers: Headers, limits: RequestLimits) -> Request:
-    """The request, with `keep_alive`, `streamable` and `wants_websocket` as its head says."""
+    """Return the request, with `keep_alive`, `accepts_chunks` and `wants_websocket` set from its head."""
     if len(headers) > limits.head_lines:
-        raise HttpError(431, "the head has too many lines")
+        raise HttpError(431, f"the request head has more than {limits.head_lines} lines")
     if len(url) + sum([len(name) + len(value) + 4 for name, value in headers]) > limits.head_bytes:
-        raise HttpError(431, "the head is too large")
+        raise HttpError(431, f"the request head is larger than {limits.head_bytes} bytes")
     method = parser.get_method().decode("ascii")
     if method == "CONNECT":
-        raise HttpError(405, "this is not a proxy")
+        raise HttpError(405, "CONNECT is not supported: this server is not a proxy")
     raw_path, _, raw_query = (url if url[:1] == b"/" else _origin_form(url)).partition(b"?")
     request = Request(method, raw_path.decode("ascii"), raw_query.decode("ascii"), headers)
     _read_version(parser, request)
@@ -52,10 +51,10 @@ def read_head(parser: HttpRequestParser, url: bytes, headers: Headers, limits: R
 
 
 def _origin_form(url: bytes) -> bytes:
-    """A target as a proxy is sent it, as a server is sent it."""
-    scheme, found, rest = url.partition(b"://")
-    if not found or scheme.lower() not in (b"http", b"https"):
-        raise HttpError(400, "the target is not a path")
+    """Return the path and query of an absolute URL, which is how requests to a proxy name their target."""
+    scheme, separator, rest = url.partition(b"://")
+    if not separator or scheme.lower() not in (b"http", b"https"):
+        raise HttpError(400, "the request target must be a path or an HTTP URL")
     _, slash, path = rest.partition(b"/")
     return slash + path if slash else b"/"
 
@@ -65,38 +64,38 @@ def _read_version(parser: HttpRequestParser, request: Request) -> None:
     if version == "1.1":
         request.keep_alive = parser.should_keep_alive()
         if b"host" not in request.headers:
-            raise HttpError(400, "the head names no host")
+            raise HttpError(400, "the Host header is required")
     elif version == "1.0":
-        request.streamable = request.keep_alive = False
+        request.accepts_chunks = request.keep_alive = False
         if b"transfer-encoding" in request.headers:
-            raise HttpError(400, "HTTP/1.0 has no chunks")
+            raise HttpError(400, "the Transfer-Encoding header is not supported with HTTP/1.0")
     else:
-        raise HttpError(505, "HTTP/1.1 is spoken here")
+        raise HttpError(505, f"HTTP/{version} is not supported: must be HTTP/1.1 or HTTP/1.0")
 
 
 def _check_fields(request: Request) -> None:
     fields = request.headers
     if len(fields) < len(request.raw_headers):
         names = [name for name, _ in request.raw_headers]
-        for name in _ONCE:
+        for name in _UNIQUE_HEADERS:
             if names.count(name) > 1:
-                raise HttpError(400, f"{name.decode()} is there twice")
+                raise HttpError(400, f"duplicate header {name.decode()}")
     if b"transfer-encoding" in fields and fields[b"transfer-encoding"].strip().lower() != b"chunked":
-        raise HttpError(501, "the only transfer encoding is chunked")
+        raise HttpError(501, "the Transfer-Encoding header must be chunked")
     if b"expect" in fields and fields[b"expect"].strip().lower() != b"100-continue":
-        raise HttpError(417, "the only expectation is 100-continue")
+        raise HttpError(417, "the Expect header must be 100-continue")
 
 
 def _read_upgrade(request: Request) -> None:
-    """WebSockets are known; any other protocol is not spoken, and the request is answered in this one."""
+    """Check the handshake of a WebSocket. A request for any other protocol is answered with HTTP."""
     fields = request.headers
-    request.keep_alive = False  # what follows is not parsed
+    request.keep_alive = False  # the bytes after the head are not parsed
     if fields.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in fields:
-        raise HttpError(400, "a request for another protocol has a body")
+        raise HttpError(400, "a request with an Upgrade header must not have a body")
     if fields.get(b"upgrade", b"").strip().lower() != b"websocket":
         return
     if fields.get(b"sec-websocket-version") != VERSION.encode() or request.method != "GET":
-        raise HttpError(400, "a WebSocket is opened by GET, in version 13")
-    if b"sec-websocket-key" not in fields or not request.streamable:
-        raise HttpError(400, "a WebSocket is opened with a key, in HTTP/1.1")
+        raise HttpError(400, f"a WebSocket must be opened with GET and Sec-WebSocket-Version {VERSION}")
+    if b"sec-websocket-key" not in fields or not request.accepts_chunks:
+        raise HttpError(400, "a WebSocket must be opened with Sec-WebSocket-Key and HTTP/1.1")
     request.wants_websocket = True

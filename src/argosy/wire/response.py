@@ -1,7 +1,7 @@
-"""One answer, parsed as its bytes come; it knows nothing of sockets.
+"""Parses one response as its bytes arrive; it knows nothing of sockets.
 
-A peer may send as much body as the reader allows, and not endlessly of anything else: heads, trailers,
-interim (1xx) answers and chunk extensions that go on without a byte of the body are a `ProtocolError`.
+The reader limits the size of the body. Everything else is limited here: heads, trailers, interim (1xx)
+responses and chunk extensions that go on without a byte of the body are a `ProtocolError`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,12 +10,12 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from argosy.wire.errors import IncompleteResponseError, ProtocolError
 
-LARGEST_HEAD = 1 << 18
-"""Bytes that may come without any of the body among them."""
+MAX_OVERHEAD_BYTES = 1 << 18
+"""Bytes that may arrive without any of the body among them."""
 
 
 class Headers(Mapping[str, str]):
-    """Headers of an answer, whatever the case of their names; decoded when they are asked for."""
+    """Headers of a response, by name in any case; decoded when they are read."""
 
     __slots__ = ("_raw",)
 
@@ -24,7 +24,7 @@ class Headers(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         wanted = name.lower().encode("latin-1")
-        values = [value for given, value in self._raw if given.lower() == wanted]
+        values = [value for key, value in self._raw if key.lower() == wanted]
         if not values:
             raise KeyError(name)
         return b", ".join(values).decode("latin-1")
@@ -37,7 +37,7 @@ class Headers(Mapping[str, str]):
 
 
 class ResponseParser:
-    """`headed` once the head is there, `done` once all is; the body is in `parts` until it is taken."""
+    """`has_head` once the head is complete, `done` once all is; the body is in `parts` until it is taken."""
 
     __slots__ = (
         "_bodiless",
@@ -46,22 +46,22 @@ class ResponseParser:
         "_progress",
         "_raw",
         "_upgrade",
-        "began",
         "done",
-        "headed",
+        "has_head",
         "keep_alive",
         "limit",
         "parts",
-        "rest",
         "size",
+        "started",
         "status",
+        "upgrade_data",
     )
 
     def __init__(self, *, bodiless: bool = False, upgrade: bool = False, limit: int | None = None) -> None:
-        """How the answer is to be read.
+        """Parse a response.
 
-        `bodiless`: it has no body, whatever its head says: an answer to HEAD. `upgrade`: another protocol was
-        asked for. `limit`: so many bytes of the body may wait to be taken.
+        `bodiless`: it has no body, whatever its head says, because it answers HEAD. `upgrade`: the request
+        was to switch to another protocol. `limit`: how many bytes of the body may wait to be taken.
         """
         self._bodiless = bodiless
         self._upgrade = upgrade
@@ -69,15 +69,15 @@ class ResponseParser:
         self._progress = False
         self._raw: list[tuple[bytes, bytes]] = []
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        self.began = False
-        self.headed = False
+        self.started = False
+        self.has_head = False
         self.done = False
         self.keep_alive = False
-        """Once done: the connection can carry another answer."""
+        """Once done: whether the connection can carry another request."""
         self.limit = limit
         self.parts: list[bytes] = []
-        self.rest: bytes | None = None
-        """After an upgrade: what has come in the new protocol already."""
+        self.upgrade_data: bytes | None = None
+        """After an upgrade: the bytes of the new protocol that have arrived already."""
         self.size = 0
         self.status = 0
 
@@ -86,7 +86,7 @@ class ResponseParser:
         return Headers(self._raw)
 
     def take(self) -> bytes:
-        """What has come of the body since the last time."""
+        """Return and forget the parts of the body that have arrived."""
         parts = self.parts
         self.parts, self.size = [], 0
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -98,30 +98,30 @@ class ResponseParser:
     def feed(self, data: bytes | memoryview) -> None:
         parser = self._parser
         assert parser is not None
-        self.began = True
+        self.started = True
         try:
             parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
-            self.rest = bytes(data[upgrade.args[0] :])
+            self.upgrade_data = bytes(data[upgrade.args[0] :])
         except HttpParserError as error:
-            # What comes after the answer belongs to nobody; the answer itself is whole.
+            # If the response is complete, only the bytes after it are invalid.
             self.keep_alive = False
             if not self.done:
                 self._parser = None
                 if isinstance(error.__context__, ProtocolError):
                     raise error.__context__ from None
-                raise ProtocolError(f"the answer is not HTTP/1.1: {error}") from error
+                raise ProtocolError(f"the response is not HTTP/1.1: {error}") from error
         if self.done:
-            self._parser = None  # it refers back to us: a circle that would wait for the garbage collector
+            self._parser = None  # it refers back to this object: a reference cycle
         else:
             self._check(len(data))
 
     def end(self) -> None:
-        """The peer sends no more: the end of a body of no declared length, too early for any other."""
+        """Handle the end of the connection, which completes a body of no declared length."""
         if self.done:
             return
         self._parser = None
-        if not self.headed or self._has_length():
+        if not self.has_head or self._has_length():
             raise IncompleteResponseError("connection closed before the response was complete")
         self.done = True
 
@@ -130,8 +130,8 @@ class ResponseParser:
             self._progress, self._overhead = False, 0
         else:
             self._overhead += received
-            if self._overhead > LARGEST_HEAD:
-                raise ProtocolError(f"more than {LARGEST_HEAD} bytes came without any body in them")
+            if self._overhead > MAX_OVERHEAD_BYTES:
+                raise ProtocolError(f"the response has more than {MAX_OVERHEAD_BYTES} bytes outside its body")
 
     def _has_length(self) -> bool:
         headers = self.headers
@@ -149,19 +149,19 @@ class ResponseParser:
             self.keep_alive = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.headed:  # trailers are not kept
+        if not self.has_head:  # trailers are not kept
             self._raw.append((name, value))
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None
         status = self._parser.get_status_code()
         if status == 101 and not (self._upgrade and self._parser.should_upgrade()):
-            raise ProtocolError("the answer switches to another protocol, unasked or without saying to which")
+            raise ProtocolError("the server switched to another protocol that was not requested")
         if status < 200 and status != 101:
             self._raw.clear()
             return
         self.status = status
-        self.headed = True
+        self.has_head = True
         self._progress = True
         if self._bodiless:
             self._complete()
@@ -176,5 +176,5 @@ class ResponseParser:
         self.check_size()
 
     def on_message_complete(self) -> None:
-        if self.headed and not self.done:
+        if self.has_head and not self.done:
             self._complete()

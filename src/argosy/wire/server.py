@@ -1,8 +1,8 @@
-"""An HTTP/1.1 server: listens, hands requests to one handler, and ends in order.
+"""An HTTP/1.1 server: listens, calls one handler for every request, and shuts down gracefully.
 
-Whatever a client sends and whatever a handler does, the other clients do not notice. Streams and WebSockets
-end when the server does, without the mark of a whole answer; other answers are finished if that takes no
-longer than the grace.
+Invalid requests and failing handlers do not affect other clients. When the server closes, streams and
+WebSockets are cut without the end of a complete response; other responses may be finished within the grace
+period.
 """
 
 import asyncio
@@ -18,38 +18,44 @@ from argosy.wire.messages import Handler, Response, error_response
 from argosy.wire.request_head import RequestLimits
 from argosy.wire.server_connection import ServerConnection, Service
 
-_LOOK_SECONDS = 0.005
+_POLL_SECONDS = 0.005
 
 
 class Server:
-    """Made inside a running loop; listens on as many addresses as it is told to."""
+    """A server with any number of listening sockets. It has to be created inside a running loop.
+
+    `error_response` renders the response to an invalid request. Without `connection_limits` all connections
+    are accepted; `on_rejected` is called for each one that exceeds them.
+    """
 
     def __init__(
         self,
         handler: Handler,
         *,
-        limits: RequestLimits | None = None,
-        refusal: Callable[[int, str], Response] = error_response,
-        bounds: ConnectionLimits | None = None,
-        on_refused: Callable[[RejectReason], None] = lambda _why: None,
+        request_limits: RequestLimits | None = None,
+        error_response: Callable[[int, str], Response] = error_response,
+        connection_limits: ConnectionLimits | None = None,
+        on_rejected: Callable[[RejectReason], None] = lambda _reason: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._limits = limits or RequestLimits()
-        self._sessions: set[ServerConnection] = set()
-        self._service = Service(handler, refusal, self._limits, self._loop, self._sessions)
-        self._places = ConnectionLimiter(bounds, on_refused) if bounds is not None else None
+        self._limits = request_limits or RequestLimits()
+        self._connections: set[ServerConnection] = set()
+        self._service = Service(handler, error_response, self._limits, self._loop, self._connections)
+        self._limiter = None
+        if connection_limits is not None:
+            self._limiter = ConnectionLimiter(connection_limits, on_rejected)
         self._listeners: list[asyncio.Server | Listener] = []
-        self._sweeping = self._loop.call_later(self._limits.head_seconds / 4, self._sweep)
+        self._sweep_timer = self._loop.call_later(self._limits.head_seconds / 4, self._sweep)
 
     async def listen_tcp(self, host: str | None, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """On one address, or on all of the machine's; the port, which is chosen if 0 is given."""
-        if self._places is not None:
+        """Listen on one host, or on all addresses; return the port, which is chosen if it is 0."""
+        if self._limiter is not None:
             sockets = await tcp_sockets(host, port)
-            self._listeners += [Listener(each, self._places, self._session, tls) for each in sockets]
+            self._listeners += [Listener(opened, self._limiter, self._connection, tls) for opened in sockets]
             chosen: int = sockets[0].getsockname()[1]
             return chosen
         listener = await self._loop.create_server(
-            self._session,
+            self._connection,
             host,
             port,
             backlog=BACKLOG,
@@ -62,13 +68,13 @@ class Server:
         return bound
 
     async def listen_unix(self, path: Path, tls: ssl.SSLContext | None = None) -> None:
-        """On a socket file that nobody else may open; one left behind by a process that was killed goes."""
-        if self._places is not None:
-            self._listeners.append(Listener(_bound(path), self._places, self._session, tls))
+        """Listen on a socket file that only this user may open, replacing one that a killed process left."""
+        if self._limiter is not None:
+            self._listeners.append(Listener(_unix_socket(path), self._limiter, self._connection, tls))
             return
         listener = await self._loop.create_unix_server(
-            self._session,
-            sock=_bound(path),
+            self._connection,
+            sock=_unix_socket(path),
             backlog=BACKLOG,
             ssl=tls,
             ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
@@ -78,41 +84,43 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """Open connections, with those whose handshake has not ended where they are bounded."""
-        return self._places.taken if self._places is not None else len(self._sessions)
+        """Number of open connections; with connection limits, those in their handshake count too."""
+        return self._limiter.in_use if self._limiter is not None else len(self._connections)
 
-    async def close(self, grace: float) -> None:
-        """Listen no more; let answers under way be finished for so many seconds; then cut what is left."""
+    async def close(self, grace_seconds: float) -> None:
+        """Stop listening, let responses in progress finish within the grace period, then abort the rest."""
         for listener in self._listeners:
             listener.close()
-        for session in list(self._sessions):
-            session.end()
-        await self._finished(self._loop.time() + grace)
-        tasks = [session.task for session in self._sessions if session.task is not None]
-        for session in list(self._sessions):
-            session.cut()
+        for connection in list(self._connections):
+            connection.finish()
+        await self._wait_sent(self._loop.time() + grace_seconds)
+        tasks = [connection.task for connection in self._connections if connection.task is not None]
+        for connection in list(self._connections):
+            connection.abort()
         await asyncio.gather(*tasks, return_exceptions=True)
         for listener in self._listeners:
             await listener.wait_closed()
-        self._sweeping.cancel()
+        self._sweep_timer.cancel()
 
-    async def _finished(self, until: float) -> None:
-        # No transport tells when all is sent, so there is no event to wait for.
-        while any(each.unsent for each in self._sessions) and self._loop.time() < until:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_SECONDS)
+    async def _wait_sent(self, deadline: float) -> None:
+        # Transports do not report that their buffer is empty, so there is no event to wait for.
+        while any(connection.has_unsent for connection in self._connections):
+            if self._loop.time() >= deadline:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
 
-    def _session(self, when_lost: Callable[[], None] | None = None) -> ServerConnection:
-        return ServerConnection(self._service, when_lost)
+    def _connection(self, on_lost: Callable[[], None] | None = None) -> ServerConnection:
+        return ServerConnection(self._service, on_lost)
 
     def _sweep(self) -> None:
-        """Look for clients that took too long: cheaper than a timer for each, and as good."""
+        """Expire clients that took too long. One timer for all is cheaper than one for each."""
         now = self._loop.time()
-        for session in [session for session in self._sessions if session.deadline < now]:
-            session.expire()
-        self._sweeping = self._loop.call_later(min(1.0, self._limits.head_seconds / 4), self._sweep)
+        for connection in [each for each in self._connections if each.deadline < now]:
+            connection.expire()
+        self._sweep_timer = self._loop.call_later(min(1.0, self._limits.head_seconds / 4), self._sweep)
 
 
-def _bound(path: Path) -> socket.socket:
+def _unix_socket(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)

@@ -1,10 +1,8 @@
-"""One client's connection to a server: requests in, answers out in the same order, one at a time.
+"""Serves one client's connection: reads requests and answers them one at a time, in their order.
 
-The parser is httptools', strict: what two readers could understand in two ways (a length given twice, or
-beside chunks; another transfer encoding; an obsolete line) is answered 400 and the connection closed, for all
-that follows could be somebody else's request. Nothing is held without a bound: heads have a size, a number of
-lines and a time, bodies a time and wait in the kernel until a handler asks for them, and a client that sends
-requests faster than it reads answers has to wait.
+A request that is invalid is answered after those before it, and then the connection is closed. Memory is
+bounded: heads and pipelined requests are limited in number and size, a body stays in the kernel until its
+handler reads it, and a client that sends requests faster than it reads responses has to wait.
 """
 
 import asyncio
@@ -16,14 +14,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import cast
 
-from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
-
 from argosy.wire.listener import BoundedProtocol
 from argosy.wire.messages import (
     DisconnectedError,
     Handler,
     HandlerResult,
-    Headers,
     HttpError,
     Request,
     Response,
@@ -34,411 +29,311 @@ from argosy.wire.messages import (
     text_response,
 )
 from argosy.wire.read_buffer import SharedBufferProtocol, hand_over
-from argosy.wire.request_head import RequestLimits, read_head
-from argosy.wire.websocket import WebSocket
+from argosy.wire.request_head import RequestLimits
+from argosy.wire.request_parser import RequestParser
+from argosy.wire.response_writer import INTERNAL_ERROR, ResponseWriter
+from argosy.wire.websocket import CLOSE_GOING_AWAY, CLOSE_INTERNAL_ERROR, CLOSE_NORMAL, WebSocket
 
 log = logging.getLogger(__name__)
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_JOINED = 1 << 16  # up to this size it is cheaper to copy a body behind its head than to write twice
-_PIPELINED = 16  # requests that wait here while another is answered
-_FRAMING = 1 << 16  # bytes around the chunks of a body, beside some for each byte of it
-_FRAMING_EACH = 16
+_MAX_WAITING_REQUESTS = 16  # pipelined requests after which reading pauses
 _LINGER_SECONDS = 1.0
-_GOING_AWAY = 1001
-_MISTAKE = "the server made a mistake"
 
 
 @dataclass(frozen=True)
 class Service:
-    """What all sessions of a server share."""
+    """What all connections of a server share."""
 
     handler: Handler
-    refusal: Callable[[int, str], Response]
+    error_response: Callable[[int, str], Response]
     limits: RequestLimits
     loop: asyncio.AbstractEventLoop
-    sessions: "set[ServerConnection]"
+    connections: "set[ServerConnection]"
 
 
 class ServerConnection(SharedBufferProtocol, BoundedProtocol):
-    """Made for each connection; `deadline` is when the server loses its patience, by the loop's clock."""
+    """The protocol of one accepted connection."""
 
-    def __init__(self, service: Service, when_lost: Callable[[], None] | None = None) -> None:
+    def __init__(self, service: Service, on_lost: Callable[[], None] | None = None) -> None:
         super().__init__()
-        self._buffer = self._buffer[: service.limits.read_bytes]
-        self._when_lost = when_lost
-        self.deadline = inf
         self.task: asyncio.Task[None] | None = None
+        """Answers the waiting requests; None while there are none."""
+        self._buffer = self._buffer[: service.limits.read_bytes]
+        self._on_lost = on_lost
         self._service = service
         self._loop = service.loop
-        self._parser = HttpRequestParser(self)
-        self._url = b""
-        self._headers: Headers = []
-        self._begun = 0
-        self._in_head = False
-        self._head_size = 0
-        self._framing = 0
-        self._continue = False
-        self._receiving: Request | None = None
-        self._current: Request | None = None
         self._waiting: deque[Request] = deque()
-        self._refused: Response | None = None
-        self._paused = False
-        self._deaf = False
+        self._parser = RequestParser(service.limits, self._waiting, self._on_body_wanted)
+        self._current: Request | None = None
+        self._rejection: Response | None = None
+        """The response to an invalid request, sent after those to the requests before it."""
+        self._deadline = inf
+        self._reading_paused = False
+        self._ignores_input = False
         self._ending = False
-        self._open_ended = False
+        """Whether the connection ends with the response in progress."""
+        self._is_streaming = False
+        """Whether a response of no fixed length, or a WebSocket, is in progress."""
         self._websocket: WebSocket | None = None
-        self._after_upgrade = b""
-        self._writable: asyncio.Future[None] | None = None
 
-    # What happens to the connection
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are none of asyncio's classes
+        self._transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's do not derive from asyncio's classes
         self._encrypted = transport.get_extra_info("sslcontext") is not None
-        self._service.sessions.add(self)
-        self._patient_for(self._service.limits.head_seconds)
+        service = self._service
+        self._writer = ResponseWriter(
+            self._transport, self._loop, service.error_response, service.limits.idle_seconds
+        )
+        service.connections.add(self)
+        self._set_deadline(service.limits.head_seconds)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self._gone()
-        self._deaf = True
+        self._report_lost()
+        self._ignores_input = True
         self._waiting.clear()
-        if self._receiving is not None:
-            self._receiving.fail()
-        if self.task is not None and self._open_ended and self._websocket is None:
+        if self.task is not None and self._is_streaming and self._websocket is None:
             self.task.cancel()
-        self.resume_writing()
-        del self._parser  # which holds this session: every connection would leave a circle
+        self._writer.resume()
+        self._parser.discard()  # else every connection would leave a reference cycle
 
     def received(self, data: memoryview) -> None:
-        if self._deaf:
+        if self._ignores_input:
             return
-        begun, receiving = self._begun, self._receiving
+        parser = self._parser
+        progress = parser.begun + parser.completed
         try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade as upgrade:
-            self._upgraded(bytes(data[upgrade.args[0] :]))
-        except HttpParserError as error:
-            self._misunderstood(error)
-        else:
-            if self._begun == begun and self._receiving is receiving:
-                self._count(len(data))
-        if self.task is None and (self._waiting or self._refused is not None):
+            parser.feed(data)
+        except HttpError as error:
+            self._reject(error)
+        if parser.begun + parser.completed != progress:
+            if parser.begun == parser.completed:
+                self._deadline = inf
+            else:
+                self._set_deadline(self._service.limits.head_seconds)
+        if parser.closed or parser.upgrade_data is not None:
+            self._ignores_input = True
+        if self._should_pause():
+            self._pause_reading()
+        if self.task is None and (self._waiting or self._rejection is not None):
             self.task = self._loop.create_task(self._answer_all())
 
     def eof_received(self) -> bool:
-        """The client sends no more. Who waits for an answer still gets it; who watches has gone."""
-        self._deaf = self._ending = True
-        if self._receiving is not None:
-            self._receiving.fail()
-        waits = self.task is not None and not self._open_ended
-        return waits and not self._encrypted
+        """Finish the response in progress; the client of a stream has gone."""
+        self._ignores_input = self._ending = True
+        if self._parser.receiving is not None:
+            self._parser.receiving.fail()
+        is_awaited = self.task is not None and not self._is_streaming
+        return is_awaited and not self._encrypted
 
     def pause_writing(self) -> None:
-        if self._writable is None:
-            self._writable = self._loop.create_future()
+        self._writer.pause()
 
     def resume_writing(self) -> None:
-        writable, self._writable = self._writable, None
-        if writable is not None and not writable.done():
-            writable.set_result(None)
+        self._writer.resume()
 
-    # What the server wants
+    # Called by the server.
+
+    @property
+    def deadline(self) -> float:
+        """Time of the loop at which the client has taken too long."""
+        drain_deadline = self._writer.drain_deadline
+        return self._deadline if drain_deadline is None else drain_deadline
 
     def expire(self) -> None:
-        """The client took too long. While a handler works it is not the client that is waited for."""
-        self.deadline = inf
-        if self.task is None or self._writable is not None:
+        """Abort the connection if it waits for the client; a handler may take as long as it needs."""
+        self._deadline = inf
+        receiving = self._parser.receiving
+        if self.task is None or self._writer.is_paused:
             self._transport.abort()
-        elif self._receiving is not None and self._receiving is self._current:
-            self._receiving.fail()
+        elif receiving is not None and receiving is self._current:
+            receiving.fail()
             self._transport.abort()
 
-    def end(self) -> None:
-        """Finish the answer under way and begin no other; streams and WebSockets end now."""
+    def finish(self) -> None:
+        """Close after the response in progress; end streams and WebSockets now."""
         self._ending = True
         if self.task is None:
             self._transport.close()
-        elif self._open_ended:
+        elif self._is_streaming:
             self.task.cancel()
 
-    def cut(self) -> None:
-        """End now, whatever is under way."""
+    def abort(self) -> None:
+        """Close now, whatever is in progress."""
         if self.task is not None:
             self.task.cancel()
         self._transport.abort()
 
     @property
-    def unsent(self) -> bool:
-        """Whether there is something of an answer that the client has not taken yet."""
+    def has_unsent(self) -> bool:
+        """Return True if the client has not read all of a response yet."""
         transport = self._transport
         return self.task is not None or transport.is_closing() or transport.get_write_buffer_size() > 0
 
-    # What the parser finds
+    # Requests
 
-    def on_message_begin(self) -> None:
-        self._begun += 1
-        self._url, self._headers = b"", []
-        self._in_head, self._continue = True, False
-        self._head_size = self._framing = 0
-        self._patient_for(self._service.limits.head_seconds)
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # else it stands behind a body, where nobody looks
-            self._headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        request = read_head(self._parser, self._url, self._headers, self._service.limits)
-        fields = request.headers
-        if b"content-length" in fields or b"transfer-encoding" in fields:
-            self._continue = b"expect" in fields
-            request.expect(int(fields.get(b"content-length", 0)), self._ask)
-        self._in_head = False
-        most = self._service.limits.max_pipelined
-        if most is not None and len(self._waiting) > most:
-            raise HttpError(429, f"more than {most} requests wait for the answer to another")
-        self._receiving = request
-        self._waiting.append(request)
-        if len(self._waiting) >= _PIPELINED:
-            self._pause()
-
-    def on_body(self, body: bytes) -> None:
-        assert self._receiving is not None
-        self._framing -= len(body) * _FRAMING_EACH
-        if self._receiving.feed(body) > self._service.limits.unread_bytes:
-            self._pause()
-
-    def on_message_complete(self) -> None:
-        request, self._receiving = self._receiving, None
-        assert request is not None
-        request.finish()
-        self._deaf = not request.keep_alive
-        self.deadline = inf
-
-    def _ask(self) -> None:
-        """A handler wants more of the body of its request."""
-        if self._continue and not self._transport.is_closing():
-            self._continue = False
+    def _on_body_wanted(self) -> None:
+        """Let the client send the body that a handler reads."""
+        if self._parser.expects_continue and not self._transport.is_closing():
+            self._parser.expects_continue = False
             self._transport.write(_CONTINUE)
-        self._resume()
+        self._resume_reading()
 
-    def _count(self, size: int) -> None:
-        """All of a piece belonged to one head, or to one body: neither may go on for ever."""
-        if self._in_head:
-            self._head_size += size
-            if self._head_size > self._service.limits.head_bytes:
-                self._refuse(431, "the head is too large")
-        elif self._receiving is not None:
-            self._framing += size
-            if self._framing > _FRAMING:
-                self._refuse(400, "there is more around the body than in it")
-
-    def _misunderstood(self, error: HttpParserError) -> None:
-        cause = error.__context__
-        if isinstance(cause, HttpError):
-            self._refuse(cause.status, str(cause))
-        elif isinstance(error, HttpParserInvalidMethodError):
-            self._refuse(405, "the method is not known")
-        else:
-            self._refuse(400, str(error))
-
-    def _refuse(self, status: int, why: str) -> None:
-        """Say so after all that is to be answered before, and listen no more."""
-        self._deaf = True
-        request = self._receiving
+    def _reject(self, error: HttpError) -> None:
+        """Answer with this error after the requests before, and read no more."""
+        self._ignores_input = True
+        request = self._parser.receiving
         if request is not None:
             request.fail()
             if request in self._waiting:
                 self._waiting.remove(request)
-        self._refused = self._service.refusal(status, why)
+        self._rejection = self._service.error_response(error.status, str(error))
 
-    def _upgraded(self, rest: bytes) -> None:
-        """What follows is in another protocol: nothing is read until that is agreed upon."""
-        self._deaf, self._after_upgrade = True, rest
-        if self._waiting and self._waiting[-1].wants_websocket:
-            self._pause()
+    def _should_pause(self) -> bool:
+        parser = self._parser
+        if parser.upgrade_data is not None:
+            # What follows is in another protocol, which has to be agreed upon first.
+            return bool(self._waiting) and self._waiting[-1].wants_websocket
+        has_large_body, parser.has_large_body = parser.has_large_body, False
+        return has_large_body or len(self._waiting) >= _MAX_WAITING_REQUESTS
 
-    # Answers
+    # Responses
 
     async def _answer_all(self) -> None:
-        """One after the other until none waits."""
+        """Answer one request after the other until none waits."""
         try:
             while self._waiting and not self._transport.is_closing():
                 self._current = request = self._waiting.popleft()
                 await self._answer(request)
-                if self._ending or not (request.keep_alive and request.complete):
-                    self._leave()
+                if self._closes_after(request):
+                    self._close_gently()
                     return
-                if self._paused and len(self._waiting) < _PIPELINED:
-                    self._resume()
-            if self._refused is not None and not self._transport.is_closing():
-                body = self._refused.body
+                if self._reading_paused and len(self._waiting) < _MAX_WAITING_REQUESTS:
+                    self._resume_reading()
+            if self._rejection is not None and not self._transport.is_closing():
+                body = self._rejection.body
                 assert isinstance(body, bytes)
-                self._transport.write(head(self._refused, len(body), chunked=False, close=True) + body)
-                self._leave()
+                self._transport.write(head(self._rejection, len(body), chunked=False, close=True) + body)
+                self._close_gently()
         except asyncio.CancelledError:
             self._transport.abort()
         finally:
             self.task = self._current = None
             limits = self._service.limits
-            self._patient_for(limits.head_seconds if self._in_head else limits.idle_seconds)
+            self._set_deadline(limits.head_seconds if self._parser.in_head else limits.idle_seconds)
 
     async def _answer(self, request: Request) -> None:
-        if not request.complete:
-            self._patient_for(self._service.limits.body_seconds)
-        answer = await self._handled(request)
-        if isinstance(answer, Response) and answer.close:
+        if not request.is_complete:
+            self._set_deadline(self._service.limits.body_seconds)
+        result = await self._call_handler(request)
+        if isinstance(result, Response) and result.close:
             self._ending = True
-        if not request.complete:
-            await self._rest_of(request)
-        if isinstance(answer, Upgrade):
-            await self._converse(request, answer)
-        elif isinstance(answer.body, bytes):
-            self._write(request, answer, answer.body)
+        if not request.is_complete:
+            await self._skip_body(request)
+        if isinstance(result, Upgrade):
+            await self._serve_websocket(request, result)
+        elif isinstance(result.body, bytes):
+            self._writer.write(request, result, result.body, close=self._closes_after(request))
         else:
-            await self._stream(request, answer, answer.body)
-        if self._writable is not None:
-            await self._drained()
+            await self._stream(request, result, result.body)
+        await self._writer.drain()
 
-    async def _handled(self, request: Request) -> HandlerResult:
+    async def _call_handler(self, request: Request) -> HandlerResult:
         try:
             return await self._service.handler(request)
         except HttpError as error:
             return text_response(error.status, str(error))
         except TooLargeError as error:
-            return self._service.refusal(413, str(error))
+            return self._service.error_response(413, str(error))
         except DisconnectedError:
-            if self._refused is None:
+            if self._rejection is None:
                 self._transport.abort()
             else:
                 self._ending = True
-            return self._refused or Response()
+            return self._rejection or Response()
         except Exception:
             log.exception("%s %s failed", request.method, request.raw_path)
-            return self._service.refusal(500, _MISTAKE)
+            return self._service.error_response(500, INTERNAL_ERROR)
 
-    async def _rest_of(self, request: Request) -> None:
-        """A body that nobody wanted: a short one is read if the connection is to go on."""
-        short = self._service.limits.unread_bytes
-        if not self._ending and not self._continue and 0 < request.declared <= short:
+    async def _skip_body(self, request: Request) -> None:
+        """Read a short body that the handler left unread, so that the connection can be used again."""
+        max_skipped = self._service.limits.unread_bytes
+        expects_continue = self._parser.expects_continue
+        if not self._ending and not expects_continue and 0 < request.content_length <= max_skipped:
             with suppress(TooLargeError, DisconnectedError):
-                await request.body(short)
-        if not request.complete:
-            self._deaf = True
-            self._resume()
-
-    def _write(self, request: Request, response: Response, body: bytes) -> None:
-        if self._transport.is_closing():
-            return
-        try:
-            begin = head(response, len(body), chunked=False, close=self._closes(request))
-        except ValueError:
-            log.exception("the answer to %s %s cannot be sent", request.method, request.raw_path)
-            response = self._service.refusal(500, _MISTAKE)
-            body = response.body if isinstance(response.body, bytes) else b""
-            begin = head(response, len(body), chunked=False, close=self._closes(request))
-        if request.method == "HEAD":
-            self._transport.write(begin)
-        elif len(body) <= _JOINED:
-            self._transport.write(begin + body)
-        else:
-            self._transport.write(begin)
-            self._transport.write(body)
+                await request.body(max_skipped)
+        if not request.is_complete:
+            self._ignores_input = True
+            self._resume_reading()
 
     async def _stream(self, request: Request, response: Response, body: AsyncIterator[bytes]) -> None:
-        chunked, transport = request.streamable, self._transport
-        self._open_ended = True
+        self._is_streaming = True
         try:
-            if transport.is_closing():
-                return
-            transport.write(head(response, None, chunked=chunked, close=self._closes(request)))
-            if request.method == "HEAD":
-                return
-            async for piece in body:
-                if piece:
-                    transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
-                    if self._writable is not None:
-                        await self._drained()
-            if chunked:
-                transport.write(b"0\r\n\r\n")
-        except Exception:
-            log.exception("the stream of %s %s failed", request.method, request.raw_path)
-            transport.abort()  # so that it does not look as if this were all
+            await self._writer.stream(request, response, body, close=self._closes_after(request))
         finally:
-            self._open_ended = False
+            self._is_streaming = False
             if isinstance(body, AsyncGenerator):
                 await body.aclose()
 
-    async def _converse(self, request: Request, upgrade: Upgrade) -> None:
+    async def _serve_websocket(self, request: Request, upgrade: Upgrade) -> None:
         transport = self._transport
-        self._open_ended = True
+        self._is_streaming = True
         self._websocket = socket = WebSocket(
-            transport, client=False, subprotocol=upgrade.subprotocol, when_lost=self._websocket_lost
+            transport, client=False, subprotocol=upgrade.subprotocol, on_lost=self._report_lost
         )
         if transport.is_closing():
             socket.connection_lost(None)
         else:
             transport.write(handshake(request, upgrade.subprotocol))
             hand_over(transport, socket)
-            socket.data_received(self._after_upgrade)
-            self._resume()
-        code = _GOING_AWAY
+            socket.data_received(self._parser.upgrade_data or b"")
+            self._resume_reading()
+        code = CLOSE_GOING_AWAY
         try:
-            await upgrade.converse(socket)
-            code = socket.close_code or 1000
+            await upgrade.serve(socket)
+            code = socket.close_code or CLOSE_NORMAL
         except ConnectionError:
-            log.debug("the client of %s went", request.raw_path)
+            log.debug("the client of %s disconnected", request.raw_path)
         except Exception:
             log.exception("the WebSocket of %s failed", request.raw_path)
-            code = 1011
+            code = CLOSE_INTERNAL_ERROR
         finally:
             await socket.close(code)
 
-    def _websocket_lost(self) -> None:
-        self._gone()
+    def _closes_after(self, request: Request) -> bool:
+        return self._ending or not (request.keep_alive and request.is_complete)
 
-    def _gone(self) -> None:
-        self._service.sessions.discard(self)
-        if self._when_lost is not None:
-            self._when_lost()
-
-    def _closes(self, request: Request) -> bool:
-        return self._ending or not (request.keep_alive and request.complete)
-
-    def _leave(self) -> None:
-        """End after the last answer, so that the client can read it though it may still be sending."""
-        self._deaf = True
+    def _close_gently(self) -> None:
+        """Close so that a client that is still sending can read the last response."""
+        self._ignores_input = True
         if self._transport.is_closing():
             return
-        if self._encrypted:  # TLS says goodbye and listens for a while by itself
+        if self._encrypted:  # TLS sends its own farewell and waits for the client's
             self._transport.close()
         else:
             self._transport.write_eof()
-            self._resume()
+            self._resume_reading()
             self._loop.call_later(_LINGER_SECONDS, self._transport.abort)
 
-    # Patience
+    # State
 
-    async def _drained(self) -> None:
-        """Wait until the client has read most of what was written."""
-        before = self.deadline
-        self._patient_for(self._service.limits.idle_seconds)
-        while self._writable is not None:
-            await self._writable
-        self.deadline = before
+    def _report_lost(self) -> None:
+        self._service.connections.discard(self)
+        if self._on_lost is not None:
+            self._on_lost()
 
-    def _patient_for(self, seconds: float) -> None:
-        self.deadline = self._loop.time() + seconds
+    def _set_deadline(self, seconds: float) -> None:
+        self._deadline = self._loop.time() + seconds
 
-    def _pause(self) -> None:
-        if not self._paused:
-            self._paused = True
+    def _pause_reading(self) -> None:
+        if not self._reading_paused:
+            self._reading_paused = True
             self._transport.pause_reading()
 
-    def _resume(self) -> None:
-        if self._paused and not self._transport.is_closing():
-            self._paused = False
+    def _resume_reading(self) -> None:
+        if self._reading_paused and not self._transport.is_closing():
+            self._reading_paused = False
             self._transport.resume_reading()

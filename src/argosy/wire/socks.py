@@ -1,7 +1,7 @@
-"""Asks a SOCKS5 proxy for a connection to a host (RFC 1928), with user name and password (RFC 1929) if given.
+"""Opens a tunnel through a SOCKS5 proxy (RFC 1928), with user name and password (RFC 1929) if configured.
 
-The proxy resolves the host's name, as it does for Go's clients: a laptop outside a private network may not
-know the names inside it.
+The proxy resolves the host's name, as with Go's clients: a laptop outside a private network may not be able
+to resolve the names inside it.
 """
 
 import asyncio
@@ -25,29 +25,29 @@ ERRORS = {
 }
 
 
-async def open_tunnel(opened: socket.socket, host: str, port: int, login: tuple[str, str] | None) -> None:
-    """Make a connection to the proxy one to `host:port`; `ProxyError` says why the proxy would not."""
+async def open_tunnel(connection: socket.socket, host: str, port: int, login: tuple[str, str] | None) -> None:
+    """Turn a connection to the proxy into one to `host:port`; raises ProxyError if the proxy refuses."""
     methods = bytes([NO_LOGIN] if login is None else [NO_LOGIN, LOGIN])
-    await _send(opened, bytes([VERSION, len(methods)]) + methods)
-    version, method = await _receive(opened, 2)
+    await _send(connection, bytes([VERSION, len(methods)]) + methods)
+    version, method = await _receive(connection, 2)
     if version != VERSION:
         raise ProxyError("the proxy does not speak SOCKS5")
     if method == LOGIN and login is not None:
-        await _log_in(opened, *login)
+        await _log_in(connection, *login)
     elif method != NO_LOGIN:
-        raise ProxyError("the proxy wants a login that the proxy's URL does not give")
-    await _send(opened, bytes([VERSION, CONNECT, 0]) + _address(host) + port.to_bytes(2, "big"))
-    _, code, _, kind = await _receive(opened, 4)
+        raise ProxyError("the proxy requires a login, and its URL has none")
+    await _send(connection, bytes([VERSION, CONNECT, 0]) + _address(host) + port.to_bytes(2, "big"))
+    _, code, _, kind = await _receive(connection, 4)
     if code:
         raise ProxyError(f"the proxy cannot reach {host}:{port}: {ERRORS.get(code, f'error {code}')}")
-    # The address that the proxy connected from, which nobody needs.
-    length = (await _receive(opened, 1))[0] if kind == NAME else {IPV4: 4, IPV6: 16}.get(kind, 0)
-    await _receive(opened, length + 2)
+    # The address that the proxy connected from is not needed.
+    length = (await _receive(connection, 1))[0] if kind == NAME else {IPV4: 4, IPV6: 16}.get(kind, 0)
+    await _receive(connection, length + 2)
 
 
-async def _log_in(opened: socket.socket, username: str, password: str) -> None:
-    await _send(opened, bytes([LOGIN_VERSION]) + _counted(username) + _counted(password))
-    _, status = await _receive(opened, 2)
+async def _log_in(connection: socket.socket, username: str, password: str) -> None:
+    await _send(connection, bytes([LOGIN_VERSION]) + _with_length(username) + _with_length(password))
+    _, status = await _receive(connection, 2)
     if status:
         raise ProxyError("the proxy refused the user name or password")
 
@@ -58,25 +58,25 @@ def _address(host: str) -> bytes:
             return bytes([kind]) + socket.inet_pton(family, host)
         except (OSError, UnicodeError):
             continue
-    return bytes([NAME]) + _counted(host)
+    return bytes([NAME]) + _with_length(host)
 
 
-def _counted(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     encoded = text.encode()
     if len(encoded) > 255:
-        raise ProxyError("SOCKS5 takes host names, user names and passwords of at most 255 bytes")
+        raise ProxyError("host name, user name or password: must be at most 255 bytes with SOCKS5")
     return bytes([len(encoded)]) + encoded
 
 
-async def _send(opened: socket.socket, data: bytes) -> None:
-    await asyncio.get_running_loop().sock_sendall(opened, data)
+async def _send(connection: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(connection, data)
 
 
-async def _receive(opened: socket.socket, size: int) -> bytes:
-    """Exactly `size` bytes, so that nothing of what follows is taken from the connection."""
+async def _receive(connection: socket.socket, size: int) -> bytes:
+    """Read exactly `size` bytes, because those after them belong to the tunnelled connection."""
     data = b""
     while len(data) < size:
-        piece = await asyncio.get_running_loop().sock_recv(opened, size - len(data))
+        piece = await asyncio.get_running_loop().sock_recv(connection, size - len(data))
         if not piece:
             raise ProxyError("the proxy closed the connection")
         data += piece

@@ -20,7 +20,7 @@ from argosy.local.apiserver.read import find
 from argosy.local.apiserver.status import StatusError, bad_request, expired, internal
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import parts, text
-from argosy.wire.client import Client, Streamed
+from argosy.wire.client import Client, StreamedResponse
 from argosy.wire.errors import WebSocketHandshakeError
 from argosy.wire.messages import Response, Upgrade
 from argosy.wire.origin import Origin
@@ -82,7 +82,7 @@ def _current_pod(call: Call) -> Json:
     return stored.decoded() if stored is not None else {}
 
 
-async def _chunks(stack: AsyncExitStack, answer: Streamed) -> AsyncIterator[bytes]:
+async def _chunks(stack: AsyncExitStack, answer: StreamedResponse) -> AsyncIterator[bytes]:
     async with stack:
         yield b""
         while chunk := await answer.chunk():

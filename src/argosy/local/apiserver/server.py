@@ -38,7 +38,7 @@ async def serve(state: Path, port: int, limits: Limits) -> None:
     app = App(api, Authenticator(state / "tokens.json", signer), signer, f"127.0.0.1:{port}")
     definitions = Definitions(api)
     definitions.restore()
-    server = Server(app, refusal=_refusal)
+    server = Server(app, error_response=_refusal)
     tasks = [asyncio.ensure_future(task) for task in (definitions.run(), _trim(store), run_event_ttl(api))]
     try:
         await bootstrap(api)
