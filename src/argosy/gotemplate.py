@@ -137,16 +137,16 @@ class Templates:
             cut = value.index(":=")
             names = tuple(word.removeprefix("$") for word in value[:cut] if word != ",")
             value = value[cut + 1 :]
-        body, found = self._nodes(pieces, at + 1, ("else", "end"))
-        end = _found(found, words[0])
+        body, end_index = self._nodes(pieces, at + 1, ("else", "end"))
+        end = _found(end_index, words[0])
         otherwise: list[_Node] = []
         piece = pieces[end]
         if piece[0] == "else" and len(piece) > 1:
             nested, end = self._block(pieces, end, piece[1:])
             otherwise = [nested]
         elif piece[0] == "else":
-            otherwise, found = self._nodes(pieces, end + 1, ("end",))
-            end = _found(found, "else")
+            otherwise, end_index = self._nodes(pieces, end + 1, ("end",))
+            end = _found(end_index, "else")
         return _Block(words[0], _pipeline(value), names, body, otherwise), end
 
     def _run(self, nodes: Sequence[_Node], dot: object, variables: dict[str, object]) -> str:
@@ -177,19 +177,19 @@ class Templates:
             yield self._run(block.body, value if block.word == "with" else dot, {**variables, **own})
 
     def _value(self, pipeline: _Pipeline, dot: object, variables: Mapping[str, object]) -> object:
-        given: tuple[object, ...] = ()
+        piped: tuple[object, ...] = ()
         for first, *rest in pipeline.commands:
-            arguments = (*(self._operand(one, dot, variables) for one in rest), *given)
+            arguments = (*(self._operand(operand, dot, variables) for operand in rest), *piped)
             if isinstance(first, _Word):
-                given = (self._call(first.name, arguments),)
+                piped = (self._call(first.name, arguments),)
                 continue
             value = self._operand(first, dot, variables)
             if callable(value):
                 value = value(*arguments)
             elif arguments:
                 raise TemplateError(f"{first} is no function")
-            given = (value,)
-        return given[0]
+            piped = (value,)
+        return piped[0]
 
     def _operand(self, operand: _Operand, dot: object, variables: Mapping[str, object]) -> object:
         match operand:

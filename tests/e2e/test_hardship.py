@@ -56,7 +56,7 @@ def test_two_ups_at_once_make_one_control_plane(down_plane: ControlPlane) -> Non
     codes = [process.returncode for process in both]
     assert 0 in codes, said
     for code, text in zip(codes, said, strict=True):
-        assert code == 0 or "another `argosy up` or `argosy down` is at work" in text, text
+        assert code == 0 or "another `argosy up` or `argosy down` is running" in text, text
     assert sum("argosy.local.supervisor" in line for line in _commands(down_plane)) == 1
     down_plane.argosy("status")
 
@@ -65,7 +65,7 @@ def test_other_settings_while_it_runs_are_refused_and_change_nothing(down_plane:
     down_plane.argosy(*_UP)
     before = run_state(down_plane)
     refused = down_plane.argosy(*_UP, "--nodes", "2", code=1)
-    assert "is up with other settings; `argosy down` first" in refused.stderr
+    assert "is running with other settings; run `argosy down`" in refused.stderr
     down_plane.argosy(*_UP)
     assert run_state(down_plane) == before
 
@@ -119,7 +119,7 @@ def test_a_full_disk_refuses_writes_and_does_no_damage(down_plane: ControlPlane)
         assert "talk" in down_plane.argosy("ps").stdout
         _kill_quietly(down_plane, "operator")
         told = down_plane.argosy("status", code=1).stdout
-        assert f"disk        full: 0 kB free in {down_plane.state.folder}; make room" in told
+        assert f"disk        full: 0 kB free in {down_plane.state.folder}; free disk space" in told
         assert "not responding" not in told
         fill.unlink()
         down_plane.kubectl("create", "configmap", "large", large)
@@ -143,7 +143,7 @@ def test_no_room_to_start_in_is_said(down_plane: ControlPlane) -> None:
             while True:
                 file.write(b"x" * 4096)
         refused = down_plane.argosy(*_UP, code=1)
-        assert "cannot be written (No space left on device); make room" in refused.stderr
+        assert "cannot be written (No space left on device); free disk space" in refused.stderr
         assert len(refused.stderr.splitlines()) == 1
 
 

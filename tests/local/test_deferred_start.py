@@ -57,4 +57,4 @@ def test_it_gives_up_with_a_reason(
     monkeypatch.setattr(deferred_start, "_PATIENCE", 0.0)
     assert deferred_start.main() == 1
     assert component.started == []
-    assert f"{state.prepared} did not appear" in capfd.readouterr().err
+    assert f"{state.prepared} does not exist" in capfd.readouterr().err

@@ -51,7 +51,7 @@ def test_a_full_disk_is_told_with_what_is_free(tmp_path: Path) -> None:
         state = State(tmp_path / "s")
         state.create()
         (tmp_path / "large").write_bytes(b"x" * (1500 << 10))
-        told = f"full: 548 kB free in {tmp_path}/s; make room, and all goes on by itself"
+        told = f"full: 548 kB free in {tmp_path}/s; free disk space to continue"
         assert state.problem() == told
         (tmp_path / "large").unlink()
         assert state.problem() == ""

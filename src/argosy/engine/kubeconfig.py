@@ -179,8 +179,8 @@ def _connect(
 ) -> Connection:
     name = context or config.current
     if not name:
-        known = ", ".join(sorted(config.contexts))
-        raise KubeconfigError(f"{config.files}: current-context is not set (known contexts: {known})")
+        contexts = ", ".join(sorted(config.contexts))
+        raise KubeconfigError(f"{config.files}: current-context is not set (known contexts: {contexts})")
     selected = _find_entry(config, config.contexts, "context", name)
     cluster = _find_entry(config, config.clusters, "cluster", selected.text("cluster"))
     user_name = selected.text("user")

@@ -173,9 +173,9 @@ def _port_problems(workload: Workload) -> Iterator[Problem]:
 
 
 def _ports(workload: Workload) -> tuple[int, ...]:
-    given = options_of(workload, Options).available_ports
-    if given:
-        return given
+    ports = options_of(workload, Options).available_ports
+    if ports:
+        return ports
     workers = workload.roles[WORKER].replicas if WORKER in workload.roles else 0
     more = 2 * workers if _elastic(workload) else 2
     return tuple(range(FIRST_PORT, FIRST_PORT + 2 + more))

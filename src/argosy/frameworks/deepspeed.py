@@ -71,8 +71,8 @@ class DeepSpeed:
 
 def _with_host_file(injection: Injection, workload: Workload) -> Injection:
     """Full names in it: no pod needs search domains to read them."""
-    told = _slots(workload)
-    lines = [f"{address}{told}\n" for address in workload.addresses[WORKER]]
+    slots = _slots(workload)
+    lines = [f"{address}{slots}\n" for address in workload.addresses[WORKER]]
     return replace(injection, files={**injection.files, HOST_FILE: "".join(lines)})
 
 

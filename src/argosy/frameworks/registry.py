@@ -64,8 +64,8 @@ def entries() -> tuple[Entry, ...]:
     """All that were found, sorted by name: ours, and what other packages brought."""
     ours = {own.name: Entry(own.name, "argosy", own()) for own in BUILTIN_FRAMEWORKS}
     foreign = [_loaded(point) for point in entry_points(group=GROUP) if not _is_ours(point)]
-    found = [*ours.values(), *(_unless_taken(entry, ours) for entry in foreign)]
-    return tuple(sorted(found, key=lambda entry: (entry.name, entry.origin)))
+    adapters = [*ours.values(), *(_unless_taken(entry, ours) for entry in foreign)]
+    return tuple(sorted(adapters, key=lambda entry: (entry.name, entry.origin)))
 
 
 def _is_ours(point: EntryPoint) -> bool:

@@ -14,7 +14,7 @@ FILE: Final = "agent.token"
 
 
 def agent_token(state: Path) -> str:
-    """Return the token of a state folder, made by whoever asks first."""
+    """Return the token of a state folder, creating it if there is none."""
     path = state / FILE
     with contextlib.suppress(FileNotFoundError):
         return path.read_text()
@@ -22,7 +22,7 @@ def agent_token(state: Path) -> str:
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_hex(32))
-    with contextlib.suppress(FileExistsError):  # another process was first: its token holds
+    with contextlib.suppress(FileExistsError):  # another process was first: its token is used
         os.link(fresh, path)
     fresh.unlink()
     return path.read_text()

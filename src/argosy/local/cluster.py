@@ -22,7 +22,7 @@ from argosy.local.state import State
 from argosy.local.supervisor import launch, stop_pods
 
 DEFAULT_PORT = 6480
-"""Tried first; a free port is taken when it is in use and none was asked for."""
+"""Tried first; if it is in use and no port was requested, any free port is used."""
 
 _STOP_SECONDS = 60.0
 _KILLED_SECONDS = 10.0
@@ -35,11 +35,11 @@ _IDENTITIES = {
 
 
 class ClusterError(Exception):
-    """The control plane could not be brought up; the message says why and where to look."""
+    """The control plane could not be started; the message says why and which log to read."""
 
 
 def start(state: State, options: Options) -> Run:
-    """Make the keys, start the processes, and return at once; `ready` waits for the rest."""
+    """Create the keys, start the processes and return; `readiness.ready` waits until they serve."""
     state.create()
     with state.locked():
         running = read_run(state.run)
@@ -54,7 +54,7 @@ def start(state: State, options: Options) -> Run:
         with holder:
             launched = launch(state, options, holder)
         try:
-            _prepare(state, options.port)  # meanwhile
+            _prepare(state, options.port)  # while the processes import their modules
             state.prepared.touch()
         except BaseException:
             launched.terminate()
@@ -68,7 +68,7 @@ def start(state: State, options: Options) -> Run:
 
 
 def stop(state: State, *, delete: bool = False) -> bool:
-    """End every process and pod. True if anything ran."""
+    """End every process and pod; return True if any was running."""
     if not state.folder.exists():
         return False
     with state.locked():
@@ -88,17 +88,17 @@ def stop(state: State, *, delete: bool = False) -> bool:
 
 
 def _unchanged(running: Run, options: Options) -> Run:
-    asked = msgspec.structs.replace(options, port=options.port or running.options.port)
-    if asked != running.options:
+    requested = msgspec.structs.replace(options, port=options.port or running.options.port)
+    if requested != running.options:
         raise ClusterError(
-            "the control plane is up with other settings; "
-            "`argosy down` first, then `argosy up` with the new ones"
+            "the control plane is running with other settings; "
+            "run `argosy down`, then `argosy up` with the new ones"
         )
     return running
 
 
 def _stop_processes(processes: Sequence[Process]) -> None:
-    """End components whose supervisor is gone."""
+    """End components whose supervisor has died."""
     for process in processes:
         process.signal(signal.SIGTERM)
     for process in processes:
@@ -107,17 +107,17 @@ def _stop_processes(processes: Sequence[Process]) -> None:
             process.wait_gone(_KILLED_SECONDS)
 
 
-def _claim(asked: int, last: Run | None) -> Claim:
-    if not asked:
+def _claim(port: int, last: Run | None) -> Claim:
+    if not port:
         return claim_first((*([last.options.port] if last else ()), DEFAULT_PORT))
-    claimed = claim(asked)
+    claimed = claim(port)
     if claimed is None:
-        raise ClusterError(f"port {asked} is in use by another program; leave --port out or give another")
+        raise ClusterError(f"port {port} is in use by another program; leave --port out or give another")
     return claimed
 
 
 def _prepare(state: State, port: int) -> None:
-    """Keys, tokens and kubeconfigs. Tokens are made once; the files that follow from the port, each time."""
+    """Write keys, tokens and kubeconfigs. Tokens are kept; files that depend on the port are rewritten."""
     from argosy.local.apiserver.kubeconfig import write_kubeconfig
     from argosy.local.apiserver.pki import ensure_pki
 
@@ -132,18 +132,20 @@ def _prepare(state: State, port: int) -> None:
 
 
 def _tokens(path: Path) -> dict[str, str]:
-    """The token of each identity; the file, as the API server reads it, is keyed by token."""
+    """Return the token of each identity. The file, which the API server reads, is keyed by token."""
     try:
-        known = {str(entry["user"]): token for token, entry in msgspec.json.decode(path.read_bytes()).items()}
+        stored = {
+            str(entry["user"]): token for token, entry in msgspec.json.decode(path.read_bytes()).items()
+        }
     except (FileNotFoundError, msgspec.DecodeError):
-        known = {}
-    tokens = {name: known.get(user) or secrets.token_urlsafe(32) for name, (user, _) in _IDENTITIES.items()}
+        stored = {}
+    tokens = {name: stored.get(user) or secrets.token_urlsafe(32) for name, (user, _) in _IDENTITIES.items()}
     entries = {
         tokens[name]: {"user": user, "uid": f"argosy-{name}", "groups": groups}
         for name, (user, groups) in _IDENTITIES.items()
     }
-    beside = path.with_suffix(".new")
-    beside.touch(mode=0o600)
-    beside.write_bytes(msgspec.json.encode(entries))
-    beside.replace(path)
+    temporary = path.with_suffix(".new")
+    temporary.touch(mode=0o600)
+    temporary.write_bytes(msgspec.json.encode(entries))
+    temporary.replace(path)
     return tokens

@@ -12,20 +12,22 @@ from pathlib import Path
 
 from argosy.local.state import State
 
-_PATIENCE = 30.0
-_GLANCE = 0.005
+_PREPARED_TIMEOUT_SECONDS = 30.0
+_POLL_SECONDS = 0.005
 
 
 def main() -> int:
     module, arguments = sys.argv[1], sys.argv[2:]
     component = importlib.import_module(f"{module}.__main__")
     prepared = State(Path(arguments[arguments.index("--state") + 1])).prepared
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _PREPARED_TIMEOUT_SECONDS
     while not prepared.exists():
         if time.monotonic() > deadline:
-            sys.stderr.write(f"{prepared} did not appear; was `argosy up` ended while it made keys?\n")
+            sys.stderr.write(
+                f"{prepared} does not exist: `argosy up` may have been killed while it created keys\n"
+            )
             return 1
-        time.sleep(_GLANCE)
+        time.sleep(_POLL_SECONDS)
     sys.argv = [module, *arguments]
     code = component.main()
     return code if isinstance(code, int) else 0

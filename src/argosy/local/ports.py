@@ -13,11 +13,11 @@ from typing import NamedTuple
 class Claim(NamedTuple):
     port: int
     holder: socket.socket
-    """Whoever has this open, or inherits it, holds the claim."""
+    """The claim lasts while any process has this socket open, including those that inherit it."""
 
 
 def claim(port: int) -> Claim | None:
-    """The port, unless a control plane has claimed it or somebody listens there."""
+    """Claim a port; return None if a control plane has claimed it or a process listens on it."""
     holder = socket.socket(socket.AF_UNIX)
     try:
         holder.bind(f"\0argosy/port/{port}")
@@ -31,7 +31,7 @@ def claim(port: int) -> Claim | None:
 
 
 def claim_first(wanted: Iterable[int]) -> Claim:
-    """The first of these that can be had, else any port."""
+    """Claim the first of these ports that is free, else any port."""
     for port in wanted:
         claimed = claim(port)
         if claimed is not None:

@@ -30,7 +30,7 @@ class Process(Struct, frozen=True):
         return is_alive(self.pid, self.started)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if the process is still the one we mean."""
+        """Send a signal, unless the pid belongs to another process now."""
         if self.alive:
             try:
                 os.kill(self.pid, number)
@@ -38,7 +38,7 @@ class Process(Struct, frozen=True):
                 pass
 
     def wait_gone(self, seconds: float) -> bool:
-        """Wait until the process has ended; False if it has not within the time."""
+        """Wait until the process has ended; return False if it has not within the time."""
         deadline = time.monotonic() + seconds
         while self.alive:
             if time.monotonic() > deadline:
@@ -48,7 +48,7 @@ class Process(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True):
-    """What `argosy up` was asked for."""
+    """The options of `argosy up`."""
 
     nodes: int = 1
     pretend_gpus: int = 0
@@ -67,14 +67,14 @@ class Run(Struct, frozen=True):
     components: dict[str, Process] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Replace the file in one step: a reader sees the old list or the new one."""
-        beside = path.with_suffix(".new")
-        beside.write_bytes(msgspec.json.encode(self))
-        beside.replace(path)
+        """Replace the file atomically: a reader gets the old content or the new one."""
+        temporary = path.with_suffix(".new")
+        temporary.write_bytes(msgspec.json.encode(self))
+        temporary.replace(path)
 
 
 def read_run(path: Path) -> Run | None:
-    """What was started last, if anything was; it may have ended since."""
+    """Return the last run that was recorded; its processes may have ended since."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Run)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -82,12 +82,12 @@ def read_run(path: Path) -> Run | None:
 
 
 def strays(folder: Path, *, among: Path = Path("/proc")) -> list[Process]:
-    """Find our processes whose command line names this state folder, the oldest first.
+    """Find running components whose command line names this state folder, the oldest first.
 
-    For the day on which run.json is lost: what runs must be found all the same.
+    So they are found even if run.json is lost.
     """
     wanted = os.fsencode(folder)
-    found = []
+    processes = []
     for entry in among.iterdir():
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
@@ -96,5 +96,5 @@ def strays(folder: Path, *, among: Path = Path("/proc")) -> list[Process]:
         ours = any(word.startswith(b"argosy.local.") or word == b"operator" for word in words)
         names_folder = any(pair in ((b"--state", wanted), (b"--local", wanted)) for pair in pairwise(words))
         if ours and names_folder and int(entry.name) != os.getpid():
-            found.append(Process.of(int(entry.name)))
-    return sorted((process for process in found if process.alive), key=lambda process: process.started)
+            processes.append(Process.of(int(entry.name)))
+    return sorted((process for process in processes if process.alive), key=lambda process: process.started)

@@ -23,11 +23,11 @@ class NodeLine(Struct, frozen=True):
     name: str
     ready: bool
     notes: str = ""
-    """What its pods have to do without, and why."""
+    """Features that its pods lack, and why."""
 
 
 class Report(Struct, frozen=True):
-    """How a control plane is, for `argosy status`."""
+    """The state of a control plane, for `argosy status`."""
 
     folder: str
     running: bool
@@ -36,7 +36,7 @@ class Report(Struct, frozen=True):
     components: dict[str, bool] = field(default_factory=dict)
     nodes: list[NodeLine] = field(default_factory=list)
     disk: str = ""
-    """What is the matter with the disk of the state folder, if anything is."""
+    """The problem with the disk of the state folder, if any."""
 
     @property
     def healthy(self) -> bool:
@@ -67,7 +67,7 @@ async def ready(
             )
         except ApiError as error:
             log = state.logs / "apiserver.log"
-            raise ClusterError(f"the API server does not do what is asked ({error}); see {log}") from error
+            raise ClusterError(f"the API server rejects requests ({error}); see {log}") from error
     if _all_ready(nodes, run.options.nodes):
         return nodes
     late = ", ".join(node.name for node in nodes if not node.ready) or "none has registered"
@@ -75,7 +75,7 @@ async def ready(
 
 
 async def report(state: State) -> Report:
-    """How the control plane is now, without waiting for anything."""
+    """Return the present state of the control plane, without waiting for anything."""
     run = read_run(state.run)
     if run is None or not run.supervisor.alive:
         return Report(folder=str(state.folder), running=False)
@@ -101,7 +101,7 @@ async def _reachable(client: Client, log: Path, deadline: float) -> None:
 
 
 async def _ready_nodes(client: Client, wanted: int, deadline: float) -> list[NodeLine]:
-    """The nodes when all are there and Ready, or else as they are at the deadline."""
+    """Wait until all nodes are Ready, or until the deadline; return the nodes."""
     while True:
         nodes = await _nodes(client)
         if _all_ready(nodes, wanted) or time.monotonic() > deadline:

@@ -13,10 +13,10 @@ from pathlib import Path
 from msgspec import Struct
 
 DEFAULT_CLUSTER = "local"
-_LEAST_ROOM = 1 << 20
-"""Bytes; with less than this free, a disk is as good as full: the store grows in larger steps."""
+_MIN_FREE_BYTES = 1 << 20
+"""With less than this free, the disk counts as full: the store grows in larger steps."""
 
-_LONGEST_SOCKET_PATH = 107  # sun_path holds 108 bytes with its final zero
+_MAX_SOCKET_PATH_BYTES = 107  # sun_path has 108 bytes, including the final zero
 
 
 class StateError(Exception):
@@ -28,18 +28,18 @@ class State(Struct, frozen=True):
 
     @classmethod
     def of(cls, cluster: str = DEFAULT_CLUSTER) -> "State":
-        """The state folder of a cluster name: below $ARGOSY_HOME, else in the user's state folder."""
+        """Return the state folder of a cluster: below $ARGOSY_HOME, else in the user's state folder."""
         return cls(_home() / cluster)
 
     def create(self) -> None:
-        """Make the folder and its parts, or say why that cannot be."""
+        """Create the folder and its subfolders; raises StateError if that fails."""
         longest = max(
             len(os.fsencode(path)) for path in (self.api_socket, self.agent_socket, self.operator_socket)
         )
-        if longest > _LONGEST_SOCKET_PATH:
+        if longest > _MAX_SOCKET_PATH_BYTES:
             raise StateError(
                 f"{self.folder}: the path is too long for a Unix socket "
-                f"(by {longest - _LONGEST_SOCKET_PATH} bytes); set ARGOSY_HOME to a shorter folder"
+                f"(by {longest - _MAX_SOCKET_PATH_BYTES} bytes); set ARGOSY_HOME to a shorter folder"
             )
         try:
             for part in (self.folder, self.pki, self.kubeconfigs, self.logs, self.pods):
@@ -49,16 +49,16 @@ class State(Struct, frozen=True):
         except OSError as error:
             raise StateError(
                 f"{self.folder}: cannot be written ({error.strerror}); "
-                "make room, or set ARGOSY_HOME to a folder that can be"
+                "free disk space, or set ARGOSY_HOME to a writable folder"
             ) from error
 
     def problem(self) -> str:
-        """Why nothing can be written here now, in words; empty if it can."""
+        """Describe why nothing can be written here now; empty if it can."""
         try:
             disk = os.statvfs(self.folder)
             free = disk.f_bavail * disk.f_frsize
-            if free < _LEAST_ROOM:
-                return f"full: {free // 1024} kB free in {self.folder}; make room, and all goes on by itself"
+            if free < _MIN_FREE_BYTES:
+                return f"full: {free // 1024} kB free in {self.folder}; free disk space to continue"
             self._probe()
         except OSError as error:
             return f"{self.folder} cannot be written ({error.strerror})"
@@ -67,7 +67,7 @@ class State(Struct, frozen=True):
     def _probe(self) -> None:
         probe = self.folder / ".writable"
         probe.write_bytes(b"x" * 4096)
-        probe.unlink(missing_ok=True)  # another process may look at the same time
+        probe.unlink(missing_ok=True)  # another process may do the same at the same time
 
     @property
     def pki(self) -> Path:
@@ -75,7 +75,7 @@ class State(Struct, frozen=True):
 
     @property
     def kubeconfigs(self) -> Path:
-        """Kubeconfigs of the control plane's own parts, one identity each."""
+        """Kubeconfigs of the control plane's own components, one identity each."""
         return self.folder / "kubeconfigs"
 
     @property
@@ -113,26 +113,26 @@ class State(Struct, frozen=True):
 
     @property
     def prepared(self) -> Path:
-        """There when keys, tokens and kubeconfigs are those of the control plane that runs."""
+        """Exists once keys, tokens and kubeconfigs match the running control plane."""
         return self.folder / "prepared"
 
     @property
     def run(self) -> Path:
-        """What runs now: see `argosy.local.processes`."""
+        """The record of the running processes: see `argosy.local.processes`."""
         return self.folder / "run.json"
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock; two that start or stop the same cluster at once must not meet.
+        """Hold the folder's lock, so that only one process starts or stops this cluster at a time.
 
-        The lock belongs to the open file, so it ends with its process: it cannot go stale.
+        The lock belongs to the open file, so it ends with its process and cannot become stale.
         """
         with (self.folder / "lock").open("w") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StateError(
-                    f"{self.folder}: another `argosy up` or `argosy down` is at work; wait for it"
+                    f"{self.folder}: another `argosy up` or `argosy down` is running; wait for it to finish"
                 ) from None
             yield
 

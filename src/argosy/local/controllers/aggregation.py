@@ -15,13 +15,13 @@ from argosy.local.scheduler.node_affinity import selects
 
 def aggregate_rules(role: ClusterRole, others: Iterable[ClusterRole]) -> list[PolicyRule]:
     """Return the rules that a role should have, without duplicates, by selector and then by name."""
-    found: list[PolicyRule] = []
+    rules: list[PolicyRule] = []
     ordered = sorted(others, key=lambda other: other.metadata.name)
     for selector in role.aggregation_rule.cluster_role_selectors if role.aggregation_rule else ():
         for other in ordered:
             if other.metadata.name != role.metadata.name and selects(selector, other.metadata.labels):
-                found.extend(rule for rule in other.rules or () if rule not in found)
-    return found
+                rules.extend(rule for rule in other.rules or () if rule not in rules)
+    return rules
 
 
 class AggregationController:

@@ -31,10 +31,10 @@ class Catalog(Struct, frozen=True):
 
     def find(self, api_version: str, kind: str) -> Resource | None:
         """Find a kind by group and kind: an object has the same uid in every served version."""
-        for each in self.kinds:
+        for served in self.kinds:
             group = api_version.rpartition("/")[0]
-            if (each.resource.group, each.resource.kind) == (group, kind):
-                return each.resource
+            if (served.resource.group, served.resource.kind) == (group, kind):
+                return served.resource
         return None
 
 
@@ -46,9 +46,9 @@ async def discover(client: Client) -> Catalog:
         for group in _decoder.decode(answer).items:
             for version in group.versions:
                 complete &= version.freshness != "Stale"
-                for each in version.resources:
-                    found = _served_kind(group.metadata.name, version.version, each)
-                    served.setdefault((group.metadata.name, each.resource), found)
+                for resource in version.resources:
+                    kind = _served_kind(group.metadata.name, version.version, resource)
+                    served.setdefault((group.metadata.name, resource.resource), kind)
     return Catalog(tuple(served.values()), complete)
 
 
@@ -59,16 +59,16 @@ def metadata_type(resource: Resource) -> type[ApiObject]:
     return cast("type[ApiObject]", kind)
 
 
-def _served_kind(group: str, version: str, found: "_Resource") -> ServedKind:
-    kind = found.response_kind
+def _served_kind(group: str, version: str, discovered: "_Resource") -> ServedKind:
+    kind = discovered.response_kind
     resource = Resource(
         kind.group or group,
         kind.version or version,
         kind.kind,
-        found.resource,
-        found.scope == "Namespaced",
+        discovered.resource,
+        discovered.scope == "Namespaced",
     )
-    return ServedKind(resource, frozenset(found.verbs))
+    return ServedKind(resource, frozenset(discovered.verbs))
 
 
 class _Kind(Struct):

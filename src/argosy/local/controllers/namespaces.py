@@ -71,18 +71,18 @@ class NamespacesController:
     async def _delete_content(self, name: str, catalog: Catalog) -> Remaining:
         remaining = Remaining(undiscovered=not catalog.complete)
         kinds = [
-            each for each in catalog.kinds if each.resource.namespaced and {"list", "delete"} <= each.verbs
+            kind for kind in catalog.kinds if kind.resource.namespaced and {"list", "delete"} <= kind.verbs
         ]
         kinds.sort(
-            key=lambda each: (each.resource.plural != "pods", each.resource.group, each.resource.plural)
+            key=lambda kind: (kind.resource.plural != "pods", kind.resource.group, kind.resource.plural)
         )
-        for each in kinds:
+        for kind in kinds:
             try:
-                await self._delete_kind(name, each.resource, "deletecollection" in each.verbs, remaining)
+                await self._delete_kind(name, kind.resource, "deletecollection" in kind.verbs, remaining)
             except NotFound:
                 continue  # its CRD was just deleted, and its objects with it
             except ApiError as error:
-                remaining.problems.append(f"{each.resource.plural}: {error.message or error.reason}")
+                remaining.problems.append(f"{kind.resource.plural}: {error.message or error.reason}")
         return remaining
 
     async def _delete_kind(self, name: str, resource: Resource, at_once: bool, remaining: Remaining) -> None:

@@ -109,12 +109,12 @@ class QuotasController:
             fields = UNFINISHED_PODS if name == "pods" else ""
             kind, namespace = metadata_type(resource), quota.metadata.namespace
             try:
-                found = await self._context.client.list(kind, namespace, fields=fields)
+                objects = await self._context.client.list(kind, namespace, fields=fields)
             except NotFound:  # its CRD was deleted
                 self._unfollow(resource)
                 continue
             self._follow(resource)
-            used[name] = str(len(found.items))
+            used[name] = str(len(objects.items))
         return used
 
     async def _resource(self, name: str) -> Resource | None:
@@ -125,9 +125,9 @@ class QuotasController:
         catalog = await discover(self._context.client)
         return next(
             (
-                each.resource
-                for each in catalog.kinds
-                if each.collectable and (each.resource.group, each.resource.plural) == (group, plural)
+                served.resource
+                for served in catalog.kinds
+                if served.collectable and (served.resource.group, served.resource.plural) == (group, plural)
             ),
             None,
         )

@@ -51,13 +51,13 @@ class ServiceAccountsController:
             )
 
     async def _ensure_ca_bundle(self, namespace: str) -> None:
-        known = self._context.ca_config_maps.get(namespace, namespace_defaults.CA_CONFIG_MAP)
+        config_map = self._context.ca_config_maps.get(namespace, namespace_defaults.CA_CONFIG_MAP)
         data = namespace_defaults.ca_data(self._authority)
-        if known is None:
+        if config_map is None:
             body = namespace_defaults.ca_config_map(namespace, self._authority)
             written = await self._context.client.create(ConfigMap, body, namespace)
-        elif known.data != data:
-            change = {"data": dict.fromkeys(known.data, None) | data}
+        elif config_map.data != data:
+            change = {"data": dict.fromkeys(config_map.data, None) | data}
             written = await self._context.client.patch(
                 ConfigMap, namespace_defaults.CA_CONFIG_MAP, change, namespace
             )

@@ -174,10 +174,10 @@ class Agent:
 
     def _warn_unsupported(self, pod: Pod) -> None:
         """Record an event for each requested feature that is ignored."""
-        asked = [c.name for c in pod.spec.containers if any(m.mount_propagation for m in c.volume_mounts)]
-        if asked:
+        ignored = [c.name for c in pod.spec.containers if any(m.mount_propagation for m in c.volume_mounts)]
+        if ignored:
             self._recorder.event(
-                pod, "Warning", "Unsupported", f"mountPropagation of {', '.join(asked)} is ignored"
+                pod, "Warning", "Unsupported", f"mountPropagation of {', '.join(ignored)} is ignored"
             )
         if pod.spec.host_pid:
             self._recorder.event(
@@ -187,8 +187,8 @@ class Agent:
     def _pod_changed(self, change: Change[Pod]) -> None:
         pod = change.new
         if pod is None:
-            gone = change.old
-            worker = self._workers.get(gone.metadata.uid) if gone else None
+            deleted = change.old
+            worker = self._workers.get(deleted.metadata.uid) if deleted else None
             if worker:
                 worker.mark_deleted()
             return
@@ -218,10 +218,10 @@ class Agent:
 
     def _remove_orphans(self) -> None:
         """Remove pods that have a folder but no object on one of our nodes."""
-        known = {pod.metadata.uid for pod in self.pods if pod.spec.node_name in self._node_names}
+        uids = {pod.metadata.uid for pod in self.pods if pod.spec.node_name in self._node_names}
         for uid in self._shims.pod_uids():
             runspec = self._shims.runspec_of(uid)
-            if uid not in known and runspec is not None:
+            if uid not in uids and runspec is not None:
                 log.info("ending a pod whose object is gone", pod=f"{runspec['namespace']}/{runspec['name']}")
                 self._run_worker(_orphan_worker(uid, runspec, self))
 
@@ -285,14 +285,14 @@ class Agent:
             return {}
         taken = {i for other, (_, held) in self._gpus.items() if other != uid for i in held}
         free = [index for index in self._machine.gpus[node] if index not in taken]
-        given: dict[str, list[int]] = {}
+        assigned: dict[str, list[int]] = {}
         for container in pod.spec.containers:
             count = int(parse_quantity(container.resources.limits.get(GPU, 0)))
             if count > len(free):
                 raise VolumeError(f"{count} GPUs asked for, {len(free)} free on {node}")
-            given[container.name], free = free[:count], free[count:]
-        self._gpus[uid] = (node, [index for held in given.values() for index in held])
-        return given
+            assigned[container.name], free = free[:count], free[count:]
+        self._gpus[uid] = (node, [index for held in assigned.values() for index in held])
+        return assigned
 
     async def _reap(self) -> None:
         while True:

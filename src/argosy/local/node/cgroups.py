@@ -80,11 +80,11 @@ def join(hierarchy: Hierarchy, group: str, pid: int) -> None:
 
 def processes(hierarchy: Hierarchy, group: str) -> set[int]:
     """Processes in the group and in groups that they made below it."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for folder, _, _ in os.walk(hierarchy.memory / group):
         with contextlib.suppress(OSError):
-            found |= {int(line) for line in Path(folder, "cgroup.procs").read_text().split()}
-    return found - {0}  # processes of another PID namespace are shown as 0
+            pids |= {int(line) for line in Path(folder, "cgroup.procs").read_text().split()}
+    return pids - {0}  # processes of another PID namespace are shown as 0
 
 
 def oom_kill_count(hierarchy: Hierarchy, group: str) -> int:

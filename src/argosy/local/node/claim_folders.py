@@ -32,19 +32,19 @@ class ClaimFolders:
     async def folders(self, pod: Pod) -> dict[str, Path]:
         """Return the folder of each claim that a container of the pod mounts, made if there is none yet."""
         mounted = {mount.name for container in pod.every_container for mount in container.volume_mounts}
-        found = {}
+        folders = {}
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim and volume.name in mounted:
                 name = path_component(volume.persistent_volume_claim.claim_name)
-                found[name] = await self._ensure_folder(pod.metadata.namespace, name)
-        return found
+                folders[name] = await self._ensure_folder(pod.metadata.namespace, name)
+        return folders
 
     async def remove_orphaned(self) -> None:
         """Delete folders whose claims went while nobody was here. The claims must be known by now."""
-        known = {claim.metadata.uid for claim in self._claims}
+        claim_uids = {claim.metadata.uid for claim in self._claims}
         for folder in self._folder.glob("*/*_*"):
             match = _FOLDER.fullmatch(folder.name)
-            if match and match["uid"] not in known:
+            if match and match["uid"] not in claim_uids:
                 await self._remove(folder)
 
     async def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:

@@ -194,16 +194,16 @@ def processes(container: RunningContainer) -> set[int]:
     """
     if container.isolation.hierarchy:
         return cgroups.processes(container.isolation.hierarchy, container.isolation.cgroup)
-    found = set()
+    pids = set()
     name = f"mnt:[{os.fstat(container.mount_namespace).st_ino}]"
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
                 if os.readlink(f"/proc/{entry.name}/ns/mnt") == name:  # noqa: PTH115
-                    found.add(int(entry.name))
+                    pids.add(int(entry.name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def resize_terminal(terminal: int, width: int, height: int) -> None:

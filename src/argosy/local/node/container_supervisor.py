@@ -154,12 +154,12 @@ class ContainerSupervisor:
             return
         killed: set[int] = set()
         for _ in range(_KILL_ROUNDS):  # processes forked meanwhile are found in the next round
-            found = container_process.processes(self._container) - killed
-            if not found:
+            pids = container_process.processes(self._container) - killed
+            if not pids:
                 return
-            for pid in found:
+            for pid in pids:
                 _kill(pid, signal.SIGKILL)
-            killed |= found
+            killed |= pids
 
     def write_stdin(self, data: bytes) -> None:
         if self.stdin is not None:

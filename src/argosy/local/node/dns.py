@@ -142,18 +142,18 @@ class Responder:
 
     async def respond(self, query: bytes, limit: int = 65535) -> bytes | None:
         try:
-            asked = dns_message.parse(query)
+            question = dns_message.parse(query)
         except dns_message.MessageError:
             return None
-        answer = self._zone.answer(asked)
+        answer = self._zone.answer(question)
         if answer is None:
             forwarded = await self._upstream.query(query) if self._upstream else None
-            return forwarded or dns_message.build_reply(asked, Code.SERVFAIL, [], authoritative=False)
+            return forwarded or dns_message.build_reply(question, Code.SERVFAIL, [], authoritative=False)
         code, records = answer
-        packed = dns_message.build_reply(asked, code, records, authoritative=True)
+        packed = dns_message.build_reply(question, code, records, authoritative=True)
         while len(packed) > limit and records:
             records = records[:-1]
-            packed = dns_message.build_reply(asked, code, records, authoritative=True, truncated=True)
+            packed = dns_message.build_reply(question, code, records, authoritative=True, truncated=True)
         return packed
 
 

@@ -59,8 +59,8 @@ def start_pasta(folder: Path, holder: int) -> list[str]:
     command = [pasta, "--config-net", "--quiet", "--ipv4-only", *closed, "--pid", str(written), str(holder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.strip() and "syslog" not in line]
-        return [_note(f"pasta failed: {said[-1] if said else f'exit code {done.returncode}'}")]
+        errors = [line for line in done.stderr.splitlines() if line.strip() and "syslog" not in line]
+        return [_note(f"pasta failed: {errors[-1] if errors else f'exit code {done.returncode}'}")]
     pid = int(written.read_text())
     replace_file(folder / PASTA_FILE, json.dumps(process_record(pid)).encode())
     return []
@@ -108,7 +108,7 @@ def _note(why: str) -> str:
 
 def _is_pasta_running(folder: Path) -> bool:
     try:
-        known = json.loads((folder / PASTA_FILE).read_bytes())
+        record = json.loads((folder / PASTA_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
         return False
-    return is_alive(known["pid"], known["start_time"])
+    return is_alive(record["pid"], record["start_time"])

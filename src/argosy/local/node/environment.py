@@ -54,7 +54,7 @@ def expand_references(text: str, values: Mapping[str, str]) -> str:
 
 def build_environment(pod: Pod, container: Container, sources: Sources) -> dict[str, str]:
     values = service_variables(pod, sources.services)
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for entry in container.env_from:
         for kind, reference, lookup in (
             ("configmap", entry.config_map_ref, sources.config_map),
@@ -65,16 +65,16 @@ def build_environment(pod: Pod, container: Container, sources: Sources) -> dict[
                 if content is None and not reference.optional:
                     raise MissingError(f'{kind} "{reference.name}" not found')
                 for key, content_value in (content or {}).items():
-                    found[entry.prefix + key] = content_value.decode(errors="replace")
+                    variables[entry.prefix + key] = content_value.decode(errors="replace")
     for variable in container.env:
         if variable.value_from:
             value = _resolve(pod, container, variable.value_from, sources)
             if value is None:
                 continue
-            found[variable.name] = value
+            variables[variable.name] = value
         else:
-            found[variable.name] = expand_references(variable.value or "", values | found)
-    return values | found
+            variables[variable.name] = expand_references(variable.value or "", values | variables)
+    return values | variables
 
 
 def build_command(container: Container, values: Mapping[str, str]) -> list[str]:

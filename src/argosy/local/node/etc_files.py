@@ -41,9 +41,9 @@ def render_resolv_conf(pod: Pod, nameserver: str, cluster_domain: str, host_file
         servers, searches, options = [nameserver], [*base, *host_searches], ["ndots:5"]
     servers = _unique([*servers, *own.nameservers])
     searches = _unique([*searches, *own.searches])
-    given = [f"{option.name}:{option.value}" if option.value else option.name for option in own.options]
-    names = {option.partition(":")[0] for option in given}
-    options = [option for option in options if option.partition(":")[0] not in names] + given
+    pod_options = [f"{option.name}:{option.value}" if option.value else option.name for option in own.options]
+    names = {option.partition(":")[0] for option in pod_options}
+    options = [option for option in options if option.partition(":")[0] not in names] + pod_options
     lines = [f"nameserver {server}" for server in servers[:3]]
     if searches:
         lines.insert(0, f"search {' '.join(searches)}")

@@ -67,12 +67,12 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
     _check(result, f"mount {kind or 'bind'} {source} on {target}")
 
 
-def exchange_files(one: str, other: str) -> None:
+def exchange_files(first: str, second: str) -> None:
     """Swap two files. Unlike replacing by rename, ext4 does not write the new one out for it at once."""
     result = _libc.syscall(
-        _RENAMEAT2[os.uname().machine], _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), 2
+        _RENAMEAT2[os.uname().machine], _AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), 2
     )
-    _check(result, f"exchange {one} and {other}")
+    _check(result, f"exchange {first} and {second}")
 
 
 def unmount(target: str) -> None:

@@ -286,8 +286,8 @@ class Volume(Struct, rename="camel"):
     def unsupported_type(self) -> str:
         """The type, as it is written in a manifest, of a volume that is of none that can be had here."""
         fields = zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True)
-        found = (shown for name, shown in fields if name != "name" and getattr(self, name) is not None)
-        return next(found, "")
+        sources = (shown for name, shown in fields if name != "name" and getattr(self, name) is not None)
+        return next(sources, "")
 
 
 class HostAlias(Struct):

@@ -46,19 +46,19 @@ class LogOptions:
     """The options of a log request, as kubectl sends them."""
 
     def __init__(self, request: Request) -> None:
-        asked = request.parameter
-        self.follow = _parse_flag(asked("follow"))
-        self.previous = _parse_flag(asked("previous"))
-        self.run = _parse_int(asked("run"))
-        self.timestamps = _parse_flag(asked("timestamps"))
-        self.tail = _parse_int(asked("tailLines"))
-        self.limit = _parse_int(asked("limitBytes"))
+        parameter = request.parameter
+        self.follow = _parse_flag(parameter("follow"))
+        self.previous = _parse_flag(parameter("previous"))
+        self.run = _parse_int(parameter("run"))
+        self.timestamps = _parse_flag(parameter("timestamps"))
+        self.tail = _parse_int(parameter("tailLines"))
+        self.limit = _parse_int(parameter("limitBytes"))
         self.since = ""
-        if seconds := _parse_int(asked("sinceSeconds")):
+        if seconds := _parse_int(parameter("sinceSeconds")):
             moment = datetime.now(UTC) - timedelta(seconds=seconds)
             self.since = timestamp(moment.timestamp())
-        elif asked("sinceTime"):
-            self.since = timestamp(datetime.fromisoformat(asked("sinceTime")).timestamp())
+        elif parameter("sinceTime"):
+            self.since = timestamp(datetime.fromisoformat(parameter("sinceTime")).timestamp())
 
 
 async def serve(path: Path, token: str, lookup: PodLookup, listening: asyncio.Event) -> None:
@@ -126,20 +126,20 @@ class _Handlers:
         return _upgrade(request, lambda socket: streams.execute(socket, folder, container, command, session))
 
     def _find(self, request: Request, namespace: str, name: str, container: str) -> Path:
-        found = self._lookup.find(namespace, name, request.parameter("uid"))
-        if found is None and self._lookup.starting:
+        pod = self._lookup.find(namespace, name, request.parameter("uid"))
+        if pod is None and self._lookup.starting:
             raise HttpError(503, "the node is starting")
-        if found is None:
+        if pod is None:
             raise HttpError(404, f'pod "{namespace}/{name}" is not on this node')
-        if container not in found.containers:
+        if container not in pod.containers:
             raise HttpError(400, f"container {container} is not valid for pod {name}")
-        return found.folder
+        return pod.folder
 
 
-def _upgrade(request: Request, converse: Callable[[WebSocket], Awaitable[None]]) -> Upgrade:
+def _upgrade(request: Request, serve: Callable[[WebSocket], Awaitable[None]]) -> Upgrade:
     if not request.wants_websocket:
         raise HttpError(400, "you must open a WebSocket")
-    return Upgrade(next((name for name in request.subprotocols if name in _PROTOCOLS), ""), converse)
+    return Upgrade(next((name for name in request.subprotocols if name in _PROTOCOLS), ""), serve)
 
 
 async def _limit_bytes(pieces: AsyncGenerator[bytes, None], limit: int) -> AsyncIterator[bytes]:

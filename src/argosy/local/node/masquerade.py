@@ -69,8 +69,10 @@ def _insert(rule: Sequence[str], table: str = "filter") -> str:
 
 def _run(command: Sequence[str], text: str = "") -> str:
     program = find_program(command[0]) or command[0]
-    done = subprocess.run([program, *command[1:]], input=text, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
+    completed = subprocess.run(
+        [program, *command[1:]], input=text, capture_output=True, text=True, check=False
+    )
+    if completed.returncode == 0:
         return ""
-    said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return f"{command[0]} failed: {said[0]}"
+    errors = completed.stderr.strip().splitlines() or [f"exit code {completed.returncode}"]
+    return f"{command[0]} failed: {errors[0]}"

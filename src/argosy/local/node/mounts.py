@@ -217,13 +217,13 @@ def _submounts(host: HostRoot, runspec: RunSpec) -> None:
 
 def _host_mounts(host: HostRoot) -> list[tuple[str, str]]:
     """Mount point and type, in order, from the host's own list as seen before pivoting."""
-    found = []
+    host_mounts = []
     for line in Path(host.path("/proc/self/mountinfo")).read_text().splitlines():
         left, _, right = line.partition(" - ")
         target = left.split()[4].replace("\\040", " ")
         if target.startswith(host.root):
-            found.append((target[len(host.root) :] or "/", right.split()[0]))
-    return found
+            host_mounts.append((target[len(host.root) :] or "/", right.split()[0]))
+    return host_mounts
 
 
 def _etc_file(host: HostRoot, source: Path, target: Path) -> None:

@@ -62,11 +62,11 @@ def enter(pid: int, *, rootless: bool) -> None:
 def find(folder: Path) -> int | None:
     """The pid of the holder, if it is alive."""
     try:
-        known = json.loads((folder / HOLDER_FILE).read_bytes())
+        record = json.loads((folder / HOLDER_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
         return None
-    pid: int = known["pid"]
-    return pid if is_alive(pid, known["start_time"]) else None
+    pid: int = record["pid"]
+    return pid if is_alive(pid, record["start_time"]) else None
 
 
 def stop(folder: Path) -> None:

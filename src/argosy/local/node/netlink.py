@@ -95,12 +95,12 @@ class Netlink:
         return self.links().get(name)
 
     def links(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        links: dict[str, int] = {}
         for kind, body in self._ask(_GET_LINK, _link(), _DUMP):
             if kind == _NEW_LINK:
                 index = struct.unpack_from("i", body, 4)[0]
-                found[_attributes(body[16:]).get(_IFLA_IFNAME, b"").rstrip(b"\0").decode()] = index
-        return found
+                links[_attributes(body[16:]).get(_IFLA_IFNAME, b"").rstrip(b"\0").decode()] = index
+        return links
 
     def add_address(self, index: int, address: str, prefix: int) -> None:
         """Give a link an address; one that it has already is fine."""
@@ -119,14 +119,14 @@ class Netlink:
                 raise
 
     def addresses(self, index: int) -> list[tuple[str, int]]:
-        found = []
+        addresses = []
         body = struct.pack("BBBBi", socket.AF_INET, 0, 0, 0, 0)
         for kind, reply in self._ask(_GET_ADDRESS, body, _DUMP):
             _, prefix, _, _, owner = struct.unpack_from("BBBBi", reply)
             local = _attributes(reply[8:]).get(_IFA_LOCAL)
             if kind == _NEW_ADDRESS and owner == index and local:
-                found.append((str(IPv4Address(local)), prefix))
-        return found
+                addresses.append((str(IPv4Address(local)), prefix))
+        return addresses
 
     def add_default_route(self, gateway: str) -> None:
         self.add_route("0.0.0.0", 0, gateway)  # noqa: S104 - a network, nothing listens
@@ -184,14 +184,14 @@ def _attribute(kind: int, payload: bytes) -> bytes:
 
 
 def _attributes(data: bytes) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+    attributes: dict[int, bytes] = {}
     while len(data) >= 4:
         length, kind = struct.unpack_from("HH", data)
         if length < 4:
             break
-        found[kind & 0x3FFF] = data[4:length]
+        attributes[kind & 0x3FFF] = data[4:length]
         data = data[(length + 3) & ~3 :]
-    return found
+    return attributes
 
 
 def _link(index: int = 0, flags: int = 0, change: int = 0) -> bytes:

@@ -80,10 +80,10 @@ def rootless_notes(folder: Path, hidden: list[str]) -> list[str]:
         finally:
             os._exit(0)
     os.close(writer)
-    found = os.read(reader, 1 << 16).decode()  # a few lines, written at once
+    output = os.read(reader, 1 << 16).decode()  # a few lines, written at once
     os.close(reader)
     os.waitpid(pid, 0)
-    return found.split("; ") if found else []
+    return output.split("; ") if output else []
 
 
 def _survey(folder: Path, hidden: list[str]) -> list[str]:

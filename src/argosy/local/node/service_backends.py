@@ -31,25 +31,27 @@ class ServiceDirectory(NamedTuple):
     def backends(self, service: Service, *, ready_only: bool = True) -> list[Backend]:
         """Those behind a service, each once, in a stable order."""
         meta = service.metadata
-        found = _from_slices(self.slices(meta.namespace, meta.name))
+        backends = _from_slices(self.slices(meta.namespace, meta.name))
         if service.spec.selector:
-            known = {backend.address for backend in found}
-            found += [b for b in _from_pods(service, self.pods(meta.namespace)) if b.address not in known]
+            addresses = {backend.address for backend in backends}
+            backends += [
+                b for b in _from_pods(service, self.pods(meta.namespace)) if b.address not in addresses
+            ]
         ready_only = ready_only and not service.spec.publish_not_ready_addresses
-        return sorted(backend for backend in found if backend.ready or not ready_only)
+        return sorted(backend for backend in backends if backend.ready or not ready_only)
 
 
 def _from_slices(slices: Iterable[EndpointSlice]) -> list[Backend]:
-    found: dict[str, Backend] = {}
-    for one in slices:
-        ports = {port.name or "": port.port for port in one.ports or [] if port.port is not None}
-        for endpoint in one.endpoints or []:
+    backends: dict[str, Backend] = {}
+    for endpoint_slice in slices:
+        ports = {port.name or "": port.port for port in endpoint_slice.ports or [] if port.port is not None}
+        for endpoint in endpoint_slice.endpoints or []:
             ready = endpoint.conditions.ready is not False
             for address in endpoint.addresses[:1]:
-                held = found.get(address)
+                held = backends.get(address)
                 merged = {**held.ports, **ports} if held else ports
-                found[address] = Backend(address, endpoint.hostname or "", ready, merged)
-    return list(found.values())
+                backends[address] = Backend(address, endpoint.hostname or "", ready, merged)
+    return list(backends.values())
 
 
 def _from_pods(service: Service, pods: Iterable[Pod]) -> list[Backend]:

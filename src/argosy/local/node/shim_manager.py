@@ -56,14 +56,14 @@ class ShimManager:
 
     def addresses(self) -> dict[str, str]:
         """Return the address of each pod that has not finished, by uid."""
-        found = {}
+        shims = {}
         for uid in self.pod_uids():
             state = pod_state.read_state(self.pod_folder(uid))
             if not (state and state["finished"]):
                 runspec = self.runspec_of(uid)
                 if runspec and runspec["network"]:
-                    found[uid] = runspec["network"]["address"]
-        return found
+                    shims[uid] = runspec["network"]["address"]
+        return shims
 
     def runspec_of(self, uid: str) -> RunSpec | None:
         """Return a pod's run spec; None if it was never started or has been removed."""
@@ -241,11 +241,11 @@ def remove_cgroups(folder: Path) -> bool:
 def kill_recorded_process(path: Path) -> None:
     """Kill the process recorded in a file, if it still runs."""
     try:
-        known = json.loads(path.read_bytes())
+        record = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return
-    if is_alive(known["pid"], known["start_time"]):
-        os.kill(known["pid"], signal.SIGKILL)
+    if is_alive(record["pid"], record["start_time"]):
+        os.kill(record["pid"], signal.SIGKILL)
 
 
 def pods_cgroup(pods_folder: Path) -> str:

@@ -31,7 +31,7 @@ class SysctlForbiddenError(Exception):
 
 def allowed_sysctls(pod: Pod) -> dict[str, str]:
     """Return the pod's kernel parameters by their path below /proc/sys."""
-    found = {}
+    values = {}
     for entry in pod.spec.security_context.sysctls:
         name = entry.name.replace("/", ".")  # both separators are allowed; no safe name mixes them
         if name not in _IPC | _NETWORK:
@@ -40,5 +40,5 @@ def allowed_sysctls(pod: Pod) -> dict[str, str]:
             raise SysctlForbiddenError(f'forbidden sysctl: "{entry.name}" not allowed with host net enabled')
         if name in _IPC and pod.spec.host_ipc:
             raise SysctlForbiddenError(f'forbidden sysctl: "{entry.name}" not allowed with host ipc enabled')
-        found[name.replace(".", "/")] = entry.value
-    return found
+        values[name.replace(".", "/")] = entry.value
+    return values

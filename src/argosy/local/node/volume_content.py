@@ -78,9 +78,9 @@ class VolumeContent:
             elif name == namespace_defaults.CA_CONFIG_MAP and self._authority.exists():
                 config_maps[name] = {"ca.crt": self._authority.read_bytes()}
         for name in _secrets_of(pod):
-            found = self._secrets.get(namespace, name) or await self._fetch(Secret, namespace, name)
-            if found is not None:
-                secrets[name] = found.content()
+            secret = self._secrets.get(namespace, name) or await self._fetch(Secret, namespace, name)
+            if secret is not None:
+                secrets[name] = secret.content()
         return Sources(
             config_map=config_maps.get,
             secret=secrets.get,

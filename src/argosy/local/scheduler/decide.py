@@ -67,10 +67,10 @@ def _preempt(
 ) -> None:
     preempting.begin()
     for key, members in refused:
-        found = preempting.preempt_for(members, gangs[key] if key is not None else SINGLE_POD)
-        if found is not None:
-            decision.victims.extend(found.victims)
-            decision.nominated.update((info.uid, node) for info, node in found.nominated)
+        preemption = preempting.preempt_for(members, gangs[key] if key is not None else SINGLE_POD)
+        if preemption is not None:
+            decision.victims.extend(preemption.victims)
+            decision.nominated.update((info.uid, node) for info, node in preemption.nominated)
     preempting.end()
 
 

@@ -98,8 +98,8 @@ class GangPlacer:
     def _signature(self, gang: Gang, members: Sequence[PodInfo]) -> Signature | None:
         if any(depends_on_pods(info, self._world) for info in members):
             return None
-        asked = tuple((info.shape, info.task) for info in members)
-        return (gang.minimum, tuple(gang.tasks.items()), tuple(sorted(gang.bound.items())), asked)
+        requested = tuple((info.shape, info.task) for info in members)
+        return (gang.minimum, tuple(gang.tasks.items()), tuple(sorted(gang.bound.items())), requested)
 
 
 class Trial(Struct):
@@ -124,14 +124,14 @@ def largest_first(members: Sequence[PodInfo]) -> list[int]:
 
 
 def _total_fits(members: Sequence[PodInfo], cache: SchedulerCache) -> bool:
-    asked: Resources = {}
+    requested: Resources = {}
     free: Resources = {}
     for info in members:
-        add(asked, info.requests)
+        add(requested, info.requests)
     for node in cache.nodes.values():
         add(free, node.allocatable)
         add(free, {name: -value for name, value in node.requested.items()})
-    return not insufficient(asked, {}, free)
+    return not insufficient(requested, {}, free)
 
 
 def _gang_message(gang: Gang, members: Sequence[PodInfo], trial: Trial) -> str:
@@ -143,9 +143,9 @@ def _gang_message(gang: Gang, members: Sequence[PodInfo], trial: Trial) -> str:
         "Unschedulable": len(trial.unschedulable),
     }
     pending = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    known = f"{bound} Bound, {len(members)} Pending" if bound else f"{len(members)} Pending"
+    summary = f"{bound} Bound, {len(members)} Pending" if bound else f"{len(members)} Pending"
     lacking = max(gang.minimum - bound, 0)
     return (
         f"{lacking}/{bound + len(members)} tasks in gang unschedulable: pod group is not ready, "
-        f"{known}, {gang.minimum} minAvailable" + (f"; Pending: {pending}" if pending else "")
+        f"{summary}, {gang.minimum} minAvailable" + (f"; Pending: {pending}" if pending else "")
     )

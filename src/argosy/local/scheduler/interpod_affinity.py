@@ -85,15 +85,15 @@ def topology_constraints(info: PodInfo, cache: SchedulerCache) -> TopologyConstr
     if not info.terms and not holders:
         return None
     terms, near = info.terms, info.terms.affinity
-    found = cache.count_selected(near) if near else None
+    counts = cache.count_selected(near) if near else None
     meta = info.pod.metadata
     return TopologyConstraints(
         required_spread=spread_domains(terms.required_spread, info, cache) if terms.required_spread else [],
-        affinity=[_domain_set(rule, found, cache) for rule in near.rules]
-        if near and found is not None
+        affinity=[_domain_set(rule, counts, cache) for rule in near.rules]
+        if near and counts is not None
         else [],
         may_be_first=near is not None
-        and not any((found or {}).values())
+        and not any((counts or {}).values())
         and near.matches(meta.namespace, meta.labels, cache.topology.namespaces),
         anti_affinity=[
             _domain_set(term.rules[0], cache.count_selected(term), cache) for term in terms.anti_affinity

@@ -72,7 +72,7 @@ def _phase(group: PodGroup, counts: dict[str, int], *, blocked: bool, queued: bo
 def _conditions(
     group: PodGroup, outcome: GangOutcome | None, allocated: int, now: datetime, transition: str
 ) -> list[StatusCondition]:
-    known = group.status.conditions
+    existing = group.status.conditions
     if outcome is not None and not outcome.placed:
         fresh = StatusCondition(
             UNSCHEDULABLE, "True", "NotEnoughResources", outcome.message, now, transition_id=transition
@@ -82,11 +82,11 @@ def _conditions(
             SCHEDULED, "True", "tasks in gang are ready to be scheduled", "", now, transition_id=transition
         )
     else:
-        return known
-    latest = known[-1] if known else None
+        return existing
+    latest = existing[-1] if existing else None
     if latest is not None and _content(latest) == _content(fresh):
-        return known
-    return [condition for condition in known if condition.type != fresh.type] + [fresh]
+        return existing
+    return [condition for condition in existing if condition.type != fresh.type] + [fresh]
 
 
 def _content(condition: StatusCondition) -> tuple[str, str, str, str]:

@@ -123,11 +123,11 @@ class PreemptionPass:
     def _candidate(self, info: PodInfo, node: NodeInfo, whole: bool) -> "_Candidate | None":
         if depends_on_pods(info, self._world):
             return self._find_victims(info, node, whole)
-        known = self._candidates.setdefault((info.shape, info.priority, whole), {})
-        found = known.get(node.name)
-        if found is None or found[0] != node.version:
-            found = known[node.name] = (node.version, self._find_victims(info, node, whole))
-        return found[1]
+        candidates = self._candidates.setdefault((info.shape, info.priority, whole), {})
+        candidate = candidates.get(node.name)
+        if candidate is None or candidate[0] != node.version:
+            candidate = candidates[node.name] = (node.version, self._find_victims(info, node, whole))
+        return candidate[1]
 
     def _find_victims(self, info: PodInfo, node: NodeInfo, whole: bool) -> "_Candidate | None":
         """Find the fewest victims for the pod to fit on this node; leaves the cache unchanged."""
@@ -155,14 +155,14 @@ class PreemptionPass:
         """What can go from a node, each part for itself; the most important first, to be spared first."""
         gangs: dict[GroupKey, list[Placement]] = {}
         units: list[list[Placement]] = []
-        for each in node.pods.values():
-            if each.priority >= info.priority:
+        for victim in node.pods.values():
+            if victim.priority >= info.priority:
                 continue
-            key = (each.namespace, each.group)
+            key = (victim.namespace, victim.group)
             if self._gang_of(key) is not None:
-                gangs.setdefault(key, []).append((each, node.name))
+                gangs.setdefault(key, []).append((victim, node.name))
             else:
-                units.append([(each, node.name)])
+                units.append([(victim, node.name)])
         for key, here in gangs.items():
             if key != (info.namespace, info.group):
                 units.extend(self._gang_units(key, here, info.priority, whole))

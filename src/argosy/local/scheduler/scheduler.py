@@ -118,8 +118,8 @@ class Scheduler:
     def _pod_info(self, pod: Pod) -> PodInfo:
         priority = pod.spec.priority
         if priority is None:
-            found = self._context.priority_classes.get("", pod.spec.priority_class_name)
-            priority = found.value if found else 0
+            priority_class = self._context.priority_classes.get("", pod.spec.priority_class_name)
+            priority = priority_class.value if priority_class else 0
         return PodInfo.of(pod, priority)
 
     def _request_pass(self) -> None:
@@ -328,6 +328,6 @@ def _is_schedulable(pod: Pod) -> bool:
 
 def _has_reason(pod: Pod, message: str, node: str) -> bool:
     return pod.status.nominated_node_name == node and any(
-        known.type == "PodScheduled" and (known.status, known.message) == ("False", message)
-        for known in pod.status.conditions
+        condition.type == "PodScheduled" and (condition.status, condition.message) == ("False", message)
+        for condition in pod.status.conditions
     )

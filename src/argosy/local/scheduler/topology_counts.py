@@ -43,14 +43,14 @@ class TopologyCounts:
 
     def count_selected(self, term: Term, pods: Iterable[tuple[CountedPod, str]]) -> Counter[str]:
         """How many pods that the term selects are on which node; `pods` are all, with their nodes."""
-        known = self._counted_terms.get(term.key)
-        if known is None:
+        counted = self._counted_terms.get(term.key)
+        if counted is None:
             counts: Counter[str] = Counter()
             for pod, node in pods:
                 if self._is_counted(term, pod):
                     counts[node] += 1
-            known = self._counted_terms[term.key] = (term, counts)
-        return known[1]
+            counted = self._counted_terms[term.key] = (term, counts)
+        return counted[1]
 
     def matching_terms(self, namespace: str, labels: Mapping[str, str]) -> list[ExistingTerm]:
         """The terms of placed pods that select a pod like this."""

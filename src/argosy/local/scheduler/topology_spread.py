@@ -52,13 +52,13 @@ def skew_violation(parts: Sequence[SpreadDomains], node: NodeInfo) -> str:
 
 
 def spread_scores(parts: Sequence[SpreadDomains], nodes: Sequence[NodeInfo]) -> list[float]:
-    """From 0 to 100 for each node: how much a pod there evens things out, as Kubernetes scores it."""
-    crowding = [_raw_score(parts, node) for node in nodes]
-    known = [value for value in crowding if value is not None]
-    least, most = min(known, default=0.0), max(known, default=0.0)
+    """Score each node from 0 to 100 by how much a pod there evens out the spread, as kube-scheduler does."""
+    raw_scores = [_raw_score(parts, node) for node in nodes]
+    eligible = [value for value in raw_scores if value is not None]
+    least, most = min(eligible, default=0.0), max(eligible, default=0.0)
     return [
         0.0 if value is None else 100.0 * (most + least - value) / most if most else 100.0
-        for value in crowding
+        for value in raw_scores
     ]
 
 
@@ -78,12 +78,12 @@ def _count_domains(
     spread: SpreadTerm, info: PodInfo, nodes: Sequence[NodeInfo], cache: SchedulerCache
 ) -> SpreadDomains:
     constraint, meta = spread.constraint, info.pod.metadata
-    found = cache.count_selected(spread.term)
+    pods_by_node = cache.count_selected(spread.term)
     counts: dict[str, int] = {}
     for node in nodes:
         if _is_eligible(constraint, info.pod, node):
             domain = node.labels[constraint.topology_key]
-            counts[domain] = counts.get(domain, 0) + found.get(node.name, 0)
+            counts[domain] = counts.get(domain, 0) + pods_by_node.get(node.name, 0)
     itself = spread.term.matches(meta.namespace, meta.labels, cache.topology.namespaces)
     return SpreadDomains(constraint, counts, itself)
 

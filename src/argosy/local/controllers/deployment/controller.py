@@ -88,15 +88,15 @@ class DeploymentController:
 
     async def _claim(self, deployment: Deployment) -> list[ReplicaSet]:
         candidates = self._context.replica_sets.by("namespace", deployment.metadata.namespace)
-        found = resolve_ownership(deployment.metadata, deployment.spec.selector, candidates)
-        for replica_set in found.to_adopt:
-            if taken := await adopt(self._context.client, deployment, replica_set):
-                self._context.replica_sets.put(taken)
-                found.owned.append(taken)
-        for replica_set in found.to_release:
-            if freed := await release(self._context.client, deployment, replica_set):
-                self._context.replica_sets.put(freed)
-        return found.owned
+        ownership = resolve_ownership(deployment.metadata, deployment.spec.selector, candidates)
+        for replica_set in ownership.to_adopt:
+            if adopted := await adopt(self._context.client, deployment, replica_set):
+                self._context.replica_sets.put(adopted)
+                ownership.owned.append(adopted)
+        for replica_set in ownership.to_release:
+            if released := await release(self._context.client, deployment, replica_set):
+                self._context.replica_sets.put(released)
+        return ownership.owned
 
     def _has_old_pods(self, deployment: Deployment, replica_sets: list[ReplicaSet]) -> bool:
         return any(
@@ -110,7 +110,7 @@ class DeploymentController:
         deployment = plan.rollout.deployment
         namespace = deployment.metadata.namespace
         try:
-            made = await self._context.client.create(
+            created = await self._context.client.create(
                 ReplicaSet, replica_set_body(set_state, deployment), namespace
             )
         except AlreadyExists:
@@ -118,19 +118,19 @@ class DeploymentController:
         except ApiError as error:
             await self._record_create_error(plan, set_state, error)
             raise
-        self._context.replica_sets.put(made)
+        self._context.replica_sets.put(created)
         return True
 
     async def _handle_collision(self, plan: Plan, set_state: SetState) -> bool:
         deployment = plan.rollout.deployment
-        there = await self._context.client.get(ReplicaSet, set_state.name, deployment.metadata.namespace)
-        owner = there.metadata.controller
+        existing = await self._context.client.get(ReplicaSet, set_state.name, deployment.metadata.namespace)
+        owner = existing.metadata.controller
         if (
             owner is not None
             and owner.uid == deployment.metadata.uid
-            and has_same_template(deployment, there)
+            and has_same_template(deployment, existing)
         ):
-            self._context.replica_sets.put(there)
+            self._context.replica_sets.put(existing)
             return False
         count = (deployment.status.collision_count or 0) + 1
         await self._write_status(deployment, replace(deployment.status, collision_count=count), "")

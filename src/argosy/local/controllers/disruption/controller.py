@@ -99,8 +99,8 @@ class DisruptionController:
 
     def _warn_once(self, budget: PodDisruptionBudget, reason: str, message: str) -> None:
         """Tell it when the budget is first looked at, or fails for the first time."""
-        known = any(condition.reason == "SyncFailed" for condition in budget.status.conditions)
-        if budget.status.observed_generation != budget.metadata.generation and not known:
+        has_failed = any(condition.reason == "SyncFailed" for condition in budget.status.conditions)
+        if budget.status.observed_generation != budget.metadata.generation and not has_failed:
             self._context.events.event(budget, "Warning", reason, message)
 
     async def _write_status(self, budget: PodDisruptionBudget, status: BudgetStatus) -> bool:

@@ -26,22 +26,22 @@ class Scale(Struct, frozen=True):
 
 
 async def total_scale(context: ControllerContext, pods: Iterable[Pod]) -> Scale:
-    found: dict[str, int] = {}
-    known: set[str] = set()
+    replicas_by_scale: dict[str, int] = {}
+    resolved_owners: set[str] = set()
     unmanaged = []
     for pod in pods:
         owner, namespace = pod.metadata.controller, pod.metadata.namespace
         if owner is None:
             unmanaged.append(pod.metadata.name)
-        elif owner.uid not in known:
-            wanted = _scale_from_caches(context, owner, namespace) or await _scale_from_api(
+        elif owner.uid not in resolved_owners:
+            scale = _scale_from_caches(context, owner, namespace) or await _scale_from_api(
                 context, owner, namespace
             )
-            if wanted is None:
+            if scale is None:
                 raise ScaleError(f'found no controllers for pod "{pod.metadata.name}"')
-            known.add(owner.uid)
-            found[wanted[0]] = wanted[1]
-    return Scale(sum(found.values()), tuple(unmanaged))
+            resolved_owners.add(owner.uid)
+            replicas_by_scale[scale[0]] = scale[1]
+    return Scale(sum(replicas_by_scale.values()), tuple(unmanaged))
 
 
 def _scale_from_caches(
@@ -50,12 +50,12 @@ def _scale_from_caches(
     """The uid and the replicas of a ReplicaSet, or of the Deployment above it."""
     if owner.kind != "ReplicaSet" or not owner.api_version.startswith("apps/"):
         return None
-    found = context.replica_sets.get(namespace, owner.name)
-    if found is None or found.metadata.uid != owner.uid:
+    replica_set = context.replica_sets.get(namespace, owner.name)
+    if replica_set is None or replica_set.metadata.uid != owner.uid:
         return None
-    above = found.metadata.controller
+    above = replica_set.metadata.controller
     if above is None or above.kind != "Deployment":
-        return owner.uid, found.spec.replicas
+        return owner.uid, replica_set.spec.replicas
     deployment = context.deployments.get(namespace, above.name)
     if deployment is None or deployment.metadata.uid != above.uid:
         return None

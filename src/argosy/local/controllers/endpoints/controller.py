@@ -58,9 +58,9 @@ class EndpointsController:
     def _pods_of(self, service: Service) -> list[Pod]:
         best: tuple[Pod, ...] | None = None
         for key, value in service.spec.selector.items():
-            found = self._context.pods.by("label", f"{service.metadata.namespace}|{key}={value}")
-            if best is None or len(found) < len(best):
-                best = found
+            selected = self._context.pods.by("label", f"{service.metadata.namespace}|{key}={value}")
+            if best is None or len(selected) < len(best):
+                best = selected
             if len(best) <= SMALL_INDEX:
                 break
         return [pod for pod in best or () if _selects(service, pod)]
@@ -97,8 +97,8 @@ class EndpointsController:
         }
         if desired.name:
             existing = self._context.endpoint_slices.get(meta.namespace, desired.name)
-            gone = dict.fromkeys(existing.metadata.labels if existing else (), None)
-            body["metadata"] = {"labels": gone | desired.labels}
+            removed_labels = dict.fromkeys(existing.metadata.labels if existing else (), None)
+            body["metadata"] = {"labels": removed_labels | desired.labels}
             written = await self._context.client.patch(EndpointSlice, desired.name, body, meta.namespace)
         else:
             owner = {
@@ -136,5 +136,5 @@ def _selects(service: Service, pod: Pod) -> bool:
 def _endpoint_fields(pod: Pod) -> tuple[object, ...]:
     """What of a pod an endpoint shows."""
     ready = any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
-    gone = pod.metadata.deletion_timestamp is not None
-    return (pod.finished, pod.status.pod_ip, ready, gone, pod.spec.node_name, pod.metadata.labels)
+    terminating = pod.metadata.deletion_timestamp is not None
+    return (pod.finished, pod.status.pod_ip, ready, terminating, pod.spec.node_name, pod.metadata.labels)

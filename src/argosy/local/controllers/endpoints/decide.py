@@ -118,9 +118,11 @@ def _endpoints_by_ports(
 
 
 def _ports(service: Service, pod: Pod) -> Ports:
-    found = ((port, _target_port(port, pod)) for port in service.spec.ports)
+    target_ports = ((port, _target_port(port, pod)) for port in service.spec.ports)
     return tuple(
-        EndpointPort(port.name, number, port.protocol, port.app_protocol) for port, number in found if number
+        EndpointPort(port.name, number, port.protocol, port.app_protocol)
+        for port, number in target_ports
+        if number
     )
 
 
@@ -154,9 +156,9 @@ def _fill_slices(
         filled.append(DesiredSlice(ports, stay, labels, endpoint_slice.metadata.name))
     fresh = list(left.values())
     for desired in filled:
-        room = MAX_ENDPOINTS - len(desired.endpoints)
-        desired.endpoints += fresh[:room]
-        del fresh[:room]
+        free_slots = MAX_ENDPOINTS - len(desired.endpoints)
+        desired.endpoints += fresh[:free_slots]
+        del fresh[:free_slots]
     while fresh or not filled:
         filled.append(DesiredSlice(ports, fresh[:MAX_ENDPOINTS], labels))
         del fresh[:MAX_ENDPOINTS]

@@ -43,7 +43,7 @@ class Graph:
         return iter(tuple(self._objects.values()))
 
     def dependents(self, uid: str) -> list[GraphObject]:
-        return [self._objects[each] for each in self._dependents.get(uid, ())]
+        return [self._objects[dependent_uid] for dependent_uid in self._dependents.get(uid, ())]
 
     def put(self, obj: GraphObject) -> None:
         self.remove(obj.uid)

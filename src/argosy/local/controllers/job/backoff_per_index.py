@@ -23,15 +23,15 @@ def failed_indexes(job: Job, status: JobStatus, fresh: Iterable[Pod]) -> set[int
     limit, tries = job.spec.completions or 0, job.spec.backoff_limit_per_index
     if tries is None:
         return set()
-    found = parse_indexes(status.failed_indexes or "")
+    failed = parse_indexes(status.failed_indexes or "")
     for pod in fresh:
         index = completion_index(pod)
         if index is None or not has_failed(job, pod):
             continue
         verdict = evaluate_failure(job, pod)
         if verdict.fails_index or (verdict.counts and _annotated_count(pod, FAILURES_ANNOTATION) >= tries):
-            found.add(index)
-    return {index for index in found if index < limit}
+            failed.add(index)
+    return {index for index in failed if index < limit}
 
 
 def last_failed_pods(job: Job, tracked: Iterable[Pod], settled: set[int], now: datetime) -> dict[int, Pod]:

@@ -68,11 +68,11 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime, backoff: JobBackoff = J
             )
         else:
             _record_suspension(job, plan, now)
-    gone = {pod.metadata.uid for pod in (*plan.drop, *plan.stop)}
-    staying = [pod for pod in counts.active if pod.metadata.uid not in gone]
+    removed = {pod.metadata.uid for pod in (*plan.drop, *plan.stop)}
+    staying = [pod for pod in counts.active if pod.metadata.uid not in removed]
     plan.status.active = len(staying) + len(plan.create)
     plan.status.ready = sum(is_ready(pod) for pod in staying)
-    plan.status.terminating = len(counts.terminating) + len(gone)
+    plan.status.terminating = len(counts.terminating) + len(removed)
     _record_terminated(job, plan, tracked, ending, _uncountable_uids(plan, counts, ending))
     if job.spec.backoff_limit_per_index is not None:
         plan.status.failed_indexes = format_indexes(counts.failed_indexes)
@@ -127,8 +127,8 @@ def _count_pods(
     job: Job, status: JobStatus, pods: Sequence[Pod], tracked: list[Pod], now: datetime
 ) -> _PodCounts:
     uncounted = status.uncounted_terminated_pods
-    known = {*uncounted.succeeded, *uncounted.failed}
-    fresh = [pod for pod in tracked if pod.metadata.uid not in known]
+    uncounted_uids = {*uncounted.succeeded, *uncounted.failed}
+    fresh = [pod for pod in tracked if pod.metadata.uid not in uncounted_uids]
     completed = parse_indexes(status.completed_indexes)
     done = [pod for pod in fresh if pod.status.phase == "Succeeded"]
     if is_indexed(job):
@@ -264,15 +264,15 @@ def _surplus_index_pods(job: Job, active: list[Pod], counts: _PodCounts) -> list
     """Return pods of an index that is completed, out of range, or has another pod."""
     if not is_indexed(job):
         return []
-    seen: set[int] = set()
+    active_indexes: set[int] = set()
     surplus = []
     for pod in reversed(active):
         index = completion_index(pod)
-        done = index in seen or index in counts.completed
+        done = index in active_indexes or index in counts.completed
         if index is None or index >= (job.spec.completions or 0) or done:
             surplus.append(pod)
         else:
-            seen.add(index)
+            active_indexes.add(index)
     return surplus
 
 
@@ -292,12 +292,12 @@ def _is_complete(job: Job, plan: Plan, counts: _PodCounts) -> bool:
 
 
 def _record_suspension(job: Job, plan: Plan, now: datetime) -> None:
-    known = next((c for c in plan.status.conditions if c.type == "Suspended"), None)
-    if job.spec.suspend and (known is None or known.status != "True"):
+    suspended = next((c for c in plan.status.conditions if c.type == "Suspended"), None)
+    if job.spec.suspend and (suspended is None or suspended.status != "True"):
         fresh = _condition("Suspended", "JobSuspended", "Job suspended", now)
         plan.status.start_time = None
         plan.events.append(("Normal", "Suspended", "Job suspended"))
-    elif not job.spec.suspend and known is not None and known.status == "True":
+    elif not job.spec.suspend and suspended is not None and suspended.status == "True":
         fresh = _condition("Suspended", "JobResumed", "Job resumed", now)
         fresh.status = "False"
         plan.status.start_time = now

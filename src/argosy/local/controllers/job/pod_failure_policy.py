@@ -30,9 +30,9 @@ def evaluate_failure(job: Job, pod: Pod) -> FailureVerdict:
     if policy is None or pod.status.phase != "Failed":
         return FailureVerdict()
     for number, rule in enumerate(policy.rules):
-        found = _match(rule, pod)
-        if found:
-            message = f"{found} matching {rule.action} rule at index {number}"
+        match = _match(rule, pod)
+        if match:
+            message = f"{match} matching {rule.action} rule at index {number}"
             return FailureVerdict(
                 counts=rule.action != "Ignore",
                 fails_job=message if rule.action == "FailJob" else "",

@@ -84,9 +84,9 @@ class NodeLifecycleController:
         name = node.metadata.name
         lease = self._context.leases.get(LEASE_NAMESPACE, name)
         renewed = lease.spec.renew_time if lease is not None else None
-        known, now = self._health.get(name), self._running.seconds()
-        heard = self._health[name] = observe(known, renewed, last_heartbeat(node), now)
-        return heard
+        previous, now = self._health.get(name), self._running.seconds()
+        health = self._health[name] = observe(previous, renewed, last_heartbeat(node), now)
+        return health
 
     def _silent_seconds(self, node: Node) -> float:
         """Seconds of running time since the node was last heard of."""
@@ -98,7 +98,7 @@ class NodeLifecycleController:
         If it does not answer promptly, the node may have been unable to reach it either, and its silence is
         counted from now.
         """
-        name, asked = node.metadata.name, time.monotonic()
+        name, started = node.metadata.name, time.monotonic()
         try:
             self._context.leases.put(await self._context.client.get(Lease, name, LEASE_NAMESPACE))
         except NotFound:
@@ -106,13 +106,13 @@ class NodeLifecycleController:
         except ApiError:
             self._restart_silence(node)
             raise
-        if time.monotonic() - asked > PROMPT_ANSWER_SECONDS:
+        if time.monotonic() - started > PROMPT_ANSWER_SECONDS:
             self._restart_silence(node)
         return self._silent_seconds(node) >= self._grace
 
     def _restart_silence(self, node: Node) -> None:
-        heard = msgspec.structs.replace(self._observe(node), observed_at=self._running.seconds())
-        self._health[node.metadata.name] = heard
+        health = msgspec.structs.replace(self._observe(node), observed_at=self._running.seconds())
+        self._health[node.metadata.name] = health
 
     async def _reconcile(self, name: str) -> Requeue | None:
         node = self._context.nodes.get("", name)

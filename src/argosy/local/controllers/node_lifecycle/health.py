@@ -34,10 +34,10 @@ class NodeHealth(Struct, frozen=True):
 
 
 def observe(
-    known: NodeHealth | None, renewed: datetime | None, heartbeat: datetime | None, monotonic: float
+    previous: NodeHealth | None, renewed: datetime | None, heartbeat: datetime | None, monotonic: float
 ) -> NodeHealth:
-    if known is not None and (known.lease_renewed, known.heartbeat) == (renewed, heartbeat):
-        return known
+    if previous is not None and (previous.lease_renewed, previous.heartbeat) == (renewed, heartbeat):
+        return previous
     return NodeHealth(renewed, heartbeat, monotonic)
 
 
@@ -55,14 +55,14 @@ def unknown_conditions(node: Node, now: datetime) -> list[StatusCondition]:
     """Return the conditions of a silent node that must become Unknown."""
     changed = []
     for reported in REPORTED_CONDITIONS:
-        known = _find_condition(node.status.conditions, reported)
-        if known is None:
+        condition = _find_condition(node.status.conditions, reported)
+        if condition is None:
             reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
             changed.append(StatusCondition(reported, "Unknown", reason, message, now))
-        elif known.status != "Unknown":
+        elif condition.status != "Unknown":
             reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
             changed.append(
-                StatusCondition(reported, "Unknown", reason, message, now, known.last_heartbeat_time)
+                StatusCondition(reported, "Unknown", reason, message, now, condition.last_heartbeat_time)
             )
     return changed
 

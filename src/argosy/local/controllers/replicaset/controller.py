@@ -76,30 +76,30 @@ class ReplicaSetController:
 
     async def _claim(self, owner: ReplicaSet) -> list[Pod]:
         meta = owner.metadata
-        found = resolve_ownership(meta, owner.spec.selector, self._candidates(owner))
-        for pod in found.to_adopt:
+        ownership = resolve_ownership(meta, owner.spec.selector, self._candidates(owner))
+        for pod in ownership.to_adopt:
             if not pod.finished and (taken := await adopt(self._context.client, owner, pod)):
                 self._context.pods.put(taken)
-                found.owned.append(taken)
-        for pod in found.to_release:
+                ownership.owned.append(taken)
+        for pod in ownership.to_release:
             if freed := await release(self._context.client, owner, pod):
                 self._context.pods.put(freed)
-        return found.owned
+        return ownership.owned
 
     def _candidates(self, owner: ReplicaSet) -> list[Pod]:
         """Return its pods, and those without a controller that have the first label it selects."""
         meta, pods = owner.metadata, self._context.pods
-        found = {pod.metadata.uid: pod for pod in pods.by("owner", meta.uid)}
+        pods_by_uid = {pod.metadata.uid: pod for pod in pods.by("owner", meta.uid)}
         for key, value in owner.spec.selector.match_labels.items():
             for pod in pods.by("label", f"{meta.namespace}|{key}={value}"):
                 if pod.metadata.controller is None:
-                    found[pod.metadata.uid] = pod
+                    pods_by_uid[pod.metadata.uid] = pod
             break
         else:
             for pod in pods.by("namespace", meta.namespace):
                 if pod.metadata.controller is None:
-                    found[pod.metadata.uid] = pod
-        return list(found.values())
+                    pods_by_uid[pod.metadata.uid] = pod
+        return list(pods_by_uid.values())
 
     def _related(self, owner: ReplicaSet, pods: list[Pod]) -> list[Pod]:
         """The pods of all sets of the same Deployment."""
@@ -172,10 +172,10 @@ def build_pod(owner: ReplicaSet) -> Json:
     template = copy.deepcopy(owner.spec.template)
     metadata, spec = template.get("metadata"), template.get("spec")
     kept = ("labels", "annotations", "finalizers")
-    given = {name: metadata[name] for name in kept if name in metadata} if isinstance(metadata, dict) else {}
+    copied = {name: metadata[name] for name in kept if name in metadata} if isinstance(metadata, dict) else {}
     return {
         "metadata": {
-            **given,
+            **copied,
             "generateName": f"{owner.metadata.name}-",
             "namespace": owner.metadata.namespace,
             "ownerReferences": [controller_reference(owner)],

@@ -74,8 +74,8 @@ def with_replica_failure(
     status: ReplicaSetStatus, reason: str, message: str | None, now: datetime
 ) -> ReplicaSetStatus:
     """The status with, or without, the condition that pods could not be made or deleted."""
-    known = next((c for c in status.conditions if c.type == REPLICA_FAILURE), None)
-    if (known is None) == (message is None):
+    failure = next((c for c in status.conditions if c.type == REPLICA_FAILURE), None)
+    if (failure is None) == (message is None):
         return status
     rest = [c for c in status.conditions if c.type != REPLICA_FAILURE]
     if message is None:
