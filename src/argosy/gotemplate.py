@@ -1,8 +1,8 @@
-"""Renders Go templates: the part of that language that our chart uses, and nothing beyond.
+"""Renders Go templates: the part of the language that the chart and the Ares settings use.
 
-So the chart is the one source of what is installed, with Helm and without, and commands that administrators
-wrote for another operator are read as there. What a template uses that is not known here is an error, never
-ignored; a test compares every object of the chart with what Helm itself makes of it.
+The chart is thus the only source of what is installed, with Helm and without it. Anything that is not
+supported is an error and never ignored. A test compares every object of the chart with what Helm itself
+renders.
 """
 
 import re
@@ -23,7 +23,7 @@ Function = Callable[..., object]
 
 
 class TemplateError(Exception):
-    """A template that is wrong, or uses more of the language than is known here."""
+    """A template is invalid, or uses a part of the language that is not supported."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class _Assign:
 
 @dataclass(frozen=True)
 class _Block:
-    """`if`, `with` and `range`; what `else` leads to is another block, or a plain list."""
+    """An `if`, `with` or `range`; `otherwise` is the else branch."""
 
     word: str
     value: _Pipeline
@@ -84,7 +84,7 @@ _Node = _Text | _Output | _Assign | _Block
 
 @dataclass
 class Templates:
-    """All templates of a chart: they share their definitions, as Helm's do."""
+    """All templates of a chart, which share their definitions as with Helm."""
 
     functions: Mapping[str, Function]
     _defined: dict[str, list[_Node]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Templates:
         self._defined[name] = nodes
 
     def render(self, name: str, dot: object) -> str:
-        """One template, or one that another defined, with everything that it includes."""
+        """Render a template, or one that another template defines."""
         if name not in self._defined:
             raise TemplateError(f"there is no template {name}")
         return self._run(self._defined[name], dot, {"": dot})
@@ -106,7 +106,7 @@ class Templates:
     def _nodes(
         self, pieces: Sequence[str | list[str]], at: int, until: tuple[str, ...]
     ) -> tuple[list[_Node], int | None]:
-        """The nodes up to one of the words `until`, and the place of that word."""
+        """Return the nodes before one of the words `until`, and the index of that word."""
         nodes: list[_Node] = []
         while at < len(pieces):
             piece = pieces[at]
@@ -214,7 +214,7 @@ class Templates:
 
 
 def _pieces(source: str) -> Iterator[str | list[str]]:
-    """Texts, and the tokens of what stands between the braces; a minus sign eats the space beside it."""
+    """Yield texts, and the tokens of each action; `{{-` and `-}}` trim the adjacent white space."""
     at, eat = 0, False
     for match in _ACTION.finditer(source):
         text = source[at : match.start()]

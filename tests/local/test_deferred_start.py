@@ -54,7 +54,7 @@ def test_it_gives_up_with_a_reason(
 ) -> None:
     component = Component()
     monkeypatch.setitem(sys.modules, "component.__main__", component)
-    monkeypatch.setattr(deferred_start, "_PATIENCE", 0.0)
+    monkeypatch.setattr(deferred_start, "_PREPARED_TIMEOUT_SECONDS", 0.0)
     assert deferred_start.main() == 1
     assert component.started == []
     assert f"{state.prepared} does not exist" in capfd.readouterr().err

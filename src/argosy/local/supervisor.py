@@ -45,7 +45,7 @@ class Component(Struct, frozen=True):
 
 
 def components(state: State, options: Options) -> tuple[Component, ...]:
-    """The processes of a control plane, in the order in which they start; they stop in the opposite order."""
+    """Return the commands of the control plane's processes in starting order; they stop in reverse."""
     python = (sys.executable, "-m")
     held = (*python, "argosy.local.deferred_start")
     folder = ("--state", str(state.folder))
@@ -69,7 +69,7 @@ def components(state: State, options: Options) -> tuple[Component, ...]:
 
 
 class _Child:
-    """One component with its present process and what its deaths have taught us."""
+    """A component with its present process and its restart backoff."""
 
     def __init__(self, component: Component, log: Path) -> None:
         self.component = component
@@ -99,7 +99,7 @@ class _Child:
             )
 
     def reap(self, now: float) -> bool:
-        """Notice a death and set the time of the next start; True if there was one."""
+        """Schedule the next start if the process has ended; return True if it has."""
         if self.process is None or self.process.poll() is None:
             return False
         code = self.process.returncode
@@ -122,7 +122,7 @@ class _Child:
 
 
 class _Signals:
-    """Waits for a child's end or an order to stop; only the handler of SIGTERM and SIGINT gives that order.
+    """Waits until a child ends or a stop is requested; only SIGTERM and SIGINT request a stop.
 
     Not `signal.sigtimedwait`: stopped (SIGSTOP, a suspended machine) for longer than its timeout and
     continued, it returns whatever is in its memory as the signal received.
@@ -181,14 +181,14 @@ def supervise(state: State, options: Options) -> None:
 
 
 def stop_pods(state: State) -> None:
-    """End every pod of this control plane; needed too after its node agent died uncleanly."""
+    """End every pod of this control plane, also if its node agent was killed."""
     command = (sys.executable, "-m", "argosy.local.node", "--state", str(state.folder), "--stop")
     with (state.logs / "node.log").open("ab") as log:
         subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, timeout=60)
 
 
 def launch(state: State, options: Options, claim: socket.socket) -> subprocess.Popen[bytes]:
-    """Start a supervisor that outlives the caller and holds the claim to its port while it lives."""
+    """Start a supervisor that outlives the caller and keeps the claim to its port."""
     encoded = msgspec.json.encode(options).decode()
     command = (
         sys.executable,

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 async def _serve(state: State, timings: Timings) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Run until SIGTERM or SIGINT."""
     connection = Connection.from_kubeconfig(state.kubeconfigs / "controllers")
     async with Client(connection, user_agent=NAME, field_manager=NAME) as client:
         work = asyncio.create_task(_work(client, timings))
@@ -53,7 +53,7 @@ async def _work(client: Client, timings: Timings) -> None:
 
 
 async def _server_ready(client: Client) -> None:
-    """All parts of a control plane start at once: asking often for a moment beats backing off."""
+    """Poll the API server, which starts at the same time: polling is faster than a backoff."""
     for _ in range(ATTEMPTS):
         try:
             await client.request("GET", "/readyz")

@@ -20,7 +20,7 @@ class ServedKind(Struct, frozen=True):
 
     @property
     def collectable(self) -> bool:
-        """Whether its objects can be watched and deleted."""
+        """Return True if the garbage collector can watch and delete its objects."""
         return {"list", "watch", "delete"} <= self.verbs
 
 

@@ -93,7 +93,7 @@ class ControllerContext:
 
     @asynccontextmanager
     async def run_caches(self) -> AsyncIterator[None]:
-        """Run the caches; entered when they have synced."""
+        """Run the caches; the context is entered when they have synced."""
         caches: tuple[RunnableCache, ...] = (
             self.pods,
             self.nodes,
@@ -128,7 +128,7 @@ class ControllerContext:
 
 
 async def run_all(context: ControllerContext, runnables: Iterable[Runnable]) -> None:
-    """Run the rooms until cancelled, or until one of them breaks."""
+    """Run the controllers until cancelled, or until one of them fails."""
     async with context.run_caches(), asyncio.TaskGroup() as running:
         for runnable in runnables:
             running.create_task(runnable.run())

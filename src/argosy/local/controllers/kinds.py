@@ -91,7 +91,7 @@ class ClaimVolume(Struct, rename="camel"):
 
 
 class Volume(Struct, rename="camel"):
-    """Of a pod's volumes, only claims matter here."""
+    """A volume of a pod; only claims are read."""
 
     persistent_volume_claim: ClaimVolume | None = None
 
@@ -140,7 +140,7 @@ class Pod(Struct):
 
     @property
     def claim_names(self) -> set[str]:
-        """PersistentVolumeClaims that it uses."""
+        """Names of the PersistentVolumeClaims that the pod uses."""
         claims = (volume.persistent_volume_claim for volume in self.spec.volumes)
         return {claim.claim_name for claim in claims if claim}
 
@@ -251,7 +251,7 @@ class JobSpec(Struct, rename="camel"):
 
 
 class Uncounted(Struct):
-    """Pods that have ended and still hold the tracking finalizer: not yet in the counts."""
+    """Terminated pods that are not in the counts yet, because they still have the tracking finalizer."""
 
     succeeded: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)

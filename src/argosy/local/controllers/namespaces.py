@@ -29,7 +29,7 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 
 class Remaining(Struct):
-    """What is still in a namespace."""
+    """The content that a namespace still has."""
 
     resources: Counter[str] = field(default_factory=Counter)
     finalizers: Counter[str] = field(default_factory=Counter)

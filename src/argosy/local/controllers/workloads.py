@@ -35,7 +35,7 @@ class ReplicaSet(Struct):
 
 
 class RollingUpdate(Struct, rename="camel"):
-    """Numbers, or percentages of the replicas wanted."""
+    """Numbers, or percentages of spec.replicas."""
 
     max_surge: int | str = 0
     max_unavailable: int | str = 0

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     for part in (folder, state / "logs"):
         part.mkdir(parents=True, exist_ok=True, mode=0o700)
     starting = namespace_holder.PendingHolder(folder, rootless=rootless)
-    from argosy.local.node.agent_main import run_agent  # meanwhile; and not needed to stop
+    from argosy.local.node.agent_main import run_agent  # while the holder starts; not needed to stop
 
     try:
         notes, outside = enter_namespaces(settings, starting)
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 def enter_namespaces(
     settings: Settings, starting: namespace_holder.PendingHolder
 ) -> tuple[list[str], socket.socket]:
-    """Into the cluster's own namespaces, keeping one socket outside for questions to the host's resolvers."""
+    """Enter the cluster's namespaces; return a socket outside of them, for the host's resolvers."""
     from argosy.local.node import cgroups, pod_plan, rootfs
 
     outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -75,7 +75,7 @@ def enter_namespaces(
 
 
 def stop(state: Path, folder: Path) -> int:
-    """End zygote, pods and namespaces, and wait until they are gone."""
+    """End zygote, pods and namespaces, and wait until they have ended."""
     shim_manager.kill_all(folder)
     deadline = time.monotonic() + _STOP_SECONDS
     while any(shim_manager.has_shim(entry) for entry in folder.glob("*/")) and time.monotonic() < deadline:

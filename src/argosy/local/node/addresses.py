@@ -9,12 +9,12 @@ from ipaddress import IPv4Address, IPv4Network
 
 
 class NoAddressError(Exception):
-    """Every address of the pod network is taken."""
+    """Every address of the pod network is in use."""
 
 
 class AddressPool:
     def __init__(self, network: IPv4Network, taken: Mapping[str, str]) -> None:
-        """`taken` are the addresses of pods that are there already, by uid."""
+        """Start with the addresses of existing pods, by uid."""
         self._network = network
         self._of = {uid: address for uid, address in taken.items() if IPv4Address(address) in network}
         self._taken = set(self._of.values())
@@ -22,7 +22,7 @@ class AddressPool:
         self._last = max(offsets, default=1)
 
     def allocate(self, uid: str) -> str:
-        """The address of a pod: the one that it has, else the next free one."""
+        """Return the address of a pod, allocating the next free one if it has none."""
         if uid in self._of:
             return self._of[uid]
         size = self._network.num_addresses

@@ -13,7 +13,7 @@ from argosy.local.node.settings import Settings
 
 
 async def run_agent(settings: Settings, outside: socket.socket, notes: list[str]) -> None:
-    """Until SIGTERM or SIGINT. Pods are left running."""
+    """Run until SIGTERM or SIGINT. Pods keep running."""
     kernel.become_subreaper()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -34,7 +34,7 @@ async def run_agent(settings: Settings, outside: socket.socket, notes: list[str]
 
 
 async def _work(agent: Agent, nodes: NodeRegistrar) -> None:
-    """A node is announced when it can do what it says."""
+    """Run the agent, and register the nodes once it can run pods."""
     async with asyncio.TaskGroup() as group:
         group.create_task(agent.run())
         await agent.ready.wait()

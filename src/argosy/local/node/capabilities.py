@@ -68,7 +68,7 @@ DEFAULT: Final = [
 
 
 def grant(add: Iterable[str], drop: Iterable[str]) -> list[str]:
-    """The default set less `drop`, plus `add`; ALL in either means all, and adding wins over dropping."""
+    """Return the default set without `drop` and with `add`; ALL means all, and `add` takes precedence."""
     added, dropped = {_plain(name) for name in add}, {_plain(name) for name in drop}
     base = set() if "ALL" in dropped else set(DEFAULT) - dropped
     if "ALL" in added:

@@ -24,7 +24,7 @@ class Hierarchy(NamedTuple):
 
 
 def find_hierarchy(mount: Path = _MOUNT) -> Hierarchy | None:
-    """The hierarchy that limits can be written to, or None."""
+    """Return the hierarchy whose memory and CPU controllers are writable, or None."""
     controllers = mount / "cgroup.controllers"
     if controllers.exists():
         have = controllers.read_text().split()
@@ -38,7 +38,7 @@ def find_hierarchy(mount: Path = _MOUNT) -> Hierarchy | None:
 
 
 def find_usable_hierarchy(group: str, mount: Path = _MOUNT) -> Hierarchy | None:
-    """The hierarchy in which `group` can be made, or None.
+    """Return the hierarchy in which `group` can be created, or None.
 
     Files that look writable may not be: in a container, the group that is seen as the root has processes, and
     version 2 hands no controllers down from there.
@@ -56,7 +56,7 @@ def find_usable_hierarchy(group: str, mount: Path = _MOUNT) -> Hierarchy | None:
 
 
 def create(hierarchy: Hierarchy, group: str, memory: int | None, cpu: int | None) -> None:
-    """Make a group and its parents and set its limits; `cpu` in thousandths of a core."""
+    """Create a group and its parents, and set its limits; `cpu` is in thousandths of a core."""
     if hierarchy.version == 2:
         _delegate(hierarchy.memory, group)
     for path in hierarchy.paths(group):
@@ -79,7 +79,7 @@ def join(hierarchy: Hierarchy, group: str, pid: int) -> None:
 
 
 def processes(hierarchy: Hierarchy, group: str) -> set[int]:
-    """Processes in the group and in groups that they made below it."""
+    """Return the processes in the group, and in groups that they created below it."""
     pids: set[int] = set()
     for folder, _, _ in os.walk(hierarchy.memory / group):
         with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def oom_kill_count(hierarchy: Hierarchy, group: str) -> int:
 
 
 def remove(hierarchy: Hierarchy, group: str) -> bool:
-    """Remove a group and the groups in it; False while one has processes: those just killed take a moment."""
+    """Remove a group with its subgroups; return False while one has processes, such as just killed ones."""
     paths = hierarchy.paths(group)
     for path in paths:
         if path.is_dir():
@@ -108,7 +108,7 @@ def remove(hierarchy: Hierarchy, group: str) -> bool:
 
 
 def _delegate(mount: Path, group: str) -> None:
-    """Version 2 hands controllers down one level at a time."""
+    """Enable controllers level by level, as cgroup version 2 requires."""
     path = mount
     for part in Path(group).parts:
         (path / "cgroup.subtree_control").write_text("+memory +cpu")

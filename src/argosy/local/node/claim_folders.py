@@ -30,7 +30,7 @@ class ClaimFolders:
         self._folder = folder
 
     async def folders(self, pod: Pod) -> dict[str, Path]:
-        """Return the folder of each claim that a container of the pod mounts, made if there is none yet."""
+        """Return the folder of each claim that a container of the pod mounts, creating missing ones."""
         mounted = {mount.name for container in pod.every_container for mount in container.volume_mounts}
         folders = {}
         for volume in pod.spec.volumes:
@@ -40,7 +40,7 @@ class ClaimFolders:
         return folders
 
     async def remove_orphaned(self) -> None:
-        """Delete folders whose claims went while nobody was here. The claims must be known by now."""
+        """Delete folders whose claims were deleted while the agent was down. The cache must have synced."""
         claim_uids = {claim.metadata.uid for claim in self._claims}
         for folder in self._folder.glob("*/*_*"):
             match = _FOLDER.fullmatch(folder.name)
@@ -48,7 +48,7 @@ class ClaimFolders:
                 await self._remove(folder)
 
     async def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
-        """Delete the folder of a claim that is gone."""
+        """Delete the folder of a deleted claim."""
         if change.new is None and change.old is not None:
             await self._remove(self._path(change.old.metadata))
 

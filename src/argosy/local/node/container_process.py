@@ -33,7 +33,7 @@ class Process(NamedTuple):
 
 
 class Isolation(NamedTuple):
-    """What a process of a container cannot leave."""
+    """The cgroup and PID namespace of a container's processes."""
 
     pid_namespace: PidNamespace
     hierarchy: cgroups.Hierarchy | None
@@ -43,8 +43,8 @@ class Isolation(NamedTuple):
     def enter(self) -> Iterator[None]:
         """Put the calling process into the cgroup, and its later children into the PID namespace.
 
-        Joining a cgroup waits for a grace period of the kernel, often 20 ms; it goes on beside what is done
-        in the context, and is over at its end. So is the making of the PID namespace.
+        Joining a cgroup waits for a grace period of the kernel, often 20 ms; it runs in parallel to the
+        block, and is complete at its end. So is the making of the PID namespace.
         """
         joining = self._join() if self.hierarchy else 0
         yield
@@ -54,7 +54,7 @@ class Isolation(NamedTuple):
         kernel.setns(self.pid_namespace.descriptor, kernel.NEW_PID)
 
     def _join(self) -> int:
-        """Fork a process that moves this one."""
+        """Fork a process that moves this one into the cgroup."""
         pid = os.getpid()
         joining = os.fork()
         if joining:
@@ -67,12 +67,12 @@ class Isolation(NamedTuple):
             os._exit(1)
 
     def data_limit(self, plan: ContainerPlan) -> int | None:
-        """The memory limit where no cgroup enforces it, for each process of the container."""
+        """The memory limit of each process of the container, if no cgroup enforces it."""
         return None if self.hierarchy else plan["memory"]
 
 
 class RunningContainer(NamedTuple):
-    """A running container, as somewhere to put another process."""
+    """A running container, in which further processes can be started."""
 
     plan: ContainerPlan
     pid: int
@@ -84,7 +84,7 @@ class RunningContainer(NamedTuple):
 def start(
     runspec: RunSpec, plan: ContainerPlan, folder: Path, scratch: Path, isolation: Isolation
 ) -> Process:
-    """Fork the container's first process; raises StartError when it could not be executed."""
+    """Fork the container's first process; raises StartError if it could not be executed."""
     scratch.mkdir(parents=True, exist_ok=True)
     message = scratch / "message"
     message.touch()
@@ -163,9 +163,9 @@ def execute(
 
 
 def apply_identity(plan: ContainerPlan, rootless: bool, proc: int) -> None:
-    """Take on the container's user, groups and capabilities, for good.
+    """Switch this process irrevocably to the container's user, groups and capabilities.
 
-    `proc` is a descriptor of a /proc that shows this process; the container's own does not.
+    `proc` is a descriptor of a /proc that lists this process; the container's own does not.
     """
     if rootless and plan["uid"] != 0:
         _map_to_user(plan["uid"], plan["gid"], proc)
@@ -211,7 +211,7 @@ def resize_terminal(terminal: int, width: int, height: int) -> None:
 
 
 def _open_terminal(control: socket.socket) -> None:
-    """Open a terminal of this container's own devpts, hand the master out, and keep the other end as standard
+    """Open a terminal in the container's devpts, send its master out, and use the other end as standard
     streams.
     """
     master = os.open("/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -232,7 +232,7 @@ def _send_descriptor(control: socket.socket, label: bytes, path: str) -> None:
 
 
 def _map_to_user(uid: int, gid: int, proc: int) -> None:
-    """In a user namespace with one user, another uid is that user seen through one more namespace."""
+    """Map another uid to the only user of this user namespace, in a nested user namespace."""
     own_uid, own_gid = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEW_USER)
     for name, text in (

@@ -9,18 +9,18 @@ import socket
 
 
 async def read(descriptor: int, size: int) -> bytes:
-    """What is there, waiting for it if need be; empty at the end. The descriptor must not block."""
+    """Read the available bytes, waiting for some; empty at the end. The descriptor must be non-blocking."""
     while True:
         try:
             return os.read(descriptor, size)
         except BlockingIOError:
             await _ready(descriptor, writing=False)
-        except OSError:  # a terminal whose last user left says EIO
+        except OSError:  # a terminal that its last process has closed returns EIO
             return b""
 
 
 async def write(descriptor: int, data: bytes) -> None:
-    """All of it; raises OSError when nobody reads any more."""
+    """Write all bytes; raises OSError if the other end is closed."""
     view = memoryview(data)
     while view:
         try:
@@ -30,7 +30,7 @@ async def write(descriptor: int, data: bytes) -> None:
 
 
 async def receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """One message of a non-blocking socket, with the descriptors that came along."""
+    """Receive a message and its descriptors from a non-blocking socket."""
     while True:
         try:
             data, descriptors, _, _ = socket.recv_fds(connection, 65536, 1)
@@ -43,7 +43,7 @@ async def receive_with_descriptors(connection: socket.socket) -> tuple[bytes, li
 
 
 async def _ready(descriptor: int, *, writing: bool) -> None:
-    """Wait on a copy: the loop keeps one reader and one writer per number, and the number may be closed."""
+    """Wait with a duplicate: the loop has one reader per descriptor, which may be closed meanwhile."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
     copy = os.dup(descriptor)

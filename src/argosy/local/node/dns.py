@@ -25,7 +25,7 @@ Answer = tuple[Code, list[Record]]
 
 
 class Zone:
-    """Answers for names below the cluster domain. Pure over the directory."""
+    """Answers queries for names in the cluster domain. Pure, given the directory."""
 
     def __init__(
         self, directory: ServiceDirectory, domain: str, name_of: Callable[[str], str | None]
@@ -35,7 +35,7 @@ class Zone:
         self._name_of = name_of
 
     def answer(self, query: Query) -> Answer | None:
-        """Response code and records; None when the name is not ours to answer."""
+        """Return response code and records; None if the name is not in the cluster domain."""
         name, kind = query.name, query.type
         if name.endswith(".in-addr.arpa"):
             return self._reverse(name)
@@ -95,7 +95,7 @@ class Zone:
 
 
 class Upstream(asyncio.DatagramProtocol):
-    """Asks the host's resolvers, one query id per question in flight."""
+    """Forwards queries to the host's resolvers, with its own query id for each."""
 
     def __init__(self, servers: list[str]) -> None:
         self._servers = servers
@@ -111,7 +111,7 @@ class Upstream(asyncio.DatagramProtocol):
             waiting.set_result(data)
 
     def error_received(self, exc: Exception) -> None:
-        """A resolver that cannot be reached: the question runs into its timeout and the next one is asked."""
+        """Ignore an unreachable resolver: the query times out and the next resolver is asked."""
 
     async def query(self, query: bytes) -> bytes | None:
         for server in self._servers:
@@ -134,7 +134,7 @@ class Upstream(asyncio.DatagramProtocol):
 
 
 class Responder:
-    """From a query's bytes to an answer's."""
+    """Turns the bytes of a query into those of its answer."""
 
     def __init__(self, zone: Zone, upstream: Upstream | None) -> None:
         self._zone = zone
@@ -178,7 +178,7 @@ class _UdpServer(asyncio.DatagramProtocol):
 
 
 async def serve(responder: Responder, address: str, port: int = 53) -> None:
-    """Answer on UDP and TCP until cancelled."""
+    """Answer queries over UDP and TCP until cancelled."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -42,7 +42,7 @@ class Code(IntEnum):
 
 
 class MessageError(ValueError):
-    """Not a query that we understand."""
+    """The message is not a supported query."""
 
 
 class Query(NamedTuple):
@@ -110,7 +110,7 @@ def ptr_record(name: str) -> Record:
 
 
 def srv_record(port: int, target: str) -> Record:
-    """All targets of a service are alike: priority 0, weight 100."""
+    """Return the SRV data of a target; all have priority 0 and weight 100."""
     return Record(Type.SRV, struct.pack(">HHH", 0, 100, port) + _name(target))
 
 

@@ -26,7 +26,7 @@ _RANGE = IPv4Network("100.64.0.0/11")
 
 
 def configure_host(state: Path, holder: int) -> list[str]:
-    """As root, on the host's side. Returns notes: why there is no way out, if there is none."""
+    """Set up the host's side as root. Returns notes about what does not work."""
     if masquerade.find_tool() is None:
         return [_note("neither nft nor iptables is installed")]
     name, outside, inside = link_addresses(state)
@@ -47,14 +47,14 @@ def configure_host(state: Path, holder: int) -> list[str]:
 
 
 def start_pasta(folder: Path, holder: int) -> list[str]:
-    """Rootless, on the host's side: let pasta carry the cluster's traffic. Returns notes."""
+    """Set up the host's side without root, with pasta. Returns notes about what does not work."""
     if _is_pasta_running(folder):
         return []
     pasta = masquerade.find_program("pasta")
     if pasta is None:
         return [_note("pasta is not installed (Debian package passt)")]
     written = folder / "pasta.pid"
-    # No port of the host is to be reached through it: neither by forwarding nor as the gateway's address.
+    # Pods must not reach ports of the host through it, neither forwarded ones nor by the gateway's address.
     closed = ["--no-map-gw", "-t", "none", "-u", "none", "-T", "none", "-U", "none"]
     command = [pasta, "--config-net", "--quiet", "--ipv4-only", *closed, "--pid", str(written), str(holder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
@@ -67,7 +67,7 @@ def start_pasta(folder: Path, holder: int) -> list[str]:
 
 
 def configure_cluster(state: Path, pod_network: IPv4Network, *, rootless: bool) -> list[str]:
-    """In the cluster's network, when the host's side is there. Returns notes."""
+    """Set up the cluster's side, after the host's. Returns notes about what does not work."""
     if not rootless:
         _, outside, inside = link_addresses(state)
         with Netlink() as netlink:
@@ -82,7 +82,7 @@ def configure_cluster(state: Path, pod_network: IPv4Network, *, rootless: bool) 
 
 
 def remove(state: Path) -> None:
-    """As root: leave nothing of this cluster on the host."""
+    """Remove everything of this cluster from the host's network, as root."""
     name, _, inside = link_addresses(state)
     masquerade.remove(_table(name), f"{inside}/30", name)
     with Netlink() as host:
@@ -91,7 +91,7 @@ def remove(state: Path) -> None:
 
 
 def link_addresses(state: Path) -> tuple[str, str, str]:
-    """Interface name and the two addresses, from the state folder: the same each time, different for each."""
+    """Return interface name and both addresses, which depend on the path of the state folder only."""
     digest = hashlib.sha256(str(state).encode()).digest()
     block = int.from_bytes(digest[:4], "big") % (_RANGE.num_addresses // 4)
     base = IPv4Address(int(_RANGE.network_address) + block * 4)

@@ -16,18 +16,18 @@ from argosy.local.node.kinds import Container, EnvSource, FieldRef, Pod, Resourc
 
 
 class ConfigError(Exception):
-    """A container cannot be made as it is configured; its status says CreateContainerConfigError."""
+    """A container's configuration is invalid; its status shows CreateContainerConfigError."""
 
 
 class MissingError(ConfigError):
-    """Something that a container refers to is not there."""
+    """A container refers to something that does not exist."""
 
 
 Lookup = Callable[[str], Mapping[str, bytes] | None]
 
 
 class Sources(NamedTuple):
-    """Where values come from: the pod's own namespace, node and addresses."""
+    """The objects and addresses that values of variables come from."""
 
     config_map: Lookup
     secret: Lookup
@@ -42,7 +42,7 @@ _REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
 
 
 def expand_references(text: str, values: Mapping[str, str]) -> str:
-    """Replace $(NAME) where NAME is known; $$ is a dollar sign that begins no reference."""
+    """Replace $(NAME) if NAME is defined; $$ is a literal dollar sign."""
 
     def replacement(match: re.Match[str]) -> str:
         if match[1] == "$":
@@ -82,7 +82,7 @@ def build_command(container: Container, values: Mapping[str, str]) -> list[str]:
 
 
 def field_value(pod: Pod, reference: FieldRef, sources: Sources) -> str:
-    """The value of a downward API field; raises MissingError for one that is not supported."""
+    """Return the value of a downward API field; raises MissingError if it is not supported."""
     path, meta = reference.field_path, pod.metadata
     keyed = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
     if keyed:
@@ -106,7 +106,7 @@ def field_value(pod: Pod, reference: FieldRef, sources: Sources) -> str:
 
 
 def resource_value(pod: Pod, container: Container, reference: ResourceFieldRef, sources: Sources) -> str:
-    """A limit or request in units of the divisor, rounded up; an absent limit is what the node has."""
+    """Return a limit or request in units of the divisor, rounded up; the node's capacity if there is none."""
     every = [*pod.spec.containers, *pod.spec.init_containers]
     chosen = next((other for other in every if other.name == reference.container_name), container)
     group, _, name = reference.resource.partition(".")
@@ -123,7 +123,7 @@ def resource_value(pod: Pod, container: Container, reference: ResourceFieldRef, 
 
 
 def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
-    """Host and port of each service of the namespace, and always of the API server."""
+    """Return the variables for the services of the namespace, and for the API server."""
     values: dict[str, str] = {}
     for service in services:
         api_server = service.metadata.namespace == "default" and service.metadata.name == "kubernetes"

@@ -7,7 +7,7 @@ from argosy.local.node.pod_plan import hostname
 
 
 def pod_fqdn(pod: Pod, cluster_domain: str) -> str:
-    """The pod's name within its subdomain, or nothing without one."""
+    """Return the pod's fully qualified name; empty if it has no subdomain."""
     if not pod.spec.subdomain:
         return ""
     return f"{hostname(pod)}.{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}"
@@ -29,7 +29,7 @@ def render_hosts(pod: Pod, address: str, cluster_domain: str) -> str:
 
 
 def render_resolv_conf(pod: Pod, nameserver: str, cluster_domain: str, host_file: str) -> str:
-    """By the pod's DNS policy; the pod's own settings are added, and win among options."""
+    """Render resolv.conf by the pod's DNS policy and dnsConfig, whose options take precedence."""
     policy, own = pod.spec.dns_policy, pod.spec.dns_config
     if policy == "Default" or (policy == "ClusterFirst" and pod.spec.host_network):
         servers, searches, options = parse_resolv_conf(host_file)
@@ -53,7 +53,7 @@ def render_resolv_conf(pod: Pod, nameserver: str, cluster_domain: str, host_file
 
 
 def parse_resolv_conf(text: str) -> tuple[list[str], list[str], list[str]]:
-    """Servers, search domains and options of a resolv.conf."""
+    """Return servers, search domains and options of a resolv.conf."""
     servers: list[str] = []
     searches: list[str] = []
     options: list[str] = []

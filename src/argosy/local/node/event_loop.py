@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 
 class Timer:
-    """A callback to come; `cancel` and it never will."""
+    """A scheduled callback, which can be cancelled."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
@@ -49,7 +49,7 @@ class EventLoop:
         return timer
 
     def on_exit(self, pid: int, callback: Callable[[int], None]) -> None:
-        """Call back once with the wait status of that child."""
+        """Call back once with the wait status of a child."""
         self._children[pid] = callback
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ class EventLoop:
         self._reap()
 
     def _reap(self) -> None:
-        """Collect every dead child, also those that only came to us as orphans."""
+        """Reap every dead child, including adopted orphans."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)

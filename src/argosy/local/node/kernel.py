@@ -43,7 +43,7 @@ _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctype
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
 _AT_FDCWD: Final = -100
 _AT_RECURSIVE: Final = 0x8000
-_MOUNT_SETATTR: Final = 442  # one number on all architectures, as for every call since Linux 5.1
+_MOUNT_SETATTR: Final = 442  # the same on all architectures, as every call since Linux 5.1
 _RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
 _PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
@@ -68,7 +68,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def exchange_files(first: str, second: str) -> None:
-    """Swap two files. Unlike replacing by rename, ext4 does not write the new one out for it at once."""
+    """Swap two files. Unlike with a replacing rename, ext4 does not flush the new one at once."""
     result = _libc.syscall(
         _RENAMEAT2[os.uname().machine], _AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), 2
     )
@@ -76,14 +76,14 @@ def exchange_files(first: str, second: str) -> None:
 
 
 def unmount(target: str) -> None:
-    """Lazily: gone from the tree at once, released when the last user of it is."""
+    """Unmount lazily: removed from the tree at once, released with its last user."""
     _check(_libc.umount2(os.fsencode(target), _DETACH), f"umount {target}")
 
 
 def restrict_mount(target: str, flags: int, proc: str = "/proc") -> None:
-    """Add READ_ONLY, NO_SUID, NO_DEV or NO_EXEC to a mount and to every mount below it, and keep the rest.
+    """Add READ_ONLY, NO_SUID, NO_DEV or NO_EXEC to a mount and every mount below it; other flags stay.
 
-    Before Linux 5.12 this takes one remount for each of them, found in `proc`, which must be this process's.
+    Before Linux 5.12 this takes one remount for each, listed in `proc`, which must be this process's.
     """
     try:
         set_mount_attributes(target, flags)
@@ -110,13 +110,13 @@ def set_mount_attributes(target: str, flags: int) -> None:
 
 
 def remount(target: str, flags: int) -> None:
-    """Add restrictions to one mount. A user namespace may not take any away, so those it has are repeated."""
+    """Add flags to one mount. Its present ones are repeated, because a user namespace may not remove any."""
     present = os.statvfs(target).f_flag & _RESTRICTIONS
     mount("none", target, flags=BIND | REMOUNT | present | flags)
 
 
 def mount_points(proc: str = "/proc") -> list[str]:
-    """Where something is mounted in this process's namespace, in the order of mounting."""
+    """Return the mount points of this process's namespace, in the order of mounting."""
     lines = Path(proc, "self", "mountinfo").read_text().splitlines()
     return [_unescape(line.split()[4]) for line in lines]
 
@@ -129,7 +129,7 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children instead of init's."""
+    """Make orphaned descendants children of this process instead of init's."""
     _prctl(_CHILD_SUBREAPER, 1)
 
 
@@ -138,12 +138,12 @@ def no_new_privileges() -> None:
 
 
 def set_dumpable(dumpable: bool) -> None:
-    """Without it, only CAP_SYS_PTRACE opens this process's memory, environment and links in /proc."""
+    """Set whether other processes of the user may read this process's memory and environment in /proc."""
     _prctl(_SET_DUMPABLE, int(dumpable))
 
 
 def set_name(name: str) -> None:
-    """The name that `ps -o comm` shows, at most 15 bytes of it."""
+    """Set the name that `ps -o comm` shows; at most 15 bytes are used."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])
     _prctl(_SET_NAME, ctypes.addressof(buffer))
 
@@ -157,12 +157,12 @@ def drop_from_bounding_set(capabilities: range, keep: frozenset[int]) -> None:
         if number not in keep:
             try:
                 _prctl(_CAPBSET_DROP, number)
-            except OSError:  # already outside of the set of this machine or namespace
+            except OSError:  # not in the bounding set of this machine or namespace
                 continue
 
 
 def set_capabilities(mask: int) -> None:
-    """Effective and permitted become `mask`, inheritable and ambient empty."""
+    """Set the effective and permitted capabilities to `mask`, and clear inheritable and ambient ones."""
     _libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     low, high = mask & 0xFFFFFFFF, mask >> 32

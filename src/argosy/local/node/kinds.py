@@ -189,7 +189,7 @@ class TokenProjection(Struct, rename="camel"):
 
 
 class KeyProjection(Struct):
-    """A ConfigMap or a Secret in a projected volume."""
+    """The source ConfigMap or Secret of a projected volume."""
 
     name: str = ""
     items: list[KeyToPath] = field(default_factory=list)
@@ -257,7 +257,7 @@ class Volume(Struct, rename="camel"):
     projected: Projected | None = None
     downward_api: DownwardVolume | None = field(default=None, name="downwardAPI")
     persistent_volume_claim: ClaimVolume | None = None
-    # Types that are known and not supported, for the message that says so.
+    # Types that are not supported; they are listed for the error message.
     aws_elastic_block_store: Json | None = field(default=None, name="awsElasticBlockStore")
     azure_disk: Json | None = None
     azure_file: Json | None = None
@@ -284,7 +284,7 @@ class Volume(Struct, rename="camel"):
 
     @property
     def unsupported_type(self) -> str:
-        """The type, as it is written in a manifest, of a volume that is of none that can be had here."""
+        """Return the type of an unsupported volume as manifests name it; empty if it is supported."""
         fields = zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True)
         sources = (shown for name, shown in fields if name != "name" and getattr(self, name) is not None)
         return next(sources, "")

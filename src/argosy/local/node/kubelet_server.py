@@ -38,7 +38,7 @@ class PodLookup(Protocol):
 
     @property
     def starting(self) -> bool:
-        """Whether a pod that is not found may be one of ours all the same."""
+        """Return True while the agent has not read all pods, so that an unknown one may still appear."""
         ...
 
 
@@ -62,7 +62,7 @@ class LogOptions:
 
 
 async def serve(path: Path, token: str, lookup: PodLookup, listening: asyncio.Event) -> None:
-    """Until cancelled; says when it can be asked."""
+    """Serve until cancelled; calls back once it listens."""
     server = Server(_Handlers(lookup, token).answer)
     try:
         await server.listen_unix(path)
@@ -143,7 +143,7 @@ def _upgrade(request: Request, serve: Callable[[WebSocket], Awaitable[None]]) ->
 
 
 async def _limit_bytes(pieces: AsyncGenerator[bytes, None], limit: int) -> AsyncIterator[bytes]:
-    """So many bytes of it."""
+    """Yield at most `limit` bytes."""
     async with aclosing(pieces):
         async for piece in pieces:
             yield piece[:limit]
@@ -155,7 +155,7 @@ async def _limit_bytes(pieces: AsyncGenerator[bytes, None], limit: int) -> Async
 async def _log_chunks(
     folder: Path, container: str, run: int, wanted: LogOptions
 ) -> AsyncGenerator[bytes, None]:
-    """What is there now, and with follow what comes until that run of the container ends."""
+    """Yield the log of a run; with follow, also what is added until the run ends."""
     reader = LogReader(log_path(folder, container, run))
     batch = bytearray()
     for line in reader.read_existing(tail=wanted.tail, since=wanted.since):
@@ -177,7 +177,7 @@ async def _log_chunks(
 
 
 def _is_running(folder: Path, container: str, run: int) -> bool:
-    """Whether that run of the container is still going on."""
+    """Return True if that run of the container has not ended."""
     state = pod_state.read_state(folder)
     entry = state["containers"].get(container) if state else None
     if entry is None or state is None or state["finished"]:

@@ -24,12 +24,12 @@ class LogReader:
         self._partial = b""
 
     def read_existing(self, *, tail: int | None = None, since: str = "") -> Iterator[LogLine]:
-        """What has been logged by now, over the rotation; `since` is a time as in the file."""
+        """Return the lines logged so far, including rotated ones; `since` has the format of the file."""
         lines = (line for line in self._all() if line.time >= since)
         return iter(deque(lines, maxlen=tail)) if tail is not None else lines
 
     def read_new(self) -> tuple[list[LogLine], bool]:
-        """Lines that have come since, and whether there was anything at all to read."""
+        """Return the lines added since the last read, and whether anything was read at all."""
         data = self._read_more()
         whole, _, self._partial = (self._partial + data).rpartition(b"\n")
         lines = [parse(record) for record in whole.split(b"\n")] if whole else []
@@ -49,7 +49,7 @@ class LogReader:
                 earlier = None
             if earlier is not None:
                 with earlier:
-                    # Rotated just now, it is the one that is open already.
+                    # It was just rotated: this is the file that is open already.
                     if os.fstat(earlier.fileno()).st_ino != self._inode:
                         yield from _lines(earlier, _end_of_lines(earlier))
             yield from _lines(current, until)
@@ -86,7 +86,7 @@ def _lines(file: IO[bytes], end: int) -> Iterator[LogLine]:
 
 
 def _end_of_lines(file: IO[bytes]) -> int:
-    """Where the last whole line ends now; half a line is left to be read with its end."""
+    """Return the end of the last complete line; an incomplete one is read later."""
     size = os.fstat(file.fileno()).st_size
     last = os.pread(file.fileno(), _MAX_RECORD_BYTES, max(0, size - _MAX_RECORD_BYTES))
     return size - len(last) + last.rfind(b"\n") + 1

@@ -31,7 +31,7 @@ class LogWriter:
         self._pending = {"stdout": b"", "stderr": b""}
 
     def write(self, stream: str, data: bytes) -> None:
-        """Take what a pipe gave; whole lines go out now, the rest waits for its end."""
+        """Write the complete lines of what was read from a pipe; keep the rest until its line ends."""
         lines = (self._pending[stream] + data).split(b"\n")
         rest = lines.pop()
         records = [self._record(stream, b"F", line) for line in lines]
@@ -87,7 +87,7 @@ def rotated_path(path: Path) -> Path:
 
 
 def log_path(folder: Path, container: str, run: int) -> Path:
-    """The log of one run of a container; runs are counted from 0."""
+    """Return the path of the log of a run of a container; runs are counted from 0."""
     return folder / "logs" / container / f"{run}.log"
 
 
@@ -99,7 +99,7 @@ def parse(record: bytes) -> LogLine | None:
 
 
 def read_lines(path: Path, *, tail: int | None = None, since: str = "") -> Iterator[LogLine]:
-    """What has been logged so far, over the rotation; `since` is a time as in the file."""
+    """Return the lines logged so far, including rotated ones; `since` has the format of the file."""
     lines: Iterator[LogLine] = (line for line in _all_lines(path) if line.time >= since)
     return iter(deque(lines, maxlen=tail)) if tail is not None else lines
 
@@ -110,7 +110,7 @@ def timestamp(seconds: float) -> str:
 
 
 def tail_text(path: Path, lines: int, limit: int) -> str:
-    """The end of a log as one text, for a termination message taken from logs."""
+    """Return the end of a log as text, for a termination message from the logs."""
     text = b"".join(line.format(False) for line in read_lines(path, tail=lines))
     return text[-limit:].decode(errors="replace")
 

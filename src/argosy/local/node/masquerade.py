@@ -15,12 +15,12 @@ def find_tool() -> str | None:
 
 
 def find_program(name: str) -> str | None:
-    """Where a program is; administrators' ones are not in everybody's PATH."""
+    """Return the path of a program, also in the sbin folders, which may not be in PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
 def masquerade(table: str, source: str) -> str:
-    """Let traffic from these addresses to any other leave under the address of the interface it takes."""
+    """Masquerade traffic from these addresses to all others."""
     which = find_tool()
     if which is None:
         return "neither nft nor iptables is installed"
@@ -35,7 +35,7 @@ def masquerade(table: str, source: str) -> str:
 
 
 def allow_forwarding(link: str) -> str:
-    """Let traffic of a link pass on a machine that passes nothing by default, as ones with Docker do."""
+    """Allow forwarding for a link, which machines with Docker drop by default."""
     if find_program("iptables") is None:
         return ""
     policy = subprocess.run(
@@ -47,7 +47,7 @@ def allow_forwarding(link: str) -> str:
 
 
 def remove(table: str, source: str, link: str) -> None:
-    """Take away what may have been set up, with whichever tool it was."""
+    """Remove all rules, with whichever tool they were added."""
     if find_program("nft"):
         _run(["nft", "delete", "table", "ip", table])
     if find_program("iptables"):
@@ -61,7 +61,7 @@ def _forward_rules(link: str) -> list[list[str]]:
 
 
 def _insert(rule: Sequence[str], table: str = "filter") -> str:
-    """Put a rule first, unless it is there."""
+    """Insert a rule at the front of its chain, unless it exists."""
     if _run(["iptables", "-w", "-t", table, "-C", *rule]) == "":
         return ""
     return _run(["iptables", "-w", "-t", table, "-I", *rule])

@@ -54,7 +54,7 @@ _READ_ONLY: Final = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/s
 
 
 class HostRoot(NamedTuple):
-    """The host's root as it is reached after pivoting, until it is unmounted."""
+    """The host's root, which is reachable after pivot_root until it is unmounted."""
 
     root: str
     restrictions: int
@@ -64,7 +64,7 @@ class HostRoot(NamedTuple):
         return f"{self.root}{path}"
 
     def bind(self, source: str | Path, target: str | Path, *, read_only: bool) -> None:
-        """Show a file or folder of the host at `target`."""
+        """Bind-mount a file or folder of the host at `target`."""
         original = self.path(source)
         _make_mount_point(Path(target), folder=stat.S_ISDIR(Path(original).stat().st_mode))
         kernel.mount(original, str(target), flags=BIND | RECURSIVE)
@@ -78,7 +78,7 @@ class HostRoot(NamedTuple):
 def enter_root(runspec: RunSpec, plan: ContainerPlan, folder: Path, scratch: Path, proc: Path) -> None:
     """Build the container's root in `scratch` and make it this process's root.
 
-    `proc` is where the /proc of the container's PID namespace is mounted, of which this process is no part.
+    `proc` is where the /proc of the container's PID namespace is mounted; this process is outside of it.
     """
     restrictions = 0 if plan["privileged"] else NO_DEV
     root = scratch / "root"
@@ -113,27 +113,27 @@ def enter_root(runspec: RunSpec, plan: ContainerPlan, folder: Path, scratch: Pat
         kernel.remount("/", READ_ONLY)
 
 
-def _make_mount_point(place: Path, *, folder: bool) -> None:
-    """Make a file or folder to mount something on, unless there is one."""
+def _make_mount_point(path: Path, *, folder: bool) -> None:
+    """Create a file or folder as mount point, unless it exists."""
     try:
-        _make_entry(place, folder=folder)
+        _make_entry(path, folder=folder)
     except OSError as error:
         if error.errno != errno.EROFS:
             raise
-        _make_extensible(next(parent for parent in place.parents if parent.is_dir()))
-        _make_entry(place, folder=folder)
+        _make_extensible(next(parent for parent in path.parents if parent.is_dir()))
+        _make_entry(path, folder=folder)
 
 
-def _make_entry(place: Path, *, folder: bool) -> None:
+def _make_entry(path: Path, *, folder: bool) -> None:
     if folder:
-        place.mkdir(parents=True, exist_ok=True)
-    elif not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
+        path.mkdir(parents=True, exist_ok=True)
+    elif not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
 
 
 def _make_extensible(folder: Path) -> None:
-    """Replace a read-only folder by one in memory that shows the same entries and can be added to."""
+    """Replace a read-only folder with a tmpfs that has the same entries, so that others can be added."""
     staging = Path("/", f".argosy-{secrets.token_hex(16)}")
     staging.mkdir(mode=0o700)
     kernel.mount("tmpfs", str(staging), "tmpfs", NO_DEV, "mode=755")
@@ -156,7 +156,7 @@ def _system_folders(host: HostRoot, plan: ContainerPlan, folder: Path, proc: Pat
     read_only = 0 if plan["privileged"] else READ_ONLY
     try:
         kernel.mount("sysfs", "/sys", "sysfs", NO_SUID | NO_DEV | NO_EXEC | read_only)
-    except OSError:  # a host network namespace that is not ours to describe
+    except OSError:  # sysfs cannot be mounted for another network namespace
         host.bind("/sys", "/sys", read_only=bool(read_only))
     kernel.mount("tmpfs", "/run", "tmpfs", NO_SUID | NO_DEV, "mode=755")
     Path("/run/lock").mkdir(mode=0o1777)
@@ -165,7 +165,7 @@ def _system_folders(host: HostRoot, plan: ContainerPlan, folder: Path, proc: Pat
 
 
 def _devices(host: HostRoot, plan: ContainerPlan) -> None:
-    """Bind the device files that a container may use. Those it makes itself in /dev do not open."""
+    """Bind-mount the device files that a container may use. Those that it creates itself cannot be opened."""
     kernel.mount("tmpfs", "/dev", "tmpfs", NO_SUID | host.restrictions, "mode=755,size=65536k")
     Path("/dev/pts").mkdir()
     kernel.mount("devpts", "/dev/pts", "devpts", NO_SUID | NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
@@ -177,34 +177,32 @@ def _devices(host: HostRoot, plan: ContainerPlan) -> None:
     if plan["privileged"]:
         wanted += [f"/dev/{entry.name}" for entry in Path(host.path("/dev")).iterdir() if entry.name != "shm"]
     for device in wanted:
-        place, original = Path(device), Path(host.path(device))
-        if place.exists() or place.is_symlink() or original.is_symlink() or not original.exists():
+        path, original = Path(device), Path(host.path(device))
+        if path.exists() or path.is_symlink() or original.is_symlink() or not original.exists():
             continue
-        _make_entry(place, folder=original.is_dir())
+        _make_entry(path, folder=original.is_dir())
         kernel.mount(str(original), device, flags=BIND)
 
 
 def _private_folders(host: HostRoot, runspec: RunSpec, plan: ContainerPlan, scratch: Path) -> None:
-    """Fresh writable folders in place of shared ones (/tmp) and of people's homes; nothing in place of our
-    state.
-    """
+    """Mount empty writable folders over shared ones (/tmp) and home folders, and hide the state folder."""
     private = Path(host.path(scratch)) / "private"
     private.mkdir(exist_ok=True)
     folders = [(path, 0o1777) for path in _PRIVATE]
     folders += [(path, 0o755) for path in runspec["hidden"] if plan["root"] == "/"]
     for number, (path, mode) in enumerate(folders):
-        place = Path(path).resolve()  # a home may be a link to where it really is
-        if not place.is_dir():
+        folder = Path(path).resolve()  # a home may be a symbolic link
+        if not folder.is_dir():
             continue
         fresh = private / str(number)
         fresh.mkdir(exist_ok=True)
         fresh.chmod(mode)
-        kernel.mount(str(fresh), str(place), flags=BIND)
-        host.restrict(str(place), host.restrictions)
+        kernel.mount(str(fresh), str(folder), flags=BIND)
+        host.restrict(str(folder), host.restrictions)
 
 
 def _submounts(host: HostRoot, runspec: RunSpec) -> None:
-    """Show other disks of the host where they are: an overlay does not look below mount points."""
+    """Bind-mount other disks of the host, because an overlay does not include mounts below its root."""
     if runspec["rootless"]:
         return
     skipped = (
@@ -216,7 +214,7 @@ def _submounts(host: HostRoot, runspec: RunSpec) -> None:
 
 
 def _host_mounts(host: HostRoot) -> list[tuple[str, str]]:
-    """Mount point and type, in order, from the host's own list as seen before pivoting."""
+    """Return mount points and types of the host, from its mountinfo."""
     host_mounts = []
     for line in Path(host.path("/proc/self/mountinfo")).read_text().splitlines():
         left, _, right = line.partition(" - ")
@@ -227,7 +225,7 @@ def _host_mounts(host: HostRoot) -> list[tuple[str, str]]:
 
 
 def _etc_file(host: HostRoot, source: Path, target: Path) -> None:
-    """Show a file of the pod's own in /etc. A link there is replaced, or followed where that cannot be."""
+    """Mount a file of the pod in /etc. A symbolic link there is replaced, or followed if it is read-only."""
     try:
         if target.is_symlink():
             target.unlink()

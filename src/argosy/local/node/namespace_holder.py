@@ -22,18 +22,18 @@ HOLDER_FILE: Final = "holder.json"
 
 
 class NamespacesForbiddenError(Exception):
-    """This system does not let us make namespaces; the message says which setting and what to do."""
+    """This system does not allow creating namespaces; the message names the setting to change."""
 
 
 class PendingHolder:
-    """A holder that is there or on its way: starting one takes as long as loading the rest of the agent."""
+    """A running or starting holder: it starts while the agent is imported, which takes as long."""
 
     def __init__(self, folder: Path, *, rootless: bool) -> None:
         self._found = find(folder)
         self._process = _start(folder, rootless=rootless) if self._found is None else None
 
     def wait(self) -> int:
-        """When its namespaces are there."""
+        """Wait until its namespaces exist."""
         if self._process is None:
             assert self._found is not None
             return self._found
@@ -45,7 +45,7 @@ class PendingHolder:
                 raise NamespacesForbiddenError(
                     answer or "the process that holds the namespaces did not start"
                 )
-            process.returncode = 0  # it stays: nothing to wait for
+            process.returncode = 0  # it keeps running: avoids a warning about an unreaped child
         return process.pid
 
 
@@ -60,7 +60,7 @@ def enter(pid: int, *, rootless: bool) -> None:
 
 
 def find(folder: Path) -> int | None:
-    """The pid of the holder, if it is alive."""
+    """Return the pid of the holder if it is alive."""
     try:
         record = json.loads((folder / HOLDER_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -77,7 +77,7 @@ def stop(folder: Path) -> None:
 
 
 def explain_forbidden(error: OSError, settings: Path = Path("/proc/sys")) -> str:
-    """Name the setting that stands in the way of unprivileged namespaces."""
+    """Name the setting that forbids unprivileged namespaces."""
 
     def value(name: str) -> str:
         try:
@@ -102,9 +102,9 @@ def explain_forbidden(error: OSError, settings: Path = Path("/proc/sys")) -> str
 
 
 def apparmor_commands(interpreter: Path) -> str:
-    """Commands that let one program make user namespaces, and restrict it in nothing else.
+    """Return commands that allow one program to create user namespaces, and restrict nothing else.
 
-    A profile is found by the program's real path: that of a virtual environment is a link.
+    Profiles apply to a program's real path; that in a virtual environment is a symbolic link.
     """
     return f"""\
 cat > /etc/apparmor.d/argosy <<'END'

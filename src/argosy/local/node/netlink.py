@@ -52,9 +52,7 @@ class Netlink:
         self._socket.close()
 
     def add_bridge(self, name: str, hardware_address: bytes) -> None:
-        """Make a bridge. The fixed hardware address keeps pods' neighbour tables true while ports come and
-        go.
-        """
+        """Create a bridge. Its fixed hardware address keeps pods' neighbour tables valid if ports change."""
         info = _attribute(_IFLA_INFO_KIND, b"bridge\0")
         body = (
             _link()
@@ -65,7 +63,7 @@ class Netlink:
         self._do(_NEW_LINK, body, _CREATE | _EXCLUSIVE)
 
     def add_veth(self, name: str, *, master: int, peer: str, peer_namespace: int, mtu: int) -> None:
-        """Make a pair: this end up and on the bridge `master`, the other in that namespace."""
+        """Create a veth pair: one end up and on the bridge `master`, the other in that namespace."""
         ending = (
             _link()
             + _name(peer)
@@ -91,7 +89,7 @@ class Netlink:
         self._do(_NEW_LINK, _link(index=index, flags=_IFF_UP, change=_IFF_UP), 0)
 
     def index(self, name: str) -> int | None:
-        """The number of the link with that name, or None."""
+        """Return the index of the link with this name, or None."""
         return self.links().get(name)
 
     def links(self) -> dict[str, int]:
@@ -103,7 +101,7 @@ class Netlink:
         return links
 
     def add_address(self, index: int, address: str, prefix: int) -> None:
-        """Give a link an address; one that it has already is fine."""
+        """Add an address to a link, unless it has it."""
         packed = IPv4Address(address).packed
         body = struct.pack("BBBBi", socket.AF_INET, prefix, 0, 0, index)
         body += _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)

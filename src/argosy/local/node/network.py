@@ -33,12 +33,12 @@ def ensure_bridge(name: str, gateway: str, prefix: int) -> None:
 
 
 def link_name(uid: str) -> str:
-    """The host's end of a pod's pair: at most 15 characters, the same for the same pod."""
+    """Return the name of the host's end of a pod's veth pair: at most 15 characters, derived from the uid."""
     return "ay" + hashlib.sha256(uid.encode()).hexdigest()[:12]
 
 
 def join_pod_network(plan: NetworkPlan) -> None:
-    """Put this process into a new network namespace that is wired to the bridge."""
+    """Move this process into a new network namespace that is connected to the bridge."""
     with Netlink() as host:
         bridge = socket.if_nametoindex(plan["bridge"])
         unshare(NEW_NET)
@@ -77,7 +77,7 @@ def bring_up_loopback() -> None:
 
 
 def enable_forwarding() -> bool:
-    """Let the machine pass packets between the bridge and the world; False when that may not be set."""
+    """Enable IP forwarding; return False if that is not permitted."""
     setting = Path("/proc/sys/net/ipv4/ip_forward")
     try:
         if setting.read_text().strip() != "1":

@@ -34,7 +34,7 @@ def find_gpus(devices: Path = Path("/dev")) -> list[int]:
 
 
 def gpu_devices(indexes: Sequence[int], devices: Path = Path("/dev")) -> list[str]:
-    """The device nodes that a container with these GPUs needs, shared ones included."""
+    """Return the device files that a container with these GPUs needs, including shared ones."""
     if not indexes:
         return []
     shared = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")
@@ -44,12 +44,12 @@ def gpu_devices(indexes: Sequence[int], devices: Path = Path("/dev")) -> list[st
 
 
 class Machine:
-    """What there is to share out."""
+    """The resources of this machine."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # Every node has all the cores: they are shared as they are on any busy machine, and a job that asks
-        # for whole cores can be rehearsed on a laptop. Memory cannot be shared like that.
+        # Every node has all cores: they are shared as on any busy machine, so that a job that requests whole
+        # cores can be tried on a laptop. Memory cannot be shared like that.
         self.cpu_millis = (os.cpu_count() or 1) * 1000
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.memory = pages // settings.nodes
@@ -87,7 +87,7 @@ class NodeRegistrar:
         await asyncio.gather(*(self._maintain(name) for name in self._settings.node_names()))
 
     async def _maintain(self, name: str) -> None:
-        """Register, then renew for ever. An API server that is away is tried again soon."""
+        """Register a node, then renew it for ever. Errors of the API server are retried soon."""
         written = 0.0
         loop = asyncio.get_running_loop()
         while True:

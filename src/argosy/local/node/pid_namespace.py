@@ -22,8 +22,8 @@ _SEALED = b"shut"
 class PidNamespace:
     """A PID namespace; its /proc is mounted at `proc` in the shim's mount namespace.
 
-    It can be used at once, but nothing may run in it before `wait_shut`: until then PID 1 is on its way to
-    its empty root, while a container's root is built.
+    It can be used at once, but nothing may run in it before `wait_sealed`: until then PID 1 is moving to its
+    empty root, while a container's root is built.
     """
 
     def __init__(self, proc: Path) -> None:
@@ -34,18 +34,18 @@ class PidNamespace:
         self.descriptor = os.open(f"/proc/{self._holder}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
     def wait_sealed(self) -> None:
-        """In the process that prepares the first container: wait until nothing is reached through PID 1."""
+        """Wait, in the process that prepares the first container, until PID 1 gives access to nothing."""
         if self._reports >= 0 and (answer := os.read(self._reports, 4096)) != _SEALED:
             raise StartError(answer.decode(errors="replace") or "the PID namespace ended")
 
     def mark_sealed(self) -> None:
-        """A process has been started in it."""
+        """Record that a process has been started in it."""
         if self._reports >= 0:
             os.close(self._reports)
             self._reports = -1
 
     def kill(self) -> None:
-        """End every process in it. Once only: its pid may be another process's when we have collected it."""
+        """End every process in it, once: after PID 1 is reaped, its pid may belong to another process."""
         if not self._killed:
             self._killed = True
             with contextlib.suppress(ProcessLookupError):
@@ -59,9 +59,9 @@ class PidNamespace:
 
 
 def _start_holder(proc: Path) -> tuple[int, int]:
-    """Fork the first process of a new PID namespace; later children of ours are in our own again.
+    """Fork the first process of a new PID namespace; later children are in this process's own namespace.
 
-    Returns its pid, and where it reports that nothing is reached through it any more.
+    Returns its pid, and the descriptor on which it reports that it is sealed.
     """
     own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     reader, writer = os.pipe()
@@ -86,7 +86,7 @@ def _start_holder(proc: Path) -> tuple[int, int]:
 def _hold(proc: Path, writer: int) -> NoReturn:
     try:
         reset_signals()
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans are collected by the kernel
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans
         kernel.mount("proc", str(proc), "proc", kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC)
         os.write(writer, _CREATED)
         kernel.unshare(kernel.NEW_MOUNT)

@@ -26,7 +26,7 @@ class PodContext:
         self._shared_pid_namespace: PidNamespace | None = None
 
     def pid_namespace(self, scratch: Path) -> PidNamespace:
-        """The PID namespace for a run of a container: the pod's, if it shares one, or a new one."""
+        """Return the PID namespace for a run of a container: the pod's if it shares one, else a new one."""
         if not self.runspec["share_pids"]:
             return PidNamespace(scratch / "proc")
         if self._shared_pid_namespace is None:
@@ -34,5 +34,5 @@ class PodContext:
         return self._shared_pid_namespace
 
     def cgroup(self, name: str) -> str:
-        """The cgroup of a container."""
+        """Return the cgroup of a container."""
         return f"{self.runspec['cgroup']}/{name}"

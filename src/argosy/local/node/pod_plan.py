@@ -44,7 +44,7 @@ _MAIN: ContainerKind = "main"
 
 
 class Allocation(NamedTuple):
-    """Where a pod runs: its folder, address, devices and limits."""
+    """The resources of a pod: its folder, address, devices and limits."""
 
     folder: Path
     address: str
@@ -94,12 +94,12 @@ def build_runspec(pod: Pod, allocation: Allocation, sources: Sources, settings: 
 
 
 def hostname(pod: Pod) -> str:
-    """At most 63 bytes, as the kubelet cuts it."""
+    """Return the pod's host name, truncated to 63 bytes as the kubelet does."""
     return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
 
 
 def hidden_folders(state: Path) -> list[str]:
-    """Homes, and the state folder with the admin's token unless it is in one of them."""
+    """Return the home folders, and the state folder if it is in none of them."""
     folders = [*_HIDDEN, *_other_homes()]
     folders.append(str(state.parent if state.parent.name == "argosy" else state))
     kept: list[str] = []
@@ -110,14 +110,14 @@ def hidden_folders(state: Path) -> list[str]:
 
 
 def _other_homes() -> list[str]:
-    """Homes of people (not of system accounts) that are neither in /home nor /root."""
+    """Return the homes of users, without system accounts, outside of /home and /root."""
     homes = {str(Path.home())}
     homes |= {user.pw_dir for user in pwd.getpwall() if _FIRST_PERSON <= user.pw_uid < _NOBODY}
     return sorted(home for home in homes if Path(home).is_absolute() and len(Path(home).parts) > 2)
 
 
 def interpreter_folders() -> list[str]:
-    """What a pod needs to run this very Python and this package, wherever they are installed."""
+    """Return the folders of this Python and of this package, wherever they are installed."""
     package = Path(__file__).resolve().parents[3]
     folders = {str(Path(sys.prefix)), str(Path(sys.base_prefix).resolve()), str(package)}
     folders.add(sysconfig.get_paths()["purelib"])
@@ -127,7 +127,7 @@ def interpreter_folders() -> list[str]:
 
 
 def volume_folder(volume: Volume, allocation: Allocation) -> Path:
-    """The host's folder behind a volume, made if it is ours to make."""
+    """Return the host's folder of a volume, creating it if the agent manages it."""
     if volume.host_path:
         return check_host_path(volume.host_path)
     if volume.persistent_volume_claim:
@@ -215,7 +215,7 @@ def _container(
 
 
 def _check_non_root(pod: Pod, container: Container, uid: int) -> None:
-    """Refuse to run as root where that is forbidden. Images have no user of their own here: it is root."""
+    """Reject containers that would run as root with runAsNonRoot. Images have no user here: it is root."""
     security, shared = container.security_context, pod.spec.security_context
     forbidden = security.run_as_non_root if security.run_as_non_root is not None else shared.run_as_non_root
     if not forbidden or uid != 0:
@@ -235,7 +235,7 @@ def _check_non_root(pod: Pod, container: Container, uid: int) -> None:
 def _mounts(
     pod: Pod, container: Container, allocation: Allocation, values: dict[str, str]
 ) -> list[MountPlan]:
-    """Shallow targets first, so that a mount inside another is not covered by it."""
+    """Return the mounts sorted by depth, so that none is covered by the mount around it."""
     if container.volume_devices:
         raise VolumeError(f'container "{container.name}": volumeDevices are not supported on this node')
     volumes = {volume.name: volume for volume in pod.spec.volumes}

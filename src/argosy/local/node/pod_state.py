@@ -69,7 +69,7 @@ def write_state(folder: Path, report: PodState) -> None:
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new and nothing between."""
+    """Replace a file atomically, also across a crash."""
     fresh = path.with_name(f".{path.name}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
@@ -79,7 +79,7 @@ def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
     try:
         kernel.exchange_files(str(fresh), str(path))
         fresh.unlink()
-    except (OSError, KeyError):  # there was none before, or the file system cannot
+    except (OSError, KeyError):  # there was no file, or the file system does not support it
         fresh.rename(path)
 
 
@@ -98,7 +98,7 @@ def waiting_state(name: str, reason: str) -> ContainerState:
 
 
 def containers_after_loss(before: PodState) -> dict[str, ContainerState]:
-    """Reports of a pod whose shim vanished, as the next shim continues them: what ran then was killed."""
+    """Return the container states of a pod whose shim died: what was running counts as killed."""
     for entry in before["containers"].values():
         if entry["running"] is not None:
             entry["ended"] = Termination(

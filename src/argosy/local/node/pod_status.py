@@ -15,14 +15,14 @@ _OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "Contain
 
 
 class PodFailure(NamedTuple):
-    """An end that the pod did not choose: a deadline, an eviction, a node that lost it."""
+    """Why a pod failed other than by its containers: a deadline, an eviction or a lost node."""
 
     reason: str
     message: str
 
 
 class StatusContext(NamedTuple):
-    """What the agent knows beside the shim's report."""
+    """What the agent knows in addition to the shim's report."""
 
     address: str
     host_address: str
@@ -58,7 +58,7 @@ def pod_status(pod: Pod, state: PodState | None, context: StatusContext) -> Json
 
 
 def status_patch(pod: Pod, status: Json) -> Json:
-    """As a strategic merge patch: conditions merge by type, so what one no longer has must be nulled."""
+    """Return a strategic merge patch. Conditions merge by type, so fields that were removed become null."""
     existing = {str(condition.get("type")): condition for condition in pod.status.conditions}
     conditions = status["conditions"]
     if not isinstance(conditions, list):

@@ -54,21 +54,21 @@ class ProbeRunner:
         self.run_action(hook, None, done)
 
     def stop_probing(self) -> None:
-        """The container is being stopped: no probe counts any more."""
+        """Ignore further results, because the container is being stopped."""
         self._probing = False
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
 
     def close(self) -> None:
-        """The container has ended, and what was run beside it ends too."""
+        """End all hooks and probes, because the container has ended."""
         self.stop_probing()
         self._closed = True
         for pid in self._running_pids:
             _kill(pid)
 
     def run_action(self, action: Action, timeout: float | None, done: Callable[[bool], None]) -> None:
-        """Run a hook or a check beside the container and say how it went, unless the container ended."""
+        """Run a hook or probe in parallel to the container; reports the result unless the container ended."""
         loop = self._context.loop
         try:
             pid = self._start_process(action, timeout)
@@ -135,7 +135,7 @@ class ProbeRunner:
         self._timers.append(self._context.loop.call_later(delay, run))
 
     def _handle_result(self, kind: str, plan: ProbePlan, counter: ProbeCounter, good: bool) -> bool:
-        """Act on what a probe has come to; says whether to go on probing."""
+        """Act on a probe's verdict; return True to continue probing."""
         name = self._plan["name"]
         if not good:
             self._context.record_event(

@@ -19,7 +19,7 @@ class ProbeVerdict(Enum):
 
 
 class ProbeCounter(NamedTuple):
-    """How often in a row a check answered the same."""
+    """Counts equal results in a row."""
 
     successes: int = 0
     failures: int = 0
@@ -39,7 +39,7 @@ _MAX_RESPONSE_BYTES: Final = 10 * 1024
 
 
 def run_check(action: Action, address: str, timeout: float) -> int:
-    """Perform an action that needs no container; 0 when it went well. Runs in a child process."""
+    """Perform an action that needs no container; return 0 on success. Runs in a child process."""
     if "sleep" in action:
         time.sleep(action["sleep"])
         return 0
@@ -51,7 +51,7 @@ def run_check(action: Action, address: str, timeout: float) -> int:
 
 
 def http_get(action: HttpAction, address: str, timeout: float) -> int:
-    """The status code of a GET. Written out because http.client would weigh on every shim."""
+    """Return the status code of a GET. Does not use http.client, whose memory every shim would pay for."""
     host = action["host"] or address
     connection: socket.socket = socket.create_connection((host, action["port"]), timeout)
     if action["scheme"].upper() == "HTTPS":
@@ -81,5 +81,5 @@ def http_get(action: HttpAction, address: str, timeout: float) -> int:
 
 
 def event_name(kind: str) -> str:
-    """How a failed probe of that kind is called in an event."""
+    """Return the name of a kind of probe in events."""
     return {"startup": "Startup", "readiness": "Readiness", "liveness": "Liveness"}[kind]

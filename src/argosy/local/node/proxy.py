@@ -27,7 +27,7 @@ _UDP_IDLE_SECONDS = 30.0
 
 
 def control_plane_socket(service: Service) -> str:
-    """The Unix socket that a Service of the control plane leads to; empty for every other Service.
+    """Return the Unix socket behind a Service of the control plane; empty for every other Service.
 
     A socket is chosen by the Service's name, never by what the Service says: whoever may annotate a Service
     must not reach other sockets of the state folder. The annotation tells a local operator's Service from
@@ -41,7 +41,7 @@ def control_plane_socket(service: Service) -> str:
 
 
 class Listener(NamedTuple):
-    """One port of one service."""
+    """A port of a service, and the address to listen on."""
 
     address: str
     port: int
@@ -80,7 +80,7 @@ class Proxy:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def update(self, wanted: set[Listener]) -> None:
-        """Listen on what is wanted and on nothing else."""
+        """Listen on these ports and close all others."""
         for listener in self._open.keys() - wanted:
             self._open.pop(listener).close()
         self._set_addresses({listener.address for listener in wanted})
@@ -150,7 +150,7 @@ class Proxy:
 async def _pump(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, back: asyncio.StreamWriter
 ) -> None:
-    """One direction; the end of what is read is passed on as such, so half-closed connections work."""
+    """Copy one direction. The end of input is passed on, so half-closed connections work."""
     try:
         while data := await reader.read(_READ_BYTES):
             writer.write(data)
@@ -163,7 +163,7 @@ async def _pump(
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """No endpoint: the client sees a reset, as it would a refused connection."""
+    """Reset a connection for which there is no endpoint."""
     opened = writer.get_extra_info("socket")
     if opened is not None:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -171,7 +171,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 class _UdpRelay(asyncio.DatagramProtocol):
-    """UDP of one service port: a socket of its own per client, so that answers find their way back."""
+    """Relays UDP of one service port, with a socket per client so that answers can be attributed."""
 
     def __init__(self, listener: Listener, endpoints: Endpoints) -> None:
         self._listener = listener
@@ -232,7 +232,7 @@ class _UdpFlow(asyncio.DatagramProtocol):
         self._touch()
 
     def error_received(self, exc: Exception) -> None:
-        """A refused datagram is lost, as datagrams may be."""
+        """Ignore a rejected datagram: UDP may lose datagrams."""
 
     def close(self) -> None:
         if self._idle:

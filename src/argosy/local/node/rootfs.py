@@ -23,7 +23,7 @@ Visibility = Literal["read-only", "hidden"]
 
 
 def overlay_root(image: str, root: Path, scratch: Path, flags: int) -> None:
-    """Mount one overlay over the whole image; where the disk cannot hold an upper layer, a tmpfs does."""
+    """Mount one overlay over the whole image; the upper layer is a tmpfs if the disk cannot hold it."""
     upper, work = scratch / "upper", scratch / "work"
     upper.chmod(0o755)
     try:
@@ -68,7 +68,7 @@ def rootless_root(image: str, root: Path, layers: Path) -> dict[str, Visibility]
 
 
 def rootless_notes(folder: Path, hidden: list[str]) -> list[str]:
-    """What a person should know about the folders of the host in rootless pods.
+    """Return notes for users about folders of the host in rootless pods.
 
     Builds a root in a child's own mount namespace, to see what this kernel and these mounts allow.
     """
@@ -123,7 +123,7 @@ def _show_read_only(source: Path, place: Path) -> Visibility:
         return "hidden"
     try:
         kernel.restrict_mount(str(place), READ_ONLY | NO_DEV)
-    except OSError:  # what is mounted below would stay writable: show nothing instead
+    except OSError:  # mounts below it would stay writable, so it is left out
         with contextlib.suppress(OSError):
             kernel.unmount(str(place))
             return "hidden"

@@ -22,14 +22,14 @@ class Backend(NamedTuple):
 
 
 class ServiceDirectory(NamedTuple):
-    """What is known of services; the callables read caches."""
+    """Services, EndpointSlices and pods; the callables read caches."""
 
     service: Callable[[str, str], Service | None]
     slices: Callable[[str, str], Iterable[EndpointSlice]]
     pods: Callable[[str], Iterable[Pod]]
 
     def backends(self, service: Service, *, ready_only: bool = True) -> list[Backend]:
-        """Those behind a service, each once, in a stable order."""
+        """Return the backends of a service, sorted and without duplicates."""
         meta = service.metadata
         backends = _from_slices(self.slices(meta.namespace, meta.name))
         if service.spec.selector:

@@ -10,7 +10,7 @@ class Settings(Struct, frozen=True):
     state: Path
     nodes: int = 1
     pretend_gpus: int = 0
-    """Per node, beside real ones."""
+    """Per node, in addition to real ones."""
     images: dict[str, str] = field(default_factory=dict)
     """Image name to the folder that is its root."""
     rootless: bool = False
@@ -38,6 +38,6 @@ class Settings(Struct, frozen=True):
         return [f"node-{number}" for number in range(1, self.nodes + 1)]
 
     def image_root(self, image: str) -> str:
-        """By full name, or by the name without its tag; anything unknown is the host's root."""
+        """Return an image's folder by its name with or without tag; the host's root for unknown images."""
         name = image.rpartition(":")[0] if "/" not in image.rpartition(":")[2] else image
         return self.images.get(image) or self.images.get(name) or "/"

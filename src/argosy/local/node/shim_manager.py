@@ -182,7 +182,7 @@ def start_zygote(folder: Path, log_path: Path) -> None:
             stderr=output,
             start_new_session=True,
         )
-    # It outlives us: not ours to wait for. Reaped by us while we live (`reap`), by init after.
+    # It outlives this process; while we run, `reap` reaps it, later init does.
     process.returncode = 0
 
 

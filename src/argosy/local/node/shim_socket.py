@@ -39,7 +39,7 @@ Handle = Callable[["ShimConnection", ShimRequest, list[int]], None]
 
 @contextmanager
 def short_path(folder: Path, name: str = SHIM_SOCKET) -> Iterator[str]:
-    """A path to a socket in a folder that is short however deep the folder is."""
+    """Return a short path to a socket, however deep its folder is."""
     descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{name}"
@@ -48,7 +48,7 @@ def short_path(folder: Path, name: str = SHIM_SOCKET) -> Iterator[str]:
 
 
 def listen(folder: Path, name: str = SHIM_SOCKET) -> socket.socket:
-    """A socket that has its name only once it listens: whoever is refused there knows that its owner died."""
+    """Listen on a socket that gets its name only then, so that a refused connection proves a dead owner."""
     fresh = f".{name}.new"
     (folder / fresh).unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -75,7 +75,7 @@ def encode_frame(stream: int, data: bytes) -> bytes:
 
 
 def split_frames(buffer: bytearray) -> Iterator[tuple[int, bytes]]:
-    """Take whole frames off the front of a buffer."""
+    """Remove and return the complete frames at the front of a buffer."""
     while len(buffer) >= 5:
         stream, length = struct.unpack_from(">BI", buffer)
         if len(buffer) < 5 + length:
@@ -107,7 +107,7 @@ class ShimServer:
 
 
 class ShimConnection:
-    """One client. After its request line, data goes to `on_frame` if that is set."""
+    """One client. Data after its request line is passed to `on_frame` if that is set."""
 
     def __init__(
         self, loop: EventLoop, client: socket.socket, handle: Handle, gone: Callable[["ShimConnection"], None]
@@ -131,7 +131,7 @@ class ShimConnection:
         self.send_bytes(json.dumps(message).encode() + b"\n")
 
     def send_bytes(self, data: bytes) -> None:
-        """Whole or not at all, and never waiting: a client that does not read is let go."""
+        """Send completely without waiting; a client that does not read is disconnected."""
         if not self._open:
             return
         try:

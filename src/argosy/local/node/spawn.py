@@ -25,7 +25,7 @@ _STARTED: Final = b"started "
 
 
 class StartError(Exception):
-    """The program could not be executed; the message says what was tried."""
+    """The program could not be executed; the message has the attempted command."""
 
 
 class Program(NamedTuple):
@@ -89,7 +89,7 @@ def fork_function(function: Callable[[], int]) -> int:
 
 
 def reset_signals() -> None:
-    """In a child of the shim: as signals are at the start of any program."""
+    """Restore the default signal handling, in a child of the shim."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
@@ -101,10 +101,10 @@ def _prepare_and_execute(
 ) -> NoReturn:
     try:
         reset_signals()
-        # Keep the pipes out of the way of 0, 1 and 2 before anything is put there.
+        # Move the pipes away from descriptors 0, 1 and 2 before those are assigned.
         moved = {target: os.dup(source) for target, source in program.descriptors.items()}
         prepare(control)
-        kernel.set_dumpable(False)  # what the fork remembers of other containers is not for this one
+        kernel.set_dumpable(False)  # its memory may contain data of other containers
         pid = os.fork()
         if pid:
             control.sendall(_STARTED + str(pid).encode())

@@ -85,7 +85,7 @@ async def attach(client: WebSocket, folder: Path, name: str) -> None:
 
 
 class _ExecSession:
-    """A command under way: our ends of its streams, and the shim's connection that tells its exit."""
+    """A running command: its streams, and the connection on which the shim reports its exit."""
 
     def __init__(
         self, connection: socket.socket, outputs: dict[int, int], stdin: int | None, terminal: int | None
@@ -128,7 +128,7 @@ class _ExecSession:
         return running
 
     async def relay(self, client: WebSocket) -> None:
-        """Until the command has ended and all that it wrote is through, or the client is gone."""
+        """Relay until the command has ended and its output is sent, or the client disconnects."""
         outputs = [
             asyncio.create_task(_copy_out(descriptor, channel, client))
             for descriptor, channel in self._outputs.items()
@@ -138,7 +138,7 @@ class _ExecSession:
         try:
             await asyncio.wait((incoming, exited), return_when=asyncio.FIRST_COMPLETED)
             if exited.done():
-                # A process left in the background may hold the streams open: it is not waited for long.
+                # A process in the background may keep the streams open; the wait for it is short.
                 await asyncio.wait(outputs, timeout=1.0)
                 code = exited.result()
                 await _send(client, ERROR, _success() if code == 0 else _exited(code))

@@ -26,7 +26,7 @@ _NETWORK: Final = frozenset(
 
 
 class SysctlForbiddenError(Exception):
-    """A pod asks for a kernel parameter that it may not set; the message is a kubelet's."""
+    """A pod sets a sysctl that is not allowed; the message is the kubelet's."""
 
 
 def allowed_sysctls(pod: Pod) -> dict[str, str]:

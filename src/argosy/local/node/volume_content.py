@@ -92,7 +92,7 @@ class VolumeContent:
         )
 
     async def write_volumes(self, pod: Pod, folder: Path, sources: Sources) -> float:
-        """Bring all volumes with content up to date; seconds until a token wants renewal."""
+        """Update all volumes with content; return the seconds until a token must be renewed."""
         renew_at = time.monotonic() + _REFRESH_SECONDS
         tokens: dict[str, dict[str, str]] = {}
         for wanted in projected_tokens(pod):

@@ -35,18 +35,18 @@ Files = dict[str, tuple[bytes, int]]
 
 
 class VolumeError(Exception):
-    """A volume that cannot be mounted as asked; the message is for the pod's events."""
+    """A volume cannot be mounted; the message is recorded in the pod's events."""
 
 
 class ProjectedToken(NamedTuple):
-    """A service account token that a volume wants."""
+    """A service account token of a projected volume."""
 
     volume: str
     projection: TokenProjection
 
 
 def path_component(name: str) -> str:
-    """Return a name that becomes a folder's, or raise VolumeError for one that would lead elsewhere."""
+    """Return the name, or raise VolumeError if it is not a plain file name."""
     if not _PATH_COMPONENT.fullmatch(name):
         raise VolumeError(f'"{name}": invalid name: must be lower case letters, digits, "-" and "."')
     return name
@@ -67,7 +67,7 @@ def has_content(volume: Volume) -> bool:
 
 
 def render_files(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, str]) -> Files:
-    """The files of a volume. `tokens` are those of this volume by path."""
+    """Return the files of a volume by path. `tokens` are those of this volume by path."""
     if volume.config_map:
         source = volume.config_map
         data = sources.config_map(source.name)
@@ -109,7 +109,7 @@ def render_files(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, s
 
 
 def write_files(folder: Path, files: Files, stamp: str, group: int | None = None) -> bool:
-    """Make a volume's folder show these files; False when it already does.
+    """Replace the files in a volume's folder; return False if they are unchanged.
 
     Nothing is written if one of the paths leads out of the volume.
     """
@@ -141,13 +141,13 @@ def write_files(folder: Path, files: Files, stamp: str, group: int | None = None
 
 
 def mount_source(mount: VolumeMount, root: Path, values: dict[str, str]) -> str:
-    """The path on the host of what a container mounts, sub path included and kept inside the volume."""
+    """Return the host path of a container's mount, with a sub path that must stay inside the volume."""
     sub = expand_references(mount.sub_path_expr, values) if mount.sub_path_expr else mount.sub_path
     if not sub:
         return str(root)
     if Path(sub).is_absolute() or ".." in Path(sub).parts:
         raise VolumeError(f"subPath {sub!r} of volume {mount.name!r} must stay inside the volume")
-    real = (root / sub).resolve()  # before anything is made: a pod may have left links in the volume
+    real = (root / sub).resolve()  # before anything is created: a pod may have left links in the volume
     if real != root.resolve() and root.resolve() not in real.parents:
         raise VolumeError(f"subPath {sub!r} of volume {mount.name!r} leads out of the volume")
     if not real.exists():
@@ -156,7 +156,7 @@ def mount_source(mount: VolumeMount, root: Path, values: dict[str, str]) -> str:
 
 
 def check_host_path(source: HostPath) -> Path:
-    """Check, or make, what a hostPath's type asks for."""
+    """Check a hostPath by its type, or create it."""
     path, kind = Path(source.path), source.type
     if kind == "DirectoryOrCreate":
         path.mkdir(parents=True, exist_ok=True, mode=0o755)

@@ -32,7 +32,7 @@ _VARIABLES = (
 
 
 def zygote_environment() -> dict[str, str]:
-    """What Python needs of our environment; the rest is no business of processes that live beside pods."""
+    """Return the variables that Python needs; the rest is kept from processes that start pods."""
     return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
@@ -104,7 +104,7 @@ class Zygote:
             os.close(lock)
 
     def _fork_directly(self, folder: Path, lock: int) -> int:
-        """The next child is PID 1 of a new PID namespace; later children must not be in that one too."""
+        """Fork a child that is PID 1 of a new PID namespace, and leave that namespace again."""
         kernel.unshare(kernel.NEW_PID)
         pid = os.fork()
         if pid == 0:
@@ -113,9 +113,9 @@ class Zygote:
         return pid
 
     def _fork_twice(self, folder: Path, lock: int) -> int:
-        """A user namespace gives no way back to the machine's PID namespace: a child goes there for good.
+        """Fork through an intermediate child, because a user namespace cannot return to the PID namespace.
 
-        It ends at once, and its child becomes ours because orphans come to us.
+        It exits at once, and this process adopts its child.
         """
         reader, writer = os.pipe()
         between = os.fork()

@@ -56,7 +56,7 @@ class Term(Struct, frozen=True):
 
 
 class SpreadTerm(Struct, frozen=True):
-    """A spread constraint and the term that selects what it counts."""
+    """A spread constraint, and the term that selects the pods it counts."""
 
     constraint: SpreadConstraint
     term: Term
@@ -123,7 +123,7 @@ def _preferred_terms(affinity: PodAffinity | None, namespace: str, sign: int) ->
 
 
 def _spread_term(constraint: SpreadConstraint, pod: Pod) -> Term:
-    """The pods that a constraint counts; label keys to match stand for the pod's own values."""
+    """Return the term of the pods that a constraint counts; matchLabelKeys add the pod's own labels."""
     selector = constraint.label_selector
     own = pod.metadata.labels
     same = [Expression(key, "In", [own[key]]) for key in constraint.match_label_keys if key in own]

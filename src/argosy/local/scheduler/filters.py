@@ -17,7 +17,7 @@ UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSc
 
 
 def unfit_reasons(info: PodInfo, node: NodeInfo, constraints: TopologyConstraints | None) -> list[str]:
-    """Nothing if the pod fits; `around` is what other pods mean for it."""
+    """Return why the pod does not fit, empty if it does; `around` are constraints by other pods."""
     spec = info.pod.spec
     if node.node.spec.unschedulable and untolerated([UNSCHEDULABLE_TAINT], spec.tolerations, "NoSchedule"):
         return ["node(s) were unschedulable"]
@@ -37,7 +37,7 @@ def unfit_reasons(info: PodInfo, node: NodeInfo, constraints: TopologyConstraint
 
 
 def unschedulable_message(info: PodInfo, cache: SchedulerCache) -> str:
-    """The message of an unschedulable pod: how many nodes refused it, and why."""
+    """Return the message of an unschedulable pod: how many nodes do not fit, and why."""
     if not cache.nodes:
         return "no nodes available to schedule pods"
     constraints = topology_constraints(info, cache)

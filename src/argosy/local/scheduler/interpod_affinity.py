@@ -23,7 +23,7 @@ AFFINITY_UNMET = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY_UNMET = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY_UNMET = "node(s) didn't satisfy existing pods anti-affinity rules"
 POD_PREFERENCE_WEIGHT = 2
-"""Of what pods prefer about others, beside the free share of a node; the same as of node preferences."""
+"""Weight of pod affinity preferences relative to a node's free share; equals that of node preferences."""
 
 
 class DomainSet(Struct, frozen=True):
@@ -48,7 +48,7 @@ class TopologyConstraints(Struct, frozen=True):
     """By topology key and domain: how much the pod is wanted there, or not."""
 
     def unfit_reason(self, node: NodeInfo) -> str:
-        """Why the pod cannot go to this node, in Kubernetes' order; nothing if it can."""
+        """Return why the pod does not fit on this node, in Kubernetes' order; empty if it does."""
         if self.required_spread and (reason := skew_violation(self.required_spread, node)):
             return reason
         for place in self.affinity:
@@ -61,7 +61,7 @@ class TopologyConstraints(Struct, frozen=True):
         return ""
 
     def scores(self, nodes: Sequence[NodeInfo]) -> list[float]:
-        """What to add to the score of each of these nodes."""
+        """Return what to add to the score of each of these nodes."""
         totals = [0.0] * len(nodes)
         if self.preferred_spread:
             totals = [POD_PREFERENCE_WEIGHT * value for value in spread_scores(self.preferred_spread, nodes)]
@@ -80,7 +80,7 @@ class TopologyConstraints(Struct, frozen=True):
 
 
 def topology_constraints(info: PodInfo, cache: SchedulerCache) -> TopologyConstraints | None:
-    """None if other pods make no difference to this one."""
+    """Return the constraints that other pods put on this one; None if there are none."""
     holders = cache.matching_terms(info)
     if not info.terms and not holders:
         return None
@@ -111,7 +111,7 @@ def topology_constraints(info: PodInfo, cache: SchedulerCache) -> TopologyConstr
 
 
 def depends_on_pods(info: PodInfo, cache: SchedulerCache) -> bool:
-    """Whether other pods' places, and not only free room, decide where this pod can go."""
+    """Return True if the placement of other pods decides where this pod fits, not only free resources."""
     return bool(info.terms) or bool(cache.matching_terms(info))
 
 

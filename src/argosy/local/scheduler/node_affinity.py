@@ -7,7 +7,7 @@ from argosy.local.controllers.kinds import LabelSelector, Pod
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """A missing selector selects nothing, an empty one everything."""
+    """Return True if the selector matches; a missing one matches nothing, an empty one everything."""
     if selector is None:
         return False
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
@@ -16,13 +16,13 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 
 
 def matches_node(pod: Pod, name: str, labels: Mapping[str, str]) -> bool:
-    """The pod's nodeSelector and required node affinity accept a node of this name and these labels."""
+    """Return True if the pod's nodeSelector and required node affinity match the node."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     return node_matches(pod.spec.node_selector, affinity, name, labels)
 
 
 def node_affinity_score(pod: Pod, name: str, labels: Mapping[str, str]) -> int:
-    """The summed weight of the preferred node affinity terms that match."""
+    """Return the total weight of the preferred node affinity terms that match."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     if affinity is None:
         return 0
@@ -33,7 +33,7 @@ HostPort = tuple[str, int, str]
 
 
 def host_ports(pod: Pod) -> list[HostPort]:
-    """The (protocol, port, address) triples that the pod claims on its node."""
+    """Return the (protocol, port, address) triples that the pod uses on its node."""
     containers = [
         *pod.spec.containers,
         *(c for c in pod.spec.init_containers if c.restart_policy == "Always"),

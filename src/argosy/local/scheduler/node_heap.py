@@ -98,7 +98,7 @@ class PodPlacer:
 def score(info: PodInfo, node: NodeInfo, *, pack: bool = False) -> float:
     """Score a node for a pod by the share it would leave free and by the pod's preferences.
 
-    Falls with every pod placed, which `Fitting` relies on. When packing, the share counts against the node.
+    Falls with every pod placed, which `PodPlacer` relies on. When packing, the share counts against the node.
     """
     allocatable, usage = node.allocatable, node.nonzero_requested
     shares = 0.0

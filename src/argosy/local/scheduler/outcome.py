@@ -16,7 +16,7 @@ class GangOutcome(Struct, frozen=True):
 
 
 class Victim(Struct, frozen=True):
-    """A pod that is to be deleted for the sake of one with a higher priority."""
+    """A pod that is preempted by one of higher priority."""
 
     victim: PodInfo
     preemptor: PodInfo

@@ -24,9 +24,9 @@ def group_status(
     now: datetime,
     transition: str,
 ) -> PodGroupStatus:
-    """The status to write; equal to the group's own if there is nothing to write.
+    """Return the status of a group; equal to its present one if there is nothing to write.
 
-    `outcome` is what this pass decided, None if it had nothing to decide about the group.
+    `outcome` is the result of this pass, None if the group was not part of it.
     """
     counts = _count(pods)
     conditions = _conditions(group, outcome, counts["allocated"], now, transition)

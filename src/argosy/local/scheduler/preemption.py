@@ -147,12 +147,12 @@ class PreemptionPass:
         for unit in units:
             self._restore(unit)
         for name, version in versions.items():
-            # Nothing has changed in the end, and what was found out about these nodes holds.
+            # All pods are back, so what was computed about these nodes is still valid.
             self._world.nodes[name].version = version
         return _Candidate(lost, _cost(lost)) if lost else None
 
     def _victim_units(self, info: PodInfo, node: NodeInfo, whole: bool) -> list[list[Placement]]:
-        """What can go from a node, each part for itself; the most important first, to be spared first."""
+        """Return the sets of pods on a node that can be preempted together, the most important first."""
         gangs: dict[GroupKey, list[Placement]] = {}
         units: list[list[Placement]] = []
         for victim in node.pods.values():
@@ -235,14 +235,14 @@ class _Candidate(Struct, frozen=True):
 
 
 def _cost(lost: Sequence[Placement]) -> tuple[int, int, float]:
-    """The highest priority that is lost, how many pods, how long they have been there: all should be low."""
+    """Return the highest priority, the number and the age of the victims: the lowest cost is best."""
     highest = max((info.priority for info, _ in lost), default=0)
     oldest = min((_created_at(info) for info, _ in lost), default=_LATEST)
     return (highest, len(lost), -oldest.timestamp())
 
 
 def _importance(unit: Sequence[Placement]) -> tuple[int, int, datetime]:
-    """Higher priority first, then more pods, then older."""
+    """Sort by higher priority first, then more pods, then older."""
     return (
         -max(info.priority for info, _ in unit),
         -len(unit),

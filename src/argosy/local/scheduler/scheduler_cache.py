@@ -171,7 +171,7 @@ class SchedulerCache:
         return self.topology.matching_terms(info.namespace, info.pod.metadata.labels)
 
     def placed_pods(self) -> Iterator[tuple[PodInfo, str]]:
-        """All pods that have a node, and its name."""
+        """Return all placed pods with the names of their nodes."""
         for name, node in self.nodes.items():
             for info in node.pods.values():
                 yield info, name
@@ -180,7 +180,7 @@ class SchedulerCache:
                 yield info, name
 
     def group_pods(self, namespace: str, name: str) -> list[tuple[PodInfo, str]]:
-        """The pods of a group that have a node, and its name."""
+        """Return the placed pods of a group with the names of their nodes."""
         uids = sorted(self._groups.get((namespace, name), ()))
         return [(self._pods_on(node)[uid], node) for uid in uids if (node := self._node_of[uid])]
 

@@ -14,7 +14,7 @@ from argosy.local.scheduler.affinity_terms import PodTerms, Term
 
 
 class CountedPod(Struct):
-    """A pod as far as terms are concerned."""
+    """The fields of a pod that terms select by."""
 
     namespace: str
     labels: Mapping[str, str]
@@ -22,7 +22,7 @@ class CountedPod(Struct):
 
 
 class ExistingTerm(Struct):
-    """A term that placed pods have, and how many of them are on which node."""
+    """A term that placed pods have, with their number on each node."""
 
     term: Term
     weight: int | None
@@ -42,7 +42,7 @@ class TopologyCounts:
         self._counted_terms.clear()
 
     def count_selected(self, term: Term, pods: Iterable[tuple[CountedPod, str]]) -> Counter[str]:
-        """How many pods that the term selects are on which node; `pods` are all, with their nodes."""
+        """Count by node the pods that the term selects; `pods` are all placed pods with their nodes."""
         counted = self._counted_terms.get(term.key)
         if counted is None:
             counts: Counter[str] = Counter()
@@ -53,7 +53,7 @@ class TopologyCounts:
         return counted[1]
 
     def matching_terms(self, namespace: str, labels: Mapping[str, str]) -> list[ExistingTerm]:
-        """The terms of placed pods that select a pod like this."""
+        """Return the terms of placed pods that select this pod."""
         if not self._existing_terms:
             return []
         return [

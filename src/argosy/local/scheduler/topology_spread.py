@@ -20,7 +20,7 @@ LABEL_MISSING = f"{SPREAD_UNMET} (missing required label)"
 
 
 class SpreadDomains(Struct):
-    """One constraint and what is in each of its domains."""
+    """A constraint, and the number of pods in each of its domains."""
 
     constraint: SpreadConstraint
     counts: Mapping[str, int]
@@ -41,7 +41,7 @@ def spread_domains(
 
 
 def skew_violation(parts: Sequence[SpreadDomains], node: NodeInfo) -> str:
-    """Why a pod would make its spread too uneven on this node; nothing if it would not."""
+    """Return why the pod would violate the maximum skew on this node; empty if it would not."""
     for part in parts:
         domain = node.labels.get(part.constraint.topology_key)
         if domain is None:
@@ -68,7 +68,7 @@ def _raw_score(parts: Sequence[SpreadDomains], node: NodeInfo) -> float | None:
         domain = node.labels.get(part.constraint.topology_key)
         if domain is None:
             return None
-        # Over many domains a difference of one looks small beside the same over few: the weight is for that.
+        # The weight makes differences comparable between keys with many domains and keys with few.
         weight = math.log(len(part.counts) + 2)
         total += part.counts.get(domain, 0) * weight + part.constraint.max_skew - 1
     return total

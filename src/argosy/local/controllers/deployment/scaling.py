@@ -21,8 +21,8 @@ def new_set_size(rollout: RolloutState, new: SetState) -> int:
     wanted = rollout.deployment.spec.replicas
     if not is_rolling_update(rollout.deployment):
         return wanted
-    room = wanted + max_surge(rollout.deployment) - total_replicas(rollout.all)
-    return new.replicas + max(min(room, wanted - new.replicas), 0) if room > 0 else new.replicas
+    allowed = wanted + max_surge(rollout.deployment) - total_replicas(rollout.all)
+    return new.replicas + max(min(allowed, wanted - new.replicas), 0) if allowed > 0 else new.replicas
 
 
 def scale_new_set(rollout: RolloutState, new: SetState) -> bool:

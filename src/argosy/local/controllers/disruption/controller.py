@@ -98,13 +98,13 @@ class DisruptionController:
             self._context.events.event(pod, "Warning", "NotDeleted", message)
 
     def _warn_once(self, budget: PodDisruptionBudget, reason: str, message: str) -> None:
-        """Tell it when the budget is first looked at, or fails for the first time."""
+        """Record a warning for a new generation, unless the budget has failed before."""
         has_failed = any(condition.reason == "SyncFailed" for condition in budget.status.conditions)
         if budget.status.observed_generation != budget.metadata.generation and not has_failed:
             self._context.events.event(budget, "Warning", reason, message)
 
     async def _write_status(self, budget: PodDisruptionBudget, status: BudgetStatus) -> bool:
-        """Write the status if it is new; False if the budget has changed, and its news will be seen to."""
+        """Write the status if it differs; return False if the budget has changed meanwhile."""
         if status == budget.status:
             return True
         meta = budget.metadata
@@ -123,7 +123,7 @@ class DisruptionController:
 
 
 def _status_patch(old: BudgetStatus, new: BudgetStatus) -> dict[str, object]:
-    """A merge patch from one status to the other."""
+    """Return the merge patch from one status to the other."""
     status: dict[str, object] = msgspec.to_builtins(new)
     pods = {**dict.fromkeys(old.disrupted_pods), **new.disrupted_pods}
     status["disruptedPods"] = pods if new.disrupted_pods else None

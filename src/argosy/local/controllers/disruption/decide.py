@@ -29,7 +29,7 @@ class Outcome(Struct):
 
 
 def decide(budget: PodDisruptionBudget, pods: list[Pod], scale: int, now: datetime) -> Outcome:
-    """`scale` is how many pods their controllers want in all; it matters where the budget needs it."""
+    """Compute the status; `scale` is the total of replicas that the pods' controllers want."""
     disrupted, overdue = _disrupted(budget.status, pods, now)
     healthy = sum(_is_healthy(pod, disrupted) for pod in pods)
     expected, desired = _expected(budget.spec, len(pods), scale)
@@ -44,7 +44,7 @@ def decide(budget: PodDisruptionBudget, pods: list[Pod], scale: int, now: dateti
 
 
 def sync_failed_status(budget: PodDisruptionBudget, problem: str, now: datetime) -> BudgetStatus:
-    """The status of a budget that cannot be computed: nothing may be evicted, and the condition says why."""
+    """Return the status after an error: no pod may be evicted, and the condition has the reason."""
     status = replace(budget.status, disruptions_allowed=0)
     return _with_condition(status, "SyncFailed", problem, now)
 
@@ -52,7 +52,7 @@ def sync_failed_status(budget: PodDisruptionBudget, problem: str, now: datetime)
 def _disrupted(
     status: BudgetStatus, pods: Iterable[Pod], now: datetime
 ) -> tuple[dict[str, datetime], list[Pod]]:
-    """Evicted pods whose deletion is still to be seen, and those for which it is too late."""
+    """Return evicted pods whose deletion is still expected, and those for which it is overdue."""
     awaited: dict[str, datetime] = {}
     overdue: list[Pod] = []
     for pod in pods:
@@ -71,7 +71,7 @@ def _is_healthy(pod: Pod, disrupted: dict[str, datetime]) -> bool:
 
 
 def _expected(spec: BudgetSpec, count: int, scale: int) -> tuple[int, int]:
-    """How many pods there should be, and how many of them healthy."""
+    """Return how many pods are expected, and how many of them must be healthy."""
     if spec.max_unavailable is not None:
         return scale, max(scale - _scaled_value(spec.max_unavailable, scale), 0)
     if isinstance(spec.min_available, str):
@@ -82,7 +82,7 @@ def _expected(spec: BudgetSpec, count: int, scale: int) -> tuple[int, int]:
 
 
 def _scaled_value(amount: int | str, whole: int) -> int:
-    """A number, or a percentage of the whole, rounded up."""
+    """Return a number, or a percentage of the total rounded up."""
     if isinstance(amount, int):
         return amount
     return math.ceil(int(amount.removesuffix("%")) * whole / 100)

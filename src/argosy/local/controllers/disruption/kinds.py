@@ -17,7 +17,7 @@ class BudgetSpec(Struct, rename="camel"):
 
     @property
     def needs_scale(self) -> bool:
-        """Whether the budget depends on how many pods their controllers want."""
+        """Return True if the budget depends on the scale of the pods' controllers."""
         return self.max_unavailable is not None or isinstance(self.min_available, str)
 
 

@@ -16,7 +16,7 @@ from argosy.local.controllers.kinds import Pod
 
 
 class ScaleError(Exception):
-    """The scale is not known; the message says of which controller."""
+    """The scale of a controller is not known; the message names the pod or the controller."""
 
 
 class Scale(Struct, frozen=True):
@@ -47,7 +47,7 @@ async def total_scale(context: ControllerContext, pods: Iterable[Pod]) -> Scale:
 def _scale_from_caches(
     context: ControllerContext, owner: OwnerReference, namespace: str
 ) -> tuple[str, int] | None:
-    """The uid and the replicas of a ReplicaSet, or of the Deployment above it."""
+    """Return uid and replicas of a ReplicaSet, or of the Deployment that controls it."""
     if owner.kind != "ReplicaSet" or not owner.api_version.startswith("apps/"):
         return None
     replica_set = context.replica_sets.get(namespace, owner.name)

@@ -134,7 +134,7 @@ def _selects(service: Service, pod: Pod) -> bool:
 
 
 def _endpoint_fields(pod: Pod) -> tuple[object, ...]:
-    """What of a pod an endpoint shows."""
+    """Return the fields of a pod on which its endpoint depends."""
     ready = any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
     terminating = pod.metadata.deletion_timestamp is not None
     return (pod.finished, pod.status.pod_ip, ready, terminating, pod.spec.node_name, pod.metadata.labels)

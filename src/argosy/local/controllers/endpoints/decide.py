@@ -31,7 +31,7 @@ Ports = tuple[EndpointPort, ...]
 
 
 class DesiredSlice(Struct):
-    """One slice as it should be; `name` is empty for one that is to be made."""
+    """A slice as it should be; `name` is empty if it has to be created."""
 
     ports: Ports
     endpoints: list[Endpoint]
@@ -127,7 +127,7 @@ def _ports(service: Service, pod: Pod) -> Ports:
 
 
 def _target_port(port: ServicePort, pod: Pod) -> int:
-    """The pod's port behind a service port: itself, a number, or the name of a container's port."""
+    """Return the pod's port behind a service port, whose target is a number or the name of a port."""
     target = port.target_port
     if isinstance(target, int) or target.isdecimal():
         return int(target) or port.port

@@ -125,7 +125,7 @@ class GarbageCollector:
         self._monitors[resource] = (cache, asyncio.create_task(cache.run()))
 
     def _stop_monitor(self, resource: Resource) -> None:
-        """The kind is gone, and all its objects with it."""
+        """Stop watching a kind that is no longer served, and remove its objects from the graph."""
         _, task = self._monitors.pop(resource)
         task.cancel()
         for obj in self._graph:
@@ -219,9 +219,7 @@ class GarbageCollector:
         return None
 
     async def _find_absent_owners(self, obj: GraphObject, owners: tuple[OwnerReference, ...]) -> bool:
-        """Looks owners up in the API; True if one of them is absent. An unknown kind is no proof: it
-        raises.
-        """
+        """Look owners up in the API; return True if one is absent. Raises if an owner's kind is unknown."""
         found_absent = False
         for owner in owners:
             resource = self._catalog.find(owner.api_version, owner.kind)

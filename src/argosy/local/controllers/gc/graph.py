@@ -12,7 +12,7 @@ ORPHAN = "orphan"
 
 
 class GraphObject(Struct, frozen=True):
-    """One object, as far as ownership goes."""
+    """The fields of an object that concern ownership."""
 
     resource: Resource
     namespace: str

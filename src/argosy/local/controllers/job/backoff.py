@@ -10,14 +10,14 @@ from argosy.local.controllers.kinds import Job, Pod
 
 
 class JobBackoff(Struct, frozen=True):
-    """Seconds to wait after failures: doubling from the first, up to the most."""
+    """Delays after failures in seconds: doubling from the first, up to a maximum."""
 
     initial: float = 10.0
     maximum: float = 600.0
 
 
 def backoff_remaining(job: Job, pods: Sequence[Pod], now: datetime, backoff: JobBackoff) -> float:
-    """Seconds to wait before the Job's next pod, by its failures since the last success."""
+    """Return the seconds until the Job's next pod, by its failures since the last success."""
     latest = max((finish_time(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
     failures = [
         finish_time(pod, now) for pod in pods if has_failed(job, pod) and evaluate_failure(job, pod).counts
@@ -27,13 +27,13 @@ def backoff_remaining(job: Job, pods: Sequence[Pod], now: datetime, backoff: Job
 
 
 def backoff_after(failures: int, latest: datetime, now: datetime, backoff: JobBackoff) -> float:
-    """Seconds to wait after so many failures, the latest of them then; not above zero when it is over."""
+    """Return the seconds left of the backoff after so many failures; zero or less if it is over."""
     delay = min(backoff.initial * 2.0 ** min(failures - 1, 30), backoff.maximum)
     return delay - (now - latest).total_seconds()
 
 
 def finish_time(pod: Pod, now: datetime) -> datetime:
-    """When the pod ended: its last container's end, else its deletion, else now."""
+    """Return when the pod ended: when its last container did, else its deletion, else now."""
     ends = [
         status.state.terminated.finished_at
         for status in pod.status.container_statuses

@@ -19,7 +19,7 @@ IGNORED_ANNOTATION = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 
 def failed_indexes(job: Job, status: JobStatus, fresh: Iterable[Pod]) -> set[int]:
-    """The indexes that are failed for good: those noted, and those that pods not yet counted add."""
+    """Return the indexes that have failed: those in the status, and those of pods not yet counted."""
     limit, tries = job.spec.completions or 0, job.spec.backoff_limit_per_index
     if tries is None:
         return set()
@@ -35,7 +35,7 @@ def failed_indexes(job: Job, status: JobStatus, fresh: Iterable[Pod]) -> set[int
 
 
 def last_failed_pods(job: Job, tracked: Iterable[Pod], settled: set[int], now: datetime) -> dict[int, Pod]:
-    """The last failed pod of each index that is still to have another; settled ones need none."""
+    """Return the last failed pod of each index that needs another; `settled` indexes do not."""
     last: dict[int, Pod] = {}
     if job.spec.backoff_limit_per_index is None:
         return last
@@ -58,14 +58,14 @@ def last_failed_pods(job: Job, tracked: Iterable[Pod], settled: set[int], now: d
 
 
 def index_backoff(before: Pod | None, now: datetime, backoff: JobBackoff) -> float:
-    """Seconds to wait before an index has its next pod."""
+    """Return the seconds until the next pod of an index may be created."""
     if before is None:
         return 0.0
     return max(backoff_after(_total_failures(before) + 1, finish_time(before, now), now, backoff), 0.0)
 
 
 def successor_annotations(job: Job, before: Pod | None) -> dict[str, str]:
-    """The annotations that carry an index's failures on to its next pod."""
+    """Return the annotations that carry an index's failure counts to its next pod."""
     if job.spec.backoff_limit_per_index is None:
         return {}
     failures = ignored = 0

@@ -308,7 +308,7 @@ def _record_suspension(job: Job, plan: Plan, now: datetime) -> None:
 
 
 def _uncountable_uids(plan: Plan, counts: _PodCounts, ending: StatusCondition | None) -> set[str]:
-    """Pods that are not to be noted now: dropped ones, and those whose count their successor still needs."""
+    """Return pods not to record now: deleted ones, and those whose count a successor still needs."""
     dropped = {pod.metadata.uid for pod in plan.drop}
     return dropped if ending else dropped | {pod.metadata.uid for pod in counts.last_failed.values()}
 

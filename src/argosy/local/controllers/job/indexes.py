@@ -31,5 +31,5 @@ def format_indexes(indexes: Iterable[int]) -> str:
 
 
 def _format_run(run: list[int]) -> str:
-    """Two neighbours are listed, three or more become a range."""
+    """Format consecutive indexes: two are listed, three or more become a range."""
     return ",".join(map(str, run)) if len(run) < 3 else f"{run[0]}-{run[-1]}"

@@ -18,7 +18,7 @@ class FailureVerdict(Struct, frozen=True):
 
 
 def has_failed(job: Job, pod: Pod) -> bool:
-    """A pod being deleted counts as failed at once, unless the Job says to wait until it has ended."""
+    """Return True if a pod has failed; a terminating one has, unless podReplacementPolicy is Failed."""
     if pod.status.phase == "Failed":
         return True
     deleting = pod.metadata.deletion_timestamp is not None and pod.status.phase != "Succeeded"

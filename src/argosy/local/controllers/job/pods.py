@@ -11,13 +11,13 @@ from argosy.local.controllers.kinds import Job
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 MAX_PREFIX_CHARS = 57
-"""Leaves room for the five random characters that the API server appends, within 63."""
+"""Maximum before the five random characters that the API server appends; names have at most 63."""
 
 
 def build_pod(
     job: Job, index: int | None, extra_annotations: Mapping[str, str] = MappingProxyType({})
 ) -> Json:
-    """The pod of an index, or any pod of a Job without indexes; `more` are annotations of this pod alone."""
+    """Build the pod of an index, or of a Job without indexes; `more` are additional annotations."""
     template = copy.deepcopy(job.spec.template)
     metadata, spec = _mapping(template.get("metadata")), _mapping(template.get("spec"))
     labels, annotations = _mapping(metadata.get("labels")), _mapping(metadata.get("annotations"))

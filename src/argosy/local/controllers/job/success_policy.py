@@ -5,7 +5,7 @@ from argosy.local.controllers.kinds import Job, SuccessRule
 
 
 def matched_success_rule(job: Job, completed: set[int]) -> str:
-    """The message of the success: the first rule that these indexes satisfy; nothing if none does."""
+    """Return a message about the first rule that these indexes satisfy; empty if none does."""
     policy = job.spec.success_policy
     if policy is None or not completed:
         return ""
@@ -17,7 +17,7 @@ def matched_success_rule(job: Job, completed: set[int]) -> str:
 
 
 def _is_satisfied(rule: SuccessRule, completed: set[int], limit: int) -> bool:
-    """All of the indexes named, or so many of them; without names, so many of any."""
+    """Return True if enough of the rule's indexes have succeeded: `succeededCount`, else all."""
     count = rule.succeeded_count
     if rule.succeeded_indexes is None:
         return count is not None and len(completed) >= count

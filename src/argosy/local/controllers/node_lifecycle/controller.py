@@ -89,11 +89,11 @@ class NodeLifecycleController:
         return health
 
     def _silent_seconds(self, node: Node) -> float:
-        """Seconds of running time since the node was last heard of."""
+        """Return the seconds of running time since the node's last heartbeat."""
         return self._running.seconds() - self._observe(node).observed_at
 
     async def _is_still_silent(self, node: Node) -> bool:
-        """Ask the API server itself: its answer may be ahead of our watch.
+        """Return True if the node's Lease, fetched from the API server, is still outdated.
 
         If it does not answer promptly, the node may have been unable to reach it either, and its silence is
         counted from now.
@@ -172,7 +172,7 @@ class NodeLifecycleController:
         await self._set_pod_condition(pod, {"type": "Ready", "status": "False", "lastTransitionTime": now})
 
     async def _evict_due_pods(self, node: Node, pods: list[Pod]) -> float | None:
-        """Evicts who must go now; the seconds until the next must."""
+        """Evict the pods that are due; return the seconds until the next one is."""
         if not _has_no_execute(node.spec.taints):
             return None
         now = self._context.clock.now()

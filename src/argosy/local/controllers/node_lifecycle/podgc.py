@@ -100,5 +100,5 @@ class PodGarbageCollector:
 
 
 def _is_force_deleted(pod: Pod) -> bool:
-    """Force-deleted already, and kept by a finalizer only."""
+    """Return True if the pod was force-deleted already and only a finalizer keeps it."""
     return pod.metadata.deletion_timestamp is not None and not pod.metadata.deletion_grace_period_seconds

@@ -26,7 +26,7 @@ class RunningTime:
         return self._total
 
     async def run(self) -> None:
-        """Read often enough that only a stop can make a gap."""
+        """Read the clock so often that only a stopped process causes a gap."""
         while True:
             self.seconds()
             await asyncio.sleep(self._step)

@@ -102,7 +102,7 @@ class ReplicaSetController:
         return list(pods_by_uid.values())
 
     def _related(self, owner: ReplicaSet, pods: list[Pod]) -> list[Pod]:
-        """The pods of all sets of the same Deployment."""
+        """Return the pods of all ReplicaSets of the same Deployment."""
         above = owner.metadata.controller
         if above is None:
             return pods

@@ -28,7 +28,7 @@ class Plan(Struct):
 def decide(
     owner: ReplicaSet, pods: Sequence[Pod], related: Iterable[Pod], leaving: Collection[str], now: datetime
 ) -> Plan:
-    """`pods` are all its own, `related` those of its siblings too; `leaving` are uids of deleted ones."""
+    """Decide with its own `pods`, the `related` pods of its Deployment, and uids of deleted pods."""
     active = [pod for pod in pods if _is_active(pod) and pod.metadata.uid not in leaving]
     plan = Plan(status=_status(owner, pods, active, now))
     if owner.metadata.deletion_timestamp is not None:
@@ -73,7 +73,7 @@ def _template_labels(owner: ReplicaSet) -> set[tuple[str, str]]:
 def with_replica_failure(
     status: ReplicaSetStatus, reason: str, message: str | None, now: datetime
 ) -> ReplicaSetStatus:
-    """The status with, or without, the condition that pods could not be made or deleted."""
+    """Return the status with the ReplicaFailure condition set or removed."""
     failure = next((c for c in status.conditions if c.type == REPLICA_FAILURE), None)
     if (failure is None) == (message is None):
         return status
@@ -84,8 +84,8 @@ def with_replica_failure(
 
 
 def deletion_order(active: Sequence[Pod], related: Iterable[Pod], now: datetime) -> list[Pod]:
-    """The pods in the order in which they can be spared, as Kubernetes chooses them."""
-    crowd = Counter(pod.spec.node_name for pod in related if _is_active(pod))
+    """Sort pods by which to delete first, as Kubernetes does."""
+    pods_per_node = Counter(pod.spec.node_name for pod in related if _is_active(pod))
     phases = {"Pending": 0, "Unknown": 1, "Running": 2}
 
     def worth(pod: Pod) -> tuple[bool, int, bool, int, int, int, int, int, str]:
@@ -95,7 +95,7 @@ def deletion_order(active: Sequence[Pod], related: Iterable[Pod], now: datetime)
             phases.get(pod.status.phase, 0),
             since is not None,
             _deletion_cost(pod),
-            -crowd[pod.spec.node_name],
+            -pods_per_node[pod.spec.node_name],
             _log_age(since, now),
             -max((status.restart_count for status in pod.status.container_statuses), default=0),
             _log_age(pod.metadata.creation_timestamp, now),
@@ -113,6 +113,6 @@ def _deletion_cost(pod: Pod) -> int:
 
 
 def _log_age(since: datetime | None, now: datetime) -> int:
-    """The order of magnitude of an age: among pods of like age none is preferred."""
+    """Return the order of magnitude of an age: pods of similar age are equal."""
     seconds = (now - since).total_seconds() if since is not None else 0.0
     return int(math.log2(seconds * 1e9)) if seconds > 0 else -1
