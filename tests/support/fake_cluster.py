@@ -30,7 +30,7 @@ from argosy.workload.plan import (
     Plan,
 )
 from argosy.workload.pods import LOSS_DELAY_SECONDS
-from argosy.workload.record import Record, decode, encode, survived
+from argosy.workload.record import Record, decode, encode
 from argosy.workload.record_sync import is_recoverable_from_pods, sync_record
 from tests.support import invariants
 from tests.support.manual_clock import ManualClock
@@ -340,7 +340,7 @@ class World:
         self.forgot = self.forgot or self.prunes
         self._store(replace(self.job, status=None if self.prunes else encode(record)))
         self.leader.known_job = self.job
-        return survived(record, self.job.status)
+        return decode(self.job.status) == record
 
     def _store(self, job: Job) -> None:
         assert self.job

@@ -16,7 +16,6 @@ from argosy.workload.record import (
     WaitReason,
     decode,
     encode,
-    survived,
 )
 from tests.support.workloads import NOW, later, pod
 
@@ -51,12 +50,6 @@ def through_the_api(record: Record) -> object:
 @pytest.mark.parametrize("record", [Record(phase_since=NOW), FULL], ids=["new", "full"])
 def test_a_record_survives_being_stored(record: Record) -> None:
     assert decode(through_the_api(record)) == record
-    assert survived(record, through_the_api(record))
-
-
-def test_a_record_that_was_pruned_did_not_survive() -> None:
-    assert not survived(FULL, {})
-    assert not survived(FULL, {"version": 1, "phase": "Restarting"})
 
 
 def test_what_a_later_version_wrote_is_kept() -> None:

@@ -147,9 +147,3 @@ class ListsAddresses(Protocol):
 def list_bytes(framework: Framework, workload: Workload, role: Role) -> ListBytes:
     """The same of any adapter; nothing if it does not say."""
     return framework.list_bytes(workload, role) if isinstance(framework, ListsAddresses) else ListBytes()
-
-
-class Sampled(Protocol):
-    """What an adapter from elsewhere has besides, so that the kit knows what to try it with."""
-
-    samples: ClassVar[tuple[Sample, ...]]

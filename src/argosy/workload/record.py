@@ -211,11 +211,6 @@ def decode(raw: object) -> Record | None:
     return replace(record, roles=roles, extra_fields=unknown)
 
 
-def survived(written: Record, returned: object) -> bool:
-    """Whether a Record that was written came back whole: a CRD that prunes it must not be worked with."""
-    return decode(returned) == written
-
-
 _FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(Record)) - {"extraFields"}
 
 _TALLIES = {
