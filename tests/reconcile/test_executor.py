@@ -340,6 +340,16 @@ async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
     assert (api.done, len(memory.retries.failures)) == ([f"create Pod {NAME}"], 0)
 
 
+async def test_the_failure_of_an_action_that_is_no_longer_planned_is_forgotten() -> None:
+    api, memory = Api(None, Unavailable(503, "ServiceUnavailable", "try later")), JobState(uid=JOB.uid)
+    await performer(api, memory, Seen()).execute([DeletePod(NAME, "a"), SERVICE])
+    assert list(memory.retries.failures) == [("Service", "mnist-worker")]
+    await performer(api, memory, Seen()).execute([DeletePod(NAME, "a")])
+    assert list(memory.retries.failures) == [("Pod", NAME)]
+    await performer(api, memory, Seen()).execute([])
+    assert (memory.retries.failures, memory.retries.next_retry_at()) == ({}, None)
+
+
 async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
     """Each may hold the addresses of all others: all at once would not fit into the operator's memory."""
     rendered: list[str] = []

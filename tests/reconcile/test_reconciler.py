@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from argosy.dialects.base import read_record
-from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
+from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
 from argosy.engine.objects import Key
 from argosy.reconcile.bursts import BURST_HOLD_SECONDS, BURST_JOBS, BURST_WINDOW_SECONDS
 from argosy.reconcile.status_writer import DEFER_SECONDS, MAX_DEFER_SECONDS
@@ -485,3 +485,19 @@ async def test_a_job_that_is_gone_is_forgotten(stage: Stage) -> None:
     await stage.go()
     assert stage.reconciler.states
     assert await stage.reconciler.reconcile(Key("default", "nobody")) is None
+
+
+async def test_a_deletion_that_failed_is_forgotten_when_the_pod_is_gone() -> None:
+    stage = Stage(run().role("worker", 2, restart="Never").build())
+    await stage.go()
+    stage.pods_become("Running", 0, 1)
+    await stage.go()
+    stage.api.delete_error = Unavailable(503, "ServiceUnavailable", "try later")
+    stage.pods_become("Failed", 0)
+    assert await stage.go() == 0.0
+    assert stage.api.stored().status.phase == "Failed"
+    backoff = await stage.go()
+    assert backoff is not None and backoff > 0
+    stage.pod_goes(1)
+    stage.clock.seconds += backoff
+    await until_quiet(stage)

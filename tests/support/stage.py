@@ -50,6 +50,7 @@ class Api:
         """How many more pods may be made."""
         self.log: list[str] = []
         self.refuse: ApiError | None = None
+        self.delete_error: ApiError | None = None
         self.prunes = False
         self.run: dict[str, object] = {}
 
@@ -104,6 +105,8 @@ class Api:
 
     async def delete(self, kind: type[ApiObject], name: str, namespace: str, **options: object) -> None:
         del namespace, options
+        if self.delete_error is not None:
+            raise self.delete_error
         self.log.append(f"delete {kind.resource.kind} {name}")
 
     async def latest_version(self, kind: type[ApiObject], namespace: str | None) -> int:

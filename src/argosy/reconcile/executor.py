@@ -120,14 +120,18 @@ class ActionExecutor:
 
         Return what is worth an event: objects that were created or deleted, and rejections that are new.
         """
+        if self.retries.failures:
+            planned = (self._result(action) for action in actions)
+            self.retries.keep_only({(result.kind, result.name) for result in planned})
         applies = [action for action in actions if isinstance(action, Apply)]
         for stage in sorted({action.child.stage for action in applies}):
             if not await self._gather(
                 self._apply(action) for action in applies if action.child.stage == stage
             ):
                 return self.results
-        others = [self._pod(action) for action in actions if isinstance(action, DeletePod | ConfirmPod)]
-        await self._gather([self._create_pods(actions), *others])
+        deletions = [self._delete_pod(action) for action in actions if isinstance(action, DeletePod)]
+        confirmations = [self._confirm_pod(action) for action in actions if isinstance(action, ConfirmPod)]
+        await self._gather([self._create_pods(actions), *deletions, *confirmations])
         await self._gather(self._patch(action) for action in actions if isinstance(action, PatchMetadata))
         await self._gather(self._remove(action) for action in actions if isinstance(action, Remove))
         for action in actions:
@@ -146,18 +150,35 @@ class ActionExecutor:
         finally:
             del failed, results  # the error refers to this frame: without this they would be a cycle
 
-    async def _apply(self, action: Apply) -> bool:
-        kind, name = action.child.kind.resource.kind, action.child.name
+    def _result(self, action: Action) -> ActionResult:
+        """Return the result of an action that was done."""
+        match action:
+            case CreatePod(role, index, attempt, replacement):
+                name = self.name(role, index, attempt, replacement)
+                return ActionResult(Pod.resource.kind, name, role=role, index=index)
+            case ConfirmPod(role, index, attempt, replacement):
+                return ActionResult(Pod.resource.kind, self.name(role, index, attempt, replacement))
+            case DeletePod():
+                return ActionResult(Pod.resource.kind, action.name, verb="Delete", reason=action.reason)
+            case Apply(child):
+                kind = child.kind.resource.kind
+                return ActionResult(kind, child.name, role=_role_of(self.workload, kind, child.name))
+            case Remove():
+                return ActionResult(action.kind.resource.kind, action.name, verb="Delete")
+            case PatchMetadata():
+                return ActionResult(action.kind.resource.kind, action.name, verb="Patch")
+            case DeleteJob(reason):
+                return ActionResult(JOB, self.workload.name, verb="Delete", reason=reason)
 
+    async def _apply(self, action: Apply) -> bool:
         async def apply() -> ActionStatus:
-            self._check_feature(kind)
+            self._check_feature(action.child.kind.resource.kind)
             return await self.children.execute(action)
 
-        return await self._try(ActionResult(kind, name, role=_role_of(self.workload, kind, name)), apply)
+        return await self._try(self._result(action), apply)
 
     async def _remove(self, action: Remove) -> bool:
-        result = ActionResult(action.kind.resource.kind, action.name, verb="Delete")
-        return await self._try(result, lambda: self.children.execute(action))
+        return await self._try(self._result(action), lambda: self.children.execute(action))
 
     def _check_feature(self, kind: str) -> None:
         """Raise if a child of this kind belongs to a feature that is off: RBAC does not allow it then."""
@@ -177,21 +198,10 @@ class ActionExecutor:
         return await PodCreations(slow_start, self.clock, self._create_pod).run(creations)
 
     async def _create_pod(self, action: CreatePod) -> ActionStatus | None:
-        name = self.name(action.role, action.index, action.attempt, action.replacement)
-        result = ActionResult(Pod.resource.kind, name, role=action.role, index=action.index)
+        result = self._result(action)
         size = self.workload.roles[action.role].pod_bytes
         async with self.bodies.hold(self.workload.namespace, size):
             return await self._attempt(result, lambda: self._post_pod(action, result))
-
-    async def _pod(self, action: DeletePod | ConfirmPod) -> bool:
-        match action:
-            case DeletePod():
-                result = ActionResult(Pod.resource.kind, action.name, verb="Delete", reason=action.reason)
-                return await self._try(result, lambda: self._delete_pod(action, result))
-            case ConfirmPod():
-                name = self.name(action.role, action.index, action.attempt, action.replacement)
-                result = ActionResult(Pod.resource.kind, name)
-                return await self._try(result, lambda: self._confirm_pod(action, name))
 
     async def _post_pod(self, action: CreatePod, result: ActionResult) -> ActionStatus:
         name, namespace = result.name, self.workload.namespace
@@ -223,24 +233,29 @@ class ActionExecutor:
             return ActionStatus.TERMINATING
         return ActionStatus.DONE
 
-    async def _delete_pod(self, action: DeletePod, result: ActionResult) -> ActionStatus:
-        try:
-            await self.client.delete(
-                Pod,
-                action.name,
-                self.workload.namespace,
-                uid=action.uid,
-                resource_version=action.resource_version or None,
-                grace_seconds=action.grace_period_seconds,
-            )
-            self.results.append(result)
-        except NotFound:
-            pass
-        except Conflict:
-            if await self._exists(action):
-                raise  # it has changed since it was observed: the next reconcile decides again
-        self.hints.deleted_uids.add(action.uid)
-        return ActionStatus.DONE
+    async def _delete_pod(self, action: DeletePod) -> bool:
+        result = self._result(action)
+
+        async def delete() -> ActionStatus:
+            try:
+                await self.client.delete(
+                    Pod,
+                    action.name,
+                    self.workload.namespace,
+                    uid=action.uid,
+                    resource_version=action.resource_version or None,
+                    grace_seconds=action.grace_period_seconds,
+                )
+                self.results.append(result)
+            except NotFound:
+                pass
+            except Conflict:
+                if await self._exists(action):
+                    raise  # it has changed since it was observed: the next reconcile decides again
+            self.hints.deleted_uids.add(action.uid)
+            return ActionStatus.DONE
+
+        return await self._try(result, delete)
 
     async def _exists(self, action: DeletePod) -> bool:
         try:
@@ -250,12 +265,17 @@ class ActionExecutor:
         self.sink.put(existing)
         return existing.metadata.uid == action.uid
 
-    async def _confirm_pod(self, action: ConfirmPod, name: str) -> ActionStatus:
-        try:
-            self.sink.put(await self.client.get(Pod, name, self.workload.namespace))
-        except NotFound:
-            self.hints.confirmed_absent.add((action.role, action.index))
-        return ActionStatus.DONE
+    async def _confirm_pod(self, action: ConfirmPod) -> bool:
+        result = self._result(action)
+
+        async def confirm() -> ActionStatus:
+            try:
+                self.sink.put(await self.client.get(Pod, result.name, self.workload.namespace))
+            except NotFound:
+                self.hints.confirmed_absent.add((action.role, action.index))
+            return ActionStatus.DONE
+
+        return await self._try(result, confirm)
 
     async def _patch(self, action: PatchMetadata) -> bool:
         async def patch() -> ActionStatus:
@@ -270,11 +290,10 @@ class ActionExecutor:
                     raise
             return ActionStatus.DONE
 
-        return await self._try(ActionResult(action.kind.resource.kind, action.name, verb="Patch"), patch)
+        return await self._try(self._result(action), patch)
 
     async def _delete_job(self, action: DeleteJob) -> bool:
-        workload = self.workload
-        result = ActionResult(JOB, workload.name, verb="Delete", reason=action.reason)
+        workload, result = self.workload, self._result(action)
 
         async def delete() -> ActionStatus:
             try:

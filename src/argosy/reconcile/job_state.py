@@ -5,6 +5,8 @@ rejected. It is dropped when a job has finished, so that finished jobs cost noth
 All times are on the monotonic clock.
 """
 
+from collections.abc import Collection
+
 from msgspec import Struct, field
 
 from argosy.plan.actions import ActionResult
@@ -52,6 +54,11 @@ class RetryState(Struct):
     def clear_failure(self, kind: str, name: str) -> None:
         self.failures.pop((kind, name), None)
         self.retries.pop((kind, name), None)
+
+    def keep_only(self, keys: Collection[tuple[str, str]]) -> None:
+        """Forget the failures of actions that are no longer planned: nothing would ever clear them."""
+        for kind, name in [key for key in self.failures if key not in keys]:
+            self.clear_failure(kind, name)
 
     def in_backoff(self, kind: str, name: str, now: float) -> bool:
         retry = self.retries.get((kind, name))

@@ -116,7 +116,7 @@ class Reconciler(Generic[T]):
         if isinstance(written, Requeue):
             return written
         self._report(key, valid, before, plan, written)
-        if plan.actions:
+        if plan.actions or state.retries.failures:
             await self._execute(written.job, valid or self.api.ended_workload(job), plan, state)
         has_converged = plan.record == before or _is_fixed_point(valid, plan, observed, now)
         return self._requeue_after(key, plan, observed, state, now, has_converged=has_converged)
