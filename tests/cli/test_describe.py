@@ -18,7 +18,7 @@ RESTART = {
     "attempt": 1,
     "role": "worker",
     "index": 0,
-    "cause": "Exit",
+    "cause": "NonZeroExit",
     "scope": "Pod",
     "message": "worker-0 failed (exit 3)",
 }

@@ -11,7 +11,14 @@ from argosy.workload.record import Record, encode
 from tests.support.workloads import NOW
 
 META = {"name": "mnist", "namespace": "team", "uid": "u"}
-RESTART = {"time": NOW, "role": "worker", "index": 1, "cause": "Exit", "scope": "Pod", "message": "it failed"}
+RESTART = {
+    "time": NOW,
+    "role": "worker",
+    "index": 1,
+    "cause": "NonZeroExit",
+    "scope": "Pod",
+    "message": "it failed",
+}
 COMMON = {"phase": "Running", "message": "attempt 2", "startTime": NOW, "restartHistory": [RESTART]}
 COUNTS = {"phase": "Running", "active": 1, "succeeded": 1, "restarts": 3}
 TEMPLATE = {"spec": {"containers": [{"name": "main"}]}}

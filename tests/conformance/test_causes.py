@@ -32,7 +32,7 @@ def test_a_run_tells_of_a_code_a_signal_and_a_deletion(user: User) -> None:
     user.kubectl("delete", "pod", "told-worker-2")
     history = _until_restarts(user, "tr", "told", 3)
     assert [_essence(one) for one in history] == [
-        ("worker", 0, "Exit", "Pod", 7, ""),
+        ("worker", 0, "NonZeroExit", "Pod", 7, ""),
         ("worker", 1, "Signal", "Pod", 137, "SIGKILL"),
         ("worker", 2, "Deleted", "Pod", None, ""),
     ]
@@ -47,7 +47,7 @@ def test_a_worker_beyond_its_memory_is_told_as_that(user: User) -> None:
     user.wait_for_phase("greedy", "Failed")
     status = user.status("greedy")
     history = cast("list[Json]", status["restartHistory"])
-    assert [_essence(one) for one in history] == [("worker", 0, "OutOfMemory", "Pod", 137, "SIGKILL")]
+    assert [_essence(one) for one in history] == [("worker", 0, "OOMKilled", "Pod", 137, "SIGKILL")]
     assert "out of memory" in str(history[0]["message"])
     assert "out of memory" in str(status["message"])
     _described(user, "tr", "greedy", history)
@@ -63,7 +63,7 @@ def test_an_aresjob_tells_the_same(user: User) -> None:
     user.kubectl("delete", _pod(user, "heard", 2))
     history = _until_restarts(user, "aj", "heard", 3)
     assert [_essence(one) for one in history] == [
-        ("worker", 0, "Exit", "Container", 7, ""),
+        ("worker", 0, "NonZeroExit", "Container", 7, ""),
         ("worker", 1, "Signal", "Container", 137, "SIGKILL"),
         ("worker", 2, "Deleted", "Pod", None, ""),
     ]

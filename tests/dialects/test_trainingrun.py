@@ -282,7 +282,7 @@ def test_the_first_attempt_counts_from_its_first_pod_and_stays_when_its_pods_go(
         Observed(), failed_actions=(ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
     )
     obj = status(run(), refused)
-    assert (obj.status.attempt, obj.status.reason) == (0, "PodRefused")
+    assert (obj.status.attempt, obj.status.reason) == (0, "PodForbidden")
     obj = status(obj, seen(*pods("P")), 1)
     assert obj.status.attempt == 1
     assert status(obj, Observed(), 2).status.attempt == 1

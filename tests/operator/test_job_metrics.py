@@ -61,10 +61,10 @@ def test_restarts_are_counted_by_cause_those_in_place_too() -> None:
     statistics, registry = counted()
     before = Record(roles={"worker": RoleRecord(container_restarts_counted=1)})
     after = Record(roles={"worker": RoleRecord(container_restarts_counted=3)})
-    plan = Plan(after, restart_causes=("Signal", "Signal", "NodeDown"))
+    plan = Plan(after, restart_causes=("Signal", "Signal", "NodeLost"))
     statistics.record_pass("TrainingRun", A, JOB, before, plan)
     sample = registry.get_sample_value
-    wanted = {"Signal": 2, "NodeDown": 1, "Container": 2, "Exit": None}
+    wanted = {"Signal": 2, "NodeLost": 1, "ContainerRestart": 2, "NonZeroExit": None}
     found = {cause: sample("argosy_job_restarts_total", {**LABELS, "cause": cause}) for cause in wanted}
     assert found == wanted
 

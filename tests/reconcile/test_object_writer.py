@@ -116,21 +116,21 @@ async def test_a_kind_without_status_is_reported_when_that_is_certain(harness: H
         assert await harness.given_up(Status("Ready")) == CONFLICT_SECONDS
     assert not harness.api.events
     await harness.given_up(Status("Ready"))
-    assert harness.api.events == ["StatusUnwritable"]
+    assert harness.api.events == ["StatusUpdateFailed"]
     assert harness.state.block.until > harness.clock.monotonic()
 
 
 async def test_a_status_that_the_definition_refuses_blocks_the_object(harness: Harness) -> None:
     harness.api.error = Invalid(422, "Invalid", "status.phase: must be a number")
     await harness.given_up(Status("Ready"))
-    assert harness.api.events == ["StatusUnwritable"]
+    assert harness.api.events == ["StatusUpdateFailed"]
 
 
 async def test_a_record_that_is_dropped_blocks_the_object_longer_each_time(harness: Harness) -> None:
     harness.api.prunes = True
     waits = [await harness.given_up(Status("Ready", argosy={"version": 1})) for _ in range(3)]
     assert waits == list(RETRY_DELAYS_SECONDS[:3])
-    assert harness.api.events == ["RecordPruned"] * 3
+    assert harness.api.events == ["IncompatibleCRD"] * 3
     harness.api.prunes = False
     await harness.write(Status("Ready", argosy={"version": 1}))
     assert harness.state.block.count == 0

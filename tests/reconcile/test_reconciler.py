@@ -62,7 +62,7 @@ async def test_a_definition_that_takes_no_status_of_ours_is_told_by_an_event(
         assert await stage.go() == 1.0, "it may be gone, and no watch has told yet"
     assert await stage.go() == 2.0
     ((reason, message),) = stage.silent.events
-    assert reason == "StatusUnwritable"
+    assert reason == "StatusUpdateFailed"
     assert "trainingruns.argosy.dev" in message
     assert words in message
     stage.clock.seconds += 2.1
@@ -149,7 +149,7 @@ async def test_pods_that_were_refused_are_not_told_of(stage: Stage) -> None:
     await stage.go()
     assert stage.api.log == ["status Starting"]
     told = stage.api.stored().status
-    assert (told.reason, told.attempt) == ("PodRefused", 1)
+    assert (told.reason, told.attempt) == ("PodForbidden", 1)
     assert (told.replicas, told.roles["worker"].pending) == (1, 1)
 
 

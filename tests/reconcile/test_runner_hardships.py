@@ -51,8 +51,8 @@ def _part(value: object, *names: str) -> Json:
 
 
 UNFIT = {
-    "a definition that prunes the Record": ({"keeps_record": False}, "RecordPruned"),
-    "a definition without the status subresource": ({"has_status": False}, "StatusUnwritable"),
+    "a definition that prunes the Record": ({"keeps_record": False}, "IncompatibleCRD"),
+    "a definition without the status subresource": ({"has_status": False}, "StatusUpdateFailed"),
 }
 
 
@@ -84,11 +84,11 @@ async def test_an_object_whose_record_a_later_operator_wrote_is_left_alone(scene
     before = await scene.client.patch(Toy, "toy", status, scene.namespace, subresource="status")
 
     async def reported() -> bool:
-        return "RecordTooNew" in await scene.event_reasons()
+        return "UnsupportedRecordVersion" in await scene.event_reasons()
 
     with captured_lines():
         async with scene.operator():
-            await until(reported, "an event RecordTooNew")
+            await until(reported, "an event UnsupportedRecordVersion")
     assert await scene.toy() == before
     assert await scene.secret() is None
 

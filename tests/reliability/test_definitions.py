@@ -42,11 +42,11 @@ async def test_a_definition_is_deleted_and_brought_back(scene: Scene) -> None:
 
 
 FOREIGN = {
-    "that keeps no Record": (foreign(status={"type": "object", "properties": {}}), "RecordPruned"),
-    "without a status of its own": (foreign(), "StatusUnwritable"),
+    "that keeps no Record": (foreign(status={"type": "object", "properties": {}}), "IncompatibleCRD"),
+    "without a status of its own": (foreign(), "StatusUpdateFailed"),
     "whose phases are numbers": (
         foreign(status={"type": "object", "properties": {"phase": {"type": "integer"}}}),
-        "StatusUnwritable",
+        "StatusUpdateFailed",
     ),
 }
 

@@ -100,7 +100,7 @@ async def test_a_record_of_a_later_operator_that_cannot_be_read_is_left_alone(sc
             await enlarge(scene)
 
             async def told() -> bool:
-                return any(event.reason == "RecordTooNew" for event in await scene.events())
+                return any(event.reason == "UnsupportedRecordVersion" for event in await scene.events())
 
             await scene.until("an event tells", told)
             assert (await record(scene))["phase"] == "Hibernating"

@@ -205,7 +205,7 @@ def test_what_the_api_refuses_is_told_and_tried_again() -> None:
     plan = decide(job, None, Observed(failed_actions=(said,)), NOW)
     waiting = plan.record.waiting
     assert waiting
-    assert (waiting.reason, waiting.message) == ("PodRefused", "job-worker-0: exceeded quota: team")
+    assert (waiting.reason, waiting.message) == ("PodForbidden", "job-worker-0: exceeded quota: team")
     assert any(isinstance(action, CreatePod) for action in plan.actions)
 
 

@@ -95,7 +95,7 @@ def test_below_min_waits_with_a_limit() -> None:
     over = elastic.below_min_limit(job, since, later(65))
     assert isinstance(over, PhaseResult)
     assert (over.reason, over.message) == (
-        "BelowMin",
+        "BelowMinReplicas",
         "worker has had fewer than 3 running pods for 60 s",
     )
     assert (

@@ -175,7 +175,7 @@ def test_nothing_is_created_by_half() -> None:
     record = Record(phase_since=NOW, attempt=2)
     plan = decide(job, record, Observed(pods=pods("T.."), group=ObservedGroup()), NOW)
     assert not [action for action in plan.actions if isinstance(action, CreatePod)]
-    assert plan.record.waiting and plan.record.waiting.reason == "PodsStopping"
+    assert plan.record.waiting and plan.record.waiting.reason == "PodsTerminating"
 
 
 def test_a_suspended_job_gives_its_group_back() -> None:
@@ -256,9 +256,9 @@ class Pause(Struct):
 PAUSES = {
     "a preempted pod of a group pauses the job": Pause(),
     "so it does where nothing is ever replaced": Pause(restart=RestartPolicy.NEVER),
-    "for a minute at most": Pause(seconds=60, want="Restarting", want_reason="PodsStopping"),
-    "not if there is no group": Pause(None, want="Restarting", want_reason="PodsStopping"),
-    "not if the pod failed by itself": Pause(taken=False, want="Restarting", want_reason="PodsStopping"),
+    "for a minute at most": Pause(seconds=60, want="Restarting", want_reason="PodsTerminating"),
+    "not if there is no group": Pause(None, want="Restarting", want_reason="PodsTerminating"),
+    "not if the pod failed by itself": Pause(taken=False, want="Restarting", want_reason="PodsTerminating"),
     "if the whole group goes the job has failed": Pause(
         ObservedGroup(evicted=True), want="Failed", want_reason=""
     ),

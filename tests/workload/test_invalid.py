@@ -6,10 +6,10 @@ from argosy.kinds.kubernetes import Service
 from argosy.plan.actions import ActionResult, ActionStatus, Apply
 from argosy.plan.diff import remove
 from argosy.workload.decide import decide, plan_invalid_deletion
-from argosy.workload.invalid import INVALID_SPEC, SPEC_REJECTED
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Problem, Problems
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeletePod
+from argosy.workload.reasons import INVALID_SPEC, SPEC_REJECTED
 from argosy.workload.record import Record, WaitReason
 from argosy.workload.semantics import Semantics
 from tests.support.workloads import NOW, existing, later, pods, workload

@@ -65,7 +65,7 @@ def test_remember(case: Case) -> None:
 def test_a_container_that_restarted_in_place_is_told_with_its_cause() -> None:
     after = sync_record(JOB, known(), seen(pod(0), pod(1, container_restarts=2, last_exit_code=9)), later(1))
     told = [(one.index, one.cause, one.scope, one.exit_code) for one in after.restart_history]
-    assert told == [(1, "Exit", "Container", 9)]
+    assert told == [(1, "NonZeroExit", "Container", 9)]
 
 
 def test_the_generation_never_goes_back() -> None:

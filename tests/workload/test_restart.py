@@ -36,7 +36,7 @@ CASES = {
         (pod(0, "Failed", exit_code=1), KILLED),
         want_restarts=2,
         want_replaced={0: 1, 2: 1},
-        want_causes=("Exit", "Signal"),
+        want_causes=("NonZeroExit", "Signal"),
     ),
     "a role that never restarts keeps its failures": Case((KILLED,), RestartPolicy.NEVER),
     "a signal is worth a restart": Case(

@@ -44,7 +44,7 @@ CASES = {
     ),
     "pods that another role waits for are on their way": Case("PodsStarting", (*pods("RP"), HELD)),
     "old pods": Case(
-        "PodsStopping", missing=PodCreation(blocked_by=("b", "a")), message="waits for a and b to be gone"
+        "PodsTerminating", missing=PodCreation(blocked_by=("b", "a")), message="waits for a and b to be gone"
     ),
     "the back-off": Case(
         "BackOff",
@@ -66,12 +66,12 @@ CASES = {
         "Queued", gate=Admission(allowed=False, reason="Queued", message="in line"), message="in line"
     ),
     "a quota": Case(
-        "PodRefused",
+        "PodForbidden",
         outcomes=(ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),),
         message="p: exceeded quota",
     ),
     "a group of a name that is taken, whoever's kind of group": Case(
-        "PodGroupNameTaken",
+        "PodGroupNameConflict",
         outcomes=(
             ActionResult("PodGroup.scheduling.volcano.sh", "g", ActionStatus.NAME_CONFLICT, "not ours"),
         ),
@@ -96,7 +96,7 @@ CASES = {
         message="spec.a: no; spec.b: no",
     ),
     "too few for an elastic role": Case(
-        "BelowMin",
+        "BelowMinReplicas",
         phase=Phase.RESTARTING,
         below=True,
         message="worker needs at least 2 running pods to go on",
@@ -172,4 +172,4 @@ def test_a_wait_that_somebody_must_end_is_told_before_what_happened() -> None:
     gone = Observed(pods=stuck.pods, nodes_down=stuck.nodes_down, nodes_released=stuck.nodes_down)
     after = wait_reasons.with_wait_reason(JOB, record, gone, Admission(), missing, NOW)
     assert after.waiting
-    assert after.waiting.reason == "PodsStopping"
+    assert after.waiting.reason == "PodsTerminating"

@@ -23,7 +23,7 @@ from argosy.kinds.labels import INDEX, JOB, ROLE
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.workload.invalid import INVALID_SPEC
+from argosy.workload.reasons import INVALID_SPEC
 
 Outcome = Literal["Succeeded", "Failed", "Deleted", "Rejected"]
 

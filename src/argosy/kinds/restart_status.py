@@ -13,7 +13,7 @@ class RestartStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     index: int
     """Index of the pod within its role."""
     cause: str
-    """Exit, Signal, OutOfMemory, Failed, Completed, Evicted, Preempted, Disrupted, Deleted or NodeDown."""
+    """NonZeroExit, Signal, OOMKilled, Failed, Completed, Evicted, Preempted, Disrupted, Deleted, NodeLost."""
     scope: str
     """What was restarted: the Container in its pod, the Pod, all pods of its Role, or the whole Job."""
     attempt: int = 0

@@ -18,6 +18,7 @@ from argosy.engine.logs import Logger
 from argosy.engine.objects import ApiObject
 from argosy.kinds.resource import Resource
 from argosy.reconcile.job_state import NEVER, CrdBlock
+from argosy.workload import reasons
 
 log = Logger(__name__)
 
@@ -81,7 +82,7 @@ class Compatibility:
 
     def status_cannot_be_written(self, job: ApiObject, problem: str, block: CrdBlock) -> Requeue:
         """Report by an event, since there is no status to report in."""
-        self._recorder.event(job, "Warning", "StatusUnwritable", self.crd_message(problem))
+        self._recorder.event(job, "Warning", reasons.STATUS_UPDATE_FAILED, self.crd_message(problem))
         return self.block(block)
 
     def record_is_unsupported(self, job: ApiObject, problem: str, block: CrdBlock) -> Requeue:
@@ -91,12 +92,14 @@ class Compatibility:
             f"status.argosy was written by a later version of the operator and cannot be read ({problem});"
             " upgrade this one"
         )
-        self._recorder.event(job, "Warning", "RecordTooNew", message)
+        self._recorder.event(job, "Warning", reasons.UNSUPPORTED_RECORD_VERSION, message)
         return self.block(block)
 
     def record_is_pruned(self, obj: ApiObject, block: CrdBlock) -> Requeue:
         """Report by an event that the CRD dropped the Record that was written."""
-        self._recorder.event(obj, "Warning", "RecordPruned", self.crd_message("drops status.argosy"))
+        self._recorder.event(
+            obj, "Warning", reasons.INCOMPATIBLE_CRD, self.crd_message("drops status.argosy")
+        )
         return self.block(block)
 
     def crd_message(self, problem: str) -> str:

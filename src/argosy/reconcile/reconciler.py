@@ -26,6 +26,7 @@ from argosy.reconcile.pod_groups import WaitingJob
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.status_writer import StatusWriter, Written
 from argosy.reconcile.undecodable import UndecodableJobs
+from argosy.workload import reasons
 from argosy.workload.decide import decide, plan_invalid, plan_invalid_deletion
 from argosy.workload.gang_schedulers.registry import BUILTIN, choose
 from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
@@ -196,7 +197,7 @@ class Reconciler(Generic[T]):
         if workload is None:
             return
         waiting = plan.record.waiting
-        if waiting and waiting.reason in ("Queued", "GangSchedulerMissing"):
+        if waiting and waiting.reason in (reasons.QUEUED, reasons.GANG_SCHEDULER_MISSING):
             self.caches.pod_groups.waiting.add(self._waiting_job(key))
         else:
             self.caches.pod_groups.waiting.discard(self._waiting_job(key))

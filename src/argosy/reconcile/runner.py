@@ -38,6 +38,7 @@ from argosy.reconcile.object_state import ObjectState
 from argosy.reconcile.object_writer import CONFLICT_SECONDS, GivenUpError, ObjectWriter, T, raw_record
 from argosy.reconcile.sources import Index, Kind, NeedIndex, Sources
 from argosy.reconcile.term import Term
+from argosy.workload import reasons
 
 SYNC_SECONDS = 0.1
 """Until the next reconcile while a cache is not filled yet."""
@@ -188,7 +189,7 @@ class Runner(Generic[T, R]):
         """Say by an event what is wrong with an object that does not fit its type; editing it cures it."""
         bad = self._undecodable[key]
         obj = dynamic_kind(self._objects.kind.resource)(bad.metadata, {})
-        self._recorder.event(obj, "Warning", "InvalidSpec", f"{bad.path}: {bad.problem}")
+        self._recorder.event(obj, "Warning", reasons.INVALID_SPEC, f"{bad.path}: {bad.problem}")
 
     def _forget(self, key: Key) -> None:
         self._states.pop(key, None)

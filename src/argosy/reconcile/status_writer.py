@@ -31,6 +31,7 @@ from argosy.reconcile.compatibility import Compatibility, RecordSupport
 from argosy.reconcile.job_state import Deferred, JobState, StatusState
 from argosy.reconcile.status_changes import status_body, write_interval
 from argosy.reconcile.term import Term
+from argosy.workload import reasons
 from argosy.workload.dependencies import releases_waiting
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
@@ -165,7 +166,7 @@ class StatusWriter(Generic[T]):
     ) -> Requeue:
         """Say in the status, and by an event, that the CRD drops the Record."""
         message = self.compatibility.crd_message("drops status.argosy")
-        record = replace(record, reason="RecordPruned", message=message)
+        record = replace(record, reason=reasons.INCOMPATIBLE_CRD, message=message)
         status = self._api.dialect.to_status(job, StatusInput(workload, record, observed))
         requeue = self.compatibility.block(state.block)
         try:
@@ -173,7 +174,7 @@ class StatusWriter(Generic[T]):
         except (Conflict, NotFound):
             state.block.until = self._clock.monotonic() + RETRY_SECONDS
             return RETRY
-        self._recorder.event(job, "Warning", "RecordPruned", message)
+        self._recorder.event(job, "Warning", reasons.INCOMPATIBLE_CRD, message)
         return requeue
 
     async def _defer(

@@ -19,6 +19,7 @@ from argosy.workload import (
     phases,
     pods,
     propagation,
+    reasons,
     restart,
     suspend,
     wait_reasons,
@@ -30,7 +31,7 @@ from argosy.workload.record import Record, WaitReason
 from argosy.workload.record_sync import sync_record
 from argosy.workload.transitions import find_transitions
 
-_WARNINGS = frozenset({"Failed", "Restarting", invalid.INVALID_SPEC})
+_WARNINGS = frozenset({Phase.FAILED.value, reasons.RESTARTING, reasons.INVALID_SPEC})
 
 
 def decide(workload: Workload, before: Record | None, observed: Observed, now: datetime) -> Plan:
@@ -51,7 +52,7 @@ def _decide_active(
     workload: Workload, before: Record | None, record: Record, observed: Observed, now: datetime
 ) -> Plan:
     if said := invalid.rejection_message(workload, before or record, observed):
-        return invalid.plan(workload, record, invalid.SPEC_REJECTED, said, observed, now)
+        return invalid.plan(workload, record, reasons.SPEC_REJECTED, said, observed, now)
     if workload.suspended:
         return suspend.plan(workload, record, observed, now)
     if workload.semantics.report_pending_first and _is_first_pass(workload, before, record, observed):
@@ -89,8 +90,8 @@ def plan_invalid(before: Record | None, problems: Problems, generation: int, now
     said = str(problems)
     record = replace(record, generation=max(record.generation, generation))
     if record.waiting is None or record.waiting.message != said:
-        record = replace(record, waiting=WaitReason(invalid.INVALID_SPEC, said, now)).with_history(
-            now, invalid.INVALID_SPEC, said
+        record = replace(record, waiting=WaitReason(reasons.INVALID_SPEC, said, now)).with_history(
+            now, reasons.INVALID_SPEC, said
         )
     return _with_history_events(before, Plan(record))
 
@@ -102,7 +103,7 @@ def plan_invalid_deletion(
     what can be read of it."""
     record = propagation.with_propagated_labels(remains, before or Record(phase_since=now))
     return _with_history_events(
-        before, invalid.plan(remains, record, invalid.INVALID_SPEC, str(problems), observed, now)
+        before, invalid.plan(remains, record, reasons.INVALID_SPEC, str(problems), observed, now)
     )
 
 
@@ -111,7 +112,7 @@ def _is_first_pass(workload: Workload, before: Record | None, record: Record, ob
     if before is None:
         return not observed.pods
     limit = workload.limits.restarts
-    wrong = (invalid.INVALID_SPEC, invalid.SPEC_REJECTED)
+    wrong = (reasons.INVALID_SPEC, reasons.SPEC_REJECTED)
     cured = before.waiting is not None and before.waiting.reason in wrong
     return cured and (limit is None or record.restarts <= limit)
 

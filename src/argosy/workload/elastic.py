@@ -11,6 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.messages import join_names
+from argosy.workload import reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed
@@ -53,7 +54,7 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
         said += f"; starting attempt {record.attempt} with the new size"
     for role in changed:
         record = record.with_role(role.name, _resized(record.role(role.name), role.replicas))
-    return record.with_history(now, "Resized", f"resized {said}") if begun else record
+    return record.with_history(now, reasons.RESIZED, f"resized {said}") if begun else record
 
 
 def track_below_min(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
@@ -76,7 +77,7 @@ def below_min_limit(workload: Workload, record: Record, now: datetime) -> PhaseR
             continue
         if (now - since).total_seconds() >= timeout:
             said = f"{name} has had fewer than {role.min_running} running pods for {timeout:g} s"
-            return PhaseResult(Phase.FAILED, "BelowMin", said)
+            return PhaseResult(Phase.FAILED, reasons.BELOW_MIN_REPLICAS, said)
         times.append(deadline(since, timeout))
     return min((time for time in times if time), default=None)
 

@@ -15,7 +15,7 @@ from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child
 from argosy.plan.contract import Inputs
 from argosy.plan.diff import changes, remove
-from argosy.workload import capacity
+from argosy.workload import capacity, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, GangScheduler, Group
@@ -26,7 +26,6 @@ from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
 from argosy.workload.record import Record, WaitReason
 
-PREEMPTED = "Preempted"
 PREEMPTION_HOLD = timedelta(seconds=60)
 """How long nothing is decided after a scheduler said that it takes one pod of a group: all may be going."""
 
@@ -67,7 +66,7 @@ def admission(workload: Workload, record: Record, observed: Observed) -> Admissi
     if backend is None or backend.name not in observed.available_gang_schedulers:
         return Admission(
             allowed=begun,
-            reason="GangSchedulerMissing",
+            reason=reasons.GANG_SCHEDULER_MISSING,
             message=_missing(observed.gang_scheduler_setting, backend),
         )
     action = _sync_group(workload, backend.group, observed, begun) if backend.group else None
@@ -75,13 +74,13 @@ def admission(workload: Workload, record: Record, observed: Observed) -> Admissi
         return Admission(action=action)
     if backend is BUILTIN and not (observed.capacity and capacity.fits(workload, observed.capacity)):
         said = f"waits until {gang.min_available} of its pods fit the free room of ready nodes at once"
-        return Admission(allowed=False, reason="Queued", message=said)
+        return Admission(allowed=False, reason=reasons.QUEUED, message=said)
     if backend.group and backend.waits_for_admission and (observed.group is None or observed.group.queued):
         said = f"waits in queue {gang.queue or DEFAULT_QUEUE} to be let in"
-        return Admission(allowed=False, reason="Queued", message=said, action=action)
+        return Admission(allowed=False, reason=reasons.QUEUED, message=said, action=action)
     if isinstance(action, Remove):
         return Admission(
-            allowed=False, reason="Queued", message="its pod group is being recreated", action=action
+            allowed=False, reason=reasons.QUEUED, message="its pod group is being recreated", action=action
         )
     return Admission(action=action)
 
@@ -118,8 +117,8 @@ def hold_after_preemption(
     if not taken:
         return None
     said = f"{taken[0].name} was preempted; waits to see whether all of the group goes"
-    since = record.waiting.since if record.waiting and record.waiting.reason == PREEMPTED else now
-    return replace(record, waiting=WaitReason(PREEMPTED, said, since))
+    since = record.waiting.since if record.waiting and record.waiting.reason == reasons.PREEMPTED else now
+    return replace(record, waiting=WaitReason(reasons.PREEMPTED, said, since))
 
 
 def hold_until(observed: Observed) -> datetime | None:
@@ -142,7 +141,7 @@ def gang_limit(
     if gang is None:
         return None
     if observed.group and observed.group.evicted:
-        return PhaseResult(Phase.FAILED, PREEMPTED, "the scheduler evicted the group of this job")
+        return PhaseResult(Phase.FAILED, reasons.PREEMPTED, "the scheduler evicted the group of this job")
     was_placed = (
         record.first_running_at
         or record.gang_scheduled_at
@@ -153,7 +152,7 @@ def gang_limit(
         return None
     if (now - since).total_seconds() >= gang.timeout:
         said = f"{gang.min_available} pods could not be placed together within {gang.timeout:g} s"
-        return PhaseResult(Phase.FAILED, "GangTimeout", said)
+        return PhaseResult(Phase.FAILED, reasons.GANG_TIMEOUT, said)
     return deadline(since, gang.timeout)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from argosy.kinds.messages import join_messages
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.plan.diff import remove
-from argosy.workload import completion
+from argosy.workload import completion, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
@@ -23,13 +23,6 @@ from argosy.workload.plan import Action, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, RoleRecord, WaitReason
 from argosy.workload.restart import with_next_attempt
-
-INVALID_SPEC = "InvalidSpec"
-"""Waits for an edit of the definition: the message says of which fields."""
-SPEC_REJECTED = "RefusedSpec"
-"""The same, where the API server found out."""
-INVALID_DEFINITION = "InvalidDefinition"
-"""The reason of a job that ran, and then was edited so that it cannot go on."""
 
 _PERMANENT = (ActionStatus.SPEC_REJECTED, ActionStatus.INVALID)
 
@@ -41,7 +34,7 @@ def rejection_message(workload: Workload, record: Record, observed: Observed) ->
     if told := _rejections(observed.failed_actions):
         return told
     waiting = record.waiting
-    if waiting is None or waiting.reason != SPEC_REJECTED or record.generation != workload.generation:
+    if waiting is None or waiting.reason != reasons.SPEC_REJECTED or record.generation != workload.generation:
         return ""
     return waiting.message
 
@@ -58,11 +51,13 @@ def plan(
     record = replace(record, generation=max(record.generation, workload.generation))
     if record.first_running_at:
         return completion.finish(
-            workload, record, observed, PhaseResult(Phase.FAILED, INVALID_DEFINITION, said), now
+            workload, record, observed, PhaseResult(Phase.FAILED, reasons.INVALID_DEFINITION, said), now
         )
     if not _is_reported(record, reason, said):
         record = _reset_for_edit(record, observed, now)
-        record = replace(record, waiting=WaitReason(reason, said, now)).with_history(now, INVALID_SPEC, said)
+        record = replace(record, waiting=WaitReason(reason, said, now)).with_history(
+            now, reasons.INVALID_SPEC, said
+        )
     forced, look_again = forced_deletions(workload.limits, observed, now)
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason="the definition is not valid")

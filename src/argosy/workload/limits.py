@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from argosy.kinds.quantity import format_duration
-from argosy.workload import elastic, gang
+from argosy.workload import elastic, gang, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
@@ -14,7 +14,14 @@ from argosy.workload.phases import PhaseResult
 from argosy.workload.record import Record
 
 STOP_REASONS = frozenset(
-    {"DeadlineExceeded", "StartTimeout", "GangTimeout", "BelowMin", "RestartsExhausted", "Preempted"}
+    {
+        reasons.DEADLINE_EXCEEDED,
+        reasons.START_TIMEOUT,
+        reasons.GANG_TIMEOUT,
+        reasons.BELOW_MIN_REPLICAS,
+        reasons.RESTARTS_EXHAUSTED,
+        reasons.PREEMPTED,
+    }
 )
 """A job that ends for one of these is stopped: what still runs is deleted whatever the cleanup policy
 says."""
@@ -41,13 +48,13 @@ def _each(
     workload: Workload, record: Record, observed: Observed, now: datetime
 ) -> Iterator[PhaseResult | datetime | None]:
     limits = workload.limits
-    yield _after(record.started_at, limits.active_deadline, now, "DeadlineExceeded", "activeDeadline")
+    yield _after(record.started_at, limits.active_deadline, now, reasons.DEADLINE_EXCEEDED, "activeDeadline")
     waiting_since = {
         Phase.PENDING: record.attempt_started_at,
         Phase.STARTING: record.attempt_started_at,
         Phase.RESTARTING: record.phase_since,
     }.get(record.phase)
-    yield _after(waiting_since, limits.start_timeout, now, "StartTimeout", "startTimeout")
+    yield _after(waiting_since, limits.start_timeout, now, reasons.START_TIMEOUT, "startTimeout")
     yield elastic.below_min_limit(workload, record, now)
     yield gang.gang_limit(workload, record, observed, now)
 
@@ -60,7 +67,7 @@ def _after(
     if (now - since).total_seconds() < seconds:
         return deadline(since, seconds)
     said = {
-        "DeadlineExceeded": f"still active after {format_duration(seconds)} (limits.{name})",
-        "StartTimeout": f"not all roles were running after {format_duration(seconds)} (limits.{name})",
+        reasons.DEADLINE_EXCEEDED: f"still active after {format_duration(seconds)} (limits.{name})",
+        reasons.START_TIMEOUT: f"not all roles were running after {format_duration(seconds)} (limits.{name})",
     }[reason]
     return PhaseResult(Phase.FAILED, reason, said)

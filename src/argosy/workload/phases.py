@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds.messages import join_names, pluralize
-from argosy.workload import messages
+from argosy.workload import messages, reasons
 from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, Quantifier, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
@@ -113,16 +113,16 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
     ended = counts.succeeded + counts.failed - counts.failed_by_node
     if _meets(policy.failed, counts.failed, size):
         reason = (
-            "Preempted"
+            reasons.PREEMPTED
             if counts.first_failed and counts.first_failed.index in last.preempted_indexes
-            else "PodFailed"
+            else reasons.POD_FAILED
         )
         return PhaseResult(Phase.FAILED, reason, _describe_failure(counts))
     if _meets(policy.succeeded, counts.succeeded, size):
         return PhaseResult(Phase.SUCCEEDED)
     if ended >= size and counts.failed:
         return PhaseResult(
-            Phase.FAILED, "MixedOutcome", f"{_describe_failure(counts)}; no pod is left to run"
+            Phase.FAILED, reasons.MIXED_OUTCOME, f"{_describe_failure(counts)}; no pod is left to run"
         )
     if ended >= size:
         return PhaseResult(Phase.SUCCEEDED)
@@ -136,7 +136,9 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
         if left < needed:
             names = join_names([messages.replica_name(role.name, index) for index in counts.missing_indexes])
             taken = all(index in last.preempted_indexes for index in counts.missing_indexes)
-            reason, fate = ("Preempted", "was preempted") if taken else ("PodMissing", "went away")
+            reason, fate = (
+                (reasons.PREEMPTED, "was preempted") if taken else (reasons.POD_MISSING, "went away")
+            )
             return PhaseResult(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
     return PhaseResult(last.phase, last.reason, last.message)
 
@@ -149,13 +151,13 @@ def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:
         return _failure(failed, roles)
     succeeded = _first_matching(workload.rules.succeeded_when, roles, Phase.SUCCEEDED)
     if succeeded:
-        return PhaseResult(Phase.SUCCEEDED, "Completed", f"{join_names(succeeded)} succeeded")
+        return PhaseResult(Phase.SUCCEEDED, reasons.COMPLETED, f"{join_names(succeeded)} succeeded")
     if not all(role.phase.terminal for role in roles.values()):
         return None
     bad = [name for name, role in roles.items() if role.phase is Phase.FAILED]
     if bad:
         return _failure(bad, roles)
-    return PhaseResult(Phase.SUCCEEDED, "Completed", "all roles succeeded")
+    return PhaseResult(Phase.SUCCEEDED, reasons.COMPLETED, "all roles succeeded")
 
 
 def job_phase(workload: Workload, record: Record, observed: Observed) -> Phase:
@@ -222,5 +224,7 @@ def _first_matching(
 def _failure(names: Sequence[str], roles: dict[str, RoleRecord]) -> PhaseResult:
     first = roles[names[0]]
     return PhaseResult(
-        Phase.FAILED, first.reason or "RoleFailed", first.message or f"{join_names(names)} failed"
+        Phase.FAILED,
+        first.reason or reasons.ROLE_FAILED,
+        first.message or f"{join_names(names)} failed",
     )

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds.messages import pluralize
-from argosy.workload import disruptions, escalation, messages
+from argosy.workload import disruptions, escalation, messages, reasons
 from argosy.workload.current_pods import current_pods, is_current
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
@@ -95,11 +95,13 @@ def plan_restarts(workload: Workload, record: Record, observed: Observed, now: d
     told = _restart_entries(losses)
     record = (
         _with_replacements(workload, record, losses, now)
-        .with_history(now, "Restarting", message)
+        .with_history(now, reasons.RESTARTING, message)
         .with_restarts(*told)
     )
     since = record.phase_since if record.phase is Phase.RESTARTING else now
-    record = replace(record, phase=Phase.RESTARTING, phase_since=since, reason="Restarting", message=message)
+    record = replace(
+        record, phase=Phase.RESTARTING, phase_since=since, reason=reasons.RESTARTING, message=message
+    )
     return RestartPlan(record, causes=tuple(one.cause for one in (*taken, *told)))
 
 
@@ -331,11 +333,11 @@ def _restarts_exceeded(record: Record, kept: int, limit: int) -> PhaseResult:
     )
     needed = pluralize(record.restarts + kept, "restart")
     said = f"{last}{needed} were needed and {limit} allowed (limits.restarts)"
-    return PhaseResult(Phase.FAILED, "RestartsExhausted", said)
+    return PhaseResult(Phase.FAILED, reasons.RESTARTS_EXHAUSTED, said)
 
 
 def _no_restarts_left(why: str, limit: int, *, used: int, needed: int) -> PhaseResult:
     """Return the ending of a job that needs more restarts than its limit leaves."""
     counts = f"{used} of {pluralize(limit, 'restart')} used, {needed} more needed (limits.restarts)"
     left = f"restart limit reached: {counts}" if limit else "no restarts are allowed (limits.restarts is 0)"
-    return PhaseResult(Phase.FAILED, "RestartsExhausted", f"{why}; {left}")
+    return PhaseResult(Phase.FAILED, reasons.RESTARTS_EXHAUSTED, f"{why}; {left}")

@@ -23,17 +23,17 @@ _DETAIL = 160
 class RestartCause(StrEnum):
     """What made a restart necessary."""
 
-    NON_ZERO_EXIT = "Exit"
+    NON_ZERO_EXIT = "NonZeroExit"
     """A program ended with an exit code that is not 0."""
     SIGNAL = "Signal"
     """A program was killed by a signal."""
-    OOM_KILLED = "OutOfMemory"
+    OOM_KILLED = "OOMKilled"
     """A program was killed by the kernel, for it had more memory than its limit allows."""
     FAILED = "Failed"
     """A pod failed and there is no exit code to tell why."""
     COMPLETED = "Completed"
     """A program came to its end in a role that is to run for ever."""
-    CONTAINER_RESTART = "Container"
+    CONTAINER_RESTART = "ContainerRestart"
     """A container was restarted in its place by the node; a word for metrics, which count these together."""
     EVICTED = "Evicted"
     """The pod was evicted: its node was short of something, drained or tainted, or it used more storage than
@@ -44,7 +44,7 @@ class RestartCause(StrEnum):
     """The cluster took the pod away for another reason, such as the shutdown of its node."""
     DELETED = "Deleted"
     """Somebody deleted the pod."""
-    NODE_LOST = "NodeDown"
+    NODE_LOST = "NodeLost"
     """The pod's node does not answer, or is gone."""
 
 

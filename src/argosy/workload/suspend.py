@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.messages import pluralize
-from argosy.workload import gang
+from argosy.workload import gang, reasons
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
@@ -37,7 +37,7 @@ def resumed(record: Record, now: datetime) -> Record:
     if record.phase is not Phase.SUSPENDED:
         return record
     record = replace(record, phase=Phase.PENDING, phase_since=now, reason="", message="", waiting=None)
-    return record.with_history(now, "Resumed", "the job is not suspended any more")
+    return record.with_history(now, reasons.RESUMED, "the job is not suspended any more")
 
 
 def _suspended(record: Record, observed: Observed, now: datetime) -> Record:
@@ -47,12 +47,12 @@ def _suspended(record: Record, observed: Observed, now: datetime) -> Record:
     if observed.pods:
         said += f"; stopping {pluralize(len(observed.pods), 'pod')}"
     return replace(
-        record.with_history(now, "Suspended", said),
+        record.with_history(now, reasons.SUSPENDED, said),
         phase=Phase.SUSPENDED,
         phase_since=now,
-        reason="Suspended",
+        reason=reasons.SUSPENDED,
         message="suspended by spec.suspend",
-        waiting=WaitReason("Suspended", "until spec.suspend is false", now),
+        waiting=WaitReason(reasons.SUSPENDED, "until spec.suspend is false", now),
         started_at=None,
         attempt_started_at=None,
         gang_scheduled_at=None,

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from argosy.kinds.messages import join_messages, join_names, pluralize
 from argosy.plan.actions import ActionResult, ActionStatus
-from argosy.workload import messages
+from argosy.workload import messages, reasons
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.dependencies import has_reached
 from argosy.workload.gang import Admission
-from argosy.workload.invalid import INVALID_SPEC
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod
 from argosy.workload.phases import Counts
@@ -23,15 +22,12 @@ from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RestartEntry, WaitReason
 from argosy.workload.restart_causes import pod_fingerprint
 
-NODE_UNREACHABLE = "NodeUnreachable"
-"""A pod must be gone first, and its node, which may still run it, does not answer."""
-
-_FAILURE_REASONS = {
-    ActionStatus.INVALID: "Invalid",
-    ActionStatus.FORBIDDEN: "Refused",
-    ActionStatus.NAME_CONFLICT: "NameTaken",
-    ActionStatus.RETRY: "ApiError",
-}
+_MOST_SERIOUS_FIRST = (
+    ActionStatus.INVALID,
+    ActionStatus.FORBIDDEN,
+    ActionStatus.NAME_CONFLICT,
+    ActionStatus.RETRY,
+)
 
 
 def with_wait_reason(
@@ -48,7 +44,7 @@ def with_wait_reason(
         return replace(record, waiting=None) if record.waiting else record
     reason, message = found
     last = record.waiting
-    if reason == INVALID_SPEC and (last is None or last.message != message):
+    if reason == reasons.INVALID_SPEC and (last is None or last.message != message):
         record = record.with_history(now, reason, message)
     since = last.since if last and last.reason == reason else now
     return replace(record, waiting=WaitReason(reason, message, since))
@@ -59,7 +55,7 @@ def status_message(
 ) -> str:
     """What a person should know of the job now: what happened to it, else for what it waits, else how far it
     is."""
-    if record.waiting and record.waiting.reason == NODE_UNREACHABLE:
+    if record.waiting and record.waiting.reason == reasons.NODE_UNREACHABLE:
         return record.waiting.message  # it says what somebody must do
     if record.message:
         return record.message
@@ -120,28 +116,28 @@ def _wait_reason(
     if gate.reason and not gate.allowed:
         return gate.reason, gate.message
     if unreachable := _unreachable(missing.blocked_by, observed):
-        return NODE_UNREACHABLE, unreachable
+        return reasons.NODE_UNREACHABLE, unreachable
     if missing.blocked_by:
         return _pods_terminating(sorted(missing.blocked_by))
     if missing.retry_at:
-        return "BackOff", f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
+        return reasons.BACK_OFF, f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
     if unconfirmed := _unconfirmed(observed):
-        return "NodeUnconfirmed", unconfirmed
+        return reasons.NODE_UNCONFIRMED, unconfirmed
     if record.phase is Phase.RUNNING:
         return None
     for name, role in workload.roles.items():
         if record.role(name).below_min_since:
             return (
-                "BelowMin",
+                reasons.BELOW_MIN_REPLICAS,
                 f"{name} needs at least {pluralize(role.min_running, 'running pod')} to go on",
             )
     pods = all_current_pods(record, observed)
-    if any(pod.waiting_reason == "Unschedulable" for pod in pods):
-        return "Unschedulable", ""
+    if any(pod.waiting_reason == reasons.UNSCHEDULABLE for pod in pods):
+        return reasons.UNSCHEDULABLE, ""
     bad = next((pod for pod in pods if pod.waiting_reason and pod.waiting_reason != "SchedulingGated"), None)
     if bad:
         return bad.waiting_reason, ""
-    return _dependency(workload, record, pods) or ("PodsStarting", "")
+    return _dependency(workload, record, pods) or (reasons.PODS_STARTING, "")
 
 
 def _unreachable(stopping: Sequence[str], observed: Observed) -> str:
@@ -181,21 +177,20 @@ def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod])
     if not coming or not all(pod.waits_for_dependency and pod.role in lacking for pod in coming):
         return None
     name = coming[0].role
-    return "WaitingForRole", f"{name} waits for {lacking[name].role} to be {lacking[name].phase}"
+    return reasons.WAITING_FOR_ROLE, f"{name} waits for {lacking[name].role} to be {lacking[name].phase}"
 
 
 def _action_failure(failures: Sequence[ActionResult]) -> tuple[str, str] | None:
     mistakes = [failure.message for failure in failures if failure.status is ActionStatus.SPEC_REJECTED]
     if mistakes:
-        return INVALID_SPEC, join_messages(mistakes)
-    for status, word in _FAILURE_REASONS.items():
+        return reasons.INVALID_SPEC, join_messages(mistakes)
+    for status in _MOST_SERIOUS_FIRST:
         for failure in failures:
             if failure.status is status:
-                kind = failure.kind.partition(".")[0]
-                return f"{kind}{word}", f"{failure.name}: {failure.message}"
+                return reasons.action_failed(failure), f"{failure.name}: {failure.message}"
     terminating = sorted(failure.name for failure in failures if failure.status is ActionStatus.TERMINATING)
     return _pods_terminating(terminating) if terminating else None
 
 
 def _pods_terminating(names: Sequence[str]) -> tuple[str, str]:
-    return "PodsStopping", f"waits for {join_names(names)} to be gone"
+    return reasons.PODS_TERMINATING, f"waits for {join_names(names)} to be gone"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from argosy.dialects.ares import spec
 from argosy.dialects.ares.profiles import roles_of
 from argosy.kinds.aresjob import INDEX_LABEL, ROLE_LABEL, AresCondition, AresJob, AresJobSpec, RoleStatus
-from argosy.workload.invalid import INVALID_DEFINITION, SPEC_REJECTED
+from argosy.workload import reasons
 from argosy.workload.model import Phase
 from argosy.workload.record import Record, RoleRecord, WaitReason
 
@@ -29,10 +29,10 @@ def adopted_record(obj: AresJob) -> Record | None:
         (one for one in status.conditions if one.type == phase.value and one.status == "True"), None
     )
     since, generation = _since(obj, condition), obj.metadata.generation
-    if condition and condition.reason == INVALID_DEFINITION and status.running_time is None:
+    if condition and condition.reason == reasons.INVALID_DEFINITION and status.running_time is None:
         return Record(
             phase_since=since,
-            waiting=WaitReason(SPEC_REJECTED, condition.message, since),
+            waiting=WaitReason(reasons.SPEC_REJECTED, condition.message, since),
             generation=generation,
         )
     failed = condition if phase is Phase.FAILED else None

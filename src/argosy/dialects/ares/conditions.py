@@ -6,8 +6,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from argosy.dialects.ares import reasons as ares_reasons
 from argosy.kinds.aresjob import AresCondition
-from argosy.workload.invalid import INVALID_DEFINITION, INVALID_SPEC, SPEC_REJECTED
+from argosy.workload import reasons
 from argosy.workload.limits import STOP_REASONS
 from argosy.workload.model import Phase, RestartScope, Workload
 from argosy.workload.observed import Observed
@@ -15,7 +16,6 @@ from argosy.workload.record import Record
 
 CREATED, RUNNING, SUCCEEDED, FAILED = "Created", "Running", "Succeeded", "Failed"
 SCHEDULED, RESTARTING, SUSPENDED = "Scheduled", "Restarting", "Suspended"
-JOB_FAILED, PREEMPTED, MISSING = "JobFailed", "Preempted", "GangSchedulerMissing"
 
 _RESTARTS = "limits.restarts"
 _FIELDS = {
@@ -35,13 +35,20 @@ def conditions(
     seen: Observed,
 ) -> list[AresCondition]:
     conditions_set = _ConditionSet({one.type: one for one in stored}, record.phase_since)
-    wrong = record.waiting is not None and record.waiting.reason in (INVALID_SPEC, SPEC_REJECTED)
+    wrong = record.waiting is not None and record.waiting.reason in (
+        reasons.INVALID_SPEC,
+        reasons.SPEC_REJECTED,
+    )
     if conditions_set.is_true(FAILED) and not wrong:
         if phase == FAILED:
             return conditions_set.all()
-        conditions_set.set(FAILED, "False", "DefinitionChanged", "the definition was changed and is valid")
+        conditions_set.set(
+            FAILED, "False", ares_reasons.DEFINITION_CHANGED, "the definition was changed and is valid"
+        )
     if wrong and record.waiting is not None:
-        conditions_set.set(FAILED, "True", INVALID_DEFINITION, record.waiting.message, record.waiting.since)
+        conditions_set.set(
+            FAILED, "True", reasons.INVALID_DEFINITION, record.waiting.message, record.waiting.since
+        )
         conditions_set.clear(RUNNING, record.waiting.since)
         return conditions_set.all()
     usual = f"AresJob {name} is {phase}."
@@ -70,14 +77,14 @@ def with_ares_field_names(message: str) -> str:
 
 
 def _failure(workload: Workload | None, record: Record, usual: str) -> tuple[str, str]:
-    if record.reason in (INVALID_DEFINITION, PREEMPTED):
+    if record.reason in (reasons.INVALID_DEFINITION, reasons.PREEMPTED):
         return record.reason, with_ares_field_names(record.message)
     if record.reason not in STOP_REASONS:
         return FAILED, usual
     message, field = with_ares_field_names(record.message), _FIELDS[_RESTARTS]
-    if record.reason == "RestartsExhausted" and field not in message and workload is not None:
+    if record.reason == reasons.RESTARTS_EXHAUSTED and field not in message and workload is not None:
         message += f" ({field}: {workload.limits.restarts})"
-    return JOB_FAILED, message
+    return ares_reasons.JOB_FAILED, message
 
 
 def _set_scheduled(
@@ -86,8 +93,9 @@ def _set_scheduled(
     if workload.gang is None or record.finished_at:
         return
     waiting = record.waiting
-    if waiting is not None and waiting.reason == MISSING:
-        conditions_set.set(SCHEDULED, "False", MISSING, with_ares_field_names(waiting.message), waiting.since)
+    if waiting is not None and waiting.reason == reasons.GANG_SCHEDULER_MISSING:
+        message = with_ares_field_names(waiting.message)
+        conditions_set.set(SCHEDULED, "False", reasons.GANG_SCHEDULER_MISSING, message, waiting.since)
     elif record.gang_scheduled_at and not conditions_set.is_true(SCHEDULED):
         conditions_set.set(
             SCHEDULED, "True", SCHEDULED, seen.group.reason if seen.group else "", record.gang_scheduled_at
@@ -112,7 +120,7 @@ def _set_suspended(conditions_set: "_ConditionSet", record: Record) -> None:
         conditions_set.set(SUSPENDED, "True", SUSPENDED, "suspended by spec.runPolicy.suspend")
         conditions_set.clear(RUNNING)
     elif conditions_set.is_true(SUSPENDED):
-        conditions_set.set(SUSPENDED, "False", "Resumed", "the job is not suspended any more")
+        conditions_set.set(SUSPENDED, "False", reasons.RESUMED, "the job is not suspended any more")
 
 
 class _ConditionSet:

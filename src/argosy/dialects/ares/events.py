@@ -7,19 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 
 from argosy.dialects.ares import injection, spec
+from argosy.dialects.ares import reasons as ares_reasons
 from argosy.dialects.ares.conditions import with_ares_field_names
 from argosy.dialects.ares.defaults import with_defaults
 from argosy.dialects.ares.profiles import roles_of
-from argosy.dialects.ares.status import CREATE_ERROR, describe_failed_pod
+from argosy.dialects.ares.status import describe_failed_pod
 from argosy.dialects.ares.templates import containers, pod_spec
 from argosy.dialects.base import StatusChange
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
 from argosy.kinds.messages import join_names
 from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
+from argosy.workload import reasons
 from argosy.workload.model import Phase, Workload
 from argosy.workload.transitions import Transitions
 
 _REPORTED_KINDS = ("Pod", "Service", "Job")
+_NAME_CONFLICTS = (reasons.name_conflict("Pod"), reasons.name_conflict("Service"))
 MAX_FIELD_EVENTS = 10
 """Fields of one job that get an event."""
 
@@ -52,14 +55,14 @@ def action_events(obj: AresJob, results: Sequence[ActionResult]) -> list[EmitEve
     )
     for (verb, kind, role, reason, failed), group in groupby(reported, _group_key):
         status = obj.status.role_statuses.get(role)
-        if failed and status is not None and status.reason == CREATE_ERROR:
+        if failed and status is not None and status.reason == ares_reasons.CREATE_ERROR:
             continue  # emitted when it was refused first
         first, *others = group
         names = sorted((result.name for result in (first, *others)), key=_by_index)
         parts = (join_names(names), reason, first.message)
         message = ": ".join(part for part in parts if part)
-        outcome = "Failed" if failed else "Successful"
-        emitted.append(EmitEvent("Warning" if failed else "Normal", f"{outcome}{verb}{kind}", message))
+        event = ares_reasons.action_executed(verb, kind, failed=failed)
+        emitted.append(EmitEvent("Warning" if failed else "Normal", event, message))
     return emitted
 
 
@@ -81,7 +84,9 @@ def _phase_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     why = f": {failed.reason}: {failed.message}" if new == Phase.FAILED.value and failed else ""
     kind = "Warning" if new == Phase.FAILED.value else "Normal"
     yield EmitEvent(
-        "Warning" if kind == "Warning" else "Normal", "JobPhaseTransition", f"{old} -> {new}{why}"
+        "Warning" if kind == "Warning" else "Normal",
+        ares_reasons.JOB_PHASE_TRANSITION,
+        f"{old} -> {new}{why}",
     )
 
 
@@ -92,7 +97,9 @@ def _role_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
         if known.phase != role.phase:
             why = f": {role.reason}: {role.message}" if role.reason else ""
             yield EmitEvent(
-                "Normal", "RolePhaseTransition", f"role {name}: {known.phase} -> {role.phase}{why}"
+                "Normal",
+                ares_reasons.ROLE_PHASE_TRANSITION,
+                f"role {name}: {known.phase} -> {role.phase}{why}",
             )
 
 
@@ -100,12 +107,12 @@ def _failure_events(transitions: Transitions) -> Iterator[EmitEvent]:
     for role, group in groupby(transitions.failed_pods, lambda pod: pod.role):
         first, *others = group
         more = f" (and {join_names([pod.name for pod in others])})" if others else ""
-        yield EmitEvent("Warning", "PodFailed", f"role {role}: {describe_failed_pod(first)}{more}")
+        yield EmitEvent("Warning", reasons.POD_FAILED, f"role {role}: {describe_failed_pod(first)}{more}")
 
 
 def _stale_event(role: str) -> EmitEvent:
     message = "pods that are there stay as they were made; the new definition is for those to come"
-    return EmitEvent("Warning", "StaleClusterSpec", f"role {role}: {message}")
+    return EmitEvent("Warning", ares_reasons.STALE_CLUSTER_SPEC, f"role {role}: {message}")
 
 
 def _invalid_label_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
@@ -114,13 +121,13 @@ def _invalid_label_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent
     for key in new:
         if key and key not in old:
             message = f"{key}: the value can be no label; pods have it as an annotation only"
-            yield EmitEvent("Warning", "InvalidLabelValue", message)
+            yield EmitEvent("Warning", ares_reasons.INVALID_LABEL_VALUE, message)
 
 
 def _name_conflict_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     old, new = _waiting(before), _waiting(after)
-    if new is not None and old != new and new[0] in ("PodNameTaken", "ServiceNameTaken"):
-        yield EmitEvent("Warning", "NameConflict", with_ares_field_names(new[1]))
+    if new is not None and old != new and new[0] in _NAME_CONFLICTS:
+        yield EmitEvent("Warning", ares_reasons.NAME_CONFLICT, with_ares_field_names(new[1]))
 
 
 def _waiting(obj: AresJob) -> tuple[str, str] | None:
@@ -130,13 +137,15 @@ def _waiting(obj: AresJob) -> tuple[str, str] | None:
 
 def _spec_events(obj: AresJob) -> Iterator[EmitEvent]:
     for path, hint in islice(spec.unknown(obj.spec), MAX_FIELD_EVENTS):
-        yield EmitEvent("Warning", "UnknownField", f"{path}: unknown field, kept and ignored{hint}")
+        yield EmitEvent(
+            "Warning", ares_reasons.UNKNOWN_FIELD, f"{path}: unknown field, kept and ignored{hint}"
+        )
     written = spec.read(obj.spec)
     if not isinstance(written, AresJobSpec):
         return
     full = with_defaults(written)
     for path, why in ignored(full):
-        yield EmitEvent("Warning", "FieldIgnored", f"{path}: {why}")
+        yield EmitEvent("Warning", ares_reasons.FIELD_IGNORED, f"{path}: {why}")
 
 
 def _overwrite_events(workload: Workload) -> Iterator[EmitEvent]:
@@ -146,7 +155,7 @@ def _overwrite_events(workload: Workload) -> Iterator[EmitEvent]:
         policy = pod_spec(role.template).get("restartPolicy")
         if policy not in (None, role.container_restart_policy.value):
             message = f"{path}.restartPolicy: {policy} becomes {role.container_restart_policy.value}"
-            yield EmitEvent("Warning", "RestartPolicyOverwritten", message)
+            yield EmitEvent("Warning", ares_reasons.RESTART_POLICY_OVERWRITTEN, message)
         injected = injection.inject(workload, role, 0)
         for number, container in enumerate(containers(role.template)):
             if injected.env_container not in ("", container.get("name")):
@@ -160,7 +169,7 @@ def _overwrite_events(workload: Workload) -> Iterator[EmitEvent]:
             for variable in given:
                 if variable in injected.override_env:
                     message = f"{path}.containers[{number}].env: {variable} is set by the framework"
-                    yield EmitEvent("Warning", "EnvOverwritten", message)
+                    yield EmitEvent("Warning", ares_reasons.ENV_OVERWRITTEN, message)
 
 
 def _address_list_events(workload: Workload) -> Iterator[EmitEvent]:
@@ -169,7 +178,7 @@ def _address_list_events(workload: Workload) -> Iterator[EmitEvent]:
         missing, service = " and ".join(injection.list_variables(name)), workload.service_address(name)
         message = f"{workload.roles[name].replicas} addresses are more than a variable can hold"
         instead = f"pods start without {missing}, and find all by DNS as {service}"
-        yield EmitEvent("Warning", "AddressesLeftOut", f"role {name}: {message}; {instead}")
+        yield EmitEvent("Warning", ares_reasons.ADDRESS_LIST_TOO_LONG, f"role {name}: {message}; {instead}")
 
 
 def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from argosy.dialects.ares import reasons as ares_reasons
 from argosy.dialects.ares.conditions import conditions, with_ares_field_names
 from argosy.dialects.base import StatusInput
 from argosy.dialects.counts import fold_running_into_succeeded
@@ -15,9 +16,8 @@ from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
 from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
 from argosy.plan.actions import ActionStatus
+from argosy.workload import reasons
 from argosy.workload.current_pods import current_pods
-from argosy.workload.gang import PREEMPTED
-from argosy.workload.invalid import INVALID_SPEC, SPEC_REJECTED
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Counts, count_pods
@@ -25,7 +25,6 @@ from argosy.workload.record import Record, RoleRecord, encode
 from argosy.workload.wait_reasons import status_message
 
 _CREATE_ERRORS = (ActionStatus.FORBIDDEN, ActionStatus.RETRY)
-CREATE_ERROR = "CreateError"
 _NAMED = 3
 """Terminating pods that a message names."""
 
@@ -62,7 +61,10 @@ def to_status(obj: AresJob, view: StatusInput) -> AresJobStatus:
 
 
 def is_invalid(record: Record) -> bool:
-    return record.waiting is not None and record.waiting.reason in (INVALID_SPEC, SPEC_REJECTED)
+    return record.waiting is not None and record.waiting.reason in (
+        reasons.INVALID_SPEC,
+        reasons.SPEC_REJECTED,
+    )
 
 
 def ares_phase(last: AresJobStatus, record: Record) -> str:
@@ -127,34 +129,37 @@ def _role_reason(
             return last.reason, last.message
         return _failure(workload, role, remembered, record, seen)
     refused = [one for one in seen.failed_actions if one.role == role.name and one.status in _CREATE_ERRORS]
-    return (CREATE_ERROR, refused[0].message) if refused else ("", "")
+    return (ares_reasons.CREATE_ERROR, refused[0].message) if refused else ("", "")
 
 
 def _failure(
     workload: Workload, role: Role, remembered: RoleRecord, record: Record, seen: Observed
 ) -> tuple[str, str]:
     """Return the first reason that applies, by the lowest index."""
-    if remembered.reason == PREEMPTED:
-        return PREEMPTED, remembered.message
+    if remembered.reason == reasons.PREEMPTED:
+        return reasons.PREEMPTED, remembered.message
     pods = sorted(current_pods(record, role.name, seen), key=lambda pod: pod.index)
     live = [pod for pod in pods if not pod.terminating]
     failed = next((pod for pod in live if pod.phase == "Failed"), None)
     if failed is not None:
-        reason = "MixedOutcome" if remembered.reason == "MixedOutcome" else "PodFailed"
-        return reason, describe_failed_pod(failed)
+        mixed = remembered.reason == reasons.MIXED_OUTCOME
+        return reasons.MIXED_OUTCOME if mixed else reasons.POD_FAILED, describe_failed_pod(failed)
     down = seen.failed_nodes(role.policy, workload.semantics)
     lost = next((pod for pod in live if pod.node in down), None)
     if lost is not None:
-        return "PossibleNodeDown", f"pod={lost.name}; nodeName={lost.node}; info=the node is down"
+        return (
+            ares_reasons.POSSIBLE_NODE_DOWN,
+            f"pod={lost.name}; nodeName={lost.node}; info=the node is down",
+        )
     going = [pod for pod in pods if pod.terminating]
     if going:
         indexes = _indexes([pod.index for pod in going])
         named = ", ".join(f"{pod.name}({pod.node})" for pod in going[:_NAMED])
-        return "PodMissing", f"total {len(going)} pods were terminating: {indexes}; {named}"
+        return reasons.POD_MISSING, f"total {len(going)} pods were terminating: {indexes}; {named}"
     there = {pod.index for pod in pods} | set(remembered.succeeded_indexes)
     missing = [index for index in range(remembered.size) if index not in there]
     if missing:
-        return "PodMissing", f"total {len(missing)} pods were missing: {_indexes(missing)}"
+        return reasons.POD_MISSING, f"total {len(missing)} pods were missing: {_indexes(missing)}"
     return remembered.reason, remembered.message
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from argosy.kinds.trainingrun_status import RunCondition
-from argosy.workload.invalid import INVALID_SPEC
+from argosy.workload import reasons
 from argosy.workload.model import Phase
 from argosy.workload.record import Record
 
@@ -12,7 +12,7 @@ PHASES = (Phase.RUNNING, Phase.RESTARTING, Phase.SUSPENDED, Phase.SUCCEEDED, Pha
 
 def conditions(stored: Sequence[RunCondition], record: Record) -> list[RunCondition]:
     """All conditions; the time of one changes only when its status does."""
-    valid = not (record.waiting and record.waiting.reason == INVALID_SPEC)
+    valid = not (record.waiting and record.waiting.reason == reasons.INVALID_SPEC)
     wanted = [_valid(record, valid), *(_phase(record, phase) for phase in PHASES)]
     known = {condition.type: condition for condition in stored}
     return [_kept(known.get(condition.type), condition) for condition in wanted]
@@ -21,9 +21,11 @@ def conditions(stored: Sequence[RunCondition], record: Record) -> list[RunCondit
 def _valid(record: Record, valid: bool) -> RunCondition:
     assert record.phase_since
     if valid or record.waiting is None:
-        return RunCondition("Valid", "True", "Accepted", record.phase_since, "", record.generation)
+        return RunCondition("Valid", "True", reasons.ACCEPTED, record.phase_since, "", record.generation)
     waiting = record.waiting
-    return RunCondition("Valid", "False", INVALID_SPEC, waiting.since, waiting.message, record.generation)
+    return RunCondition(
+        "Valid", "False", reasons.INVALID_SPEC, waiting.since, waiting.message, record.generation
+    )
 
 
 def _phase(record: Record, phase: Phase) -> RunCondition:

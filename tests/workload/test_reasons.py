@@ -1,0 +1,122 @@
+"""Tests that every reason a user may read is defined in a reasons module and documented."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import argosy
+from argosy.dialects.ares import reasons as ares_reasons
+from argosy.plan.actions import ActionResult, ActionStatus
+from argosy.workload import reasons
+from argosy.workload.model import Phase
+
+SOURCES = Path(argosy.__file__).parent
+DOCS = SOURCES.parents[1] / "docs"
+PACKAGES = ("workload", "dialects", "reconcile", "operator")
+READERS = ("workload/observed.py", "workload/gang_schedulers/")
+"""Modules that read reasons of Kubernetes and of schedulers, some of which are spelled like ours."""
+CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
+REASON_ARGUMENT = {
+    "EmitEvent": 1,
+    "event": 2,
+    "PhaseResult": 1,
+    "WaitReason": 0,
+    "with_history": 1,
+    "RunCondition": 2,
+}
+"""Position of the reason among the arguments of what makes statuses and events."""
+
+
+def constants(module: ModuleType) -> Mapping[str, str]:
+    return {name: value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)}
+
+
+def modules() -> Iterator[Path]:
+    for package in PACKAGES:
+        for path in sorted((SOURCES / package).rglob("*.py")):
+            if path.name != "reasons.py" and not str(path.relative_to(SOURCES)).startswith(READERS):
+                yield path
+
+
+def without_enums(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield all nodes outside of enums, whose members are words of the model."""
+    for statement in tree.body:
+        bases = statement.bases if isinstance(statement, ast.ClassDef) else []
+        if not any(isinstance(base, ast.Name) and base.id == "StrEnum" for base in bases):
+            yield from ast.walk(statement)
+
+
+def reason_arguments(call: ast.Call) -> Iterator[ast.expr]:
+    name = getattr(call.func, "attr", None) or getattr(call.func, "id", "")
+    position = REASON_ARGUMENT.get(name)
+    if position is not None and len(call.args) > position:
+        yield call.args[position]
+    yield from (keyword.value for keyword in call.keywords if keyword.arg == "reason")
+
+
+def literals(path: Path) -> Iterator[str]:
+    """Yield the literals in a module that are, or are used as, a reason."""
+    defined = {*constants(reasons).values(), *constants(ares_reasons).values()} - {*Phase}
+    for node in without_enums(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and node.value in defined:
+            yield f"{path.relative_to(SOURCES)}:{node.lineno}: {node.value}"
+        if isinstance(node, ast.Call):
+            for argument in reason_arguments(node):
+                value = argument.value if isinstance(argument, ast.Constant) else None
+                if isinstance(value, str) and CAMEL_CASE.fullmatch(value):
+                    yield f"{path.relative_to(SOURCES)}:{node.lineno}: {value}"
+
+
+def test_reasons_stand_in_the_reasons_modules_only() -> None:
+    assert [literal for path in modules() for literal in literals(path)] == []
+
+
+@pytest.mark.parametrize("module", [reasons, ares_reasons], ids=["all APIs", "AresJob"])
+def test_every_reason_has_one_constant_in_camel_case_named_after_it(module: ModuleType) -> None:
+    for name, value in constants(module).items():
+        assert re.sub(r"(?<=[a-z])(?=[A-Z])", "_", value).upper() == name
+
+
+@pytest.mark.parametrize(
+    ("module", "pages"),
+    [
+        (reasons, ["users/trainingrun.md", "users/aresjob.md", "administrators/operations.md"]),
+        (ares_reasons, ["users/aresjob.md"]),
+    ],
+    ids=["all APIs", "AresJob"],
+)
+def test_every_reason_is_documented(module: ModuleType, pages: list[str]) -> None:
+    text = "".join((DOCS / page).read_text() for page in pages)
+    shown = {*constants(module).values()} - {reasons.SPEC_REJECTED}  # users read InvalidDefinition instead
+    assert [value for value in sorted(shown) if f"`{value}`" not in text] == []
+
+
+FAILURES = {
+    "pod rejected for good: PodInvalid": (ActionResult("Pod", "p", ActionStatus.INVALID), "PodInvalid"),
+    "pod over quota: PodForbidden": (ActionResult("Pod", "p", ActionStatus.FORBIDDEN), "PodForbidden"),
+    "service of another owner: ServiceNameConflict": (
+        ActionResult("Service", "s", ActionStatus.NAME_CONFLICT),
+        "ServiceNameConflict",
+    ),
+    "server error for a new pod: PodCreateFailed": (
+        ActionResult("Pod", "p", ActionStatus.RETRY),
+        "PodCreateFailed",
+    ),
+    "server error for a deletion: PodDeleteFailed": (
+        ActionResult("Pod", "p", ActionStatus.RETRY, verb="Delete"),
+        "PodDeleteFailed",
+    ),
+    "kind with a group: the kind alone": (
+        ActionResult("PodGroup.scheduling.volcano.sh", "g", ActionStatus.FORBIDDEN),
+        "PodGroupForbidden",
+    ),
+}
+
+
+@pytest.mark.parametrize(("result", "want"), FAILURES.values(), ids=FAILURES)
+def test_a_failed_action_has_a_reason_of_kind_and_failure(result: ActionResult, want: str) -> None:
+    assert reasons.action_failed(result) == want
