@@ -109,7 +109,7 @@ async def _lose_node(server: Server, jobs: int, turn: int) -> float:
 
     def changed(change: Change[TrainingRun]) -> None:
         run = change.new
-        if run is not None and run.metadata.name in names and "does not answer" in run.status.message:
+        if run is not None and run.metadata.name in names and "unreachable" in run.status.message:
             reported.setdefault(run.metadata.name, time.monotonic())
 
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:
@@ -237,7 +237,7 @@ async def _write_statuses(server: Server, jobs: int) -> float:
     """Return the bound: the time to write as many statuses."""
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:
         names = [run.metadata.name for run in (await client.list(TrainingRun, NAMESPACE)).items][:jobs]
-        body = {"status": {"message": "its node does not answer"}}
+        body = {"status": {"message": "its node is unreachable"}}
         write = lambda number: client.patch(  # noqa: E731
             TrainingRun, names[number], body, NAMESPACE, subresource="status"
         )

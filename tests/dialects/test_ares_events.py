@@ -209,8 +209,8 @@ def test_a_user_variable_in_a_container_that_the_framework_leaves_alone_is_not_t
 def test_a_list_of_addresses_that_no_variable_can_hold_is_left_out_and_told_once_per_edit() -> None:
     first = played(job(roles={"worker": {"replicas": 10_000}, "server": {}})).saw()
     assert messages(first.events, "AddressListTooLong") == [
-        "role worker: 10000 addresses are more than a variable can hold; pods start without worker and "
-        "ROLE_WORKER, and find all by DNS as job-worker.ns.svc.cluster.local"
+        "role worker: 10000 addresses do not fit into an environment variable; pods start without worker and "
+        "ROLE_WORKER; resolve job-worker.ns.svc.cluster.local instead"
     ]
     assert not messages(first.saw().events, "AddressListTooLong")
     smaller = first.edited(roleSpecs={"worker": {"replicas": 2}}).saw()

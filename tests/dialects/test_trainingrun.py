@@ -243,7 +243,7 @@ def test_a_deleted_pod_is_told_until_another_is_there() -> None:
     obj = status(run(roles={"worker": {"replicas": 2}}), seen(*pods("RR")), 1)
     going = pod(1, terminating=True, node="n")
     obj = status(obj, seen(pod(0), going), 2)
-    assert obj.status.message == "worker-1 was deleted on n; waits for job-worker-1 to be gone"
+    assert obj.status.message == "worker-1 was deleted on n; waiting for job-worker-1 to terminate"
     obj = status(obj, seen(pod(0), recently_deleted=[going]), 3)
     assert obj.status.message == "worker-1 was deleted on n; 1 of 2 workers running"
     obj = status(obj, seen(pod(0), replace(pod(1), uid="another")), 4)

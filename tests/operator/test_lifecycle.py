@@ -317,6 +317,6 @@ async def test_what_is_switched_off_is_not_watched(scene: Scene) -> None:
         await scene.apply(run("gang").role("worker", 1).gang())
 
         async def told() -> bool:
-            return "installed without gangs" in (await scene.run("gang")).status.message
+            return "gang scheduling is disabled" in (await scene.run("gang")).status.message
 
         await scene.until("status tells that there are no gangs", told)

@@ -278,15 +278,15 @@ CASES = {
         KEYS,
         features=Features(ssh_keys=False),
         want_result=ActionStatus.FORBIDDEN,
-        want_message="keys for ssh are off in this installation;"
-        " the administrator turns them on by the chart's value features.sshKeys=true",
+        want_message="ssh keys are disabled in this installation;"
+        " an administrator can enable them with the chart value features.sshKeys=true",
     ),
     "a launcher's account where remote exec is off: nothing is sent, and the chart's value is named": Case(
         Apply(Child(ServiceAccount, "mnist-launcher", {})),
         features=Features(remote_exec=False),
         want_result=ActionStatus.FORBIDDEN,
-        want_message="launchers that start processes in other pods are off in this installation;"
-        " the administrator turns them on by the chart's value features.remoteExec=true",
+        want_message="launchers that start processes in other pods are disabled in this installation;"
+        " an administrator can enable them with the chart value features.remoteExec=true",
     ),
     "the job goes with its children": Case(
         DeleteJob("old"), want_done=["delete TrainingRun mnist uid=uid-of-mnist propagation=Background"]

@@ -105,8 +105,8 @@ async def until_unreachable(scene: Scene, pod: str) -> None:
     await until(waits, "the job waits for the node", 120)
     status = (await scene.run("job")).status
     assert status.waiting_since is not None
-    assert status.message.startswith(f"{pod} cannot be confirmed as stopped, as node-2 does not answer")
-    assert any("node-2, which does not answer" in event.message for event in await scene.events())
+    assert status.message.startswith(f"waiting for {pod} to terminate on node-2, which is unreachable")
+    assert any("node-2, which is unreachable" in event.message for event in await scene.events())
 
 
 async def finish(scene: Scene, cluster: RunningCluster) -> None:

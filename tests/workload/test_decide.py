@@ -177,7 +177,7 @@ def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force_after_a_while() -> Non
     assert decide(job, record, observed, later(40)).requeue_at == later(60)
     plan = decide(job, record, observed, later(60))
     assert [action for action in plan.actions if isinstance(action, DeletePod)] == [
-        DeletePod("job-worker-0", stuck.uid, grace_period_seconds=0, reason="a runs nothing any more")
+        DeletePod("job-worker-0", stuck.uid, grace_period_seconds=0, reason="a is out of service")
     ]
 
 
@@ -193,9 +193,8 @@ def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_and_the_status_says_
     assert waiting
     assert (waiting.reason, waiting.since) == ("NodeUnreachable", later(40))
     assert waiting.message == (
-        "job-worker-0 cannot be confirmed as stopped, as a does not answer; goes on when the node is back,"
-        " or once it is certainly off:"
-        " kubectl taint nodes a node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+        "waiting for job-worker-0 to terminate on a, which is unreachable; if the node is certainly off,"
+        " run: kubectl taint nodes a node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
     )
 
 

@@ -96,7 +96,7 @@ def test_below_min_waits_with_a_limit() -> None:
     assert isinstance(over, PhaseResult)
     assert (over.reason, over.message) == (
         "BelowMinReplicas",
-        "worker has had fewer than 3 running pods for 60 s",
+        "worker had fewer than 3 running pods for 1 m (limits.belowMinTimeout)",
     )
     assert (
         elastic.track_below_min(job, since, seen(*pods("RRRP")), later(40)).role("worker").below_min_since

@@ -16,16 +16,16 @@ FATES = {
     "worker-2 failed (exit 255)": pod(2, "Failed", exit_code=255),
     "worker-2 failed (no exit code)": pod(2, "Failed"),
     "worker-2 failed (UnexpectedAdmissionError)": pod(2, "Failed", reason="UnexpectedAdmissionError"),
-    "worker-2 came to its end (exit 0)": pod(2, "Succeeded", exit_code=0),
+    "worker-2 completed (exit 0)": pod(2, "Succeeded", exit_code=0),
     "worker-2 was deleted on node-3": pod(2, terminating=True, node="node-3"),
-    "worker-2 is on node-3, which does not answer": pod(2, node="node-3"),
+    "worker-2 is on node-3, which is unreachable": pod(2, node="node-3"),
     "worker-2 was evicted from node-3: low memory": replace(
         pod(2, "Failed", disrupted=True, node="node-3", reason="Evicted"), message="low memory"
     ),
-    "worker-2 had to make room for a pod of higher priority on node-3": pod(
+    "worker-2 was preempted on node-3": pod(
         2, terminating=True, disruption_reason="PreemptionByScheduler", node="node-3"
     ),
-    "worker-2 was taken away by the cluster on node-3: shutting down": replace(
+    "worker-2 was removed by the cluster on node-3: shutting down": replace(
         pod(2, "Failed", disrupted=True, node="node-3", reason="NodeShutdown"), message="shutting down"
     ),
 }

@@ -40,24 +40,25 @@ CASES = {
     "no place for a pod": Case("Unschedulable", (pod(0, "Pending", waiting_reason="Unschedulable"),)),
     "no image": Case("ImagePullBackOff", (pod(0, "Pending", waiting_reason="ImagePullBackOff"),)),
     "one role waits for another": Case(
-        "WaitingForRole", (*pods("RR"), HELD), message="launcher waits for worker to be Running"
+        "WaitingForRole", (*pods("RR"), HELD), message="launcher is waiting for worker to be Running"
     ),
     "pods that another role waits for are on their way": Case("PodsStarting", (*pods("RP"), HELD)),
     "old pods": Case(
-        "PodsTerminating", missing=PodCreation(blocked_by=("b", "a")), message="waits for a and b to be gone"
+        "PodsTerminating",
+        missing=PodCreation(blocked_by=("b", "a")),
+        message="waiting for a and b to terminate",
     ),
     "the back-off": Case(
         "BackOff",
         missing=PodCreation(retry_at=later(65)),
-        message="waits until 12:01:05 UTC before it starts the next try",
+        message="backing off until 12:01:05 UTC",
     ),
     "the API does not answer for a node, though all pods run": Case(
         "NodeUnconfirmed",
         pods("RR"),
         phase=Phase.RUNNING,
         unconfirmed={"node-2": "nodes is forbidden", "node-1": ""},
-        message="cannot confirm the state of node-2 (nodes is forbidden);"
-        " nothing is concluded about the pods there",
+        message="cannot confirm the state of node-2 (nodes is forbidden); the pods there are kept",
     ),
     "the API has only just been asked for a node": Case(
         "", pods("RR"), phase=Phase.RUNNING, unconfirmed={"node-1": ""}
@@ -99,7 +100,7 @@ CASES = {
         "BelowMinReplicas",
         phase=Phase.RESTARTING,
         below=True,
-        message="worker needs at least 2 running pods to go on",
+        message="waiting for worker: at least 2 pods must be running",
     ),
     "a running job waits for nothing": Case("", pods("RR"), phase=Phase.RUNNING),
 }
@@ -167,7 +168,7 @@ def test_a_wait_that_somebody_must_end_is_told_before_what_happened() -> None:
     missing = PodCreation(blocked_by=("job-worker-0",))
     after = wait_reasons.with_wait_reason(JOB, record, stuck, Admission(), missing, NOW)
     assert wait_reasons.status_message(JOB, after, stuck, {}).startswith(
-        "job-worker-0 cannot be confirmed as stopped"
+        "waiting for job-worker-0 to terminate on"
     )
     gone = Observed(pods=stuck.pods, nodes_down=stuck.nodes_down, nodes_released=stuck.nodes_down)
     after = wait_reasons.with_wait_reason(JOB, record, gone, Admission(), missing, NOW)

@@ -16,6 +16,7 @@ from argosy.engine.controller import Requeue
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
 from argosy.engine.objects import ApiObject
+from argosy.kinds.messages import APPLY_CRDS_COMMAND
 from argosy.kinds.resource import Resource
 from argosy.reconcile.job_state import NEVER, CrdBlock
 from argosy.workload import reasons
@@ -90,7 +91,7 @@ class Compatibility:
         log.error("unsupported status.argosy version", error=problem)
         message = (
             f"status.argosy was written by a later version of the operator and cannot be read ({problem});"
-            " upgrade this one"
+            " upgrade this operator"
         )
         self._recorder.event(job, "Warning", reasons.UNSUPPORTED_RECORD_VERSION, message)
         return self.block(block)
@@ -107,8 +108,8 @@ class Compatibility:
         name = f"{self._resource.plural}.{self._resource.group}"
         log.error("incompatible CRD", crd=name, problem=problem)
         return (
-            f"the CustomResourceDefinition {name} {problem}, without which nothing can be done safely; "
-            "upgrade it (argosy crds | kubectl apply --server-side -f -)"
+            f"the CustomResourceDefinition {name} {problem}, so nothing can be done safely;"
+            f" upgrade it: {APPLY_CRDS_COMMAND}"
         )
 
     def block(self, block: CrdBlock) -> Requeue:

@@ -63,7 +63,7 @@ class FeatureOffError(Exception):
 
     def __init__(self, what: str, value: str) -> None:
         super().__init__(
-            f"{what} are off in this installation; the administrator turns them on by the chart's value"
+            f"{what} are disabled in this installation; an administrator can enable them with the chart value"
             f" features.{value}=true"
         )
 
@@ -183,7 +183,7 @@ class ActionExecutor:
     def _check_feature(self, kind: str) -> None:
         """Raise if a child of this kind belongs to a feature that is off: RBAC does not allow it then."""
         if kind == Secret.resource.kind and not self.features.ssh_keys:
-            raise FeatureOffError("keys for ssh", "sshKeys")
+            raise FeatureOffError("ssh keys", "sshKeys")
         if kind in _LAUNCHER_KIND_NAMES and not self.features.remote_exec:
             raise FeatureOffError("launchers that start processes in other pods", "remoteExec")
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.kinds.messages import join_names
+from argosy.kinds.quantity import format_duration
 from argosy.workload import reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
@@ -45,16 +46,16 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     ]
     if not changed:
         return record
-    said = join_names(
+    sizes = join_names(
         [f"{role.name} from {record.role(role.name).size} to {role.replicas} pods" for role in changed]
     )
     begun = record.attempt_started_at is not None
     if begun and workload.rules.resize is ResizeMode.RESTART:
         record = with_next_attempt(record)
-        said += f"; starting attempt {record.attempt} with the new size"
+        sizes += f"; starting attempt {record.attempt} with the new size"
     for role in changed:
         record = record.with_role(role.name, _resized(record.role(role.name), role.replicas))
-    return record.with_history(now, reasons.RESIZED, f"resized {said}") if begun else record
+    return record.with_history(now, reasons.RESIZED, f"resized {sizes}") if begun else record
 
 
 def track_below_min(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
@@ -76,8 +77,9 @@ def below_min_limit(workload: Workload, record: Record, now: datetime) -> PhaseR
         if since is None or timeout is None:
             continue
         if (now - since).total_seconds() >= timeout:
-            said = f"{name} has had fewer than {role.min_running} running pods for {timeout:g} s"
-            return PhaseResult(Phase.FAILED, reasons.BELOW_MIN_REPLICAS, said)
+            limit = f"{format_duration(timeout)} (limits.belowMinTimeout)"
+            message = f"{name} had fewer than {role.min_running} running pods for {limit}"
+            return PhaseResult(Phase.FAILED, reasons.BELOW_MIN_REPLICAS, message)
         times.append(deadline(since, timeout))
     return min((time for time in times if time), default=None)
 

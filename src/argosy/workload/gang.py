@@ -11,6 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds import labels
+from argosy.kinds.messages import pluralize
+from argosy.kinds.quantity import format_duration
 from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child
 from argosy.plan.contract import Inputs
@@ -73,15 +75,15 @@ def admission(workload: Workload, record: Record, observed: Observed) -> Admissi
     if begun:
         return Admission(action=action)
     if backend is BUILTIN and not (observed.capacity and capacity.fits(workload, observed.capacity)):
-        said = f"waits until {gang.min_available} of its pods fit the free room of ready nodes at once"
-        return Admission(allowed=False, reason=reasons.QUEUED, message=said)
+        pods = pluralize(gang.min_available, "pod")
+        message = f"waiting for capacity: {pods} must fit on ready nodes at the same time"
+        return Admission(allowed=False, reason=reasons.QUEUED, message=message)
     if backend.group and backend.waits_for_admission and (observed.group is None or observed.group.queued):
-        said = f"waits in queue {gang.queue or DEFAULT_QUEUE} to be let in"
-        return Admission(allowed=False, reason=reasons.QUEUED, message=said, action=action)
+        message = f"waiting for admission to queue {gang.queue or DEFAULT_QUEUE}"
+        return Admission(allowed=False, reason=reasons.QUEUED, message=message, action=action)
     if isinstance(action, Remove):
-        return Admission(
-            allowed=False, reason=reasons.QUEUED, message="its pod group is being recreated", action=action
-        )
+        message = "waiting for the pod group to be recreated with the edited spec"
+        return Admission(allowed=False, reason=reasons.QUEUED, message=message, action=action)
     return Admission(action=action)
 
 
@@ -109,16 +111,16 @@ def hold_after_preemption(
     """The record of a job that waits to see whether its whole group is being taken away, if it does."""
     if workload.gang is None or observed.group is None or observed.group.evicted:
         return None
-    taken = [
+    preempted = [
         pod
         for pod in all_current_pods(record, observed)
         if pod.preempted_at and now < pod.preempted_at + PREEMPTION_HOLD
     ]
-    if not taken:
+    if not preempted:
         return None
-    said = f"{taken[0].name} was preempted; waits to see whether all of the group goes"
+    message = f"{preempted[0].name} was preempted; waiting to see whether the whole gang is preempted"
     since = record.waiting.since if record.waiting and record.waiting.reason == reasons.PREEMPTED else now
-    return replace(record, waiting=WaitReason(reasons.PREEMPTED, said, since))
+    return replace(record, waiting=WaitReason(reasons.PREEMPTED, message, since))
 
 
 def hold_until(observed: Observed) -> datetime | None:
@@ -141,7 +143,7 @@ def gang_limit(
     if gang is None:
         return None
     if observed.group and observed.group.evicted:
-        return PhaseResult(Phase.FAILED, reasons.PREEMPTED, "the scheduler evicted the group of this job")
+        return PhaseResult(Phase.FAILED, reasons.PREEMPTED, "the scheduler evicted the pod group")
     was_placed = (
         record.first_running_at
         or record.gang_scheduled_at
@@ -151,8 +153,9 @@ def gang_limit(
     if gang.timeout is None or was_placed or since is None or record.phase is Phase.SUSPENDED:
         return None
     if (now - since).total_seconds() >= gang.timeout:
-        said = f"{gang.min_available} pods could not be placed together within {gang.timeout:g} s"
-        return PhaseResult(Phase.FAILED, reasons.GANG_TIMEOUT, said)
+        pods, timeout = pluralize(gang.min_available, "pod"), format_duration(gang.timeout)
+        message = f"{pods} could not be scheduled together within {timeout} (gang.timeout)"
+        return PhaseResult(Phase.FAILED, reasons.GANG_TIMEOUT, message)
     return deadline(since, gang.timeout)
 
 
@@ -161,12 +164,13 @@ def _missing(choice: str, held: GangScheduler | None) -> str:
     wanted = held or GANG_SCHEDULERS.get(choice, VOLCANO)
     if choice == NONE:
         return (
-            "the operator is installed without gangs; set its gang back end (operator.gang.backend),"
-            " or take spec.gang away"
+            "gang scheduling is disabled in this installation; set the chart value operator.gang.backend,"
+            " or remove spec.gang"
         )
     return (
-        f"the cluster does not serve {wanted.required_crd}, by which gangs are placed: {wanted.install_hint},"
-        " or set another back end (operator.gang.backend: builtin needs nothing)"
+        f"the cluster does not serve {wanted.required_crd}, which gang scheduling needs:"
+        f" {wanted.install_hint}, or set the chart value operator.gang.backend to another scheduler"
+        f" ({BUILTIN.name} needs none)"
     )
 
 

@@ -60,7 +60,7 @@ def plan(
         )
     forced, look_again = forced_deletions(workload.limits, observed, now)
     actions: list[Action] = [
-        DeletePod(pod.name, pod.uid, reason="the definition is not valid")
+        DeletePod(pod.name, pod.uid, reason="the spec is invalid")
         for pod in observed.pods
         if not pod.terminating
     ]
@@ -77,7 +77,7 @@ def _with_ttl(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> 
     over = deadline(since, ttl)
     if over is None or now < over:
         return plan.with_requeue_at(over)
-    return plan.with_actions([DeleteJob("its time to live after it failed is over")])
+    return plan.with_actions([DeleteJob("its time to live after failure has expired")])
 
 
 def _is_reported(record: Record, reason: str, said: str) -> bool:

@@ -9,19 +9,19 @@ from argosy.workload.restart_causes import CONTAINER, RestartCause, restart_entr
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
-_FATES: Mapping[str, str] = {
+_VERBS: Mapping[str, str] = {
     RestartCause.NON_ZERO_EXIT: "failed",
     RestartCause.SIGNAL: "was killed",
     RestartCause.OOM_KILLED: "ran out of memory",
     RestartCause.FAILED: "failed",
-    RestartCause.COMPLETED: "came to its end",
+    RestartCause.COMPLETED: "completed",
     RestartCause.EVICTED: "was evicted",
-    RestartCause.PREEMPTED: "had to make room for a pod of higher priority",
-    RestartCause.DISRUPTED: "was taken away by the cluster",
+    RestartCause.PREEMPTED: "was preempted",
+    RestartCause.DISRUPTED: "was removed by the cluster",
     RestartCause.DELETED: "was deleted",
-    RestartCause.NODE_LOST: "was on a node that does not answer",
+    RestartCause.NODE_LOST: "was on an unreachable node",
 }
-_TOLD_BY_CODE: Set[str] = frozenset(
+_WITH_EXIT_CODE: Set[str] = frozenset(
     {
         RestartCause.NON_ZERO_EXIT,
         RestartCause.SIGNAL,
@@ -41,18 +41,34 @@ def describe_end(pod: ObservedPod, down: Set[str] = frozenset()) -> str:
     return describe_restart(restart_entry(pod, _NEVER, down=down))
 
 
-def describe_restart(one: RestartEntry) -> str:
-    """What was lost, how and where, in a sentence."""
-    what = _FATES.get(one.cause, f"was lost ({one.cause})")
-    if one.cause in _TOLD_BY_CODE:
-        name = signal_name(one.exit_code) if one.exit_code is not None else ""
-        code = f"exit {one.exit_code}" if one.exit_code is not None else one.detail or "no exit code"
-        what = f"{what} ({name}, {code})" if name and one.cause == RestartCause.SIGNAL else f"{what} ({code})"
-    who = replica_name(one.role, one.index)
-    if one.scope == CONTAINER:
-        who = f"a container of {who}"
-    if one.cause == RestartCause.NODE_LOST and one.node:
-        return f"{who} is on {one.node}, which does not answer"
-    where = f" {'from' if one.cause == RestartCause.EVICTED else 'on'} {one.node}" if one.node else ""
-    detail = f": {one.detail}" if one.detail and one.cause not in _TOLD_BY_CODE else ""
-    return f"{who} {what}{where}{detail}"
+def describe_restart(entry: RestartEntry) -> str:
+    """What was lost, how and where: `worker-0 was evicted from node-1: low memory`."""
+    cause, node = entry.cause, entry.node
+    subject = replica_name(entry.role, entry.index)
+    if entry.scope == CONTAINER:
+        subject = f"a container of {subject}"
+    if cause == RestartCause.NODE_LOST and node:
+        return f"{subject} is on {node}, which is unreachable"
+    verb = _VERBS.get(cause, f"was lost ({cause})")
+    where = f" {'from' if cause == RestartCause.EVICTED else 'on'} {node}" if node else ""
+    if cause in _WITH_EXIT_CODE:
+        return f"{subject} {verb} ({_exit(entry)}){where}"
+    return f"{subject} {verb}{where}{f': {entry.detail}' if entry.detail else ''}"
+
+
+def _exit(entry: RestartEntry) -> str:
+    if entry.exit_code is None:
+        return entry.detail or "no exit code"
+    signal = signal_name(entry.exit_code) if entry.cause == RestartCause.SIGNAL else ""
+    return f"{signal}, exit {entry.exit_code}" if signal else f"exit {entry.exit_code}"
+
+
+def join_names(names: Sequence[str], most: int = 3) -> str:
+    """`a, b and c`, or `a, b, c and 5 more`."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def pluralize(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

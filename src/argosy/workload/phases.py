@@ -122,7 +122,9 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
         return PhaseResult(Phase.SUCCEEDED)
     if ended >= size and counts.failed:
         return PhaseResult(
-            Phase.FAILED, reasons.MIXED_OUTCOME, f"{_describe_failure(counts)}; no pod is left to run"
+            Phase.FAILED,
+            reasons.MIXED_OUTCOME,
+            f"{_describe_failure(counts)}; all pods of the role have ended",
         )
     if ended >= size:
         return PhaseResult(Phase.SUCCEEDED)
@@ -134,13 +136,17 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
     if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING and counts.missing_indexes:
         left = min(size, last.created_below) - len(counts.missing_indexes)
         if left < needed:
-            names = join_names([messages.replica_name(role.name, index) for index in counts.missing_indexes])
-            taken = all(index in last.preempted_indexes for index in counts.missing_indexes)
-            reason, fate = (
-                (reasons.PREEMPTED, "was preempted") if taken else (reasons.POD_MISSING, "went away")
-            )
-            return PhaseResult(Phase.FAILED, reason, f"{names} {fate} and is not replaced")
+            return _missing_pods(role, last, counts.missing_indexes)
     return PhaseResult(last.phase, last.reason, last.message)
+
+
+def _missing_pods(role: Role, last: RoleRecord, indexes: Sequence[int]) -> PhaseResult:
+    """Return the failure of a role without restarts whose pods of these indexes do not exist any more."""
+    names = join_names([messages.replica_name(role.name, index) for index in indexes])
+    was, is_ = ("were", "are") if len(indexes) > 1 else ("was", "is")
+    if all(index in last.preempted_indexes for index in indexes):
+        return PhaseResult(Phase.FAILED, reasons.PREEMPTED, f"{names} {was} preempted and {is_} not replaced")
+    return PhaseResult(Phase.FAILED, reasons.POD_MISSING, f"{names} {was} deleted and {is_} not replaced")
 
 
 def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:

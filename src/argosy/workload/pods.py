@@ -49,7 +49,7 @@ def stale_deletions(record: Record, observed: Observed) -> Iterator[DeletePod]:
         if len(there) > 1:
             rivals = [pod for pod in there if is_current(record, pod) and not pod.terminating]
             for pod in sorted(rivals, key=_age)[1:]:
-                yield DeletePod(pod.name, pod.uid, reason="another pod has its place")
+                yield DeletePod(pod.name, pod.uid, reason="another pod has the same index")
 
 
 def forced_deletions(
@@ -73,7 +73,7 @@ def forced_deletions(
         if due is None:
             continue
         if now >= due:
-            why = "runs nothing any more" if released else "does not answer (limits.forceDeleteAfter)"
+            why = "is out of service" if released else "is unreachable (limits.forceDeleteAfter)"
             forced.append(DeletePod(pod.name, pod.uid, grace_period_seconds=0, reason=f"{pod.node} {why}"))
         else:
             times.append(due)
@@ -211,7 +211,7 @@ def _age(pod: ObservedPod) -> tuple[bool, float, str]:
 
 def _reason(record: Record, pod: ObservedPod) -> str:
     if pod.attempt != record.attempt:
-        return f"attempt {record.attempt} takes the place of attempt {pod.attempt}"
+        return f"attempt {record.attempt} replaces attempt {pod.attempt}"
     if pod.index >= record.role(pod.role).size:
-        return "the role is smaller now"
-    return "it is being replaced"
+        return "the role was scaled down"
+    return "the pod is being replaced"

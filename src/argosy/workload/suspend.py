@@ -37,22 +37,22 @@ def resumed(record: Record, now: datetime) -> Record:
     if record.phase is not Phase.SUSPENDED:
         return record
     record = replace(record, phase=Phase.PENDING, phase_since=now, reason="", message="", waiting=None)
-    return record.with_history(now, reasons.RESUMED, "the job is not suspended any more")
+    return record.with_history(now, reasons.RESUMED, "resumed by spec.suspend")
 
 
 def _suspended(record: Record, observed: Observed, now: datetime) -> Record:
     if record.attempt_started_at or observed.pods:
         record = with_next_attempt(record)
-    said = "suspended by spec.suspend"
+    message = "suspended by spec.suspend"
     if observed.pods:
-        said += f"; stopping {pluralize(len(observed.pods), 'pod')}"
+        message += f"; deleting {pluralize(len(observed.pods), 'pod')}"
     return replace(
-        record.with_history(now, reasons.SUSPENDED, said),
+        record.with_history(now, reasons.SUSPENDED, message),
         phase=Phase.SUSPENDED,
         phase_since=now,
         reason=reasons.SUSPENDED,
         message="suspended by spec.suspend",
-        waiting=WaitReason(reasons.SUSPENDED, "until spec.suspend is false", now),
+        waiting=WaitReason(reasons.SUSPENDED, "waiting until spec.suspend is false", now),
         started_at=None,
         attempt_started_at=None,
         gang_scheduled_at=None,

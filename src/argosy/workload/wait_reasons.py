@@ -120,7 +120,7 @@ def _wait_reason(
     if missing.blocked_by:
         return _pods_terminating(sorted(missing.blocked_by))
     if missing.retry_at:
-        return reasons.BACK_OFF, f"waits until {missing.retry_at:%H:%M:%S} UTC before it starts the next try"
+        return reasons.BACK_OFF, f"backing off until {missing.retry_at:%H:%M:%S} UTC"
     if unconfirmed := _unconfirmed(observed):
         return reasons.NODE_UNCONFIRMED, unconfirmed
     if record.phase is Phase.RUNNING:
@@ -129,7 +129,7 @@ def _wait_reason(
         if record.role(name).below_min_since:
             return (
                 reasons.BELOW_MIN_REPLICAS,
-                f"{name} needs at least {pluralize(role.min_running, 'running pod')} to go on",
+                f"waiting for {name}: at least {pluralize(role.min_running, 'pod')} must be running",
             )
     pods = all_current_pods(record, observed)
     if any(pod.waiting_reason == reasons.UNSCHEDULABLE for pod in pods):
@@ -150,18 +150,18 @@ def _unreachable(stopping: Sequence[str], observed: Observed) -> str:
         return ""
     names, node = join_names(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
     return (
-        f"{names} cannot be confirmed as stopped, as {node} does not answer; goes on when the node is back,"
-        f" or once it is certainly off: kubectl taint nodes {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+        f"waiting for {names} to terminate on {node}, which is unreachable; if the node is certainly off,"
+        f" run: kubectl taint nodes {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
     )
 
 
 def _unconfirmed(observed: Observed) -> str:
     """Nodes whose state the API is asked for without success."""
-    names = sorted(name for name, said in observed.nodes_unconfirmed.items() if said)
+    names = sorted(name for name, error in observed.nodes_unconfirmed.items() if error)
     if not names:
         return ""
-    said = f"cannot confirm the state of {join_names(names)} ({observed.nodes_unconfirmed[names[0]]})"
-    return f"{said}; nothing is concluded about the pods there"
+    error = observed.nodes_unconfirmed[names[0]]
+    return f"cannot confirm the state of {join_names(names)} ({error}); the pods there are kept"
 
 
 def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> tuple[str, str] | None:
@@ -177,7 +177,7 @@ def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod])
     if not coming or not all(pod.waits_for_dependency and pod.role in lacking for pod in coming):
         return None
     name = coming[0].role
-    return reasons.WAITING_FOR_ROLE, f"{name} waits for {lacking[name].role} to be {lacking[name].phase}"
+    return reasons.WAITING_FOR_ROLE, f"{name} is waiting for {lacking[name].role} to be {lacking[name].phase}"
 
 
 def _action_failure(failures: Sequence[ActionResult]) -> tuple[str, str] | None:
@@ -193,4 +193,4 @@ def _action_failure(failures: Sequence[ActionResult]) -> tuple[str, str] | None:
 
 
 def _pods_terminating(names: Sequence[str]) -> tuple[str, str]:
-    return reasons.PODS_TERMINATING, f"waits for {join_names(names)} to be gone"
+    return reasons.PODS_TERMINATING, f"waiting for {join_names(names)} to terminate"

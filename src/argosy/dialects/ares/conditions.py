@@ -43,7 +43,7 @@ def conditions(
         if phase == FAILED:
             return conditions_set.all()
         conditions_set.set(
-            FAILED, "False", ares_reasons.DEFINITION_CHANGED, "the definition was changed and is valid"
+            FAILED, "False", ares_reasons.DEFINITION_CHANGED, "the spec was edited and is valid"
         )
     if wrong and record.waiting is not None:
         conditions_set.set(
@@ -120,7 +120,7 @@ def _set_suspended(conditions_set: "_ConditionSet", record: Record) -> None:
         conditions_set.set(SUSPENDED, "True", SUSPENDED, "suspended by spec.runPolicy.suspend")
         conditions_set.clear(RUNNING)
     elif conditions_set.is_true(SUSPENDED):
-        conditions_set.set(SUSPENDED, "False", reasons.RESUMED, "the job is not suspended any more")
+        conditions_set.set(SUSPENDED, "False", reasons.RESUMED, "resumed by spec.runPolicy.suspend")
 
 
 class _ConditionSet:

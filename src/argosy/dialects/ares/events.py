@@ -111,7 +111,7 @@ def _failure_events(transitions: Transitions) -> Iterator[EmitEvent]:
 
 
 def _stale_event(role: str) -> EmitEvent:
-    message = "pods that are there stay as they were made; the new definition is for those to come"
+    message = "existing pods keep the template that they were created from; the edit applies to new pods only"
     return EmitEvent("Warning", ares_reasons.STALE_CLUSTER_SPEC, f"role {role}: {message}")
 
 
@@ -120,7 +120,7 @@ def _invalid_label_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent
     old, new = (str(obj.status.argosy.get("invalidLabelKeys", "")).split(",") for obj in (before, after))
     for key in new:
         if key and key not in old:
-            message = f"{key}: the value can be no label; pods have it as an annotation only"
+            message = f"{key}: not a valid label value; pods have it as an annotation only"
             yield EmitEvent("Warning", ares_reasons.INVALID_LABEL_VALUE, message)
 
 
@@ -176,8 +176,8 @@ def _address_list_events(workload: Workload) -> Iterator[EmitEvent]:
     """Lists of addresses that the job's programs may look for in vain."""
     for name in injection.roles_without_address_list(workload):
         missing, service = " and ".join(injection.list_variables(name)), workload.service_address(name)
-        message = f"{workload.roles[name].replicas} addresses are more than a variable can hold"
-        instead = f"pods start without {missing}, and find all by DNS as {service}"
+        message = f"{workload.roles[name].replicas} addresses do not fit into an environment variable"
+        instead = f"pods start without {missing}; resolve {service} instead"
         yield EmitEvent("Warning", ares_reasons.ADDRESS_LIST_TOO_LONG, f"role {name}: {message}; {instead}")
 
 
