@@ -51,8 +51,8 @@ def without_enums(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def reason_arguments(call: ast.Call) -> Iterator[ast.expr]:
-    name = getattr(call.func, "attr", None) or getattr(call.func, "id", "")
-    position = REASON_ARGUMENT.get(name)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    position = REASON_ARGUMENT.get(str(name))
     if position is not None and len(call.args) > position:
         yield call.args[position]
     yield from (keyword.value for keyword in call.keywords if keyword.arg == "reason")

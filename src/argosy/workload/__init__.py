@@ -1,2 +1,1 @@
-"""The model of a training job and every policy over it: pure functions of what is wanted, remembered and
-seen."""
+"""The model of a training job, and all policies as pure functions of its spec, Record and observed state."""

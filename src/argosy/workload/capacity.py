@@ -45,7 +45,7 @@ class PodRequirements(Struct, rename="camel", gc=False):
 
 
 class FreeNode(Struct, frozen=True):
-    """A ready node with what is free on it."""
+    """A ready node with its free resources."""
 
     name: str
     free: Mapping[str, int]
@@ -55,7 +55,7 @@ class FreeNode(Struct, frozen=True):
 
 
 class PodBatch(Struct, frozen=True):
-    """Some pods that need the same."""
+    """A number of pods with the same requirements."""
 
     requirements: PodRequirements
     count: int
@@ -64,14 +64,17 @@ class PodBatch(Struct, frozen=True):
 class Capacity(Struct, frozen=True):
     nodes: tuple[FreeNode, ...] = ()
     pending: tuple[PodBatch, ...] = ()
-    """Pods that were made, or are being made, and have no node yet."""
+    """Pods without a node, including those that are being created."""
 
 
-def fits(workload: Workload, room: Capacity) -> bool:
-    """Whether as many of the job's pods as its gang needs fit all at once."""
+def fits(workload: Workload, capacity: Capacity) -> bool:
+    """Return True if the minimum number of the gang's pods fits at the same time.
+
+    Both orders, the largest and the smallest pods first, are tried, since either may fit more pods.
+    """
     assert workload.gang
-    asked = sorted(pod_batches(workload), key=lambda one: _size(one.requirements), reverse=True)
-    return any(_placed(order, room) >= workload.gang.min_available for order in (asked, asked[::-1]))
+    batches = sorted(pod_batches(workload), key=lambda batch: _size(batch.requirements), reverse=True)
+    return any(_placed(order, capacity) >= workload.gang.min_available for order in (batches, batches[::-1]))
 
 
 def pod_batches(workload: Workload) -> list[PodBatch]:
@@ -79,8 +82,8 @@ def pod_batches(workload: Workload) -> list[PodBatch]:
 
 
 def pod_requirements(template: Json) -> PodRequirements:
-    """What pods made from the template need. One that cannot be read asks for nothing: the API server will
-    tell what is wrong with it."""
+    """Return the requirements of a template's pods; none if it is invalid, which the API server will
+    report."""
     try:
         return msgspec.convert(template.get("spec") or {}, PodRequirements)
     except msgspec.ValidationError:
@@ -88,7 +91,7 @@ def pod_requirements(template: Json) -> PodRequirements:
 
 
 def requests(needs: PodRequirements) -> dict[str, int]:
-    """What must be free on a node, the pod's place among its pods included."""
+    """Return the resources that a node must have free, including one of its number of pods."""
     try:
         return {PODS: 1, **pod_requests(needs)}
     except ValueError:
@@ -96,35 +99,36 @@ def requests(needs: PodRequirements) -> dict[str, int]:
 
 
 def _size(needs: PodRequirements) -> tuple[int, int, int]:
-    """Orders pods by what is scarcest: devices, then processors, then memory."""
-    asked = requests(needs)
-    devices = sum(amount for name, amount in asked.items() if "/" in name)
-    return devices, asked.get("cpu", 0), asked.get("memory", 0)
+    """Return a sort key by the scarcest resources: devices, then CPU, then memory."""
+    requested = requests(needs)
+    devices = sum(amount for name, amount in requested.items() if "/" in name)
+    return devices, requested.get("cpu", 0), requested.get("memory", 0)
 
 
-def _placed(asked: Iterable[PodBatch], room: Capacity) -> int:
-    """How many of the pods find a node, after those ahead of them."""
-    free = {node.name: dict(node.free) for node in room.nodes}
-    for one in room.pending:
-        _place(one, room.nodes, free)
-    return sum(_place(one, room.nodes, free) for one in asked)
+def _placed(batches: Iterable[PodBatch], capacity: Capacity) -> int:
+    """Return how many pods of the batches fit on nodes after the pending pods."""
+    free = {node.name: dict(node.free) for node in capacity.nodes}
+    for batch in capacity.pending:
+        _place(batch, capacity.nodes, free)
+    return sum(_place(batch, capacity.nodes, free) for batch in batches)
 
 
-def _place(alike: PodBatch, nodes: Iterable[FreeNode], free: dict[str, dict[str, int]]) -> int:
-    """Puts as many as there is room for onto the fullest nodes first, and tells how many."""
-    asked = {name: amount for name, amount in requests(alike.requirements).items() if amount > 0}
-    open_to = [free[node.name] for node in nodes if _accepts(node, alike.requirements)]
-    left = alike.count
-    for there in sorted(open_to, key=lambda one: _takes(one, asked)):
-        taken = min(left, _takes(there, asked))
-        for name, amount in asked.items():
-            there[name] = there.get(name, 0) - taken * amount
-        left -= taken
-    return alike.count - left
+def _place(batch: PodBatch, nodes: Iterable[FreeNode], free: dict[str, dict[str, int]]) -> int:
+    """Place as many pods as fit, on the fullest nodes first; return their number."""
+    requested = {name: amount for name, amount in requests(batch.requirements).items() if amount > 0}
+    eligible = [free[node.name] for node in nodes if _accepts(node, batch.requirements)]
+    remaining = batch.count
+    for node in sorted(eligible, key=lambda node: _fitting(node, requested)):
+        placed = min(remaining, _fitting(node, requested))
+        for name, amount in requested.items():
+            node[name] = node.get(name, 0) - placed * amount
+        remaining -= placed
+    return batch.count - remaining
 
 
-def _takes(free: Mapping[str, int], asked: Mapping[str, int]) -> int:
-    return max(0, min(free.get(name, 0) // amount for name, amount in asked.items()))
+def _fitting(free: Mapping[str, int], requested: Mapping[str, int]) -> int:
+    """Return how many pods with these requests fit into the free resources."""
+    return max(0, min(free.get(name, 0) // amount for name, amount in requested.items()))
 
 
 def _accepts(node: FreeNode, needs: PodRequirements) -> bool:

@@ -44,7 +44,7 @@ def clean_up(workload: Workload, record: Record, observed: Observed, now: dateti
     job_expires_at = _expiry(workload.limits.ttl, record)
     children_expire_at = _expiry(workload.limits.children_ttl, record)
     if job_expires_at and now >= job_expires_at:
-        reason = f"its time to live after it {record.phase.lower()} is over"
+        reason = f"its time to live after it {record.phase.lower()} has expired"
         return Plan(record, (DeleteJob(reason),))
     expired = bool(children_expire_at and now >= children_expire_at)
     every_pod = expired or workload.cleanup is CleanupPolicy.ALL
@@ -52,7 +52,7 @@ def clean_up(workload: Workload, record: Record, observed: Observed, now: dateti
         DeletePod(
             pod.name,
             pod.uid,
-            reason="the job has ended",
+            reason="the job has finished",
             resource_version="" if every_pod else pod.resource_version,
         )
         for pod in observed.pods

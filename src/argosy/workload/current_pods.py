@@ -1,7 +1,6 @@
-"""Tells current pods, which match the Record, from stale ones.
+"""Selects the current pods of a job, whose labels match the Record; all others are stale.
 
-Every policy asks this, most of them several times a pass; so the answer is computed for a whole role in one
-loop over its pods.
+Every policy needs this, most of them several times per reconcile, so a whole role is selected in one loop.
 """
 
 from collections.abc import Sequence
@@ -11,8 +10,7 @@ from argosy.workload.record import Record
 
 
 def is_current(record: Record, pod: ObservedPod) -> bool:
-    """Whether the pod is the one that should be in its place: not of an older attempt, not replaced, not too
-    many."""
+    """Return True if the pod is of the current attempt and replacement number, and within its role's size."""
     role = record.role(pod.role)
     return (
         pod.attempt == record.attempt
@@ -22,7 +20,7 @@ def is_current(record: Record, pod: ObservedPod) -> bool:
 
 
 def current_pods(record: Record, role: str, observed: Observed) -> Sequence[ObservedPod]:
-    """The current pods of a role."""
+    """Return the current pods of a role."""
     attempt, last = record.attempt, record.role(role)
     size, replaced = last.size, last.replacements
     return [
@@ -33,12 +31,12 @@ def current_pods(record: Record, role: str, observed: Observed) -> Sequence[Obse
 
 
 def all_current_pods(record: Record, observed: Observed) -> Sequence[ObservedPod]:
-    """The current pods of all roles."""
+    """Return the current pods of all roles."""
     return [pod for role in observed.by_role for pod in current_pods(record, role, observed)]
 
 
 def stale_pods(record: Record, observed: Observed) -> Sequence[ObservedPod]:
-    """The pods that are not current. Most often there are none, which is found out without asking each."""
+    """Return the pods that are not current; usually none, which is checked without looking at each pod."""
     if len(all_current_pods(record, observed)) == len(observed.pods):
         return ()
     return [pod for pod in observed.pods if not is_current(record, pod)]

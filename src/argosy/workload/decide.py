@@ -1,7 +1,7 @@
-"""Decides what to do next with a job: the order in which all policies apply.
+"""Decides what to do next for a job, by applying all policies in order.
 
-Pure: the same four arguments give the same plan. The Record in the plan is written before any action is
-executed, so every later pass knows the reason for an action that was taken.
+`decide` is a pure function. The Record in its plan is written before any action is executed, so that a later
+reconcile knows why an action was taken.
 """
 
 from datetime import datetime
@@ -35,7 +35,7 @@ _WARNINGS = frozenset({Phase.FAILED.value, reasons.RESTARTING, reasons.INVALID_S
 
 
 def decide(workload: Workload, before: Record | None, observed: Observed, now: datetime) -> Plan:
-    """What to remember and what to do next."""
+    """Return the Record to write and the actions to execute."""
     record = sync_record(workload, before, observed, now)
     if workload.deleting:
         return Plan(before or record)
@@ -51,8 +51,8 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
 def _decide_active(
     workload: Workload, before: Record | None, record: Record, observed: Observed, now: datetime
 ) -> Plan:
-    if said := invalid.rejection_message(workload, before or record, observed):
-        return invalid.plan(workload, record, reasons.SPEC_REJECTED, said, observed, now)
+    if message := invalid.rejection_message(workload, before or record, observed):
+        return invalid.plan(workload, record, reasons.SPEC_REJECTED, message, observed, now)
     if workload.suspended:
         return suspend.plan(workload, record, observed, now)
     if workload.semantics.report_pending_first and _is_first_pass(workload, before, record, observed):
@@ -73,9 +73,9 @@ def _decide_active(
     if (
         ending
         and ending.phase is Phase.SUCCEEDED
-        and (doubt := pods.unconfirmed_before_success(workload, record, observed))
+        and (unconfirmed := pods.unconfirmed_before_success(workload, record, observed))
     ):
-        return Plan(record, doubt)
+        return Plan(record, unconfirmed)
     if ending:
         return completion.finish(workload, record, observed, ending, now)
     plan = _converge(workload, record, observed, now)
@@ -83,15 +83,15 @@ def _decide_active(
 
 
 def plan_invalid(before: Record | None, problems: Problems, generation: int, now: datetime) -> Plan:
-    """The plan for an object that cannot be lowered: say so, touch nothing, wait for an edit."""
+    """Return the plan for a job with an invalid spec: report it, and keep everything until an edit."""
     record = before or Record(phase_since=now)
     if record.finished_at:
         return Plan(record)
-    said = str(problems)
+    message = str(problems)
     record = replace(record, generation=max(record.generation, generation))
-    if record.waiting is None or record.waiting.message != said:
-        record = replace(record, waiting=WaitReason(reasons.INVALID_SPEC, said, now)).with_history(
-            now, reasons.INVALID_SPEC, said
+    if record.waiting is None or record.waiting.message != message:
+        record = replace(record, waiting=WaitReason(reasons.INVALID_SPEC, message, now)).with_history(
+            now, reasons.INVALID_SPEC, message
         )
     return _with_history_events(before, Plan(record))
 
@@ -99,8 +99,10 @@ def plan_invalid(before: Record | None, problems: Problems, generation: int, now
 def plan_invalid_deletion(
     remains: Workload, before: Record | None, problems: Problems, observed: Observed, now: datetime
 ) -> Plan:
-    """The plan for an object that cannot be lowered, of a dialect in which that ends the job; `remains` is
-    what can be read of it."""
+    """Return the plan for a job with an invalid spec, for an API that deletes the children of such a job.
+
+    `remains` is the valid part of the spec.
+    """
     record = propagation.with_propagated_labels(remains, before or Record(phase_since=now))
     return _with_history_events(
         before, invalid.plan(remains, record, reasons.INVALID_SPEC, str(problems), observed, now)
@@ -108,17 +110,17 @@ def plan_invalid_deletion(
 
 
 def _is_first_pass(workload: Workload, before: Record | None, record: Record, observed: Observed) -> bool:
-    """Whether the job has never been shown, or has been cured with restarts left to it."""
+    """Return True if the job has no status yet, or an edit has just made its spec valid."""
     if before is None:
         return not observed.pods
     limit = workload.limits.restarts
-    wrong = (reasons.INVALID_SPEC, reasons.SPEC_REJECTED)
-    cured = before.waiting is not None and before.waiting.reason in wrong
-    return cured and (limit is None or record.restarts <= limit)
+    invalid_reasons = (reasons.INVALID_SPEC, reasons.SPEC_REJECTED)
+    was_invalid = before.waiting is not None and before.waiting.reason in invalid_reasons
+    return was_invalid and (limit is None or record.restarts <= limit)
 
 
 def _hold(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
-    """The plan of a job of which nothing is concluded for a while; limits hold all the same."""
+    """Return the plan of a job that is held after a preemption: only exceeded limits have an effect."""
     limit = limits.check_limits(workload, record, observed, now)
     if limit.result:
         return completion.finish(workload, record, observed, limit.result, now)
@@ -126,7 +128,7 @@ def _hold(workload: Workload, record: Record, observed: Observed, now: datetime)
 
 
 def _converge(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
-    """The plan of a job that has not ended: bring its pods to what the record says."""
+    """Return the plan of a job that has not finished: create and delete pods to match the record."""
     gate = gang.admission(workload, record, observed)
     idle = workload.rules.creates_no_pods
     missing = (
@@ -138,7 +140,7 @@ def _converge(workload: Workload, record: Record, observed: Observed, now: datet
         record = phases.with_attempt_started(record, now)
     record = gang.mark_scheduled(workload, _phase(workload, record, observed, now), observed, now)
     record = wait_reasons.with_wait_reason(workload, record, observed, gate, missing, now)
-    forced, look_again = pods.forced_deletions(workload.limits, observed, now)
+    forced, recheck_at = pods.forced_deletions(workload.limits, observed, now)
     actions = (
         *(() if gate.action is None else (gate.action,)),
         *children.missing_children(workload, observed),
@@ -149,7 +151,7 @@ def _converge(workload: Workload, record: Record, observed: Observed, now: datet
         *missing.create,
     )
     rights_at = children.rbac_requeue_at(workload, bool(missing.create), now)
-    return Plan(record, actions).with_requeue_at(missing.retry_at, look_again, rights_at)
+    return Plan(record, actions).with_requeue_at(missing.retry_at, recheck_at, rights_at)
 
 
 def _phase(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
@@ -161,18 +163,18 @@ def _phase(workload: Workload, record: Record, observed: Observed, now: datetime
         return record
     record = replace(record, first_running_at=record.first_running_at or now, reason="", message="")
     if record.history and record.history[-1].reason == Phase.RUNNING:
-        return record  # a gap was filled, of which nothing was told
+        return record  # a lost pod was replaced, which is no line of history
     return record.with_history(now, Phase.RUNNING.value, f"attempt {record.attempt} is running")
 
 
 def _with_history_events(before: Record | None, plan: Plan) -> Plan:
     """Return the plan with one event for every new entry of the history."""
-    known = set(before.history) if before else set()
-    fresh = [entry for entry in plan.record.history if entry not in known]
+    old = set(before.history) if before else set()
+    new = [entry for entry in plan.record.history if entry not in old]
     return replace(
         plan,
         events=tuple(
             EmitEvent("Warning" if entry.reason in _WARNINGS else "Normal", entry.reason, entry.message)
-            for entry in fresh
+            for entry in new
         ),
     )

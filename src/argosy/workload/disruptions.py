@@ -18,23 +18,23 @@ from argosy.workload.restart_causes import pod_fingerprint, restart_entry
 def new_disruptions(
     workload: Workload, record: Record, observed: Observed, now: datetime
 ) -> list[RestartEntry]:
-    """Those that the record does not tell of yet."""
+    """Return the disruptions that are not in the restart history yet."""
     if workload.rules.restart_scope is not RestartScope.POD:
         return []
     surging = {role.name for role in workload.roles.values() if workload.allows_surge(role)}
     terminating = (pod for pod in observed.pods if pod.terminating and pod.role not in surging)
-    taken = {(pod.role, pod.index): pod for pod in (*observed.recently_deleted, *terminating)}
-    if not taken:
+    lost = {(pod.role, pod.index): pod for pod in (*observed.recently_deleted, *terminating)}
+    if not lost:
         return []
-    gaps = [taken[place] for place in sorted(taken) if _is_refilled(workload, record, taken[place], observed)]
-    known = {one.pod_fingerprint for one in record.restart_history}
+    refilled = [pod for _, pod in sorted(lost.items()) if _is_refilled(workload, record, pod, observed)]
+    recorded = {entry.pod_fingerprint for entry in record.restart_history}
     return [
         replace(
             restart_entry(pod, now, RestartScope.POD, observed.nodes_down),
             pod_fingerprint=pod_fingerprint(pod),
         )
-        for pod in gaps[:MAX_RESTART_HISTORY]
-        if pod_fingerprint(pod) not in known
+        for pod in refilled[:MAX_RESTART_HISTORY]
+        if pod_fingerprint(pod) not in recorded
     ]
 
 

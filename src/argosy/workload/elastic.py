@@ -1,9 +1,8 @@
 """Resizes roles, and tracks elastic roles with too few running pods.
 
 Growing adds the next indexes, shrinking removes the highest, so ranks stay contiguous. If the framework
-cannot change its size while it runs, a new size restarts the job without using a restart. A role that ran
-and fell
-below its minimum waits for pods, with that as its wait reason, for a limited time.
+cannot change its size while it runs, a new size restarts the job without using a restart. A role that was
+Running and has fewer pods than its minimum waits for more, for a limited time.
 """
 
 from datetime import datetime
@@ -22,7 +21,7 @@ from argosy.workload.restart import with_next_attempt
 
 
 def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]:
-    """What is wrong with a size and its bounds, in the words of the schema's own rules."""
+    """Return what is wrong with the number of replicas and its bounds, as the CRD's rules word it."""
     if elastic is None:
         return []
     found: list[Problem] = []
@@ -32,15 +31,15 @@ def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]
         if number % elastic.multiple_of:
             found.append(Problem(f"{path}.elastic", _not_multiple(name, number, elastic.multiple_of)))
     if not found and not elastic.min <= replicas <= elastic.max:
-        said = f"{replicas} is not between elastic.min {elastic.min} and elastic.max {elastic.max}"
-        found.append(Problem(f"{path}.replicas", said))
+        message = f"{replicas} is not between elastic.min {elastic.min} and elastic.max {elastic.max}"
+        found.append(Problem(f"{path}.replicas", message))
     elif not found and replicas % elastic.multiple_of:
         found.append(Problem(f"{path}.replicas", _not_multiple("replicas", replicas, elastic.multiple_of)))
     return found
 
 
 def resize(workload: Workload, record: Record, now: datetime) -> Record:
-    """The record whose roles have the sizes that are wanted now."""
+    """Return the record with the sizes of the spec."""
     changed = [
         role for role in workload.roles.values() if record.role(role.name).size not in (0, role.replicas)
     ]
@@ -49,17 +48,17 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     sizes = join_names(
         [f"{role.name} from {record.role(role.name).size} to {role.replicas} pods" for role in changed]
     )
-    begun = record.attempt_started_at is not None
-    if begun and workload.rules.resize is ResizeMode.RESTART:
+    started = record.attempt_started_at is not None
+    if started and workload.rules.resize is ResizeMode.RESTART:
         record = with_next_attempt(record)
         sizes += f"; starting attempt {record.attempt} with the new size"
     for role in changed:
         record = record.with_role(role.name, _resized(record.role(role.name), role.replicas))
-    return record.with_history(now, reasons.RESIZED, f"resized {sizes}") if begun else record
+    return record.with_history(now, reasons.RESIZED, f"resized {sizes}") if started else record
 
 
 def track_below_min(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
-    """The record that knows since when an elastic role has had too few pods."""
+    """Return the record with the time since when an elastic role has had too few running pods."""
     for role in workload.roles.values():
         last = record.role(role.name)
         since = last.below_min_since or now if _is_below_min(workload, role, last, record, observed) else None
@@ -69,7 +68,7 @@ def track_below_min(workload: Workload, record: Record, observed: Observed, now:
 
 
 def below_min_limit(workload: Workload, record: Record, now: datetime) -> PhaseResult | datetime | None:
-    """The ending of a job that was below its least size for too long, or when that will be."""
+    """Return the failure of a job that was below its minimum for too long, or when that will be."""
     timeout = workload.limits.below_min_timeout
     times: list[datetime | None] = []
     for name, role in workload.roles.items():

@@ -1,8 +1,8 @@
-"""All pods are placed together or none is: who places them, the gate before the first, what preemption does.
+"""Schedules the pods of a gang together or not at all: chooses the scheduler, admits, handles preemption.
 
-The back end (`workload.gangs`) is chosen when the job starts and stays the same for its life. Its group asks
-the scheduler; whether it was heard is only looked at while the job starts. Once its pods have been asked for,
-a lost one is replaced like any other.
+The gang scheduler (`workload.gang_schedulers`) is chosen when the job starts and stays the same. The state of
+the pod group matters only until the pods of an attempt are created; after that a lost pod is replaced like
+that of any other job.
 """
 
 from datetime import datetime, timedelta
@@ -29,11 +29,11 @@ from argosy.workload.phases import PhaseResult
 from argosy.workload.record import Record, WaitReason
 
 PREEMPTION_HOLD = timedelta(seconds=60)
-"""How long nothing is decided after a scheduler said that it takes one pod of a group: all may be going."""
+"""How long a job is held after one of its pods was preempted, since the others may follow."""
 
 
 class Admission(Struct, frozen=True):
-    """Whether pods may be created, else for what they wait; and the group to make, correct or take away."""
+    """Whether pods may be created, or what they wait for; and the change of the pod group that is due."""
 
     allowed: bool = True
     reason: str = ""
@@ -42,14 +42,14 @@ class Admission(Struct, frozen=True):
 
 
 def choose_scheduler(workload: Workload, record: Record, observed: Observed) -> Record:
-    """The record with the back end of the job's gang, once there is one; a group that is there tells it.
+    """Return the record with the gang scheduler of the job; an existing pod group decides.
 
-    The choice holds for the life of the job; only one that has not begun is not bound to what went away.
+    The choice is final, unless that scheduler is uninstalled before the job has started.
     """
-    held = record.gang_scheduler and (
+    is_final = record.gang_scheduler and (
         record.attempt_started_at or record.gang_scheduler in observed.available_gang_schedulers
     )
-    if workload.gang is None or held:
+    if workload.gang is None or is_final:
         return record
     name = (
         observed.group.scheduler
@@ -60,19 +60,20 @@ def choose_scheduler(workload: Workload, record: Record, observed: Observed) -> 
 
 
 def admission(workload: Workload, record: Record, observed: Observed) -> Admission:
+    """Return whether the gang is admitted; one whose pods were created once stays admitted."""
     gang = workload.gang
     if gang is None:
         return Admission()
-    begun = record.attempt_started_at is not None
+    started = record.attempt_started_at is not None
     backend = GANG_SCHEDULERS.get(record.gang_scheduler)
     if backend is None or backend.name not in observed.available_gang_schedulers:
         return Admission(
-            allowed=begun,
+            allowed=started,
             reason=reasons.GANG_SCHEDULER_MISSING,
             message=_missing(observed.gang_scheduler_setting, backend),
         )
-    action = _sync_group(workload, backend.group, observed, begun) if backend.group else None
-    if begun:
+    action = _sync_group(workload, backend.group, observed, started) if backend.group else None
+    if started:
         return Admission(action=action)
     if backend is BUILTIN and not (observed.capacity and capacity.fits(workload, observed.capacity)):
         pods = pluralize(gang.min_available, "pod")
@@ -88,7 +89,7 @@ def admission(workload: Workload, record: Record, observed: Observed) -> Admissi
 
 
 def mark_scheduled(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
-    """The record with the time at which the gang was first seen to be placed."""
+    """Return the record with the time at which the gang was first observed as scheduled."""
     backend = GANG_SCHEDULERS.get(record.gang_scheduler)
     if (
         workload.gang is None
@@ -98,17 +99,17 @@ def mark_scheduled(workload: Workload, record: Record, observed: Observed, now: 
     ):
         return record
     if backend.group:
-        done = observed.group is not None and observed.group.scheduled
+        scheduled = observed.group is not None and observed.group.scheduled
     else:
         on_nodes = sum(1 for pod in all_current_pods(record, observed) if pod.node)
-        done = backend is BUILTIN or on_nodes >= workload.gang.min_available
-    return replace(record, gang_scheduled_at=now) if done else record
+        scheduled = backend is BUILTIN or on_nodes >= workload.gang.min_available
+    return replace(record, gang_scheduled_at=now) if scheduled else record
 
 
 def hold_after_preemption(
     workload: Workload, record: Record, observed: Observed, now: datetime
 ) -> Record | None:
-    """The record of a job that waits to see whether its whole group is being taken away, if it does."""
+    """Return the record of a job that is held after the preemption of a pod; None if it is not held."""
     if workload.gang is None or observed.group is None or observed.group.evicted:
         return None
     preempted = [
@@ -124,33 +125,34 @@ def hold_after_preemption(
 
 
 def hold_until(observed: Observed) -> datetime | None:
+    """Return when the hold after a preemption ends."""
     return max(
         (pod.preempted_at + PREEMPTION_HOLD for pod in observed.pods if pod.preempted_at), default=None
     )
 
 
 def delete_group(observed: Observed) -> list[Remove]:
-    """Takes the group away, whichever it is."""
-    kinds = tuple(one.group.kind for one in GANG_SCHEDULERS.values() if one.group)
+    """Delete the pod group, of whichever scheduler."""
+    kinds = tuple(scheduler.group.kind for scheduler in GANG_SCHEDULERS.values() if scheduler.group)
     return [remove(child) for child in observed.children if isinstance(child, kinds)]
 
 
 def gang_limit(
     workload: Workload, record: Record, observed: Observed, now: datetime
 ) -> PhaseResult | datetime | None:
-    """The ending of a job whose group was evicted or not placed in time, or when the latter will be."""
+    """Return the failure of a job whose gang was evicted or not scheduled in time, or when its time is up."""
     gang = workload.gang
     if gang is None:
         return None
     if observed.group and observed.group.evicted:
         return PhaseResult(Phase.FAILED, reasons.PREEMPTED, "the scheduler evicted the pod group")
-    was_placed = (
+    was_scheduled = (
         record.first_running_at
         or record.gang_scheduled_at
         or (observed.group is not None and observed.group.scheduled)
     )
     since = record.attempt_started_at or record.phase_since
-    if gang.timeout is None or was_placed or since is None or record.phase is Phase.SUSPENDED:
+    if gang.timeout is None or was_scheduled or since is None or record.phase is Phase.SUSPENDED:
         return None
     if (now - since).total_seconds() >= gang.timeout:
         pods, timeout = pluralize(gang.min_available, "pod"), format_duration(gang.timeout)
@@ -159,10 +161,10 @@ def gang_limit(
     return deadline(since, gang.timeout)
 
 
-def _missing(choice: str, held: GangScheduler | None) -> str:
-    """What is not there: the back end that the job began with, or else the one that was chosen."""
-    wanted = held or GANG_SCHEDULERS.get(choice, VOLCANO)
-    if choice == NONE:
+def _missing(setting: str, chosen: GangScheduler | None) -> str:
+    """Return what to install: the gang scheduler of the job, or the configured one."""
+    wanted = chosen or GANG_SCHEDULERS.get(setting, VOLCANO)
+    if setting == NONE:
         return (
             "gang scheduling is disabled in this installation; set the chart value operator.gang.backend,"
             " or remove spec.gang"
@@ -174,11 +176,11 @@ def _missing(choice: str, held: GangScheduler | None) -> str:
     )
 
 
-def _sync_group(workload: Workload, group: Group, observed: Observed, begun: bool) -> Apply | Remove | None:
+def _sync_group(workload: Workload, group: Group, observed: Observed, started: bool) -> Apply | Remove | None:
     """Create or update the pod group; one that cannot be changed is deleted first, while it has no pods."""
     action = next(iter(changes([_group_child(workload, group)], Inputs(observed.children))), None)
     if isinstance(action, Apply) and action.uid and group.immutable:
-        return None if begun else Remove(group.kind, action.child.name, action.uid)
+        return None if started else Remove(group.kind, action.child.name, action.uid)
     return action if isinstance(action, Apply) else None
 
 

@@ -28,11 +28,11 @@ _PERMANENT = (ActionStatus.SPEC_REJECTED, ActionStatus.INVALID)
 
 
 def rejection_message(workload: Workload, record: Record, observed: Observed) -> str:
-    """What the API server refused for good of this generation; empty if nothing."""
+    """Return why the API server rejected this generation of the spec for good; empty if it did not."""
     if not workload.semantics.delete_children_if_invalid:
         return ""
-    if told := _rejections(observed.failed_actions):
-        return told
+    if message := _rejections(observed.failed_actions):
+        return message
     waiting = record.waiting
     if waiting is None or waiting.reason != reasons.SPEC_REJECTED or record.generation != workload.generation:
         return ""
@@ -40,25 +40,25 @@ def rejection_message(workload: Workload, record: Record, observed: Observed) ->
 
 
 def plan(
-    workload: Workload, record: Record, reason: str, said: str, observed: Observed, now: datetime
+    workload: Workload, record: Record, reason: str, message: str, observed: Observed, now: datetime
 ) -> Plan:
-    """The record of a job whose definition is wrong, and the deletion of what was made for it.
+    """Return the plan that reports the invalid spec and deletes the job's children.
 
-    Of `workload` only its identity, cleanup policy and times to live are looked at.
+    Of `workload` only the identity, the cleanup policy and the times to live are used.
     """
     if record.finished_at:
         return completion.clean_up(workload, record, observed, now)
     record = replace(record, generation=max(record.generation, workload.generation))
     if record.first_running_at:
         return completion.finish(
-            workload, record, observed, PhaseResult(Phase.FAILED, reasons.INVALID_DEFINITION, said), now
+            workload, record, observed, PhaseResult(Phase.FAILED, reasons.INVALID_DEFINITION, message), now
         )
-    if not _is_reported(record, reason, said):
+    if not _is_reported(record, reason, message):
         record = _reset_for_edit(record, observed, now)
-        record = replace(record, waiting=WaitReason(reason, said, now)).with_history(
-            now, reasons.INVALID_SPEC, said
+        record = replace(record, waiting=WaitReason(reason, message, now)).with_history(
+            now, reasons.INVALID_SPEC, message
         )
-    forced, look_again = forced_deletions(workload.limits, observed, now)
+    forced, recheck_at = forced_deletions(workload.limits, observed, now)
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason="the spec is invalid")
         for pod in observed.pods
@@ -67,22 +67,22 @@ def plan(
     actions += [*forced, *(remove(child) for child in observed.children)]
     since = record.waiting.since if record.waiting else now
     return _with_ttl(
-        Plan(record, tuple(actions)).with_requeue_at(look_again), since, workload.limits.ttl.failed, now
+        Plan(record, tuple(actions)).with_requeue_at(recheck_at), since, workload.limits.ttl.failed, now
     )
 
 
 def _with_ttl(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> Plan:
     if ttl is None:
         return plan
-    over = deadline(since, ttl)
-    if over is None or now < over:
-        return plan.with_requeue_at(over)
+    expiry = deadline(since, ttl)
+    if expiry is None or now < expiry:
+        return plan.with_requeue_at(expiry)
     return plan.with_actions([DeleteJob("its time to live after failure has expired")])
 
 
-def _is_reported(record: Record, reason: str, said: str) -> bool:
+def _is_reported(record: Record, reason: str, message: str) -> bool:
     waiting = record.waiting
-    return waiting is not None and (waiting.reason, waiting.message) == (reason, said)
+    return waiting is not None and (waiting.reason, waiting.message) == (reason, message)
 
 
 def _reset_for_edit(record: Record, observed: Observed, now: datetime) -> Record:

@@ -1,4 +1,4 @@
-"""Bounds in time: how long a job may be active, and how long it may take to start."""
+"""Fails jobs that exceed a time limit: the active deadline, or a timeout of start, minimum size or gang."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -23,24 +23,24 @@ STOP_REASONS = frozenset(
         reasons.PREEMPTED,
     }
 )
-"""A job that ends for one of these is stopped: what still runs is deleted whatever the cleanup policy
-says."""
+"""Failures after which all running pods are deleted, whatever the cleanup policy is."""
 
 
 class LimitCheck(Struct, frozen=True):
-    """A limit that was hit, or else when the next one would be."""
+    """The failure by an exceeded limit, or when the next limit will be exceeded."""
 
     result: PhaseResult | None = None
     next_at: datetime | None = None
 
 
 def check_limits(workload: Workload, record: Record, observed: Observed, now: datetime) -> LimitCheck:
+    """Return the first exceeded limit, or when to check again."""
     times: list[datetime] = []
-    for found in _each(workload, record, observed, now):
-        if isinstance(found, PhaseResult):
-            return LimitCheck(result=found)
-        if found is not None:
-            times.append(found)
+    for check in _each(workload, record, observed, now):
+        if isinstance(check, PhaseResult):
+            return LimitCheck(result=check)
+        if check is not None:
+            times.append(check)
     return LimitCheck(next_at=min(times, default=None))
 
 
@@ -66,8 +66,8 @@ def _after(
         return None
     if (now - since).total_seconds() < seconds:
         return deadline(since, seconds)
-    said = {
+    message = {
         reasons.DEADLINE_EXCEEDED: f"still active after {format_duration(seconds)} (limits.{name})",
         reasons.START_TIMEOUT: f"not all roles were running after {format_duration(seconds)} (limits.{name})",
     }[reason]
-    return PhaseResult(Phase.FAILED, reason, said)
+    return PhaseResult(Phase.FAILED, reason, message)

@@ -61,14 +61,3 @@ def _exit(entry: RestartEntry) -> str:
         return entry.detail or "no exit code"
     signal = signal_name(entry.exit_code) if entry.cause == RestartCause.SIGNAL else ""
     return f"{signal}, exit {entry.exit_code}" if signal else f"exit {entry.exit_code}"
-
-
-def join_names(names: Sequence[str], most: int = 3) -> str:
-    """`a, b and c`, or `a, b, c and 5 more`."""
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-
-
-def pluralize(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,8 +1,8 @@
-"""What is wanted: a `Workload`, the one shape into which every dialect lowers its objects.
+"""Defines `Workload`, the desired state of a job, to which every dialect converts its objects.
 
-Everything here is frozen and plain data, so that a decision is a function of values and two equal workloads
-are treated alike. A field that a dialect leaves out is filled by the framework's `defaults`, never guessed
-by a policy: a policy may assume that `Role.policy`, `Rules` and the rest are complete.
+All types here are frozen and plain data, so that decisions are pure functions. Fields that a dialect leaves
+out are set by the framework's `defaults`, so that policies may assume that `Role.policy`, `Rules` and the
+others are complete.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from argosy.kinds.messages import join_messages
 from argosy.workload.semantics import Semantics
 
 Json = Mapping[str, object]
-"""A JSON object as the API server sent it."""
+"""A JSON object as received from the API server."""
 
 MAX_PODS: Final = 99_999
-"""Of one job: more than any cluster has room for, and few enough to count."""
+"""Maximum number of pods of one job, more than any cluster can run."""
 
 
 DEFAULT_CLUSTER_DOMAIN = "cluster.local"
 
 
 class Phase(StrEnum):
-    """Where a job is. A role uses the same words without Restarting and Suspended."""
+    """Phase of a job. A role has the same phases except Restarting and Suspended."""
 
     PENDING = "Pending"
     STARTING = "Starting"
@@ -43,8 +43,8 @@ class Phase(StrEnum):
 
 
 class RestartPolicy(StrEnum):
-    """Which ended pods of a role are replaced. ExitCode: those ended by a signal or lost without a code
-    (128+)."""
+    """Which ended pods of a role are replaced. ExitCode: those with exit code 128 or above, which means a
+    signal, and those without an exit code."""
 
     NEVER = "Never"
     ON_FAILURE = "OnFailure"
@@ -53,7 +53,7 @@ class RestartPolicy(StrEnum):
 
 
 class RestartScope(StrEnum):
-    """How much is started anew when one pod must be replaced."""
+    """What is restarted when one pod must be replaced."""
 
     POD = "Pod"
     ROLE = "Role"
@@ -61,14 +61,14 @@ class RestartScope(StrEnum):
 
 
 class Quantifier(StrEnum):
-    """How many pods decide a role's outcome."""
+    """How many pods must fail or succeed for a role to fail or succeed."""
 
     ANY = "AnyPod"
     ALL = "AllPods"
 
 
 class CleanupPolicy(StrEnum):
-    """Which pods are deleted when the job has ended."""
+    """Which pods are deleted when the job has finished."""
 
     ALL = "All"
     RUNNING = "Running"
@@ -76,15 +76,15 @@ class CleanupPolicy(StrEnum):
 
 
 class ResizeMode(StrEnum):
-    """What a change of a role's replicas means to the framework: pods come and go, or everything starts
-    anew."""
+    """How a framework handles a new number of replicas: pods are added or removed, or the job is
+    restarted."""
 
     LIVE = "Live"
     RESTART = "Restart"
 
 
 class Elastic(Struct, frozen=True):
-    """The sizes between which a role may move while it runs."""
+    """Allowed numbers of replicas of an elastic role."""
 
     min: int
     max: int
@@ -92,7 +92,7 @@ class Elastic(Struct, frozen=True):
 
 
 class RolePolicy(Struct, frozen=True):
-    """When a role as a whole has failed or succeeded; an unset quorum leaves that outcome to the last pod."""
+    """When a role has failed or succeeded; if unset, that is decided when all its pods have ended."""
 
     failed: Quantifier | None = None
     succeeded: Quantifier | None = None
@@ -100,136 +100,135 @@ class RolePolicy(Struct, frozen=True):
 
 
 class Dependency(Struct, frozen=True):
-    """Pods of the role that says so wait, in an init container, until `role` reached `phase`."""
+    """The pods of the dependent role wait in an init container until `role` has reached `phase`."""
 
     role: str
     phase: Phase = Phase.RUNNING
 
 
 class Role(Struct, frozen=True):
-    """A group of like pods, numbered from 0."""
+    """A set of replicas with the same template, with indexes from 0."""
 
     name: str
     replicas: int
     template: Json
     restart: RestartPolicy = RestartPolicy.NEVER
     container_restart_policy: RestartPolicy = RestartPolicy.NEVER
-    """The restartPolicy written into the pod: whether the node restarts an ended container itself."""
+    """The pod's restartPolicy: whether the kubelet restarts containers in place."""
     policy: RolePolicy | None = None
     elastic: Elastic | None = None
     depends_on: tuple[Dependency, ...] | None = None
     template_hash: str = ""
-    """A digest of what its pods are made of; empty where nobody asks whether those that live are of the
-    present definition."""
+    """Hash of the template; empty if the API does not report running pods of an earlier template."""
     slots: int | None = None
-    """Processes a pod of this role takes; None: what the framework makes of the template."""
+    """Processes per pod; None: the framework derives it from the template."""
     pod_bytes: int = 0
-    """Roughly how large the JSON of one of its pods is (see `podsize`); 0 where nobody has estimated it."""
+    """Estimated size of a pod as JSON (`pod_size`); 0: not estimated."""
     annotation_bytes: int = 0
-    """How much of it are annotations, files among them."""
+    """Part of it for annotations, which include files."""
 
     @property
     def min_running(self) -> int:
-        """How many pods must run for the role to be Running."""
+        """Number of pods that must run for the role to be Running."""
         return min(self.elastic.min, self.replicas) if self.elastic else self.replicas
 
 
 class Rules(Struct, frozen=True):
-    """What the framework, or the user in its place, says about the job as a whole, as data."""
+    """Rules for the whole job, set by the framework or overridden by the user."""
 
     succeeded_when: tuple[tuple[str, ...], ...] = ()
-    """OR of ANDs: the job has succeeded when all roles of one of these have."""
+    """The job has succeeded if all roles of any of these sets have succeeded."""
     failed_when: tuple[tuple[str, ...], ...] = ()
     restart_scope: RestartScope = RestartScope.POD
     resize: ResizeMode = ResizeMode.LIVE
     services: tuple[str, ...] = ()
-    """Roles whose pods are found by name: one headless service each."""
+    """Roles whose pods are reached by name; each has a headless Service."""
     service_ports: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
-    """Name and number of the ports of a role's service; none are needed to find pods by name."""
+    """Names and numbers of the ports of a role's Service; DNS needs none."""
     creates_no_pods: bool = False
-    """No pod is made for the job: it starts, and stays so."""
+    """The job has no pods, and stays in the phase Starting."""
     exec_from: tuple[str, ...] = ()
-    """Roles whose pods start processes in others of the job's pods (remote exec)."""
+    """Roles whose pods start processes in other pods of the job (remote exec)."""
     exec_into: tuple[str, ...] = ()
-    """Roles in whose pods those start processes."""
+    """Roles in whose pods they start processes."""
     ssh_roles: tuple[str, ...] = ()
-    """Roles whose pods reach each other by ssh, with a key pair that is the job's own."""
+    """Roles whose pods reach each other by ssh, with a key pair of the job."""
     ssh_verifies_hosts: bool = False
-    """Every sshd of the job shows the job's own host key, and ssh refuses hosts that show another."""
+    """Every sshd of the job has the job's host key, and ssh rejects hosts with another key."""
 
 
 class Gang(Struct, frozen=True):
-    """All pods are placed together or none is."""
+    """Pods that are scheduled together or not at all."""
 
     min_available: int
     queue: str = ""
     priority_class: str = ""
     timeout: float | None = None
-    """Seconds the gang may wait for its place before the job fails."""
+    """Seconds the gang may wait to be scheduled before the job fails."""
     min_resources: Json = field(default_factory=dict)
-    """Resources that must be free before the group is let in."""
+    """Resources that must be free before the gang is admitted."""
 
 
 class Ttl(Struct, frozen=True):
-    """Seconds after the end; None keeps for ever."""
+    """Seconds after the job finished; None: keep forever."""
 
     succeeded: float | None = None
     failed: float | None = None
 
 
 class Escalation(Struct, frozen=True):
-    """How many failures in a row each rung of restarts bears before the next is climbed; None: any number."""
+    """Consecutive failures that each scope allows before restarts escalate to the next; None: any number."""
 
     container: int | None = None
-    """Restarts of a pod's containers by its node, before the pod is replaced."""
+    """Restarts of a pod's containers by the kubelet before the pod is replaced."""
     pod: int | None = None
-    """Replacements of the pod of a place, before its role is started anew."""
+    """Replacements of one replica's pod before its role is restarted."""
     role: int | None = None
-    """Restarts of a role, before the job is started anew."""
+    """Restarts of a role before the job is restarted."""
 
 
 class Limits(Struct, frozen=True):
-    """Bounds in seconds and counts; None is without bound."""
+    """Limits in seconds and counts; None: unlimited."""
 
     restarts: int | None = None
     active_deadline: float | None = None
     start_timeout: float | None = None
     below_min_timeout: float | None = 600.0
     force_delete_after: float | None = None
-    """After this long a terminating pod on a node that is down is deleted by force, though the node may still
-    run it; None: only once the node is known to run nothing."""
+    """Seconds after which a terminating pod on a node that is down is force-deleted although the node may
+    still run it; None: only if the node is known to run nothing."""
     ttl: Ttl = Ttl()
-    """When the job object itself goes."""
+    """When the job itself is deleted."""
     children_ttl: Ttl = Ttl()
-    """When its pods, services and group go, whatever the cleanup policy says."""
+    """When its pods, Services and pod group are deleted, whatever the cleanup policy is."""
     escalation: Escalation = Escalation()
     backoff: float = 10.0
-    """Delay before the second replacement in a row; it doubles up to `backoff_max`. The first has none."""
+    """Seconds before the second consecutive replacement, doubled up to `backoff_max`; the first has none."""
     backoff_max: float = 300.0
     backoff_reset: float = 600.0
-    """A role that ran this long without a failure starts again at no delay."""
+    """Seconds without a failure that reset the backoff."""
 
 
 class PropagatedMetadata(Struct, frozen=True, dict=True):
-    """Annotations of the job that its pods and its group carry too, also as labels, and follow while they
-    live."""
+    """Annotations of the job that are copied to its pods and pod group, also as labels, and kept up to
+    date."""
 
     keys: tuple[str, ...] = ()
-    """Which may be handed on; all others are left alone wherever they are."""
+    """Keys that are propagated; others are never changed."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Those that the job has."""
+    """Those of the keys that the job has, with their values."""
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """Those whose values can be labels."""
+        """Those whose values are valid label values."""
         return {key: value for key, value in self.annotations.items() if is_label_value(value)}
 
 
 class Workload(Struct, frozen=True, dict=True):
-    """One job as it is wanted now."""
+    """The desired state of one job."""
 
     kind: str
-    """Kind of the object that it was lowered from."""
+    """Kind of the job's object."""
     api_version: str
     namespace: str
     name: str
@@ -246,10 +245,10 @@ class Workload(Struct, frozen=True, dict=True):
     deleting: bool = False
     cluster_domain: str = DEFAULT_CLUSTER_DOMAIN
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What everything made for the job carries beside our own labels."""
+    """Labels of all children, in addition to our own."""
     propagated: PropagatedMetadata = PropagatedMetadata()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """The job's own, which its group carries too."""
+    """Annotations of the job, which its pod group has too."""
     semantics: Semantics = Semantics()
     """Rules of the API that other APIs do not have."""
 
@@ -258,59 +257,59 @@ class Workload(Struct, frozen=True, dict=True):
         return self.semantics.surge and role.restart is not RestartPolicy.NEVER
 
     def hostname(self, role: str, index: int) -> str:
-        """The stable host name of the pod in this place, whatever the pod itself is called."""
+        """Return the stable host name of a replica, which may differ from the pod's name."""
         return f"{self.name}-{role}-{index}"
 
     def service(self, role: str) -> str:
-        """The headless service, and so the subdomain, of a role."""
+        """Return the name of a role's headless Service, which is also the subdomain of its pods."""
         return f"{self.name}-{role}"
 
     def service_address(self, role: str) -> str:
-        """The full DNS name under which all pods of a role are found."""
+        """Return the DNS name that resolves to all pods of a role."""
         return f"{self.service(role)}.{self.namespace}.svc.{self.cluster_domain}"
 
     def address(self, role: str, index: int) -> str:
-        """The full DNS name under which the pod in this place is found."""
+        """Return the DNS name of a replica."""
         return f"{self.hostname(role, index)}.{self.service_address(role)}"
 
     @cached_property
     def addresses(self) -> Mapping[str, tuple[str, ...]]:
-        """The addresses of all pods, by role and in order. Made once: every pod may be told all of them."""
+        """Addresses of all pods by role and index; cached, since every pod may get all of them."""
         return {
             name: tuple(self.address(name, index) for index in range(role.replicas))
             for name, role in self.roles.items()
         }
 
     def address_list(self, role: str) -> str:
-        """The addresses of a role with commas between. Made once, like `addresses`."""
-        made = self._address_lists.get(role)
-        if made is None:
-            made = self._address_lists[role] = ",".join(
+        """Return the addresses of a role, separated by commas; cached like `addresses`."""
+        addresses = self._address_lists.get(role)
+        if addresses is None:
+            addresses = self._address_lists[role] = ",".join(
                 self.address(role, index) for index in range(self.roles[role].replicas)
             )
-        return made
+        return addresses
 
     @cached_property
     def _address_lists(self) -> dict[str, str]:
         return {}
 
     def address_bytes(self, role: str, extra: int = 1) -> int:
-        """How long the addresses of a role are together, with `extra` characters after each, without making
+        """Return the total length of a role's addresses with `extra` characters after each, without building
         them."""
         return numbered_bytes(self.roles[role].replicas, len(self.address(role, 0)) - 1 + extra)
 
     def hostname_bytes(self, role: str, extra: int = 1) -> int:
-        """The same for host names."""
+        """Return the same for host names."""
         return numbered_bytes(self.roles[role].replicas, len(self.hostname(role, 0)) - 1 + extra)
 
     @property
     def total_pods(self) -> int:
-        """Pods wanted over all roles."""
+        """Number of replicas of all roles."""
         return sum(role.replicas for role in self.roles.values())
 
 
 def numbered_bytes(count: int, fixed: int) -> int:
-    """How long texts are together that hold the numbers from 0 to `count` - 1 and `fixed` characters each."""
+    """Return the total length of `count` texts of `fixed` characters and their number, counted from 0."""
     digits, step = count, 10
     while step < count:
         digits += count - step
@@ -319,7 +318,7 @@ def numbered_bytes(count: int, fixed: int) -> int:
 
 
 class Problem(Struct, frozen=True):
-    """Something wrong in an object, where it stands and what to write instead."""
+    """A validation error: the path of a field, and what is allowed."""
 
     path: str
     message: str
@@ -329,7 +328,7 @@ class Problem(Struct, frozen=True):
 
 
 class Problems(Struct, frozen=True):
-    """Why an object could not be lowered; never empty."""
+    """The validation errors of an object; never empty."""
 
     items: tuple[Problem, ...]
 

@@ -1,9 +1,8 @@
-"""What is seen of a job in the API: its pods and other children, the nodes that matter, answers to earlier
-actions.
+"""Defines `Observed`, the observed state of a job: its pods and other children, nodes, and failed actions.
 
-`Observed` is partial and may be old (it comes from caches); policies are written so that an old view can
-delay them but not mislead them. The one observation that an old view can fake is absence, so a pod counts as
-lost only when `absent` confirms it.
+It comes from caches and may be outdated. Policies are written so that outdated state can delay a decision but
+not make it wrong. Only the absence of a pod cannot be trusted, so where that matters a pod counts as lost
+only if its replica is in `confirmed_absent`.
 """
 
 import re
@@ -24,11 +23,11 @@ from argosy.workload.model import RolePolicy
 from argosy.workload.semantics import Semantics
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""The taint by which an administrator says that a node is off and runs nothing any more."""
+"""The taint with which an administrator confirms that a node is off and runs no pods."""
 
 
 class MetadataSubset(Struct, frozen=True):
-    """The labels and annotations of an object that a job hands on (`HandedOn`)."""
+    """Labels and annotations of an object that a job propagates (`PropagatedMetadata`)."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +37,7 @@ NO_METADATA = MetadataSubset()
 
 
 class ObservedPod(Struct, frozen=True):
-    """One pod of the job: its place, and what is known of its fate."""
+    """One pod of the job, as policies see it."""
 
     name: str
     uid: str
@@ -50,40 +49,40 @@ class ObservedPod(Struct, frozen=True):
     """Kubernetes' pod phase: Pending, Running, Succeeded, Failed, Unknown."""
     terminating: bool = False
     deletion_time: datetime | None = None
-    """When its grace period is over."""
+    """When its grace period ends, if it is terminating."""
     created: datetime | None = None
     node: str = ""
     reason: str = ""
     message: str = ""
     exit_code: int | None = None
-    """Of the first container that ended badly, else of the first that ended."""
+    """Of the first container with an exit code other than 0, otherwise of the first that ended."""
     container: str = ""
     out_of_memory: bool = False
-    """That container was killed for the memory it took."""
+    """That container was OOM-killed."""
     first_exit_code: int | None = None
-    """Of the first container that ended, in their order."""
+    """Of the first ended container, in the order of the spec."""
     first_terminated: Terminated | None = None
     """How that container ended."""
     container_restarts: int = 0
     last_exit_code: int | None = None
-    """Before its last restart in place: of the container that was restarted last."""
+    """Exit code of the container that the kubelet restarted last."""
     last_out_of_memory: bool = False
     over_limit: bool = False
-    """Evicted by its node for what it did itself: it used more storage than its own limits allow."""
+    """Evicted because it exceeded its own storage limits, which counts as its failure."""
     disrupted: bool = False
-    """Ended by the cluster (eviction, preemption, node shutdown), not by its own program."""
+    """Ended by the cluster (eviction, preemption, node shutdown), not by its program."""
     disruption_reason: str = ""
-    """The reason of its condition DisruptionTarget."""
+    """Reason of its condition DisruptionTarget."""
     preempted_at: datetime | None = None
-    """When a scheduler said that it takes the pod away for others."""
+    """When a scheduler preempted it."""
     waits_for_dependency: bool = False
-    """Still in the init container that waits for others."""
+    """Its init container still waits for other roles."""
     waiting_reason: str = ""
-    """Why a container cannot start (ImagePullBackOff …), or why the pod cannot be placed (Unschedulable)."""
+    """Why a container cannot start (ImagePullBackOff …), or why the pod has no node (Unschedulable)."""
     waiting_message: str = ""
     metadata: MetadataSubset = NO_METADATA
     resource_version: str = ""
-    """The resourceVersion at which it was seen so."""
+    """resourceVersion of this observation."""
 
     @property
     def ended(self) -> bool:
@@ -91,11 +90,11 @@ class ObservedPod(Struct, frozen=True):
 
 
 class ObservedGroup(Struct, frozen=True):
-    """What a scheduler tells of a gang as a whole."""
+    """State of a gang, as its scheduler reports it."""
 
     scheduler: str = "volcano"
     queued: bool = False
-    """Waits to be let in."""
+    """Waits for admission."""
     scheduled: bool = False
     evicted: bool = False
     reason: str = ""
@@ -105,47 +104,46 @@ class ObservedGroup(Struct, frozen=True):
 
 
 class RecentLoss(Struct, frozen=True):
-    """Pods that one place lost in a row, for whatever reason."""
+    """Consecutive losses of one replica's pods, for whatever reason."""
 
     count: int
     seconds_ago: float
-    """Since the last of them."""
+    """Seconds since the last of them."""
 
 
 class Observed(Struct, frozen=True, dict=True):
-    """Everything a pass looked at."""
+    """Everything that a reconcile decides on."""
 
     pods: tuple[ObservedPod, ...] = ()
     nodes_down: frozenset[str] = frozenset()
-    """Nodes that hold pods of this job and whose condition Ready is Unknown, or that are confirmed to be
-    gone."""
+    """Nodes with pods of this job whose condition Ready is Unknown, or that are confirmed to be deleted."""
     nodes_partly_unknown: frozenset[str] = frozenset()
-    """Those of them with any condition of status Unknown."""
+    """Nodes with pods of this job of which any condition is Unknown."""
     nodes_released: frozenset[str] = frozenset()
-    """Nodes that are down and certain to run nothing any more: confirmed to be gone, or marked by an
-    administrator with the taint `node.kubernetes.io/out-of-service`."""
+    """Nodes that are down and certainly run no pods: confirmed to be deleted, or tainted by an administrator
+    with `node.kubernetes.io/out-of-service`."""
     nodes_unconfirmed: Mapping[str, str] = field(default_factory=dict)
-    """Nodes for which the API is being asked, as the caches are no proof; nothing is concluded from them.
-    With what the API has said so far, empty until that is worth showing."""
+    """Nodes whose state is being requested from the API server, since caches are no proof; nothing is
+    concluded about their pods. The value is the error of the request; empty: none to show yet."""
     children: tuple[KubernetesObject, ...] = ()
     """Services, service accounts, roles, role bindings and pod groups of the job that are not being
     deleted."""
     group: ObservedGroup | None = None
     gang_scheduler_setting: str = "volcano"
-    """Who is to place gangs, as the operator is set up: the name of a back end, `auto` or `none`."""
+    """The configured gang scheduler: a name, `auto` or `none`."""
     available_gang_schedulers: frozenset[str] = frozenset({"volcano"})
-    """The back ends under that choice which this cluster serves."""
+    """Those gang schedulers that the setting allows and the cluster serves."""
     capacity: Capacity | None = None
-    """What is free in the cluster; looked at only for gangs that nobody else places."""
+    """Free capacity of the cluster; only for gangs of the built-in gang scheduler."""
     confirmed_absent: frozenset[tuple[str, int]] = frozenset()
-    """Places (role, index) whose pod the API itself, not a cache, said does not exist (answer to
-    ConfirmPod)."""
+    """Replicas (role, index) whose pod does not exist according to the API server itself (see
+    `ConfirmPod`)."""
     recently_deleted: tuple[ObservedPod, ...] = ()
-    """Pods that were seen to go and whose places are empty since, as they were last. Where this is lost
-    nobody is told who took them."""
+    """The last state of pods whose deletion was observed and that are not replaced yet. If this is lost, the
+    cause of the deletion is not reported."""
     recent_losses: Mapping[tuple[str, int], RecentLoss] = field(default_factory=dict)
-    """By (role, index), for places that lost more than one pod in a row. Lost with the operator, which costs
-    one more pod without delay."""
+    """By (role, index), for replicas that lost more than one pod in a row. It is lost if the operator
+    restarts; then one more pod is created without a delay."""
     failed_actions: tuple[ActionResult, ...] = ()
     """Actions of earlier passes that were not done and are still in the way."""
 
@@ -165,12 +163,12 @@ class Observed(Struct, frozen=True, dict=True):
 
     @cached_property
     def by_replica(self) -> Mapping[tuple[str, int], tuple[ObservedPod, ...]]:
-        """Pods by (role, index); almost always one."""
-        places: dict[tuple[str, int], tuple[ObservedPod, ...]] = {}
+        """Pods by (role, index); almost always one each."""
+        replicas: dict[tuple[str, int], tuple[ObservedPod, ...]] = {}
         for pod in self.pods:
-            place = (pod.role, pod.index)
-            places[place] = (*places.get(place, ()), pod)
-        return places
+            replica = (pod.role, pod.index)
+            replicas[replica] = (*replicas.get(replica, ()), pod)
+        return replicas
 
     @cached_property
     def by_role(self) -> Mapping[str, tuple[ObservedPod, ...]]:
@@ -181,8 +179,10 @@ class Observed(Struct, frozen=True, dict=True):
 
 
 def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = None) -> ObservedPod | None:
-    """The pod as policies see it, with these of its labels and annotations; None if its labels do not say
-    which place it has. `noticed` is the time of a preemption that is told without one."""
+    """Return the pod with the labels and annotations of these keys; None if its labels name no replica.
+
+    `noticed` is the time of a preemption for which the scheduler reports no time.
+    """
     meta, status = pod.metadata, pod.status
     try:
         index = int(meta.labels[labels.INDEX])
@@ -215,7 +215,7 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         out_of_memory=ended is not None and ended.reason == _OUT_OF_MEMORY,
         first_exit_code=first.exit_code if first else None,
         first_terminated=first,
-        container_restarts=sum(one.restart_count for one in status.container_statuses),
+        container_restarts=sum(container.restart_count for container in status.container_statuses),
         last_exit_code=last.exit_code if last else None,
         last_out_of_memory=last is not None and last.reason == _OUT_OF_MEMORY,
         over_limit=over_limit,
@@ -224,7 +224,8 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         or (status.phase == "Failed" and status.reason in _DISRUPTED and not over_limit),
         disruption_reason=disruption.reason if disruption else "",
         preempted_at=preempted,
-        waits_for_dependency=status.phase == "Pending" and _held(status.init_container_statuses),
+        waits_for_dependency=status.phase == "Pending"
+        and _waits_for_dependency(status.init_container_statuses),
         waiting_reason=waiting,
         waiting_message=waiting_message,
         metadata=select_metadata(meta.labels, meta.annotations, keys),
@@ -235,17 +236,16 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
 def select_metadata(
     labels: Mapping[str, str], annotations: Mapping[str, str], keys: Sequence[str]
 ) -> MetadataSubset:
-    found = MetadataSubset(
+    subset = MetadataSubset(
         {key: labels[key] for key in keys if key in labels},
         {key: annotations[key] for key in keys if key in annotations},
     )
-    return found if found.labels or found.annotations else NO_METADATA
+    return subset if subset.labels or subset.annotations else NO_METADATA
 
 
-def is_equivalent_pod(one: ObservedPod, other: ObservedPod) -> bool:
-    """Whether policies see no difference. Being placed is none: nothing is decided by it, and every pod does
-    it once."""
-    return replace(one, node=other.node, resource_version=other.resource_version) == other
+def is_equivalent_pod(pod: ObservedPod, other: ObservedPod) -> bool:
+    """Return True if nothing is decided differently for both. A newly assigned node alone changes nothing."""
+    return replace(pod, node=other.node, resource_version=other.resource_version) == other
 
 
 _DISRUPTED = frozenset(
@@ -257,13 +257,13 @@ _OVER_LIMIT = (
     re.compile(r"Container .* exceeded its local ephemeral storage limit "),
     re.compile(r"Pod ephemeral local storage usage exceeds the total limit of containers "),
 )
-"""How the kubelet's message begins when it evicts a pod for the pod's own limits (pkg/kubelet/eviction). For
-what the node lacks it begins with "The node was low on resource"."""
+"""Start of the kubelet's message when it evicts a pod that exceeded its own limits (pkg/kubelet/eviction). If
+the node lacks a resource, the message starts with "The node was low on resource"."""
 
 _OUT_OF_MEMORY = "OOMKilled"
 
 _SAME_WAIT = {"ErrImagePull": "ImagePullBackOff"}
-"""A node goes back and forth between these; to a reader, and to the status, they are one wait."""
+"""The kubelet alternates between these two; in a status they are the same."""
 
 
 _TARGETS = ("DisruptionTarget", "TerminationTarget")
@@ -271,12 +271,17 @@ _PREEMPTED = {
     ("Ready", "False"): ("Preempted", "Evict"),
     ("DisruptionTarget", "True"): ("PreemptionByScheduler",),
 }
-"""Conditions by which schedulers tell it, with their reasons: Volcano's, and Kubernetes' own."""
+"""Conditions (type, status) and reasons with which Volcano and Kubernetes mark a preempted pod."""
 
 
 def _disruption(pod: Pod) -> Condition | None:
-    """The condition with which Kubernetes, or Kueue, marks a pod that it takes away."""
-    return next((one for one in pod.status.conditions if one.type in _TARGETS and one.status == "True"), None)
+    """Return the condition with which Kubernetes or Kueue marks a disrupted pod."""
+    disruptions = (
+        condition
+        for condition in pod.status.conditions
+        if condition.type in _TARGETS and condition.status == "True"
+    )
+    return next(disruptions, None)
 
 
 def _is_over_limit(status: PodStatus) -> bool:
@@ -286,35 +291,41 @@ def _is_over_limit(status: PodStatus) -> bool:
 
 
 def _preempted(pod: Pod, noticed: datetime | None) -> datetime | None:
-    told = (one for one in pod.status.conditions if one.reason in _PREEMPTED.get((one.type, one.status), ()))
-    return next((one.last_transition_time or noticed for one in told), None)
+    preemptions = (
+        condition
+        for condition in pod.status.conditions
+        if condition.reason in _PREEMPTED.get((condition.type, condition.status), ())
+    )
+    return next((condition.last_transition_time or noticed for condition in preemptions), None)
 
 
 def _exit(statuses: list[ContainerStatus]) -> tuple[str, Terminated] | None:
-    ended = [(one.name, one.state.terminated) for one in statuses if one.state.terminated]
-    return next((one for one in ended if one[1].exit_code != 0), ended[0] if ended else None)
+    ended = [(status.name, status.state.terminated) for status in statuses if status.state.terminated]
+    failed = ((name, terminated) for name, terminated in ended if terminated.exit_code != 0)
+    return next(failed, ended[0] if ended else None)
 
 
 def _last_exit(statuses: list[ContainerStatus]) -> Terminated | None:
-    """How the container ended that was restarted in its place last."""
-    ended = [one.last_state.terminated for one in statuses if one.last_state.terminated]
-    return max(ended, key=lambda one: one.finished_at.timestamp() if one.finished_at else 0.0, default=None)
+    """Return how the container ended that the kubelet restarted last."""
+    ended = [status.last_state.terminated for status in statuses if status.last_state.terminated]
+    return max(ended, key=lambda end: end.finished_at.timestamp() if end.finished_at else 0.0, default=None)
 
 
 def _first_ended(statuses: list[ContainerStatus]) -> Terminated | None:
-    return next((one.state.terminated for one in statuses if one.state.terminated), None)
+    return next((status.state.terminated for status in statuses if status.state.terminated), None)
 
 
-def _held(statuses: list[ContainerStatus]) -> bool:
-    ours = (one for one in statuses if one.name in (labels.HELPER_CONTAINER, labels.INITIALIZER_CONTAINER))
-    return any(one.state.terminated is None and not one.ready for one in ours)
+def _waits_for_dependency(statuses: list[ContainerStatus]) -> bool:
+    names = (labels.HELPER_CONTAINER, labels.INITIALIZER_CONTAINER)
+    helpers = (status for status in statuses if status.name in names)
+    return any(helper.state.terminated is None and not helper.ready for helper in helpers)
 
 
 def _waiting(pod: Pod) -> tuple[str, str]:
-    for one in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        if one.state.waiting and one.state.waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
-            reason = one.state.waiting.reason
-            return _SAME_WAIT.get(reason, reason), one.state.waiting.message
+    for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        waiting = container.state.waiting
+        if waiting and waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
+            return _SAME_WAIT.get(waiting.reason, waiting.reason), waiting.message
     if pod.status.phase in ("", "Pending") and not pod.spec.node_name:
         for condition in pod.status.conditions:
             if condition.type == "PodScheduled" and condition.status == "False":

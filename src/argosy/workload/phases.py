@@ -23,24 +23,24 @@ _REPORTED_PHASES = frozenset({"Running", "Succeeded", "Failed", "Unknown"})
 
 
 class Counts(Struct, frozen=True):
-    """The pods of a role, each place counted once."""
+    """Numbers of pods of a role, with each replica counted once."""
 
     pending: int = 0
     active: int = 0
     succeeded: int = 0
     failed: int = 0
     failed_by_node: int = 0
-    """Those of them that have not ended themselves, and may yet go on."""
+    """Those of them that failed because of their node, and may continue if it comes back."""
     unknown: int = 0
     terminating: int = 0
     missing_indexes: tuple[int, ...] = ()
-    """Places whose pod is being deleted by others or is certainly gone, and had been there."""
+    """Indexes whose pod existed and is being deleted or is confirmed to be deleted."""
     first_failed: ObservedPod | None = None
     """The first failed pod."""
 
     @property
     def has_pods(self) -> bool:
-        """Whether there is, or was, a pod at all."""
+        """True if the role has, or had, any pod."""
         return bool(
             self.pending or self.active or self.unknown or self.terminating or self.succeeded or self.failed
         )
@@ -55,7 +55,7 @@ class PhaseResult(Struct, frozen=True):
 
 
 def with_role_phases(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
-    """The record with the phase of every role."""
+    """Return the record with the current phase of every role."""
     roles: dict[str, RoleRecord] = {}
     for name, role in workload.roles.items():
         last = record.role(name)
@@ -74,40 +74,40 @@ def with_role_phases(workload: Workload, record: Record, observed: Observed, now
 
 
 def count_pods(workload: Workload, role: Role, record: Record, observed: Observed) -> Counts:
-    """Counts the current pods of a role; those being replaced are not current and so not counted."""
+    """Count the current pods of a role; pods that are being replaced are not current."""
     last = record.role(role.name)
     down = observed.failed_nodes(role.policy, workload.semantics)
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
     numbers["Succeeded"] = sum(1 for index in last.succeeded_indexes if index < last.size)
-    known: set[int] = set(last.succeeded_indexes)
-    lost: list[int] = []
-    bad: list[ObservedPod] = []
+    counted: set[int] = set(last.succeeded_indexes)
+    missing: list[int] = []
+    failed: list[ObservedPod] = []
     for pod in current_pods(record, role.name, observed):
         if pod.index in last.succeeded_indexes:
             continue
-        known.add(pod.index)
+        counted.add(pod.index)
         kind = _kind(pod, down)
         numbers[kind] += 1
         if kind == "Terminating":
-            lost.append(pod.index)
+            missing.append(pod.index)
         if kind == "Failed":
-            bad.append(pod)
-    lost += [index for index in last.lost_indexes if index < last.size and index not in known]
+            failed.append(pod)
+    missing += [index for index in last.lost_indexes if index < last.size and index not in counted]
     return Counts(
         pending=numbers["Pending"],
         active=numbers["Running"],
         succeeded=numbers["Succeeded"],
         failed=numbers["Failed"],
-        failed_by_node=sum(not pod.ended for pod in bad),
+        failed_by_node=sum(not pod.ended for pod in failed),
         unknown=numbers["Unknown"],
         terminating=numbers["Terminating"],
-        missing_indexes=tuple(sorted(lost)),
-        first_failed=min(bad, key=lambda pod: pod.index, default=None),
+        missing_indexes=tuple(sorted(missing)),
+        first_failed=min(failed, key=lambda pod: pod.index, default=None),
     )
 
 
 def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts) -> PhaseResult:
-    """The phase of a role; the first rule that matches wins."""
+    """Return the phase of a role; the first rule that matches decides."""
     policy, size = role.policy or RolePolicy(), last.size
     needed = min(role.min_running, size)
     ended = counts.succeeded + counts.failed - counts.failed_by_node
@@ -150,7 +150,7 @@ def _missing_pods(role: Role, last: RoleRecord, indexes: Sequence[int]) -> Phase
 
 
 def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:
-    """How the roles' phases end the job, if they do."""
+    """Return the success or failure of the job that its roles' phases decide; None if it continues."""
     roles = {name: record.role(name) for name in workload.roles}
     failed = _first_matching(workload.rules.failed_when, roles, Phase.FAILED)
     if failed:
@@ -160,14 +160,14 @@ def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:
         return PhaseResult(Phase.SUCCEEDED, reasons.COMPLETED, f"{join_names(succeeded)} succeeded")
     if not all(role.phase.terminal for role in roles.values()):
         return None
-    bad = [name for name, role in roles.items() if role.phase is Phase.FAILED]
-    if bad:
-        return _failure(bad, roles)
+    failed = [name for name, role in roles.items() if role.phase is Phase.FAILED]
+    if failed:
+        return _failure(failed, roles)
     return PhaseResult(Phase.SUCCEEDED, reasons.COMPLETED, "all roles succeeded")
 
 
 def job_phase(workload: Workload, record: Record, observed: Observed) -> Phase:
-    """The phase of a job that has not ended."""
+    """Return the phase of a job that has not finished."""
     phases = [record.role(name).phase for name in workload.roles]
     steady = all(_has_required_pods(workload, role, record, observed) for role in workload.roles.values())
     needs_all = workload.semantics.running_needs_all_pods
@@ -180,7 +180,7 @@ def job_phase(workload: Workload, record: Record, observed: Observed) -> Phase:
 
 
 def with_attempt_started(record: Record, now: datetime) -> Record:
-    """The record of an attempt whose pods are now being asked for."""
+    """Return the record of an attempt whose first pods are created now."""
     roles = {
         name: replace(role, phase=Phase.STARTING, phase_since=now) if role.phase is Phase.PENDING else role
         for name, role in record.roles.items()
@@ -189,7 +189,7 @@ def with_attempt_started(record: Record, now: datetime) -> Record:
 
 
 def _has_required_pods(workload: Workload, role: Role, record: Record, observed: Observed) -> bool:
-    """Whether the role has the pods it needs, or will get no others."""
+    """Return True if the role has the pods it needs, or no more pods will be created for it."""
     last = record.role(role.name)
     if last.phase.terminal:
         return True
@@ -207,8 +207,10 @@ def _kind(pod: ObservedPod, down: Set[str]) -> str:
     return pod.phase if pod.phase in _REPORTED_PHASES else "Pending"
 
 
-def _meets(quorum: Quantifier | None, number: int, size: int) -> bool:
-    return (quorum is Quantifier.ANY and number > 0) or (quorum is Quantifier.ALL and number >= size)
+def _meets(quantifier: Quantifier | None, number: int, size: int) -> bool:
+    if quantifier is Quantifier.ANY:
+        return number > 0
+    return quantifier is Quantifier.ALL and number >= size
 
 
 def _describe_failure(counts: Counts) -> str:

@@ -1,7 +1,8 @@
-"""What a pass decided: the Record to write first, then the actions to perform, then when to look again.
+"""Defines the plan of a reconcile: the Record to write, the actions to execute, and when to reconcile again.
 
-Actions are safe to repeat and to perform late: creations are by deterministic name and never replace
-anything, deletions name a uid. So a plan that was performed by half, or twice, does no harm.
+Actions are safe to repeat and to execute late: pods are created under a deterministic name and never replace
+anything, and every other write has the uid of its object as a precondition. So a plan that was executed
+partly, or twice, does no harm.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,8 +19,8 @@ from argosy.workload.transitions import Transitions
 
 
 class CreatePod(Struct, frozen=True, tag=True):
-    """POST the pod of this place. Exists and is ours (owner uid, attempt, replacement, not terminating):
-    done."""
+    """POST the pod of this replica. Done if it exists, is ours (owner uid, attempt, replacement) and is not
+    terminating."""
 
     role: str
     index: int
@@ -28,21 +29,21 @@ class CreatePod(Struct, frozen=True, tag=True):
 
 
 class DeletePod(Struct, frozen=True, tag=True):
-    """DELETE with the uid, and the version if there is one, as precondition; gone or another uid: done."""
+    """DELETE the pod of this uid, and of this resourceVersion if one is set. Done if it does not exist."""
 
     name: str
     uid: str
     grace_period_seconds: int | None = None
-    """None: the pod's own grace period. 0: the node is down and nobody will confirm."""
+    """None: the pod's own grace period. 0: force deletion, since the node is down and cannot confirm it."""
     reason: str = ""
     resource_version: str = ""
-    """Set where the pod goes for what it was last seen doing: an old view must not take one that has ended
-    since, and its output with it."""
+    """Set if the pod is deleted because it is running: a pod that has ended since it was observed is kept,
+    with its output."""
 
 
 class ConfirmPod(Struct, frozen=True, tag=True):
-    """GET the pod of this place from the API itself; if there is none, put the place in `Observed.absent`
-    next time."""
+    """GET the pod of this replica from the API server, not from a cache. If it does not exist, the replica is
+    in `Observed.confirmed_absent` in the next reconcile."""
 
     role: str
     index: int
@@ -51,8 +52,8 @@ class ConfirmPod(Struct, frozen=True, tag=True):
 
 
 class PatchMetadata(Struct, frozen=True, tag=True):
-    """PATCH labels and annotations with the uid as precondition, None takes one away; gone or another uid:
-    done."""
+    """PATCH labels and annotations of the object with this uid; None removes one. Done if it does not
+    exist."""
 
     kind: type[Pod] | PodGroupType
     name: str
@@ -62,8 +63,7 @@ class PatchMetadata(Struct, frozen=True, tag=True):
 
 
 class DeleteJob(Struct, frozen=True, tag=True):
-    """Delete the job object itself (uid as precondition, background propagation): its time to live is
-    over."""
+    """DELETE the job itself, by uid and with background propagation, since its time to live has expired."""
 
     reason: str
 
@@ -81,14 +81,14 @@ class Plan(Struct, frozen=True):
     requeue_at: datetime | None = None
     """When to reconcile again at the latest; None: when something changes."""
     restart_causes: tuple[str, ...] = ()
-    """What made each restart necessary that is decided here; only counted, never acted upon."""
+    """Cause of each restart in this plan, for metrics."""
     transitions: Transitions = Transitions()
-    """What is seen for the first time; only told, never acted upon."""
+    """What was observed for the first time, for events."""
 
     def with_actions(self, actions: Iterable[Action]) -> "Plan":
         return replace(self, actions=(*self.actions, *actions))
 
     def with_requeue_at(self, *times: datetime | None) -> "Plan":
-        """The plan that wakes at the earliest of its own and these times."""
-        known = [time for time in (self.requeue_at, *times) if time is not None]
-        return replace(self, requeue_at=min(known, default=None))
+        """Return the plan with the earliest of its own and these times."""
+        candidates = [time for time in (self.requeue_at, *times) if time is not None]
+        return replace(self, requeue_at=min(candidates, default=None))

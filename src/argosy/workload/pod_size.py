@@ -1,10 +1,10 @@
-"""Whether the pods of a job can be stored at all, told before any of them is rendered.
+"""Rejects jobs whose pods would be too large to be stored, before any pod is rendered.
 
-Pods of many frameworks are told the addresses of all others, so a job of a few kilobytes can ask for pods of
-megabytes. etcd refuses requests of more than 1.5 MiB, of which the API server and the node need some for
-managed fields and status; and files travel as annotations, for which Kubernetes has 256 KiB a pod. Sizes are
-calculated from lengths and numbers of replicas: the lists themselves are not built, so refusing the largest
-job takes no longer than accepting a small one.
+Pods of many frameworks have the addresses of all others, so a job of a few kilobytes can have pods of
+megabytes. etcd rejects requests of more than 1.5 MiB, of which the API server and the kubelet need a part for
+managed fields and status; files are annotations, for which Kubernetes allows 256 KiB per pod. Sizes are
+calculated from lengths and numbers of replicas without building the lists, so rejecting the largest job takes
+no longer than accepting a small one.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,24 +18,24 @@ from argosy.workload.model import Problem, Role, Workload
 
 MAX_POD_BYTES: Final = 1280 * 1024
 MAX_ANNOTATION_BYTES: Final = 256 * 1024
-"""Keys and values of all annotations of a pod."""
+"""Maximum size of keys and values of all annotations of a pod."""
 POD_OVERHEAD_BYTES: Final = 4096
-"""What every pod is given: labels, owner, helper container, volumes."""
+"""Added to every pod: labels, owner, helper container, volumes."""
 CONTAINER_OVERHEAD_BYTES: Final = 512
-"""What every container is given: variables that say which pod it is in, and mounts."""
+"""Added to every container: variables with the pod's identity, and mounts."""
 
 
 class ListBytes(Struct, frozen=True):
-    """Bytes of JSON that a framework adds to a pod and that grow with the job."""
+    """Bytes of JSON that a framework adds to a pod and that grow with the size of the job."""
 
     per_container: int = 0
-    """In each container that is given the framework's variables."""
+    """In each container that gets the framework's variables."""
     ports: int = 0
     """In one container of the pod."""
     files: int = 0
-    """As annotations of the pod; exactly, since that is what they are measured by."""
+    """As annotations of the pod; exact, since their limit is exact."""
     env_container: str = ""
-    """The one container that is given the variables; all of them if empty."""
+    """The only container that gets the variables; empty: all containers get them."""
 
 
 def with_pod_bytes(workload: Workload, lists: Callable[[Workload, Role], ListBytes]) -> Workload:
@@ -50,26 +50,26 @@ def with_pod_bytes(workload: Workload, lists: Callable[[Workload, Role], ListByt
 
 
 def problems(workload: Workload) -> Iterator[Problem]:
-    """The role whose pods are too large to be stored; the worst of them, if there are several."""
+    """Yield the role with the largest pods, if they are too large to be stored."""
     roles = workload.roles.values()
     largest = max(roles, key=lambda role: role.pod_bytes, default=None)
     if largest is not None and largest.pod_bytes > MAX_POD_BYTES:
         yield _too_large(workload, largest, "a pod", largest.pod_bytes, MAX_POD_BYTES)
         return
-    noted = max(roles, key=lambda role: role.annotation_bytes, default=None)
-    if noted is not None and noted.annotation_bytes > MAX_ANNOTATION_BYTES:
+    largest = max(roles, key=lambda role: role.annotation_bytes, default=None)
+    if largest is not None and largest.annotation_bytes > MAX_ANNOTATION_BYTES:
         what = "the files and annotations of a pod"
-        yield _too_large(workload, noted, what, noted.annotation_bytes, MAX_ANNOTATION_BYTES)
+        yield _too_large(workload, largest, what, largest.annotation_bytes, MAX_ANNOTATION_BYTES)
 
 
 def _too_large(workload: Workload, role: Role, what: str, size: int, limit: int) -> Problem:
-    told = f"with what it is told of {workload.total_pods} pods in all"
-    said = f"{what} of this role would take {_kib(size)}, {told}; must be at most {_kib(limit)}"
-    return Problem(f"{workload.semantics.roles_path}.{role.name}", said)
+    lists = f"including the addresses of {workload.total_pods} pods"
+    message = f"{what} of this role would take {_kib(size)}, {lists}; must be at most {_kib(limit)}"
+    return Problem(f"{workload.semantics.roles_path}.{role.name}", message)
 
 
 def _pod_bytes(role: Role, lists: ListBytes) -> int:
-    """The size of a pod but for its annotations."""
+    """Return the size of a pod without its annotations."""
     spec = role.template.get("spec")
     written = spec if isinstance(spec, dict) else {}
     names = [
@@ -77,13 +77,13 @@ def _pod_bytes(role: Role, lists: ListBytes) -> int:
         for part in ("initContainers", "containers")
         for container in written.get(part) or ()
     ]
-    given = sum(1 for name in names if not lists.env_container or name == lists.env_container)
+    with_lists = sum(1 for name in names if not lists.env_container or name == lists.env_container)
     return (
         POD_OVERHEAD_BYTES
         + CONTAINER_OVERHEAD_BYTES * len(names)
         + len(msgspec.json.encode(written))
         + lists.ports
-        + lists.per_container * given
+        + lists.per_container * with_lists
     )
 
 

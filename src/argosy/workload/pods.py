@@ -19,46 +19,46 @@ from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
 from argosy.workload.record import Record
 
 RELEASED_NODE_GRACE_SECONDS = 30.0
-"""Seconds after its grace period before a pod on a node that runs nothing any more is deleted by force; until
-then it is left to Kubernetes."""
+"""Seconds after its grace period when a pod on a node that is out of service is force-deleted; until then
+Kubernetes may do it."""
 
 
 LOSS_DELAY_SECONDS = 1.0
-"""Before the second replacement in a row of a pod, whatever took it; the first has no delay, later ones twice
-as long each."""
+"""Delay before the second consecutive replacement of a lost pod, whatever the cause. The first replacement is
+immediate; the delay doubles with each later one."""
 MAX_LOSS_DELAY_SECONDS = 60.0
 
 
 class PodCreation(Struct, frozen=True):
-    """What to create, what to ask about, and what holds creation up."""
+    """Pods to create, pods to confirm first, and what delays creation."""
 
     create: tuple[CreatePod, ...] = ()
     confirm: tuple[ConfirmPod, ...] = ()
     blocked_by: tuple[str, ...] = ()
-    """Names of old pods that must be gone first."""
+    """Names of old pods that must terminate first."""
     retry_at: datetime | None = None
 
 
 def stale_deletions(record: Record, observed: Observed) -> Iterator[DeletePod]:
-    """Deletes every pod that is of an older attempt, was replaced, is one too many, or is second in its
-    place."""
+    """Delete pods of earlier attempts, replaced pods, pods beyond the size of their role, and all but the
+    oldest pod of a replica."""
     for pod in stale_pods(record, observed):
         if not pod.terminating:
             yield DeletePod(pod.name, pod.uid, reason=_reason(record, pod))
-    for there in observed.by_replica.values():
-        if len(there) > 1:
-            rivals = [pod for pod in there if is_current(record, pod) and not pod.terminating]
-            for pod in sorted(rivals, key=_age)[1:]:
+    for pods in observed.by_replica.values():
+        if len(pods) > 1:
+            duplicates = [pod for pod in pods if is_current(record, pod) and not pod.terminating]
+            for pod in sorted(duplicates, key=_age)[1:]:
                 yield DeletePod(pod.name, pod.uid, reason="another pod has the same index")
 
 
 def forced_deletions(
     limits: Limits, observed: Observed, now: datetime
 ) -> tuple[list[DeletePod], datetime | None]:
-    """Deletes by force the pods that no node will confirm as gone; and when to look again.
+    """Return force deletions of terminating pods on nodes that are down, and when the next one is due.
 
-    A node that merely does not answer may still run its pods, and a second pod of a rank may then write the
-    same checkpoint. So its pods wait, unless the user has chosen otherwise.
+    An unreachable node may still run its pods, and a second pod of a rank could write to the same checkpoint.
+    So its pods are only force-deleted if the user allows it (limits.forceDeleteAfter).
     """
     forced: list[DeletePod] = []
     times: list[datetime] = []
@@ -81,33 +81,34 @@ def forced_deletions(
 
 
 def plan_creation(workload: Workload, record: Record, observed: Observed, now: datetime) -> PodCreation:
-    """What to create now."""
+    """Return the pods to create now, and what delays the others."""
     if record.retry_at and now < record.retry_at:
         return PodCreation(retry_at=record.retry_at)
     blocked = stale_pods(record, observed)
-    anew = workload.rules.restart_scope is RestartScope.JOB or record.attempt_started_at is None
-    if anew and any(pod.attempt != record.attempt for pod in blocked):
+    whole_job = workload.rules.restart_scope is RestartScope.JOB or record.attempt_started_at is None
+    if whole_job and any(pod.attempt != record.attempt for pod in blocked):
         return PodCreation(blocked_by=tuple(pod.name for pod in blocked))
     if record.attempt_started_at is None and (held_until := _all_held_until(observed, now)):
         return PodCreation(retry_at=held_until)
     create: list[CreatePod] = []
     confirm: list[ConfirmPod] = []
-    stopping: list[str] = []
+    terminating: list[str] = []
     retries: list[datetime] = []
     for role in workload.roles.values():
         old = [pod for pod in blocked if pod.role == role.name]
-        together = (
+        whole_role = (
             workload.rules.restart_scope is RestartScope.ROLE or record.role(role.name).role_restarts_in_a_row
         )
-        if together and old:
-            stopping += [pod.name for pod in old]
+        if whole_role and old:
+            terminating += [pod.name for pod in old]
             continue
-        for index in _empty(role, record):
-            there = observed.by_replica.get((role.name, index), ())
-            if not blocked and len(there) == 1 and not there[0].terminating:
-                continue  # as it is for most pods at most times
-            if there and not (workload.allows_surge(role) and all(pod.terminating for pod in there)):
-                stopping += [pod.name for pod in there if pod.terminating or not is_current(record, pod)]
+        for index in _unfinished_indexes(role, record):
+            existing = observed.by_replica.get((role.name, index), ())
+            if not blocked and len(existing) == 1 and not existing[0].terminating:
+                continue  # the usual case, checked first
+            if existing and not (workload.allows_surge(role) and all(pod.terminating for pod in existing)):
+                blocking = [pod for pod in existing if pod.terminating or not is_current(record, pod)]
+                terminating += [pod.name for pod in blocking]
             elif _delayed(role, index, record, now):
                 retries += [time for time in (record.role(role.name).retry_at,) if time]
             elif held_until := _held_until(observed, (role.name, index), now):
@@ -116,18 +117,18 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
                 confirm.append(ConfirmPod(role.name, index, *_version(record, role.name, index)))
             else:
                 create.append(CreatePod(role.name, index, *_version(record, role.name, index)))
-    if workload.gang and record.attempt_started_at is None and stopping:
+    if workload.gang and record.attempt_started_at is None and terminating:
         create = []
-    return PodCreation(tuple(create), tuple(confirm), tuple(stopping), min(retries, default=None))
+    return PodCreation(tuple(create), tuple(confirm), tuple(terminating), min(retries, default=None))
 
 
 def unconfirmed_before_success(
     workload: Workload, record: Record, observed: Observed
 ) -> tuple[ConfirmPod, ...]:
-    """Pods to ask about before a job that starts anew as a whole is believed to have succeeded.
+    """Return the pods to confirm before a job that restarts as a whole counts as succeeded.
 
-    A program may end well because it lost a peer: mpirun of Open MPI 5 does when a worker's pod is deleted by
-    force. Then the pod was gone before, so whoever sees the success can know of the loss.
+    A program may exit with 0 because it lost a peer: mpirun of Open MPI 5 does so if a worker's pod is
+    force-deleted. The pod was deleted before that exit, so a GET after it shows the loss.
     """
     if workload.rules.restart_scope is not RestartScope.JOB:
         return ()
@@ -135,46 +136,48 @@ def unconfirmed_before_success(
         ConfirmPod(role.name, index, *_version(record, role.name, index))
         for role in workload.roles.values()
         if role.restart is not RestartPolicy.NEVER
-        for index in _empty(role, record)
+        for index in _unfinished_indexes(role, record)
         if (role.name, index) not in observed.by_replica
         and _needs_confirmation(workload, role, index, record)
     )
 
 
 def with_planned_pods(observed: Observed, actions: Iterable[Action]) -> Observed:
-    """The view as it will be once the pods of a plan are made: what is told before it is done then needs no
-    second telling. After a refusal nothing is expected, but only what is there is told."""
+    """Return the state after the pods of a plan are created, so that one status write covers both.
+
+    After a failed action nothing is assumed, and the status shows existing pods only.
+    """
     if observed.failed_actions:
         return observed
-    asked = tuple(
-        ObservedPod("", "", one.role, one.index, one.attempt, one.replacement)
-        for one in actions
-        if isinstance(one, CreatePod)
+    planned = tuple(
+        ObservedPod("", "", action.role, action.index, action.attempt, action.replacement)
+        for action in actions
+        if isinstance(action, CreatePod)
     )
-    return replace(observed, pods=observed.pods + asked) if asked else observed
+    return replace(observed, pods=observed.pods + planned) if planned else observed
 
 
 def loss_delay(count: int) -> float:
-    """Seconds from the loss of that many pods in a row until the place is filled again."""
+    """Return the seconds after that many consecutive losses until the pod is replaced."""
     if count <= 1:
         return 0.0
     return min(MAX_LOSS_DELAY_SECONDS, LOSS_DELAY_SECONDS * 2.0 ** min(count - 2, 30))
 
 
-def _held_until(observed: Observed, place: tuple[str, int], now: datetime) -> datetime | None:
-    """When the place may be filled, if not now."""
-    loss = observed.recent_losses.get(place)
+def _held_until(observed: Observed, replica: tuple[str, int], now: datetime) -> datetime | None:
+    """Return when the replica's pod may be created; None: now."""
+    loss = observed.recent_losses.get(replica)
     left = loss_delay(loss.count) - loss.seconds_ago if loss else 0.0
     return now + timedelta(seconds=left) if left > 0 else None
 
 
 def _all_held_until(observed: Observed, now: datetime) -> datetime | None:
-    """When an attempt may begin, if not now: its pods are created together."""
-    times = (_held_until(observed, place, now) for place in observed.recent_losses)
+    """Return when an attempt, whose pods are created together, may start; None: now."""
+    times = (_held_until(observed, replica, now) for replica in observed.recent_losses)
     return max((time for time in times if time), default=None)
 
 
-def _empty(role: Role, record: Record) -> Iterator[int]:
+def _unfinished_indexes(role: Role, record: Record) -> Iterator[int]:
     last = record.role(role.name)
     if last.phase is Phase.SUCCEEDED:
         return
@@ -186,8 +189,7 @@ def _empty(role: Role, record: Record) -> Iterator[int]:
 
 
 def _needs_confirmation(workload: Workload, role: Role, index: int, record: Record) -> bool:
-    """A pod that was there and whose loss is more than a gap to fill must be known to be gone, not just
-    unseen."""
+    """Return True if the pod existed and its loss has consequences, so that it must be confirmed by a GET."""
     last = record.role(role.name)
     if index >= last.created_below or last.phase in (Phase.PENDING, Phase.STARTING):
         return False
@@ -205,7 +207,7 @@ def _version(record: Record, role: str, index: int) -> tuple[int, int]:
 
 
 def _age(pod: ObservedPod) -> tuple[bool, float, str]:
-    """The oldest pod of a place comes first; one whose time is not known comes last."""
+    """Sort the oldest pod first, and a pod without a creation time last."""
     return pod.created is None, pod.created.timestamp() if pod.created else 0.0, pod.uid
 
 

@@ -21,55 +21,56 @@ from argosy.workload.record import Record
 def sync_metadata(
     workload: Workload, observed: Observed, actions: Iterable[Action]
 ) -> Iterator[PatchMetadata]:
-    """Corrects what is there with other values; nothing that these actions delete."""
-    given = workload.propagated
-    if not given.keys:
+    """Patch pods and the pod group whose metadata differs, except those that these actions delete."""
+    propagated = workload.propagated
+    if not propagated.keys:
         return
-    gone = {one.uid for one in actions if isinstance(one, DeletePod | Remove)}
-    wanted = {name: desired_metadata(given, role.template) for name, role in workload.roles.items()}
+    deleted = {action.uid for action in actions if isinstance(action, DeletePod | Remove)}
+    wanted = {name: desired_metadata(propagated, role.template) for name, role in workload.roles.items()}
     for pod in observed.pods:
         want = wanted.get(pod.role)
-        if want is not None and pod.metadata != want and not pod.terminating and pod.uid not in gone:
+        if want is not None and pod.metadata != want and not pod.terminating and pod.uid not in deleted:
             yield _metadata_patch(Pod, pod.name, pod.uid, pod.metadata, want)
-    told, want = observed.group, desired_metadata(given)
-    group = GANG_SCHEDULERS[told.scheduler].group if told else None
-    if told is not None and group is not None and told.metadata != want and told.uid not in gone:
-        yield _metadata_patch(group.kind, workload.name, told.uid, told.metadata, want)
+    existing, want = observed.group, desired_metadata(propagated)
+    if existing is None or existing.metadata == want or existing.uid in deleted:
+        return
+    if group := GANG_SCHEDULERS[existing.scheduler].group:
+        yield _metadata_patch(group.kind, workload.name, existing.uid, existing.metadata, want)
 
 
 def with_propagated_labels(workload: Workload, record: Record) -> Record:
-    """The record that knows which labels the job has because of this."""
-    given = workload.propagated
-    unfit = ",".join(key for key in given.annotations if key not in given.labels)
-    if record.propagated_labels == given.labels and record.invalid_label_keys == unfit:
+    """Return the record with the labels that the job has because it propagates them."""
+    propagated = workload.propagated
+    invalid = ",".join(key for key in propagated.annotations if key not in propagated.labels)
+    if record.propagated_labels == propagated.labels and record.invalid_label_keys == invalid:
         return record
-    return replace(record, propagated_labels=dict(given.labels), invalid_label_keys=unfit)
+    return replace(record, propagated_labels=dict(propagated.labels), invalid_label_keys=invalid)
 
 
-def desired_metadata(given: PropagatedMetadata, template: Json | None = None) -> MetadataSubset:
-    """What an object has of the keys that are handed on, made from this template if from any."""
+def desired_metadata(propagated: PropagatedMetadata, template: Json | None = None) -> MetadataSubset:
+    """Return the values of the propagated keys for an object that is created from this template, if any."""
     metadata = template.get("metadata") if template else None
     written = metadata if isinstance(metadata, Mapping) else {}
-    own = [key for key in given.keys if key not in given.annotations]
+    unset = [key for key in propagated.keys if key not in propagated.annotations]
     return MetadataSubset(
-        {**_select(written.get("labels"), own), **given.labels},
-        {**_select(written.get("annotations"), own), **given.annotations},
+        {**_select(written.get("labels"), unset), **propagated.labels},
+        {**_select(written.get("annotations"), unset), **propagated.annotations},
     )
 
 
-def _select(written: object, keys: Iterable[str]) -> dict[str, str]:
-    there = written if isinstance(written, Mapping) else {}
-    return {key: there[key] for key in keys if isinstance(there.get(key), str)}
+def _select(values: object, keys: Iterable[str]) -> dict[str, str]:
+    written = values if isinstance(values, Mapping) else {}
+    return {key: written[key] for key in keys if isinstance(written.get(key), str)}
 
 
 def _metadata_patch(
-    kind: type[Pod] | PodGroupType, name: str, uid: str, there: MetadataSubset, want: MetadataSubset
+    kind: type[Pod] | PodGroupType, name: str, uid: str, old: MetadataSubset, new: MetadataSubset
 ) -> PatchMetadata:
     return PatchMetadata(
-        kind, name, uid, _changes(there.labels, want.labels), _changes(there.annotations, want.annotations)
+        kind, name, uid, _changes(old.labels, new.labels), _changes(old.annotations, new.annotations)
     )
 
 
-def _changes(there: Mapping[str, str], want: Mapping[str, str]) -> dict[str, str | None]:
-    gone: dict[str, str | None] = {key: None for key in there if key not in want}
-    return {**gone, **{key: value for key, value in want.items() if there.get(key) != value}}
+def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str | None]:
+    removed: dict[str, str | None] = {key: None for key in old if key not in new}
+    return {**removed, **{key: value for key, value in new.items() if old.get(key) != value}}

@@ -1,6 +1,6 @@
 """Lists the reasons that users read in statuses, conditions and events of all job APIs.
 
-A reason is one CamelCase word; the sentence beside it is built where the facts are, from `messages`. Reasons
+A reason is one CamelCase word; the message that comes with it is built where the reason is chosen. Reasons
 of AresJob alone are in `dialects.ares.reasons`. A job that changes to Running, Succeeded or Failed has the
 phase itself as the reason of its event.
 """
@@ -21,7 +21,7 @@ UNSCHEDULABLE = "Unschedulable"
 """Waits for pods that fit on no node; a word of Kubernetes. Other reasons of waiting pods, such as
 ImagePullBackOff, are shown as Kubernetes reports them."""
 PODS_TERMINATING = "PodsTerminating"
-"""Waits for old pods to be deleted, whose names or places the new ones need."""
+"""Waits for old pods to be deleted, which new pods of the same replicas need."""
 NODE_UNREACHABLE = "NodeUnreachable"
 """Waits for a terminating pod on a node that does not respond and may still run it."""
 NODE_UNCONFIRMED = "NodeUnconfirmed"

@@ -1,9 +1,9 @@
-"""What a job remembers between passes: `status.argosy`, the same shape in every dialect.
+"""Stores the operator's state of a job in `status.argosy`, in the same form for all job APIs.
 
-Small on purpose: about a pod nothing is kept unless its place deviates from "created once, never replaced",
-and such deviations are written as ranges (see `tally`), so that 2,000 pods fit in 32 kB. What a later
-version wrote and this one does not know is kept as it came; where it cannot even be read it must not be
-written over. If the Record is lost, `memory` reads attempt and replacements back from the labels of the pods.
+It is small: a replica is mentioned only if it deviates from "created once, never replaced", and deviations
+are written as index ranges, so that a job of 2,000 pods fits in 32 kB. Unknown fields of a later version are
+kept; a Record that cannot be read because it is of a later version must not be overwritten. If the Record is
+lost, `record_sync` restores attempt and replacement numbers from the labels of the pods.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ MAX_RESTART_HISTORY = 20
 
 
 class WaitReason(Struct, frozen=True, omit_defaults=True):
-    """For what something waits, or why it was done."""
+    """What a job waits for, and since when."""
 
     reason: str
     message: str
@@ -31,7 +31,7 @@ class WaitReason(Struct, frozen=True, omit_defaults=True):
 
 
 class HistoryEntry(Struct, frozen=True, omit_defaults=True):
-    """One thing that happened, for people."""
+    """One line of a job's history; each becomes an event."""
 
     at: datetime
     reason: str
@@ -39,29 +39,29 @@ class HistoryEntry(Struct, frozen=True, omit_defaults=True):
 
 
 class RestartEntry(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One restart: what was lost to which cause, and how much was started anew for it.
+    """One restart: what was lost, why, and what was restarted.
 
-    The words for people are made from this (`words.restarted`). Cause and rung are plain text, so that a word
-    of a later version is kept like any other.
+    `messages.describe_restart` makes the sentence for users. Cause and scope are plain strings, so that those
+    of a later version are kept.
     """
 
     at: datetime
     role: str
     index: int
     cause: str
-    """One of `causes.Why`."""
+    """One of `RestartCause`."""
     scope: str
     """Container, Pod, Role or Job."""
     attempt: int = 1
-    """The attempt that the loss happened in."""
+    """The attempt in which the pod was lost."""
     exit_code: int | None = None
     node: str = ""
     detail: str = ""
-    """What the cluster said of it."""
+    """What Kubernetes reported about it."""
     also_lost: int = 0
-    """Pods that were lost with it, and came back by the same restart."""
+    """Other pods that were lost at the same time and are replaced by the same restart."""
     pod_fingerprint: int = 0
-    """Of a pod that others took away: `causes.mark`, by which it is known when it is seen again."""
+    """Identifies a disrupted pod, so that it is recorded once (`pod_fingerprint`)."""
 
 
 class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -70,43 +70,43 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     message: str = ""
     phase_since: datetime | None = None
     size: int = 0
-    """Replicas that the role has been brought to; differs from the wanted number only until the next pass."""
+    """Current number of replicas; differs from the spec only until the next reconcile."""
     created_below: int = 0
-    """Every index below this one has been seen at least once. Kept from when the role runs on: until then no
-    pod can be missed, and a Record that changes with every pod would be written with every pod."""
+    """Every index below this one has had a pod. Only maintained once the role is Running: before that no pod
+    can be missing, and the Record would have to be written for every new pod."""
     restarts: int = 0
     """Pods replaced after a failure, and containers restarted in place. Never decreases."""
     disruptions: int = 0
-    """Pods replaced that the cluster took away; they use up no restart. Never decreases."""
+    """Pods replaced after a disruption, which uses no restart. Never decreases."""
     retry_at: datetime | None = None
-    """No pod of the role that was replaced more than once is created before."""
+    """Backoff: no pod that was replaced more than once is created before this time."""
     below_min_since: datetime | None = None
     replacements: Mapping[int, int] = field(default_factory=dict)
     """Replacement number by index, in this attempt, where it is not 0."""
     container_restarts: Mapping[int, int] = field(default_factory=dict)
-    """Container restarts seen, by index, of the pod now in that place."""
+    """Observed container restarts of the current pod, by index."""
     container_restarts_counted: int = 0
-    """How many of those are in `restarts` already."""
+    """How many of them are included in `restarts`."""
     succeeded_indexes: Mapping[int, int] = field(default_factory=dict)
-    """1 for every index whose pod succeeded in this attempt: it is not run again, even when its pod is
-    gone."""
+    """1 for every index whose pod succeeded in this attempt. It is not run again, even if its pod is
+    deleted."""
     lost_indexes: Mapping[int, int] = field(default_factory=dict)
-    """1 for every index that lost its pod, is known to be empty and is not filled again."""
+    """1 for every index whose pod is confirmed to be deleted and is not replaced."""
     failed_indexes: Mapping[int, int] = field(default_factory=dict)
-    """1 for every index whose pod has failed and is kept: it is told of once."""
+    """1 for every index whose pod has failed and is kept; it is reported once."""
     template_hash: str = ""
-    """Of the definition that its pods are made from; see `Role.shape`."""
+    """Hash of the template from which its pods are created; see `Role.template_hash`."""
     preempted_indexes: Mapping[int, int] = field(default_factory=dict)
-    """1 for every index whose pod a scheduler takes, or took, away for others."""
+    """1 for every index whose pod is being, or was, preempted."""
     failure_streaks: Mapping[int, int] = field(default_factory=dict)
-    """Failures in a row, by index, where a ladder counts them: no more of them than restarts were used."""
+    """Consecutive failures by index, if restarts escalate."""
     role_restarts_in_a_row: int = 0
-    """Times in a row that the ladder started the role anew, in this attempt."""
+    """Consecutive restarts of the whole role by escalation, in this attempt."""
     extra_fields: Mapping[str, object] = field(default_factory=dict)
-    """Fields written by a later version, kept while the job is not started anew."""
+    """Unknown fields of a later version, kept until the next attempt."""
 
     def for_next_attempt(self) -> "RoleRecord":
-        """The role with nothing but its totals: all its pods start anew."""
+        """Return the role with its totals only, since all its pods are replaced."""
         return RoleRecord(
             restarts=self.restarts, disruptions=self.disruptions, phase_since=self.phase_since, size=self.size
         )
@@ -121,39 +121,39 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     message: str = ""
     waiting: WaitReason | None = None
     generation: int = 0
-    """The generation of the object that this was decided for; never goes back."""
+    """Generation of the object for which this was decided; never decreases."""
     attempt: int = 1
     restarts: int = 0
     """Restarts used of `limits.restarts`."""
     disruptions: int = 0
-    """Pods lost to the cluster, which use up no restart."""
+    """Pods replaced after a disruption, which uses no restart."""
     started_at: datetime | None = None
     first_running_at: datetime | None = None
     """When the job was Running for the first time."""
     finished_at: datetime | None = None
     attempt_started_at: datetime | None = None
-    """When this attempt began: its first pods were asked for."""
+    """When the first pods of this attempt were created."""
     gang_scheduler: str = ""
-    """Who places the gang; chosen once, for the life of the job."""
+    """Name of the gang scheduler; chosen once for the life of the job."""
     gang_scheduled_at: datetime | None = None
-    """When the gang was seen to be placed, for the first time since it was last suspended."""
+    """When the gang was first observed as scheduled; reset by a suspension."""
     consecutive_failures: int = 0
-    """Whole-job failures in a row, for the back-off."""
+    """Consecutive failed attempts, for the backoff."""
     retry_at: datetime | None = None
-    """No pod is created before."""
+    """Backoff: no pod is created before this time."""
     propagated_labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels that the job was given because it hands them on; see `HandedOn`."""
+    """Labels that the job has because it propagates them; see `PropagatedMetadata`."""
     invalid_label_keys: str = ""
-    """Annotations handed on whose values can be no labels, comma between."""
+    """Propagated annotations whose values are not valid label values, separated by commas."""
     roles: Mapping[str, RoleRecord] = field(default_factory=dict)
     history: tuple[HistoryEntry, ...] = ()
     restart_history: tuple[RestartEntry, ...] = ()
-    """The last restarts, the newest at the end."""
+    """The latest restarts, newest last."""
     extra_fields: Mapping[str, object] = field(default_factory=dict)
-    """Fields written by a later version, kept."""
+    """Unknown fields of a later version, kept."""
 
     def role(self, name: str) -> RoleRecord:
-        return self.roles.get(name, _FRESH)
+        return self.roles.get(name, _NEW_ROLE)
 
     def replacement(self, role: str, index: int) -> int:
         return self.role(role).replacements.get(index, 0)
@@ -162,11 +162,11 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return replace(self, roles={**self.roles, name: role})
 
     def with_history(self, at: datetime, reason: str, message: str) -> "Record":
-        """The record with one more line of history; the oldest line goes when there are too many."""
+        """Return the record with one more line of history, without the oldest if there are too many."""
         return replace(self, history=(*self.history, HistoryEntry(at, reason, message[:300]))[-MAX_HISTORY:])
 
     def with_restarts(self, *restarts: RestartEntry) -> "Record":
-        """The record that remembers these restarts too; the oldest go when there are too many."""
+        """Return the record with these restarts in its history, without the oldest if there are too many."""
         return (
             replace(self, restart_history=(*self.restart_history, *restarts)[-MAX_RESTART_HISTORY:])
             if restarts
@@ -174,17 +174,17 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
         )
 
 
-_FRESH = RoleRecord()
+_NEW_ROLE = RoleRecord()
 
 
 def encode(record: Record) -> dict[str, object]:
-    """The wire form, for `status.argosy`."""
+    """Return the JSON object for `status.argosy`."""
     built: dict[str, object] = msgspec.to_builtins(record)
     extra = built.pop("extraFields", {})
     if record.roles:
         built["roles"] = {name: _encode_role(role) for name, role in sorted(record.roles.items())}
     if record.history:
-        built["history"] = msgspec.to_builtins(list(record.history))  # a list, as it comes back
+        built["history"] = msgspec.to_builtins(list(record.history))  # a list, as the API server returns it
     if record.restart_history:
         built["restartHistory"] = msgspec.to_builtins(list(record.restart_history))
     built["version"] = record.version
@@ -192,16 +192,16 @@ def encode(record: Record) -> dict[str, object]:
 
 
 def decode(raw: object) -> Record | None:
-    """The Record in a stored status; None if there is none or it cannot be read (it is then rebuilt).
+    """Return the Record of a stored status; None if there is none or it is damaged, and is then rebuilt.
 
     Raises `UnsupportedVersionError` if a later version of the operator wrote it and this one cannot read it.
     """
     if not isinstance(raw, dict) or "version" not in raw:
         return None
-    known = {name: value for name, value in raw.items() if name in _FIELDS}
+    fields = {name: value for name, value in raw.items() if name in _FIELDS}
     try:
         roles = {name: _decode_role(role) for name, role in raw.get("roles", {}).items()}
-        record = msgspec.convert({**known, "roles": {}}, Record)
+        record = msgspec.convert({**fields, "roles": {}}, Record)
     except (msgspec.ValidationError, ValueError, AttributeError, TypeError) as error:
         version = raw["version"]
         if isinstance(version, int) and version > VERSION:
@@ -211,9 +211,9 @@ def decode(raw: object) -> Record | None:
     return replace(record, roles=roles, extra_fields=unknown)
 
 
-_FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(Record)) - {"extraFields"}
+_FIELDS = frozenset(part.encode_name for part in msgspec.structs.fields(Record)) - {"extraFields"}
 
-_TALLIES = {
+_BY_INDEX = {
     "replacements": "replacements",
     "container_restarts": "containerRestarts",
     "succeeded_indexes": "succeededIndexes",
@@ -222,17 +222,17 @@ _TALLIES = {
     "preempted_indexes": "preemptedIndexes",
     "failure_streaks": "failureStreaks",
 }
-_ROLE_FIELDS = frozenset(one.encode_name for one in msgspec.structs.fields(RoleRecord)) - {
+_ROLE_FIELDS = frozenset(part.encode_name for part in msgspec.structs.fields(RoleRecord)) - {
     "extraFields",
-    *_TALLIES.values(),
+    *_BY_INDEX.values(),
 }
 
 
 def _encode_role(role: RoleRecord) -> object:
     built: dict[str, object] = msgspec.to_builtins(
-        replace(role, extra_fields={}, **{key: {} for key in _TALLIES})
+        replace(role, extra_fields={}, **{key: {} for key in _BY_INDEX})
     )
-    for name, wire in _TALLIES.items():
+    for name, wire in _BY_INDEX.items():
         numbers: Mapping[int, int] = getattr(role, name)
         if numbers:
             built[wire] = index_ranges.encode(numbers)
@@ -241,6 +241,6 @@ def _encode_role(role: RoleRecord) -> object:
 
 def _decode_role(raw: Json) -> RoleRecord:
     plain = {name: value for name, value in raw.items() if name in _ROLE_FIELDS}
-    unknown = {name: value for name, value in raw.items() if name not in _ROLE_FIELDS | {*_TALLIES.values()}}
-    tallies = {name: index_ranges.decode(str(raw.get(wire, ""))) for name, wire in _TALLIES.items()}
-    return replace(msgspec.convert(plain, RoleRecord), extra_fields=unknown, **tallies)
+    unknown = {name: value for name, value in raw.items() if name not in _ROLE_FIELDS | {*_BY_INDEX.values()}}
+    by_index = {name: index_ranges.decode(str(raw.get(wire, ""))) for name, wire in _BY_INDEX.items()}
+    return replace(msgspec.convert(plain, RoleRecord), extra_fields=unknown, **by_index)

@@ -1,7 +1,8 @@
-"""Brings a Record up to what is seen before anything is decided: facts only, no policy.
+"""Updates the Record with what is observed, before anything is decided.
 
-Labels of pods are never behind a Record (it is written first), so a pod that is ahead means that the Record
-was lost or set back: then the label is believed. This is what makes a wiped status harmless.
+The Record is written before pods are created, so pods are never ahead of it. A pod whose labels have a higher
+attempt or replacement number means that the Record was lost or restored from an older state; then the labels
+are used. So no harm is done if a status is deleted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ from argosy.workload.restart_causes import container_restart_entry
 
 
 def sync_record(workload: Workload, record: Record | None, observed: Observed, now: datetime) -> Record:
-    """The record with everything in it that the pods tell by themselves."""
+    """Return the record with all facts that follow from the observed pods."""
     if record is None or record.phase_since is None:
         record = replace(record or Record(), phase_since=now)
     record = shift_to_clock(record, now)
@@ -36,12 +37,12 @@ def sync_record(workload: Workload, record: Record | None, observed: Observed, n
 def is_recoverable_from_pods(
     workload: Workload, before: Record | None, plan: Plan, observed: Observed
 ) -> bool:
-    """Whether the plan's Record, if it were lost, would be remembered from pods.
+    """Return True if the plan's Record could be rebuilt from pod labels, so that writing it may be deferred.
 
-    So it is as long as pods are only made, for the first time or in a gap, and come up: nothing is counted
-    for that, and whether pods are missing, or run, is there to be seen. Only who took the pod of a gap would
-    not be told. A role that is never restarted is the exception: once it has run, only the Record tells a pod
-    that is lost from one that was not made yet.
+    That is so while pods are only created, for the first time or after a disruption, and start: nothing is
+    counted then, and the pods show how far the job is. Only the cause of a disruption would be lost. A role
+    that is never restarted is an exception: once it is Running, only the Record shows whether a missing pod
+    was lost or has not been created yet.
     """
     if any(_must_be_recorded(role, before, plan.record) for role in workload.roles.values()):
         return False
@@ -87,25 +88,28 @@ def _first(record: Record) -> bool:
 
 def _without_messages(record: Record) -> Record:
     history = tuple(entry for entry in record.history if entry.reason != Phase.RUNNING)
-    words = {"reason": "", "message": "", "waiting": None, "restart_history": (), "history": history}
-    return replace(record, phase=Phase.PENDING, phase_since=None, **words)
+    empty = {"reason": "", "message": "", "waiting": None, "restart_history": (), "history": history}
+    return replace(record, phase=Phase.PENDING, phase_since=None, **empty)
 
 
 def _before_it_ran(record: Record) -> Record:
-    """The record without what it says of pods that come up."""
-    words = {"phase": Phase.PENDING, "phase_since": None, "reason": "", "message": ""}
-    roles = {name: replace(role, created_below=0, **words) for name, role in record.roles.items()}
+    """Return the record without what changes while pods start."""
+    initial = {"phase": Phase.PENDING, "phase_since": None, "reason": "", "message": ""}
+    roles = {name: replace(role, created_below=0, **initial) for name, role in record.roles.items()}
     return replace(_without_messages(record), first_running_at=None, roles=roles)
 
 
 def _restore_from_labels(record: Record, observed: Observed, limit: int | None) -> Record:
-    """Restarts can only be estimated (evictions and resumptions look the same), and an estimate must not fail
-    the job: it stays within the limit."""
-    latest = max((pod.attempt for pod in observed.pods), default=0)
-    if latest > record.attempt:
+    """Restore attempt, replacement numbers and restarts from the labels of pods.
+
+    Restarts are an estimate, since evictions and resumptions have the same labels. An estimate must not fail
+    the job, so it stays within the limit.
+    """
+    highest = max((pod.attempt for pod in observed.pods), default=0)
+    if highest > record.attempt:
         fresh = {name: role.for_next_attempt() for name, role in record.roles.items()}
-        restarts = _within(limit, record.restarts, latest - 1)
-        record = replace(record, attempt=latest, roles=fresh, restarts=restarts)
+        restarts = _within(limit, record.restarts, highest - 1)
+        record = replace(record, attempt=highest, roles=fresh, restarts=restarts)
     ahead = [
         pod
         for pod in observed.pods
@@ -130,8 +134,8 @@ def _restore_from_labels(record: Record, observed: Observed, limit: int | None) 
     return record
 
 
-def _within(limit: int | None, known: int, estimated: int) -> int:
-    return max(known, estimated if limit is None else min(limit, estimated))
+def _within(limit: int | None, recorded: int, estimated: int) -> int:
+    return max(recorded, estimated if limit is None else min(limit, estimated))
 
 
 def _sync_role(
@@ -143,31 +147,31 @@ def _sync_role(
     if last.size == 0:
         last = replace(last, size=role.replicas)
     pods = current_pods(record.with_role(role.name, last), role.name, observed)
-    done = _done(workload, role, last, pods, observed)
-    seen_indexes = {pod.index for pod in pods} | set(done)
+    succeeded = _succeeded_indexes(workload, role, last, pods, observed)
+    seen_indexes = {pod.index for pod in pods} | set(succeeded)
     created = last.created_below
     while created in seen_indexes:
         created += 1
-    gone = _gone(role, last, done, observed)
+    lost = _lost_indexes(role, last, succeeded, observed)
     kept = [
         pod
         for pod in pods
         if pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod, workload.semantics)
     ]
-    taken = {pod.index: 1 for pod in pods if pod.preempted_at}
+    preempted = {pod.index: 1 for pod in pods if pod.preempted_at}
     return replace(
         last,
-        succeeded_indexes=done,
+        succeeded_indexes=succeeded,
         created_below=created,
         container_restarts=_in_place(last, pods),
-        lost_indexes=gone,
+        lost_indexes=lost,
         failed_indexes={pod.index: 1 for pod in kept},
-        preempted_indexes={**last.preempted_indexes, **taken} if taken else last.preempted_indexes,
+        preempted_indexes={**last.preempted_indexes, **preempted} if preempted else last.preempted_indexes,
         template_hash=role.template_hash,
     )
 
 
-def _done(
+def _succeeded_indexes(
     workload: Workload, role: Role, last: RoleRecord, pods: Iterable[ObservedPod], observed: Observed
 ) -> Mapping[int, int]:
     if role.restart is RestartPolicy.ALWAYS:
@@ -179,7 +183,9 @@ def _done(
     return {pod.index: 1 for pod in succeeded if not pod.terminating and pod.node not in down}
 
 
-def _gone(role: Role, last: RoleRecord, done: Mapping[int, int], observed: Observed) -> Mapping[int, int]:
+def _lost_indexes(
+    role: Role, last: RoleRecord, done: Mapping[int, int], observed: Observed
+) -> Mapping[int, int]:
     if role.restart is not RestartPolicy.NEVER or last.phase in _NOT_RUNNING_YET:
         return last.lost_indexes
     lost = [
@@ -202,18 +208,18 @@ def _in_place(last: RoleRecord, pods: Iterable[ObservedPod]) -> dict[int, int]:
 
 
 def _count_container_restarts(before: Record, record: Record, observed: Observed, now: datetime) -> Record:
-    """Container restarts that were not seen before are failures like any other."""
+    """Count new container restarts as failures."""
     for name, role in record.roles.items():
         total = sum(role.container_restarts.values())
-        fresh = total - role.container_restarts_counted
-        if fresh > 0:
-            known = before.role(name).container_restarts
-            told = [
+        new = total - role.container_restarts_counted
+        if new > 0:
+            counted = before.role(name).container_restarts
+            entries = [
                 container_restart_entry(pod, now)
                 for pod in current_pods(record, name, observed)
-                if role.container_restarts.get(pod.index, 0) > known.get(pod.index, 0)
+                if role.container_restarts.get(pod.index, 0) > counted.get(pod.index, 0)
             ]
-            role = replace(role, container_restarts_counted=total, restarts=role.restarts + fresh)
-            record = replace(record.with_role(name, role), restarts=record.restarts + fresh)
-            record = record.with_restarts(*told)
+            role = replace(role, container_restarts_counted=total, restarts=role.restarts + new)
+            record = replace(record.with_role(name, role), restarts=record.restarts + new)
+            record = record.with_restarts(*entries)
     return record

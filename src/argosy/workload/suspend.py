@@ -20,20 +20,20 @@ from argosy.workload.restart import with_next_attempt
 def plan(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
     if record.phase is not Phase.SUSPENDED:
         record = _suspended(record, observed, now)
-    # All of them, not only those of older attempts: a Record that was lost may know of none.
+    # All pods, not only those of earlier attempts: after the Record was lost there is no current attempt.
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason="the job is suspended")
         for pod in observed.pods
         if not pod.terminating
     ]
-    forced, look_again = forced_deletions(workload.limits, observed, now)
+    forced, recheck_at = forced_deletions(workload.limits, observed, now)
     actions += forced
     actions += gang.delete_group(observed)
-    return Plan(record, tuple(actions)).with_requeue_at(look_again)
+    return Plan(record, tuple(actions)).with_requeue_at(recheck_at)
 
 
 def resumed(record: Record, now: datetime) -> Record:
-    """The record of a job that is not suspended any more; others as they are."""
+    """Return the record of a job that is resumed; unchanged if it was not suspended."""
     if record.phase is not Phase.SUSPENDED:
         return record
     record = replace(record, phase=Phase.PENDING, phase_since=now, reason="", message="", waiting=None)

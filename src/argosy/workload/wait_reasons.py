@@ -1,7 +1,7 @@
-"""Names the reason why a job waits, with a message and the time since when.
+"""Determines what a job waits for: a reason, a message, and since when.
 
-What is stored in the Record stays the same while the wait lasts. Numbers that change with every pod are added
-by `progress`, which is computed for each status and not stored.
+What is stored in the Record stays the same as long as the job waits. Numbers that change with every pod are
+in `progress`, which is computed for each status and not stored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,11 +38,11 @@ def with_wait_reason(
     missing: PodCreation,
     now: datetime,
 ) -> Record:
-    """The record with the cause of its present wait, if it waits; the time stays while the cause does."""
-    found = _wait_reason(workload, record, observed, gate, missing)
-    if found is None:
+    """Return the record with what the job waits for, if it waits; the time changes only with the reason."""
+    wait_reason = _wait_reason(workload, record, observed, gate, missing)
+    if wait_reason is None:
         return replace(record, waiting=None) if record.waiting else record
-    reason, message = found
+    reason, message = wait_reason
     last = record.waiting
     if reason == reasons.INVALID_SPEC and (last is None or last.message != message):
         record = record.with_history(now, reason, message)
@@ -53,10 +53,10 @@ def with_wait_reason(
 def status_message(
     workload: Workload | None, record: Record, observed: Observed, counts: Mapping[str, Counts]
 ) -> str:
-    """What a person should know of the job now: what happened to it, else for what it waits, else how far it
-    is."""
+    """Return the message of the status: what happened, otherwise what the job waits for, otherwise its
+    progress."""
     if record.waiting and record.waiting.reason == reasons.NODE_UNREACHABLE:
-        return record.waiting.message  # it says what somebody must do
+        return record.waiting.message  # it says what an administrator must do
     if record.message:
         return record.message
     waiting = record.waiting.message if record.waiting else ""
@@ -65,24 +65,25 @@ def status_message(
 
 
 def _recent_disruption(record: Record, observed: Observed) -> str:
-    """The last pod that others took away, until another runs in its place."""
-    taken = (
-        one
-        for one in reversed(record.restart_history)
-        if one.pod_fingerprint and one.attempt == record.attempt
+    """Return the latest disruption of a pod whose replacement is not running yet."""
+    disruptions = (
+        entry
+        for entry in reversed(record.restart_history)
+        if entry.pod_fingerprint and entry.attempt == record.attempt
     )
-    return next((messages.describe_restart(one) for one in taken if not _is_refilled(one, observed)), "")
+    latest = next((entry for entry in disruptions if not _is_refilled(entry, observed)), None)
+    return messages.describe_restart(latest) if latest else ""
 
 
-def _is_refilled(gap: RestartEntry, observed: Observed) -> bool:
-    there = observed.by_replica.get((gap.role, gap.index), ())
+def _is_refilled(disruption: RestartEntry, observed: Observed) -> bool:
     return any(
-        pod.phase in ("Running", "Succeeded") and pod_fingerprint(pod) != gap.pod_fingerprint for pod in there
+        pod.phase in ("Running", "Succeeded") and pod_fingerprint(pod) != disruption.pod_fingerprint
+        for pod in observed.by_replica.get((disruption.role, disruption.index), ())
     )
 
 
 def progress(workload: Workload, record: Record, observed: Observed, counts: Mapping[str, Counts]) -> str:
-    """How far the job is, in numbers: `3 of 4 workers running; worker-3: ImagePullBackOff …`."""
+    """Return the progress of a start: `3 of 4 workers running; worker-3: ImagePullBackOff …`."""
     if record.phase.terminal or record.phase is Phase.SUSPENDED:
         return ""
     parts = []
@@ -90,17 +91,19 @@ def progress(workload: Workload, record: Record, observed: Observed, counts: Map
         size, up = record.role(name).size, counts[name].active + counts[name].succeeded
         if up < size:
             parts.append(f"{up} of {pluralize(size, name)} running")
-    held_up = next((pod for pod in all_current_pods(record, observed) if pod.waiting_reason), None)
-    if held_up:
-        said = f": {held_up.waiting_message}" if held_up.waiting_message else ""
-        parts.append(f"{messages.replica_name(held_up.role, held_up.index)}: {held_up.waiting_reason}{said}")
+    waiting = next((pod for pod in all_current_pods(record, observed) if pod.waiting_reason), None)
+    if waiting:
+        message = f": {waiting.waiting_message}" if waiting.waiting_message else ""
+        parts.append(
+            f"{messages.replica_name(waiting.role, waiting.index)}: {waiting.waiting_reason}{message}"
+        )
     if not parts and record.phase is Phase.RUNNING:
         return _running_summary(workload, record, observed)
     return "; ".join(parts)
 
 
 def _running_summary(workload: Workload, record: Record, observed: Observed) -> str:
-    """What runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
+    """Return what runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
     sizes = [pluralize(record.role(name).size, name) for name in workload.roles]
     nodes = sorted({pod.node for pod in all_current_pods(record, observed) if pod.node})
     parts = (f"attempt {record.attempt}", join_names(sizes), join_names(nodes, most=4))
@@ -110,9 +113,9 @@ def _running_summary(workload: Workload, record: Record, observed: Observed) -> 
 def _wait_reason(
     workload: Workload, record: Record, observed: Observed, gate: Admission, missing: PodCreation
 ) -> tuple[str, str] | None:
-    refusal = _action_failure(observed.failed_actions)
-    if refusal:
-        return refusal
+    failure = _action_failure(observed.failed_actions)
+    if failure:
+        return failure
     if gate.reason and not gate.allowed:
         return gate.reason, gate.message
     if unreachable := _unreachable(missing.blocked_by, observed):
@@ -134,18 +137,20 @@ def _wait_reason(
     pods = all_current_pods(record, observed)
     if any(pod.waiting_reason == reasons.UNSCHEDULABLE for pod in pods):
         return reasons.UNSCHEDULABLE, ""
-    bad = next((pod for pod in pods if pod.waiting_reason and pod.waiting_reason != "SchedulingGated"), None)
-    if bad:
-        return bad.waiting_reason, ""
+    waiting = next(
+        (pod for pod in pods if pod.waiting_reason and pod.waiting_reason != "SchedulingGated"), None
+    )
+    if waiting:
+        return waiting.waiting_reason, ""
     return _dependency(workload, record, pods) or (reasons.PODS_STARTING, "")
 
 
-def _unreachable(stopping: Sequence[str], observed: Observed) -> str:
-    """Pods that must be gone first and are on a node that may still run them."""
+def _unreachable(blocking: Sequence[str], observed: Observed) -> str:
+    """Return the message for terminating pods on nodes that may still run them; empty if there are none."""
     lost = observed.nodes_down - observed.nodes_released
-    if not stopping or not lost:
+    if not blocking or not lost:
         return ""
-    pods = [pod for pod in observed.pods if pod.terminating and pod.node in lost and pod.name in stopping]
+    pods = [pod for pod in observed.pods if pod.terminating and pod.node in lost and pod.name in blocking]
     if not pods:
         return ""
     names, node = join_names(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
@@ -156,7 +161,7 @@ def _unreachable(stopping: Sequence[str], observed: Observed) -> str:
 
 
 def _unconfirmed(observed: Observed) -> str:
-    """Nodes whose state the API is asked for without success."""
+    """Return the message for nodes whose state could not be confirmed; empty if there are none."""
     names = sorted(name for name, error in observed.nodes_unconfirmed.items() if error)
     if not names:
         return ""
@@ -165,25 +170,27 @@ def _unconfirmed(observed: Observed) -> str:
 
 
 def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> tuple[str, str] | None:
-    """The role that another waits for; told only once nothing else is on its way, so that it is told or not
-    however fast pods start beside each other. A pod that is held and lacks nothing is on its way."""
-    coming = [pod for pod in pods if pod.phase == "Pending"]
-    lacking = {
+    """Return the role that another one waits for, if all pods that are not running wait for a role.
+
+    Otherwise the status would depend on the order in which pods start.
+    """
+    pending = [pod for pod in pods if pod.phase == "Pending"]
+    unmet = {
         name: want
         for name, role in workload.roles.items()
         for want in reversed(role.depends_on or ())
         if not has_reached(record.role(want.role).phase, want.phase)
     }
-    if not coming or not all(pod.waits_for_dependency and pod.role in lacking for pod in coming):
+    if not pending or not all(pod.waits_for_dependency and pod.role in unmet for pod in pending):
         return None
-    name = coming[0].role
-    return reasons.WAITING_FOR_ROLE, f"{name} is waiting for {lacking[name].role} to be {lacking[name].phase}"
+    name = pending[0].role
+    return reasons.WAITING_FOR_ROLE, f"{name} is waiting for {unmet[name].role} to be {unmet[name].phase}"
 
 
 def _action_failure(failures: Sequence[ActionResult]) -> tuple[str, str] | None:
-    mistakes = [failure.message for failure in failures if failure.status is ActionStatus.SPEC_REJECTED]
-    if mistakes:
-        return reasons.INVALID_SPEC, join_messages(mistakes)
+    rejections = [failure.message for failure in failures if failure.status is ActionStatus.SPEC_REJECTED]
+    if rejections:
+        return reasons.INVALID_SPEC, join_messages(rejections)
     for status in _MOST_SERIOUS_FIRST:
         for failure in failures:
             if failure.status is status:

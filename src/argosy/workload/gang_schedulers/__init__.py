@@ -1,1 +1,1 @@
-"""Who places gangs: one module per back end."""
+"""The supported gang schedulers, one module each."""

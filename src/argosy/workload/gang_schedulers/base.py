@@ -1,8 +1,8 @@
-"""What a gang back end is: plain data and pure functions, one value per scheduler that can place gangs.
+"""Defines what the operator needs to know about a scheduler of gangs, as plain data and pure functions.
 
-A back end says which object is made before the pods, what pods carry to belong to it, whether pods are made
-before the scheduler has let the group in, and how what the scheduler tells of the group is read. Everything
-else about gangs is the same for all and stands in `workload.gang`.
+A `GangScheduler` says which object is created before the pods, which metadata makes pods members of it,
+whether pods are created before the gang is admitted, and how the object's status is read. Everything else is
+the same for all schedulers and is in `workload.gang`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,18 +15,18 @@ from argosy.workload.model import Json, Workload
 from argosy.workload.observed import ObservedGroup
 
 DEFAULT_QUEUE = "default"
-"""Where a group waits that names no queue; said outright, so that a queue which is taken away is left."""
+"""Queue of a gang that names none; always written, so that a queue removed from the spec has no effect."""
 
 
 class Membership(Struct, frozen=True):
-    """What the pods of one role carry to belong to their gang."""
+    """What makes the pods of one role members of their gang."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     scheduler_name: str = ""
-    """For pods that name none themselves."""
+    """For pods whose template names no scheduler."""
     fields: Json = field(default_factory=dict)
-    """Of the pod's spec."""
+    """Additional fields of the pod's spec."""
 
 
 def no_membership(workload: Workload, role: str) -> Membership:
@@ -35,31 +35,31 @@ def no_membership(workload: Workload, role: str) -> Membership:
 
 
 class Group(Struct, frozen=True):
-    """The object that is made before the pods, named like the job."""
+    """The pod group: an object that is created before the pods, with the name of the job."""
 
     kind: PodGroupType
     spec: Callable[[Workload], Json]
     parse_status: Callable[[PodGroupStatus], ObservedGroup]
     immutable: bool = False
-    """What it says cannot be changed: another takes its place while no pod depends on it."""
+    """Its spec cannot be changed; it is deleted and recreated while it has no pods."""
 
     @property
     def child_kind(self) -> str:
-        """What it is called among a job's children, where PodGroups of several APIs must be told apart."""
+        """Kind and API group, since several APIs have a kind PodGroup."""
         return f"{self.kind.resource.kind}.{self.kind.resource.group}"
 
 
 class GangScheduler(Struct, frozen=True):
     name: str
     required_crd: str
-    """What the cluster must serve for it, as `plural.group`; empty: nothing."""
+    """CRD that the cluster must serve, as `plural.group`; empty: none."""
     install_hint: str = ""
-    """What to do where the cluster does not serve it."""
+    """What to do if the cluster does not serve it."""
     group: Group | None = None
     membership: Callable[[Workload, str], Membership] = no_membership
     waits_for_admission: bool = False
-    """No pod is made before the group is let in; else the scheduler waits until it sees the pods."""
+    """Pods are created after the gang is admitted; otherwise the scheduler waits for the pods."""
 
 
 def true_conditions(status: PodGroupStatus) -> Mapping[str, Condition]:
-    return {one.type: one for one in status.conditions if one.status == "True"}
+    return {condition.type: condition for condition in status.conditions if condition.status == "True"}

@@ -1,8 +1,7 @@
-"""Kubernetes' own PodGroup (`scheduling.k8s.io/v1alpha2`); kube-scheduler 1.36 has it behind feature gates.
+"""kube-scheduler 1.36 with feature gates: the PodGroup of Kubernetes (`scheduling.k8s.io/v1alpha2`).
 
-A group stands by itself: the Workload that it may name is but a template for several, and a job has one. The
-scheduler waits for as many pods as the group needs, so they are made at once. A group cannot be
-changed; it has no queue.
+A PodGroup needs no Workload, which is a template for several PodGroups; a job has one. The scheduler waits
+for the minimum number of pods, so they are created at once. A PodGroup is immutable and has no queue.
 """
 
 from argosy.kinds.pod_groups import KubernetesPodGroup, PodGroupStatus
@@ -23,13 +22,14 @@ def spec(workload: Workload) -> Json:
 
 def read(status: PodGroupStatus) -> ObservedGroup:
     true = true_conditions(status)
-    telling = next((one for one in status.conditions if one.type == "PodGroupScheduled"), None)
+    scheduled = (condition for condition in status.conditions if condition.type == "PodGroupScheduled")
+    condition = next(scheduled, None)
     return ObservedGroup(
         scheduler=KUBERNETES.name,
         scheduled="PodGroupScheduled" in true,
         evicted="DisruptionTarget" in true,
-        reason=telling.reason if telling else "",
-        message=telling.message if telling else "",
+        reason=condition.reason if condition else "",
+        message=condition.message if condition else "",
     )
 
 
@@ -41,7 +41,7 @@ def membership(workload: Workload, role: str) -> Membership:
 KUBERNETES = GangScheduler(
     name="kubernetes",
     required_crd="podgroups.scheduling.k8s.io",
-    install_hint="switch on the feature gates GenericWorkload and GangScheduling",
+    install_hint="enable the feature gates GenericWorkload and GangScheduling",
     group=Group(KubernetesPodGroup, spec, read, immutable=True),
     membership=membership,
 )

@@ -1,7 +1,7 @@
-"""Kueue's groups of plain pods: labels and an annotation, and no object of ours.
+"""Kueue, by groups of plain pods: labels and an annotation, and no object of ours.
 
-Kueue holds such pods by a scheduling gate of its own until there is quota for all of them, and takes them
-away again when it needs that quota. A suspended job has no pods, and so holds none.
+Kueue adds a scheduling gate to the pods until there is quota for all of them, and evicts them if it needs the
+quota. A suspended job has no pods and so uses no quota.
 """
 
 from argosy.kinds import labels

@@ -1,4 +1,4 @@
-"""The PodGroup of the coscheduling plugin (kubernetes-sigs/scheduler-plugins), which pods name by a label."""
+"""The coscheduling plugin of kubernetes-sigs/scheduler-plugins; a label of the pods names its PodGroup."""
 
 from argosy.kinds import labels
 from argosy.kinds.pod_groups import CoschedulingPodGroup, PodGroupStatus
@@ -7,9 +7,9 @@ from argosy.workload.model import Json, Workload
 from argosy.workload.observed import ObservedGroup
 
 SCHEDULER = "scheduler-plugins-scheduler"
-"""What the project's own chart calls its scheduler."""
+"""Name of the scheduler in the project's chart."""
 
-_PLACED = ("Scheduled", "Running", "Finished")
+_SCHEDULED = ("Scheduled", "Running", "Finished")
 
 
 def spec(workload: Workload) -> Json:
@@ -22,7 +22,7 @@ def spec(workload: Workload) -> Json:
 
 def read(status: PodGroupStatus) -> ObservedGroup:
     return ObservedGroup(
-        scheduler=SCHEDULER_PLUGINS.name, scheduled=status.phase in _PLACED, reason=status.phase
+        scheduler=SCHEDULER_PLUGINS.name, scheduled=status.phase in _SCHEDULED, reason=status.phase
     )
 
 

@@ -1,4 +1,4 @@
-"""Volcano's PodGroup. Volcano lets a group in (phase Inqueue) before it looks at pods: those wait for it."""
+"""Volcano. It admits a PodGroup (phase Inqueue) before it looks for pods, so they are created after that."""
 
 from argosy.kinds import labels
 from argosy.kinds.pod_groups import PodGroupStatus, VolcanoPodGroup
@@ -28,20 +28,20 @@ def spec(workload: Workload) -> Json:
 
 def read(status: PodGroupStatus) -> ObservedGroup:
     true = true_conditions(status)
-    telling = true.get("Unschedulable") or true.get("Scheduled")
+    condition = true.get("Unschedulable") or true.get("Scheduled")
     return ObservedGroup(
         scheduler=VOLCANO.name,
         queued=status.phase in ("", "Pending"),
         scheduled="Scheduled" in true or status.phase == "Running",
         evicted="Evicted" in true,
-        reason=telling.reason if telling else "",
-        message=telling.message if telling else "",
+        reason=condition.reason if condition else "",
+        message=condition.message if condition else "",
     )
 
 
 def membership(workload: Workload, role: str) -> Membership:
-    named = {labels.POD_GROUP_ANNOTATION: workload.name, labels.TASK_SPEC_ANNOTATION: role}
-    return Membership(annotations=named, scheduler_name=SCHEDULER)
+    annotations = {labels.POD_GROUP_ANNOTATION: workload.name, labels.TASK_SPEC_ANNOTATION: role}
+    return Membership(annotations=annotations, scheduler_name=SCHEDULER)
 
 
 GROUP = Group(VolcanoPodGroup, spec, read)
