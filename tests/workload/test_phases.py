@@ -22,67 +22,73 @@ class Case(Struct):
     policy: RolePolicy = USUAL
     restart: RestartPolicy = RestartPolicy.NEVER
     elastic: Elastic | None = None
-    gone: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
     want_reason: str = ""
 
 
 ROLES = {
-    "one failed pod fails a role that says AnyPod": Case("F", Phase.FAILED, want_reason="PodFailed"),
-    "failure is looked at before success": Case("SFR", Phase.FAILED, policy=ANY_ANY, want_reason="PodFailed"),
-    "all succeeded": Case("SSS", Phase.SUCCEEDED),
-    "all running": Case("RRR", R),
-    "one of three running is starting": Case("R", S),
-    "a pod that succeeded while the others run does not end Running": Case("RRS", R, last=R),
-    "two succeed and the last still runs": Case("SSR", R, last=S),
-    "a pod gone for good from a running role that never restarts fails it": Case(
-        "RS.", Phase.FAILED, last=R, gone=(2,), want_reason="PodMissing"
+    "AnyPod with one failed pod: Failed": Case("F", Phase.FAILED, want_reason="PodFailed"),
+    "AnyPod for both, one failed and one succeeded: Failed": Case(
+        "SFR", Phase.FAILED, policy=ANY_ANY, want_reason="PodFailed"
     ),
-    "a pod being deleted by somebody is as good as gone": Case(
-        "RRT", Phase.FAILED, last=R, want_reason="PodMissing"
+    "all pods succeeded: Succeeded": Case("SSS", Phase.SUCCEEDED),
+    "all pods running: Running": Case("RRR", R),
+    "one of three pods running: Starting": Case("R", S),
+    "one pod succeeded, others running: stays Running": Case("RRS", R, last=R),
+    "two pods succeeded, the last running: Running": Case("SSR", R, last=S),
+    "pod deleted, without restarts: Failed": Case(
+        "RS.", Phase.FAILED, last=R, lost=(2,), want_reason="PodMissing"
     ),
-    "a pod that is merely not seen does not fail the role": Case("RR.", R, last=R),
-    "a pod gone for good from an elastic role that has enough left is borne": Case(
-        "RR.", R, last=R, gone=(2,), elastic=Elastic(2, 4)
+    "pod terminating, without restarts: Failed": Case("RRT", Phase.FAILED, last=R, want_reason="PodMissing"),
+    "pod not observed, and not confirmed to be deleted: stays Running": Case("RR.", R, last=R),
+    "pod of an elastic role deleted, and its minimum left: stays Running": Case(
+        "RR.", R, last=R, lost=(2,), elastic=Elastic(2, 4)
     ),
-    "a failed role stays failed until all run again": Case(
+    "failed role with some pods running: stays Failed": Case(
         "RS.", Phase.FAILED, last=Phase.FAILED, restart=RestartPolicy.ON_FAILURE
     ),
-    "a failed role that runs again is Running": Case(
+    "failed role with all pods running again: Running": Case(
         "RRR", R, last=Phase.FAILED, restart=RestartPolicy.ON_FAILURE
     ),
-    "AllPods bears two failures of three": Case("FFR", R, last=R, policy=ALL_FAILED),
-    "AllPods fails with the last": Case("FFF", Phase.FAILED, policy=ALL_FAILED, want_reason="PodFailed"),
-    "AnyPod succeeds with the first": Case("SRR", Phase.SUCCEEDED, policy=ANY_ANY),
-    "without a policy the last pod decides, badly": Case(
+    "AllPods with two of three pods failed: stays Running": Case("FFR", R, last=R, policy=ALL_FAILED),
+    "AllPods with all pods failed: Failed": Case(
+        "FFF", Phase.FAILED, policy=ALL_FAILED, want_reason="PodFailed"
+    ),
+    "AnyPod with one pod succeeded: Succeeded": Case("SRR", Phase.SUCCEEDED, policy=ANY_ANY),
+    "no policy, all pods ended and one failed: Failed": Case(
         "SFS", Phase.FAILED, policy=UNSET, want_reason="MixedOutcome"
     ),
-    "without a policy the last pod decides, well": Case("SSS", Phase.SUCCEEDED, policy=UNSET),
-    "without a policy a failure alone decides nothing": Case("FRR", R, last=R, policy=UNSET),
-    "a pending pod in a running role": Case("RP", R, last=R, replicas=2, restart=RestartPolicy.ON_FAILURE),
-    "an unknown pod in a running role": Case("RU", R, last=R, replicas=2),
-    "an elastic role runs with its least number": Case("RRPP", R, replicas=4, elastic=Elastic(2, 8)),
-    "an elastic role below its least number is starting": Case("RPPP", S, replicas=4, elastic=Elastic(2, 8)),
-    "nothing there yet": Case("", P),
-    "the first pod is there": Case("P", S),
-    "Starting never goes back to Pending": Case("", S, last=S),
+    "no policy, all pods succeeded: Succeeded": Case("SSS", Phase.SUCCEEDED, policy=UNSET),
+    "no policy, one pod failed and others running: stays Running": Case("FRR", R, last=R, policy=UNSET),
+    "running role with a pending pod: stays Running": Case(
+        "RP", R, last=R, replicas=2, restart=RestartPolicy.ON_FAILURE
+    ),
+    "running role with an unknown pod: stays Running": Case("RU", R, last=R, replicas=2),
+    "elastic role with its minimum running: Running": Case("RRPP", R, replicas=4, elastic=Elastic(2, 8)),
+    "elastic role with fewer than its minimum running: Starting": Case(
+        "RPPP", S, replicas=4, elastic=Elastic(2, 8)
+    ),
+    "no pods: Pending": Case("", P),
+    "first pod exists: Starting": Case("P", S),
+    "starting role without pods: stays Starting": Case("", S, last=S),
 }
 
 
 @pytest.mark.parametrize("case", ROLES.values(), ids=ROLES.keys())
-def test_role(case: Case) -> None:
-    one = role("worker", case.replicas, case.restart, case.policy, case.elastic)
-    job = workload(one)
+def test_the_phase_of_a_role_follows_from_its_pods(case: Case) -> None:
+    worker = role("worker", case.replicas, case.restart, case.policy, case.elastic)
+    job = workload(worker)
     last = RoleRecord(
         phase=case.last,
         size=case.replicas,
         created_below=len(case.pods),
-        lost_indexes=dict.fromkeys(case.gone, 1),
+        lost_indexes=dict.fromkeys(case.lost, 1),
     )
     observed = pods(case.pods)
     last = replace(last, succeeded_indexes={p.index: 1 for p in observed if p.phase == "Succeeded"})
     record = Record(roles={"worker": last})
-    verdict = phases.role_phase(job, one, last, phases.count_pods(job, one, record, seen(*observed)))
-    assert (verdict.phase, verdict.reason) == (case.want, case.want_reason)
+    result = phases.role_phase(job, worker, last, phases.count_pods(job, worker, record, seen(*observed)))
+    assert (result.phase, result.reason) == (case.want, case.want_reason)
 
 
 DOWN = RolePolicy(Quantifier.ANY, Quantifier.ALL, node_down_as_failed=True)
@@ -95,20 +101,23 @@ class NodeCase(Struct):
 
 
 NODES = {
-    "a pod on a silent node counts as failed where that is asked for": NodeCase(DOWN, {"a"}, Phase.FAILED),
-    "a silent node is borne where that is not asked for": NodeCase(USUAL, {"a"}, R),
-    "another node is none of its business": NodeCase(DOWN, {"b"}, R),
+    "pod on a node that is down, which counts as failed: Failed": NodeCase(DOWN, {"a"}, Phase.FAILED),
+    "pod on a node that is down, which does not count as failed: stays Running": NodeCase(USUAL, {"a"}, R),
+    "another node is down: stays Running": NodeCase(DOWN, {"b"}, R),
 }
 
 
 @pytest.mark.parametrize("case", NODES.values(), ids=NODES.keys())
-def test_node_down(case: NodeCase) -> None:
-    one = role("worker", 1, policy=case.policy)
-    job = workload(one)
+def test_pods_on_nodes_that_are_down_count_as_failed_if_configured(case: NodeCase) -> None:
+    worker = role("worker", 1, policy=case.policy)
+    job = workload(worker)
     last = RoleRecord(phase=R, size=1, created_below=1)
     observed = Observed(pods=(pod(node="a"),), nodes_down=frozenset(case.down))
     record = Record(roles={"worker": last})
-    assert phases.role_phase(job, one, last, phases.count_pods(job, one, record, observed)).phase is case.want
+    assert (
+        phases.role_phase(job, worker, last, phases.count_pods(job, worker, record, observed)).phase
+        is case.want
+    )
 
 
 class JobCase(Struct):
@@ -121,32 +130,30 @@ class JobCase(Struct):
 F, D = Phase.FAILED, Phase.SUCCEEDED
 
 JOBS = {
-    "a failed role fails the job though another succeeded": JobCase({"ps": R, "hub": F, "train": D}, F),
-    "the job succeeds with the role that matters": JobCase({"ps": R, "hub": R, "train": D}, D),
-    "nothing has ended": JobCase({"ps": R, "hub": R, "train": R}, None),
-    "a role in no list may fail": JobCase({"ps": R, "hub": R, "train": R, "etcd": F}, None),
-    "one of two alternatives is enough": JobCase(
+    "one role failed, another succeeded: Failed": JobCase({"ps": R, "hub": F, "train": D}, F),
+    "decisive role succeeded: Succeeded": JobCase({"ps": R, "hub": R, "train": D}, D),
+    "all roles running: continues": JobCase({"ps": R, "hub": R, "train": R}, None),
+    "role in no list failed: continues": JobCase({"ps": R, "hub": R, "train": R, "etcd": F}, None),
+    "one of two lists succeeded: Succeeded": JobCase(
         {"chief": R, "worker": R, "launcher": D}, D, failed=(), succeeded=(("chief", "worker"), ("launcher",))
     ),
-    "an alternative needs all its roles": JobCase(
+    "only a part of a list succeeded: continues": JobCase(
         {"chief": D, "worker": R}, None, failed=(), succeeded=(("chief", "worker"),)
     ),
-    "when every role has ended the job has, badly if one did": JobCase(
-        {"a": D, "b": F}, F, failed=(), succeeded=()
-    ),
-    "when every role has succeeded the job has": JobCase({"a": D, "b": D}, D, failed=(), succeeded=()),
+    "no lists, all roles ended and one failed: Failed": JobCase({"a": D, "b": F}, F, failed=(), succeeded=()),
+    "no lists, all roles succeeded: Succeeded": JobCase({"a": D, "b": D}, D, failed=(), succeeded=()),
 }
 
 
 @pytest.mark.parametrize("case", JOBS.values(), ids=JOBS.keys())
-def test_job(case: JobCase) -> None:
+def test_roles_decide_when_the_job_finishes(case: JobCase) -> None:
     job = workload(
         *(role(name, 1) for name in case.roles),
         rules=Rules(succeeded_when=case.succeeded, failed_when=case.failed),
     )
     record = Record(roles={name: RoleRecord(phase=phase, size=1) for name, phase in case.roles.items()})
-    ending = phases.terminal_result(job, record)
-    assert (ending.phase if ending else None) is case.want
+    result = phases.terminal_result(job, record)
+    assert (result.phase if result else None) is case.want
 
 
 class PhaseCase(Struct):
@@ -156,22 +163,26 @@ class PhaseCase(Struct):
     restart: RestartPolicy = RestartPolicy.ON_FAILURE
 
 
-GOING = {
-    "all run": PhaseCase(pods("RR"), S, R),
-    "one is still to come": PhaseCase(pods("RP"), S, S),
-    "one was lost from a running job": PhaseCase(pods("R."), R, Phase.RESTARTING),
-    "it is back": PhaseCase(pods("RR"), Phase.RESTARTING, R),
-    "it is not back yet": PhaseCase(pods("RP"), Phase.RESTARTING, Phase.RESTARTING),
-    "a job that replaces nothing is not Restarting": PhaseCase(pods("RU"), R, R, RestartPolicy.NEVER),
+ACTIVE = {
+    "starting job with all pods running: Running": PhaseCase(pods("RR"), S, R),
+    "starting job with a pending pod: Starting": PhaseCase(pods("RP"), S, S),
+    "running job that lost a pod: Restarting": PhaseCase(pods("R."), R, Phase.RESTARTING),
+    "restarting job with all pods running: Running": PhaseCase(pods("RR"), Phase.RESTARTING, R),
+    "restarting job with a pending pod: Restarting": PhaseCase(
+        pods("RP"), Phase.RESTARTING, Phase.RESTARTING
+    ),
+    "running job without restarts and with an unknown pod: Running": PhaseCase(
+        pods("RU"), R, R, RestartPolicy.NEVER
+    ),
 }
 
 
-@pytest.mark.parametrize("case", GOING.values(), ids=GOING.keys())
-def test_phase_of_a_job_that_goes_on(case: PhaseCase) -> None:
+@pytest.mark.parametrize("case", ACTIVE.values(), ids=ACTIVE.keys())
+def test_the_phase_of_an_active_job_follows_from_its_pods(case: PhaseCase) -> None:
     job = workload(role("worker", 2, case.restart))
     ran = case.last is not S
     last = RoleRecord(phase=R if ran else S, size=2, created_below=2)
     record = Record(phase=case.last, started_at=NOW, roles={"worker": last})
     observed = seen(*case.pods)
-    judged = phases.with_role_phases(job, record, observed, NOW)
-    assert phases.job_phase(job, judged, observed) is case.want
+    updated = phases.with_role_phases(job, record, observed, NOW)
+    assert phases.job_phase(job, updated, observed) is case.want

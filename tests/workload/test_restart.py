@@ -30,31 +30,35 @@ class Case(Struct):
 
 
 CASES = {
-    "nothing happened": Case((pod(0), pod(1))),
-    "a failed pod is replaced": Case((pod(0), KILLED), want_restarts=1, want_replaced={2: 1}),
-    "two failures are two": Case(
+    "all pods running: nothing is replaced": Case((pod(0), pod(1))),
+    "failed pod: replaced, uses a restart": Case((pod(0), KILLED), want_restarts=1, want_replaced={2: 1}),
+    "two failed pods: both replaced, use two restarts": Case(
         (pod(0, "Failed", exit_code=1), KILLED),
         want_restarts=2,
         want_replaced={0: 1, 2: 1},
         want_causes=("NonZeroExit", "Signal"),
     ),
-    "a role that never restarts keeps its failures": Case((KILLED,), RestartPolicy.NEVER),
-    "a signal is worth a restart": Case(
+    "failed pod with restart Never: not replaced": Case((KILLED,), RestartPolicy.NEVER),
+    "exit code 137 with restart ExitCode: replaced": Case(
         (KILLED,), RestartPolicy.EXIT_CODE, want_restarts=1, want_replaced={2: 1}
     ),
-    "giving up is not": Case((pod(2, "Failed", exit_code=1),), RestartPolicy.EXIT_CODE),
-    "128 is": Case(
+    "exit code 1 with restart ExitCode: not replaced": Case(
+        (pod(2, "Failed", exit_code=1),), RestartPolicy.EXIT_CODE
+    ),
+    "exit code 128 with restart ExitCode: replaced": Case(
         (pod(2, "Failed", exit_code=128),), RestartPolicy.EXIT_CODE, want_restarts=1, want_replaced={2: 1}
     ),
-    "127 is not": Case((pod(2, "Failed", exit_code=127),), RestartPolicy.EXIT_CODE),
-    "what has no exit code was lost by the cluster": Case(
+    "exit code 127 with restart ExitCode: not replaced": Case(
+        (pod(2, "Failed", exit_code=127),), RestartPolicy.EXIT_CODE
+    ),
+    "failed pod without exit code with restart ExitCode: replaced": Case(
         (pod(2, "Failed"),),
         RestartPolicy.EXIT_CODE,
         want_restarts=1,
         want_replaced={2: 1},
         want_causes=("Failed",),
     ),
-    "an eviction is replaced and uses up nothing": Case(
+    "disrupted pod and no restart left: replaced, uses none": Case(
         (pod(2, "Failed", disrupted=True),),
         used=3,
         want_restarts=3,
@@ -62,39 +66,49 @@ CASES = {
         want_disruptions=1,
         want_causes=("Disrupted",),
     ),
-    "a pod that is preempted leaves a gap to fill": Case(
+    "preempted pod: replaced in a later reconcile, uses no restart": Case(
         (pod(2, terminating=True, disruption_reason="PreemptionByScheduler"),), want_causes=("Preempted",)
     ),
-    "the last restart is used": Case((KILLED,), used=2, want_restarts=3, want_replaced={2: 1}),
-    "no restart is left": Case((KILLED,), used=3, want_restarts=3, want_ending="RestartsExhausted"),
-    "none is allowed": Case((KILLED,), limit=0, want_ending="RestartsExhausted"),
-    "without a limit there is always one left": Case(
+    "failed pod and one restart left: replaced": Case(
+        (KILLED,), used=2, want_restarts=3, want_replaced={2: 1}
+    ),
+    "failed pod and no restart left: the job fails": Case(
+        (KILLED,), used=3, want_restarts=3, want_ending="RestartsExhausted"
+    ),
+    "failed pod with restart limit 0: the job fails": Case(
+        (KILLED,), limit=0, want_ending="RestartsExhausted"
+    ),
+    "failed pod without a restart limit: replaced": Case(
         (KILLED,), limit=None, used=1000, want_restarts=1001, want_replaced={2: 1}
     ),
-    "a job that starts anew uses one restart for all its failures": Case(
+    "two failed pods with restart scope Job: a new attempt, uses one restart": Case(
         (pod(0, "Failed", exit_code=1), KILLED),
         scope=RestartScope.JOB,
         want_restarts=1,
         want_attempt=2,
         want_causes=("Signal",),
     ),
-    "a role that starts anew replaces all its pods": Case(
+    "failed pod with restart scope Role: all pods of the role replaced": Case(
         (pod(0), pod(1), KILLED), scope=RestartScope.ROLE, want_restarts=1, want_replaced={0: 1, 1: 1, 2: 1}
     ),
-    "a pod that was counted already is not counted again": Case((replace(KILLED, replacement=-1),)),
-    "a pod of an older attempt is not counted": Case((replace(KILLED, attempt=0),)),
-    "a deleted pod leaves a gap to fill, not a failure": Case(
+    "failed pod that was replaced before: not counted again": Case((replace(KILLED, replacement=-1),)),
+    "failed pod of an earlier attempt: not counted": Case((replace(KILLED, attempt=0),)),
+    "terminating pod: replaced in a later reconcile, uses no restart": Case(
         (pod(2, terminating=True),), want_causes=("Deleted",)
     ),
-    "so does one that was seen to go": Case(
+    "pod whose deletion was observed: recorded as Deleted": Case(
         (pod(0), pod(1)), departed=(pod(2, terminating=True),), want_causes=("Deleted",)
     ),
-    "one that went and is back leaves none": Case((pod(2),), departed=(pod(2, terminating=True),)),
-    "a pod that is not to come back leaves no gap": Case((pod(2, terminating=True),), RestartPolicy.NEVER),
-    "a pod being deleted starts a job anew, and uses up nothing": Case(
+    "deleted pod that was replaced already: not recorded": Case(
+        (pod(2),), departed=(pod(2, terminating=True),)
+    ),
+    "terminating pod with restart Never: not recorded": Case(
+        (pod(2, terminating=True),), RestartPolicy.NEVER
+    ),
+    "terminating pod with restart scope Job: a new attempt, uses no restart": Case(
         (pod(2, terminating=True),), scope=RestartScope.JOB, want_attempt=2, want_disruptions=1
     ),
-    "a pod certainly gone starts a job anew": Case(
+    "pod confirmed to be deleted with restart scope Job: a new attempt": Case(
         (pod(0), pod(1)),
         scope=RestartScope.JOB,
         absent=(("worker", 2),),
@@ -102,25 +116,25 @@ CASES = {
         want_disruptions=1,
         want_causes=("Deleted",),
     ),
-    "a pod evicted by the cluster is replaced, and uses up nothing": Case(
+    "evicted pod: replaced, uses no restart": Case(
         (pod(2, "Failed", reason="Evicted", disrupted=True),),
         want_replaced={2: 1},
         want_disruptions=1,
         want_causes=("Evicted",),
     ),
-    "a pod evicted for its own storage uses up a restart": Case(
+    "pod evicted because it exceeded its storage limit: uses a restart": Case(
         (replace(pod(2, "Failed", reason="Evicted"), over_limit=True),),
         want_replaced={2: 1},
         want_restarts=1,
         want_causes=("Evicted",),
     ),
-    "a pod evicted for its own storage again and again ends the job": Case(
+    "pod evicted because it exceeded its storage limit and no restart left: the job fails": Case(
         (replace(pod(2, "Failed", reason="Evicted"), over_limit=True),),
         used=3,
         want_restarts=3,
         want_ending="RestartsExhausted",
     ),
-    "if it was seen to go, its cause is told": Case(
+    "pod confirmed to be deleted after an observed eviction: recorded as Evicted": Case(
         (pod(0), pod(1)),
         scope=RestartScope.JOB,
         absent=(("worker", 2),),
@@ -129,19 +143,21 @@ CASES = {
         want_disruptions=1,
         want_causes=("Evicted",),
     ),
-    "a pod merely not seen does not": Case((pod(0), pod(1)), scope=RestartScope.JOB),
+    "pod not observed and not confirmed to be deleted: no new attempt": Case(
+        (pod(0), pod(1)), scope=RestartScope.JOB
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_repair(case: Case) -> None:
+def test_lost_pods_are_replaced_within_the_limit(case: Case) -> None:
     job = workload(
         role(restart=case.restart), rules=Rules(restart_scope=case.scope), limits=Limits(restarts=case.limit)
     )
     last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
-    view = seen(*case.pods, confirmed_absent=case.absent, recently_deleted=case.departed)
-    repair = restart.plan_restarts(job, record, view, later(5))
+    observed = seen(*case.pods, confirmed_absent=case.absent, recently_deleted=case.departed)
+    repair = restart.plan_restarts(job, record, observed, later(5))
     after = repair.record
     assert (repair.result.reason if repair.result else "") == case.want_ending
     assert (after.restarts, after.attempt, after.disruptions) == (
@@ -153,25 +169,25 @@ def test_repair(case: Case) -> None:
     if case.want_causes:
         assert repair.causes == case.want_causes
     assert bool(repair.causes) == bool(after.restart_history)
-    begun_anew = after.restarts - case.used + after.disruptions > 0
-    assert begun_anew == (after.phase is Phase.RESTARTING)
+    restarting = after.restarts - case.used + after.disruptions > 0
+    assert restarting == (after.phase is Phase.RESTARTING)
     assert (
-        restart.plan_restarts(job, after, view, later(6)).record.restart_history == after.restart_history
-    ), "told once"
+        restart.plan_restarts(job, after, observed, later(6)).record.restart_history == after.restart_history
+    ), "each restart is recorded once"
 
 
-class Climb(Struct):
-    """A place that has failed so often in a row, in a role that was started anew so often."""
+class EscalationCase(Struct):
+    """A pod after some consecutive failures of its replica, in a role after some consecutive restarts."""
 
-    ladder: Escalation
+    escalation: Escalation
     pod: ObservedPod
     failures: int = 0
-    climbed: int = 0
-    ran: float = 60
+    role_restarts: int = 0
+    running_seconds: float = 60
     used: int = 0
-    want_rung: str = "Pod"
+    want_scope: str = "Pod"
     want_failures: dict[int, int] = {}
-    want_climbed: int = 0
+    want_role_restarts: int = 0
     want_attempt: int = 1
     want_restarts: int = 1
     want_wait: float | None = None
@@ -179,83 +195,105 @@ class Climb(Struct):
 
 
 FAILED = pod(2, "Failed", exit_code=1)
-RUNGS = Escalation(container=2, pod=2, role=1)
-CLIMBS = {
-    "without a ladder nothing climbs": Climb(Escalation(), FAILED, failures=9, want_failures={2: 9}),
-    "a rung bears as many failures as it says": Climb(RUNGS, FAILED, failures=1, want_failures={2: 2}),
-    "one more starts the role anew": Climb(RUNGS, FAILED, failures=2, want_rung="Role", want_climbed=1),
-    "a role that was started anew too often takes the job": Climb(
-        RUNGS, FAILED, failures=2, climbed=1, want_rung="Job", want_attempt=2
+STEPS = Escalation(container=2, pod=2, role=1)
+ESCALATIONS = {
+    "no escalation: the pod is replaced": EscalationCase(
+        Escalation(), FAILED, failures=9, want_failures={2: 9}
     ),
-    "a job that has no more restarts fails on any rung": Climb(
-        RUNGS,
+    "as many failures as allowed: the pod is replaced": EscalationCase(
+        STEPS, FAILED, failures=1, want_failures={2: 2}
+    ),
+    "one failure more than allowed: the role restarts": EscalationCase(
+        STEPS, FAILED, failures=2, want_scope="Role", want_role_restarts=1
+    ),
+    "one role restart more than allowed: the job restarts": EscalationCase(
+        STEPS, FAILED, failures=2, role_restarts=1, want_scope="Job", want_attempt=2
+    ),
+    "no restart left: the job fails without escalation": EscalationCase(
+        STEPS,
         FAILED,
         failures=2,
-        climbed=1,
+        role_restarts=1,
         used=3,
-        want_rung="",
+        want_scope="",
         want_restarts=3,
-        want_climbed=1,
+        want_role_restarts=1,
         want_failures={2: 2},
         want_ending="RestartsExhausted",
     ),
-    "each time that a role is started anew there is a longer pause": Climb(
-        Escalation(pod=0, role=5), FAILED, climbed=2, want_rung="Role", want_climbed=3, want_wait=20
+    "third consecutive role restart: longer backoff": EscalationCase(
+        Escalation(pod=0, role=5),
+        FAILED,
+        role_restarts=2,
+        want_scope="Role",
+        want_role_restarts=3,
+        want_wait=20,
     ),
-    "without a number for roles the job is never reached": Climb(
-        Escalation(pod=0), FAILED, climbed=7, want_rung="Role", want_climbed=8, want_wait=300
+    "no limit of role restarts: the job is never restarted": EscalationCase(
+        Escalation(pod=0), FAILED, role_restarts=7, want_scope="Role", want_role_restarts=8, want_wait=300
     ),
-    "a pod that lived long begins at the bottom": Climb(
-        RUNGS, replace(FAILED, created=later(-700)), failures=2, want_failures={2: 1}
+    "pod failed after running long: its failures count from one": EscalationCase(
+        STEPS, replace(FAILED, created=later(-700)), failures=2, want_failures={2: 1}
     ),
-    "so does a role that ran long": Climb(
-        RUNGS, FAILED, failures=2, climbed=1, ran=700, want_rung="Role", want_climbed=1
+    "role was running long: its restarts count from one": EscalationCase(
+        STEPS,
+        FAILED,
+        failures=2,
+        role_restarts=1,
+        running_seconds=700,
+        want_scope="Role",
+        want_role_restarts=1,
     ),
-    "an eviction climbs nothing": Climb(
-        RUNGS, pod(2, "Failed", disrupted=True), failures=2, want_failures={2: 2}, want_restarts=0
+    "disrupted pod: no escalation": EscalationCase(
+        STEPS, pod(2, "Failed", disrupted=True), failures=2, want_failures={2: 2}, want_restarts=0
     ),
-    "a node may restart containers as often as the rung bears": Climb(
-        RUNGS, pod(2, container_restarts=2, last_exit_code=1), want_rung="", want_restarts=0
+    "as many container restarts as allowed: the pod is kept": EscalationCase(
+        STEPS, pod(2, container_restarts=2, last_exit_code=1), want_scope="", want_restarts=0
     ),
-    "a pod whose containers were restarted too often is replaced, and counted no second time": Climb(
-        RUNGS, pod(2, container_restarts=3, last_exit_code=1), want_failures={2: 1}, want_restarts=0
+    "one container restart more than allowed: the pod is replaced without using a restart": EscalationCase(
+        STEPS, pod(2, container_restarts=3, last_exit_code=1), want_failures={2: 1}, want_restarts=0
     ),
-    "pods whose containers crash climb on": Climb(
-        RUNGS,
+    "too many container restarts after failures: the role restarts": EscalationCase(
+        STEPS,
         pod(2, container_restarts=3, last_exit_code=1),
         failures=2,
-        want_rung="Role",
-        want_climbed=1,
+        want_scope="Role",
+        want_role_restarts=1,
         want_restarts=0,
     ),
 }
 
 
-@pytest.mark.parametrize("case", CLIMBS.values(), ids=CLIMBS.keys())
-def test_climbing(case: Climb) -> None:
-    job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3, escalation=case.ladder))
+@pytest.mark.parametrize("case", ESCALATIONS.values(), ids=ESCALATIONS.keys())
+def test_consecutive_failures_escalate(case: EscalationCase) -> None:
+    job = workload(
+        role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3, escalation=case.escalation)
+    )
     last = RoleRecord(
         phase=Phase.RUNNING,
-        phase_since=later(-case.ran),
+        phase_since=later(-case.running_seconds),
         size=3,
         created_below=3,
         failure_streaks={2: case.failures} if case.failures else {},
-        role_restarts_in_a_row=case.climbed,
+        role_restarts_in_a_row=case.role_restarts,
     )
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
     repair = restart.plan_restarts(job, record, seen(pod(0), pod(1), case.pod), NOW)
     after, worker = repair.record, repair.record.role("worker")
-    assert [one.scope for one in after.restart_history] == ([case.want_rung] if case.want_rung else [])
+    assert [entry.scope for entry in after.restart_history] == ([case.want_scope] if case.want_scope else [])
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
-    assert (worker.failure_streaks, worker.role_restarts_in_a_row) == (case.want_failures, case.want_climbed)
-    if case.want_rung == "Role":
+    assert (worker.failure_streaks, worker.role_restarts_in_a_row) == (
+        case.want_failures,
+        case.want_role_restarts,
+    )
+    if case.want_scope == "Role":
         assert worker.replacements == {0: 1, 1: 1, 2: 1}
         assert worker.retry_at == (later(case.want_wait) if case.want_wait else None)
     assert (repair.result.reason if repair.result else "") == case.want_ending
 
 
-def test_the_message_says_why_a_pod_that_runs_is_replaced() -> None:
-    job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=5, escalation=RUNGS))
+def test_the_message_of_a_replaced_running_pod_has_its_container_restarts() -> None:
+    job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=5, escalation=STEPS))
     record = Record(restarts=3, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
     crashing = pod(2, container_restarts=3, last_exit_code=1, node="node-3")
     after = restart.plan_restarts(job, record, seen(crashing), NOW).record
@@ -264,20 +302,20 @@ def test_the_message_says_why_a_pod_that_runs_is_replaced() -> None:
     )
 
 
-def test_the_message_says_who_how_where_and_what_is_left() -> None:
+def test_the_message_has_pod_cause_node_and_used_restarts() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3))
     record = Record(roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
     after = restart.plan_restarts(job, record, seen(KILLED), NOW).record
-    said = "worker-2 was killed (SIGKILL, exit 137) on node-3; replacing it, 1 of 3 restarts used"
-    assert (after.phase, after.message) == (Phase.RESTARTING, said)
-    assert after.history[-1].message == said
+    message = "worker-2 was killed (SIGKILL, exit 137) on node-3; replacing it, 1 of 3 restarts used"
+    assert (after.phase, after.message) == (Phase.RESTARTING, message)
+    assert after.history[-1].message == message
 
 
 DELAYS = {1: 0.0, 2: 10.0, 3: 20.0, 4: 40.0, 6: 160.0, 7: 300.0, 5000: 300.0}
 
 
 @pytest.mark.parametrize(("times", "want"), DELAYS.items())
-def test_delay_doubles_after_the_first(times: int, want: float) -> None:
+def test_the_backoff_doubles_after_the_first_delay(times: int, want: float) -> None:
     assert restart.backoff_delay(Limits(), times) == want
 
 
@@ -288,15 +326,15 @@ class DelayCase(Struct):
 
 
 WAITS = {
-    "the first replacement comes at once": DelayCase(0, NOW, None),
-    "the second waits": DelayCase(1, NOW, later(10)),
-    "the third waits twice as long": DelayCase(2, NOW, later(20)),
-    "a pod that lived long is replaced at once": DelayCase(5, later(-601), None),
+    "first replacement: no delay": DelayCase(0, NOW, None),
+    "second replacement: 10 s": DelayCase(1, NOW, later(10)),
+    "third replacement: 20 s": DelayCase(2, NOW, later(20)),
+    "pod failed after running long: no delay": DelayCase(5, later(-601), None),
 }
 
 
 @pytest.mark.parametrize("case", WAITS.values(), ids=WAITS.keys())
-def test_delay_of_a_place(case: DelayCase) -> None:
+def test_consecutive_replacements_are_delayed(case: DelayCase) -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE))
     last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3, replacements={0: case.replaced})
     failed = pod(0, "Failed", exit_code=1, replacement=case.replaced, created=case.created)
@@ -304,11 +342,11 @@ def test_delay_of_a_place(case: DelayCase) -> None:
     assert after.role("worker").retry_at == case.want
 
 
-def test_containers_that_fail_in_place_use_up_restarts() -> None:
+def test_more_container_restarts_than_the_limit_fail_the_job() -> None:
     job = workload(role(restart=RestartPolicy.ALWAYS), limits=Limits(restarts=3))
     record = Record(restarts=4, roles={"worker": RoleRecord(size=3)})
-    ending = restart.plan_restarts(job, record, Observed(), NOW).result
-    assert ending and ending.reason == "RestartsExhausted"
+    result = restart.plan_restarts(job, record, Observed(), NOW).result
+    assert result and result.reason == "RestartsExhausted"
 
 
 LIMITS_REACHED = {
@@ -338,17 +376,17 @@ def test_message_when_the_restart_limit_is_reached(
     limit, used, failed = case
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=limit))
     record = Record(restarts=used, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
-    ending = restart.plan_restarts(job, record, seen(*failed), NOW).result
-    assert ending is not None
-    assert ending.message.endswith(f"; {want}")
+    result = restart.plan_restarts(job, record, seen(*failed), NOW).result
+    assert result is not None
+    assert result.message.endswith(f"; {want}")
 
 
-def test_a_killed_pod_is_named_before_one_that_gave_up_because_of_it() -> None:
+def test_the_message_names_a_killed_pod_rather_than_one_that_exited() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), rules=Rules(restart_scope=RestartScope.JOB))
     record = Record(
         attempt_started_at=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)}
     )
-    found = restart.plan_restarts(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
-    assert found.record.message.startswith(
+    plan = restart.plan_restarts(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
+    assert plan.record.message.startswith(
         "worker-2 was killed (SIGKILL, exit 137) on node-3 (and 1 other pod);"
     )
