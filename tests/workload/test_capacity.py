@@ -45,53 +45,55 @@ AFFINITY = {
 }
 
 CASES = {
-    "all on one node": Case((asking(),), (node(cpu=3),), True),
-    "room for two of three": Case((asking(),), (node(cpu=2),), False),
-    "room for two of which two are enough": Case((asking(),), (node(cpu=2),), True, least=2),
-    "room on two nodes together": Case((asking(),), (node(cpu=2), node("node-2", cpu=1)), True),
-    "halves of two nodes make no whole": Case(
+    "all pods fit on one node: fits": Case((asking(),), (node(cpu=3),), True),
+    "two of three pods fit: does not fit": Case((asking(),), (node(cpu=2),), False),
+    "two of three pods fit, two are enough: fits": Case((asking(),), (node(cpu=2),), True, least=2),
+    "pods fit on two nodes together: fits": Case((asking(),), (node(cpu=2), node("node-2", cpu=1)), True),
+    "halves of a pod fit on two nodes: does not fit": Case(
         (asking("2", replicas=1),), (node(cpu=1), node("node-2", cpu=1)), False, least=1
     ),
-    "no nodes": Case((asking(),), (), False),
-    "what asks for nothing still needs a place": Case(
+    "no nodes: does not fit": Case((asking(),), (), False),
+    "pods without requests, too few pods allowed per node: does not fit": Case(
         (replace(asking("0"), replicas=3),), (replace(node(), free={"cpu": 0, "pods": 2}),), False
     ),
-    "GPUs": Case((asking(gpus=1),), (node(gpus=3),), True),
-    "a GPU too few": Case((asking(gpus=1),), (node(gpus=2), node("node-2")), False),
-    "the bulky are placed first": Case(
+    "enough GPUs: fits": Case((asking(gpus=1),), (node(gpus=3),), True),
+    "one GPU too few: does not fit": Case((asking(gpus=1),), (node(gpus=2), node("node-2")), False),
+    "large pods fit only if placed first: fits": Case(
         (asking("1", replicas=2), asking("3", replicas=1, name="large")),
         (node(cpu=3), node("node-2", cpu=2)),
         True,
     ),
-    "few bulky ones do not keep many small ones out": Case(
+    "small pods fit only if placed first: fits": Case(
         (asking("1", replicas=3), asking("3", replicas=1, name="large")), (node(cpu=3),), True
     ),
-    "pods without a node come first": Case(
+    "pending pods need the capacity: does not fit": Case(
         (asking(),), (node(cpu=4),), False, ahead=(PodBatch(pod_requirements(template("1")), 2),)
     ),
-    "pods that fit nowhere take no room": Case(
+    "pending pods that fit nowhere: fits": Case(
         (asking(),), (node(cpu=4),), True, ahead=(PodBatch(pod_requirements(template("64")), 2),)
     ),
-    "a node selector": Case(
+    "node selector does not match: does not fit": Case(
         (asking(nodeSelector={"zone": "a"}),), (node(), node("node-2", labels={"zone": "b"})), False
     ),
-    "a node selector that is satisfied": Case(
+    "node selector matches: fits": Case(
         (asking(nodeSelector={"zone": "a"}),), (node(labels={"zone": "a"}),), True
     ),
-    "required affinity": Case((asking(affinity=AFFINITY),), (node(labels={"zone": "b"}),), False),
-    "a taint": Case((asking(),), (node(taints=(TAINT,)),), False),
-    "a taint that is tolerated": Case(
+    "required affinity does not match: does not fit": Case(
+        (asking(affinity=AFFINITY),), (node(labels={"zone": "b"}),), False
+    ),
+    "taint: does not fit": Case((asking(),), (node(taints=(TAINT,)),), False),
+    "tolerated taint: fits": Case(
         (asking(tolerations=[{"key": "dedicated", "operator": "Exists"}]),), (node(taints=(TAINT,)),), True
     ),
-    "a node that is cordoned off": Case((asking(),), (node(unschedulable=True),), False),
-    "a quantity that is none is the API server's to refuse": Case((asking("many"),), (node(),), True),
-    "a template that is none is the API server's to refuse": Case(
+    "cordoned node: does not fit": Case((asking(),), (node(unschedulable=True),), False),
+    "invalid quantity: fits, the API server rejects it": Case((asking("many"),), (node(),), True),
+    "invalid template: fits, the API server rejects it": Case(
         (replace(asking(), template={"spec": {"containers": 3}}),), (node(),), True
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_fits(case: Case) -> None:
+def test_a_gang_fits_if_its_minimum_fits_at_once(case: Case) -> None:
     job = workload(*case.roles, gang=Gang(case.least))
     assert fits(job, Capacity(case.nodes, case.ahead)) is case.want

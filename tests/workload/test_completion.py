@@ -38,27 +38,27 @@ class Case(Struct):
 HOUR = Limits(ttl=Ttl(succeeded=3600), children_ttl=Ttl(failed=60))
 
 CASES = {
-    "All": Case(CleanupPolicy.ALL, want_pods=(0, 1, 2, 3), want_children=True),
-    "Running deletes what has not ended": Case(CleanupPolicy.RUNNING, want_pods=(0, 3)),
-    "None deletes only what still waits to start": Case(CleanupPolicy.NONE, want_pods=(3,)),
-    "None after a limit was hit stops what runs": Case(
+    "policy All: everything is deleted": Case(CleanupPolicy.ALL, want_pods=(0, 1, 2, 3), want_children=True),
+    "policy Running: pods that have not ended are deleted": Case(CleanupPolicy.RUNNING, want_pods=(0, 3)),
+    "policy None: only pods that wait for a dependency are deleted": Case(CleanupPolicy.NONE, want_pods=(3,)),
+    "policy None after an exceeded limit: running pods are deleted": Case(
         CleanupPolicy.NONE, Phase.FAILED, "DeadlineExceeded", want_pods=(0, 3)
     ),
-    "the job lives for its time": Case(
+    "before the TTL: the job is kept": Case(
         CleanupPolicy.NONE, limits=HOUR, want_pods=(3,), want_wake=later(3600)
     ),
-    "and is deleted after it": Case(CleanupPolicy.NONE, limits=HOUR, seconds=3600, want_job=True),
-    "a failed one lives for ever": Case(
+    "after the TTL: the job is deleted": Case(CleanupPolicy.NONE, limits=HOUR, seconds=3600, want_job=True),
+    "failed job without a TTL: kept": Case(
         CleanupPolicy.NONE, Phase.FAILED, limits=HOUR, seconds=10, want_pods=(3,), want_wake=later(60)
     ),
-    "but its pods do not": Case(
+    "failed job with a TTL of children: they are deleted": Case(
         CleanupPolicy.NONE, Phase.FAILED, limits=HOUR, seconds=60, want_pods=(0, 1, 2, 3), want_children=True
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_cleanup(case: Case) -> None:
+def test_finished_jobs_are_cleaned_up(case: Case) -> None:
     job = workload(cleanup=case.policy, limits=case.limits)
     record = Record(phase_since=NOW, phase=case.phase, reason=case.reason, finished_at=NOW)
     children = (existing(Service, "job-worker"), existing(GROUP.kind, "job"))

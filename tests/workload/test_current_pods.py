@@ -13,25 +13,25 @@ RECORD = Record(
 )
 
 CASES = {
-    "the pod of its place": (pod(0, attempt=2), True),
-    "one of an older attempt": (pod(0, attempt=1), False),
-    "one that was replaced": (pod(1, attempt=2), False),
-    "the one that replaced it": (replace(pod(1, attempt=2), replacement=1), True),
-    "one too many": (pod(3, attempt=2), False),
-    "one of another role": (replace(pod(0, attempt=2), role="launcher"), True),
-    "one of a role that is not there": (replace(pod(0, attempt=2), role="gone"), False),
+    "current attempt: current": (pod(0, attempt=2), True),
+    "earlier attempt: stale": (pod(0, attempt=1), False),
+    "replaced: stale": (pod(1, attempt=2), False),
+    "the replacement: current": (replace(pod(1, attempt=2), replacement=1), True),
+    "index beyond the size: stale": (pod(3, attempt=2), False),
+    "other role of the job: current": (replace(pod(0, attempt=2), role="launcher"), True),
+    "unknown role: stale": (replace(pod(0, attempt=2), role="gone"), False),
 }
 
 
 @pytest.mark.parametrize(("one", "want"), CASES.values(), ids=CASES.keys())
-def test_a_pod_is_in_its_place_or_a_stranger(one: ObservedPod, want: bool) -> None:
+def test_current_pods_match_the_record(one: ObservedPod, want: bool) -> None:
     seen = Observed(pods=(one,))
     assert is_current(RECORD, one) is want
     assert (one in current_pods(RECORD, one.role, seen)) is want
     assert (one in stale_pods(RECORD, seen)) is not want
 
 
-def test_every_pod_is_one_or_the_other() -> None:
+def test_every_pod_is_current_or_stale() -> None:
     seen = Observed(pods=tuple(one for one, _ in CASES.values()))
     there, not_there = all_current_pods(RECORD, seen), stale_pods(RECORD, seen)
     assert len(there) + len(not_there) == len(seen.pods)

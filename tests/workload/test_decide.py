@@ -29,7 +29,7 @@ def record_of(world: World) -> Record:
     return record
 
 
-def test_a_life_without_trouble() -> None:
+def test_a_job_without_failures_starts_runs_and_succeeds() -> None:
     world = World(
         workload(role(replicas=2), rules=Rules(succeeded_when=(("worker",),), services=("worker",)))
     )
@@ -63,7 +63,7 @@ def test_a_killed_worker_is_replaced() -> None:
     assert world.pods["job-worker-2"].replacement == 1
 
 
-def test_that_a_gap_was_filled_is_no_line_of_history() -> None:
+def test_a_replaced_disrupted_pod_adds_no_history() -> None:
     there = workload(role(replicas=2, restart=RestartPolicy.ON_FAILURE))
     record = decide(there, None, Observed(), NOW).record
     for number, letters in enumerate(("RR", "R.", "RR")):
@@ -72,7 +72,7 @@ def test_that_a_gap_was_filled_is_no_line_of_history() -> None:
     assert [entry.reason for entry in record.history] == ["Running"]
 
 
-def test_an_mpi_job_starts_anew_as_a_whole_and_counts_one_failure() -> None:
+def test_restart_scope_job_starts_a_new_attempt_and_counts_one_failure() -> None:
     roles = role("launcher", 1, RestartPolicy.ON_FAILURE), role("worker", 2, RestartPolicy.ON_FAILURE)
     rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=RestartScope.JOB)
     world = World(workload(*roles, rules=rules, limits=Limits(restarts=3)))
@@ -88,7 +88,7 @@ def test_an_mpi_job_starts_anew_as_a_whole_and_counts_one_failure() -> None:
     assert not before & {one.uid for one in world.pods.values()}
 
 
-def test_an_mpi_job_that_lost_a_worker_has_not_succeeded_whatever_its_launcher_says() -> None:
+def test_restart_scope_job_does_not_succeed_while_a_lost_worker_is_unconfirmed() -> None:
     """Open MPI 5 ends with code 0 when a pod of its ranks is deleted by force; both are seen at once here."""
     roles = role("launcher", 1, RestartPolicy.ON_FAILURE), role("worker", 2, RestartPolicy.ON_FAILURE)
     rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=RestartScope.JOB)
@@ -105,7 +105,7 @@ def test_an_mpi_job_that_lost_a_worker_has_not_succeeded_whatever_its_launcher_s
     assert record_of(world).phase is Phase.SUCCEEDED
 
 
-def test_pods_of_a_suspended_job_go_though_its_record_was_lost_and_the_view_is_old() -> None:
+def test_pods_of_a_suspended_job_are_deleted_even_if_its_record_was_lost() -> None:
     job = workload(role(replicas=2))
     world = World(job)
     world.settle()
@@ -117,7 +117,7 @@ def test_pods_of_a_suspended_job_go_though_its_record_was_lost_and_the_view_is_o
     assert not world.pods
 
 
-def test_suspended_and_resumed() -> None:
+def test_suspending_deletes_pods_and_resuming_starts_a_new_attempt() -> None:
     job = workload(role(replicas=2), limits=Limits(active_deadline=86400))
     world = World(job)
     world.settle()
@@ -136,7 +136,7 @@ def test_suspended_and_resumed() -> None:
     assert record.started_at == later(500), "the deadline counts anew"
 
 
-def test_a_wiped_status_loses_no_pod() -> None:
+def test_a_deleted_status_is_restored_without_replacing_pods() -> None:
     world = World(workload(role(replicas=3, restart=RestartPolicy.ON_FAILURE)))
     world.settle()
     world.fail(world.pods["job-worker-1"], 1)
@@ -149,7 +149,7 @@ def test_a_wiped_status_loses_no_pod() -> None:
     assert (record.phase, record.restarts, record.replacement("worker", 1)) == (Phase.RUNNING, 1, 1)
 
 
-def test_success_stands_though_a_limit_is_hit_in_the_same_pass() -> None:
+def test_success_wins_over_a_limit_exceeded_in_the_same_reconcile() -> None:
     job = workload(role(replicas=1), limits=Limits(active_deadline=10))
     plan = decide(
         job, Record(phase_since=NOW, started_at=NOW, attempt_started_at=NOW), seen(*pods("S")), later(10)
@@ -157,7 +157,7 @@ def test_success_stands_though_a_limit_is_hit_in_the_same_pass() -> None:
     assert plan.record.phase is Phase.SUCCEEDED
 
 
-def test_a_succeeded_pod_that_is_cleared_away_is_not_run_again() -> None:
+def test_a_deleted_succeeded_pod_is_not_created_again() -> None:
     world = World(workload(role(replicas=2, restart=RestartPolicy.ON_FAILURE)))
     world.settle()
     done = world.pods["job-worker-0"]
@@ -169,7 +169,7 @@ def test_a_succeeded_pod_that_is_cleared_away_is_not_run_again() -> None:
     assert record_of(world).phase is Phase.RUNNING
 
 
-def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force_after_a_while() -> None:
+def test_a_terminating_pod_on_a_deleted_node_is_force_deleted_after_its_grace_period() -> None:
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
     observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}), nodes_released=frozenset({"a"}))
@@ -181,7 +181,7 @@ def test_a_pod_on_a_node_that_is_gone_is_deleted_by_force_after_a_while() -> Non
     ]
 
 
-def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_and_the_status_says_what_helps() -> None:
+def test_a_terminating_pod_on_an_unreachable_node_is_waited_for_and_the_status_names_the_command() -> None:
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
     observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}))
@@ -198,7 +198,7 @@ def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_and_the_status_says_
     )
 
 
-def test_what_the_api_refuses_is_told_and_tried_again() -> None:
+def test_a_forbidden_pod_is_reported_and_retried() -> None:
     job = workload(role(replicas=1))
     said = ActionResult("Pod", "job-worker-0", ActionStatus.FORBIDDEN, "exceeded quota: team")
     plan = decide(job, None, Observed(failed_actions=(said,)), NOW)
@@ -208,7 +208,7 @@ def test_what_the_api_refuses_is_told_and_tried_again() -> None:
     assert any(isinstance(action, CreatePod) for action in plan.actions)
 
 
-def test_a_mistake_in_the_definition_is_told_by_one_event() -> None:
+def test_a_rejected_spec_is_reported_by_one_event() -> None:
     job = workload(role(replicas=1))
     seen_so = Observed(
         failed_actions=(ActionResult("Pod", "job-worker-0", ActionStatus.SPEC_REJECTED, "spec.a: no"),)
@@ -220,7 +220,7 @@ def test_a_mistake_in_the_definition_is_told_by_one_event() -> None:
     assert second.record == first.record
 
 
-def test_the_cause_of_a_wait_keeps_its_time() -> None:
+def test_the_time_of_a_wait_reason_stays_while_the_reason_stays() -> None:
     job = workload(role(replicas=1))
     first = decide(job, None, Observed(), NOW).record
     second = decide(job, first, seen(pod(0, "Pending", waiting_reason="Unschedulable")), later(5)).record
@@ -230,7 +230,7 @@ def test_the_cause_of_a_wait_keeps_its_time() -> None:
     assert decide(job, third, seen(pod(0)), later(10)).record.waiting is None
 
 
-def test_one_event_for_what_happened_and_none_for_what_is_known() -> None:
+def test_each_history_entry_is_one_event_once() -> None:
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     running = decide(job, decide(job, None, Observed(), NOW).record, seen(pod(0)), NOW)
     assert running.events == (EmitEvent("Normal", "Running", "attempt 1 is running"),)
@@ -241,7 +241,7 @@ def test_one_event_for_what_happened_and_none_for_what_is_known() -> None:
     assert [event.type for event in failed.events] == ["Warning"]
 
 
-def test_a_bad_edit_is_told_once_and_touches_nothing() -> None:
+def test_an_invalid_edit_is_reported_once_and_changes_nothing() -> None:
     problems = Problems((Problem("spec.roles.worker.replicas", "0 pods are none; write 1 or more"),))
     running = Record(phase_since=NOW, phase=Phase.RUNNING, generation=1)
     plan = plan_invalid(running, problems, 2, later(1))
@@ -255,12 +255,12 @@ def test_a_bad_edit_is_told_once_and_touches_nothing() -> None:
     assert cured.record.waiting is None
 
 
-def test_a_job_that_is_being_deleted_is_left_alone() -> None:
+def test_nothing_is_done_for_a_job_that_is_being_deleted() -> None:
     job = replace(workload(role(replicas=2)), deleting=True)
     assert decide(job, None, Observed(), NOW).actions == ()
 
 
-def test_terminal_is_terminal() -> None:
+def test_a_finished_job_never_changes_its_phase() -> None:
     job = workload(role(replicas=1), cleanup=CleanupPolicy.NONE, suspended=True, generation=9)
     record = Record(phase_since=NOW, phase=Phase.FAILED, finished_at=NOW, reason="PodFailed")
     plan = decide(job, record, Observed(), later(100))

@@ -11,25 +11,25 @@ from argosy.workload.record import Record, RoleRecord
 from tests.support.workloads import NOW, later, pods, role, seen, workload
 
 PROBLEMS = {
-    "no bounds, no problem": (4, None, []),
-    "within bounds": (4, Elastic(2, 8, 2), []),
-    "a max between the steps": (
+    "not elastic: valid": (4, None, []),
+    "within bounds: valid": (4, Elastic(2, 8, 2), []),
+    "max is not a multiple: invalid": (
         4,
         Elastic(2, 7, 2),
         ["spec.roles.worker.elastic: max 7 is not a multiple of 2; write 6 or 8"],
     ),
-    "a min below the first step": (
+    "min is below the first multiple: invalid": (
         4,
         Elastic(1, 8, 4),
         ["spec.roles.worker.elastic: min 1 is not a multiple of 4; write 4"],
     ),
-    "min above max": (4, Elastic(8, 2), ["spec.roles.worker.elastic: min 8 is greater than max 2"]),
-    "too many": (
+    "min above max: invalid": (4, Elastic(8, 2), ["spec.roles.worker.elastic: min 8 is greater than max 2"]),
+    "replicas above max: invalid": (
         9,
         Elastic(2, 8),
         ["spec.roles.worker.replicas: 9 is not between elastic.min 2 and elastic.max 8"],
     ),
-    "between the steps": (
+    "replicas are not a multiple: invalid": (
         5,
         Elastic(2, 8, 2),
         ["spec.roles.worker.replicas: replicas 5 is not a multiple of 2; write 4 or 6"],
@@ -38,7 +38,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(("replicas", "bounds", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_problems(replicas: int, bounds: Elastic | None, want: list[str]) -> None:
+def test_replicas_must_be_within_their_bounds(replicas: int, bounds: Elastic | None, want: list[str]) -> None:
     assert [str(one) for one in elastic.problems("spec.roles.worker", replicas, bounds)] == want
 
 
@@ -53,10 +53,10 @@ class Case(Struct):
 
 
 RESIZES = {
-    "the same size": Case(3, 3),
-    "growing adds the next indexes": Case(3, 5, want_created=(3, 4)),
-    "shrinking removes the highest": Case(3, 1, want_deleted=("job-worker-1", "job-worker-2")),
-    "a framework that cannot grow starts anew": Case(
+    "same size: unchanged": Case(3, 3),
+    "larger: the next indexes are added": Case(3, 5, want_created=(3, 4)),
+    "smaller: the highest indexes are removed": Case(3, 1, want_deleted=("job-worker-1", "job-worker-2")),
+    "framework without live resize: a new attempt": Case(
         3,
         4,
         ResizeMode.RESTART,
@@ -67,7 +67,7 @@ RESIZES = {
 
 
 @pytest.mark.parametrize("case", RESIZES.values(), ids=RESIZES.keys())
-def test_resize(case: Case) -> None:
+def test_a_role_is_resized_to_its_spec(case: Case) -> None:
     job = workload(role(replicas=case.replicas), rules=Rules(resize=case.resize))
     last = RoleRecord(phase=Phase.RUNNING, size=case.size, created_below=case.size, phase_since=NOW)
     record = Record(
@@ -81,7 +81,7 @@ def test_resize(case: Case) -> None:
     assert plan.record.restarts == 0
 
 
-def test_below_min_waits_with_a_limit() -> None:
+def test_a_role_below_its_minimum_waits_until_the_timeout() -> None:
     job = workload(
         role(replicas=4, restart=RestartPolicy.ON_FAILURE, elastic=Elastic(3, 8)),
         limits=Limits(below_min_timeout=60),
@@ -104,7 +104,7 @@ def test_below_min_waits_with_a_limit() -> None:
     )
 
 
-def test_a_role_that_never_ran_is_not_below_min() -> None:
+def test_a_starting_role_is_not_below_its_minimum() -> None:
     job = workload(role(replicas=4, elastic=Elastic(3, 8)))
     record = Record(roles={"worker": RoleRecord(phase=Phase.STARTING, size=4)})
     assert elastic.track_below_min(job, record, Observed(), NOW) == record

@@ -20,7 +20,7 @@ PROBLEMS = Problems((Problem("spec.x", "is wrong"),))
 REFUSAL = ActionResult("Pod", "job-worker-0", ActionStatus.INVALID, "no such class", role="worker", index=0)
 
 
-def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> None:
+def test_an_invalid_spec_deletes_the_children_and_a_valid_edit_starts_a_new_attempt() -> None:
     begun = decide(STRICT, None, Observed(), NOW).record
     there = Observed(pods=pods("P"), children=(existing(Service, "job-worker"),))
     plan = plan_invalid_deletion(REMAINS, begun, PROBLEMS, there, later(1))
@@ -36,7 +36,7 @@ def test_what_was_made_goes_and_the_next_valid_definition_starts_as_new() -> Non
     assert cured.record.finished_at is None
 
 
-def test_a_job_that_is_cured_with_no_restart_left_to_it_ends_at_once() -> None:
+def test_a_valid_edit_without_restarts_left_fails_the_job() -> None:
     used_up = Record(phase_since=NOW, restarts=2, waiting=WaitReason(INVALID_SPEC, "spec.x: is wrong", NOW))
     right = replace(
         STRICT,
@@ -49,7 +49,7 @@ def test_a_job_that_is_cured_with_no_restart_left_to_it_ends_at_once() -> None:
     assert (shown.record.phase, shown.actions) == (Phase.PENDING, ()), "shown first, as a new one is"
 
 
-def test_what_the_api_server_refused_is_not_tried_again_before_an_edit() -> None:
+def test_a_rejected_spec_is_not_retried_before_an_edit() -> None:
     begun = decide(STRICT, None, Observed(), NOW).record
     refused = decide(STRICT, begun, Observed(failed_actions=(REFUSAL,)), later(1)).record
     assert refused.waiting is not None
@@ -60,13 +60,13 @@ def test_what_the_api_server_refused_is_not_tried_again_before_an_edit() -> None
     assert any(isinstance(one, CreatePod) for one in edited.actions)
 
 
-def test_other_dialects_wait_with_their_pods_in_place() -> None:
+def test_pods_are_kept_if_the_api_does_not_delete_children_of_invalid_jobs() -> None:
     begun = decide(workload(), None, Observed(), NOW).record
     plan = decide(workload(), begun, Observed(pods=pods("RR"), failed_actions=(REFUSAL,)), later(1))
     assert not any(isinstance(one, DeletePod) for one in plan.actions)
 
 
-def test_a_job_that_ran_has_failed_for_good() -> None:
+def test_an_invalid_edit_of_a_job_that_was_running_is_final() -> None:
     ran = Record(
         phase_since=NOW, phase=Phase.RUNNING, started_at=NOW, attempt_started_at=NOW, first_running_at=NOW
     )
@@ -79,7 +79,7 @@ def test_a_job_that_ran_has_failed_for_good() -> None:
     assert [one.name for one in again.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
 
 
-def test_a_job_that_is_announced_is_shown_before_anything_is_made() -> None:
+def test_pending_is_written_before_anything_is_created_if_the_api_demands_it() -> None:
     announced = replace(workload(), semantics=Semantics(report_pending_first=True))
     first = decide(announced, None, Observed(), NOW)
     assert (first.actions, first.requeue_at, first.record.phase) == ((), NOW, Phase.PENDING)

@@ -21,23 +21,23 @@ TWO_HOURS = Limits(active_deadline=7200)
 QUICK = Limits(start_timeout=60)
 
 CASES = {
-    "no limits": Case(Limits(), 1e6),
-    "time is left": Case(TWO_HOURS, 7199, want_next=7200),
-    "time is over": Case(TWO_HOURS, 7200, want="DeadlineExceeded"),
-    "the clock went back": Case(TWO_HOURS, -500, want_next=7200),
-    "what has not started has all its time": Case(TWO_HOURS, 9999, started=False),
-    "still starting": Case(QUICK, 59, Phase.STARTING, want_next=60),
-    "starting took too long": Case(QUICK, 60, Phase.STARTING, want="StartTimeout"),
-    "what runs has started": Case(QUICK, 600, Phase.RUNNING),
-    "coming back took too long": Case(QUICK, 60, Phase.RESTARTING, want="StartTimeout"),
-    "the next is the nearer one": Case(
+    "no limits: never exceeded": Case(Limits(), 1e6),
+    "before the active deadline: when it will be": Case(TWO_HOURS, 7199, want_next=7200),
+    "at the active deadline: DeadlineExceeded": Case(TWO_HOURS, 7200, want="DeadlineExceeded"),
+    "clock set back before the start: the deadline stays": Case(TWO_HOURS, -500, want_next=7200),
+    "job not started: no deadline": Case(TWO_HOURS, 9999, started=False),
+    "before the start timeout: when it will be": Case(QUICK, 59, Phase.STARTING, want_next=60),
+    "starting at the start timeout: StartTimeout": Case(QUICK, 60, Phase.STARTING, want="StartTimeout"),
+    "running job: no start timeout": Case(QUICK, 600, Phase.RUNNING),
+    "restarting at the start timeout: StartTimeout": Case(QUICK, 60, Phase.RESTARTING, want="StartTimeout"),
+    "two limits: the earlier is next": Case(
         Limits(active_deadline=100, start_timeout=60), 5, Phase.STARTING, want_next=60
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_limit(case: Case) -> None:
+def test_a_job_fails_at_its_time_limits(case: Case) -> None:
     began = NOW if case.started else None
     record = Record(phase_since=NOW, phase=case.phase, started_at=began, attempt_started_at=began)
     found = limits.check_limits(workload(limits=case.limits), record, Observed(), later(case.seconds))

@@ -7,7 +7,7 @@ from argosy.workload.record import RestartEntry
 from argosy.workload.restart_causes import container_restart_entry
 from tests.support.workloads import NOW, pod
 
-FATES = {
+SENTENCES = {
     "worker-2 was killed (SIGKILL, exit 137) on node-3": pod(2, "Failed", exit_code=137, node="node-3"),
     "worker-2 ran out of memory (exit 137) on node-3": pod(
         2, "Failed", exit_code=137, out_of_memory=True, node="node-3"
@@ -31,17 +31,17 @@ FATES = {
 }
 
 
-@pytest.mark.parametrize(("want", "one"), FATES.items())
-def test_fate(want: str, one: ObservedPod) -> None:
+@pytest.mark.parametrize(("want", "one"), SENTENCES.items())
+def test_the_end_of_a_pod_is_a_sentence(want: str, one: ObservedPod) -> None:
     assert messages.describe_end(one) == want
 
 
-def test_a_container_restarted_in_its_place() -> None:
+def test_the_restart_of_a_container_is_a_sentence() -> None:
     one = container_restart_entry(pod(2, container_restarts=1, last_exit_code=9, node="node-3"), NOW)
     assert messages.describe_restart(one) == "a container of worker-2 failed (exit 9) on node-3"
 
 
-def test_a_cause_of_a_later_version_is_told_as_it_is() -> None:
+def test_an_unknown_cause_of_a_later_version_is_shown_as_it_is() -> None:
     assert (
         messages.describe_restart(RestartEntry(NOW, "worker", 2, "Sabotage", "Pod"))
         == "worker-2 was lost (Sabotage)"

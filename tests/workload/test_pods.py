@@ -31,34 +31,30 @@ def last(**fields: object) -> RoleRecord:
 
 
 CASES = {
-    "all are missing": Case(create=(0, 1, 2)),
-    "one is missing": Case((pod(0), pod(2)), create=(1,)),
-    "a place is not filled while its pod still stops": Case(
-        (pod(0), pod(1, terminating=True), pod(2)), stopping=(1,)
-    ),
-    "nor while the pod to be replaced is there": Case(
+    "no pods: all are created": Case(create=(0, 1, 2)),
+    "one pod missing: created": Case((pod(0), pod(2)), create=(1,)),
+    "pod terminating: not created yet": Case((pod(0), pod(1, terminating=True), pod(2)), stopping=(1,)),
+    "replaced pod still exists: not created yet": Case(
         (pod(0), pod(1, "Failed"), pod(2)), last(replacements={1: 1}), stopping=(1,)
     ),
-    "a place that succeeded stays empty": Case((pod(0),), last(succeeded_indexes={1: 1}), create=(2,)),
-    "a place given up stays empty": Case((pod(0),), last(lost_indexes={1: 1}), create=(2,)),
-    "nothing is created in a role that succeeded": Case((), last(phase=Phase.SUCCEEDED)),
-    "a role that never restarts is filled while it starts": Case(
-        (pod(0),), restart=RestartPolicy.NEVER, create=(1, 2)
-    ),
-    "and asked about when it ran": Case((pod(0),), RUNNING, RestartPolicy.NEVER, confirm=(1, 2)),
-    "what was never there is created even then": Case(
+    "index succeeded: not created": Case((pod(0),), last(succeeded_indexes={1: 1}), create=(2,)),
+    "index lost for good: not created": Case((pod(0),), last(lost_indexes={1: 1}), create=(2,)),
+    "role succeeded: nothing is created": Case((), last(phase=Phase.SUCCEEDED)),
+    "restart Never, starting: created": Case((pod(0),), restart=RestartPolicy.NEVER, create=(1, 2)),
+    "restart Never, running: confirmed first": Case((pod(0),), RUNNING, RestartPolicy.NEVER, confirm=(1, 2)),
+    "restart Never, running, index never created: created": Case(
         (pod(0), pod(1)), last(created_below=2), RestartPolicy.NEVER, create=(2,)
     ),
-    "a job that starts anew waits for all of its old pods": Case(
+    "new attempt while old pods exist: nothing is created": Case(
         (pod(0),), scope=RestartScope.JOB, attempt=2, begun=False, stopping=(0,)
     ),
-    "so does one that was suspended": Case(
+    "resumed while old pods exist: nothing is created": Case(
         (pod(0, terminating=True),), attempt=2, begun=False, stopping=(0,)
     ),
-    "a pod missing from a running whole is asked about": Case(
+    "restart scope Job, running: confirmed first": Case(
         (pod(0), pod(1)), RUNNING, scope=RestartScope.JOB, confirm=(2,)
     ),
-    "a role that starts anew waits for its own old pods": Case(
+    "role restart while its old pods exist: none of it is created": Case(
         (pod(0), pod(1)),
         last(phase=Phase.PENDING, replacements={0: 1, 1: 1, 2: 1}),
         scope=RestartScope.ROLE,
@@ -68,7 +64,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_missing(case: Case) -> None:
+def test_pods_are_created_once_their_replica_has_none(case: Case) -> None:
     job = workload(role(restart=case.restart), rules=Rules(restart_scope=case.scope))
     record = Record(
         attempt=case.attempt, attempt_started_at=NOW if case.begun else None, roles={"worker": case.last}
@@ -79,7 +75,7 @@ def test_missing(case: Case) -> None:
     assert found.blocked_by == tuple(f"job-worker-{index}" for index in case.stopping)
 
 
-def test_a_pod_knows_its_attempt_and_replacement() -> None:
+def test_a_created_pod_has_its_attempt_and_replacement_number() -> None:
     record = Record(attempt=4, attempt_started_at=NOW, roles={"worker": last(replacements={1: 2})})
     found = pods.plan_creation(
         workload(role(restart=RestartPolicy.ON_FAILURE)), record, seen(pod(0, attempt=4)), NOW
@@ -87,7 +83,7 @@ def test_a_pod_knows_its_attempt_and_replacement() -> None:
     assert found.create == (CreatePod("worker", 1, 4, 2), CreatePod("worker", 2, 4, 0))
 
 
-def test_the_delay_is_for_places_that_keep_failing() -> None:
+def test_the_backoff_applies_to_replicas_that_failed_repeatedly() -> None:
     record = Record(
         attempt_started_at=NOW, roles={"worker": last(replacements={1: 2, 2: 1}, retry_at=later(10))}
     )
@@ -99,23 +95,23 @@ def test_the_delay_is_for_places_that_keep_failing() -> None:
 
 
 OBSOLETE = {
-    "the right ones stay": ((pod(0), pod(1)), ()),
-    "an older attempt goes": ((pod(0, attempt=0),), (0,)),
-    "a replaced one goes": ((pod(2, replacement=0),), (2,)),
-    "one too many goes": ((pod(7),), (7,)),
-    "one of a role that is gone goes": ((pod(0, role="chief"),), (0,)),
-    "what is going already is left to go": ((pod(7, terminating=True),), ()),
+    "current pods: kept": ((pod(0), pod(1)), ()),
+    "pod of an earlier attempt: deleted": ((pod(0, attempt=0),), (0,)),
+    "replaced pod: deleted": ((pod(2, replacement=0),), (2,)),
+    "pod beyond the size: deleted": ((pod(7),), (7,)),
+    "pod of a removed role: deleted": ((pod(0, role="chief"),), (0,)),
+    "stale pod that is terminating: not deleted again": ((pod(7, terminating=True),), ()),
 }
 
 
 @pytest.mark.parametrize(("there", "want"), OBSOLETE.values(), ids=OBSOLETE.keys())
-def test_obsolete(there: tuple[ObservedPod, ...], want: tuple[int, ...]) -> None:
+def test_stale_pods_are_deleted(there: tuple[ObservedPod, ...], want: tuple[int, ...]) -> None:
     record = Record(roles={"worker": last(replacements={2: 1})})
     found = pods.stale_deletions(record, seen(*there))
     assert tuple(int(one.name.rsplit("-", 1)[1]) for one in found) == want
 
 
-def test_of_two_pods_in_one_place_the_older_stays() -> None:
+def test_of_two_pods_of_a_replica_the_older_is_kept() -> None:
     older, newer = (
         pod(0, created=NOW),
         ObservedPod("other", "z", "worker", 0, phase="Running", created=later(1)),
@@ -127,28 +123,28 @@ def test_of_two_pods_in_one_place_the_older_stays() -> None:
 ASKED = (CreatePod("worker", 1, 1, 0), CreatePod("worker", 2, 1, 0))
 
 
-def test_pods_of_a_plan_are_expected_to_be_pending() -> None:
+def test_planned_pods_count_as_pending() -> None:
     view = pods.with_planned_pods(seen(pod(0)), ASKED)
     assert [(one.index, one.phase) for one in view.pods] == [(0, "Running"), (1, "Pending"), (2, "Pending")]
     assert sorted(view.by_replica) == [("worker", 0), ("worker", 1), ("worker", 2)]
 
 
-def test_after_a_refusal_no_pods_are_expected() -> None:
+def test_planned_pods_do_not_count_after_a_failed_action() -> None:
     refused = replace(seen(pod(0)), failed_actions=(ActionResult("Service", "s", ActionStatus.FORBIDDEN),))
     assert pods.with_planned_pods(refused, ASKED) == refused
 
 
 DELAYS = {
-    "the first loss of a place: replaced at once": (1, 0.0),
-    "the second loss in a row: after a second": (2, 1.0),
-    "the third: after two": (3, 2.0),
-    "the eighth: after a minute": (8, 60.0),
-    "the thousandth: after a minute still": (1000, 60.0),
+    "first loss: no delay": (1, 0.0),
+    "second consecutive loss: 1 s": (2, 1.0),
+    "third consecutive loss: 2 s": (3, 2.0),
+    "eighth consecutive loss: a minute": (8, 60.0),
+    "thousandth consecutive loss: still a minute": (1000, 60.0),
 }
 
 
 @pytest.mark.parametrize(("count", "want"), DELAYS.values(), ids=DELAYS.keys())
-def test_the_delay_of_a_replacement_whatever_took_the_pod(count: int, want: float) -> None:
+def test_consecutive_losses_double_the_delay(count: int, want: float) -> None:
     assert pods.loss_delay(count) == want
 
 
@@ -161,26 +157,24 @@ class HoldCase(Struct):
 
 
 HELD = {
-    "nothing was lost twice: all missing pods are created": HoldCase({}, (0, 1)),
-    "a place lost its second pod just now: it waits, the other does not": HoldCase(
-        {0: RecentLoss(2, 0.0)}, (1,), 1.0
-    ),
-    "part of the delay has passed: the rest is waited for": HoldCase({0: RecentLoss(4, 1.5)}, (1,), 2.5),
+    "no repeated loss: all missing pods are created": HoldCase({}, (0, 1)),
+    "second loss just now: delayed, the other replica is not": HoldCase({0: RecentLoss(2, 0.0)}, (1,), 1.0),
+    "part of the delay has passed: delayed by the rest": HoldCase({0: RecentLoss(4, 1.5)}, (1,), 2.5),
     "the delay has passed: created": HoldCase({0: RecentLoss(4, 4.0)}, (0, 1)),
-    "two places wait: the earlier wakes the job": HoldCase(
+    "two delayed replicas: requeued for the earlier": HoldCase(
         {0: RecentLoss(5, 0.0), 1: RecentLoss(3, 0.0)}, (), 2.0
     ),
-    "a new attempt waits as a whole for the longest delay": HoldCase(
+    "new attempt: all pods wait for the longest delay": HoldCase(
         {0: RecentLoss(5, 0.0), 1: RecentLoss(3, 0.0)}, (), 8.0, begun=False
     ),
-    "a role that never restarts and still starts waits too": HoldCase(
+    "restart Never, starting: delayed too": HoldCase(
         {0: RecentLoss(2, 0.0)}, (1,), 1.0, restart=RestartPolicy.NEVER
     ),
 }
 
 
 @pytest.mark.parametrize("case", HELD.values(), ids=HELD.keys())
-def test_no_place_is_filled_again_and_again_without_a_pause(case: HoldCase) -> None:
+def test_pods_that_are_lost_repeatedly_are_created_with_a_delay(case: HoldCase) -> None:
     job = workload(role("worker", 2, case.restart))
     record = Record(
         attempt_started_at=NOW if case.begun else None,
@@ -203,26 +197,22 @@ class StuckCase(Struct):
 
 
 STUCK = {
-    "a node that does not answer may still run the pod: never by force": StuckCase(None),
-    "a node that is gone or out of service: after half a minute": StuckCase(30, released=True),
-    "a node that does not answer, and the user bears the risk: when the user says": StuckCase(
+    "unreachable node: never force-deleted": StuckCase(None),
+    "node deleted or out of service: force-deleted after half a minute": StuckCase(30, released=True),
+    "unreachable node with forceDeleteAfter: force-deleted after that time": StuckCase(
         120, limits=Limits(force_delete_after=120)
     ),
-    "a time beyond the end of time: never": StuckCase(None, limits=Limits(force_delete_after=1e15)),
-    "a node that is unconfirmed: never by force, whatever the user bears": StuckCase(
+    "forceDeleteAfter beyond the calendar: never": StuckCase(None, limits=Limits(force_delete_after=1e15)),
+    "unconfirmed node with forceDeleteAfter: never force-deleted": StuckCase(
         None, down=False, unconfirmed=True, limits=Limits(force_delete_after=0)
     ),
-    "a node that answers ends the pod itself": StuckCase(
-        None, down=False, limits=Limits(force_delete_after=0)
-    ),
-    "a pod that nobody asked to go is not deleted by force": StuckCase(
-        None, released=True, terminating=False
-    ),
+    "reachable node: never force-deleted": StuckCase(None, down=False, limits=Limits(force_delete_after=0)),
+    "pod not terminating: never force-deleted": StuckCase(None, released=True, terminating=False),
 }
 
 
 @pytest.mark.parametrize("case", STUCK.values(), ids=STUCK.keys())
-def test_when_a_pod_is_deleted_by_force(case: StuckCase) -> None:
+def test_terminating_pods_on_nodes_that_are_down_are_force_deleted(case: StuckCase) -> None:
     one = pod(0, terminating=case.terminating, node="a", deletion_time=NOW if case.terminating else None)
     observed = replace(
         seen(one, nodes_down=["a"] if case.down else []),

@@ -39,33 +39,33 @@ class Case(Struct):
 
 
 CASES = {
-    "one that was added is added": Case(job(queue="a"), marked(), BOTH, BOTH),
-    "one that is there stays": Case(job(queue="a"), marked(BOTH, BOTH)),
-    "one that was changed is changed": Case(
+    "annotation added to the job: patched": Case(job(queue="a"), marked(), BOTH, BOTH),
+    "pod has the annotation: unchanged": Case(job(queue="a"), marked(BOTH, BOTH)),
+    "annotation changed: patched": Case(
         job(queue="b"), marked(BOTH, BOTH), {"x/queue": "b"}, {"x/queue": "b"}
     ),
-    "one that was taken away is taken away": Case(
+    "annotation removed from the job: removed": Case(
         job(), marked(BOTH, BOTH), {"x/queue": None}, {"x/queue": None}
     ),
-    "a value that can be no label is an annotation only": Case(
+    "invalid label value: annotation only": Case(
         job(queue="a b"), marked(BOTH, BOTH), {"x/queue": None}, {"x/queue": "a b"}
     ),
-    "what the template says gives way": Case(
+    "template has another value: the job's value": Case(
         job({"labels": {"x/queue": "mine"}}, queue="a"), marked({"x/queue": "mine"}), BOTH, BOTH
     ),
-    "and counts again when the job says nothing": Case(
+    "annotation removed from the job, in the template: the template's value": Case(
         job({"labels": {"x/queue": "mine"}}), marked(BOTH, BOTH), {"x/queue": "mine"}, {"x/queue": None}
     ),
-    "what the template says of others is left alone": Case(
+    "other keys of the template: unchanged": Case(
         job({"annotations": {"x/queue": "mine"}}), marked({}, {"x/queue": "mine"})
     ),
-    "a pod on its way out is left alone": Case(job(queue="a"), replace(marked(), terminating=True)),
-    "a pod that goes in the same pass is left alone": Case(job(queue="a"), replace(marked(), attempt=0)),
+    "terminating pod: unchanged": Case(job(queue="a"), replace(marked(), terminating=True)),
+    "pod deleted in the same reconcile: unchanged": Case(job(queue="a"), replace(marked(), attempt=0)),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_pods_follow(case: Case) -> None:
+def test_annotations_are_propagated_to_pods(case: Case) -> None:
     begun = decide(case.job, None, Observed(pods=(pod(0),)), NOW).record
     plan = decide(case.job, begun, Observed(pods=(case.there,)), NOW)
     found = [one for one in plan.actions if isinstance(one, PatchMetadata)]
@@ -75,20 +75,20 @@ def test_pods_follow(case: Case) -> None:
         assert (found[0].labels, found[0].annotations) == (case.want_labels, case.want_annotations)
 
 
-def test_the_group_follows() -> None:
+def test_annotations_are_propagated_to_the_pod_group() -> None:
     there = Observed(group=ObservedGroup(uid="g", metadata=MetadataSubset({}, {"x/priority": "1"})))
     plan = decide(job(queue="a"), None, there, NOW)
     (found,) = (one for one in plan.actions if isinstance(one, PatchMetadata))
     assert found == PatchMetadata(GROUP.kind, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
 
 
-def test_pods_of_a_job_that_has_ended_follow_too() -> None:
+def test_annotations_are_propagated_to_pods_of_finished_jobs() -> None:
     ended = Record(phase_since=NOW, finished_at=NOW)
     plan = decide(job(queue="a"), ended, Observed(pods=(replace(pod(0), phase="Succeeded"),)), NOW)
     assert [one.name for one in plan.actions if isinstance(one, PatchMetadata)] == ["job-worker-0"]
     assert (plan.record.propagated_labels, plan.record.invalid_label_keys) == (BOTH, "")
 
 
-def test_a_job_that_hands_nothing_on_touches_nothing() -> None:
+def test_nothing_is_patched_without_propagated_keys() -> None:
     plan = decide(workload(), None, Observed(pods=(marked(BOTH, BOTH),)), NOW)
     assert not any(isinstance(one, PatchMetadata) for one in plan.actions)

@@ -27,8 +27,8 @@ class Case(Struct):
 
 
 CASES = {
-    "a new job": Case(None, ()),
-    "a wiped status: attempt and replacements stand on the pods": Case(
+    "new job: empty": Case(None, ()),
+    "Record lost: attempt and replacements from pod labels": Case(
         None,
         (pod(0, attempt=3), pod(1, attempt=3, replacement=2), pod(2, attempt=2)),
         want_attempt=3,
@@ -36,20 +36,20 @@ CASES = {
         want_replaced={1: 2},
         want_created=2,
     ),
-    "a record that was set back believes the pods": Case(
+    "Record older than the pods: attempt and replacements from pod labels": Case(
         known(attempt=1), (pod(0, attempt=2),), want_attempt=2, want_restarts=1, want_created=1
     ),
-    "pods of an older attempt tell nothing": Case(known(attempt=2), (pod(0), pod(1, replacement=9)), 2),
-    "created grows over an unbroken row only": Case(known(), (pod(0), pod(2)), want_created=1),
-    "success is remembered": Case(known(), (pod(0, "Succeeded"),), want_created=1, want_done={0: 1}),
-    "containers that restarted in place are restarts": Case(
+    "pods of an earlier attempt: ignored": Case(known(attempt=2), (pod(0), pod(1, replacement=9)), 2),
+    "pods 0 and 2 exist: created below 1": Case(known(), (pod(0), pod(2)), want_created=1),
+    "succeeded pod: recorded": Case(known(), (pod(0, "Succeeded"),), want_created=1, want_done={0: 1}),
+    "container restarts: counted as restarts": Case(
         known(), (pod(0, container_restarts=2),), want_restarts=2, want_created=1
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_remember(case: Case) -> None:
+def test_the_record_is_updated_from_pods(case: Case) -> None:
     after = sync_record(JOB, case.record, seen(*case.pods), later(1))
     worker = after.role("worker")
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
@@ -62,31 +62,31 @@ def test_remember(case: Case) -> None:
     assert sync_record(JOB, after, seen(*case.pods), later(2)) == after, "what is known is not learnt again"
 
 
-def test_a_container_that_restarted_in_place_is_told_with_its_cause() -> None:
+def test_a_container_restart_is_recorded_with_its_cause() -> None:
     after = sync_record(JOB, known(), seen(pod(0), pod(1, container_restarts=2, last_exit_code=9)), later(1))
     told = [(one.index, one.cause, one.scope, one.exit_code) for one in after.restart_history]
     assert told == [(1, "NonZeroExit", "Container", 9)]
 
 
-def test_the_generation_never_goes_back() -> None:
+def test_the_generation_never_decreases() -> None:
     assert sync_record(JOB, Record(phase_since=NOW, generation=9), Observed(), NOW).generation == 9
 
 
-def test_a_finished_job_learns_nothing() -> None:
+def test_the_record_of_a_finished_job_is_unchanged() -> None:
     record = Record(phase_since=NOW, finished_at=NOW, phase=Phase.SUCCEEDED)
     assert sync_record(JOB, record, seen(pod(0, attempt=5)), NOW) is record
 
 
 CURRENT = {
-    "as recorded": (pod(1, attempt=2, replacement=1), True),
-    "of an older attempt": (pod(1, attempt=1, replacement=1), False),
-    "replaced": (pod(1, attempt=2, replacement=0), False),
-    "one too many": (pod(3, attempt=2), False),
-    "of a role that is not there": (pod(0, attempt=2, role="chief"), False),
+    "attempt and replacement as recorded: current": (pod(1, attempt=2, replacement=1), True),
+    "earlier attempt: stale": (pod(1, attempt=1, replacement=1), False),
+    "earlier replacement: stale": (pod(1, attempt=2, replacement=0), False),
+    "index beyond the size: stale": (pod(3, attempt=2), False),
+    "unknown role: stale": (pod(0, attempt=2, role="chief"), False),
 }
 
 
 @pytest.mark.parametrize(("one", "want"), CURRENT.values(), ids=CURRENT.keys())
-def test_current(one: ObservedPod, want: bool) -> None:
+def test_current_pods_match_the_record(one: ObservedPod, want: bool) -> None:
     record = Record(attempt=2, roles={"worker": RoleRecord(size=3, replacements={1: 1})})
     assert is_current(record, one) is want

@@ -8,54 +8,54 @@ from argosy.workload.restart_causes import RestartCause, cause_of
 from tests.support.workloads import pod
 
 CAUSES: dict[str, tuple[ObservedPod, RestartCause]] = {
-    "a program that gave up": (pod(0, "Failed", exit_code=1), RestartCause.NON_ZERO_EXIT),
-    "a code that stands for no signal": (pod(0, "Failed", exit_code=255), RestartCause.NON_ZERO_EXIT),
-    "a program that was killed": (pod(0, "Failed", exit_code=137), RestartCause.SIGNAL),
-    "a program that took too much memory": (
+    "exit code 1: NonZeroExit": (pod(0, "Failed", exit_code=1), RestartCause.NON_ZERO_EXIT),
+    "exit code 255, no signal: NonZeroExit": (pod(0, "Failed", exit_code=255), RestartCause.NON_ZERO_EXIT),
+    "exit code 137: Signal": (pod(0, "Failed", exit_code=137), RestartCause.SIGNAL),
+    "OOM-killed: OOMKilled": (
         pod(0, "Failed", exit_code=137, out_of_memory=True),
         RestartCause.OOM_KILLED,
     ),
-    "a pod that failed without a program": (pod(0, "Failed", reason="OutOfcpu"), RestartCause.FAILED),
-    "a program that came to its end": (pod(0, "Succeeded", exit_code=0), RestartCause.COMPLETED),
-    "a node that is short of memory": (
+    "failed without exit code: Failed": (pod(0, "Failed", reason="OutOfcpu"), RestartCause.FAILED),
+    "succeeded: Completed": (pod(0, "Succeeded", exit_code=0), RestartCause.COMPLETED),
+    "evicted by a node short of memory: Evicted": (
         pod(0, "Failed", disrupted=True, reason="Evicted"),
         RestartCause.EVICTED,
     ),
-    "a node that is drained": (
+    "evicted by a drain: Evicted": (
         pod(0, terminating=True, disruption_reason="EvictionByEvictionAPI"),
         RestartCause.EVICTED,
     ),
-    "a node that is tainted": (
+    "evicted by a taint: Evicted": (
         pod(0, terminating=True, disruption_reason="DeletionByTaintManager"),
         RestartCause.EVICTED,
     ),
-    "a pod of higher priority": (
+    "preempted by the scheduler: Preempted": (
         pod(0, terminating=True, disruption_reason="PreemptionByScheduler"),
         RestartCause.PREEMPTED,
     ),
-    "a pod of higher priority that the node let in": (
+    "preempted by the kubelet: Preempted": (
         pod(0, "Failed", disruption_reason="TerminationByKubelet", reason="Preempting"),
         RestartCause.PREEMPTED,
     ),
-    "its own emptyDir is full": (
+    "evicted because its emptyDir is full: Evicted": (
         replace(pod(0, "Failed", exit_code=137, reason="Evicted"), over_limit=True),
         RestartCause.EVICTED,
     ),
-    "a node that shuts down": (
+    "node shutdown: Disrupted": (
         pod(0, "Failed", disruption_reason="TerminationByKubelet", reason="Terminated"),
         RestartCause.DISRUPTED,
     ),
-    "somebody deletes it": (pod(0, terminating=True), RestartCause.DELETED),
-    "it ends because it is deleted": (
+    "deleted by a user: Deleted": (pod(0, terminating=True), RestartCause.DELETED),
+    "exited while it is deleted: Deleted": (
         pod(0, "Failed", exit_code=143, terminating=True),
         RestartCause.DELETED,
     ),
-    "its node does not answer": (pod(0, node="down"), RestartCause.NODE_LOST),
-    "it must leave a node that does not answer": (
+    "on an unreachable node: NodeLost": (pod(0, node="down"), RestartCause.NODE_LOST),
+    "evicted from an unreachable node: NodeLost": (
         pod(0, terminating=True, disruption_reason="DeletionByTaintManager", node="down"),
         RestartCause.NODE_LOST,
     ),
-    "its node is gone": (
+    "its node was deleted: NodeLost": (
         pod(0, terminating=True, disruption_reason="DeletionByPodGC"),
         RestartCause.NODE_LOST,
     ),
@@ -63,5 +63,5 @@ CAUSES: dict[str, tuple[ObservedPod, RestartCause]] = {
 
 
 @pytest.mark.parametrize(("one", "want"), CAUSES.values(), ids=CAUSES.keys())
-def test_why(one: ObservedPod, want: RestartCause) -> None:
+def test_the_cause_of_a_lost_pod(one: ObservedPod, want: RestartCause) -> None:
     assert cause_of(one, {"down"}) is want

@@ -36,49 +36,53 @@ class Case(Struct):
 HELD = pod(0, "Pending", role="launcher", waits_for_dependency=True)
 
 CASES = {
-    "pods are on their way": Case("PodsStarting", pods("PP")),
-    "no place for a pod": Case("Unschedulable", (pod(0, "Pending", waiting_reason="Unschedulable"),)),
-    "no image": Case("ImagePullBackOff", (pod(0, "Pending", waiting_reason="ImagePullBackOff"),)),
-    "one role waits for another": Case(
+    "pods pending: PodsStarting": Case("PodsStarting", pods("PP")),
+    "pod without a node: Unschedulable": Case(
+        "Unschedulable", (pod(0, "Pending", waiting_reason="Unschedulable"),)
+    ),
+    "pod without its image: the reason of the pod": Case(
+        "ImagePullBackOff", (pod(0, "Pending", waiting_reason="ImagePullBackOff"),)
+    ),
+    "all pending pods wait for a role: WaitingForRole": Case(
         "WaitingForRole", (*pods("RR"), HELD), message="launcher is waiting for worker to be Running"
     ),
-    "pods that another role waits for are on their way": Case("PodsStarting", (*pods("RP"), HELD)),
-    "old pods": Case(
+    "some pods wait for a role, others are starting: PodsStarting": Case("PodsStarting", (*pods("RP"), HELD)),
+    "old pods exist: PodsTerminating": Case(
         "PodsTerminating",
         missing=PodCreation(blocked_by=("b", "a")),
         message="waiting for a and b to terminate",
     ),
-    "the back-off": Case(
+    "backoff: BackOff": Case(
         "BackOff",
         missing=PodCreation(retry_at=later(65)),
         message="backing off until 12:01:05 UTC",
     ),
-    "the API does not answer for a node, though all pods run": Case(
+    "state of a node cannot be confirmed, all pods running: NodeUnconfirmed": Case(
         "NodeUnconfirmed",
         pods("RR"),
         phase=Phase.RUNNING,
         unconfirmed={"node-2": "nodes is forbidden", "node-1": ""},
         message="cannot confirm the state of node-2 (nodes is forbidden); the pods there are kept",
     ),
-    "the API has only just been asked for a node": Case(
+    "state of a node just requested: no reason": Case(
         "", pods("RR"), phase=Phase.RUNNING, unconfirmed={"node-1": ""}
     ),
-    "the queue": Case(
+    "gang not admitted: the reason of the gang": Case(
         "Queued", gate=Admission(allowed=False, reason="Queued", message="in line"), message="in line"
     ),
-    "a quota": Case(
+    "quota exceeded: PodForbidden": Case(
         "PodForbidden",
         outcomes=(ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),),
         message="p: exceeded quota",
     ),
-    "a group of a name that is taken, whoever's kind of group": Case(
+    "pod group of another owner: PodGroupNameConflict": Case(
         "PodGroupNameConflict",
         outcomes=(
             ActionResult("PodGroup.scheduling.volcano.sh", "g", ActionStatus.NAME_CONFLICT, "not ours"),
         ),
         message="g: not ours",
     ),
-    "what is wrong for good comes first": Case(
+    "several failed actions: the most serious": Case(
         "ServiceInvalid",
         outcomes=(
             ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "no"),
@@ -86,7 +90,7 @@ CASES = {
         ),
         message="s: bad",
     ),
-    "mistakes come before all, each once": Case(
+    "rejected specs and other failures: InvalidSpec with each message once": Case(
         "InvalidSpec",
         outcomes=(
             ActionResult("Service", "s", ActionStatus.INVALID, "bad"),
@@ -96,13 +100,13 @@ CASES = {
         ),
         message="spec.a: no; spec.b: no",
     ),
-    "too few for an elastic role": Case(
+    "elastic role below its minimum: BelowMinReplicas": Case(
         "BelowMinReplicas",
         phase=Phase.RESTARTING,
         below=True,
         message="waiting for worker: at least 2 pods must be running",
     ),
-    "a running job waits for nothing": Case("", pods("RR"), phase=Phase.RUNNING),
+    "running job: no reason": Case("", pods("RR"), phase=Phase.RUNNING),
 }
 
 
@@ -113,7 +117,7 @@ def record_of(case: Case) -> Record:
     return record
 
 
-def test_a_pod_that_is_held_and_lacks_nothing_is_on_its_way() -> None:
+def test_a_pod_whose_dependency_is_met_counts_as_starting() -> None:
     """Else a chain of roles would tell of a wait or not, as it happens."""
     chain = workload(
         role("scheduler", 1),
@@ -130,7 +134,7 @@ def test_a_pod_that_is_held_and_lacks_nothing_is_on_its_way() -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_cause(case: Case) -> None:
+def test_a_waiting_job_has_a_reason(case: Case) -> None:
     observed = Observed(pods=case.pods, failed_actions=case.outcomes, nodes_unconfirmed=case.unconfirmed)
     after = wait_reasons.with_wait_reason(JOB, record_of(case), observed, case.gate, case.missing, NOW)
     found = after.waiting
@@ -144,9 +148,11 @@ class Progress(Struct):
 
 
 PROGRESS = {
-    "some run": Progress(JOB, pods("RP"), "1 of 2 workers running; 0 of 1 launcher running"),
-    "all run": Progress(JOB, (*pods("RR"), *pods("R", "launcher")), ""),
-    "one is held up": Progress(
+    "some pods running: their number": Progress(
+        JOB, pods("RP"), "1 of 2 workers running; 0 of 1 launcher running"
+    ),
+    "all pods running: nothing": Progress(JOB, (*pods("RR"), *pods("R", "launcher")), ""),
+    "pod cannot start: its reason": Progress(
         JOB,
         (pod(0), pod(1, "Pending", waiting_reason="ImagePullBackOff"), *pods("R", "launcher")),
         "1 of 2 workers running; worker-1: ImagePullBackOff",
@@ -155,14 +161,14 @@ PROGRESS = {
 
 
 @pytest.mark.parametrize("case", PROGRESS.values(), ids=PROGRESS.keys())
-def test_progress(case: Progress) -> None:
+def test_the_progress_of_a_start(case: Progress) -> None:
     record = Record(phase=Phase.STARTING, roles=STARTING)
     seen = Observed(pods=case.pods)
     counts = {name: count_pods(case.job, role, record, seen) for name, role in case.job.roles.items()}
     assert wait_reasons.progress(case.job, record, seen, counts) == case.want
 
 
-def test_a_wait_that_somebody_must_end_is_told_before_what_happened() -> None:
+def test_an_unreachable_node_is_reported_before_what_happened() -> None:
     record = Record(phase=Phase.RESTARTING, phase_since=NOW, message="replacing it", roles=STARTING)
     stuck = Observed(pods=(pod(0, node="a", terminating=True),), nodes_down=frozenset({"a"}))
     missing = PodCreation(blocked_by=("job-worker-0",))
