@@ -48,7 +48,7 @@ class _HelperOutput(io.StringIO):
 
     def write(self, text: str) -> int:
         with self._lock:
-            self._missing -= text.count("waiting for role") + text.count(": waits for")
+            self._missing -= text.count("waiting for role")
             if self._missing <= 0:
                 self.all_wait.set()
         return len(text)

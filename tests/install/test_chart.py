@@ -1,5 +1,6 @@
-"""The chart: its values, each of which changes something, and what it gives for them."""
+"""The chart's values: they are validated, and each of them changes the objects."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -17,7 +18,7 @@ from argosy.workload.gang_schedulers.registry import CHOICES
 CHART = Chart(chart_folder())
 NAMESPACE = "argosy-system"
 RUNS = "trainingruns.argosy.dev"
-KINDS_OF_JOBS = ("aresjob", "trainingrun")
+JOB_KINDS = ("aresjob", "trainingrun")
 DEFAULTS = cast("Json", yaml.safe_load((CHART.path / "values.yaml").read_text()))
 SCHEMA = msgspec.json.decode((CHART.path / "values.schema.json").read_bytes(), type=Json)
 MONITORED: Json = {
@@ -71,21 +72,51 @@ OTHER: dict[str, object] = {
     "serviceMonitor.interval": "1m",
     "serviceMonitor.labels": {"a": "b"},
 }
-"""Another value for each, where a part of the chart is on in which it matters."""
+"""For each value, another one than in MONITORED or the defaults, which must change an object."""
 
-WRONG: dict[str, tuple[Json, str]] = {
-    "a value that is not there": ({"replica": 1}, "replica: there is no such value"),
-    "a value that is not there, further down": ({"log": {"colour": True}}, "log.colour"),
-    "another type": ({"replicas": "2"}, "replicas: '2' is not of type integer"),
-    "a boolean is no number": ({"concurrency": True}, "concurrency"),
-    "out of bounds": ({"concurrency": 0}, "concurrency: 0 is not within 1 and 1024"),
-    "a word that is none of those": ({"log": {"level": "loud"}}, "log.level: 'loud' is not one of debug"),
-    "a name that is none": ({"watchNamespace": "Not A Name"}, "watchNamespace"),
-    "an item of a list": ({"imagePullSecrets": [{}]}, r"imagePullSecrets\[0\].name: missing"),
-    "too few": ({"networkPolicy": {"apiServerPorts": []}}, "apiServerPorts: too few"),
-    "empty": ({"image": {"repository": ""}}, "image.repository: must not be empty"),
-    "nothing where something is needed": ({"replicas": None}, "replicas: missing"),
-    "a value of a free map": ({"podLabels": {"a": 1}}, "podLabels.a"),
+INVALID: dict[str, tuple[Json, str]] = {
+    "unknown value: known values are named": (
+        {"replica": 1},
+        "replica: unknown value (known values: image, ",
+    ),
+    "unknown value in a group: known values are named": (
+        {"log": {"colour": True}},
+        "log.colour: unknown value (known values: level, format)",
+    ),
+    "text for a number: type is named": (
+        {"replicas": "2"},
+        'replicas: invalid value "2": must be of type integer',
+    ),
+    "boolean for a number: type is named": (
+        {"concurrency": True},
+        "concurrency: invalid value True: must be of type integer",
+    ),
+    "number out of bounds: bounds are named": (
+        {"concurrency": 0},
+        "concurrency: invalid value 0: must be between 1 and 1024",
+    ),
+    "unknown choice: choices are named": (
+        {"log": {"level": "loud"}},
+        'log.level: invalid value "loud": must be one of debug',
+    ),
+    "invalid namespace: pattern is named": (
+        {"watchNamespace": "Not A Name"},
+        'watchNamespace: invalid value "Not A Name": must match ',
+    ),
+    "list item without a required field: field is named": (
+        {"imagePullSecrets": [{}]},
+        "imagePullSecrets[0].name: required",
+    ),
+    "empty list: minimum is named": (
+        {"networkPolicy": {"apiServerPorts": []}},
+        "networkPolicy.apiServerPorts: must have at least 1 items",
+    ),
+    "empty text: rejected": ({"image": {"repository": ""}}, "image.repository: must not be empty"),
+    "null for a required value: rejected": ({"replicas": None}, "replicas: required"),
+    "number in a map of labels: type is named": (
+        {"podLabels": {"a": 1}},
+        "podLabels.a: invalid value 1: must be of type string",
+    ),
 }
 
 
@@ -94,12 +125,13 @@ def objects(*given: Json) -> list[Json]:
 
 
 def only(kind: str, *given: Json) -> Json:
-    (found,) = (one for one in objects(*given) if one["kind"] == kind)
-    return found
+    """Return the only object of a kind."""
+    (obj,) = (obj for obj in objects(*given) if obj["kind"] == kind)
+    return obj
 
 
-def _name(one: Json) -> str:
-    return f"{one['kind']} {cast('Json', one['metadata'])['name']}"
+def _name(obj: Json) -> str:
+    return f"{obj['kind']} {cast('Json', obj['metadata'])['name']}"
 
 
 def at(path: str, value: object) -> Json:
@@ -109,7 +141,7 @@ def at(path: str, value: object) -> Json:
 
 
 def leaves(values: Mapping[str, object], schema: Mapping[str, object], path: str = "") -> Iterator[str]:
-    """The paths of all values that are no mere groups of others."""
+    """Yield the paths of all values that are not groups of other values."""
     properties = cast("dict[str, Json]", schema.get("properties", {}))
     for name, value in values.items():
         below = f"{path}.{name}" if path else name
@@ -119,59 +151,58 @@ def leaves(values: Mapping[str, object], schema: Mapping[str, object], path: str
             yield below
 
 
-def closed(schema: Mapping[str, object], path: str = "") -> Iterator[str]:
-    """The groups of values that would let unknown ones in."""
+def open_groups(schema: Mapping[str, object], path: str = "") -> Iterator[str]:
+    """Yield the groups of values in which the schema allows unknown values."""
     properties = cast("dict[str, Json]", schema.get("properties", {}))
     if properties and schema.get("additionalProperties") is not False:
         yield path or "values"
     for name, part in properties.items():
-        yield from closed(part, f"{path}.{name}")
+        yield from open_groups(part, f"{path}.{name}")
 
 
-def test_every_value_is_known_here() -> None:
+def test_every_value_of_the_chart_has_another_value_in_this_module() -> None:
     assert set(leaves(DEFAULTS, SCHEMA)) == set(OTHER)
 
 
 @pytest.mark.parametrize("path", OTHER)
-def test_every_value_changes_something(path: str) -> None:
+def test_a_changed_value_changes_an_object(path: str) -> None:
     assert objects(MONITORED) != objects(MONITORED, at(path, OTHER[path]))
 
 
-def test_the_schema_knows_the_defaults_and_lets_nothing_else_in() -> None:
-    assert list(closed(SCHEMA)) == []
+def test_the_schema_allows_the_defaults_and_no_unknown_values() -> None:
+    assert list(open_groups(SCHEMA)) == []
     assert CHART.values() == DEFAULTS
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_values_are_refused_with_their_path(case: str) -> None:
-    given, want = WRONG[case]
-    with pytest.raises(ValuesError, match=want):
-        CHART.values(given)
+@pytest.mark.parametrize(("values", "want"), INVALID.values(), ids=INVALID.keys())
+def test_invalid_values_are_rejected_with_their_path(values: Json, want: str) -> None:
+    with pytest.raises(ValuesError, match=f"^{re.escape(want)}"):
+        CHART.values(values)
 
 
-def test_chart_package_and_image_are_of_one_version() -> None:
+def test_chart_package_and_image_have_the_same_version() -> None:
     assert (CHART.info.version, CHART.info.app_version) == (__version__, __version__)
     assert container()["image"] == IMAGE
     assert f"--helper-image={IMAGE}" in cast("list[str]", container()["args"])
 
 
-def test_definitions_come_first_and_stay_when_the_rest_goes() -> None:
-    names = [_name(one) for one in objects()]
-    definitions = ["CustomResourceDefinition aresjobs.ares.io", f"CustomResourceDefinition {RUNS}"]
-    assert sorted(names[:2]) == definitions
-    assert sorted(_name(one) for one in objects() if is_kept(one)) == definitions
+def test_crds_are_applied_first_and_kept_when_the_chart_is_uninstalled() -> None:
+    names = [_name(obj) for obj in objects()]
+    crds = ["CustomResourceDefinition aresjobs.ares.io", f"CustomResourceDefinition {RUNS}"]
+    assert sorted(names[:2]) == crds
+    assert sorted(_name(obj) for obj in objects() if is_kept(obj)) == crds
 
 
-def test_people_may_be_given_what_they_need_of_jobs() -> None:
-    for kind in KINDS_OF_JOBS:
-        found = {_name(one): cast("Json", one["metadata"]) for one in objects()}
-        for who, role in (("editor", "edit"), ("viewer", "view")):
-            labels = cast("Json", found[f"ClusterRole {kind}-{who}-role"]["labels"])
+def test_roles_of_users_are_aggregated_to_edit_and_view() -> None:
+    for kind in JOB_KINDS:
+        metadata = {_name(obj): cast("Json", obj["metadata"]) for obj in objects()}
+        for name, role in (("editor", "edit"), ("viewer", "view")):
+            labels = cast("Json", metadata[f"ClusterRole {kind}-{name}-role"]["labels"])
             assert labels[f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
 
 
 def test_every_kind_can_be_installed_without_helm() -> None:
-    assert {(one["apiVersion"], one["kind"]) for one in objects(MONITORED)} == set(KINDS)
+    assert {(obj["apiVersion"], obj["kind"]) for obj in objects(MONITORED)} == set(KINDS)
 
 
 def container(*given: Json) -> Json:
@@ -180,28 +211,30 @@ def container(*given: Json) -> Json:
 
 
 def rights(*given: Json) -> set[tuple[str, str]]:
-    """All pairs of resource and verb over the cluster."""
-    return {(each, verb) for rule in rules(*given) for each in rule["resources"] for verb in rule["verbs"]}
+    """Return all pairs of resource and verb that hold in the whole cluster."""
+    return {
+        (resource, verb) for rule in rules(*given) for resource in rule["resources"] for verb in rule["verbs"]
+    }
 
 
 def rules(*given: Json) -> list[dict[str, list[str]]]:
-    (found,) = (one for one in objects(*given) if _name(one) == f"ClusterRole argosy-operator-{NAMESPACE}")
-    return cast("list[dict[str, list[str]]]", found["rules"])
+    name = f"ClusterRole argosy-operator-{NAMESPACE}"
+    (role,) = (obj for obj in objects(*given) if _name(obj) == name)
+    return cast("list[dict[str, list[str]]]", role["rules"])
 
 
 LAUNCHERS = {"serviceaccounts", "roles", "rolebindings", "pods/exec"}
 
 
-def test_rights_are_those_of_the_features_that_are_on() -> None:
+def test_rights_of_a_feature_are_granted_only_if_it_is_on() -> None:
     everything = rights()
     assert {resource for resource, _ in everything} >= {*LAUNCHERS, "podgroups", "pods", "nodes"}
-    without = {one for one in everything if one[0] not in LAUNCHERS}
+    without = {right for right in everything if right[0] not in LAUNCHERS}
     assert rights({"features": {"remoteExec": False}}) == without
     assert rights({"features": {"sshKeys": True}}) - everything == {("secrets", "get"), ("secrets", "create")}
 
 
-def test_features_that_are_off_are_told_to_the_operator() -> None:
-    """By default few rights are given: none over Secrets of jobs."""
+def test_a_feature_that_is_off_sets_a_flag_of_the_operator() -> None:
     assert "--no-ssh-keys" in cast("list[str]", container()["args"])
     assert "--no-remote-exec" not in cast("list[str]", container()["args"])
     switched: Json = {"features": {"sshKeys": True, "remoteExec": False}}
@@ -218,7 +251,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("backend", CHOICES)
-def test_rights_over_groups_are_those_of_the_gang_back_end(backend: str) -> None:
+def test_rights_over_pod_groups_follow_the_gang_backend(backend: str) -> None:
     given: Json = {"gang": {"backend": backend}}
     groups = {
         group for rule in rules(given) if "podgroups" in rule["resources"] for group in rule["apiGroups"]
@@ -227,50 +260,52 @@ def test_rights_over_groups_are_those_of_the_gang_back_end(backend: str) -> None
     settings = cast("dict[str, str]", only("ConfigMap", given)["data"])["config.yaml"]
     assert yaml.safe_load(settings)["operator"]["gang"] == {"backend": backend}
     narrow = rights(given, {"watchNamespace": "team"})
-    assert (("pods", "list") in narrow) is (backend in ("builtin", "auto")), "whose pods take room"
+    assert (("pods", "list") in narrow) is (backend in ("builtin", "auto")), (
+        "free capacity depends on all pods"
+    )
 
 
 def test_each_api_can_be_served_alone() -> None:
     everything = rights()
     for api, plural, more in (("argosy", "trainingruns", set()), ("ares", "aresjobs", {("pods", "patch")})):
         given: Json = {"apis": {api: False}}
-        assert rights(given) == {one for one in everything if not one[0].startswith(plural)} - more
+        assert rights(given) == {right for right in everything if not right[0].startswith(plural)} - more
         assert f"--api={api}" not in cast("list[str]", container(given)["args"])
-        names = {str(cast("Json", one["metadata"])["name"]) for one in objects(given)}
+        names = {str(cast("Json", obj["metadata"])["name"]) for obj in objects(given)}
         assert not any(name.startswith(plural) for name in names)
 
 
-def test_by_default_no_right_is_over_everything_or_over_secrets_of_others() -> None:
-    for one in objects():
-        for rule in cast("list[dict[str, list[str]]]", one.get("rules", [])):
+def test_default_rights_have_no_wildcards_and_include_no_other_secrets() -> None:
+    for obj in objects():
+        for rule in cast("list[dict[str, list[str]]]", obj.get("rules", [])):
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
             if "secrets" in rule["resources"]:
-                assert one["kind"] == "Role"
+                assert obj["kind"] == "Role"
                 assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["argosy-operator-tls"]
 
 
-def test_for_one_namespace_rights_over_jobs_end_there() -> None:
+def test_with_watch_namespace_rights_over_jobs_hold_in_that_namespace_only() -> None:
     given: Json = {"watchNamespace": "team"}
     assert {resource for resource, _ in rights(given)} == {"nodes", "customresourcedefinitions"}
-    roles = [one for one in objects(given) if one["kind"] in ("Role", "RoleBinding")]
-    places = sorted(cast("dict[str, str]", one["metadata"])["namespace"] for one in roles)
-    assert places == [NAMESPACE, NAMESPACE, "team", "team"]
+    roles = [obj for obj in objects(given) if obj["kind"] in ("Role", "RoleBinding")]
+    namespaces = sorted(cast("dict[str, str]", role["metadata"])["namespace"] for role in roles)
+    assert namespaces == [NAMESPACE, NAMESPACE, "team", "team"]
 
 
 OBSERVERS = "ServiceAccount ares-observer"
 
 
 def rules_of(account: str, *given: Json) -> set[tuple[str, str, str, str]]:
-    """What an account may do: namespace (empty: in all), resource, verb, and of which name (empty: any)."""
-    named = {(_name(one), _place(one)): one for one in objects(*given)}
+    """Return the rights of an account: namespace (empty: all), resource, verb and name (empty: any)."""
+    by_name = {(_name(obj), _namespace(obj)): obj for obj in objects(*given)}
     found = set()
-    for binding in named.values():
+    for binding in by_name.values():
         subjects = cast("list[Json]", binding.get("subjects", []))
-        if any(f"{one['kind']} {one['name']}" == account for one in subjects):
-            bound = cast("Json", binding["roleRef"])
-            for rule in _rules(named[f"{bound['kind']} {bound['name']}", _place(binding)]):
+        if any(f"{subject['kind']} {subject['name']}" == account for subject in subjects):
+            role = cast("Json", binding["roleRef"])
+            for rule in _rules(by_name[f"{role['kind']} {role['name']}", _namespace(binding)]):
                 found |= {
-                    (_place(binding), resource, verb, name)
+                    (_namespace(binding), resource, verb, name)
                     for resource in rule["resources"]
                     for verb in rule["verbs"]
                     for name in rule.get("resourceNames", [""])
@@ -282,47 +317,45 @@ def _rules(role: Json) -> list[dict[str, list[str]]]:
     return cast("list[dict[str, list[str]]]", role["rules"])
 
 
-def _place(one: Json) -> str:
-    return str(cast("Json", one["metadata"]).get("namespace", ""))
+def _namespace(obj: Json) -> str:
+    return str(cast("Json", obj["metadata"]).get("namespace", ""))
 
 
 def test_observers_read_jobs_and_pods_and_their_own_secret() -> None:
-    places = ("", "team")
-    for place in places:
-        given: Json = {"observer": {"enabled": True}, "watchNamespace": place}
-        jobs = {(place, kind, verb, "") for kind in ("aresjobs", "pods") for verb in ("list", "watch")}
+    for namespace in ("", "team"):
+        given: Json = {"observer": {"enabled": True}, "watchNamespace": namespace}
+        jobs = {(namespace, kind, verb, "") for kind in ("aresjobs", "pods") for verb in ("list", "watch")}
         definitions = {("", "customresourcedefinitions", verb, "") for verb in ("list", "watch")}
         secret = {(NAMESPACE, "secrets", "get", "argosy-operator-observer-tls")}
-        assert rules_of(OBSERVERS, given) == jobs | definitions | secret, place or "all namespaces"
+        assert rules_of(OBSERVERS, given) == jobs | definitions | secret, namespace or "all namespaces"
 
 
-def pairs(one: Json) -> Iterator[dict[str, str]]:
-    """The labels by which an object finds pods."""
-    spec = cast("dict[str, dict[str, dict[str, str]]]", one.get("spec", {}))
+def selected_labels(obj: Json) -> Iterator[dict[str, str]]:
+    """Yield the labels by which an object selects pods."""
+    spec = cast("dict[str, dict[str, dict[str, str]]]", obj.get("spec", {}))
     for name in ("selector", "podSelector"):
-        found = spec.get(name)
-        if found:
-            yield found.get("matchLabels", cast("dict[str, str]", found))
+        if selector := spec.get(name):
+            yield selector.get("matchLabels", cast("dict[str, str]", selector))
 
 
 def test_two_releases_in_one_namespace_do_not_select_each_others_pods() -> None:
     values = CHART.values(MONITORED, {"networkPolicy": {"enabled": True}})
-    for one in CHART.objects(NAMESPACE, values, release="second"):
-        for selected in pairs(one):
-            assert selected["app.kubernetes.io/instance"] == "second", _name(one)
-        if one["kind"] == "Deployment":
-            pod = cast("dict[str, dict[str, Json]]", one["spec"])["template"]["metadata"]
+    for obj in CHART.objects(NAMESPACE, values, release="second"):
+        for labels in selected_labels(obj):
+            assert labels["app.kubernetes.io/instance"] == "second", _name(obj)
+        if obj["kind"] == "Deployment":
+            pod = cast("dict[str, dict[str, Json]]", obj["spec"])["template"]["metadata"]
             assert cast("Json", pod["labels"])["app.kubernetes.io/instance"] == "second"
-    settings = next(one for one in objects(MONITORED) if one["kind"] == "ConfigMap")
+    settings = next(obj for obj in objects(MONITORED) if obj["kind"] == "ConfigMap")
     assert "app.kubernetes.io/instance: argosy" in cast("dict[str, str]", settings["data"])["config.yaml"]
 
 
 def policies(*given: Json) -> dict[str, dict[str, Json]]:
-    found = (one for one in objects(*given) if one["kind"] == "NetworkPolicy")
-    return {_name(one): cast("dict[str, Json]", one["spec"]) for one in found}
+    found = (obj for obj in objects(*given) if obj["kind"] == "NetworkPolicy")
+    return {_name(obj): cast("dict[str, Json]", obj["spec"]) for obj in found}
 
 
-def test_observers_have_a_network_policy_that_lets_in_what_they_serve() -> None:
+def test_network_policy_of_observers_allows_their_ports() -> None:
     given: Json = {"observer": {"enabled": True, "auth": "none"}}
     observers, operator = (
         policies(given)[f"NetworkPolicy {name}"] for name in ("ares-observer", "argosy-operator")
@@ -338,24 +371,23 @@ def _ports(rule: Json) -> list[Json]:
     return cast("list[Json]", rule["ports"])
 
 
-WARNED: dict[str, tuple[Json, str]] = {
-    "observers with tokens: nothing to warn of": ({"observer": {"enabled": True}}, ""),
-    "no observers: nothing to warn of": ({"observer": {"auth": "none", "nodePort": 30037}}, ""),
-    "observers without tokens: everybody in the cluster": (
+WARNINGS: dict[str, tuple[Json, str]] = {
+    "observers with tokens: no warning": ({"observer": {"enabled": True}}, ""),
+    "no observers: no warning": ({"observer": {"auth": "none", "nodePort": 30037}}, ""),
+    "observers without tokens: warning about the cluster": (
         {"observer": {"enabled": True, "auth": "none"}},
-        "everybody in the cluster the phases and addresses of all AresJobs.",
+        "phases and addresses of all AresJobs can be read without a token by everyone in the cluster.",
     ),
-    "observers without tokens on a port of the nodes: everybody around it": (
+    "observers without tokens on a node port: warning about the network of the nodes": (
         {"observer": {"enabled": True, "auth": "none", "nodePort": 30037}},
-        "by port 30037 everybody who reaches a node from outside of it.",
+        "by everyone in the cluster, and by everyone who can reach port 30037 of a node.",
     ),
 }
 
 
-@pytest.mark.parametrize("case", WARNED.values(), ids=WARNED.keys())
-def test_what_is_warned_of(case: tuple[Json, str]) -> None:
-    given, want = case
-    warning = CHART.warnings(NAMESPACE, CHART.values(given))
+@pytest.mark.parametrize(("values", "want"), WARNINGS.values(), ids=WARNINGS.keys())
+def test_warnings_about_values(values: Json, want: str) -> None:
+    warning = CHART.warnings(NAMESPACE, CHART.values(values))
     assert warning.endswith(want) if want else not warning
 
 

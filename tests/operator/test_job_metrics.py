@@ -39,8 +39,8 @@ def test_each_job_is_counted_in_its_phase_until_it_is_gone() -> None:
     statistics, registry = counted()
     running, done = Record(phase=Phase.RUNNING), Record(phase=Phase.SUCCEEDED)
     for key in (A, B):
-        statistics.record_pass("TrainingRun", key, JOB, None, Plan(running))
-    statistics.record_pass("TrainingRun", A, JOB, running, Plan(done))
+        statistics.record_plan("TrainingRun", key, JOB, None, Plan(running))
+    statistics.record_plan("TrainingRun", A, JOB, running, Plan(done))
     assert jobs(registry) == {"Running": 1, "Succeeded": 1}
     statistics.forget_job("TrainingRun", A)
     statistics.forget_job("TrainingRun", A)
@@ -50,10 +50,10 @@ def test_each_job_is_counted_in_its_phase_until_it_is_gone() -> None:
 
 def test_a_replica_that_leads_no_more_counts_no_jobs() -> None:
     statistics, registry = counted()
-    statistics.record_pass("TrainingRun", A, JOB, None, Plan(Record(phase=Phase.RUNNING)))
+    statistics.record_plan("TrainingRun", A, JOB, None, Plan(Record(phase=Phase.RUNNING)))
     statistics.clear()
     assert jobs(registry) == {}
-    statistics.record_pass("TrainingRun", A, JOB, None, Plan(Record(phase=Phase.RUNNING)))
+    statistics.record_plan("TrainingRun", A, JOB, None, Plan(Record(phase=Phase.RUNNING)))
     assert jobs(registry) == {"Running": 1}
 
 
@@ -62,7 +62,7 @@ def test_restarts_are_counted_by_cause_those_in_place_too() -> None:
     before = Record(roles={"worker": RoleRecord(container_restarts_counted=1)})
     after = Record(roles={"worker": RoleRecord(container_restarts_counted=3)})
     plan = Plan(after, restart_causes=("Signal", "Signal", "NodeLost"))
-    statistics.record_pass("TrainingRun", A, JOB, before, plan)
+    statistics.record_plan("TrainingRun", A, JOB, before, plan)
     sample = registry.get_sample_value
     wanted = {"Signal": 2, "NodeLost": 1, "ContainerRestart": 2, "NonZeroExit": None}
     found = {cause: sample("argosy_job_restarts_total", {**LABELS, "cause": cause}) for cause in wanted}
@@ -73,8 +73,8 @@ def test_time_in_a_phase_is_told_when_it_is_left() -> None:
     statistics, registry = counted()
     starting = Record(phase=Phase.STARTING, phase_since=NOW)
     running = Record(phase=Phase.RUNNING, phase_since=NOW + timedelta(seconds=7))
-    statistics.record_pass("TrainingRun", A, JOB, starting, Plan(starting))
-    statistics.record_pass("TrainingRun", A, JOB, starting, Plan(running))
+    statistics.record_plan("TrainingRun", A, JOB, starting, Plan(starting))
+    statistics.record_plan("TrainingRun", A, JOB, starting, Plan(running))
     labels = {**LABELS, "phase": "Starting"}
     assert registry.get_sample_value("argosy_job_phase_duration_seconds_count", labels) == 1
     assert registry.get_sample_value("argosy_job_phase_duration_seconds_sum", labels) == 7
@@ -88,7 +88,7 @@ def test_waits_for_roles_and_for_a_gang_are_told_when_they_end() -> None:
     starting = Record(phase_since=NOW, attempt_started_at=later(4))
     ready = replace(starting, roles={"worker": RoleRecord(Phase.RUNNING, phase_since=later(6))})
     for before, after in ((None, queued), (queued, starting), (starting, ready), (ready, ready)):
-        statistics.record_pass("TrainingRun", A, job, before, Plan(after))
+        statistics.record_plan("TrainingRun", A, job, before, Plan(after))
     sums = {name: registry.get_sample_value(f"argosy_{name}_wait_seconds_sum", LABELS) for name in WAITS}
     counts = {name: registry.get_sample_value(f"argosy_{name}_wait_seconds_count", LABELS) for name in WAITS}
     assert (sums, counts) == ({"gang": 4, "dependency": 2}, {"gang": 1, "dependency": 1})
@@ -97,7 +97,7 @@ def test_waits_for_roles_and_for_a_gang_are_told_when_they_end() -> None:
 def test_a_job_that_cannot_be_used_has_no_framework() -> None:
     statistics, registry = counted()
     before, after = Record(phase_since=NOW), Record(phase=Phase.FAILED, phase_since=later(1))
-    statistics.record_pass("AresJob", A, None, before, Plan(after))
+    statistics.record_plan("AresJob", A, None, before, Plan(after))
     labels = {"kind": "AresJob", "framework": "", "phase": "Pending"}
     assert registry.get_sample_value("argosy_job_phase_duration_seconds_count", labels) == 1
 

@@ -1,9 +1,9 @@
-{{/* What every object of the chart is called: the operator knows its Lease and its Service by this name. */}}
+{{/* The name of the chart's objects, and of the operator's Lease. */}}
 {{- define "argosy.name" -}}
 {{ .Values.name }}
 {{- end }}
 
-{{/* Objects without a namespace, of which each installation needs its own. */}}
+{{/* The name of cluster-scoped objects, unique to this installation. */}}
 {{- define "argosy.clusterName" -}}
 {{ .Values.name }}-{{ .Release.Namespace }}
 {{- end }}
@@ -14,7 +14,7 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
-{{/* The other Deployment, which answers pods that wait and does nothing else. */}}
+{{/* Labels of the observers, which answer waiting pods in place of the operator. */}}
 {{- define "argosy.observerSelector" -}}
 app.kubernetes.io/name: argosy
 app.kubernetes.io/component: observer
@@ -40,10 +40,10 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
 
-{{/* What people should know about the values that they chose; argosy install tells it too. */}}
+{{/* Warnings about the chosen values; argosy install prints them too. */}}
 {{- define "argosy.warnings" -}}
 {{- if and .Values.observer.enabled (eq .Values.observer.auth "none") -}}
-WARNING: observer.auth=none: observers tell everybody in the cluster the phases and addresses of all AresJobs
-{{- if .Values.observer.nodePort }}, and by port {{ .Values.observer.nodePort }} everybody who reaches a node from outside of it{{ end }}.
+WARNING: observer.auth=none: phases and addresses of all AresJobs can be read without a token by everyone in the cluster
+{{- if .Values.observer.nodePort }}, and by everyone who can reach port {{ .Values.observer.nodePort }} of a node{{ end }}.
 {{- end }}
 {{- end }}

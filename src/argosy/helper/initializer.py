@@ -1,7 +1,7 @@
-"""The initializer of AresJobs: `cache` waits for other roles and writes host files, `mpi` writes one by hand.
+"""Init container of AresJobs: `cache` waits for other roles and writes host files, `mpi` releases it by hand.
 
-It speaks the original's protocol with the original's flags, and asks so that a change is answered at once
-where the observer can do that. Exit codes: 0 released, 1 failed, 2 wrong flags.
+It has the flags and the protocol of AresOperator's initializer. If the observer supports long polls, a change
+is reported at once. Exit codes: 0 released, 1 failed, 2 invalid flags.
 """
 
 import argparse
@@ -26,7 +26,7 @@ FAILED_ROLE_GRACE_SECONDS = 60.0
 """Seconds for which pods wait for a role that is Failed. This and the functions `is_reached` and
 `unreachable_reason` are copies of rules in `argosy.workload.dependencies`."""
 LONG_POLL_SECONDS = 30.0
-"""Seconds that the observer may hold a question back."""
+"""Longest time that the observer may delay its response until something changes."""
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 _ORDER = ("Pending", "Starting", "Running", "Succeeded")
@@ -36,7 +36,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 
 
 class UnreachableError(Exception):
-    """Waiting longer changes nothing."""
+    """The awaited phase will not be reached, or not in time."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,9 +52,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 _JobState = tuple[str, dict[str, object]]
-"""The job's phase, and its roles."""
+"""The job's phase, and its roles by name."""
 _RETRYABLE = (OSError, HTTPException, ValueError, RecursionError)
-"""What asking may end with, whatever is answered: bodies may hold anything."""
+"""Errors of a request; a response may contain anything."""
 
 
 class _Waiter:
@@ -67,22 +67,22 @@ class _Waiter:
         self.deadline = time.monotonic() + flags.timeout if flags.timeout else None
         self.etag = ""
         self.long_poll_seconds = 0.0
-        """Seconds for which the observer was asked to hold the last question back."""
+        """The long poll of the last request; 0 if it was not one."""
         self.changed = False
         self.early_responses = 0
-        """Answers in a row that came before there was news or the time was over."""
+        """Responses in a row that came without a change and before the end of the long poll."""
         self.last_response: _JobState = ("", {})
         self.last_message = ""
         self.failed_since: dict[str, float] = {}
 
     def run(self) -> int:
-        """Wait until released; raise if that cannot happen any more or takes too long."""
+        """Wait until released; raise UnreachableError if that cannot happen or takes too long."""
         if not self.roles:
             self._write({})
             return 0
         errors = 0
         while True:
-            asked = time.monotonic()
+            sent_at = time.monotonic()
             try:
                 self.last_response = self._query()
             except _RETRYABLE as error:
@@ -93,7 +93,7 @@ class _Waiter:
                 errors = 0
                 if self._is_released(*self.last_response):
                     return 0
-                pause = self._pause(time.monotonic() - asked)
+                pause = self._pause(time.monotonic() - sent_at)
             if Path(self.flags.hack_file).exists():
                 print("initializer: released by hand", flush=True)
                 return 0
@@ -103,28 +103,31 @@ class _Waiter:
             time.sleep(max(0.0, min(pause, left)))
 
     def _pause(self, took: float) -> float:
-        """Seconds until the next question: none to an observer that holds it back until there is news. One
-        that is about to go answers early, and the next may be asked at once; one that always does must not be
-        pressed."""
+        """Return the seconds until the next request: 0 if the observer supports long polls.
+
+        An observer that is stopping responds early, and the next request may be sent at once. One that always
+        responds early is asked at the usual interval.
+        """
         waited = self.changed or took >= self.long_poll_seconds / 2
         self.early_responses = 0 if waited else self.early_responses + 1
         if self.etag and self.early_responses <= 1:
             return 0.0
-        return float(self.flags.interval * (0.5 + random.random()))  # noqa: S311 - spreads questions
+        return float(self.flags.interval * (0.5 + random.random()))  # noqa: S311 - spreads requests
 
     def _left(self, seconds: float) -> float:
+        """Return the seconds until the deadline; `seconds` if there is none."""
         return seconds if self.deadline is None else self.deadline - time.monotonic()
 
     def _report_error(self, error: BaseException, errors: int) -> None:
-        said = str(error) or type(error).__name__
+        message = str(error) or type(error).__name__
         if errors > self.flags.max_retries:
-            raise UnreachableError(f"the observer did not answer {errors} times in a row: {said}")
-        self.last_message = f"the observer does not answer ({said})"
+            raise UnreachableError(f"{errors} requests to the observer in a row failed: {message}")
+        self.last_message = f"request to the observer failed: {message}"
         print(f"initializer: {self.last_message}", file=sys.stderr, flush=True)
 
     def _query(self) -> _JobState:
-        """The first address that answers is asked."""
-        problem: Exception = OSError("there is no address")
+        """Return the response of the first address that responds."""
+        problem: Exception = OSError("no address")
         for scheme, host, port in self.addresses:
             try:
                 return self._query_at(scheme, host, port)
@@ -133,14 +136,14 @@ class _Waiter:
         raise problem
 
     def _query_at(self, scheme: str, host: str, port: int | None) -> _JobState:
-        """Return the state of the job; the last one if it has not changed."""
+        """Return the state of the job, which is the last one if it has not changed."""
         headers, query = self._request_parts()
         connection = self._connection(scheme, host, port)
         try:
             connection.connect()
             if connection.sock is not None:
-                patience = self.flags.read_timeout + self.long_poll_seconds
-                connection.sock.settimeout(max(0.1, min(patience, self._left(patience))))
+                timeout = self.flags.read_timeout + self.long_poll_seconds
+                connection.sock.settimeout(max(0.1, min(timeout, self._left(timeout))))
             connection.request("GET", f"/cache/keys/{self.flags.key}{query}", headers=headers)
             response = connection.getresponse()
             body = response.read(MAX_RESPONSE_BYTES)
@@ -151,7 +154,7 @@ class _Waiter:
                 raise ValueError(f"{response.status} {_reason(body)}")
             roles = json.loads(body)
             if not isinstance(roles, dict):
-                raise HTTPException("it answered something that is not the roles of a job")
+                raise HTTPException("invalid response: must be an object with the roles of the job")
             tag = response.getheader("ETag") or ""
             self.changed, self.etag = tag != self.etag, tag
             return response.getheader("Ares-Job-Phase") or "", roles
@@ -159,51 +162,52 @@ class _Waiter:
             connection.close()
 
     def _request_parts(self) -> tuple[dict[str, str], str]:
-        """Headers and query. Not held back for longer than there is time, or patience with a role."""
+        """Return headers and query; a long poll ends before the deadline and the grace of a failed role."""
         headers = {}
         if token := self.environ.get("ARES_TOKEN"):
             headers["Authorization"] = f"Bearer {token}"
         self.long_poll_seconds = 0.0
         if not self.etag:
             return headers, ""
-        patience = (
+        grace = (
             min(self.failed_since.values(), default=time.monotonic())
             + FAILED_ROLE_GRACE_SECONDS
             - time.monotonic()
         )
         self.long_poll_seconds = max(
-            1.0, math.ceil(min(LONG_POLL_SECONDS, patience, self._left(LONG_POLL_SECONDS)))
+            1.0, math.ceil(min(LONG_POLL_SECONDS, grace, self._left(LONG_POLL_SECONDS)))
         )
         return {**headers, "If-None-Match": self.etag}, f"?wait={self.long_poll_seconds:.0f}"
 
     def _connection(self, scheme: str, host: str, port: int | None) -> HTTPConnection:
-        patience = max(0.1, min(self.flags.dial_timeout, self._left(self.flags.dial_timeout)))
+        timeout = max(0.1, min(self.flags.dial_timeout, self._left(self.flags.dial_timeout)))
         if scheme != "https":
-            return HTTPConnection(host, port, timeout=patience)
+            return HTTPConnection(host, port, timeout=timeout)
         authority = self.environ.get("ARGOSY_CA")
         tls = ssl.create_default_context(cadata=authority or None)
-        if authority and _is_address(host):  # it signs for the endpoint alone, and knows only names of it
+        if authority and _is_address(host):
+            # This authority signs certificates of the endpoint only, and these have no addresses.
             tls.check_hostname = False
-        return HTTPSConnection(host, port, timeout=patience, context=tls)
+        return HTTPSConnection(host, port, timeout=timeout, context=tls)
 
-    def _is_released(self, job: str, roles: dict[str, object]) -> bool:
-        if job in _FINISHED:
-            raise UnreachableError(f"the job is {job}")
-        waits = (
-            [said for name in self.roles if (said := self._wait_reason(name, roles.get(name)))]
-            if roles
-            else []
-        )
-        if not roles:  # a job that is not judged yet, or by a later operator
-            waits = ["waits for the roles of the job to be reported"]
-        if waits:
-            if waits[0] != self.last_message:
-                print(f"initializer: {waits[0]}", flush=True)
-            self.last_message = waits[0]
+    def _is_released(self, job_phase: str, roles: dict[str, object]) -> bool:
+        """Return True after writing the host files if all roles are as wanted; otherwise print why not."""
+        if job_phase in _FINISHED:
+            raise UnreachableError(f"the job is {job_phase}")
+        if reason := self._first_wait_reason(roles):
+            if reason != self.last_message:
+                print(f"initializer: {reason}", flush=True)
+            self.last_message = reason
             return False
         self._write(roles)
         print("initializer: released", flush=True)
         return True
+
+    def _first_wait_reason(self, roles: Mapping[str, object]) -> str:
+        if not roles:  # the job has no status yet, or one of a later operator
+            return "waiting for the roles of the job to be reported"
+        reasons = [self._wait_reason(name, roles.get(name)) for name in self.roles]
+        return next(filter(None, reasons), "")
 
     def _write(self, roles: Mapping[str, object]) -> None:
         if self.files:
@@ -211,18 +215,17 @@ class _Waiter:
             write_host_files(self.flags, self.files, [*self._own_ip(), *hosts])
 
     def _wait_reason(self, name: str, role: object) -> str:
-        """For what this role is waited for; empty if for nothing."""
+        """Return why the pod waits for this role; empty if it does not."""
         if not isinstance(role, dict):
-            raise UnreachableError(f"there is no role {name}")
+            raise UnreachableError(f"unknown role {name}")
         phase, wanted = str(role.get("phase")), self.flags.phase
-        said = f"waits for {name} to be {wanted}; it is {phase}"
         if not is_reached(phase, wanted):
             self._check_reachable(name, phase, wanted)
-            return said
+            return f"waiting for role {name} to be {wanted}; it is {phase}"
         self.failed_since.pop(name, None)
-        there, replicas = len(_ips(role)), role.get("replicas")
-        if self.files and isinstance(replicas, int) and there < replicas:
-            return f"waits for the addresses of {name}; {there} of {replicas} are known"
+        addresses, replicas = len(_ips(role)), role.get("replicas")
+        if self.files and isinstance(replicas, int) and addresses < replicas:
+            return f"waiting for the addresses of role {name}; {addresses} of {replicas} are known"
         return ""
 
     def _check_reachable(self, name: str, phase: str, wanted: str) -> None:
@@ -263,7 +266,7 @@ def unreachable_reason(role: str, phase: str, wanted: str, failed_seconds: float
 
 def write_host_files(flags: argparse.Namespace, files: Sequence[str], hosts: Sequence[str]) -> None:
     if not hosts:
-        raise UnreachableError("there is no host to write")
+        raise UnreachableError("no host to write")
     content = host_file(hosts, flags.mpi_host_replicas, flags.mpi_implementation)
     for path in files:
         replace_file(Path(path), content.encode(), 0o644)
@@ -280,7 +283,7 @@ def host_file(hosts: Sequence[str], slots: int, implementation: str) -> str:
 
 
 def _release_by_hand(flags: argparse.Namespace) -> int:
-    """Write the host file with the addresses given, and let the one who waits go on."""
+    """Write the host files with the addresses from the flags, and release the waiting initializer."""
     files = [path for path in flags.write_mpi_hostfile_to.split(",") if path]
     write_host_files(flags, files, [ip for ip in flags.ips.split(",") if ip])
     Path(flags.hack_file).touch()
@@ -288,19 +291,23 @@ def _release_by_hand(flags: argparse.Namespace) -> int:
 
 
 def _addresses(uri: str, environ: Mapping[str, str]) -> list[tuple[str, str, int | None]]:
-    """Where to ask, in this order."""
+    """Return scheme, host and port of each address, in the order in which they are tried."""
     if not uri.startswith("nodePort://"):
         parts = urlsplit(uri)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UnreachableError(f"--cacheURI {uri}: not the address of an observer")
+            raise UnreachableError(
+                f"--cacheURI: invalid value {uri}: must be http(s)://HOST or nodePort://IP,…:PORT"
+            )
         return [(parts.scheme, parts.hostname, parts.port)]
     listed, _, port = uri.removeprefix("nodePort://").rpartition(":")
     if not port.isdigit():
-        raise UnreachableError(f"--cacheURI {uri}: there is no port")
+        raise UnreachableError(f"--cacheURI: invalid value {uri}: must have a port")
     own = [environ["LOCAL_IP"]] if environ.get("LOCAL_IP") else []
-    hosts = [*own, *(one for one in listed.split(",") if one)]
+    hosts = [*own, *(host for host in listed.split(",") if host)]
     if not hosts:
-        raise UnreachableError(f"--cacheURI {uri}: there is no address, and LOCAL_IP is not set")
+        raise UnreachableError(
+            f"--cacheURI: invalid value {uri}: must have an address, as LOCAL_IP is not set"
+        )
     scheme = "https" if environ.get("ARGOSY_CA") else "http"
     return [(scheme, host, int(port)) for host in hosts]
 
@@ -310,51 +317,51 @@ def _is_address(host: str) -> bool:
 
 
 def _ips(role: object) -> list[str]:
-    found = role.get("ips") if isinstance(role, dict) else None
-    return [str(ip) for ip in found] if isinstance(found, list) else []
+    ips = role.get("ips") if isinstance(role, dict) else None
+    return [str(ip) for ip in ips] if isinstance(ips, list) else []
 
 
 def _reason(body: bytes) -> str:
     try:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "without a reason"
+        return "(no reason)"
 
 
 def _duration(text: str) -> float:
     if text == "0":
         return 0.0
     if not re.fullmatch(f"({_DURATION.pattern})+", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 5s, 1m or 1h30m")
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: must be a duration, such as 5s or 1h30m")
     return sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
 
 
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false", "1", "0"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: must be true or false")
     return text.lower() in ("true", "1")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="initializer", description="Waits for roles of an AresJob.")
     commands = parser.add_subparsers(dest="command", required=True)
-    cache = commands.add_parser("cache", help="wait for roles, as an observer tells of them")
+    cache = commands.add_parser("cache", help="wait for roles whose phases an observer reports")
     cache.add_argument("--key", required=True, help="NAMESPACE.JOB")
     cache.add_argument("--cacheURI", required=True, help="http(s)://HOST or nodePort://IP,…:PORT")
-    cache.add_argument("--roles", default="", help="names with commas between")
+    cache.add_argument("--roles", default="", help="names, separated by commas")
     cache.add_argument("--phase", default="Running", choices=(*_ORDER, "Failed"))
     cache.add_argument("--interval", type=_duration, default=60.0)
-    cache.add_argument("--timeout", type=_duration, default=3600.0, help="0: for ever")
+    cache.add_argument("--timeout", type=_duration, default=3600.0, help="0: no limit")
     cache.add_argument("--dial-timeout", type=_duration, default=60.0)
     cache.add_argument("--read-timeout", type=_duration, default=60.0)
     cache.add_argument("--max-retries", type=int, default=10, help="errors in a row")
     cache.add_argument("--include-self", type=_boolean, default=True, nargs="?", const=True)
     mpi = commands.add_parser("mpi", help="write a host file by hand, and release the pod")
-    mpi.add_argument("--ips", required=True, help="addresses with commas between")
-    for one in (cache, mpi):
-        one.add_argument("--write-mpi-hostfile-to", default="")
-        one.add_argument("--mpi-host-replicas", type=int, default=1)
-        one.add_argument("--mpi-implementation", default="")
-        one.add_argument("--hack-file", default="/etc/ares-init")
-        one.add_argument("--logtostderr", nargs="?", const="true", default="")
+    mpi.add_argument("--ips", required=True, help="addresses, separated by commas")
+    for command in (cache, mpi):
+        command.add_argument("--write-mpi-hostfile-to", default="")
+        command.add_argument("--mpi-host-replicas", type=int, default=1)
+        command.add_argument("--mpi-implementation", default="")
+        command.add_argument("--hack-file", default="/etc/ares-init")
+        command.add_argument("--logtostderr", nargs="?", const="true", default="")
     return parser

@@ -1,6 +1,6 @@
-"""The chart as Argosy itself reads it: defaults, a check of what the user gave, and the objects.
+"""Reads the Helm chart and renders its objects, without Helm.
 
-It is part of the package, so that a version of Argosy installs the operator of that version.
+The chart is part of the package, so that each version of Argosy installs the operator of that version.
 """
 
 import copy
@@ -21,13 +21,13 @@ from argosy.install.schema import schema_errors
 from argosy.kinds.meta import Json
 
 RELEASE: Final = "argosy"
-"""The name of an installation that is not Helm's; only a label shows it."""
+"""Release name of an installation by `argosy install`; it appears only in a label."""
 WARNINGS_TEMPLATE: Final = "argosy.warnings"
 """The template with warnings for the user."""
 KEEP_ANNOTATION: Final = "helm.sh/resource-policy"
-"""The annotation of what stays when the rest goes."""
+"""Annotation of objects that are kept when the chart is uninstalled."""
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The one in C where there is one: ten times as fast over large definitions."""
+"""The loader in C if it is available: it reads large CRDs ten times as fast."""
 _APPLY_ORDER: Final = (
     "CustomResourceDefinition",
     "ServiceAccount",
@@ -38,17 +38,17 @@ _APPLY_ORDER: Final = (
 
 
 class ValuesError(Exception):
-    """Values that the chart does not take; the message says which, and why."""
+    """Values are invalid; the message names each with its problem."""
 
 
 def chart_folder() -> Path:
-    """In an installed package the chart lies beside this module, in a clone at its root."""
-    beside = Path(__file__).with_name("helm-chart")
-    return beside if beside.exists() else Path(__file__).parents[3] / "charts" / "argosy"
+    """Return the chart's folder: next to this module in an installed package, `charts/argosy` in a clone."""
+    packaged = Path(__file__).with_name("helm-chart")
+    return packaged if packaged.exists() else Path(__file__).parents[3] / "charts" / "argosy"
 
 
 class ChartInfo(Struct, frozen=True, rename="camel"):
-    """What Chart.yaml says."""
+    """The contents of Chart.yaml."""
 
     name: str
     version: str
@@ -63,25 +63,23 @@ class Chart:
     def info(self) -> "ChartInfo":
         return msgspec.convert(_read(self.path / "Chart.yaml"), ChartInfo)
 
-    def values(self, *given: Mapping[str, object]) -> Json:
-        """The chart's defaults with what was given over them, the last first; checked."""
-        together = _read(self.path / "values.yaml")
-        for each in given:
-            together = merge_values(together, each, final=True)
+    def values(self, *overrides: Mapping[str, object]) -> Json:
+        """Return the defaults with these overrides, the last first; raise ValuesError if they are invalid."""
+        values = _read(self.path / "values.yaml")
+        for override in overrides:
+            values = merge_values(values, override, final=True)
         schema = msgspec.json.decode((self.path / "values.schema.json").read_bytes(), type=Json)
-        if wrong := list(schema_errors(schema, together)):
-            raise ValuesError("; ".join(wrong))
-        return together
+        if errors := list(schema_errors(schema, values)):
+            raise ValuesError("; ".join(errors))
+        return values
 
     def objects(self, namespace: str, values: Mapping[str, object], release: str = RELEASE) -> list[Json]:
-        """Everything that is installed with these values, those first that others need."""
+        """Return all objects for these values, in the order in which they are applied."""
         templates, dot = self._templates(), self._dot(namespace, values, release)
         sources = [source.name for source in self._sources() if source.suffix == ".yaml"]
         texts = [templates.render(name, dot) for name in sources]
-        found = [one for text in texts for one in yaml.load_all(text, _LOADER) if one]
-        return sorted(
-            found, key=lambda one: _APPLY_ORDER.index(one["kind"]) if one["kind"] in _APPLY_ORDER else 99
-        )
+        objects = [obj for text in texts for obj in yaml.load_all(text, _LOADER) if obj]
+        return sorted(objects, key=_apply_order)
 
     def warnings(self, namespace: str, values: Mapping[str, object], release: str = RELEASE) -> str:
         """Return what the user should know about these values; empty if there is nothing."""
@@ -112,14 +110,23 @@ class Chart:
         return (self.path / name).read_text()
 
 
+def _apply_order(obj: Json) -> int:
+    kind = str(obj["kind"])
+    return _APPLY_ORDER.index(kind) if kind in _APPLY_ORDER else len(_APPLY_ORDER)
+
+
 def is_kept(obj: Mapping[str, object]) -> bool:
+    """Return True if the object stays when the chart is uninstalled."""
     metadata = obj.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     return isinstance(annotations, dict) and annotations.get(KEEP_ANNOTATION) == "keep"
 
 
 def merge_values(under: Mapping[str, object], over: Mapping[str, object], *, final: bool = False) -> Json:
-    """Maps are merged, all else replaced; in the end null takes a default away, as with Helm."""
+    """Return `under` overridden by `over`: maps are merged, other values replaced.
+
+    If `final`, a null removes the value, as with Helm; otherwise it is kept for a later merge.
+    """
     result: Json = dict(under)
     for name, value in over.items():
         below = result.get(name)
@@ -137,7 +144,7 @@ def _read(path: Path) -> Json:
 
 
 def _functions() -> Mapping[str, Callable[..., object]]:
-    """Those of Helm's functions that the chart uses."""
+    """Return Helm's template functions, as far as the chart uses them."""
     return {
         "and": lambda *values: all(values),
         "default": lambda instead, value=None: value or instead,
@@ -157,7 +164,7 @@ def _functions() -> Mapping[str, Callable[..., object]]:
 
 
 def _json(value: object) -> str:
-    """As Go writes it: in the order of keys, and safe to stand in HTML."""
+    """Return JSON as Go writes it: with sorted keys, and escaped for HTML."""
     text = msgspec.json.encode(value, order="sorted").decode()
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,7 +1,7 @@
-"""The files under `deploy/`, rendered from the chart: what the original READMEs tell their users to apply.
+"""Renders the files under `deploy/` from the chart: the manifests that AresOperator's README has users apply.
 
-`python -m argosy.install.deploy deploy` writes them. Names of files sort so that one pass of
-`kubectl apply -f build/crd/.` finds everything that it needs.
+`python -m argosy.install.deploy deploy` writes them. File names sort so that a single
+`kubectl apply -f build/crd/.` creates objects before others need them.
 """
 
 import sys
@@ -15,45 +15,43 @@ from argosy.install.chart import Chart, chart_folder
 from argosy.install.presets import PRESETS
 from argosy.kinds.meta import Json
 
-_NOTE: Final = (
-    "# Rendered from charts/argosy by `python -m argosy.install.deploy deploy`; not to be edited.\n"
-)
+_NOTE: Final = "# Rendered from charts/argosy by `python -m argosy.install.deploy deploy`. Do not edit.\n"
 _RUNNING: Final = ("ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
 _FILES: Final[Mapping[str, Callable[[Json], bool]]] = {
-    "build/crd/00-namespace.yaml": lambda one: one["kind"] == "Namespace",
-    "build/crd/10-aresjobs.yaml": lambda one: one["kind"] == "CustomResourceDefinition",
-    "build/crd/20-rights.yaml": lambda one: (
-        one["kind"] not in (*_RUNNING, "Namespace", "CustomResourceDefinition")
+    "build/crd/00-namespace.yaml": lambda obj: obj["kind"] == "Namespace",
+    "build/crd/10-aresjobs.yaml": lambda obj: obj["kind"] == "CustomResourceDefinition",
+    "build/crd/20-rights.yaml": lambda obj: (
+        obj["kind"] not in (*_RUNNING, "Namespace", "CustomResourceDefinition")
     ),
-    "build/observer.yaml": lambda one: one["kind"] in _RUNNING and _name(one) == "ares-observer",
-    "build/operator.yaml": lambda one: one["kind"] in _RUNNING and _name(one) == "ares-operator",
+    "build/observer.yaml": lambda obj: obj["kind"] in _RUNNING and _name(obj) == "ares-observer",
+    "build/operator.yaml": lambda obj: obj["kind"] in _RUNNING and _name(obj) == "ares-operator",
 }
 
 
 def ares_files() -> dict[str, str]:
-    """Content by path below `deploy/ares`."""
-    chart, chosen = Chart(chart_folder()), PRESETS["ares"]
-    namespace: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chosen.namespace}}
-    objects = [namespace, *chart.objects(chosen.namespace, chart.values(chosen.values))]
+    """Return the contents of the files by their path below `deploy/ares`."""
+    chart, preset = Chart(chart_folder()), PRESETS["ares"]
+    namespace: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": preset.namespace}}
+    objects = [namespace, *chart.objects(preset.namespace, chart.values(preset.values))]
     return {
-        path: _NOTE + yaml.dump_all([one for one in objects if wanted(one)], Dumper=_Dumper, sort_keys=False)
-        for path, wanted in _FILES.items()
+        path: _NOTE + yaml.dump_all(filter(belongs, objects), Dumper=_Dumper, sort_keys=False)
+        for path, belongs in _FILES.items()
     }
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines stay so: people edit them."""
+    """Writes texts of several lines as block scalars, which are easier to edit."""
 
 
-def _represented(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _represented)
+_Dumper.add_representer(str, _represent_text)
 
 
-def _name(one: Json) -> str:
-    metadata = one["metadata"]
+def _name(obj: Json) -> str:
+    metadata = obj["metadata"]
     return str(metadata["name"]) if isinstance(metadata, dict) else ""
 
 

@@ -1,8 +1,8 @@
-"""An installation on a cluster: made, changed and taken away by server-side apply, remembered in a ConfigMap.
+"""Installs, upgrades and uninstalls the operator on a cluster by server-side apply.
 
-The ConfigMap holds the values that were given and the list of objects, as a Helm release does: so `upgrade`
-needs only what changes, removes what is no longer part of the chart, and `uninstall` touches nothing else.
-Definitions of kinds stay, for with them every job would go; nothing else does.
+A ConfigMap holds the values that the user set and the list of objects, as a Helm release does. So `upgrade`
+needs only changed values and deletes what is no longer part of the chart, and `uninstall` deletes nothing
+else. CRDs are kept unless asked for, because deleting them deletes all jobs.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhoo
 
 MANIFEST_NAME: Final = "argosy-installation"
 MANAGER: Final = "argosy-install"
-"""The field manager; not the operator's own."""
+"""The field manager of `argosy install`; the operator has another."""
 TERMINATION_SECONDS: Final = 40.0
 """How long the operator's pods may take to end; longer than their grace period."""
 
@@ -52,7 +52,7 @@ KINDS: Final[Mapping[tuple[str, str], type[AnyObject]]] = {
 
 
 class InstallError(Exception):
-    """What was asked for cannot be done; the message says why, and what to do."""
+    """The command cannot be done; the message says why, and what to do."""
 
 
 class Reference(Struct, frozen=True, rename="camel"):
@@ -78,7 +78,7 @@ class _Named(Struct):
 
 
 class InstallManifest(Struct, frozen=True):
-    """What an installation remembers of itself."""
+    """The contents of the installation's ConfigMap."""
 
     version: str
     values: Json
@@ -86,7 +86,7 @@ class InstallManifest(Struct, frozen=True):
 
 
 class Installation:
-    """The operator in one namespace of a cluster. The client should have MANAGER as its field manager."""
+    """The operator in one namespace of a cluster. The client's field manager should be MANAGER."""
 
     def __init__(
         self,
@@ -103,44 +103,49 @@ class Installation:
         self.print = print
         self.termination_seconds = termination_seconds
 
-    async def install(self, given: Json) -> None:
-        if (notes := await self.manifest()) is not None:
+    async def install(self, values: Json) -> None:
+        """Install with these values instead of the chart's defaults."""
+        if (manifest := await self.manifest()) is not None:
             raise InstallError(
-                f"Argosy {notes.version} is installed in namespace {self.namespace} already:"
+                f"Argosy {manifest.version} is installed in namespace {self.namespace} already:"
                 " argosy upgrade changes it"
             )
-        objects = self.chart.objects(self.namespace, self.chart.values(given))
+        objects = self.chart.objects(self.namespace, self.chart.values(values))
         await self._reject_helm_owned(objects)
         try:
             await self.client.create(Namespace, {"metadata": {"name": self.namespace}})
             self.print(f"Namespace {self.namespace} created")
         except AlreadyExists:
             pass
-        await self._apply(given, objects, ())
-        self._warn(given)
+        await self._apply(values, objects, ())
+        self._warn(values)
 
     async def upgrade(self, changes: Json) -> None:
-        """Change the given values and keep all others."""
-        notes = await self._require_manifest()
-        given = merge_values(notes.values, changes)
-        await self._apply(given, self.chart.objects(self.namespace, self.chart.values(given)), notes.objects)
-        self._warn(given)
+        """Change these values and keep all others."""
+        manifest = await self._require_manifest()
+        values = merge_values(manifest.values, changes)
+        objects = self.chart.objects(self.namespace, self.chart.values(values))
+        await self._apply(values, objects, manifest.objects)
+        self._warn(values)
 
-    def _warn(self, given: Json) -> None:
-        if warning := self.chart.warnings(self.namespace, self.chart.values(given)):
+    def _warn(self, values: Json) -> None:
+        if warning := self.chart.warnings(self.namespace, self.chart.values(values)):
             self.print(warning)
 
     async def uninstall(self, *, crds: bool = False) -> None:
-        """The operator itself first, so that it ends in order while it still has its rights. Before it the
-        definitions, if they are to go: then it lets their jobs go."""
-        notes = await self._require_manifest()
-        objects = self.chart.objects(self.namespace, self.chart.values(notes.values)) if crds else ()
-        for reference in (Reference.to(one) for one in objects if is_kept(one)):
+        """Delete the installation; with `crds` also the CRDs, and all jobs with them.
+
+        CRDs are deleted first, while the operator still runs and can react to the deletion of jobs. Then the
+        operator, which needs its rights until it has stopped.
+        """
+        manifest = await self._require_manifest()
+        objects = self.chart.objects(self.namespace, self.chart.values(manifest.values)) if crds else ()
+        for reference in (Reference.to(obj) for obj in objects if is_kept(obj)):
             await self._delete(reference)
-        for reference in notes.objects:
+        for reference in manifest.objects:
             if reference.kind == "Deployment":
                 await self._delete_and_wait(reference)
-        for reference in reversed(notes.objects):
+        for reference in reversed(manifest.objects):
             await self._delete(reference)
         await self.client.delete(ConfigMap, MANIFEST_NAME, self.namespace)
 
@@ -152,9 +157,9 @@ class Installation:
         return msgspec.json.decode(found.data["installation"], type=InstallManifest)
 
     async def wait(self, seconds: float) -> None:
-        """Until all replicas are of this version, and ready."""
-        notes, progress = await self._require_manifest(), ""
-        names = [one.name for one in notes.objects if one.kind == "Deployment"]
+        """Wait until all replicas have this version and are ready."""
+        manifest, progress = await self._require_manifest(), ""
+        names = [reference.name for reference in manifest.objects if reference.kind == "Deployment"]
         try:
             async with asyncio.timeout(seconds):
                 while not (rollout := await self._rolled_out(names)).done:
@@ -170,32 +175,32 @@ class Installation:
         self.print(str(rollout))
 
     async def _rolled_out(self, names: Sequence[str]) -> "Rollout":
-        """All Deployments together."""
+        """Return the sum over all Deployments."""
         kind = KINDS["apps/v1", "Deployment"]
-        found = [_rollout((await self.client.get(kind, name, self.namespace)).raw) for name in names]
+        rollouts = [_rollout((await self.client.get(kind, name, self.namespace)).raw) for name in names]
         return Rollout(
-            sum(one.desired for one in found),
-            sum(one.updated for one in found),
-            sum(one.ready for one in found),
-            sum(one.total for one in found),
-            all(one.observed for one in found),
+            sum(rollout.desired for rollout in rollouts),
+            sum(rollout.updated for rollout in rollouts),
+            sum(rollout.ready for rollout in rollouts),
+            sum(rollout.total for rollout in rollouts),
+            all(rollout.observed for rollout in rollouts),
         )
 
     async def _require_manifest(self) -> InstallManifest:
-        notes = await self.manifest()
-        if notes is None:
+        manifest = await self.manifest()
+        if manifest is None:
             raise InstallError(
                 f"nothing is installed in namespace {self.namespace} by argosy install"
                 " (an installation by Helm is changed by helm); -n names another"
             )
-        return notes
+        return manifest
 
     async def _reject_helm_owned(self, objects: Iterable[Json]) -> None:
-        """Two who each think that an object is theirs would undo each other's changes.
+        """Raise InstallError if an object belongs to a Helm release, which would undo our changes.
 
-        What a release left behind when it was uninstalled is nobody's.
+        CRDs that an uninstalled release left behind belong to no release.
         """
-        for reference in (Reference.to(one) for one in objects if not is_kept(one)):
+        for reference in (Reference.to(obj) for obj in objects if not is_kept(obj)):
             try:
                 found = await self.client.get(_kind(reference), reference.name, reference.namespace or None)
             except NotFound:
@@ -203,32 +208,32 @@ class Installation:
             if release := found.metadata.annotations.get("meta.helm.sh/release-name"):
                 raise InstallError(
                     f"{reference} belongs to the Helm release {release}: helm upgrade changes it,"
-                    " helm uninstall takes it away"
+                    " helm uninstall removes it"
                 )
 
-    async def _apply(self, given: Json, objects: Sequence[Json], before: Sequence[Reference]) -> None:
+    async def _apply(self, values: Json, objects: Sequence[Json], before: Sequence[Reference]) -> None:
         references = tuple(map(Reference.to, objects))
-        # Noted first: what was begun and not ended can be upgraded, or taken away.
-        gone = tuple(one for one in before if one not in references)
-        await self._write_manifest(given, (*references, *gone), objects)
+        # The manifest is written first, so that an interrupted installation can be upgraded or uninstalled.
+        obsolete = tuple(reference for reference in before if reference not in references)
+        await self._write_manifest(values, (*references, *obsolete), objects)
         for reference, obj in zip(references, objects, strict=True):
             await self.client.apply(_kind(reference), obj, reference.namespace or None, force=True)
             self.print(f"{reference} applied")
-        for reference in gone:
+        for reference in obsolete:
             await self._delete(reference)
-        await self._write_manifest(given, references, objects)
+        await self._write_manifest(values, references, objects)
 
     async def _write_manifest(
-        self, given: Json, references: Sequence[Reference], objects: Sequence[Json]
+        self, values: Json, references: Sequence[Reference], objects: Sequence[Json]
     ) -> None:
-        keep = {Reference.to(obj) for obj in objects if is_kept(obj)}
-        ours = tuple(one for one in references if one not in keep)
-        text = msgspec.json.encode(InstallManifest(self.chart.info.app_version, given, ours)).decode()
+        kept = {Reference.to(obj) for obj in objects if is_kept(obj)}
+        removable = tuple(reference for reference in references if reference not in kept)
+        text = msgspec.json.encode(InstallManifest(self.chart.info.app_version, values, removable)).decode()
         body = {"metadata": {"name": MANIFEST_NAME}, "data": {"installation": text}}
         await self.client.apply(ConfigMap, body, self.namespace, force=True)
 
     async def _delete_and_wait(self, reference: Reference) -> None:
-        """Delete an object, and wait until it is gone with its pods."""
+        """Delete an object, and wait until it and its pods are deleted."""
         await self._delete(reference, propagation="Foreground")
         with suppress(TimeoutError, NotFound):
             async with asyncio.timeout(self.termination_seconds):
@@ -237,16 +242,16 @@ class Installation:
                     await asyncio.sleep(0.2)
 
     async def _delete(self, reference: Reference, propagation: str = "Background") -> None:
-        place = reference.namespace or None
+        namespace = reference.namespace or None
         try:
-            await self.client.delete(_kind(reference), reference.name, place, propagation=propagation)
+            await self.client.delete(_kind(reference), reference.name, namespace, propagation=propagation)
         except NotFound:
             return
         self.print(f"{reference} deleted")
 
 
 class Rollout(Struct, frozen=True):
-    """How far a Deployment has come."""
+    """The progress of one or several Deployments."""
 
     desired: int
     updated: int
@@ -284,10 +289,15 @@ class _Deployment(Struct):
 
 
 def _rollout(deployment: Json) -> Rollout:
-    found = msgspec.convert(deployment, _Deployment)
-    status = found.status
-    seen = status.observed_generation >= found.metadata.generation
-    return Rollout(found.spec.replicas, status.updated_replicas, status.ready_replicas, status.replicas, seen)
+    decoded = msgspec.convert(deployment, _Deployment)
+    status = decoded.status
+    return Rollout(
+        desired=decoded.spec.replicas,
+        updated=status.updated_replicas,
+        ready=status.ready_replicas,
+        total=status.replicas,
+        observed=status.observed_generation >= decoded.metadata.generation,
+    )
 
 
 def _kind(reference: Reference) -> type[AnyObject]:

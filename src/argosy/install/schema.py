@@ -1,4 +1,4 @@
-"""Holds values against the chart's schema: the part of JSON Schema that it uses, all else is an error."""
+"""Validates values against the chart's schema. Keywords of JSON Schema that the chart does not use raise."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -17,25 +17,25 @@ _SUPPORTED_KEYWORDS: Final = frozenset(
 
 
 def schema_errors(schema: Mapping[str, object], value: object, path: str = "") -> Iterator[str]:
-    """What is wrong with a value, each with its path."""
+    """Yield the errors of a value, each with its path."""
     if unknown := set(schema) - _SUPPORTED_KEYWORDS:
         raise NotImplementedError(f"schema at {path or 'its root'}: {', '.join(sorted(unknown))}")
-    where = path or "values"
+    value_path = path or "values"
     kind = str(schema["type"]) if "type" in schema else ""
     if kind and not _TYPES[kind](value):
-        yield f"{where}: {_quote(value)} is not of type {kind}"
+        yield f"{value_path}: invalid value {_quote(value)}: must be of type {kind}"
         return
     if isinstance(value, dict):
         yield from _object_errors(schema, value, path)
     elif isinstance(value, list):
         if len(value) < _number(schema, "minItems", 0):
-            yield f"{where}: too few"
+            yield f"{value_path}: must have at least {schema['minItems']} items"
         items = schema.get("items")
         if isinstance(items, dict):
             for index, item in enumerate(value):
                 yield from schema_errors(items, item, f"{path}[{index}]")
     else:
-        yield from _scalar_errors(schema, value, where)
+        yield from _scalar_errors(schema, value, value_path)
 
 
 def _object_errors(schema: Mapping[str, object], value: Mapping[str, object], path: str) -> Iterator[str]:
@@ -45,35 +45,43 @@ def _object_errors(schema: Mapping[str, object], value: Mapping[str, object], pa
     assert isinstance(required, list)
     for name in required:
         if name not in value:
-            yield f"{_below(path, name)}: missing"
+            yield f"{_below(path, name)}: required"
     for name, part in value.items():
         if name in properties:
             yield from schema_errors(properties[name], part, _below(path, name))
         elif others is False:
-            yield f"{_below(path, name)}: there is no such value; there is {', '.join(properties)}"
+            yield f"{_below(path, name)}: unknown value (known values: {', '.join(properties)})"
         elif isinstance(others, dict):
             yield from schema_errors(others, part, _below(path, name))
 
 
-def _scalar_errors(schema: Mapping[str, object], value: object, where: str) -> Iterator[str]:
+def _scalar_errors(schema: Mapping[str, object], value: object, path: str) -> Iterator[str]:
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
-        yield f"{where}: {_quote(value)} is not one of {', '.join(map(str, choices))}"
+        yield f"{path}: invalid value {_quote(value)}: must be one of {', '.join(map(str, choices))}"
     if isinstance(value, str):
         if len(value) < _number(schema, "minLength", 0):
-            yield f"{where}: must not be empty"
+            yield f"{path}: must not be empty"
         if not re.search(str(schema.get("pattern", "")), value):
-            yield f"{where}: {_quote(value)} does not match {schema['pattern']}"
+            yield f"{path}: invalid value {_quote(value)}: must match {schema['pattern']}"
     if isinstance(value, int) and not isinstance(value, bool):
-        least, most = _number(schema, "minimum", value), _number(schema, "maximum", value)
-        if not least <= value <= most:
-            yield f"{where}: {value} is not within {least} and {most}"
+        minimum, maximum = _number(schema, "minimum", value), _number(schema, "maximum", value)
+        if not minimum <= value <= maximum:
+            yield f"{path}: invalid value {value}: must be {_range(schema)}"
 
 
-def _number(schema: Mapping[str, object], name: str, otherwise: int) -> int:
-    value = schema.get(name, otherwise)
+def _number(schema: Mapping[str, object], name: str, default: int) -> int:
+    value = schema.get(name, default)
     assert isinstance(value, int)
     return value
+
+
+def _range(schema: Mapping[str, object]) -> str:
+    """Describe which numbers are allowed."""
+    minimum, maximum = schema.get("minimum"), schema.get("maximum")
+    if maximum is None:
+        return f"at least {minimum}"
+    return f"at most {maximum}" if minimum is None else f"between {minimum} and {maximum}"
 
 
 def _below(path: str, name: str) -> str:
@@ -81,4 +89,4 @@ def _below(path: str, name: str) -> str:
 
 
 def _quote(value: object) -> str:
-    return f"'{value}'" if isinstance(value, str) else str(value)
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,7 +1,7 @@
-"""Bounds on what anybody in the cluster can make the operator hold: connections, heads, bodies, time.
+"""Limits on connections, request sizes and times, so that no client can exhaust the operator.
 
-The endpoint, the probes and the metrics share the process with the election and the reconcilers, and every
-pod of the cluster may connect. What is refused is counted, by a handful of reasons.
+The endpoint, the probes and the metrics share a process with leader election and the controllers, and every
+pod of the cluster may connect. Refused connections and requests are counted by reason.
 """
 
 import resource
@@ -29,7 +29,7 @@ REQUEST_LIMITS: Final = RequestLimits(
     max_pipelined=4,
 )
 PROBE_CONNECTIONS: Final = ConnectionLimits(total=256, per_address=64)
-"""Of the kubelet and of those who read metrics."""
+"""Limits of the address for probes and metrics."""
 
 RESERVED_FILES: Final = 512
 """Open files that are not connections to the endpoint."""
@@ -39,7 +39,7 @@ OnRefused: TypeAlias = Callable[[RefusalReason], None]
 
 
 class EndpointMetrics:
-    """What the endpoint refuses, and how many connections it has."""
+    """Counts refused requests and open connections of the endpoint."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._refused = Counter(
@@ -57,7 +57,7 @@ class EndpointMetrics:
 
 
 def endpoint_connections(total: int, per_address: int) -> ConnectionLimits:
-    """Return the bounds of the endpoint, lowered to what the limit of open files allows."""
+    """Return the connection limits of the endpoint, lowered if the limit of open files requires it."""
     possible = _raise_open_files(total + RESERVED_FILES) - RESERVED_FILES
     if possible < total:
         log.warning("fewer connections than configured fit the limit of open files", connections=possible)
@@ -65,7 +65,7 @@ def endpoint_connections(total: int, per_address: int) -> ConnectionLimits:
 
 
 def _raise_open_files(wanted: int) -> int:
-    """Raise this process's limit of open files as far as it may go, and return it."""
+    """Raise this process's limit of open files to `wanted` or as far as possible, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted

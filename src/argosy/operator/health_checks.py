@@ -13,17 +13,18 @@ from argosy.operator.health import Check, CheckResult
 from argosy.operator.manager import DRAIN_SECONDS, Manager
 
 MAX_CACHE_AGE_SECONDS = 300.0
-"""Seconds without a word from a watch, which the server breaks every minute, after which its cache is old."""
+"""Seconds without an event of a watch, which the server sends at least every minute, after which the cache
+counts as out of date."""
 MAX_LEASE_AGE_SECONDS = 30.0
-"""Seconds without an answer about the lease, which is asked for every two, after which nobody knows who
-leads."""
+"""Seconds without a successful read of the lease, which is read every two, after which the leader is
+unknown."""
 MAX_STALL_SECONDS = 300.0
-"""Seconds for which jobs may wait while no reconcile begins or ends, before workers are taken for stuck."""
+"""Seconds for which keys may be queued while no reconcile starts or ends, before workers count as stuck."""
 MAX_RECONCILE_SECONDS = 1800.0
 """Seconds that a single reconcile may take. Its requests time out after 30 s and it creates pods for a minute
 at a time, but it may have to wait for the deletion of very many."""
 MAX_LEASE_OVERRUN_SECONDS = DRAIN_SECONDS + 20.0
-"""Seconds that work may go on after the lease was lost; passes under way are given part of them to end."""
+"""Seconds that controllers may run after the lease was lost; running reconciles may use a part of them."""
 
 
 def live_checks(serving: Manager, leader: Leader | None) -> tuple[Check, ...]:

@@ -63,10 +63,10 @@ class JobMetrics:
         self._phases: dict[tuple[str, Key], Phase] = {}
         self._tally: Tally[tuple[str, Phase]] = Tally()
 
-    def record_pass(
+    def record_plan(
         self, kind: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None:
-        """A pass over a job wrote the plan's Record where `before` was."""
+        """Count what changed between the Record `before` and the plan's, which was written."""
         after, framework = plan.record, workload.framework if workload else ""
         self._move(kind, key, after.phase)
         for cause in plan.restart_causes:
@@ -88,11 +88,11 @@ class JobMetrics:
             self.gang_wait.labels(kind, workload.framework).observe(queued)
 
     def forget_job(self, kind: str, key: Key) -> None:
-        """The job is gone."""
+        """Stop counting a job that was deleted."""
         self._move(kind, key, None)
 
     def clear(self) -> None:
-        """Another replica counts jobs from now on."""
+        """Forget all jobs: another replica counts them from now on."""
         self._phases.clear()
         self._tally.clear()
         self.jobs.clear()
@@ -151,6 +151,6 @@ def _dependencies_met(role: Role, record: Record) -> bool:
 
 
 def _in_place(before: Record, after: Record) -> int:
-    """Containers that nodes restarted since."""
+    """Return how many containers nodes restarted between two Records."""
     pairs = [(before.role(name), role) for name, role in after.roles.items()]
     return sum(max(new.container_restarts_counted - old.container_restarts_counted, 0) for old, new in pairs)

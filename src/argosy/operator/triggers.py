@@ -1,7 +1,7 @@
-"""Which job needs a pass when something changed: the owner of the changed object, if the change can matter.
+"""Enqueues the job that owns a changed object, if the change can matter to it.
 
-A pod event that leaves everything policies look at as it was (a heartbeat, somebody's annotation) wakes
-nobody.
+A pod event that changes nothing that decisions depend on, such as a heartbeat or a foreign annotation,
+enqueues no job.
 """
 
 from collections.abc import Callable
@@ -22,45 +22,51 @@ from argosy.reconcile.status_changes import COUNTS_SECONDS
 C = TypeVar("C", bound=ApiObject)
 
 POD_DEBOUNCE_SECONDS = 0.1
-"""Pods of a job come and go in groups: a pass waits this long for the others of its group."""
+"""Delay of a reconcile after a pod changed: the pods of a job start and end in groups."""
 
 START_DEBOUNCE_SECONDS = COUNTS_SECONDS
-"""The same for a pod that runs while others of its role do not yet: there is hardly more to tell than their
-number."""
+"""The same for a pod that runs while others of its role do not yet: only the number of running pods
+changes."""
 
 FOLLOW_DEBOUNCE_SECONDS = 0.5
-"""The same for a pod that has succeeded while others of its role go on (their number again, unless the role
-succeeds with any one of them, and then it may wait so long), and for one on its way out that is merely
-replaced, for which nothing can be done until it is gone."""
+"""The same for a pod that has succeeded while others of its role still run, and for a terminating pod that is
+only replaced. Usually a mere count changes; a role that succeeds with any of its pods may wait this long. A
+terminating pod is replaced once it is deleted."""
 
 
 class Queue(Protocol):
-    """The face of a controller that this room needs."""
+    """The part of a controller by which jobs are enqueued."""
 
     def enqueue(self, key: Key, after: float = 0.0) -> None: ...
     def discard(self, key: Key) -> None: ...
 
 
 class Triggers:
-    """Routes changes to the queues of the kinds that are served."""
+    """Routes changes to the queues of the job kinds that are served."""
 
     def __init__(self, caches: Caches) -> None:
         self.caches = caches
         self._served: dict[tuple[str, str], _Served] = {}
-        caches.on_pod_change(self._pod)
+        caches.on_pod_change(self._pod_changed)
         caches.pod_groups.on_change(self._enqueue_owner)
         caches.capacity.on_freed(self.enqueue_waiting_gangs)
-        caches.nodes.subscribe(self._node)
+        caches.nodes.subscribe(self._node_changed)
         caches.node_health.on_answer(self._enqueue_owners_on_node)
         for children in caches.children.values():
-            children.subscribe(self._child)
+            children.subscribe(self._child_changed)
 
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:
+        """Enqueue the jobs of this reconciler from now on."""
         resource, jobs = reconciler.api.resource, reconciler.jobs
-        known = lambda key: jobs.get(*key) is not None  # noqa: E731
-        self._served[resource.group, resource.kind] = _Served(queue, known, reconciler.on_pod_terminating)
 
-        def job(change: Change[T]) -> None:
+        def job_exists(key: Key) -> bool:
+            return jobs.get(*key) is not None
+
+        self._served[resource.group, resource.kind] = _Served(
+            queue, job_exists, reconciler.on_pod_terminating
+        )
+
+        def job_changed(change: Change[T]) -> None:
             if change.new is not None:
                 if not change.own:
                     queue.enqueue(key_of(change.new))
@@ -68,19 +74,19 @@ class Triggers:
                 reconciler.on_job_deleted(change.old)
                 queue.discard(key_of(change.old))
 
-        def undecodable(bad: Undecodable) -> None:
+        def undecodable_found(bad: Undecodable) -> None:
             queue.enqueue(Key(bad.metadata.namespace, bad.metadata.name))
 
-        jobs.subscribe(job)
-        jobs.on_undecodable(undecodable)
+        jobs.subscribe(job_changed)
+        jobs.on_undecodable(undecodable_found)
 
-    def _pod(self, pod: Pod) -> None:
+    def _pod_changed(self, pod: Pod) -> None:
         self._enqueue_owner(pod, self._debounce_seconds(pod))
 
     def _debounce_seconds(self, pod: Pod) -> float:
-        known = self.caches.pods.get(pod.metadata.namespace, pod.metadata.name)
-        if known is None or known.metadata.uid != pod.metadata.uid:
-            return 0.0  # what the others make of its loss must not be seen first
+        cached = self.caches.pods.get(pod.metadata.namespace, pod.metadata.name)
+        if cached is None or cached.metadata.uid != pod.metadata.uid:
+            return 0.0  # deleted: recorded before other pods fail because of it
         if pod.metadata.deletion_timestamp is not None:
             return FOLLOW_DEBOUNCE_SECONDS if self._on_pod_terminating(pod) else 0.0
         if self.caches.role_still_starting(pod):
@@ -96,15 +102,15 @@ class Triggers:
         return served is not None and served.on_pod_terminating(key, meta.labels.get(labels.ROLE, ""))
 
     def enqueue_waiting_gangs(self) -> None:
-        """Something that gangs wait for has come: room, or who places them."""
+        """Enqueue all jobs whose gang waits for capacity or for a gang scheduler."""
         for group, kind, key in tuple(self.caches.pod_groups.waiting):
             self._served[group, kind].queue.enqueue(key, POD_DEBOUNCE_SECONDS)
 
-    def _child(self, change: Change[C]) -> None:
+    def _child_changed(self, change: Change[C]) -> None:
         if change.new is None:
             self._enqueue_owner(change.old)
 
-    def _node(self, change: Change[Node]) -> None:
+    def _node_changed(self, change: Change[Node]) -> None:
         node = change.new or change.old
         if node is not None and _health(change.old) != _health(change.new):
             self._enqueue_owners_on_node(node.metadata.name)
@@ -130,13 +136,13 @@ class Triggers:
 
 
 def _health(node: Node | None) -> tuple[bool, bool, bool] | None:
-    """What policies look at in a node."""
+    """Return what decisions depend on in a node."""
     return None if node is None else (is_down(node), has_unknown_condition(node), is_out_of_service(node))
 
 
 class _Served(NamedTuple):
     queue: Queue
     job_exists: Callable[[Key], bool]
-    """Whether there is such a job. What happens to the children of one that is gone, or has not come yet,
-    is no reason to remember its name: on a replica that stands by nobody would ever forget it."""
+    """Returns True if the cache has such a job. Other keys are not enqueued: a replica that does not lead
+    never removes them from its queue."""
     on_pod_terminating: Callable[[Key, str], bool]

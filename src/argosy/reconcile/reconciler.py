@@ -46,7 +46,7 @@ CREATED_RECHECK_SECONDS = 30.0
 class JobMetricsSink(Protocol):
     """Counts what happens to jobs."""
 
-    def record_pass(
+    def record_plan(
         self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None: ...
     def forget_job(self, dialect: str, key: Key) -> None: ...
@@ -209,7 +209,7 @@ class Reconciler(Generic[T]):
         self, key: Key, workload: Workload | None, before: Record | None, plan: Plan, written: Written[T]
     ) -> None:
         """Update metrics and the log, and emit events."""
-        self.metrics.record_pass(self.kind, key, workload, before, plan)
+        self.metrics.record_plan(self.kind, key, workload, before, plan)
         _log_phase_change(before, plan.record)
         for change in written.changes:
             for event in self.api.status_events(change):
