@@ -29,16 +29,18 @@ class Case(Struct):
 
 
 CASES = {
-    "the clock goes on": Case(25, 0),
-    "another machine's clock is a little behind": Case(-30, 0),
-    "the clock was set back by an hour": Case(20 - HOUR, HOUR),
-    "the clock was set back by an hour a while after the last news": Case(600 - HOUR, HOUR - 580),
-    "the clock was set forward": Case(HOUR, 0),
+    "clock advances: unchanged": Case(25, 0),
+    "clock of another replica is 30 s behind: unchanged": Case(-30, 0),
+    "clock set back by an hour: shifted by an hour": Case(20 - HOUR, HOUR),
+    "clock set back by an hour ten minutes after the last change: shifted to now": Case(
+        600 - HOUR, HOUR - 580
+    ),
+    "clock set forward: unchanged": Case(HOUR, 0),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_times_move_together(case: Case) -> None:
+def test_all_times_are_shifted_together(case: Case) -> None:
     moved = shift_to_clock(RECORD, later(case.now))
     by = timedelta(seconds=case.want_moved)
     assert RECORD.phase_since and RECORD.started_at and RECORD.retry_at and RECORD.waiting
@@ -51,21 +53,21 @@ def test_times_move_together(case: Case) -> None:
     assert shift_to_clock(moved, later(case.now)) == moved
 
 
-def test_a_back_off_does_not_last_an_hour_longer() -> None:
+def test_a_backoff_does_not_last_an_hour_longer_after_the_clock_was_set_back() -> None:
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     record = decide(job, None, seen(pod(0)), NOW).record
     for replacement in range(2):
         failed = seen(pod(0, "Failed", exit_code=1, replacement=replacement))
         record = decide(job, record, failed, later(1)).record
-    waits = decide(job, record, Observed(), later(2))
-    assert waits.requeue_at == later(11)
+    waiting = decide(job, record, Observed(), later(2))
+    assert waiting.requeue_at == later(11)
     back = decide(job, record, Observed(), later(2 - HOUR))
     assert back.requeue_at == later(2 + 10 - HOUR)
     again = decide(job, back.record, Observed(), back.requeue_at)
     assert any(isinstance(action, CreatePod) for action in again.actions)
 
 
-def test_a_deadline_and_a_time_to_live_do_not_last_an_hour_longer() -> None:
+def test_deadline_and_ttl_do_not_last_an_hour_longer_after_the_clock_was_set_back() -> None:
     limits = Limits(active_deadline=60, ttl=Ttl(failed=30))
     job = workload(role(replicas=1), limits=limits)
     record = decide(job, None, seen(pod(0)), NOW).record
@@ -75,21 +77,21 @@ def test_a_deadline_and_a_time_to_live_do_not_last_an_hour_longer() -> None:
     set_back = later(80 - 2 * HOUR)
     kept = decide(job, ended, Observed(), set_back)
     assert kept.requeue_at == set_back + timedelta(seconds=30)
-    gone = decide(job, kept.record, Observed(), kept.requeue_at)
-    assert any(isinstance(action, DeleteJob) for action in gone.actions)
+    expired = decide(job, kept.record, Observed(), kept.requeue_at)
+    assert any(isinstance(action, DeleteJob) for action in expired.actions)
 
 
 FOREVER = float(2**63 - 1)
 ENDLESS = {
-    "a deadline": Limits(active_deadline=FOREVER),
-    "a time to start": Limits(start_timeout=FOREVER),
-    "a time below the least size": Limits(below_min_timeout=FOREVER),
-    "a time to live": Limits(ttl=Ttl(FOREVER, FOREVER), children_ttl=Ttl(FOREVER, FOREVER)),
+    "active deadline": Limits(active_deadline=FOREVER),
+    "start timeout": Limits(start_timeout=FOREVER),
+    "timeout below the minimum": Limits(below_min_timeout=FOREVER),
+    "times to live": Limits(ttl=Ttl(FOREVER, FOREVER), children_ttl=Ttl(FOREVER, FOREVER)),
 }
 
 
 @pytest.mark.parametrize("limits", ENDLESS.values(), ids=ENDLESS.keys())
-def test_a_span_longer_than_the_calendar_is_never_over(limits: Limits) -> None:
+def test_a_limit_beyond_the_calendar_is_never_exceeded(limits: Limits) -> None:
     job = workload(role("worker", 2, elastic=Elastic(1, 2)), limits=limits, gang=Gang(1, timeout=FOREVER))
     record = decide(job, None, seen(), NOW).record
     for letters in ("PP", "RR", "T.", "SS", "SS"):

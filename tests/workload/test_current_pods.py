@@ -23,16 +23,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("one", "want"), CASES.values(), ids=CASES.keys())
-def test_current_pods_match_the_record(one: ObservedPod, want: bool) -> None:
-    seen = Observed(pods=(one,))
-    assert is_current(RECORD, one) is want
-    assert (one in current_pods(RECORD, one.role, seen)) is want
-    assert (one in stale_pods(RECORD, seen)) is not want
+@pytest.mark.parametrize(("candidate", "want"), CASES.values(), ids=CASES.keys())
+def test_current_pods_match_the_record(candidate: ObservedPod, want: bool) -> None:
+    observed = Observed(pods=(candidate,))
+    assert is_current(RECORD, candidate) is want
+    assert (candidate in current_pods(RECORD, candidate.role, observed)) is want
+    assert (candidate in stale_pods(RECORD, observed)) is not want
 
 
 def test_every_pod_is_current_or_stale() -> None:
-    seen = Observed(pods=tuple(one for one, _ in CASES.values()))
-    there, not_there = all_current_pods(RECORD, seen), stale_pods(RECORD, seen)
-    assert len(there) + len(not_there) == len(seen.pods)
-    assert [one for one in seen.pods if is_current(RECORD, one)] == [one for one in seen.pods if one in there]
+    observed = Observed(pods=tuple(candidate for candidate, _ in CASES.values()))
+    current, stale = all_current_pods(RECORD, observed), stale_pods(RECORD, observed)
+    assert len(current) + len(stale) == len(observed.pods)
+    assert [candidate for candidate in observed.pods if is_current(RECORD, candidate)] == [
+        candidate for candidate in observed.pods if candidate in current
+    ]

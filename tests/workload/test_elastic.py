@@ -39,7 +39,7 @@ PROBLEMS = {
 
 @pytest.mark.parametrize(("replicas", "bounds", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_replicas_must_be_within_their_bounds(replicas: int, bounds: Elastic | None, want: list[str]) -> None:
-    assert [str(one) for one in elastic.problems("spec.roles.worker", replicas, bounds)] == want
+    assert [str(problem) for problem in elastic.problems("spec.roles.worker", replicas, bounds)] == want
 
 
 class Case(Struct):

@@ -1,4 +1,4 @@
-"""What each back end makes, what pods carry for it, and how it reads what its scheduler tells."""
+"""Tests for the pod groups, the membership of pods and the statuses of all gang schedulers."""
 
 import msgspec
 import pytest
@@ -34,7 +34,7 @@ SPECS: dict[str, tuple[str, object, object]] = {
 
 
 @pytest.mark.parametrize("name", GANG_SCHEDULERS)
-def test_the_object_before_the_pods(name: str) -> None:
+def test_the_spec_of_the_pod_group(name: str) -> None:
     group = GANG_SCHEDULERS[name].group
     if name not in SPECS:
         assert group is None
@@ -63,12 +63,12 @@ MEMBERSHIPS = {
 
 
 @pytest.mark.parametrize("name", GANG_SCHEDULERS)
-def test_what_pods_carry(name: str) -> None:
+def test_the_membership_of_pods(name: str) -> None:
     assert GANG_SCHEDULERS[name].membership(JOB, "worker") == MEMBERSHIPS[name]
 
 
 class Case(Struct):
-    backend: str
+    scheduler: str
     status: dict[str, object]
     want: ObservedGroup
 
@@ -77,45 +77,47 @@ def condition(kind: str, status: str, reason: str = "", message: str = "") -> di
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-READINGS = {
-    "a new group of Volcano's": Case("volcano", {}, ObservedGroup("volcano", queued=True)),
-    "in its queue": Case("volcano", {"phase": "Pending"}, ObservedGroup("volcano", queued=True)),
-    "let in, without room": Case(
+STATUSES = {
+    "Volcano, new: queued": Case("volcano", {}, ObservedGroup("volcano", queued=True)),
+    "Volcano, Pending: queued": Case("volcano", {"phase": "Pending"}, ObservedGroup("volcano", queued=True)),
+    "Volcano, admitted but unschedulable: not scheduled, with the reason": Case(
         "volcano",
         {"phase": "Inqueue", "conditions": [condition("Unschedulable", "True", "NotEnough", "3/4")]},
         ObservedGroup("volcano", reason="NotEnough", message="3/4"),
     ),
-    "placed": Case(
+    "Volcano, condition Scheduled: scheduled": Case(
         "volcano",
         {"phase": "Inqueue", "conditions": [condition("Scheduled", "True", "ready")]},
         ObservedGroup("volcano", scheduled=True, reason="ready"),
     ),
-    "running": Case("volcano", {"phase": "Running"}, ObservedGroup("volcano", scheduled=True)),
-    "evicted": Case(
+    "Volcano, Running: scheduled": Case(
+        "volcano", {"phase": "Running"}, ObservedGroup("volcano", scheduled=True)
+    ),
+    "Volcano, condition Evicted: evicted": Case(
         "volcano",
         {"phase": "Unknown", "conditions": [condition("Evicted", "True", "reclaimed")]},
         ObservedGroup("volcano", evicted=True),
     ),
-    "a new group of Kubernetes'": Case("kubernetes", {}, ObservedGroup("kubernetes")),
-    "a group that Kubernetes cannot place": Case(
+    "kube-scheduler, new: not scheduled": Case("kubernetes", {}, ObservedGroup("kubernetes")),
+    "kube-scheduler, unschedulable: not scheduled, with the reason": Case(
         "kubernetes",
         {"conditions": [condition("PodGroupScheduled", "False", "Unschedulable", "0/2 nodes")]},
         ObservedGroup("kubernetes", reason="Unschedulable", message="0/2 nodes"),
     ),
-    "a group that Kubernetes placed": Case(
+    "kube-scheduler, scheduled: scheduled": Case(
         "kubernetes",
         {"conditions": [condition("PodGroupScheduled", "True", "Scheduled")]},
         ObservedGroup("kubernetes", scheduled=True, reason="Scheduled"),
     ),
-    "a group that Kubernetes takes away": Case(
+    "kube-scheduler, preempted: evicted": Case(
         "kubernetes",
         {"conditions": [condition("DisruptionTarget", "True", "PreemptionByScheduler")]},
         ObservedGroup("kubernetes", evicted=True),
     ),
-    "the plugin is at it": Case(
+    "coscheduling plugin, Scheduling: not scheduled": Case(
         "scheduler-plugins", {"phase": "Scheduling"}, ObservedGroup("scheduler-plugins", reason="Scheduling")
     ),
-    "the plugin has placed it": Case(
+    "coscheduling plugin, Running: scheduled": Case(
         "scheduler-plugins",
         {"phase": "Running"},
         ObservedGroup("scheduler-plugins", scheduled=True, reason="Running"),
@@ -123,20 +125,19 @@ READINGS = {
 }
 
 
-@pytest.mark.parametrize("case", READINGS.values(), ids=READINGS.keys())
-def test_what_the_scheduler_tells(case: Case) -> None:
-    group = GANG_SCHEDULERS[case.backend].group
+@pytest.mark.parametrize("case", STATUSES.values(), ids=STATUSES.keys())
+def test_the_status_of_the_pod_group_is_read(case: Case) -> None:
+    group = GANG_SCHEDULERS[case.scheduler].group
     assert group and group.parse_status(msgspec.convert(case.status, PodGroupStatus)) == case.want
 
 
-def test_choices() -> None:
+def test_the_setting_selects_the_candidates() -> None:
     assert (*GANG_SCHEDULERS, AUTO, NONE) == CHOICES
-    assert [one.name for one in candidates(AUTO)] == list(GANG_SCHEDULERS)
-    assert [one.name for one in candidates("builtin")] == ["builtin"]
+    assert [scheduler.name for scheduler in candidates(AUTO)] == list(GANG_SCHEDULERS)
+    assert [scheduler.name for scheduler in candidates("builtin")] == ["builtin"]
     assert candidates(NONE) == ()
 
 
-def test_children_are_told_apart() -> None:
-    """All three schedulers call it PodGroup."""
-    names = [one.group.child_kind for one in GANG_SCHEDULERS.values() if one.group]
+def test_pod_groups_of_different_apis_have_different_child_kinds() -> None:
+    names = [scheduler.group.child_kind for scheduler in GANG_SCHEDULERS.values() if scheduler.group]
     assert len(set(names)) == len(names) == 3

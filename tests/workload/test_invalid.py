@@ -21,18 +21,18 @@ REFUSAL = ActionResult("Pod", "job-worker-0", ActionStatus.INVALID, "no such cla
 
 
 def test_an_invalid_spec_deletes_the_children_and_a_valid_edit_starts_a_new_attempt() -> None:
-    begun = decide(STRICT, None, Observed(), NOW).record
-    there = Observed(pods=pods("P"), children=(existing(Service, "job-worker"),))
-    plan = plan_invalid_deletion(REMAINS, begun, PROBLEMS, there, later(1))
+    started = decide(STRICT, None, Observed(), NOW).record
+    observed = Observed(pods=pods("P"), children=(existing(Service, "job-worker"),))
+    plan = plan_invalid_deletion(REMAINS, started, PROBLEMS, observed, later(1))
     assert (plan.record.phase, plan.record.attempt, plan.record.started_at) == (Phase.PENDING, 2, None)
     assert plan.record.waiting is not None
     assert (plan.record.waiting.reason, plan.record.waiting.message) == (INVALID_SPEC, "spec.x: is wrong")
-    assert [one.name for one in plan.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
-    assert remove(there.children[0]) in plan.actions
+    assert [action.name for action in plan.actions if isinstance(action, DeletePod)] == ["job-worker-0"]
+    assert remove(observed.children[0]) in plan.actions
     again = plan_invalid_deletion(REMAINS, plan.record, PROBLEMS, Observed(), later(2))
     assert (again.record, again.actions) == (plan.record, ()), "told once"
     cured = decide(replace(STRICT, generation=3), again.record, Observed(), later(3))
-    assert [one.attempt for one in cured.actions if isinstance(one, CreatePod)] == [2, 2, 2]
+    assert [action.attempt for action in cured.actions if isinstance(action, CreatePod)] == [2, 2, 2]
     assert cured.record.finished_at is None
 
 
@@ -50,20 +50,20 @@ def test_a_valid_edit_without_restarts_left_fails_the_job() -> None:
 
 
 def test_a_rejected_spec_is_not_retried_before_an_edit() -> None:
-    begun = decide(STRICT, None, Observed(), NOW).record
-    refused = decide(STRICT, begun, Observed(failed_actions=(REFUSAL,)), later(1)).record
+    started = decide(STRICT, None, Observed(), NOW).record
+    refused = decide(STRICT, started, Observed(failed_actions=(REFUSAL,)), later(1)).record
     assert refused.waiting is not None
     assert (refused.waiting.reason, refused.waiting.message) == (SPEC_REJECTED, "job-worker-0: no such class")
     forgotten = decide(STRICT, refused, Observed(), later(9))
     assert (forgotten.record, forgotten.actions) == (refused, ()), "also by an operator that is new"
     edited = decide(replace(STRICT, generation=2), refused, Observed(), later(9))
-    assert any(isinstance(one, CreatePod) for one in edited.actions)
+    assert any(isinstance(action, CreatePod) for action in edited.actions)
 
 
 def test_pods_are_kept_if_the_api_does_not_delete_children_of_invalid_jobs() -> None:
-    begun = decide(workload(), None, Observed(), NOW).record
-    plan = decide(workload(), begun, Observed(pods=pods("RR"), failed_actions=(REFUSAL,)), later(1))
-    assert not any(isinstance(one, DeletePod) for one in plan.actions)
+    started = decide(workload(), None, Observed(), NOW).record
+    plan = decide(workload(), started, Observed(pods=pods("RR"), failed_actions=(REFUSAL,)), later(1))
+    assert not any(isinstance(action, DeletePod) for action in plan.actions)
 
 
 def test_an_invalid_edit_of_a_job_that_was_running_is_final() -> None:
@@ -76,7 +76,7 @@ def test_an_invalid_edit_of_a_job_that_was_running_is_final() -> None:
     assert not plan.actions, "its pods are left to its cleanup policy, which here is None"
     tidy = replace(REMAINS, cleanup=CleanupPolicy.ALL)
     again = plan_invalid_deletion(tidy, plan.record, PROBLEMS, Observed(pods=pods("R")), later(2))
-    assert [one.name for one in again.actions if isinstance(one, DeletePod)] == ["job-worker-0"]
+    assert [action.name for action in again.actions if isinstance(action, DeletePod)] == ["job-worker-0"]
 
 
 def test_pending_is_written_before_anything_is_created_if_the_api_demands_it() -> None:
@@ -84,5 +84,5 @@ def test_pending_is_written_before_anything_is_created_if_the_api_demands_it() -
     first = decide(announced, None, Observed(), NOW)
     assert (first.actions, first.requeue_at, first.record.phase) == ((), NOW, Phase.PENDING)
     second = decide(announced, first.record, Observed(), NOW)
-    assert any(isinstance(one, CreatePod) for one in second.actions)
-    assert not any(isinstance(one, Apply) for one in first.actions)
+    assert any(isinstance(action, CreatePod) for action in second.actions)
+    assert not any(isinstance(action, Apply) for action in first.actions)

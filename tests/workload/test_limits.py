@@ -40,9 +40,9 @@ CASES = {
 def test_a_job_fails_at_its_time_limits(case: Case) -> None:
     began = NOW if case.started else None
     record = Record(phase_since=NOW, phase=case.phase, started_at=began, attempt_started_at=began)
-    found = limits.check_limits(workload(limits=case.limits), record, Observed(), later(case.seconds))
-    assert (found.result.reason if found.result else "") == case.want
-    assert found.next_at == (None if case.want_next is None else later(case.want_next))
+    check = limits.check_limits(workload(limits=case.limits), record, Observed(), later(case.seconds))
+    assert (check.result.reason if check.result else "") == case.want
+    assert check.next_at == (None if case.want_next is None else later(case.want_next))
 
 
 def test_the_message_names_the_field_and_its_value() -> None:

@@ -31,14 +31,14 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize(("want", "one"), SENTENCES.items())
-def test_the_end_of_a_pod_is_a_sentence(want: str, one: ObservedPod) -> None:
-    assert messages.describe_end(one) == want
+@pytest.mark.parametrize(("want", "ended"), SENTENCES.items())
+def test_the_end_of_a_pod_is_a_sentence(want: str, ended: ObservedPod) -> None:
+    assert messages.describe_end(ended) == want
 
 
 def test_the_restart_of_a_container_is_a_sentence() -> None:
-    one = container_restart_entry(pod(2, container_restarts=1, last_exit_code=9, node="node-3"), NOW)
-    assert messages.describe_restart(one) == "a container of worker-2 failed (exit 9) on node-3"
+    entry = container_restart_entry(pod(2, container_restarts=1, last_exit_code=9, node="node-3"), NOW)
+    assert messages.describe_restart(entry) == "a container of worker-2 failed (exit 9) on node-3"
 
 
 def test_an_unknown_cause_of_a_later_version_is_shown_as_it_is() -> None:

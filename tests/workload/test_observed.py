@@ -12,14 +12,14 @@ LABELS = {labels.ROLE: "worker", labels.INDEX: "2", labels.ATTEMPT: "3", labels.
 
 def observed(**parts: object) -> ObservedPod:
     body = {"metadata": {"name": "p", "uid": "u", "labels": LABELS}, **parts}
-    seen = observe_pod(msgspec.convert(body, Pod))
-    assert seen
-    return seen
+    pod = observe_pod(msgspec.convert(body, Pod))
+    assert pod
+    return pod
 
 
 def ended(code: int, name: str = "main", reason: str = "Error", finished: int = 0) -> dict[str, object]:
-    how = {"exitCode": code, "reason": reason, "finishedAt": f"2030-01-01T00:00:0{finished}Z"}
-    return {"name": name, "state": {"terminated": how}}
+    terminated = {"exitCode": code, "reason": reason, "finishedAt": f"2030-01-01T00:00:0{finished}Z"}
+    return {"name": name, "state": {"terminated": terminated}}
 
 
 class Case(Struct):
@@ -34,24 +34,24 @@ LOW_ON_MEMORY = (
 )
 
 CASES = {
-    "a pod without a status": Case({}, {"phase": "Pending", "exit_code": None}),
-    "the exit code of the container that failed": Case(
+    "no status: Pending": Case({}, {"phase": "Pending", "exit_code": None}),
+    "one container failed: its exit code": Case(
         {"phase": "Failed", "containerStatuses": [ended(0, "sidecar"), ended(137)]},
         {"exit_code": 137, "container": "main", "disrupted": False},
     ),
-    "the exit code of an init container": Case(
+    "init container failed: its exit code": Case(
         {"phase": "Failed", "initContainerStatuses": [ended(2, "fetch")]},
         {"exit_code": 2, "container": "fetch"},
     ),
-    "an eviction": Case(
+    "evicted: disrupted, with the message": Case(
         {"phase": "Failed", "reason": "Evicted", "message": "low memory"},
         {"disrupted": True, "message": "low memory"},
     ),
-    "an eviction by a node that is short of memory: the cluster's doing": Case(
+    "evicted by a node short of memory: disrupted": Case(
         {"phase": "Failed", "reason": "Evicted", "message": LOW_ON_MEMORY},
         {"disrupted": True, "over_limit": False},
     ),
-    "an eviction for a full emptyDir: the pod's own": Case(
+    "evicted for a full emptyDir: over its limit": Case(
         {
             "phase": "Failed",
             "reason": "Evicted",
@@ -60,7 +60,7 @@ CASES = {
         },
         {"disrupted": False, "over_limit": True},
     ),
-    "an eviction for the storage of a container: the pod's own": Case(
+    "evicted for the storage of a container: over its limit": Case(
         {
             "phase": "Failed",
             "reason": "Evicted",
@@ -68,7 +68,7 @@ CASES = {
         },
         {"disrupted": False, "over_limit": True},
     ),
-    "an eviction for the storage of all containers: the pod's own": Case(
+    "evicted for the storage of all containers: over its limit": Case(
         {
             "phase": "Failed",
             "reason": "Evicted",
@@ -76,7 +76,7 @@ CASES = {
         },
         {"disrupted": False, "over_limit": True},
     ),
-    "a program that says the same and was not evicted": Case(
+    "same message without an eviction: not over its limit": Case(
         {
             "phase": "Failed",
             "reason": "Error",
@@ -84,19 +84,19 @@ CASES = {
         },
         {"disrupted": False, "over_limit": False},
     ),
-    "a preemption": Case(
+    "condition DisruptionTarget: disrupted": Case(
         {"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]},
         {"disrupted": True},
     ),
-    "a preemption by the scheduler": Case(
+    "preempted by the scheduler: disrupted, with the reason": Case(
         {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]},
         {"disrupted": True, "disruption_reason": "PreemptionByScheduler"},
     ),
-    "a container that took too much memory": Case(
+    "OOM-killed container: out of memory": Case(
         {"phase": "Failed", "containerStatuses": [ended(137, reason="OOMKilled")]},
         {"exit_code": 137, "out_of_memory": True},
     ),
-    "how the container ended that was restarted last": Case(
+    "two restarted containers: the exit code of the last": Case(
         {
             "containerStatuses": [
                 {"name": "a", "restartCount": 1, "lastState": ended(1, finished=1)["state"]},
@@ -105,23 +105,23 @@ CASES = {
         },
         {"last_exit_code": 137, "last_out_of_memory": True, "exit_code": None},
     ),
-    "held in the init container that waits for others": Case(
+    "helper container running: waits for a dependency": Case(
         {"phase": "Pending", "initContainerStatuses": [{"name": "initializer", "state": {"running": {}}}]},
         {"waits_for_dependency": True},
     ),
-    "not held by an init container of the user's own": Case(
+    "init container of the user running: does not wait for a dependency": Case(
         {"phase": "Pending", "initContainerStatuses": [{"name": "fetch", "state": {"running": {}}}]},
         {"waits_for_dependency": False},
     ),
-    "an image that cannot be had": Case(
+    "image cannot be pulled: waiting reason": Case(
         {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
         {"waiting_reason": "ImagePullBackOff"},
     ),
-    "a container about to start waits for nothing worth telling": Case(
+    "container being created: no waiting reason": Case(
         {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
         {"waiting_reason": ""},
     ),
-    "no place for it": Case(
+    "no node: Unschedulable": Case(
         {
             "conditions": [
                 {
@@ -134,7 +134,7 @@ CASES = {
         },
         {"waiting_reason": "Unschedulable", "waiting_message": "0/3 nodes"},
     ),
-    "restarts of all containers together": Case(
+    "two restarted containers: the sum of their restarts": Case(
         {"containerStatuses": [{"name": "a", "restartCount": 2}, {"name": "b", "restartCount": 1}]},
         {"container_restarts": 3},
     ),
@@ -142,55 +142,64 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_pod(case: Case) -> None:
-    seen = observed(status=case.status, spec=case.spec)
-    assert {name: getattr(seen, name) for name in case.want} == case.want
+def test_the_status_of_a_pod_is_read(case: Case) -> None:
+    pod = observed(status=case.status, spec=case.spec)
+    assert {name: getattr(pod, name) for name in case.want} == case.want
 
 
-def test_place() -> None:
-    seen = observed()
-    assert (seen.role, seen.index, seen.attempt, seen.replacement) == ("worker", 2, 3, 1)
+def test_labels_name_the_replica() -> None:
+    pod = observed()
+    assert (pod.role, pod.index, pod.attempt, pod.replacement) == ("worker", 2, 3, 1)
 
 
-def test_a_pod_whose_labels_were_changed_has_no_place() -> None:
+def test_a_pod_with_invalid_labels_is_ignored() -> None:
     body = {"metadata": {"name": "p", "labels": {**LABELS, labels.INDEX: "two"}}}
     assert observe_pod(msgspec.convert(body, Pod)) is None
 
 
 PREEMPTIONS: dict[str, tuple[dict[str, object], bool]] = {
-    "Volcano's own word": ({"type": "Ready", "status": "False", "reason": "Evict"}, True),
-    "another scheduler's": ({"type": "Ready", "status": "False", "reason": "Preempted"}, True),
-    "Kubernetes'": ({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}, True),
-    "eviction from a node is none": (
+    "Volcano, reason Evict: preempted": ({"type": "Ready", "status": "False", "reason": "Evict"}, True),
+    "another scheduler, reason Preempted: preempted": (
+        {"type": "Ready", "status": "False", "reason": "Preempted"},
+        True,
+    ),
+    "kube-scheduler, reason PreemptionByScheduler: preempted": (
+        {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
+        True,
+    ),
+    "evicted by the eviction API: not preempted": (
         {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"},
         False,
     ),
-    "a pod that is merely not ready": (
+    "not ready for another reason: not preempted": (
         {"type": "Ready", "status": "False", "reason": "ContainersNotReady"},
         False,
     ),
-    "a pod that is ready again": ({"type": "Ready", "status": "True", "reason": "Evict"}, False),
+    "ready again: not preempted": ({"type": "Ready", "status": "True", "reason": "Evict"}, False),
 }
 
 
 @pytest.mark.parametrize("case", PREEMPTIONS.values(), ids=PREEMPTIONS)
-def test_preemption(case: tuple[dict[str, object], bool]) -> None:
+def test_conditions_mark_a_preempted_pod(case: tuple[dict[str, object], bool]) -> None:
     condition, want = case
     body = {"metadata": {"name": "p", "labels": LABELS}, "status": {"conditions": [condition]}}
-    seen = observe_pod(msgspec.convert(body, Pod), noticed=NOW)
-    assert seen and seen.preempted_at == (NOW if want else None)
-    told = {**condition, "lastTransitionTime": "2020-01-01T00:00:00Z"}
-    body = {"metadata": {"name": "p", "labels": LABELS}, "status": {"conditions": [told]}}
-    seen = observe_pod(msgspec.convert(body, Pod), noticed=NOW)
-    assert seen and (seen.preempted_at is not None and seen.preempted_at.year == 2020) is want
+    pod = observe_pod(msgspec.convert(body, Pod), noticed=NOW)
+    assert pod and pod.preempted_at == (NOW if want else None)
+    with_time = {**condition, "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    body = {"metadata": {"name": "p", "labels": LABELS}, "status": {"conditions": [with_time]}}
+    pod = observe_pod(msgspec.convert(body, Pod), noticed=NOW)
+    assert pod and (pod.preempted_at is not None and pod.preempted_at.year == 2020) is want
 
 
-def test_of_metadata_only_what_is_handed_on_is_seen() -> None:
+def test_only_propagated_metadata_is_read() -> None:
     meta = {"labels": {**LABELS, "x/queue": "a"}, "annotations": {"x/priority": "5", "other": "1"}}
     pod = msgspec.convert({"metadata": {"name": "p", "uid": "u", **meta}}, Pod)
-    seen = observe_pod(pod, ("x/queue", "x/priority"))
-    assert seen is not None
-    assert (seen.metadata.labels, seen.metadata.annotations) == ({"x/queue": "a"}, {"x/priority": "5"})
+    propagated = observe_pod(pod, ("x/queue", "x/priority"))
+    assert propagated is not None
+    assert (propagated.metadata.labels, propagated.metadata.annotations) == (
+        {"x/queue": "a"},
+        {"x/priority": "5"},
+    )
     plain = observe_pod(pod)
     assert plain is not None
     assert not plain.metadata.labels

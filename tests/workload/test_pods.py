@@ -69,18 +69,18 @@ def test_pods_are_created_once_their_replica_has_none(case: Case) -> None:
     record = Record(
         attempt=case.attempt, attempt_started_at=NOW if case.begun else None, roles={"worker": case.last}
     )
-    found = pods.plan_creation(job, record, seen(*case.pods), NOW)
-    assert tuple(one.index for one in found.create) == case.create
-    assert tuple(one.index for one in found.confirm) == case.confirm
-    assert found.blocked_by == tuple(f"job-worker-{index}" for index in case.stopping)
+    creation = pods.plan_creation(job, record, seen(*case.pods), NOW)
+    assert tuple(action.index for action in creation.create) == case.create
+    assert tuple(action.index for action in creation.confirm) == case.confirm
+    assert creation.blocked_by == tuple(f"job-worker-{index}" for index in case.stopping)
 
 
 def test_a_created_pod_has_its_attempt_and_replacement_number() -> None:
     record = Record(attempt=4, attempt_started_at=NOW, roles={"worker": last(replacements={1: 2})})
-    found = pods.plan_creation(
+    creation = pods.plan_creation(
         workload(role(restart=RestartPolicy.ON_FAILURE)), record, seen(pod(0, attempt=4)), NOW
     )
-    assert found.create == (CreatePod("worker", 1, 4, 2), CreatePod("worker", 2, 4, 0))
+    assert creation.create == (CreatePod("worker", 1, 4, 2), CreatePod("worker", 2, 4, 0))
 
 
 def test_the_backoff_applies_to_replicas_that_failed_repeatedly() -> None:
@@ -88,13 +88,16 @@ def test_the_backoff_applies_to_replicas_that_failed_repeatedly() -> None:
         attempt_started_at=NOW, roles={"worker": last(replacements={1: 2, 2: 1}, retry_at=later(10))}
     )
     job = workload(role(restart=RestartPolicy.ON_FAILURE))
-    found = pods.plan_creation(job, record, seen(pod(0)), later(5))
-    assert [one.index for one in found.create] == [2]
-    assert found.retry_at == later(10)
-    assert [one.index for one in pods.plan_creation(job, record, seen(pod(0)), later(10)).create] == [1, 2]
+    creation = pods.plan_creation(job, record, seen(pod(0)), later(5))
+    assert [action.index for action in creation.create] == [2]
+    assert creation.retry_at == later(10)
+    assert [action.index for action in pods.plan_creation(job, record, seen(pod(0)), later(10)).create] == [
+        1,
+        2,
+    ]
 
 
-OBSOLETE = {
+STALE = {
     "current pods: kept": ((pod(0), pod(1)), ()),
     "pod of an earlier attempt: deleted": ((pod(0, attempt=0),), (0,)),
     "replaced pod: deleted": ((pod(2, replacement=0),), (2,)),
@@ -104,11 +107,11 @@ OBSOLETE = {
 }
 
 
-@pytest.mark.parametrize(("there", "want"), OBSOLETE.values(), ids=OBSOLETE.keys())
-def test_stale_pods_are_deleted(there: tuple[ObservedPod, ...], want: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("existing", "want"), STALE.values(), ids=STALE.keys())
+def test_stale_pods_are_deleted(existing: tuple[ObservedPod, ...], want: tuple[int, ...]) -> None:
     record = Record(roles={"worker": last(replacements={2: 1})})
-    found = pods.stale_deletions(record, seen(*there))
-    assert tuple(int(one.name.rsplit("-", 1)[1]) for one in found) == want
+    deletions = pods.stale_deletions(record, seen(*existing))
+    assert tuple(int(deletion.name.rsplit("-", 1)[1]) for deletion in deletions) == want
 
 
 def test_of_two_pods_of_a_replica_the_older_is_kept() -> None:
@@ -117,16 +120,20 @@ def test_of_two_pods_of_a_replica_the_older_is_kept() -> None:
         ObservedPod("other", "z", "worker", 0, phase="Running", created=later(1)),
     )
     record = Record(roles={"worker": RUNNING})
-    assert [one.uid for one in pods.stale_deletions(record, seen(newer, older))] == ["z"]
+    assert [deletion.uid for deletion in pods.stale_deletions(record, seen(newer, older))] == ["z"]
 
 
 ASKED = (CreatePod("worker", 1, 1, 0), CreatePod("worker", 2, 1, 0))
 
 
 def test_planned_pods_count_as_pending() -> None:
-    view = pods.with_planned_pods(seen(pod(0)), ASKED)
-    assert [(one.index, one.phase) for one in view.pods] == [(0, "Running"), (1, "Pending"), (2, "Pending")]
-    assert sorted(view.by_replica) == [("worker", 0), ("worker", 1), ("worker", 2)]
+    observed = pods.with_planned_pods(seen(pod(0)), ASKED)
+    assert [(planned.index, planned.phase) for planned in observed.pods] == [
+        (0, "Running"),
+        (1, "Pending"),
+        (2, "Pending"),
+    ]
+    assert sorted(observed.by_replica) == [("worker", 0), ("worker", 1), ("worker", 2)]
 
 
 def test_planned_pods_do_not_count_after_a_failed_action() -> None:
@@ -181,9 +188,9 @@ def test_pods_that_are_lost_repeatedly_are_created_with_a_delay(case: HoldCase) 
         roles={"worker": RoleRecord(phase=Phase.STARTING, size=2)},
     )
     observed = replace(seen(), recent_losses={("worker", index): loss for index, loss in case.losses.items()})
-    found = pods.plan_creation(job, record, observed, NOW)
-    assert tuple(action.index for action in found.create) == case.create
-    assert found.retry_at == (None if case.retry_in is None else later(case.retry_in))
+    creation = pods.plan_creation(job, record, observed, NOW)
+    assert tuple(action.index for action in creation.create) == case.create
+    assert creation.retry_at == (None if case.retry_in is None else later(case.retry_in))
 
 
 class StuckCase(Struct):
@@ -213,9 +220,9 @@ STUCK = {
 
 @pytest.mark.parametrize("case", STUCK.values(), ids=STUCK.keys())
 def test_terminating_pods_on_nodes_that_are_down_are_force_deleted(case: StuckCase) -> None:
-    one = pod(0, terminating=case.terminating, node="a", deletion_time=NOW if case.terminating else None)
+    stuck = pod(0, terminating=case.terminating, node="a", deletion_time=NOW if case.terminating else None)
     observed = replace(
-        seen(one, nodes_down=["a"] if case.down else []),
+        seen(stuck, nodes_down=["a"] if case.down else []),
         nodes_released=frozenset({"a"} if case.released else ()),
         nodes_unconfirmed={"a": "no answer yet"} if case.unconfirmed else {},
     )
@@ -225,4 +232,4 @@ def test_terminating_pods_on_nodes_that_are_down_are_force_deleted(case: StuckCa
     assert pods.forced_deletions(case.limits, observed, later(case.want - 1)) == ([], later(case.want))
     (forced,), again = pods.forced_deletions(case.limits, observed, later(case.want))
     assert isinstance(forced, DeletePod)
-    assert (forced.name, forced.uid, forced.grace_period_seconds, again) == (one.name, one.uid, 0, None)
+    assert (forced.name, forced.uid, forced.grace_period_seconds, again) == (stuck.name, stuck.uid, 0, None)

@@ -19,9 +19,9 @@ KEYS = ("x/queue", "x/priority")
 
 
 def job(template: dict[str, object] | None = None, **annotations: str) -> Workload:
-    given = PropagatedMetadata(KEYS, {f"x/{name}": value for name, value in annotations.items()})
-    made_of = {**TEMPLATE, "metadata": template} if template else TEMPLATE
-    return replace(workload(replace(role(replicas=1), template=made_of)), propagated=given)
+    propagated = PropagatedMetadata(KEYS, {f"x/{name}": value for name, value in annotations.items()})
+    pod_template = {**TEMPLATE, "metadata": template} if template else TEMPLATE
+    return replace(workload(replace(role(replicas=1), template=pod_template)), propagated=propagated)
 
 
 def marked(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> ObservedPod:
@@ -33,7 +33,7 @@ BOTH = {"x/queue": "a"}
 
 class Case(Struct):
     job: Workload
-    there: ObservedPod
+    existing: ObservedPod
     want_labels: Mapping[str, str | None] | None = None
     want_annotations: Mapping[str, str | None] | None = None
 
@@ -66,29 +66,31 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_annotations_are_propagated_to_pods(case: Case) -> None:
-    begun = decide(case.job, None, Observed(pods=(pod(0),)), NOW).record
-    plan = decide(case.job, begun, Observed(pods=(case.there,)), NOW)
-    found = [one for one in plan.actions if isinstance(one, PatchMetadata)]
+    started = decide(case.job, None, Observed(pods=(pod(0),)), NOW).record
+    plan = decide(case.job, started, Observed(pods=(case.existing,)), NOW)
+    patches = [action for action in plan.actions if isinstance(action, PatchMetadata)]
     want = case.want_labels is not None
-    assert [(one.kind, one.name, one.uid) for one in found] == [(Pod, "job-worker-0", "worker-0-1-0")] * want
+    assert [(action.kind, action.name, action.uid) for action in patches] == [
+        (Pod, "job-worker-0", "worker-0-1-0")
+    ] * want
     if want:
-        assert (found[0].labels, found[0].annotations) == (case.want_labels, case.want_annotations)
+        assert (patches[0].labels, patches[0].annotations) == (case.want_labels, case.want_annotations)
 
 
 def test_annotations_are_propagated_to_the_pod_group() -> None:
-    there = Observed(group=ObservedGroup(uid="g", metadata=MetadataSubset({}, {"x/priority": "1"})))
-    plan = decide(job(queue="a"), None, there, NOW)
-    (found,) = (one for one in plan.actions if isinstance(one, PatchMetadata))
-    assert found == PatchMetadata(GROUP.kind, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
+    observed = Observed(group=ObservedGroup(uid="g", metadata=MetadataSubset({}, {"x/priority": "1"})))
+    plan = decide(job(queue="a"), None, observed, NOW)
+    (patch,) = (action for action in plan.actions if isinstance(action, PatchMetadata))
+    assert patch == PatchMetadata(GROUP.kind, "job", "g", BOTH, {"x/priority": None, "x/queue": "a"})
 
 
 def test_annotations_are_propagated_to_pods_of_finished_jobs() -> None:
     ended = Record(phase_since=NOW, finished_at=NOW)
     plan = decide(job(queue="a"), ended, Observed(pods=(replace(pod(0), phase="Succeeded"),)), NOW)
-    assert [one.name for one in plan.actions if isinstance(one, PatchMetadata)] == ["job-worker-0"]
+    assert [action.name for action in plan.actions if isinstance(action, PatchMetadata)] == ["job-worker-0"]
     assert (plan.record.propagated_labels, plan.record.invalid_label_keys) == (BOTH, "")
 
 
 def test_nothing_is_patched_without_propagated_keys() -> None:
     plan = decide(workload(), None, Observed(pods=(marked(BOTH, BOTH),)), NOW)
-    assert not any(isinstance(one, PatchMetadata) for one in plan.actions)
+    assert not any(isinstance(action, PatchMetadata) for action in plan.actions)

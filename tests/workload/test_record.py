@@ -48,11 +48,11 @@ def through_the_api(record: Record) -> object:
 
 
 @pytest.mark.parametrize("record", [Record(phase_since=NOW), FULL], ids=["new", "full"])
-def test_a_record_survives_being_stored(record: Record) -> None:
+def test_a_record_is_the_same_after_encoding_and_decoding(record: Record) -> None:
     assert decode(through_the_api(record)) == record
 
 
-def test_what_a_later_version_wrote_is_kept() -> None:
+def test_unknown_fields_of_a_later_version_are_kept() -> None:
     stored = {**encode(FULL), "version": 2, "checkpoint": {"step": 1200}}
     record = decode(stored)
     assert record is not None
@@ -60,7 +60,7 @@ def test_what_a_later_version_wrote_is_kept() -> None:
     assert encode(replace(record, restarts=3)) == {**stored, "restarts": 3}
 
 
-def test_what_a_later_version_wrote_about_a_role_is_kept() -> None:
+def test_unknown_fields_of_a_role_of_a_later_version_are_kept() -> None:
     stored = encode(FULL)
     roles = stored["roles"]
     assert isinstance(roles, dict)
@@ -74,22 +74,25 @@ def test_what_a_later_version_wrote_about_a_role_is_kept() -> None:
 
 
 UNREADABLE: dict[str, object] = {
-    "nothing": None,
-    "an empty object": {},
-    "another type": [],
-    "a phase that is none": {"version": 1, "phase": "Dancing"},
-    "a tally that is none": {"version": 1, "roles": {"worker": {"replacements": "x=y"}}},
-    "roles that are none": {"version": 1, "roles": "worker"},
-    "an index beyond any job": {"version": 1, "roles": {"worker": {"succeededIndexes": "0-99999999999=1"}}},
+    "null": None,
+    "empty object": {},
+    "list": [],
+    "unknown phase": {"version": 1, "phase": "Dancing"},
+    "invalid index ranges": {"version": 1, "roles": {"worker": {"replacements": "x=y"}}},
+    "roles of another type": {"version": 1, "roles": "worker"},
+    "index beyond the largest job": {
+        "version": 1,
+        "roles": {"worker": {"succeededIndexes": "0-99999999999=1"}},
+    },
 }
 
 
 @pytest.mark.parametrize("stored", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_what_cannot_be_read_is_no_record(stored: object) -> None:
+def test_a_damaged_record_is_none(stored: object) -> None:
     assert decode(stored) is None
 
 
-def test_what_a_later_version_wrote_and_cannot_be_read_is_not_taken_for_lost() -> None:
+def test_an_unreadable_record_of_a_later_version_raises() -> None:
     with pytest.raises(UnsupportedVersionError, match=r"version 2: .*Dancing"):
         decode({"version": 2, "phase": "Dancing"})
 
@@ -103,7 +106,7 @@ def test_history_is_bounded() -> None:
     assert all(len(entry.message) <= 300 for entry in record.history)
 
 
-def test_restarts_are_remembered_up_to_a_number() -> None:
+def test_the_restart_history_is_bounded() -> None:
     record = Record(phase_since=NOW)
     for number in range(50):
         record = record.with_restarts(
@@ -113,7 +116,7 @@ def test_restarts_are_remembered_up_to_a_number() -> None:
     assert record.restart_history[-1].index == 49
 
 
-def test_a_cause_that_a_later_version_wrote_is_kept() -> None:
+def test_an_unknown_cause_of_a_later_version_is_kept() -> None:
     stored = encode(FULL)
     stored["restarted"] = [{"at": "2030-01-01T12:00:00Z", "role": "w", "index": 0, "cause": "X", "rung": "Y"}]
     record = decode(stored)
@@ -127,12 +130,12 @@ def test_two_thousand_pods_in_the_worst_order_fit_in_32_kb() -> None:
     for number in range(MAX_HISTORY):
         record = record.with_history(datetime.now(UTC), "Restarting", "x" * 300)
         lost = pod(1000 + number, "Failed", disrupted=True, reason="Evicted", node="n" * 40)
-        said = replace(lost, message="x" * 1000, role="r" * 40)
-        told = replace(
-            restart_causes.restart_entry(said, datetime.now(UTC), "Pod"),
-            pod_fingerprint=restart_causes.pod_fingerprint(said),
+        lost_pod = replace(lost, message="x" * 1000, role="r" * 40)
+        entry = replace(
+            restart_causes.restart_entry(lost_pod, datetime.now(UTC), "Pod"),
+            pod_fingerprint=restart_causes.pod_fingerprint(lost_pod),
         )
-        record = record.with_restarts(told)
+        record = record.with_restarts(entry)
     worker = RoleRecord(
         size=2000,
         created_below=2000,
@@ -152,10 +155,10 @@ TALLIES = {
 
 
 @pytest.mark.parametrize(("text", "numbers"), TALLIES.items())
-def test_tally(text: str, numbers: dict[int, int]) -> None:
+def test_numbers_by_index_are_encoded_as_ranges(text: str, numbers: dict[int, int]) -> None:
     assert index_ranges.encode(numbers) == text
     assert index_ranges.decode(text) == numbers
 
 
-def test_tally_leaves_zeroes_out() -> None:
+def test_zeros_are_not_encoded() -> None:
     assert index_ranges.encode({0: 0, 1: 1}) == "1=1"

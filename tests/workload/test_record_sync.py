@@ -11,7 +11,7 @@ from tests.support.workloads import NOW, later, pod, role, seen, workload
 JOB = workload(role(restart=RestartPolicy.ON_FAILURE), generation=4)
 
 
-def known(attempt: int = 1) -> Record:
+def recorded(attempt: int = 1) -> Record:
     roles = {"worker": RoleRecord(size=3, phase_since=NOW)}
     return Record(phase_since=NOW, attempt_started_at=NOW, attempt=attempt, roles=roles)
 
@@ -37,13 +37,13 @@ CASES = {
         want_created=2,
     ),
     "Record older than the pods: attempt and replacements from pod labels": Case(
-        known(attempt=1), (pod(0, attempt=2),), want_attempt=2, want_restarts=1, want_created=1
+        recorded(attempt=1), (pod(0, attempt=2),), want_attempt=2, want_restarts=1, want_created=1
     ),
-    "pods of an earlier attempt: ignored": Case(known(attempt=2), (pod(0), pod(1, replacement=9)), 2),
-    "pods 0 and 2 exist: created below 1": Case(known(), (pod(0), pod(2)), want_created=1),
-    "succeeded pod: recorded": Case(known(), (pod(0, "Succeeded"),), want_created=1, want_done={0: 1}),
+    "pods of an earlier attempt: ignored": Case(recorded(attempt=2), (pod(0), pod(1, replacement=9)), 2),
+    "pods 0 and 2 exist: created below 1": Case(recorded(), (pod(0), pod(2)), want_created=1),
+    "succeeded pod: recorded": Case(recorded(), (pod(0, "Succeeded"),), want_created=1, want_done={0: 1}),
     "container restarts: counted as restarts": Case(
-        known(), (pod(0, container_restarts=2),), want_restarts=2, want_created=1
+        recorded(), (pod(0, container_restarts=2),), want_restarts=2, want_created=1
     ),
 }
 
@@ -63,9 +63,11 @@ def test_the_record_is_updated_from_pods(case: Case) -> None:
 
 
 def test_a_container_restart_is_recorded_with_its_cause() -> None:
-    after = sync_record(JOB, known(), seen(pod(0), pod(1, container_restarts=2, last_exit_code=9)), later(1))
-    told = [(one.index, one.cause, one.scope, one.exit_code) for one in after.restart_history]
-    assert told == [(1, "NonZeroExit", "Container", 9)]
+    after = sync_record(
+        JOB, recorded(), seen(pod(0), pod(1, container_restarts=2, last_exit_code=9)), later(1)
+    )
+    entries = [(entry.index, entry.cause, entry.scope, entry.exit_code) for entry in after.restart_history]
+    assert entries == [(1, "NonZeroExit", "Container", 9)]
 
 
 def test_the_generation_never_decreases() -> None:
@@ -86,7 +88,7 @@ CURRENT = {
 }
 
 
-@pytest.mark.parametrize(("one", "want"), CURRENT.values(), ids=CURRENT.keys())
-def test_current_pods_match_the_record(one: ObservedPod, want: bool) -> None:
+@pytest.mark.parametrize(("observed_pod", "want"), CURRENT.values(), ids=CURRENT.keys())
+def test_current_pods_match_the_record(observed_pod: ObservedPod, want: bool) -> None:
     record = Record(attempt=2, roles={"worker": RoleRecord(size=3, replacements={1: 1})})
-    assert is_current(record, one) is want
+    assert is_current(record, observed_pod) is want

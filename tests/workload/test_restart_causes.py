@@ -62,6 +62,6 @@ CAUSES: dict[str, tuple[ObservedPod, RestartCause]] = {
 }
 
 
-@pytest.mark.parametrize(("one", "want"), CAUSES.values(), ids=CAUSES.keys())
-def test_the_cause_of_a_lost_pod(one: ObservedPod, want: RestartCause) -> None:
-    assert cause_of(one, {"down"}) is want
+@pytest.mark.parametrize(("pod", "want"), CAUSES.values(), ids=CAUSES.keys())
+def test_the_cause_of_a_lost_pod(pod: ObservedPod, want: RestartCause) -> None:
+    assert cause_of(pod, {"down"}) is want

@@ -1,4 +1,4 @@
-"""What is told once, of all that is seen again and again."""
+"""Tests that transitions are reported once, however often they are observed."""
 
 import pytest
 from msgspec import Struct
@@ -17,51 +17,61 @@ class Case(Struct):
     want: list[int]
 
 
-def knowing(**fields: object) -> Record:
+def recorded(**fields: object) -> Record:
     last = RoleRecord(**{"size": 3, "phase_since": NOW, **fields})  # type: ignore[arg-type]  # tests name fields freely
     return Record(phase_since=NOW, started_at=NOW, attempt_started_at=NOW, roles={"worker": last})
 
 
 FAILURES = {
-    "a pod that has failed is told": Case(knowing(), (pod(0), pod(1, "Failed")), [1]),
-    "one that was told is not told again": Case(knowing(failed_indexes={1: 1}), (pod(1, "Failed"),), []),
-    "nor one that was replaced": Case(knowing(replacements={1: 1}), (pod(1, "Failed"),), []),
-    "nor one of an earlier attempt": Case(replace(knowing(), attempt=2), (pod(1, "Failed"),), []),
-    "nor one on its way out": Case(knowing(), (pod(1, "Failed", terminating=True),), []),
-    "all of them, in order": Case(knowing(), (pod(2, "Failed"), pod(0, "Failed")), [0, 2]),
-    "after a Record was lost all are told": Case(None, (pod(1, "Failed"),), [1]),
+    "failed pod: reported": Case(recorded(), (pod(0), pod(1, "Failed")), [1]),
+    "failed pod that was reported: not again": Case(recorded(failed_indexes={1: 1}), (pod(1, "Failed"),), []),
+    "failed pod that was replaced: not reported": Case(
+        recorded(replacements={1: 1}), (pod(1, "Failed"),), []
+    ),
+    "failed pod of an earlier attempt: not reported": Case(
+        replace(recorded(), attempt=2), (pod(1, "Failed"),), []
+    ),
+    "failed pod that is terminating: not reported": Case(
+        recorded(), (pod(1, "Failed", terminating=True),), []
+    ),
+    "two failed pods: reported in order": Case(recorded(), (pod(2, "Failed"), pod(0, "Failed")), [0, 2]),
+    "Record lost: reported": Case(None, (pod(1, "Failed"),), [1]),
 }
 
 
 @pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES.keys())
-def test_failures(case: Case) -> None:
+def test_a_failed_pod_is_reported_once(case: Case) -> None:
     plan = decide(workload(), case.before, seen(*case.pods), later(1))
-    assert [one.index for one in plan.transitions.failed_pods] == case.want
+    assert [pod.index for pod in plan.transitions.failed_pods] == case.want
 
 
 @pytest.mark.parametrize("restart", [RestartPolicy.NEVER, RestartPolicy.ON_FAILURE])
-def test_a_failure_is_news_in_one_pass_only(restart: RestartPolicy) -> None:
+def test_a_failed_pod_is_reported_in_one_reconcile_only(restart: RestartPolicy) -> None:
     job = workload(role(replicas=2, restart=restart), role("other", 1))
-    there = seen(pod(0), pod(1, "Failed"), pod(0, role="other"))
-    first = decide(job, decide(job, None, seen(), NOW).record, there, later(1))
-    assert [one.index for one in first.transitions.failed_pods] == [1]
-    assert not decide(job, first.record, there, later(2)).transitions.failed_pods
+    observed = seen(pod(0), pod(1, "Failed"), pod(0, role="other"))
+    first = decide(job, decide(job, None, seen(), NOW).record, observed, later(1))
+    assert [pod.index for pod in first.transitions.failed_pods] == [1]
+    assert not decide(job, first.record, observed, later(2)).transitions.failed_pods
 
 
 EDITS = {
-    "the first definition leaves nobody behind": ("", "a", 1, pod(0), False),
-    "one that pods are not made from does": ("a", "b", 2, pod(0), True),
-    "and does so once": ("b", "b", 2, pod(0), False),
-    "one that pods are made from does not": ("b", "b", 3, pod(0), False),
-    "what has ended is what it was": ("a", "b", 2, pod(0, "Succeeded"), False),
-    "what goes is not left behind": ("a", "b", 2, pod(0, terminating=True), False),
+    "first template: not stale": ("", "a", 1, pod(0), False),
+    "edited template: stale": ("a", "b", 2, pod(0), True),
+    "edited template that was reported: not again": ("b", "b", 2, pod(0), False),
+    "edit of something else: not stale": ("b", "b", 3, pod(0), False),
+    "edited template, ended pod: not stale": ("a", "b", 2, pod(0, "Succeeded"), False),
+    "edited template, terminating pod: not stale": ("a", "b", 2, pod(0, terminating=True), False),
 }
 
 
-@pytest.mark.parametrize(("was", "shape", "generation", "there", "told"), EDITS.values(), ids=EDITS.keys())
-def test_edits(was: str, shape: str, generation: int, there: ObservedPod, told: bool) -> None:
-    job = workload(replace(role(replicas=1), template_hash=shape), generation=generation)
-    before = replace(knowing(size=1, template_hash=was), generation=1 if was == "a" else 2)
-    plan = decide(job, before, seen(there), later(1))
-    assert plan.transitions.stale_roles == (("worker",) if told else ())
-    assert plan.record.role("worker").template_hash == shape
+@pytest.mark.parametrize(
+    ("was", "template", "generation", "existing", "want"), EDITS.values(), ids=EDITS.keys()
+)
+def test_a_role_with_pods_of_an_earlier_template_is_reported_once(
+    was: str, template: str, generation: int, existing: ObservedPod, want: bool
+) -> None:
+    job = workload(replace(role(replicas=1), template_hash=template), generation=generation)
+    before = replace(recorded(size=1, template_hash=was), generation=1 if was == "a" else 2)
+    plan = decide(job, before, seen(existing), later(1))
+    assert plan.transitions.stale_roles == (("worker",) if want else ())
+    assert plan.record.role("worker").template_hash == template

@@ -137,8 +137,11 @@ def test_a_pod_whose_dependency_is_met_counts_as_starting() -> None:
 def test_a_waiting_job_has_a_reason(case: Case) -> None:
     observed = Observed(pods=case.pods, failed_actions=case.outcomes, nodes_unconfirmed=case.unconfirmed)
     after = wait_reasons.with_wait_reason(JOB, record_of(case), observed, case.gate, case.missing, NOW)
-    found = after.waiting
-    assert (found.reason if found else "", found.message if found else "") == (case.want, case.message)
+    waiting = after.waiting
+    assert (waiting.reason if waiting else "", waiting.message if waiting else "") == (
+        case.want,
+        case.message,
+    )
 
 
 class Progress(Struct):
