@@ -1,4 +1,4 @@
-"""`argosy up` where things are not as they should be: a clear message, and no damage."""
+"""`argosy up` under adverse conditions prints a clear message and does no damage."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chaos import kill_component, kill_everything, leftovers, processes, run_state
+from tests.support.chaos import command_lines, kill_component, kill_everything, leftovers, run_state
 from tests.support.local_control_plane import ARGOSY, REPOSITORY, ControlPlane
 from tests.support.waiting import wait_for
 
@@ -25,7 +25,7 @@ _NOBODY = 65534
 
 @pytest.fixture
 def down_plane() -> Iterator[ControlPlane]:
-    """A control plane that is not up yet, and is not up any more afterwards."""
+    """A control plane that has not been started; it is stopped after the test."""
     plane = ControlPlane(Path(tempfile.mkdtemp(prefix="argosy-")))
     yield plane
     plane.argosy("down", code=None)
@@ -34,7 +34,7 @@ def down_plane() -> Iterator[ControlPlane]:
     assert left == []
 
 
-def test_a_port_in_use_is_named_and_a_free_one_is_found_if_none_was_asked_for(
+def test_up_names_a_port_in_use_and_chooses_a_free_one_if_no_port_is_requested(
     down_plane: ControlPlane,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -50,18 +50,20 @@ def test_a_port_in_use_is_named_and_a_free_one_is_found_if_none_was_asked_for(
     down_plane.argosy("status")
 
 
-def test_two_ups_at_once_make_one_control_plane(down_plane: ControlPlane) -> None:
-    both = [down_plane.start(*_UP) for _ in range(3)]
-    said = [process.communicate(timeout=100)[0] for process in both]
-    codes = [process.returncode for process in both]
-    assert 0 in codes, said
-    for code, text in zip(codes, said, strict=True):
+def test_concurrent_ups_start_one_control_plane(down_plane: ControlPlane) -> None:
+    ups = [down_plane.start(*_UP) for _ in range(3)]
+    outputs = [process.communicate(timeout=100)[0] for process in ups]
+    codes = [process.returncode for process in ups]
+    assert 0 in codes, outputs
+    for code, text in zip(codes, outputs, strict=True):
         assert code == 0 or "another `argosy up` or `argosy down` is running" in text, text
-    assert sum("argosy.local.supervisor" in line for line in _commands(down_plane)) == 1
+    assert sum("argosy.local.supervisor" in words for words in command_lines(down_plane).values()) == 1
     down_plane.argosy("status")
 
 
-def test_other_settings_while_it_runs_are_refused_and_change_nothing(down_plane: ControlPlane) -> None:
+def test_up_with_other_settings_while_running_is_refused_and_changes_nothing(
+    down_plane: ControlPlane,
+) -> None:
     down_plane.argosy(*_UP)
     before = run_state(down_plane)
     refused = down_plane.argosy(*_UP, "--nodes", "2", code=1)
@@ -70,10 +72,10 @@ def test_other_settings_while_it_runs_are_refused_and_change_nothing(down_plane:
     assert run_state(down_plane) == before
 
 
-def test_an_up_that_was_killed_while_it_made_keys_is_made_good_by_the_next(down_plane: ControlPlane) -> None:
+def test_up_after_an_up_that_was_killed_while_creating_keys_starts_afresh(down_plane: ControlPlane) -> None:
     down_plane.argosy(*_UP)
     before = run_state(down_plane)
-    down_plane.state.prepared.unlink()  # as a killed one leaves it
+    down_plane.state.prepared.unlink()  # as `argosy up` leaves it when killed
     down_plane.argosy(*_UP)
     assert run_state(down_plane).supervisor != before.supervisor
     assert not before.supervisor.alive
@@ -81,14 +83,14 @@ def test_an_up_that_was_killed_while_it_made_keys_is_made_good_by_the_next(down_
 
 
 @pytest.mark.root
-def test_what_a_crashed_machine_left_behind_is_not_in_the_way(down_plane: ControlPlane) -> None:
+def test_up_works_despite_stale_sockets_after_a_machine_crash(down_plane: ControlPlane) -> None:
     down_plane.argosy(*_UP)
     down_plane.kubectl("create", "configmap", "kept", "--from-literal=a=b")
     state = down_plane.state
     wait_for(state.operator_socket.exists, "the operator does not listen")
     kill_everything(down_plane)
     for stale in (state.api_socket, state.agent_socket, state.operator_socket, state.run):
-        assert stale.exists(), f"{stale} should have been left"
+        assert stale.exists(), f"{stale} should still exist"
     assert down_plane.argosy("status", code=1).stdout == "not running; `argosy up` starts it\n"
     problem = down_plane.argosy("ps", code=1).stderr
     assert "No cluster? `argosy up` starts a control plane on this machine." in problem
@@ -99,12 +101,12 @@ def test_what_a_crashed_machine_left_behind_is_not_in_the_way(down_plane: Contro
 
 
 @pytest.mark.root
-def test_a_full_disk_refuses_writes_and_does_no_damage(down_plane: ControlPlane) -> None:
+def test_full_disk_refuses_writes_and_does_no_damage(down_plane: ControlPlane) -> None:
     with _small_disk(down_plane.home, megabytes=12):
         down_plane.argosy(*_UP)
-        talk = "i=0; while true; do i=$((i + 1)); echo $i; sleep 0.1; done"
-        down_plane.argosy("run", "-d", "--name", "talk", "--", "sh", "-c", talk)
-        wait_for(lambda: down_plane.argosy("logs", "talk", code=None).stdout, "it talks")
+        count = "i=0; while true; do i=$((i + 1)); echo $i; sleep 0.1; done"
+        down_plane.argosy("run", "-d", "--name", "counter", "--", "sh", "-c", count)
+        wait_for(lambda: down_plane.argosy("logs", "counter", code=None).stdout, "the job prints nothing")
         fill = down_plane.home / "fill"
         with contextlib.suppress(OSError), fill.open("wb", buffering=0) as file:
             while True:
@@ -116,28 +118,28 @@ def test_a_full_disk_refuses_writes_and_does_no_damage(down_plane: ControlPlane)
         assert "the API server failed" in refused.stderr
         assert "disk is full" in refused.stderr
         assert len(refused.stderr.splitlines()) == 1
-        assert "talk" in down_plane.argosy("ps").stdout
-        _kill_quietly(down_plane, "operator")
-        told = down_plane.argosy("status", code=1).stdout
-        assert f"disk        full: 0 kB free in {down_plane.state.folder}; free disk space" in told
-        assert "not responding" not in told
+        assert "counter" in down_plane.argosy("ps").stdout
+        _kill_without_awaiting_restart(down_plane, "operator")
+        status = down_plane.argosy("status", code=1).stdout
+        assert f"disk        full: 0 kB free in {down_plane.state.folder}; free disk space" in status
+        assert "not responding" not in status
         fill.unlink()
         down_plane.kubectl("create", "configmap", "large", large)
         assert "hello" in down_plane.argosy("run", "--", "echo", "hello").stdout
-        wait_for(lambda: _healthy(down_plane), "everything runs again")
+        wait_for(lambda: _healthy(down_plane), "the control plane is not healthy")
         numbers = [
             int(line.split("│")[1])
-            for line in down_plane.argosy("logs", "talk", "--tail", "5").stdout.splitlines()
+            for line in down_plane.argosy("logs", "counter", "--tail", "5").stdout.splitlines()
         ]
         assert numbers == list(range(numbers[0], numbers[0] + 5))
         kill_component(down_plane, "apiserver")
-        wait_for(lambda: _healthy(down_plane), "everything runs again")
+        wait_for(lambda: _healthy(down_plane), "the control plane is not healthy")
         assert down_plane.kubectl("get", "configmap", "large", "-o", "name").stdout == "configmap/large\n"
         down_plane.argosy("down")
 
 
 @pytest.mark.root
-def test_no_room_to_start_in_is_said(down_plane: ControlPlane) -> None:
+def test_up_on_a_full_disk_reports_it_in_one_line(down_plane: ControlPlane) -> None:
     with _small_disk(down_plane.home, megabytes=1):
         with contextlib.suppress(OSError), (down_plane.home / "fill").open("wb", buffering=0) as file:
             while True:
@@ -148,7 +150,7 @@ def test_no_room_to_start_in_is_said(down_plane: ControlPlane) -> None:
 
 
 @pytest.mark.root
-def test_a_read_only_home_is_said(down_plane: ControlPlane) -> None:
+def test_read_only_home_is_reported(down_plane: ControlPlane) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", down_plane.home], check=True)
     try:
         for words in (_UP, ("run", "--", "true")):
@@ -161,9 +163,9 @@ def test_a_read_only_home_is_said(down_plane: ControlPlane) -> None:
         subprocess.run(["umount", down_plane.home], check=True)
 
 
-def test_a_path_too_long_for_sockets_is_said(down_plane: ControlPlane) -> None:
-    far = ControlPlane(down_plane.home / ("x" * 100))
-    refused = far.argosy(*_UP, code=1)
+def test_path_too_long_for_a_socket_is_reported_in_one_line(down_plane: ControlPlane) -> None:
+    deep = ControlPlane(down_plane.home / ("x" * 100))
+    refused = deep.argosy(*_UP, code=1)
     assert "the path is too long for a Unix socket" in refused.stderr
     assert "set ARGOSY_HOME to a shorter folder" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
@@ -171,9 +173,9 @@ def test_a_path_too_long_for_sockets_is_said(down_plane: ControlPlane) -> None:
 
 @pytest.mark.root
 @pytest.mark.timeout(240)
-def test_an_ordinary_user_needs_no_root() -> None:
-    """The same as root would do, in user namespaces; the pods think they are root."""
-    python = _python_of_everyone()
+def test_up_and_run_work_for_an_unprivileged_user() -> None:
+    """The control plane uses user namespaces; processes in its pods see themselves as root."""
+    python = _world_executable_python()
     if python is None:
         pytest.skip("no Python 3.11 that an unprivileged user may run")
     home = Path(tempfile.mkdtemp(prefix="argosy-"))
@@ -194,7 +196,7 @@ def test_an_ordinary_user_needs_no_root() -> None:
 
 
 class _User:
-    """The `argosy` command in the hands of an unprivileged user."""
+    """Runs the `argosy` command as an unprivileged user."""
 
     def __init__(self, home: Path, python: str) -> None:
         self._home = home
@@ -228,8 +230,8 @@ class _User:
         return "".join(path.read_text()[-2000:] for path in self._home.glob("local/logs/*.log"))
 
 
-def _python_of_everyone() -> str | None:
-    """A Python that an unprivileged user may run; that of the tests may lie in a private folder."""
+def _world_executable_python() -> str | None:
+    """A Python that an unprivileged user may run; that of the tests may be in a private folder."""
     for candidate in (sys.executable, "/usr/bin/python3"):
         check = [candidate, "-c", f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"]
         with contextlib.suppress(OSError):
@@ -248,8 +250,8 @@ def _small_disk(folder: Path, *, megabytes: int) -> Iterator[None]:
         subprocess.run(["umount", folder], check=True)
 
 
-def _kill_quietly(plane: ControlPlane, component: str) -> None:
-    """Kill a component whose next life cannot be written down, because there is no room."""
+def _kill_without_awaiting_restart(plane: ControlPlane, component: str) -> None:
+    """Kill a component whose restart cannot be recorded in run.json, because the disk is full."""
     victim = run_state(plane).components[component]
     os.kill(victim.pid, 9)
     assert victim.wait_gone(10)
@@ -257,7 +259,3 @@ def _kill_quietly(plane: ControlPlane, component: str) -> None:
 
 def _healthy(plane: ControlPlane) -> bool:
     return plane.argosy("status", code=None).returncode == 0
-
-
-def _commands(plane: ControlPlane) -> list[str]:
-    return [Path(f"/proc/{one.pid}/cmdline").read_text().replace("\0", " ") for one in processes(plane)]

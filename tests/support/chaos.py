@@ -51,7 +51,7 @@ def kill_everything(plane: ControlPlane) -> None:
             process.signal(signal.SIGKILL)
         for process in alive:
             process.wait_gone(5)
-    raise AssertionError(f"processes survive SIGKILL: {_command_lines(plane)}")
+    raise AssertionError(f"processes survive SIGKILL: {command_lines(plane)}")
 
 
 @contextlib.contextmanager
@@ -91,22 +91,35 @@ def _is_live(pod: Pod) -> bool:
 
 def processes(plane: ControlPlane) -> list[Process]:
     """All live processes of a control plane: its components, and the processes in its pods."""
-    processes = []
+    return list(command_lines(plane))
+
+
+def command_lines(plane: ControlPlane) -> dict[Process, list[str]]:
+    """The words of the command line of every live process of a control plane.
+
+    The command line is read together with the process id: any process may end at any moment, and one that has
+    ended is left out.
+    """
+    lines: dict[Process, list[str]] = {}
     home = str(plane.home).encode() + b"/"
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if home in (entry / "cmdline").read_bytes() or home in (entry / "environ").read_bytes():
-                processes.append(Process.of(int(entry.name)))
-    return [process for process in processes if process.alive]
+            process = Process.of(int(entry.name))
+            line = (entry / "cmdline").read_bytes()
+            if (home in line or home in (entry / "environ").read_bytes()) and process.alive:
+                lines[process] = line.decode(errors="replace").rstrip("\0").split("\0")
+    return lines
 
 
 def leftovers(plane: ControlPlane) -> list[str]:
     """Processes, mounts, sockets, interfaces, cgroups and pods of a control plane that still exist."""
     state = plane.state
     home = str(plane.home)
-    left = [f"process {line}" for line in _command_lines(plane)]
+    left = [
+        f"process {process.pid}: {' '.join(words)[:160]}" for process, words in command_lines(plane).items()
+    ]
     left += [f"mount {line}" for line in _lines("/proc/self/mountinfo") if home in line]
     left += [f"socket {line}" for line in _lines("/proc/net/unix") if f"{home}/" in line]
     link = egress.link_addresses(state.folder)[0]
@@ -118,15 +131,6 @@ def leftovers(plane: ControlPlane) -> list[str]:
     if state.pods.is_dir():
         left += [f"pod {entry.name}" for entry in state.pods.iterdir() if shim_manager.has_shim(entry)]
     return left
-
-
-def _command_lines(plane: ControlPlane) -> list[str]:
-    lines = []
-    for process in processes(plane):
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            lines.append(f"{process.pid}: {words[:160]}")
-    return lines
 
 
 def _lines(path: str) -> list[str]:
