@@ -18,7 +18,9 @@ from tests.support.targets import IMAGE
 from tests.support.user import Json, User
 from tests.support.waiting import wait_for
 
-LAUNCHERS = {name: one for name, one in mpi_venvs.launchers().items() if one.implementation != "intel"}
+LAUNCHERS = {
+    name: launcher for name, launcher in mpi_venvs.launchers().items() if launcher.implementation != "intel"
+}
 EXAMPLES = {path: path for path in examples.ARES}
 SSHD = "mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -D -e"
 SAMPLES = REPOSITORY / "deploy/ares/config/samples"
@@ -31,13 +33,13 @@ ETCD = (
     "--initial-advertise-peer-urls=http://localhost:$(ETCD_SERVER_PORT)",
     "--initial-cluster=default=http://localhost:$(ETCD_SERVER_PORT)",
 )
-PATIENT = "--mca mpi_yield_when_idle 1"
-"""For more ranks than cores: one that waits lets others work."""
+YIELD_WHEN_IDLE = "--mca mpi_yield_when_idle 1"
+"""With more ranks than cores, a waiting rank must yield its core."""
 SHOWN = "cat /root/.ssh/id_ed25519.pub; stat -Lc '%n %a' /root/.ssh /root/.ssh/*"
 
 
 @pytest.mark.parametrize("example", marked(EXAMPLES, ["examples/ares/pytorch.yaml"], pytest.mark.long))
-def test_example(user: User, example: str) -> None:
+def test_example_succeeds_and_prints_the_expected_line(user: User, example: str) -> None:
     require(examples.missing(example))
     place, wanted = examples.ARES[example]
     name = run_to_success(user, examples.manifest(example))
@@ -58,20 +60,22 @@ BAGUA = {
 
 @pytest.mark.long_on_cluster
 @pytest.mark.parametrize(("sample", "place", "wanted"), BAGUA.values(), ids=BAGUA.keys())
-def test_bagua(user: User, sample: str, place: str, wanted: str) -> None:
-    """The samples, with the stand-in for Bagua, which cannot be installed, and a real etcd."""
+def test_bagua_sample_succeeds_with_a_stand_in_for_bagua(
+    user: User, sample: str, place: str, wanted: str
+) -> None:
+    """Bagua cannot be installed, so a stand-in runs in its place, with a real etcd."""
     job = yaml.safe_load((SAMPLES / f"{sample}.yaml").read_text().replace("${IMAGE}", IMAGE))
     for name, role in job["spec"]["roleSpecs"].items():
         (container,) = role["template"]["spec"]["containers"]
         container["command"] = [*ETCD] if name == "etcd" else ["python", "examples/bagua/meet.py"]
-    made = run_to_success(user, examples.with_mounts(job, "bagua", etcd=True))
-    assert wanted in user.logs(pod_of(user, made, place))
-    user.kubectl("delete", "aj", made, "--wait=false")
+    name_of_job = run_to_success(user, examples.with_mounts(job, "bagua", etcd=True))
+    assert wanted in user.logs(pod_of(user, name_of_job, place))
+    user.kubectl("delete", "aj", name_of_job, "--wait=false")
 
 
 @pytest.mark.long
-def test_tensorflow_with_a_parameter_server(user: User) -> None:
-    """The job ends with its chief, and is no failure of what served it."""
+def test_tensorflow_job_succeeds_with_its_chief_while_the_parameter_server_runs(user: User) -> None:
+    """jobPhasePolicy succeeded [[chief]] -> the end of the chief decides, not the parameter server."""
     require(examples.missing("examples/tensorflow/ps.yaml"))
     role = running("tensorflow", "python", "examples/tensorflow/ps.py")
     spec = {
@@ -85,7 +89,8 @@ def test_tensorflow_with_a_parameter_server(user: User) -> None:
 
 
 HOROVOD = {
-    "mpirun": f"exec /usr/bin/mpirun {PATIENT} -x PATH -x OMP_NUM_THREADS=1 python examples/horovod/train.py",
+    "mpirun": f"exec /usr/bin/mpirun {YIELD_WHEN_IDLE} -x PATH -x OMP_NUM_THREADS=1"
+    " python examples/horovod/train.py",
     "horovodrun": "exec horovodrun --gloo -np 3 --hostfile /etc/mpi/hostfile --network-interfaces eth0"
     " python examples/horovod/train.py",
 }
@@ -93,23 +98,23 @@ HOROVOD = {
 
 @pytest.mark.usefixtures("sshd")
 @pytest.mark.long
-@pytest.mark.parametrize("started", ["mpirun", "horovodrun"])
-def test_55_horovod_sees_every_rank_once(user: User, started: str) -> None:
+@pytest.mark.parametrize("launch_command", ["mpirun", "horovodrun"])
+def test_55_horovod_starts_every_rank_once(user: User, launch_command: str) -> None:
     """… a Horovod script, under `mpirun` or `horovodrun --hostfile`, sees 3 x slots ranks, each once."""
     require(examples.missing("examples/horovod/mpi.yaml"))
     spec = {
         "frameworkType": "mpi",
         "framework": {"mpi": {"sshKeys": True}},
         "roleSpecs": {
-            "launcher": running("mpi", "sh", "-c", HOROVOD[started]),
+            "launcher": running("mpi", "sh", "-c", HOROVOD[launch_command]),
             "worker": {"replicas": 2, **running("mpi", "sh", "-c", SSHD)},
         },
     }
-    name = run_to_success(user, examples.with_mounts(ares_job(f"ares-{started}", spec), "horovod"))
-    said = user.logs(pod_of(user, name, "launcher-0"), "-c", "mpi")
+    name = run_to_success(user, examples.with_mounts(ares_job(f"ares-{launch_command}", spec), "horovod"))
+    output = user.logs(pod_of(user, name, "launcher-0"), "-c", "mpi")
     hosts = [f"{name}-{place}" for place in ("launcher-0", "worker-0", "worker-1")]
-    assert all(f"rank {rank} of 3 on {host}" in said for rank, host in enumerate(hosts)), said
-    assert "3 ranks found the slope" in said
+    assert all(f"rank {rank} of 3 on {host}" in output for rank, host in enumerate(hosts)), output
+    assert "3 ranks found the slope" in output
     user.kubectl("delete", "aj", name, "--wait=false")
 
 
@@ -124,11 +129,11 @@ def running(container: str, *command: str) -> Json:
 
 
 def mpi_job(name: str, launcher: Launcher, script: str, worker: str = SSHD) -> Json:
-    seen = with_ssh(launcher)
+    with_sshd = with_ssh(launcher)
     options = {"implementation": launcher.implementation, "replicasPerNode": 2, "sshKeys": True}
     roles = {
-        "launcher": {"template": template(seen, script, 0)},
-        "worker": {"replicas": 2, "template": template(seen, worker, 0)},
+        "launcher": {"template": template(with_sshd, script, 0)},
+        "worker": {"replicas": 2, "template": template(with_sshd, worker, 0)},
     }
     spec = {
         "frameworkType": "mpi",
@@ -142,21 +147,21 @@ def mpi_job(name: str, launcher: Launcher, script: str, worker: str = SSHD) -> J
 @pytest.mark.usefixtures("sshd")
 @pytest.mark.long_on_cluster
 @pytest.mark.parametrize("launcher", marked(LAUNCHERS, ["MPICH"], pytest.mark.long), indirect=True)
-def test_55_mpirun_sees_every_rank_once(user: User, launcher: Launcher) -> None:
+def test_55_mpirun_starts_every_rank_once(user: User, launcher: Launcher) -> None:
     """MPI, workers 2, sshd in the image, sshKeys: `mpirun` without host flags sees 3 x slots ranks."""
-    patient = PATIENT if launcher.implementation == "ompi" else ""
-    script = f"exec {launcher.mpirun} {patient} {launcher.python} -c '{RANKS}'"
+    options = YIELD_WHEN_IDLE if launcher.implementation == "ompi" else ""
+    script = f"exec {launcher.mpirun} {options} {launcher.python} -c '{RANKS}'"
     name = run_to_success(user, mpi_job(f"ssh-{launcher.name}", launcher, script))
-    said = user.logs(pod_of(user, name, "launcher-0"), "-c", "main").splitlines()
+    output = user.logs(pod_of(user, name, "launcher-0"), "-c", "main").splitlines()
     hosts = [f"{name}-{place}" for place in ("launcher-0", "worker-0", "worker-1")]
     wanted = [f"rank {rank} of 6 on {hosts[rank // 2]} total 21" for rank in range(6)]
-    assert sorted(line for line in said if line.startswith("rank ")) == wanted
+    assert sorted(line for line in output if line.startswith("rank ")) == wanted
 
 
-def test_keys_are_made_once_for_the_job_and_go_with_it(user: User) -> None:
-    """Secret <job>-ssh: a pod that takes the place of another has the same."""
+def test_ssh_keys_are_generated_once_per_job_and_deleted_with_it(user: User) -> None:
+    """Secret <job>-ssh: a replacement pod has the same keys."""
     user.apply(keyed_job("keys"))
-    first = until_said(user, "keys", "worker-0", len(KEY_FILES) + 2)
+    first = wait_for_log_lines(user, "keys", "worker-0", len(KEY_FILES) + 2)
     assert first[0].startswith("ssh-ed25519 ")
     assert first[1:] == [
         "/root/.ssh 755",
@@ -167,7 +172,7 @@ def test_keys_are_made_once_for_the_job_and_go_with_it(user: User) -> None:
     assert (owner["kind"], owner["name"], owner["controller"]) == ("AresJob", "keys", True)
     assert set(cast("Json", secret["data"])) == set(KEY_FILES)
     user.kubectl("delete", pod_of(user, "keys", "worker-0"), "--grace-period=1")
-    assert until_said(user, "keys", "worker-0", len(KEY_FILES) + 2) == first
+    assert wait_for_log_lines(user, "keys", "worker-0", len(KEY_FILES) + 2) == first
     assert user.get("secret", "keys-ssh")["data"] == secret["data"]
     user.kubectl("delete", "aj", "keys")
     wait_for(lambda: "keys-ssh" not in secrets(user), lambda: secrets(user), 60)
@@ -187,16 +192,16 @@ def keyed_job(name: str) -> Json:
     return ares_job(name, spec)
 
 
-def until_said(user: User, job: str, place: str, lines: int) -> list[str]:
-    """What the pod in a place said, once it has said so many lines."""
-    found: list[str] = []
+def wait_for_log_lines(user: User, job: str, place: str, lines: int) -> list[str]:
+    """Wait until the pod of this replica has printed this many lines; returns them."""
+    lines_found: list[str] = []
 
-    def said() -> bool:
+    def output() -> bool:
         pods = user.kubectl("get", "pods", "-o", "name").stdout
         if f"{job}-{place}" not in pods:
             return False
-        found[:] = user.kubectl("logs", pod_of(user, job, place), code=None).stdout.splitlines()
-        return len(found) >= lines
+        lines_found[:] = user.kubectl("logs", pod_of(user, job, place), code=None).stdout.splitlines()
+        return len(lines_found) >= lines
 
-    wait_for(said, lambda: "\n".join(found), 90)
-    return found
+    wait_for(output, lambda: "\n".join(lines_found), 90)
+    return lines_found

@@ -16,12 +16,12 @@ from tests.support.user import User
 from tests.support.waiting import connections_closed, eventually, until
 
 POD = "subject"
-TALK = "echo one; echo two; exec sleep 600"
+TWO_LINES = "echo one; echo two; exec sleep 600"
 
 
 @pytest.fixture(scope="module")
-def talking(user: User) -> User:
-    container = {"name": "main", "image": IMAGE, "command": ["sh", "-c", TALK]}
+def user_with_pod(user: User) -> User:
+    container = {"name": "main", "image": IMAGE, "command": ["sh", "-c", TWO_LINES]}
     user.apply(
         {
             "apiVersion": "v1",
@@ -41,40 +41,44 @@ async def client(user: User) -> AsyncIterator[Client]:
     await connections_closed()
 
 
-async def test_a_command_gives_its_outputs_and_exit_code(talking: User, client: Client) -> None:
+async def test_exec_returns_stdout_stderr_and_exit_code(user_with_pod: User, client: Client) -> None:
     out: list[bytes] = []
     err: list[bytes] = []
     command = ["sh", "-c", "echo out; echo err >&2; exit 42"]
     code = await client.exec(
-        POD, talking.namespace, command, on_stdout=out.append, on_stderr=err.append, container="main"
+        POD, user_with_pod.namespace, command, on_stdout=out.append, on_stderr=err.append, container="main"
     )
     assert (code, b"".join(out), b"".join(err)) == (42, b"out\n", b"err\n")
 
 
-async def test_much_standard_input_is_fed_and_ended(talking: User, client: Client) -> None:
+async def test_exec_sends_a_megabyte_of_stdin_and_closes_it(user_with_pod: User, client: Client) -> None:
     out: list[bytes] = []
     data = b"x" * 1_000_000
-    assert await client.exec(POD, talking.namespace, ["wc", "-c"], stdin=data, on_stdout=out.append) == 0
+    assert (
+        await client.exec(POD, user_with_pod.namespace, ["wc", "-c"], stdin=data, on_stdout=out.append) == 0
+    )
     assert b"".join(out).split() == [b"1000000"]
 
 
-async def test_a_command_that_is_not_there_is_an_error_or_a_code(talking: User, client: Client) -> None:
+async def test_exec_of_a_missing_program_raises_or_returns_an_exit_code(
+    user_with_pod: User, client: Client
+) -> None:
     try:
-        code = await client.exec(POD, talking.namespace, ["/no/such/program"])
+        code = await client.exec(POD, user_with_pod.namespace, ["/no/such/program"])
     except ApiError as error:
         assert "no such file" in error.message
     else:
         assert code != 0
 
 
-async def test_a_command_in_a_pod_that_is_not_there_is_not_found(talking: User, client: Client) -> None:
-    with pytest.raises(NotFound, match='pods "nobody" not found'):
-        await client.exec("nobody", talking.namespace, ["true"])
+async def test_exec_in_a_missing_pod_raises_not_found(user_with_pod: User, client: Client) -> None:
+    with pytest.raises(NotFound, match='pods "missing" not found'):
+        await client.exec("missing", user_with_pod.namespace, ["true"])
 
 
-async def test_logs_are_all_there_and_can_be_cut(talking: User, client: Client) -> None:
+async def test_logs_returns_all_lines_or_the_last_ones(user_with_pod: User, client: Client) -> None:
     async def read(tail: int | None) -> bytes:
-        return b"".join([chunk async for chunk in client.logs(POD, talking.namespace, tail=tail)])
+        return b"".join([chunk async for chunk in client.logs(POD, user_with_pod.namespace, tail=tail)])
 
     async def complete() -> bool:
         return await read(None) == b"one\ntwo\n"
@@ -82,20 +86,20 @@ async def test_logs_are_all_there_and_can_be_cut(talking: User, client: Client) 
     await until(complete, "both lines are in the log")
     assert await read(1) == b"two\n"
     with pytest.raises(NotFound):
-        await anext(client.logs("nobody", talking.namespace))
+        await anext(client.logs("missing", user_with_pod.namespace))
 
 
-async def test_a_cache_sees_each_change_in_its_order(user: User, client: Client) -> None:
-    seen: list[tuple[str, str]] = []
+async def test_cache_delivers_every_change_in_order(user: User, client: Client) -> None:
+    changes: list[tuple[str, str]] = []
 
-    def note(change: Change[ConfigMap]) -> None:
+    def record(change: Change[ConfigMap]) -> None:
         if change.new is not None:
-            seen.append((change.new.metadata.name, change.new.data.get("n", "")))
+            changes.append((change.new.metadata.name, change.new.data.get("n", "")))
         elif change.old is not None:
-            seen.append((change.old.metadata.name, "gone"))
+            changes.append((change.old.metadata.name, "gone"))
 
     cache = Cache(client, ConfigMap, namespace=user.namespace, labels="watched=yes")
-    cache.subscribe(note)
+    cache.subscribe(record)
     watching = asyncio.create_task(cache.run())
     await cache.wait_synced()
     body = {"metadata": {"name": "a", "labels": {"watched": "yes"}}, "data": {"n": "1"}}
@@ -103,23 +107,23 @@ async def test_a_cache_sees_each_change_in_its_order(user: User, client: Client)
     for number in ("2", "3"):
         await client.patch(ConfigMap, "a", {"data": {"n": number}}, user.namespace)
     await client.delete(ConfigMap, "a", user.namespace)
-    await eventually(lambda: ("a", "gone") in seen, 30)
+    await eventually(lambda: ("a", "gone") in changes, 30)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
-    assert seen == [("a", "1"), ("a", "2"), ("a", "3"), ("a", "gone")]
+    assert changes == [("a", "1"), ("a", "2"), ("a", "3"), ("a", "gone")]
 
 
-async def test_a_delete_that_means_another_object_is_refused(user: User, client: Client) -> None:
+async def test_delete_with_the_uid_of_another_object_raises_conflict(user: User, client: Client) -> None:
     await client.create(ConfigMap, {"metadata": {"name": "mine"}}, user.namespace)
     with pytest.raises(Conflict):
         await client.delete(ConfigMap, "mine", user.namespace, uid="another")
-    found = await client.get(ConfigMap, "mine", user.namespace)
-    await client.delete(ConfigMap, "mine", user.namespace, uid=found.metadata.uid)
+    existing = await client.get(ConfigMap, "mine", user.namespace)
+    await client.delete(ConfigMap, "mine", user.namespace, uid=existing.metadata.uid)
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "mine", user.namespace)
 
 
-async def test_two_who_apply_the_same_field_are_in_conflict(user: User, client: Client) -> None:
+async def test_apply_of_a_field_owned_by_another_manager_raises_conflict(user: User, client: Client) -> None:
     connection = Connection.from_kubeconfig(user.target.kubeconfig)
     await client.apply(ConfigMap, {"metadata": {"name": "both"}, "data": {"key": "1"}}, user.namespace)
     async with Client(connection, field_manager="another") as another:
@@ -130,17 +134,17 @@ async def test_two_who_apply_the_same_field_are_in_conflict(user: User, client: 
     assert applied.data == {"key": "2"}
 
 
-async def test_a_long_list_comes_whole_in_pages(user: User, client: Client) -> None:
+async def test_list_in_pages_returns_all_objects(user: User, client: Client) -> None:
     names = {f"page-{number:02}" for number in range(25)}
     for name in sorted(names):
         body = {"metadata": {"name": name, "labels": {"pages": "yes"}}}
         await client.create(ConfigMap, body, user.namespace)
     listed = await client.list(ConfigMap, user.namespace, labels="pages=yes", limit=10)
-    assert {one.metadata.name for one in listed.items} == names
+    assert {item.metadata.name for item in listed.items} == names
     assert len(listed.items) == 25
 
 
-async def test_one_of_two_leads_and_the_other_when_it_ends(user: User, client: Client) -> None:
+async def test_second_candidate_leads_after_the_first_ends(user: User, client: Client) -> None:
     leading: list[str] = []
 
     async def contend(identity: str) -> None:
@@ -160,16 +164,16 @@ async def test_one_of_two_leads_and_the_other_when_it_ends(user: User, client: C
     await asyncio.gather(second, return_exceptions=True)
 
 
-async def test_a_pod_is_told_from_its_start_to_its_end(user: User, client: Client) -> None:
+async def test_cache_delivers_every_phase_of_a_pod(user: User, client: Client) -> None:
     phases: list[str] = []
 
-    def note(change: Change[Pod]) -> None:
+    def record(change: Change[Pod]) -> None:
         phase = change.new.status.phase if change.new else "gone"
         if not phases or phases[-1] != phase:
             phases.append(phase)
 
     cache = Cache(client, Pod, namespace=user.namespace, fields="metadata.name=short")
-    cache.subscribe(note)
+    cache.subscribe(record)
     watching = asyncio.create_task(cache.run())
     await cache.wait_synced()
     container = {"name": "main", "image": IMAGE, "command": ["sleep", "3"]}

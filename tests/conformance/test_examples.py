@@ -1,7 +1,7 @@
-"""Every example runs to its end, and its status tells the same story wherever it runs.
+"""Every example succeeds, with the same sequence of statuses on every target.
 
-The stories are in `transcripts/`; a state that a run only passes through may be missing. After an intended
-change `ARGOSY_WRITE_TRANSCRIPTS=1` writes them again; they must then hold on the other target too.
+The sequences are in `transcripts/`; an intermediate state may be missing. After an intended change
+`ARGOSY_WRITE_TRANSCRIPTS=1` writes them again; they must then match on the other target too.
 """
 
 import difflib
@@ -36,7 +36,9 @@ EXAMPLES = [pytest.param(example, id=example, marks=_marks(example)) for example
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_example(user: User, tmp_path: Path, example: str, request: pytest.FixtureRequest) -> None:
+def test_example_succeeds_with_the_expected_statuses(
+    user: User, tmp_path: Path, example: str, request: pytest.FixtureRequest
+) -> None:
     if reason := examples.missing(example):
         pytest.fail(reason) if os.environ.get("ARGOSY_REQUIRE_ALL") == "1" else pytest.skip(reason)
     (REPOSITORY / ".argosy/quickstart/checkpoint.npz").unlink(missing_ok=True)
@@ -44,20 +46,25 @@ def test_example(user: User, tmp_path: Path, example: str, request: pytest.Fixtu
     name = str(run["metadata"]["name"])  # type: ignore[index]  # an example has one
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(run))
-    with record(user.target.kubeconfig, user.namespace, name) as told:
+    with record(user.target.kubeconfig, user.namespace, name) as transcript:
         out = user.argosy("run", str(path), timeout=200).stdout
     assert examples.WANTED[example] in out
     assert "Succeeded" in out.splitlines()[-1]
-    _compare(TRANSCRIPTS / f"{name}.txt", str(told), request.config.getoption("--on"))
+    _compare(TRANSCRIPTS / f"{name}.txt", str(transcript), request.config.getoption("--on"))
 
 
-def _compare(wanted: Path, told: str, target: str) -> None:
+def _compare(wanted: Path, transcript: str, target: str) -> None:
     if os.environ.get("ARGOSY_WRITE_TRANSCRIPTS") == "1":
         wanted.parent.mkdir(exist_ok=True)
-        wanted.write_text(told)
+        wanted.write_text(transcript)
     before = wanted.read_text()
-    if problems := differences(before, told):
+    if problems := differences(before, transcript):
         diff = difflib.unified_diff(
-            before.splitlines(), told.splitlines(), wanted.name, f"observed on {target}", n=99, lineterm=""
+            before.splitlines(),
+            transcript.splitlines(),
+            wanted.name,
+            f"observed on {target}",
+            n=99,
+            lineterm="",
         )
-        pytest.fail("\n".join(["another story:", *problems, *diff]), pytrace=False)
+        pytest.fail("\n".join(["the statuses differ from the transcript:", *problems, *diff]), pytrace=False)

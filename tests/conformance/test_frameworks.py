@@ -10,8 +10,8 @@ from argosy.frameworks.base import Sample
 from argosy.frameworks.registry import installed
 from tests.support.user import User
 
-OFTEN = ("dask: with a leader", "jax: workers")
-"""The others only in `scripts/test --long`."""
+DEFAULT_CASES = ("dask: with a leader", "jax: workers")
+"""The cases of the default run; the others run in `scripts/test --long`."""
 CASES = {
     f"{name}: {sample.title}": (name, sample) for name, samples in BUILT_IN.items() for sample in samples
 }
@@ -20,14 +20,16 @@ LIVE = {key: case for key, case in CASES.items() if case[1].elastic and case[0] 
 
 def params(cases: dict[str, tuple[str, Sample]]) -> list[object]:
     return [
-        pytest.param(*case, id=key, marks=[] if key in OFTEN else [pytest.mark.long])
+        pytest.param(*case, id=key, marks=[] if key in DEFAULT_CASES else [pytest.mark.long])
         for key, case in cases.items()
     ]
 
 
 @pytest.mark.long_on_cluster
 @pytest.mark.parametrize(("framework", "sample"), params(CASES))
-def test_pods_find_each_other_and_come_back_the_same(user: User, framework: str, sample: Sample) -> None:
+def test_sample_runs_live_and_replaced_pods_get_the_same_variables(
+    user: User, framework: str, sample: Sample
+) -> None:
     check_live(_namespace(user), installed()[framework], sample)
 
 
@@ -36,7 +38,7 @@ def _namespace(user: User) -> Namespace:
 
 
 @pytest.mark.parametrize(("framework", "sample"), params(LIVE))
-def test_a_new_size_leaves_those_alone_that_stay(user: User, framework: str, sample: Sample) -> None:
+def test_scaling_up_does_not_restart_existing_pods(user: User, framework: str, sample: Sample) -> None:
     run = ProbedRun(_namespace(user), framework, sample)
     run.start()
     first, before = run.variables(), run.pods()
@@ -49,7 +51,7 @@ def test_a_new_size_leaves_those_alone_that_stay(user: User, framework: str, sam
     assert {host: now[host] for host in before} == before
 
 
-def test_a_pod_that_fails_for_good_fails_the_run(user: User) -> None:
+def test_second_failure_of_a_pod_without_restarts_left_fails_the_run(user: User) -> None:
     run = ProbedRun(_namespace(user), "standalone", BUILT_IN["standalone"][0])
     run.start()
     for code in (3, 4):

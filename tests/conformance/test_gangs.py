@@ -1,7 +1,7 @@
-"""Gangs on both grounds: Volcano's groups on the local scheduler, Kubernetes' own on kube-scheduler.
+"""Gang scheduling by Volcano PodGroups on the local scheduler and by kube-scheduler on a real cluster.
 
-The operator of the cluster takes whichever there is (`auto`). How much room there is, a node says by a
-resource that nobody else asks for.
+The operator chooses the available scheduler (`auto`). The capacity of the node is set through an extended
+resource that only these tests request.
 """
 
 from collections.abc import Iterator
@@ -20,18 +20,18 @@ SLOT = "example.com/slot"
 WAITING = "trap 'exit 1' TERM; while true; do sleep 0.2; done"
 
 
-def offer(user: User, slots: int) -> None:
-    """The first node has so many slots."""
+def set_slots(user: User, slots: int) -> None:
+    """Set the number of slots of the first node."""
     amounts = f'{{"{SLOT}":"{slots}"}}'
     patch = f'{{"status":{{"capacity":{amounts},"allocatable":{amounts}}}}}'
     user.kubectl("patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", patch)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left(user: User) -> Iterator[None]:
+def _clean_up(user: User) -> Iterator[None]:
     yield
     user.kubectl("delete", "tr,aj", "--all", "--wait=false")
-    offer(user, 0)
+    set_slots(user, 0)
 
 
 def container(script: str = WAITING) -> Json:
@@ -48,29 +48,29 @@ def gang(name: str = "gang", workers: int = 3, **fields: object) -> RunBuilder:
 
 
 def nodes(user: User) -> list[str]:
-    """Where the pods are; empty for one that is nowhere."""
+    """The node names of the pods; empty for an unscheduled pod."""
     pods = cast("list[dict[str, dict[str, str]]]", user.get("pods")["items"])
     return [pod["spec"].get("nodeName", "") for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
 
 def until_unschedulable(user: User, name: str) -> None:
-    told = lambda: user.kubectl("describe", "tr,pods").stdout  # noqa: E731
-    wait_for(lambda: user.status(name).get("reason") == "Unschedulable", told, 60)
+    described = lambda: user.kubectl("describe", "tr,pods").stdout  # noqa: E731
+    wait_for(lambda: user.status(name).get("reason") == "Unschedulable", described, 60)
 
 
-def test_a_gang_that_does_not_fit_is_not_placed_by_half(user: User) -> None:
-    """Of three pods two would fit; none is placed before all three are."""
-    offer(user, 2)
+def test_no_pod_of_a_gang_is_scheduled_until_all_fit(user: User) -> None:
+    """Of three pods two would fit; none is scheduled before all three fit."""
+    set_slots(user, 2)
     user.apply(gang())
     until_unschedulable(user, "gang")
     assert nodes(user) == ["", "", ""]
-    offer(user, 3)
+    set_slots(user, 3)
     user.wait_for_phase("gang", "Running")
     assert nodes(user) == ["node-1"] * 3
 
 
-def test_room_that_another_gang_leaves_is_taken(user: User) -> None:
-    offer(user, 3)
+def test_waiting_gang_is_scheduled_when_another_gang_is_deleted(user: User) -> None:
+    set_slots(user, 3)
     user.apply(gang("first"))
     user.wait_for_phase("first", "Running")
     user.apply(gang("second", 2))
@@ -79,39 +79,39 @@ def test_room_that_another_gang_leaves_is_taken(user: User) -> None:
     user.wait_for_phase("second", "Running")
 
 
-def test_a_gang_may_begin_with_fewer_than_all(user: User) -> None:
-    offer(user, 2)
+def test_gang_starts_with_min_available_pods(user: User) -> None:
+    set_slots(user, 2)
     user.apply(gang(minAvailable=2))
     wait_for(lambda: sorted(nodes(user)) == ["", "node-1", "node-1"], lambda: str(nodes(user)), 60)
 
 
-def test_a_lost_pod_of_a_gang_is_replaced(user: User) -> None:
-    offer(user, 3)
+def test_deleted_pod_of_a_running_gang_is_replaced(user: User) -> None:
+    set_slots(user, 3)
     user.apply(gang())
     user.wait_for_phase("gang", "Running")
     before = user.get("pod", "gang-worker-1")["metadata"]
     user.kubectl("delete", "pod", "gang-worker-1")
 
     def replaced() -> bool:
-        found = user.kubectl("get", "pod", "gang-worker-1", "-o", "jsonpath={.metadata.uid}", code=None)
-        return found.returncode == 0 and found.stdout != cast("Json", before)["uid"]
+        current = user.kubectl("get", "pod", "gang-worker-1", "-o", "jsonpath={.metadata.uid}", code=None)
+        return current.returncode == 0 and current.stdout != cast("Json", before)["uid"]
 
     wait_for(replaced, lambda: user.kubectl("describe", "tr").stdout, 60)
     user.wait_for_phase("gang", "Running")
 
 
-def test_example(user: User) -> None:
-    said = user.argosy("run", str(REPOSITORY / examples.GANG)).stdout
+def test_example_of_a_gang_succeeds(user: User) -> None:
+    output = user.argosy("run", str(REPOSITORY / examples.GANG)).stdout
     assert {f"worker-{index} │ worker {index} is here with the others" for index in range(3)} <= set(
-        said.splitlines()
+        output.splitlines()
     )
-    assert "Succeeded" in said.splitlines()[-1]
-    assert "gangScheduledAt" in cast("Json", user.status("gang")["argosy"]), "somebody has placed it"
+    assert "Succeeded" in output.splitlines()[-1]
+    assert "gangScheduledAt" in cast("Json", user.status("gang")["argosy"]), "a gang scheduler scheduled it"
 
 
-def test_an_aresjob_is_placed_as_a_gang(user: User) -> None:
-    """`Scheduled` is told once all have their place."""
-    offer(user, 2)
+def test_aresjob_is_scheduled_as_a_gang(user: User) -> None:
+    """Condition Scheduled is True once all pods are scheduled."""
+    set_slots(user, 2)
     role = {"replicas": 3, "template": template()}
     policy = {"schedulingPolicy": {"minAvailable": 3}}
     spec = {"frameworkType": "custom", "roleSpecs": {"worker": role}, "runPolicy": policy}
@@ -119,7 +119,7 @@ def test_an_aresjob_is_placed_as_a_gang(user: User) -> None:
     user.apply(job)
     wait_for(lambda: nodes(user) == ["", "", ""], lambda: user.kubectl("describe", "aj").stdout, 60)
     assert "Scheduled" not in conditions(user)
-    offer(user, 3)
+    set_slots(user, 3)
     wait_for(
         lambda: conditions(user).get("Scheduled") == "True" and conditions(user).get("Running") == "True",
         lambda: user.kubectl("describe", "aj").stdout,
@@ -130,4 +130,4 @@ def test_an_aresjob_is_placed_as_a_gang(user: User) -> None:
 
 def conditions(user: User) -> dict[str, str]:
     status = cast("dict[str, list[dict[str, str]]]", user.get("aj", "ares").get("status", {}))
-    return {one["type"]: one["status"] for one in status.get("conditions", [])}
+    return {condition["type"]: condition["status"] for condition in status.get("conditions", [])}

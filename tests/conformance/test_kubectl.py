@@ -1,4 +1,4 @@
-"""kubectl as people use it daily, with real pods behind it."""
+"""The everyday kubectl commands, with real pods."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.long_on_cluster
 
-_TALKER = f"""
+_POD = f"""
 apiVersion: v1
 kind: Pod
 metadata: {{name: talker, labels: {{app: talker}}}}
@@ -32,33 +32,33 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def talking(user: User) -> User:
-    """A user with one talkative pod."""
-    user.kubectl("apply", "-f", "-", stdin=_TALKER)
+def user_with_pod(user: User) -> User:
+    """A user with one pod `talker` that prints lines."""
+    user.kubectl("apply", "-f", "-", stdin=_POD)
     user.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=60s")
     return user
 
 
 LOGS = {
-    "all of a container": (("-c", "first"), "line 1\nline 2\nline 3\nline 4\nline 5\n"),
-    "the last lines": (("-c", "first", "--tail", "2"), "line 4\nline 5\n"),
-    "the other container": (("-c", "second"), "from second\n"),
-    "an init container": (("-c", "before"), "from before\n"),
+    "logs -c: all lines of the container": (("-c", "first"), "line 1\nline 2\nline 3\nline 4\nline 5\n"),
+    "logs --tail 2: the last two lines": (("-c", "first", "--tail", "2"), "line 4\nline 5\n"),
+    "logs -c of the second container: its stderr": (("-c", "second"), "from second\n"),
+    "logs -c of an init container: its lines": (("-c", "before"), "from before\n"),
 }
 
 
 @pytest.mark.parametrize(("words", "want"), LOGS.values(), ids=LOGS.keys())
-def test_logs(talking: User, words: tuple[str, ...], want: str) -> None:
-    assert talking.kubectl("logs", "talker", *words).stdout == want
+def test_logs_prints(user_with_pod: User, words: tuple[str, ...], want: str) -> None:
+    assert user_with_pod.kubectl("logs", "talker", *words).stdout == want
 
 
-def test_logs_of_a_container_that_is_not_there_are_refused(talking: User) -> None:
-    refused = talking.kubectl("logs", "talker", "-c", "third", code=1)
+def test_logs_of_an_unknown_container_is_an_error(user_with_pod: User) -> None:
+    refused = user_with_pod.kubectl("logs", "talker", "-c", "third", code=1)
     assert "container third is not valid for pod talker" in refused.stderr
 
 
-def test_logs_are_followed_until_the_container_ends(talking: User) -> None:
-    talking.kubectl(
+def test_logs_follow_ends_with_the_container(user_with_pod: User) -> None:
+    user_with_pod.kubectl(
         "run",
         "counter",
         f"--image={IMAGE}",
@@ -68,16 +68,16 @@ def test_logs_are_followed_until_the_container_ends(talking: User) -> None:
         "-c",
         "for i in 1 2 3; do echo $i; sleep 0.3; done",
     )
-    talking.kubectl(
+    user_with_pod.kubectl(
         "wait", "--for=jsonpath={.status.containerStatuses[0].state}", "pod/counter", "--timeout=60s"
     )
-    assert talking.kubectl("logs", "-f", "counter").stdout == "1\n2\n3\n"
-    talking.kubectl("delete", "pod", "counter", "--now")
+    assert user_with_pod.kubectl("logs", "-f", "counter").stdout == "1\n2\n3\n"
+    user_with_pod.kubectl("delete", "pod", "counter", "--now")
 
 
-def test_logs_of_the_container_before_the_restart(talking: User) -> None:
-    again = "if [ -e /data/again ]; then echo second life; exec sleep 600; fi"
-    script = f"{again}; touch /data/again; echo first life; exit 3"
+def test_logs_previous_prints_the_log_before_the_restart(user_with_pod: User) -> None:
+    second_run = "if [ -e /data/again ]; then echo second life; exec sleep 600; fi"
+    script = f"{second_run}; touch /data/again; echo first life; exit 3"
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -95,46 +95,46 @@ def test_logs_of_the_container_before_the_restart(talking: User) -> None:
             ],
         },
     }
-    talking.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
+    user_with_pod.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
     restarted = "--for=jsonpath={.status.containerStatuses[0].restartCount}=1"
-    talking.kubectl("wait", restarted, "pod/lives", "--timeout=60s")
-    talking.kubectl("wait", "--for=condition=Ready", "pod/lives", "--timeout=60s")
-    assert talking.kubectl("logs", "lives", "--previous").stdout == "first life\n"
-    assert talking.kubectl("logs", "lives").stdout == "second life\n"
-    code = talking.kubectl(
+    user_with_pod.kubectl("wait", restarted, "pod/lives", "--timeout=60s")
+    user_with_pod.kubectl("wait", "--for=condition=Ready", "pod/lives", "--timeout=60s")
+    assert user_with_pod.kubectl("logs", "lives", "--previous").stdout == "first life\n"
+    assert user_with_pod.kubectl("logs", "lives").stdout == "second life\n"
+    code = user_with_pod.kubectl(
         "get", "pod", "lives", "-o", "jsonpath={.status.containerStatuses[0].lastState.terminated.exitCode}"
     )
     assert code.stdout == "3"
-    talking.kubectl("delete", "pod", "lives")
+    user_with_pod.kubectl("delete", "pod", "lives")
 
 
-def test_exec_gives_output_and_exit_code(talking: User) -> None:
-    done = talking.kubectl(
+def test_exec_returns_output_and_exit_code(user_with_pod: User) -> None:
+    done = user_with_pod.kubectl(
         "exec", "talker", "-c", "first", "--", "sh", "-c", "echo out; echo err >&2; exit 7", code=7
     )
     assert (done.stdout, done.stderr.splitlines()[0]) == ("out\n", "err")
 
 
-def test_exec_passes_stdin(talking: User) -> None:
-    done = talking.kubectl(
+def test_exec_passes_stdin(user_with_pod: User) -> None:
+    done = user_with_pod.kubectl(
         "exec", "-i", "talker", "-c", "first", "--", "tr", "a-z", "A-Z", stdin="some words"
     )
     assert done.stdout == "SOME WORDS"
 
 
-def test_exec_of_a_program_that_is_not_there(talking: User) -> None:
-    done = talking.kubectl("exec", "talker", "-c", "first", "--", "/no/such/program", code=None)
+def test_exec_of_a_missing_program_names_it(user_with_pod: User) -> None:
+    done = user_with_pod.kubectl("exec", "talker", "-c", "first", "--", "/no/such/program", code=None)
     assert done.returncode != 0
     assert "/no/such/program" in done.stderr
 
 
-def test_exec_with_a_terminal(talking: User) -> None:
-    # The size follows the start of the command in a message of its own, as with any talking.
+def test_exec_with_a_terminal_has_its_size(user_with_pod: User) -> None:
+    # kubectl sends the size in a separate message after the start of the command.
     inside = "sh -c 'test -t 0 && until stty size | grep 33; do sleep 0.1; done'"
-    command = f"{' '.join(talking.kubectl_command('exec', '-it', 'talker', '-c', 'first'))} -- {inside}"
+    command = f"{' '.join(user_with_pod.kubectl_command('exec', '-it', 'talker', '-c', 'first'))} -- {inside}"
     done = subprocess.run(
         ["script", "-qec", f"stty rows 33 cols 77; {command}", "/dev/null"],
-        env=talking.environment,
+        env=user_with_pod.environment,
         capture_output=True,
         text=True,
         timeout=60,
@@ -144,105 +144,111 @@ def test_exec_with_a_terminal(talking: User) -> None:
     assert "33 77" in done.stdout
 
 
-def test_cp_both_ways(talking: User, tmp_path: Path) -> None:
-    there, back = tmp_path / "there", tmp_path / "back"
-    there.write_text("some content\n")
+def test_cp_copies_into_and_out_of_a_pod(user_with_pod: User, tmp_path: Path) -> None:
+    source, copy = tmp_path / "there", tmp_path / "back"
+    source.write_text("some content\n")
     keep = () if os.geteuid() == 0 else ("--no-preserve",)  # without root a pod has one user only
-    talking.kubectl("cp", str(there), "talker:/tmp/copied", "-c", "first", *keep)
+    user_with_pod.kubectl("cp", str(source), "talker:/tmp/copied", "-c", "first", *keep)
     assert (
-        talking.kubectl("exec", "talker", "-c", "first", "--", "cat", "/tmp/copied").stdout
+        user_with_pod.kubectl("exec", "talker", "-c", "first", "--", "cat", "/tmp/copied").stdout
         == "some content\n"
     )
-    talking.kubectl("cp", "talker:/tmp/copied", str(back), "-c", "first")
-    assert back.read_text() == "some content\n"
+    user_with_pod.kubectl("cp", "talker:/tmp/copied", str(copy), "-c", "first")
+    assert copy.read_text() == "some content\n"
 
 
-def test_get_shows_what_people_know(talking: User) -> None:
-    title, row = talking.kubectl("get", "pod", "talker").stdout.splitlines()
+def test_get_pod_prints_the_usual_columns(user_with_pod: User) -> None:
+    title, row = user_with_pod.kubectl("get", "pod", "talker").stdout.splitlines()
     assert title.split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert row.split()[:4] == ["talker", "2/2", "Running", "0"]
-    assert _node(talking) in talking.kubectl("get", "pod", "talker", "-o", "wide").stdout.split()
+    assert _node(user_with_pod) in user_with_pod.kubectl("get", "pod", "talker", "-o", "wide").stdout.split()
 
 
-def test_get_by_label_and_field(talking: User) -> None:
-    assert talking.kubectl("get", "pod", "-l", "app=talker", "-o", "name").stdout == "pod/talker\n"
-    found = talking.kubectl(
+def test_get_selects_by_label_and_field(user_with_pod: User) -> None:
+    assert user_with_pod.kubectl("get", "pod", "-l", "app=talker", "-o", "name").stdout == "pod/talker\n"
+    found = user_with_pod.kubectl(
         "get", "pod", "--field-selector", "metadata.name=talker,status.phase=Running", "-o", "name"
     )
     assert found.stdout == "pod/talker\n"
 
 
-def test_describe_tells_the_events(talking: User) -> None:
-    said = talking.kubectl("describe", "pod", "talker").stdout
-    assert "Scheduled" in said
-    assert f"Successfully assigned {talking.namespace}/talker to {_node(talking)}" in said
+def test_describe_shows_the_events(user_with_pod: User) -> None:
+    output = user_with_pod.kubectl("describe", "pod", "talker").stdout
+    assert "Scheduled" in output
+    assert f"Successfully assigned {user_with_pod.namespace}/talker to {_node(user_with_pod)}" in output
 
 
-def test_a_pod_too_large_waits_and_says_why(talking: User) -> None:
-    talking.kubectl("run", "huge", f"--image={IMAGE}", "--overrides", _overrides({"nvidia.com/gpu": "64"}))
-    talking.kubectl("wait", "--for=condition=PodScheduled=False", "pod/huge", "--timeout=60s")
-    assert "Insufficient nvidia.com/gpu" in talking.kubectl("describe", "pod", "huge").stdout
-    talking.kubectl("delete", "pod", "huge")
+def test_pod_larger_than_every_node_is_pending_with_the_reason(user_with_pod: User) -> None:
+    user_with_pod.kubectl(
+        "run", "huge", f"--image={IMAGE}", "--overrides", _overrides({"nvidia.com/gpu": "64"})
+    )
+    user_with_pod.kubectl("wait", "--for=condition=PodScheduled=False", "pod/huge", "--timeout=60s")
+    assert "Insufficient nvidia.com/gpu" in user_with_pod.kubectl("describe", "pod", "huge").stdout
+    user_with_pod.kubectl("delete", "pod", "huge")
 
 
-def test_create_job_runs_it(talking: User) -> None:
-    talking.kubectl("create", "job", "sum", f"--image={IMAGE}", "--", "sh", "-c", "echo $((6 * 7))")
-    talking.kubectl("wait", "--for=condition=complete", "job/sum", "--timeout=60s")
-    assert talking.kubectl("logs", "job/sum").stdout == "42\n"
-    talking.kubectl("delete", "job", "sum")
-    talking.kubectl("wait", "--for=delete", "pod", "-l", "job-name=sum", "--timeout=60s")
+def test_created_job_runs_to_completion(user_with_pod: User) -> None:
+    user_with_pod.kubectl("create", "job", "sum", f"--image={IMAGE}", "--", "sh", "-c", "echo $((6 * 7))")
+    user_with_pod.kubectl("wait", "--for=condition=complete", "job/sum", "--timeout=60s")
+    assert user_with_pod.kubectl("logs", "job/sum").stdout == "42\n"
+    user_with_pod.kubectl("delete", "job", "sum")
+    user_with_pod.kubectl("wait", "--for=delete", "pod", "-l", "job-name=sum", "--timeout=60s")
 
 
-def test_a_deployment_rolls_out_and_back(talking: User) -> None:
-    def tells(word: str) -> bool:
-        said = talking.kubectl("logs", "-l", "app=web", "--tail=-1", code=None).stdout
-        return word in said.split()
+def test_deployment_is_rolled_out_and_undone(user_with_pod: User) -> None:
+    def logs_contain(word: str) -> bool:
+        output = user_with_pod.kubectl("logs", "-l", "app=web", "--tail=-1", code=None).stdout
+        return word in output.split()
 
     command = ("--", "sh", "-c", "trap exit TERM; echo ${WORD:-first}; sleep 600 & wait")
-    talking.kubectl("create", "deployment", "web", f"--image={IMAGE}", "--replicas=2", *command)
+    user_with_pod.kubectl("create", "deployment", "web", f"--image={IMAGE}", "--replicas=2", *command)
     patch = '{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}}'
-    talking.kubectl("patch", "deployment", "web", "-p", patch)
-    talking.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    talking.kubectl("set", "env", "deployment/web", "WORD=second")
-    talking.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    wait_for(lambda: tells("second"), "the new pods speak")
-    talking.kubectl("rollout", "undo", "deployment/web")
-    talking.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    wait_for(lambda: tells("first"), "the old word is back")
-    talking.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=60s")
-    assert talking.kubectl("get", "pods", "-l", "app=web", "-o", "name").stdout == ""
+    user_with_pod.kubectl("patch", "deployment", "web", "-p", patch)
+    user_with_pod.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    user_with_pod.kubectl("set", "env", "deployment/web", "WORD=second")
+    user_with_pod.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    wait_for(lambda: logs_contain("second"), "the new pods print nothing")
+    user_with_pod.kubectl("rollout", "undo", "deployment/web")
+    user_with_pod.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    wait_for(lambda: logs_contain("first"), "the old revision does not run")
+    user_with_pod.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=60s")
+    assert user_with_pod.kubectl("get", "pods", "-l", "app=web", "-o", "name").stdout == ""
 
 
-def test_a_deleted_namespace_takes_all_with_it(talking: User) -> None:
-    passing = f"{talking.namespace}-passing"
-    talking.kubectl("create", "namespace", passing)
-    talking.kubectl("-n", passing, "create", "configmap", "a")
-    talking.kubectl("wait", "--for=create", "serviceaccount/default", "-n", passing, "--timeout=60s")
+def test_deleted_namespace_is_removed_with_its_objects(user_with_pod: User) -> None:
+    extra_namespace = f"{user_with_pod.namespace}-extra"
+    user_with_pod.kubectl("create", "namespace", extra_namespace)
+    user_with_pod.kubectl("-n", extra_namespace, "create", "configmap", "a")
+    user_with_pod.kubectl(
+        "wait", "--for=create", "serviceaccount/default", "-n", extra_namespace, "--timeout=60s"
+    )
     wait = ("sh", "-c", "trap exit TERM; sleep 600 & wait")
-    talking.kubectl("-n", passing, "run", "b", f"--image={IMAGE}", "--", *wait)
-    talking.kubectl("-n", passing, "wait", "--for=condition=Ready", "pod/b", "--timeout=60s")
-    talking.kubectl("delete", "namespace", passing, "--timeout=90s", timeout=100)
-    assert "NotFound" in talking.kubectl("get", "namespace", passing, code=1).stderr
+    user_with_pod.kubectl("-n", extra_namespace, "run", "b", f"--image={IMAGE}", "--", *wait)
+    user_with_pod.kubectl("-n", extra_namespace, "wait", "--for=condition=Ready", "pod/b", "--timeout=60s")
+    user_with_pod.kubectl("delete", "namespace", extra_namespace, "--timeout=90s", timeout=100)
+    assert "NotFound" in user_with_pod.kubectl("get", "namespace", extra_namespace, code=1).stderr
 
 
-def test_pods_find_each_other_by_service_and_by_name(talking: User) -> None:
-    talking.kubectl("apply", "-f", "-", stdin=_SERVED)
-    talking.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=60s")
+def test_pods_reach_a_service_and_a_pod_host_name(user_with_pod: User) -> None:
+    user_with_pod.kubectl("apply", "-f", "-", stdin=_SERVED)
+    user_with_pod.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=60s")
     fetch = "import urllib.request; print(urllib.request.urlopen('http://{}', timeout=10).status)"
     for address in (
         "web:80",
-        f"web.{talking.namespace}.svc.cluster.local:80",
-        f"server.named.{talking.namespace}.svc.cluster.local:8000",
+        f"web.{user_with_pod.namespace}.svc.cluster.local:80",
+        f"server.named.{user_with_pod.namespace}.svc.cluster.local:8000",
     ):
-        done = talking.kubectl("exec", "talker", "-c", "first", "--", "python3", "-c", fetch.format(address))
+        done = user_with_pod.kubectl(
+            "exec", "talker", "-c", "first", "--", "python3", "-c", fetch.format(address)
+        )
         assert done.stdout == "200\n", address
-    talking.kubectl("delete", "-f", "-", stdin=_SERVED)
+    user_with_pod.kubectl("delete", "-f", "-", stdin=_SERVED)
 
 
-def test_pods_reach_the_api_server_with_their_own_token(talking: User) -> None:
-    ask = _ASK.replace("NAMESPACE", talking.namespace)
-    done = talking.kubectl("exec", "talker", "-c", "first", "--", "python3", "-c", ask)
-    assert done.stdout.split() == ["403", f"system:serviceaccount:{talking.namespace}:default"]
+def test_pod_reaches_the_api_server_with_its_service_account(user_with_pod: User) -> None:
+    script = _LIST_SECRETS.replace("NAMESPACE", user_with_pod.namespace)
+    done = user_with_pod.kubectl("exec", "talker", "-c", "first", "--", "python3", "-c", script)
+    assert done.stdout.split() == ["403", f"system:serviceaccount:{user_with_pod.namespace}:default"]
 
 
 def _node(user: User) -> str:
@@ -279,7 +285,7 @@ metadata: {{name: named}}
 spec: {{clusterIP: None, selector: {{app: server}}, ports: [{{port: 8000}}]}}
 """
 
-_ASK = """
+_LIST_SECRETS = """
 import json, ssl, urllib.request, urllib.error
 base = '/var/run/secrets/kubernetes.io/serviceaccount/'
 request = urllib.request.Request('https://kubernetes.default.svc/api/v1/namespaces/NAMESPACE/secrets')

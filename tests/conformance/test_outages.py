@@ -1,4 +1,4 @@
-"""Runs go on when the operator or the API server is killed under them."""
+"""Runs continue when the operator or the API server is killed."""
 
 import pytest
 
@@ -9,12 +9,12 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.exclusive
 
-COUNTS = "for i in $(seq 60); do echo $i; sleep 0.1; done"
-COUNTED = [str(number) for number in range(1, 61)]
+PRINT_60_NUMBERS = "for i in $(seq 60); do echo $i; sleep 0.1; done"
+NUMBERS = [str(number) for number in range(1, 61)]
 
 
-def begin(user: User, name: str) -> None:
-    template = pod_template(IMAGE, command=["sh", "-c", COUNTS])
+def start_run(user: User, name: str) -> None:
+    template = pod_template(IMAGE, command=["sh", "-c", PRINT_60_NUMBERS])
     user.apply(run(name).role("worker", 2, restart="OnFailure", template=template).limits(restarts=0))
 
 
@@ -31,39 +31,39 @@ def kill_apiserver(user: User) -> None:
         pytest.skip(str(error))
 
 
-def test_a_run_whose_operator_is_killed_goes_on_and_ends(user: User) -> None:
-    begin(user, "orphan")
+def test_run_succeeds_when_the_operator_is_killed(user: User) -> None:
+    start_run(user, "orphan")
     user.wait_for_phase("orphan", "Running")
     before, pods = user.target.operators(), uids(user, "orphan")
     user.target.kill_operator()
     status = user.wait_for_phase("orphan", "Succeeded", "Failed")
     assert (status["phase"], status["attempt"]) == ("Succeeded", 1)
-    assert uids(user, "orphan") == pods, "nothing was started anew"
-    assert user.logs("orphan-worker-0").split() == COUNTED
-    wait_for(lambda: (now := user.target.operators()) and not now & before, "it is another", 60)
+    assert uids(user, "orphan") == pods, "pods were replaced"
+    assert user.logs("orphan-worker-0").split() == NUMBERS
+    wait_for(lambda: (now := user.target.operators()) and not now & before, "no new operator runs", 60)
 
 
 @pytest.mark.long_on_cluster
-def test_a_run_that_came_while_there_was_no_operator_is_run(user: User) -> None:
+def test_run_created_without_an_operator_starts_with_the_next_one(user: User) -> None:
     user.target.kill_operator()
-    begin(user, "early")
+    start_run(user, "early")
     assert user.wait_for_phase("early", "Succeeded", "Failed")["phase"] == "Succeeded"
 
 
-def test_a_run_goes_on_when_the_api_server_is_killed(user: User) -> None:
-    begin(user, "cut")
+def test_run_succeeds_when_the_api_server_is_killed(user: User) -> None:
+    start_run(user, "cut")
     user.wait_for_phase("cut", "Running")
     pods = uids(user, "cut")
     kill_apiserver(user)
     status = user.wait_for_phase("cut", "Succeeded", "Failed")
     assert (status["phase"], status["attempt"], status.get("restarts", 0)) == ("Succeeded", 1, 0)
     assert uids(user, "cut") == pods
-    assert user.logs("cut-worker-1").split() == COUNTED
+    assert user.logs("cut-worker-1").split() == NUMBERS
 
 
 @pytest.mark.long_on_cluster
-def test_pods_of_an_aresjob_that_wait_are_released_by_the_next_operator(user: User) -> None:
-    """Their initializers ask again until somebody answers."""
+def test_waiting_pods_of_an_aresjob_are_released_by_the_next_operator(user: User) -> None:
+    """Their initializers repeat the request until an operator answers."""
     main = {"name": "main", "image": IMAGE, "command": ["sh", "-c", "sleep 8"]}
     template = {"spec": {"containers": [main]}}
     worker = {
@@ -73,12 +73,18 @@ def test_pods_of_an_aresjob_that_wait_are_released_by_the_next_operator(user: Us
     }
     spec = {"frameworkType": "custom", "roleSpecs": {"gate": {"template": template}, "worker": worker}}
     user.apply({"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": "held"}, "spec": spec})
-    held = ("get", "pods", "-l", "ares.io/job-name=held,ares.io/replica-type=worker", "--no-headers")
+    list_held_pods = (
+        "get",
+        "pods",
+        "-l",
+        "ares.io/job-name=held,ares.io/replica-type=worker",
+        "--no-headers",
+    )
 
-    def told() -> str:
-        return user.kubectl(*held).stdout
+    def held_pods() -> str:
+        return user.kubectl(*list_held_pods).stdout
 
-    wait_for(lambda: told().count("Init:0/1") == 8, told, 60)
+    wait_for(lambda: held_pods().count("Init:0/1") == 8, held_pods, 60)
     user.target.kill_operator()
     phase = ("get", "aj", "held", "-o", "jsonpath={.status.phase}")
-    wait_for(lambda: user.kubectl(*phase).stdout == "Succeeded", told, 120)
+    wait_for(lambda: user.kubectl(*phase).stdout == "Succeeded", held_pods, 120)

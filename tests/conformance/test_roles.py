@@ -1,4 +1,4 @@
-"""The helper in real pods: waiting for roles, and remote exec under mpiexec."""
+"""The helper in real pods: it waits for roles, and starts ranks by remote exec under mpiexec."""
 
 import sys
 from pathlib import Path
@@ -42,30 +42,30 @@ def mpi(name: str, script: str) -> RunBuilder:
     return job.role("launcher", 1, template=template(script)).role("worker", 2, template=template())
 
 
-def test_mpiexec_starts_its_ranks_in_other_pods(user: User) -> None:
+def test_mpiexec_starts_its_ranks_in_the_worker_pods(user: User) -> None:
     user.run_to_success(mpi("ranks", MPI))
-    said = set(user.logs("ranks-launcher-0").splitlines())
-    assert said == {
+    output = set(user.logs("ranks-launcher-0").splitlines())
+    assert output == {
         "rank 0 of 2 on ranks-worker-0 total 3",
         "rank 1 of 2 on ranks-worker-1 total 3",
     }
 
 
-def test_remote_exec_behaves_as_ssh_does_and_reaches_its_own_job_only(user: User) -> None:
+def test_remote_exec_behaves_like_ssh_and_reaches_only_pods_of_its_job(user: User) -> None:
     other = run("other").role("worker", 1, template=template("trap exit TERM; sleep 1000 & wait"))
     user.apply(other)
     user.run_to_success(mpi("mpi", REMOTE))
-    said = user.logs("mpi-launcher-0").splitlines()
-    said.remove("command terminated with exit code 37")  # kubectl's own word, on standard error
-    assert said[0] == "code 37"
-    assert [line.strip() for line in said[1:3]] == ["2", "mpi-worker-1"]
-    assert said[3] == "a  b|it's|"
-    assert said[4].startswith("Error from server (Forbidden)")
-    assert said[-1] == "foreign 1"
+    output = user.logs("mpi-launcher-0").splitlines()
+    output.remove("command terminated with exit code 37")  # printed by kubectl on standard error
+    assert output[0] == "code 37"
+    assert [line.strip() for line in output[1:3]] == ["2", "mpi-worker-1"]
+    assert output[3] == "a  b|it's|"
+    assert output[4].startswith("Error from server (Forbidden)")
+    assert output[-1] == "foreign 1"
     user.kubectl("delete", "tr", "other")
 
 
-def test_a_role_waits_for_another_in_an_init_container(user: User) -> None:
+def test_role_with_a_dependency_waits_in_an_init_container(user: User) -> None:
     job = run("stages").role("data", 2, template=template("sleep 1; echo made"))
     after = {"dependsOn": [{"role": "data", "phase": "Succeeded"}], "template": template("echo used")}
     user.run_to_success(job.role("train", 1, **after))

@@ -1,6 +1,6 @@
-"""An adapter from elsewhere, installed as a user would: by pip, beside Argosy, which is not built anew.
+"""A third-party adapter installed by pip into an environment with Argosy is found and works.
 
-The environment is a fresh one that sees the packages of this one, so that nothing has to be fetched.
+The environment is a fresh one that sees the packages of this one, so that nothing is downloaded.
 """
 
 import subprocess
@@ -20,24 +20,24 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with Argosy and, by pip, the adapter."""
+    """The Python of an environment with Argosy and, installed by pip, the adapter."""
     prefix = tmp_path_factory.mktemp("user") / "venv"
-    made = prefix / "bin" / "python"
+    python_of_user = prefix / "bin" / "python"
     commands.run((sys.executable, "-m", "venv", str(prefix)), commands.environment(), timeout=120)
     libraries = sysconfig.get_path("purelib", vars={"base": str(prefix), "platbase": str(prefix)})
-    seen = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-    (Path(libraries) / "argosy-of-the-test.pth").write_text(seen)
+    sites = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    (Path(libraries) / "argosy-under-test.pth").write_text(sites)
     offline = ("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
-    command = (str(made), "-m", "pip", "install", "-q", *offline, "./examples/adapter")
+    command = (str(python_of_user), "-m", "pip", "install", "-q", *offline, "./examples/adapter")
     commands.run(command, commands.environment(), timeout=120)
-    return made
+    return python_of_user
 
 
 def argosy(python: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     return commands.run((str(python), "-m", "argosy", *words), commands.environment(), code=code, timeout=150)
 
 
-def test_it_is_listed_with_its_package(python: Path) -> None:
+def test_adapter_is_listed_with_its_package(python: Path) -> None:
     listed = argosy(python, "frameworks").stdout.splitlines()
     assert [line.split() for line in listed if line.startswith("ring")] == [
         ["ring", "argosy-ring", "1.0", "port"]
@@ -45,16 +45,16 @@ def test_it_is_listed_with_its_package(python: Path) -> None:
     assert "ring" not in argosy(Path(sys.executable), "frameworks").stdout
 
 
-def test_it_conforms(python: Path) -> None:
-    said = argosy(python, "conformance", "framework", "ring").stdout.splitlines()
-    assert said[-1] == "ring conforms"
-    assert "ok    three in a ring: ranks are unique and dense" in said
+def test_adapter_conforms(python: Path) -> None:
+    lines = argosy(python, "conformance", "framework", "ring").stdout.splitlines()
+    assert lines[-1] == "ring conforms"
+    assert "ok    three in a ring: ranks are unique and dense" in lines
 
 
 @pytest.fixture
 def plane(python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlane]:
-    """A control plane of that Python: its operator has the adapter."""
-    program = python.with_name("argosy-of-the-test")
+    """A control plane of that Python, so that its operator has the adapter."""
+    program = python.with_name("argosy-under-test")
     program.write_text(f'#!/bin/sh\nexec "{python}" -m argosy "$@"\n')
     program.chmod(0o755)
     monkeypatch.setattr("tests.support.local_control_plane.ARGOSY", program)
@@ -63,12 +63,12 @@ def plane(python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlan
     running.down()
 
 
-def test_it_conforms_on_real_pods_and_a_run_of_it_goes_round(plane: ControlPlane) -> None:
-    said = plane.argosy("conformance", "framework", "ring", "--live", timeout=150).stdout.splitlines()
+def test_adapter_conforms_live_and_its_example_succeeds(plane: ControlPlane) -> None:
+    lines = plane.argosy("conformance", "framework", "ring", "--live", timeout=150).stdout.splitlines()
     wanted = (
         "ok    three in a ring: pods reach each other, restart with the same values, and the job succeeds"
     )
-    assert said[-2:] == [wanted, "ring conforms"]
+    assert lines[-2:] == [wanted, "ring conforms"]
     out = plane.argosy("run", "--mount-cwd", examples.ADAPTER, timeout=150).stdout
     assert "rank 0 got 3 back: the ring is closed" in out
     assert "Succeeded" in out.splitlines()[-1]

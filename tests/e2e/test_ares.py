@@ -1,4 +1,4 @@
-"""The samples of the README on the local control plane, which has PodGroups: every framework, gangs too."""
+"""Every AresJob sample runs on the local control plane, also those with gang scheduling."""
 
 from pathlib import Path
 
@@ -17,9 +17,9 @@ def phase(plane: ControlPlane, name: str) -> str:
     return plane.kubectl("get", "aj", name, "-o", "jsonpath={.status.phase}").stdout
 
 
-def until(plane: ControlPlane, name: str, wanted: str) -> None:
-    told = lambda: plane.kubectl("get", "aj,pods", "-o", "wide").stdout  # noqa: E731
-    wait_for(lambda: phase(plane, name) == wanted, told, 120)
+def wait_for_phase(plane: ControlPlane, name: str, wanted: str) -> None:
+    objects = lambda: plane.kubectl("get", "aj,pods", "-o", "wide").stdout  # noqa: E731
+    wait_for(lambda: phase(plane, name) == wanted, objects, 120)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
@@ -29,14 +29,14 @@ def test_54_every_sample_runs_with_an_image(plane: ControlPlane, tmp_path: Path,
     file.write_text(sample.read_text().replace("${IMAGE}", "local"))
     plane.kubectl("apply", "-f", str(file))
     name = yaml.safe_load(sample.read_text())["metadata"]["name"]
-    until(plane, name, "Running")
+    wait_for_phase(plane, name, "Running")
     if name == "mpi-sample":
-        _mpi(plane)
+        _check_mpi_sample(plane)
     plane.kubectl("delete", "aj", name)
     wait_for(lambda: f"{name}-" not in plane.kubectl("get", "pods").stdout, lambda: name, 60)
 
 
-def _mpi(plane: ControlPlane) -> None:
+def _check_mpi_sample(plane: ControlPlane) -> None:
     """32. launcher exit 0 -> Succeeded though worker runs; the PodGroup and the host file before that."""
     group = plane.kubectl("get", "podgroup", "mpi-sample", "-o", "jsonpath={.spec.minMember}").stdout
     assert group == "2"
@@ -48,6 +48,6 @@ def _mpi(plane: ControlPlane) -> None:
     read = plane.kubectl("exec", "mpi-sample-launcher-0", "--", "cat", "/etc/mpi/hostfile").stdout
     assert read.splitlines() == [f"{host} slots=1" for host in hosts]
     plane.kubectl("exec", "mpi-sample-launcher-0", "--", "sh", "-c", "echo 0 > /etc/code")
-    until(plane, "mpi-sample", "Succeeded")
+    wait_for_phase(plane, "mpi-sample", "Succeeded")
     worker = plane.kubectl("get", "pod", "mpi-sample-worker-0", "-o", "jsonpath={.status.phase}").stdout
     assert worker == "Running"

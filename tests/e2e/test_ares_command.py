@@ -1,4 +1,4 @@
-"""An administrator's own command for the initializers of AresJobs, on the local control plane."""
+"""A configured initializer command of AresJobs works on the local control plane."""
 
 import sys
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    """A control plane whose operator has a file of settings."""
+    """A control plane whose operator reads a configuration file."""
     file = tmp_path / "config.yaml"
-    asked = {"cache": {"observer": {"enabled": False}}}  # the operator itself
-    file.write_text(yaml.safe_dump({**asked, **initializer_command.settings(sys.executable)}))
+    no_observer = {"cache": {"observer": {"enabled": False}}}  # the operator serves the cache itself
+    file.write_text(yaml.safe_dump({**no_observer, **initializer_command.settings(sys.executable)}))
     with operated("--config", str(file)) as running:
         yield running
 
 
-def test_roles_wait_and_have_host_files_by_the_command_of_the_settings(plane: ControlPlane) -> None:
+def test_configured_initializer_command_waits_for_roles_and_writes_host_files(plane: ControlPlane) -> None:
     initializer_command.check(User(LocalTarget(plane), "default"))

@@ -1,4 +1,4 @@
-"""Gangs that the operator itself holds back, on the local control plane: acceptance case 53."""
+"""Gang scheduling by the operator itself, on the local control plane: acceptance case 53."""
 
 import json
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ SLOT = "example.com/slot"
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """A control plane with an operator that places gangs on its own."""
+    """A control plane whose operator admits gangs itself."""
     with operated("--gang-backend", "builtin") as running:
         yield running
 
 
-def offer(plane: ControlPlane, slots: int) -> None:
+def set_slots(plane: ControlPlane, slots: int) -> None:
     amounts = {SLOT: str(slots)}
     patch = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
     plane.kubectl("patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", patch)
 
 
 def gang(name: str) -> str:
-    """Three pods with a slot each, all of which are needed."""
+    """Three pods with a slot each, to be scheduled together."""
     limits = {"limits": {SLOT: 1}}
     main = {"name": "main", "image": "local", "command": ["sleep", "300"], "resources": limits}
     template = {"spec": {"containers": [main], "terminationGracePeriodSeconds": 0}}
@@ -41,7 +41,7 @@ def gang(name: str) -> str:
     )
 
 
-def told(plane: ControlPlane, name: str, path: str) -> str:
+def field(plane: ControlPlane, name: str, path: str) -> str:
     return plane.kubectl("get", "aj", name, "-o", f"jsonpath={path}").stdout
 
 
@@ -49,21 +49,21 @@ def pods(plane: ControlPlane) -> list[str]:
     return plane.kubectl("get", "pods", "-o", "name").stdout.split()
 
 
-def test_53_a_gang_waits_until_it_fits(plane: ControlPlane) -> None:
-    """minAvailable 3, room for 2 pods -> no pods, job Pending; room for 3 -> all pods at once, Scheduled
-    True. The next takes the room that the first leaves."""
+def test_53_gang_waits_until_all_its_pods_fit(plane: ControlPlane) -> None:
+    """minAvailable 3, capacity for 2 pods -> no pods, job Pending; for 3 -> all pods at once, Scheduled
+    True. A second gang is admitted once the first is deleted."""
     described = lambda: plane.kubectl("describe", "aj,nodes").stdout  # noqa: E731
-    waits = "{.status.argosy.waiting.reason}"
+    waiting_reason = "{.status.argosy.waiting.reason}"
     scheduled = '{.status.conditions[?(@.type=="Scheduled")].status}'
-    offer(plane, 2)
+    set_slots(plane, 2)
     plane.kubectl("apply", "-f", "-", stdin=gang("first"))
-    wait_for(lambda: told(plane, "first", waits) == "Queued", described, 60)
-    assert (pods(plane), told(plane, "first", "{.status.phase}")) == ([], "Pending")
-    assert told(plane, "first", scheduled) == ""
-    offer(plane, 3)
-    wait_for(lambda: told(plane, "first", "{.status.phase}") == "Running", described, 60)
-    assert (len(pods(plane)), told(plane, "first", scheduled)) == (3, "True")
+    wait_for(lambda: field(plane, "first", waiting_reason) == "Queued", described, 60)
+    assert (pods(plane), field(plane, "first", "{.status.phase}")) == ([], "Pending")
+    assert field(plane, "first", scheduled) == ""
+    set_slots(plane, 3)
+    wait_for(lambda: field(plane, "first", "{.status.phase}") == "Running", described, 60)
+    assert (len(pods(plane)), field(plane, "first", scheduled)) == (3, "True")
     plane.kubectl("apply", "-f", "-", stdin=gang("second"))
-    wait_for(lambda: told(plane, "second", waits) == "Queued", described, 60)
+    wait_for(lambda: field(plane, "second", waiting_reason) == "Queued", described, 60)
     plane.kubectl("delete", "aj", "first")
-    wait_for(lambda: told(plane, "second", "{.status.phase}") == "Running", described, 60)
+    wait_for(lambda: field(plane, "second", "{.status.phase}") == "Running", described, 60)

@@ -1,7 +1,7 @@
-"""Parts of the control plane die at random points of several runs; the runs do not notice.
+"""Runs are unaffected when components of the control plane are killed at random points.
 
-Every pod counts steps in a file of its own and says each one once, so a pod that was started twice, started
-anew for nothing, or whose lines were lost or doubled shows in what `argosy run` printed.
+Every pod counts steps in its own file and prints each step once, so a pod that was started twice or restarted
+without need, and lines that were lost or printed twice, show in the output of `argosy run`.
 """
 
 import logging
@@ -24,11 +24,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(240)]
 
 log = logging.getLogger(__name__)
 
-_LAST = 36
-_STEPS = """
+_STEP_COUNT = 36
+_SCRIPT = """
 me=/data/$ROLE-$INDEX
 exec 9>$me.lock
-flock -n 9 || { echo "a twin holds $me"; exit 99; }
+flock -n 9 || { echo "another pod holds $me"; exit 99; }
 step=$(cat $me 2>/dev/null || echo 0)
 while [ $step -lt $STEPS ]; do
   step=$((step + 1))
@@ -42,35 +42,39 @@ done
 
 @pytest.fixture
 def own_plane() -> Iterator[ControlPlane]:
-    """A control plane that may be broken: none of its processes is left, whatever the test did."""
+    """A control plane that only this test uses and may break."""
     running_plane = ControlPlane.up("--nodes", "2")
     yield running_plane
     running_plane.down()
 
 
-def test_runs_end_well_though_parts_are_killed(own_plane: ControlPlane, tmp_path: Path) -> None:
+def test_runs_succeed_when_every_component_is_killed_once(own_plane: ControlPlane, tmp_path: Path) -> None:
     _kill_at_random(own_plane, tmp_path, ("apiserver", "node", "operator", "controllers"))
-    wait_for(lambda: not _pod_folders(own_plane), "the folders of deleted pods go", 60)
+    wait_for(lambda: not _pod_folders(own_plane), "folders of deleted pods remain", 60)
     own_plane.argosy("down")
     assert leftovers(own_plane) == []
 
 
-def test_a_pod_that_fails_while_a_part_is_away_has_said_all(own_plane: ControlPlane, tmp_path: Path) -> None:
-    """It is replaced by one of its name as soon as its end is seen, so its log is soon hard to get."""
+def test_all_output_of_a_pod_that_fails_during_an_outage_is_printed(
+    own_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The pod is replaced by one of the same name as soon as its failure is observed."""
     for victims in (("node",), ("apiserver",), ("operator",), ("node", "apiserver")):
         name = "-".join(("lost", *victims))
         run = _Running(own_plane, _run(name, tmp_path, own_plane, fail="worker-1-8", steps=12))
-        _wait_steps(7, tmp_path / name, of="worker-1")
+        _wait_for_steps(7, tmp_path / name, of="worker-1")
         for victim in victims:
             kill_component(own_plane, victim)
         run.ends(0)
-        every = list(range(1, 13))
-        assert run.steps() == {"worker-0": every, "worker-1": every}, "".join(run.lines)
+        all_steps = list(range(1, 13))
+        assert run.steps() == {"worker-0": all_steps, "worker-1": all_steps}, "".join(run.lines)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_runs_end_well_though_parts_are_killed_20_times_each(own_plane: ControlPlane, tmp_path: Path) -> None:
+def test_runs_succeed_when_every_component_is_killed_20_times(
+    own_plane: ControlPlane, tmp_path: Path
+) -> None:
     for turn in range(10):
         folder = tmp_path / str(turn)
         folder.mkdir()
@@ -83,26 +87,28 @@ def _kill_at_random(plane: ControlPlane, folder: Path, victims: tuple[str, ...])
     seed = int(os.environ.get("ARGOSY_SEED") or random.SystemRandom().randrange(1 << 32))
     log.warning("ARGOSY_SEED=%d", seed)
     dice = random.Random(seed)
-    points = sorted(dice.randrange(5 * _LAST * 9 // 10) for _ in victims)
+    points = sorted(dice.randrange(5 * _STEP_COUNT * 9 // 10) for _ in victims)
     with no_duplicate_pods(plane):
         plain = _Running(plane, _run("plain", folder, plane, replicas=3))
-        once = _Running(plane, _run("once", folder, plane, fail=f"worker-1-{_LAST // 2}"))
-        never = _Running(plane, _run("never", folder, plane, fail=f"worker-0-{_LAST // 3}", restarts=0))
-        wait_for(lambda: all(one.lines for one in (plain, once, never)), "all are submitted", 60)
+        once = _Running(plane, _run("once", folder, plane, fail=f"worker-1-{_STEP_COUNT // 2}"))
+        never = _Running(plane, _run("never", folder, plane, fail=f"worker-0-{_STEP_COUNT // 3}", restarts=0))
+        wait_for(lambda: all(run.lines for run in (plain, once, never)), "all are submitted", 60)
         for victim, point in zip(dice.sample(victims, len(victims)), points, strict=True):
-            _wait_steps(point, folder / "plain", folder / "once")
+            _wait_for_steps(point, folder / "plain", folder / "once")
             log.warning("killing %s after %d steps", victim, point)
             kill_component(plane, victim)
         plain.ends(0)
         once.ends(0)
         never.ends(1)
-    every = list(range(1, _LAST + 1))
-    assert plain.steps() == {"worker-0": every, "worker-1": every, "worker-2": every}, "".join(plain.lines)
-    assert once.steps() == {"worker-0": every, "worker-1": every}, "".join(once.lines)
+    all_steps = list(range(1, _STEP_COUNT + 1))
+    assert plain.steps() == {"worker-0": all_steps, "worker-1": all_steps, "worker-2": all_steps}, "".join(
+        plain.lines
+    )
+    assert once.steps() == {"worker-0": all_steps, "worker-1": all_steps}, "".join(once.lines)
     stopped = never.steps()["worker-1"]
-    assert never.steps()["worker-0"] == every[: _LAST // 3], "".join(never.lines)
-    assert stopped == every[: len(stopped)], "".join(never.lines)
-    # It was ended from outside, perhaps after it had counted a step and before it could say so.
+    assert never.steps()["worker-0"] == all_steps[: _STEP_COUNT // 3], "".join(never.lines)
+    assert stopped == all_steps[: len(stopped)], "".join(never.lines)
+    # The operator deleted this pod, perhaps after it had counted a step and before it printed it.
     assert len(stopped) >= int((folder / "never" / "worker-1").read_text()) - 1, "".join(never.lines)
     status = plane.get("tr", "once")["status"]
     assert isinstance(status, dict)
@@ -111,8 +117,8 @@ def _kill_at_random(plane: ControlPlane, folder: Path, victims: tuple[str, ...])
     assert plane.get("pods")["items"] == []
 
 
-def _wait_steps(count: int, *folders: Path, of: str = "worker-[0-9]") -> None:
-    """Until the pods of these runs have done so many steps together."""
+def _wait_for_steps(count: int, *folders: Path, of: str = "worker-[0-9]") -> None:
+    """Wait until the pods of these runs have done this many steps together."""
 
     def enough() -> bool:
         done = [int(path.read_text()) for folder in folders for path in folder.glob(of)]
@@ -122,7 +128,7 @@ def _wait_steps(count: int, *folders: Path, of: str = "worker-[0-9]") -> None:
 
 
 class _Running:
-    """`argosy run` with a file, its output read as it comes."""
+    """`argosy run` with a file; its output is read while it runs."""
 
     def __init__(self, plane: ControlPlane, path: Path) -> None:
         self.name = path.stem
@@ -142,13 +148,13 @@ class _Running:
         assert self._process.returncode == code, "".join(self.lines)
 
     def steps(self) -> dict[str, list[int]]:
-        """The steps that each pod said, in the order in which they were printed."""
-        said = defaultdict(list)
+        """The steps that each pod printed, in order."""
+        steps = defaultdict(list)
         for line in self.lines:
             source, bar, text = line.partition(" │ ")
             if bar and text.startswith("step "):
-                said[source.strip()].append(int(text.split()[1]))
-        return dict(said)
+                steps[source.strip()].append(int(text.split()[1]))
+        return dict(steps)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -164,7 +170,7 @@ def _run(
     replicas: int = 2,
     fail: str = "",
     restarts: int = 1,
-    steps: int = _LAST,
+    steps: int = _STEP_COUNT,
 ) -> Path:
     data = folder / name
     data.mkdir()
@@ -172,7 +178,7 @@ def _run(
     container = {
         "name": "main",
         "image": "local",
-        "command": ["sh", "-c", _STEPS],
+        "command": ["sh", "-c", _SCRIPT],
         "env": [{"name": key, "value": value} for key, value in variables.items()],
         "volumeMounts": [{"name": "data", "mountPath": "/data"}],
     }

@@ -1,4 +1,4 @@
-"""What only nodes of the local control plane do: pretend to have GPUs, and hide what is not a pod's."""
+"""Nodes of the local control plane pretend to have GPUs, and hide the user's files from pods."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ from tests.support.local_control_plane import ControlPlane
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 
-def test_nodes_have_what_was_asked_for(plane: ControlPlane) -> None:
-    found = plane.kubectl("get", "nodes", "-o", r"jsonpath={.items[*].status.allocatable.nvidia\.com/gpu}")
-    assert found.stdout.split() == ["2", "2", "2"]
+def test_nodes_have_the_requested_number_of_gpus(plane: ControlPlane) -> None:
+    gpus = plane.kubectl("get", "nodes", "-o", r"jsonpath={.items[*].status.allocatable.nvidia\.com/gpu}")
+    assert gpus.stdout.split() == ["2", "2", "2"]
 
 
-def test_pods_cannot_read_what_is_not_theirs(plane: ControlPlane) -> None:
+def test_pods_cannot_read_secrets_of_the_user_or_the_control_plane(plane: ControlPlane) -> None:
     container = {"name": "main", "image": "local", "command": ["sleep", "600"]}
     pod = {
         "apiVersion": "v1",

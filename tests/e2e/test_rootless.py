@@ -1,4 +1,4 @@
-"""A control plane of a user without any privilege does what root's does: exec, terminals, the way outside."""
+"""A control plane of an unprivileged user supports exec, terminals and egress as root's does."""
 
 import json
 import os
@@ -43,33 +43,33 @@ def rootless() -> Iterator[RootlessPlane]:
     assert left == []
 
 
-def test_nothing_of_it_runs_as_root(rootless: RootlessPlane) -> None:
-    mine = str(rootless.plane.home).encode()
+def test_no_process_runs_as_root(rootless: RootlessPlane) -> None:
+    home = str(rootless.plane.home).encode()
     owners = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and entry.name != str(os.getpid()):
             try:
-                if mine in (entry / "cmdline").read_bytes():
+                if home in (entry / "cmdline").read_bytes():
                     owners.add(entry.stat().st_uid)
             except OSError:
                 continue
     assert owners == {NOBODY}
 
 
-def test_exec_brings_output_and_exit_code(rootless: RootlessPlane) -> None:
+def test_exec_returns_output_and_exit_code(rootless: RootlessPlane) -> None:
     done = rootless.plane.kubectl("exec", "talker", "--", "sh", "-c", "id -u; echo bad >&2; exit 7", code=7)
     assert done.stdout == "0\n"
     assert done.stderr.startswith("bad\n")
 
 
-def test_exec_carries_standard_input_to_its_end(rootless: RootlessPlane) -> None:
+def test_exec_sends_stdin_and_closes_it(rootless: RootlessPlane) -> None:
     done = rootless.plane.kubectl(
         "exec", "-i", "talker", "--", "sh", "-c", "tr a-z A-Z; echo over", stdin="some words\n"
     )
     assert done.stdout == "SOME WORDS\nover\n"
 
 
-def test_exec_with_a_terminal_knows_its_size_and_gives_the_exit_code(rootless: RootlessPlane) -> None:
+def test_exec_with_a_terminal_has_its_size_and_returns_the_exit_code(rootless: RootlessPlane) -> None:
     inside = "sh -c 'test -t 0 && until stty size | grep 33; do sleep 0.1; done; tty; exit 5'"
     command = f"kubectl --kubeconfig {rootless.plane.state.kubeconfig} exec -it talker -- {inside}"
     done = subprocess.run(
@@ -86,7 +86,7 @@ def test_exec_with_a_terminal_knows_its_size_and_gives_the_exit_code(rootless: R
     assert done.returncode == 5
 
 
-def test_a_pod_reaches_the_world_outside(rootless: RootlessPlane) -> None:
+def test_pod_reaches_hosts_outside_the_cluster(rootless: RootlessPlane) -> None:
     if masquerade.find_program("pasta") is None or masquerade.find_tool() is None:
         pytest.skip("pasta, or both nft and iptables, are not installed")
     with outside() as url:
@@ -95,8 +95,8 @@ def test_a_pod_reaches_the_world_outside(rootless: RootlessPlane) -> None:
     assert done.stdout == f"hello {HOST}\n", done.stderr + rootless.argosy("status")
 
 
-def test_status_says_what_pods_have_to_do_without(rootless: RootlessPlane) -> None:
-    told = rootless.argosy("status")
-    assert "limits are by rlimit: cgroups belong to root" in told
-    has_way = masquerade.find_program("pasta") is not None and masquerade.find_tool() is not None
-    assert ("pods reach nothing outside the cluster" in told) is not has_way
+def test_status_lists_what_pods_lack_without_root(rootless: RootlessPlane) -> None:
+    status = rootless.argosy("status")
+    assert "limits are by rlimit: cgroups belong to root" in status
+    has_egress = masquerade.find_program("pasta") is not None and masquerade.find_tool() is not None
+    assert ("pods reach nothing outside the cluster" in status) is not has_egress

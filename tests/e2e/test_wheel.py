@@ -1,6 +1,6 @@
-"""The wheel as a user gets it: installed by pip in an empty environment, with only what its lock names.
+"""The wheel works when installed by pip into an empty environment with its locked dependencies only.
 
-Everything here runs in that environment, which has no development packages and does not see the clone.
+Everything here runs in that environment, which has no development packages and no access to the clone.
 """
 
 import subprocess
@@ -54,10 +54,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a fresh environment with the wheel and its locked dependencies."""
-    made = install_locked(tmp_path_factory.mktemp("user") / "venv", LOCK)
-    install = (str(made), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-index")
+    python_of_venv = install_locked(tmp_path_factory.mktemp("user") / "venv", LOCK)
+    install = (str(python_of_venv), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-index")
     commands.run((*install, str(wheel)), commands.environment(), timeout=120)
-    return made
+    return python_of_venv
 
 
 def run(python: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -65,7 +65,7 @@ def run(python: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess
     return commands.run((str(python), "-I", *words), commands.environment(), code=code, timeout=120)
 
 
-def test_the_wheel_holds_no_test_code(wheel: Path) -> None:
+def test_wheel_contains_no_test_code(wheel: Path) -> None:
     names = ZipFile(wheel).namelist()
     assert "argosy/conformance/kit.py" in names
     assert [name for name in names if "testing" in name or "test_" in name] == []
@@ -73,8 +73,8 @@ def test_the_wheel_holds_no_test_code(wheel: Path) -> None:
 
 def test_every_shipped_module_can_be_imported(python: Path, wheel: Path) -> None:
     shipped = [name for name in ZipFile(wheel).namelist() if name.endswith(".py")]
-    found = int(run(python, "-c", IMPORT_ALL).stdout)
-    assert found == len(shipped) - 1, "all but the package itself"
+    imported = int(run(python, "-c", IMPORT_ALL).stdout)
+    assert imported == len(shipped) - 1, "all but the package itself"
 
 
 def test_every_command_and_subcommand_answers_help(python: Path) -> None:
@@ -94,6 +94,6 @@ def plane(python: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlPlan
 
 
 def test_live_conformance_runs_from_the_wheel(plane: ControlPlane) -> None:
-    said = plane.argosy("conformance", "framework", "jax", "--live", timeout=240).stdout.splitlines()
+    lines = plane.argosy("conformance", "framework", "jax", "--live", timeout=240).stdout.splitlines()
     wanted = "ok    workers: pods reach each other, restart with the same values, and the job succeeds"
-    assert said[-2:] == [wanted, "jax conforms"]
+    assert lines[-2:] == [wanted, "jax conforms"]
