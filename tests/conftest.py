@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.support import assets, differential, servers, targets
+from tests.support import assets, crd_steps, differential, servers, targets
 from tests.support.assets import Programs
 from tests.support.cluster import lifecycle
 from tests.support.cluster.components import Settings
@@ -168,11 +168,24 @@ def namespace(api: Server) -> str:
     return name
 
 
+@pytest.fixture(scope="session")
+def shared_definition(real_apiserver: Server, local_apiserver: Server) -> None:
+    """The kind Widget on both apiservers, for the cases that can share its definition."""
+    for server in (real_apiserver, local_apiserver):
+        with differential.Caller(server) as caller:
+            differential.replay(caller, crd_steps.SHARED, crd_steps.DEFINED, prepared=())
+
+
 @pytest.fixture
-def compare(real_apiserver: Server, local_apiserver: Server) -> Callable[[Sequence[differential.Step]], None]:
+def compare(
+    real_apiserver: Server, local_apiserver: Server, request: pytest.FixtureRequest
+) -> Callable[[Sequence[differential.Step]], None]:
     """Send the same steps to both apiservers, each in a fresh namespace; the answers must be equal."""
 
     def run(steps: Sequence[differential.Step]) -> None:
+        if crd_steps.can_share_definition(steps):
+            request.getfixturevalue("shared_definition")
+            steps = crd_steps.with_shared_definition(steps)
         if diff := differential.difference(real_apiserver, local_apiserver, fresh_name(), steps):
             pytest.fail(f"\n{diff}", pytrace=False)
 

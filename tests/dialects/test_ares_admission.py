@@ -50,9 +50,9 @@ def test_what_is_refused(case: Case) -> None:
 
 def test_the_message_is_that_of_a_pass() -> None:
     found = problems(SubmittedJob(NAMED, BAD))
-    lowered = DIALECT.to_workload(job(roles={"worker": {"replicas": 0}}))
-    assert isinstance(lowered, Problems)
-    assert str(found) == str(lowered)
+    result = DIALECT.to_workload(job(roles={"worker": {"replicas": 0}}))
+    assert isinstance(result, Problems)
+    assert str(found) == str(result)
 
 
 def test_defaults_are_those_that_a_pass_would_write() -> None:

@@ -14,10 +14,10 @@ from argosy.kinds.kubernetes import SecretMetadata, Service
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.plan.diff import remove
 from argosy.workload.observed import Observed
-from tests.support.aresjobs import API, Cases, job, lowered, messages, played, problems, template
+from tests.support.aresjobs import API, CaseTable, job, messages, problems, simulate, template, workload_of
 from tests.support.workloads import existing, pods
 
-CASES = Cases()
+CASES = CaseTable()
 
 DOMAIN = "ns.svc.cluster.local"
 BAD_NAME = "must consist of lower case letters"
@@ -189,13 +189,13 @@ INVALID: dict[str, tuple[AresJob, str]] = {
 @pytest.mark.parametrize(("obj", "want"), INVALID.values(), ids=INVALID.keys())
 def test_invalid(obj: AresJob, want: str) -> None:
     assert problems(obj).startswith(want)
-    refused = played(obj).saw()
+    refused = simulate(obj).reconcile()
     assert (refused.phase, refused.condition("Failed")[:2]) == ("Failed", ("True", "InvalidDefinition"))
     assert refused.condition("Failed")[2] == problems(obj)
     assert not refused.actions
     assert refused.obj.spec == obj.spec, "an invalid job's spec is never changed"
     assert (refused.status.completion_time, refused.status.start_time) == (None, None)
-    assert not refused.saw().events, "nothing is told twice"
+    assert not refused.reconcile().events, "nothing is told twice"
 
 
 FINE = {
@@ -231,12 +231,12 @@ MPI = {
 def test_25_a_partial_block(block: object, want: object) -> None:
     framework = {"mpi": block} if block else {}
     obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework=framework)
-    assert played(obj).saw().obj.spec["framework"] == {"mpi": want}
+    assert simulate(obj).reconcile().obj.spec["framework"] == {"mpi": want}
 
 
 @CASES("26. pod template refused by the API (422) -> invalid, children already made are deleted")
 def a_template_refused_by_the_api_takes_away_what_was_made() -> None:
-    begun = played(job(roles={"a": {}, "b": {}})).started()
+    begun = simulate(job(roles={"a": {}, "b": {}})).start()
     refusal = ActionResult(
         "Pod",
         "job-b-0",
@@ -246,16 +246,16 @@ def a_template_refused_by_the_api_takes_away_what_was_made() -> None:
         index=0,
     )
     there = Observed(pods=pods("P", "a"), failed_actions=(refusal,), children=(existing(Service, "job-a"),))
-    refused = begun.went(there)
+    refused = begun.reconcile_observed(there)
     assert refused.phase == "Failed"
     assert refused.condition("Failed") == ("True", "InvalidDefinition", refusal.message)
     assert refused.deleted == ["job-a-0"]
     assert remove(there.children[0]) in refused.actions
-    later = refused.saw()
+    later = refused.reconcile()
     assert (later.phase, later.created, later.events) == ("Failed", [], ()), "not tried again before an edit"
-    cured = later.edited(roleSpecs={"b": {"replicas": 2}}).saw()
+    cured = later.with_spec(roleSpecs={"b": {"replicas": 2}}).reconcile()
     assert cured.condition("Failed")[:2] == ("False", "DefinitionChanged")
-    assert (cured.phase, cured.saw().created) == ("Pending", ["a-0", "b-0", "b-1"])
+    assert (cured.phase, cured.reconcile().created) == ("Pending", ["a-0", "b-0", "b-1"])
 
 
 @CASES(
@@ -263,7 +263,7 @@ def a_template_refused_by_the_api_takes_away_what_was_made() -> None:
     "cleanPodPolicy None, controller Pod"
 )
 def a_minimal_job_shows_what_is_in_force() -> None:
-    stored = played(job()).saw().obj.spec
+    stored = simulate(job()).reconcile().obj.spec
     role = stored["roleSpecs"]["worker"]  # type: ignore[index]
     assert role == {
         "template": template(),
@@ -291,18 +291,18 @@ def test_defaults_are_written_once_and_nothing_else_is() -> None:
             "jobPhasePolicy": {"failed": [["worker"]], "succeeded": [["worker"]]},
         }
     }
-    assert API.spec_patch(played(obj).saw().obj) is None
+    assert API.spec_patch(simulate(obj).reconcile().obj) is None
 
 
 @CASES("44. Delete a job … carrying ares.io/ares-finalizer -> object, pods and services are gone")
 def the_finalizer_of_the_original_is_taken_away() -> None:
     meta = replace(job().metadata, finalizers=["other", FINALIZER])
-    patch = API.spec_patch(replace(played(job()).saw().obj, metadata=replace(meta, generation=2)))
+    patch = API.spec_patch(replace(simulate(job()).reconcile().obj, metadata=replace(meta, generation=2)))
     assert patch == {"metadata": {"finalizers": ["other"]}}
 
 
 def env(obj: AresJob, role: str, index: int = 0) -> Mapping[str, str]:
-    workload = lowered(obj)
+    workload = workload_of(obj)
     return inject(workload, workload.roles[role], index).env
 
 
@@ -320,7 +320,7 @@ def pytorch() -> None:
     assert {one["MASTER_PORT"] for one in found} == {"40000"}
     first = f"job-master-0.job-master.{DOMAIN}"
     assert [one["MASTER_ADDR"] for one in found] == ["0.0.0.0", first, first]
-    workload = lowered(obj)
+    workload = workload_of(obj)
     assert workload.rules.services == ("master",)
     injection = inject(workload, workload.roles["worker"], 0)
     assert injection.initializer is not None
@@ -332,7 +332,7 @@ def pytorch() -> None:
 
 
 def test_pytorch_without_a_port_has_one() -> None:
-    workload = lowered(job("pytorch", roles={"master": {}}))
+    workload = workload_of(job("pytorch", roles={"master": {}}))
     injection = inject(workload, workload.roles["master"], 0)
     assert [(one.name, one.number) for one in injection.ports] == [("pytorch", 23456)]
 
@@ -369,30 +369,30 @@ def tensorflow() -> None:
     "not fail the job; a chief failure does"
 )
 def tensorflow_with_a_chief() -> None:
-    running = played(job("tensorflow", roles={"chief": {}, "worker": {"restartPolicy": "Never"}})).started()
-    assert lowered(running.obj).roles["worker"].restart == "OnFailure"
-    hurt = running.saw(*pods("R", "chief"), *pods("R")).saw(*pods("R", "chief"), *pods("F"))
+    running = simulate(job("tensorflow", roles={"chief": {}, "worker": {"restartPolicy": "Never"}})).start()
+    assert workload_of(running.obj).roles["worker"].restart == "OnFailure"
+    hurt = running.reconcile(*pods("R", "chief"), *pods("R")).reconcile(*pods("R", "chief"), *pods("F"))
     assert (hurt.phase, hurt.deleted) == ("Running", ["job-worker-0"])
-    assert hurt.saw(*pods("F", "chief"), *pods("R")).phase == "Failed"
+    assert hurt.reconcile(*pods("F", "chief"), *pods("R")).phase == "Failed"
 
 
 def test_55_keys_for_ssh() -> None:
     """MPI, workers 2, sshKeys: a Secret before the first pods, for launcher and worker, never made anew."""
     roles = {"launcher": {}, "worker": {"replicas": 2}, "board": {}}
     obj = job("mpi", roles=roles, framework={"mpi": {"sshKeys": True}})
-    assert lowered(obj).rules.ssh_roles == ("launcher", "worker")
+    assert workload_of(obj).rules.ssh_roles == ("launcher", "worker")
     assert env(obj, "launcher") == {
         "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
         "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile",
         **AS_ROOT,
     }
-    begun = played(obj).started()
+    begun = simulate(obj).start()
     assert [one.name for one in begun.applied(SecretMetadata)] == ["job-ssh"]
-    running = begun.saw(*pods("R", "launcher"), *pods("RR"), *pods("R", "board"))
+    running = begun.reconcile(*pods("R", "launcher"), *pods("RR"), *pods("R", "board"))
     assert not running.applied(SecretMetadata)
     without = job("mpi", roles=roles)
-    assert lowered(without).rules.ssh_roles == ()
-    assert not played(without).started().applied(SecretMetadata)
+    assert workload_of(without).rules.ssh_roles == ()
+    assert not simulate(without).start().applied(SecretMetadata)
 
 
 LAUNCHER_AS_HOST = {
@@ -406,10 +406,10 @@ LAUNCHER_AS_HOST = {
 def test_the_launcher_as_a_host(given: bool | None, want: bool) -> None:
     block = {} if given is None else {"launcherAsHost": given}
     obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": block})
-    initializer = inject(lowered(obj), lowered(obj).roles["launcher"], 0).initializer
+    initializer = inject(workload_of(obj), workload_of(obj).roles["launcher"], 0).initializer
     assert initializer is not None
     assert ("--include-self=false" in initializer.arguments) is want
-    assert not messages(played(obj).saw().events, "UnknownField")
+    assert not messages(simulate(obj).reconcile().events, "UnknownField")
 
 
 def test_mpich_calls_back_to_the_launchers_address() -> None:
@@ -428,7 +428,7 @@ KEYS_WITHOUT_USE = {
 
 @pytest.mark.parametrize(("obj", "want"), KEYS_WITHOUT_USE.values(), ids=KEYS_WITHOUT_USE.keys())
 def test_keys_that_nobody_uses_are_told(obj: AresJob, want: list[str]) -> None:
-    told = messages(played(obj).saw().events, "FieldIgnored")
+    told = messages(simulate(obj).reconcile().events, "FieldIgnored")
     assert [text.partition(":")[0] for text in told] == want
 
 
@@ -439,16 +439,16 @@ def test_keys_that_nobody_uses_are_told(obj: AresJob, want: list[str]) -> None:
 def mpi() -> None:
     on_host = {"template": {"spec": {"hostNetwork": True, "containers": [{"name": "mpi", "image": "image"}]}}}
     obj = job("mpi", roles={"launcher": on_host, "worker": on_host})
-    workload = lowered(obj)
+    workload = workload_of(obj)
     waiting = inject(workload, workload.roles["launcher"], 0).initializer
     assert waiting is not None
     wanted = ("--roles", "worker", "--phase", "Running", "--write-mpi-hostfile-to", "/etc/mpi/hostfile")
     assert set(wanted) <= set(waiting.arguments)
     assert inject(workload, workload.roles["worker"], 0).initializer is None
-    running = played(obj).started().saw(*pods("R", "launcher"), *pods("R"))
+    running = simulate(obj).start().reconcile(*pods("R", "launcher"), *pods("R"))
     assert running.phase == "Running"
-    assert running.saw(*pods("S", "launcher"), *pods("R")).phase == "Succeeded"
-    assert running.saw(*pods("R", "launcher"), *pods("F")).phase == "Failed"
+    assert running.reconcile(*pods("S", "launcher"), *pods("R")).phase == "Succeeded"
+    assert running.reconcile(*pods("R", "launcher"), *pods("F")).phase == "Failed"
 
 
 BAGUA = job(
@@ -509,7 +509,9 @@ def dask() -> None:
         "launcher": dask_role(9001),
     }
     obj = job("dask", roles=roles)
-    waits = {name: [one.role for one in role.depends_on or ()] for name, role in lowered(obj).roles.items()}
+    waits = {
+        name: [one.role for one in role.depends_on or ()] for name, role in workload_of(obj).roles.items()
+    }
     assert waits == {
         "scheduler": [],
         "leadworker": ["scheduler"],
@@ -522,12 +524,12 @@ def dask() -> None:
     assert [one["MASTER_ADDR"] for one in found[:2]] == ["0.0.0.0", f"job-leadworker.{DOMAIN}"]
     assert found[3]["SCHEDULER"] == f"tcp://job-scheduler.{DOMAIN}:8786"
     own = {**roles, "launcher": dask_role(9001, dependence={"roleNames": ["scheduler"]})}
-    assert [one.role for one in lowered(job("dask", roles=own)).roles["launcher"].depends_on or ()] == [
+    assert [one.role for one in workload_of(job("dask", roles=own)).roles["launcher"].depends_on or ()] == [
         "scheduler"
     ]
     there = (*pods("R", "scheduler"), *pods("R", "leadworker"), *pods("RR"))
-    running = played(obj).started().saw(*there, *pods("R", "launcher"))
-    assert running.saw(*there, *pods("S", "launcher")).phase == "Succeeded"
+    running = simulate(obj).start().reconcile(*there, *pods("R", "launcher"))
+    assert running.reconcile(*there, *pods("S", "launcher")).phase == "Succeeded"
 
 
 @CASES(
@@ -547,7 +549,7 @@ def custom() -> None:
         "ROLE_WORKER": workers,
     }
     assert env(obj, "worker", 1) == want
-    assert [one.name for one in played(obj).started().applied(Service)] == ["job-ps", "job-worker"]
+    assert [one.name for one in simulate(obj).start().applied(Service)] == ["job-ps", "job-worker"]
 
 
 def test_a_list_with_which_no_program_could_be_started_is_left_out() -> None:
@@ -556,12 +558,12 @@ def test_a_list_with_which_no_program_could_be_started_is_left_out() -> None:
 
 
 def test_ports_that_a_framework_adds_are_ports_of_the_service_too() -> None:
-    assert lowered(job("tensorflow")).rules.service_ports == {"worker": (("tfjob-port", 2222),)}
+    assert workload_of(job("tensorflow")).rules.service_ports == {"worker": (("tfjob-port", 2222),)}
     own = {"template": template("pytorch", ports=[{"name": "pytorch", "containerPort": 40000}])}
-    assert lowered(job("pytorch", roles={"master": own})).rules.service_ports == {
+    assert workload_of(job("pytorch", roles={"master": own})).rules.service_ports == {
         "master": (("pytorch", 40000),)
     }
-    assert lowered(job("pytorch", roles={"master": {}})).rules.service_ports == {
+    assert workload_of(job("pytorch", roles={"master": {}})).rules.service_ports == {
         "master": (("pytorch", 23456),)
     }
 
@@ -569,7 +571,7 @@ def test_ports_that_a_framework_adds_are_ports_of_the_service_too() -> None:
 def test_service_ports() -> None:
     ports = [{"containerPort": 9}, {"name": "web", "containerPort": 80}, {"containerPort": 9}]
     obj = job(roles={"a": {"template": template(ports=ports)}, "b": {}})
-    assert lowered(obj).rules.service_ports == {
+    assert workload_of(obj).rules.service_ports == {
         "a": (("port-9", 9), ("web", 80)),
         "b": (("port-80", 80),),
     }
@@ -580,18 +582,18 @@ def test_service_ports() -> None:
     "False, DefinitionChanged"
 )
 def an_invalid_job_is_cured_by_an_edit() -> None:
-    refused = played(job(roles={"worker": {"replicas": 0}})).saw()
-    still = refused.edited(roleSpecs={"worker": {"replicas": -1}}).saw()
+    refused = simulate(job(roles={"worker": {"replicas": 0}})).reconcile()
+    still = refused.with_spec(roleSpecs={"worker": {"replicas": -1}}).reconcile()
     assert "invalid value -1" in still.condition("Failed")[2], "another mistake is told as well"
-    cured = still.edited(roleSpecs={"worker": {"replicas": 1}}).saw()
+    cured = still.with_spec(roleSpecs={"worker": {"replicas": 1}}).reconcile()
     assert cured.condition("Failed")[:2] == ("False", "DefinitionChanged")
     assert (cured.phase, cured.status.start_time, cured.created) == ("Pending", None, [])
     assert messages(cured.events, "JobPhaseTransition") == ["Failed -> Pending"]
-    begun = cured.saw()
+    begun = cured.reconcile()
     assert (begun.phase, begun.created) == ("Starting", ["worker-0"])
-    running = begun.saw(*pods("R"))
+    running = begun.reconcile(*pods("R"))
     assert (running.phase, running.status.completion_time) == ("Running", None)
-    assert running.saw(*pods("S")).phase == "Succeeded"
+    assert running.reconcile(*pods("S")).phase == "Succeeded"
 
 
 BROKEN = {
@@ -606,27 +608,27 @@ BROKEN = {
 def test_an_edit_that_makes_a_job_invalid_after_it_ran_is_final_and_cleaned_up_by_its_policy(
     policy: str, want: list[str]
 ) -> None:
-    running = played(job()).started().saw(*pods("R"))
+    running = simulate(job()).start().reconcile(*pods("R"))
     edits = {"roleSpecs": {"worker": {"replicas": 0}}, "runPolicy": {"cleanPodPolicy": policy}}
-    broken = running.edited(**edits).saw(*pods("R"))
+    broken = running.with_spec(**edits).reconcile(*pods("R"))
     assert (broken.phase, broken.deleted) == ("Failed", want)
     assert broken.condition("Failed")[:2] == ("True", "InvalidDefinition")
     assert broken.status.completion_time is not None
-    assert broken.edited(roleSpecs={"worker": {"replicas": 1}}).saw().phase == "Failed"
+    assert broken.with_spec(roleSpecs={"worker": {"replicas": 1}}).reconcile().phase == "Failed"
 
 
 def test_an_edit_that_makes_a_job_invalid_before_it_ran_takes_everything_away() -> None:
-    starting = played(job()).started().saw(*pods("P"))
-    broken = starting.edited(roleSpecs={"worker": {"replicas": 0}}).saw(*pods("P"))
+    starting = simulate(job()).start().reconcile(*pods("P"))
+    broken = starting.with_spec(roleSpecs={"worker": {"replicas": 0}}).reconcile(*pods("P"))
     assert (broken.phase, broken.deleted) == ("Failed", ["job-worker-0"])
     assert (broken.status.completion_time, broken.status.role_statuses) == (None, {})
-    assert broken.edited(roleSpecs={"worker": {"replicas": 1}}).saw().phase == "Pending"
+    assert broken.with_spec(roleSpecs={"worker": {"replicas": 1}}).reconcile().phase == "Pending"
 
 
 def test_variables_and_policies_of_the_users_that_give_way_are_told() -> None:
     written = template(env=[{"name": "INDEX", "value": "7"}, {"name": "MINE", "value": "x"}])
     written["spec"]["restartPolicy"] = "Always"  # type: ignore[index]
-    first = played(job(roles={"worker": {"template": written}})).saw()
+    first = simulate(job(roles={"worker": {"template": written}})).reconcile()
     path = "spec.roleSpecs.worker.template.spec"
     assert messages(first.events, "EnvOverwritten") == [
         f"{path}.containers[0].env: INDEX is set by the framework"
@@ -638,7 +640,7 @@ def test_variables_and_policies_of_the_users_that_give_way_are_told() -> None:
 
 def test_the_event_of_an_unknown_field_suggests_the_closest_known_one() -> None:
     obj = job(roles={"worker": {"replica": 2, "template": {"spec": {"containers": [{"name": "a"}]}}}})
-    assert messages(played(obj).saw().events, "UnknownField") == [
+    assert messages(simulate(obj).reconcile().events, "UnknownField") == [
         'spec.roleSpecs.worker.replica: unknown field, kept and ignored; did you mean "replicas"?'
     ]
 
@@ -650,7 +652,7 @@ def test_what_nobody_knows_and_what_has_no_use_is_told_once() -> None:
         framework={"mpi": {}, "bagua": {"minReplicas": 1, "speed": 3}},
         runPolicy={"schedulingPolicy": {"queue": "q"}},
     )
-    first = played(obj).saw()
+    first = simulate(obj).reconcile()
     unknown = [text.partition(":")[0] for text in messages(first.events, "UnknownField")]
     assert sorted(unknown) == ["spec.framework.bagua.speed", "spec.roleSpecs.worker.colour"]
     ignored = [text.partition(":")[0] for text in messages(first.events, "FieldIgnored")]
@@ -661,7 +663,7 @@ def test_what_nobody_knows_and_what_has_no_use_is_told_once() -> None:
         "spec.runPolicy.schedulingPolicy.queue",
     ]
     assert first.phase == "Pending"
-    assert not messages(first.saw().events, "UnknownField")
+    assert not messages(first.reconcile().events, "UnknownField")
 
 
 @pytest.mark.parametrize("play", CASES.table.values(), ids=CASES.table.keys())

@@ -11,7 +11,7 @@ from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Terminated
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload.observed import Observed, ObservedPod
-from tests.support.aresjobs import API, job, lowered, messages, played, template
+from tests.support.aresjobs import API, job, messages, simulate, template, workload_of
 from tests.support.workloads import pod, pods
 
 AT = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -39,11 +39,11 @@ INFO: dict[str, tuple[ObservedPod, str]] = {
 
 @pytest.mark.parametrize(("there", "info"), INFO.values(), ids=INFO.keys())
 def test_info_of_a_failed_pod(there: ObservedPod, info: str) -> None:
-    ended = played(job()).started().saw(there)
+    ended = simulate(job()).start().reconcile(there)
     said = f"pod=job-worker-0; nodeName=n0; info={info}"
     assert (ended.role().reason, ended.role().message) == ("PodFailed", said)
     assert messages(ended.events, "PodFailed") == [f"role worker: {said}"]
-    assert not ended.saw(there).events
+    assert not ended.reconcile(there).events
 
 
 def all_pods() -> AresJob:
@@ -51,29 +51,29 @@ def all_pods() -> AresJob:
 
 
 def test_a_pod_that_failed_is_told_of_once_however_often_it_is_seen() -> None:
-    running = played(all_pods()).started().saw(*pods("RRRR"))
-    first = running.saw(failed(0), *pods(".RRR"))
+    running = simulate(all_pods()).start().reconcile(*pods("RRRR"))
+    first = running.reconcile(failed(0), *pods(".RRR"))
     assert messages(first.events, "PodFailed") == ["role worker: pod=job-worker-0; nodeName=n0; info=()"]
-    again = first.saw(failed(0), *pods(".RRR"))
+    again = first.reconcile(failed(0), *pods(".RRR"))
     assert not messages(again.events, "PodFailed")
-    more = again.saw(failed(0), failed(1), failed(2), *pods("...R"))
+    more = again.reconcile(failed(0), failed(1), failed(2), *pods("...R"))
     assert messages(more.events, "PodFailed") == [
         "role worker: pod=job-worker-1; nodeName=n1; info=() (and job-worker-2)"
     ]
 
 
 def test_a_pod_that_is_replaced_is_told_of_once_and_so_is_its_successor() -> None:
-    running = played(job(roles={"worker": {"restartPolicy": "OnFailure"}})).started().saw(*pods("R"))
-    first = running.saw(failed(0))
+    running = simulate(job(roles={"worker": {"restartPolicy": "OnFailure"}})).start().reconcile(*pods("R"))
+    first = running.reconcile(failed(0))
     assert len(messages(first.events, "PodFailed")) == 1
-    assert not messages(first.saw(failed(0)).events, "PodFailed"), "it is on its way out"
-    second = first.saw(pod(0, replacement=1)).saw(replace(failed(0), replacement=1))
+    assert not messages(first.reconcile(failed(0)).events, "PodFailed"), "it is on its way out"
+    second = first.reconcile(pod(0, replacement=1)).reconcile(replace(failed(0), replacement=1))
     assert len(messages(second.events, "PodFailed")) == 1
 
 
 def test_a_container_that_was_restarted_in_place_is_no_failed_pod() -> None:
-    running = played(job(roles={"worker": {"restartPolicy": "OnFailure"}})).started().saw(*pods("R"))
-    restarted = running.saw(pod(0, container_restarts=1))
+    running = simulate(job(roles={"worker": {"restartPolicy": "OnFailure"}})).start().reconcile(*pods("R"))
+    restarted = running.reconcile(pod(0, container_restarts=1))
     assert restarted.role().restarts == 1
     assert not messages(restarted.events, "PodFailed")
 
@@ -97,12 +97,14 @@ EDITS = {
 @pytest.mark.parametrize("case", EDITS.values(), ids=EDITS.keys())
 def test_pods_that_an_edit_leaves_behind_are_told_of_once_per_role_and_generation(case: Edit) -> None:
     running = (
-        played(job(roles={"a": {}, "b": {"replicas": 2}})).started().saw(*pods("R", "a"), *pods("RR", "b"))
+        simulate(job(roles={"a": {}, "b": {"replicas": 2}}))
+        .start()
+        .reconcile(*pods("R", "a"), *pods("RR", "b"))
     )
-    edited = running.edited(**case.fields).saw(*case.there)
+    edited = running.with_spec(**case.fields).reconcile(*case.there)
     told = [text.partition(":")[0] for text in messages(edited.events, "StaleClusterSpec")]
     assert told == [f"role {name}" for name in case.want]
-    assert not messages(edited.saw(*case.there).events, "StaleClusterSpec")
+    assert not messages(edited.reconcile(*case.there).events, "StaleClusterSpec")
 
 
 class ActionCase(Struct):
@@ -181,45 +183,45 @@ REFUSALS = {
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
 def test_a_rejected_object_shows_on_its_role_and_gives_no_second_event(refusal: ActionResult) -> None:
-    refused = played(job()).started().went(Observed(failed_actions=(refusal,)))
+    refused = simulate(job()).start().reconcile_observed(Observed(failed_actions=(refusal,)))
     assert (refused.role().reason, refused.role().message) == ("CreateError", QUOTA)
     assert not API.action_events(refused.obj, created(1, rejected=QUOTA))
-    assert refused.saw(*pods("R")).role().reason == ""
+    assert refused.reconcile(*pods("R")).role().reason == ""
 
 
 def test_a_name_that_is_on_its_way_out_is_waited_for_without_a_word() -> None:
     leaving = ActionResult(
         "Pod", "job-worker-0", ActionStatus.TERMINATING, "is still being deleted", role="worker", index=0
     )
-    waiting = played(job()).started().went(Observed(failed_actions=(leaving,)))
+    waiting = simulate(job()).start().reconcile_observed(Observed(failed_actions=(leaving,)))
     assert (waiting.role().reason, waiting.phase, waiting.events) == ("", "Starting", ())
     foreign = replace(leaving, status=ActionStatus.NAME_CONFLICT, message="belongs to others")
-    taken = waiting.went(Observed(failed_actions=(foreign,)))
+    taken = waiting.reconcile_observed(Observed(failed_actions=(foreign,)))
     assert messages(taken.events, "NameConflict") == ["job-worker-0: belongs to others"]
-    assert not taken.went(Observed(failed_actions=(foreign,))).events
+    assert not taken.reconcile_observed(Observed(failed_actions=(foreign,))).events
 
 
 def test_a_user_variable_in_a_container_that_the_framework_leaves_alone_is_not_told() -> None:
     beside = {"name": "beside", "image": "image", "env": [{"name": "TF_CONFIG", "value": "x"}]}
     written = {"spec": {"containers": [{"name": "tensorflow", "image": "image"}, beside]}}
-    first = played(job("tensorflow", roles={"ps": {}, "worker": {"template": written}})).saw()
+    first = simulate(job("tensorflow", roles={"ps": {}, "worker": {"template": written}})).reconcile()
     assert not messages(first.events, "EnvOverwritten")
 
 
 def test_a_list_of_addresses_that_no_variable_can_hold_is_left_out_and_told_once_per_edit() -> None:
-    first = played(job(roles={"worker": {"replicas": 10_000}, "server": {}})).saw()
+    first = simulate(job(roles={"worker": {"replicas": 10_000}, "server": {}})).reconcile()
     assert messages(first.events, "AddressListTooLong") == [
         "role worker: 10000 addresses do not fit into an environment variable; pods start without worker and "
         "ROLE_WORKER; resolve job-worker.ns.svc.cluster.local instead"
     ]
-    assert not messages(first.saw().events, "AddressListTooLong")
-    smaller = first.edited(roleSpecs={"worker": {"replicas": 2}}).saw()
+    assert not messages(first.reconcile().events, "AddressListTooLong")
+    smaller = first.with_spec(roleSpecs={"worker": {"replicas": 2}}).reconcile()
     assert not messages(smaller.events, "AddressListTooLong")
 
 
 @pytest.mark.parametrize("replicas", [2, 10_000])
 def test_what_is_told_as_left_out_is_what_pods_do_not_have(replicas: int) -> None:
-    workload = lowered(job(roles={"worker": {"replicas": replicas}, "server": {}}))
+    workload = workload_of(job(roles={"worker": {"replicas": replicas}, "server": {}}))
     told = injection.inject(workload, workload.roles["server"], 0).env
     gone = {
         name

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from argosy.dialects.ares.adoption import adopted_record, adopted_replica
 from argosy.kinds.aresjob import AresJob, AresJobStatus
 from argosy.workload.observed import Observed
-from tests.support.aresjobs import job, played
+from tests.support.aresjobs import job, simulate
 from tests.support.workloads import pod, pods
 
 AT = "2029-12-31T12:00:00Z"
@@ -22,49 +22,49 @@ def left(phase: str, *conditions: dict[str, str], role: str = "", **status: obje
 
 
 def test_a_job_that_runs_runs_on() -> None:
-    begun = played(left("Running", {"type": "Running", "reason": "Running"}, runningTime=AT))
-    first = begun.saw(*pods("RR"))
+    begun = simulate(left("Running", {"type": "Running", "reason": "Running"}, runningTime=AT))
+    first = begun.reconcile(*pods("RR"))
     assert (first.phase, first.created, first.deleted) == ("Running", [], [])
     assert (first.role().phase, first.role().active, first.role().replicas) == ("Running", 2, 2)
     assert first.status.start_time == pod(0).created, "AresOperator told none"
     assert not first.events
-    assert first.saw(*pods("SS")).phase == "Succeeded"
+    assert first.reconcile(*pods("SS")).phase == "Succeeded"
 
 
 def test_a_pod_that_was_lost_in_between_is_missed() -> None:
-    lost = played(left("Running", runningTime=AT)).went(
+    lost = simulate(left("Running", runningTime=AT)).reconcile_observed(
         Observed(pods=pods("R"), confirmed_absent=frozenset({("worker", 1)}))
     )
     assert (lost.phase, lost.role().reason, lost.created) == ("Failed", "PodMissing", [])
 
 
 def test_a_job_that_starts_gets_what_it_lacks() -> None:
-    starting = played(left("Starting")).saw(*pods("P"))
+    starting = simulate(left("Starting")).reconcile(*pods("P"))
     assert (starting.phase, starting.created) == ("Starting", ["worker-1"])
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_job_that_has_ended_is_not_run_again(phase: str) -> None:
     ended = left(phase, {"type": phase, "reason": phase}, completionTime=AT)
-    first = played(ended).saw()
+    first = simulate(ended).reconcile()
     assert (first.phase, first.created, first.events, first.obj.spec) == (phase, [], (), ended.spec)
     assert first.status.role_statuses == ended.status.role_statuses
     old = replace(ended, spec={**ended.spec, "runPolicy": {"ttlSecondsAfterFinished": 30}})
-    over = played(old).saw()
+    over = simulate(old).reconcile()
     assert [one.__class__.__name__ for one in over.actions] == ["DeleteJob"], "its time to live counts"
 
 
 def test_a_job_that_was_invalid_stays_so_until_it_is_edited() -> None:
     why = {"type": "Failed", "reason": "InvalidDefinition", "message": "no port"}
-    refused = played(left("Failed", why)).saw()
+    refused = simulate(left("Failed", why)).reconcile()
     assert (refused.phase, refused.condition("Failed")[2], refused.created) == ("Failed", "no port", [])
-    cured = refused.edited(roleSpecs={"worker": {"replicas": 1}}).saw()
+    cured = refused.with_spec(roleSpecs={"worker": {"replicas": 1}}).reconcile()
     assert (cured.phase, cured.condition("Failed")[:2]) == ("Pending", ("False", "DefinitionChanged"))
 
 
 def test_a_status_that_is_ours_or_none_is_not_inherited() -> None:
     assert adopted_record(job()) is None
-    assert adopted_record(played(job()).saw().obj) is None
+    assert adopted_record(simulate(job()).reconcile().obj) is None
 
 
 PLACES = {

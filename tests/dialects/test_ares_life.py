@@ -15,10 +15,10 @@ from argosy.workload.capacity import Capacity, FreeNode
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.observed import MetadataSubset, Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import ConfirmPod, CreatePod, DeleteJob
-from tests.support.aresjobs import API, Cases, Played, job, lowered, messages, played
+from tests.support.aresjobs import API, CaseTable, SimulatedJob, job, messages, simulate, workload_of
 from tests.support.workloads import existing, later, pod, pods
 
-CASES = Cases()
+CASES = CaseTable()
 
 GANG = {"schedulingPolicy": {"minAvailable": 2, "queue": "q", "minResources": {"cpu": "2"}}}
 
@@ -37,30 +37,39 @@ def group(phase: str, **conditions: str) -> ObservedGroup:
 def test_39_no_pod_is_made_while_the_group_waits(phase: str) -> None:
     """minAvailable 2: PodGroup made first, zero pods and phase Pending while its phase is empty or
     Pending."""
-    begun = played(gang()).saw().saw()
+    begun = simulate(gang()).reconcile().reconcile()
     (made,) = begun.applied(GROUP.kind)
     spec = {"minMember": 2, "queue": "q", "priorityClassName": "", "minResources": {"cpu": "2"}}
     assert (made.name, made.body["spec"]) == ("job", spec)
-    waiting = begun.went(Observed(group=group(phase)))
+    waiting = begun.reconcile_observed(Observed(group=group(phase)))
     assert (waiting.created, waiting.phase, waiting.status.start_time) == ([], "Pending", None)
 
 
 def test_39_let_in_all_pods_are_made() -> None:
     """Inqueue -> pods with schedulerName volcano and the group annotation."""
-    waiting = played(gang()).saw().went(Observed(group=group("Pending")))
-    let_in = waiting.went(Observed(group=group("Inqueue")))
+    waiting = simulate(gang()).reconcile().reconcile_observed(Observed(group=group("Pending")))
+    let_in = waiting.reconcile_observed(Observed(group=group("Inqueue")))
     assert let_in.created == ["worker-0", "worker-1"]
     assert (let_in.phase, let_in.status.start_time) == ("Starting", later(let_in.at))
-    placed = let_in.went(Observed(pods=pods("PP"), group=group("Running", Scheduled="tasks ready")))
+    placed = let_in.reconcile_observed(
+        Observed(pods=pods("PP"), group=group("Running", Scheduled="tasks ready"))
+    )
     assert placed.condition("Scheduled") == ("True", "Scheduled", "tasks ready")
-    back = placed.went(Observed(pods=pods("PP"), group=group("Pending")))
+    back = placed.reconcile_observed(Observed(pods=pods("PP"), group=group("Pending")))
     assert back.phase == "Starting", "the gate opens for good"
 
 
 def test_40_an_evicted_group_is_preempted() -> None:
     """PodGroup Evicted=True -> Failed, reason Preempted."""
-    running = played(gang()).saw().went(Observed(group=group("Inqueue"))).saw(*pods("RR"))
-    evicted = running.went(Observed(pods=pods("RR"), group=group("Running", Evicted="reclaimed")))
+    running = (
+        simulate(gang())
+        .reconcile()
+        .reconcile_observed(Observed(group=group("Inqueue")))
+        .reconcile(*pods("RR"))
+    )
+    evicted = running.reconcile_observed(
+        Observed(pods=pods("RR"), group=group("Running", Evicted="reclaimed"))
+    )
     assert (evicted.phase, evicted.condition("Failed")[1]) == ("Failed", "Preempted")
 
 
@@ -72,17 +81,19 @@ def test_40_a_preempted_pod_pauses_the_job() -> None:
     """Pod Ready=False/Preempted, PodGroup not evicted -> no phase change, no pod created."""
     there = group("Running", Scheduled="tasks ready")
     running = (
-        played(gang())
-        .saw()
-        .went(Observed(group=group("Inqueue")))
-        .went(Observed(pods=pods("RR"), group=there))
+        simulate(gang())
+        .reconcile()
+        .reconcile_observed(Observed(group=group("Inqueue")))
+        .reconcile_observed(Observed(pods=pods("RR"), group=there))
     )
     assert running.phase == "Running"
-    failed = running.went(Observed(pods=(preempted(0, "Failed"), pod(1)), group=there))
+    failed = running.reconcile_observed(Observed(pods=(preempted(0, "Failed"), pod(1)), group=there))
     assert (failed.phase, failed.role().phase, failed.created) == ("Running", "Running", [])
     assert failed.plan and failed.plan.requeue_at == later(60)
-    gone = failed.went(Observed(pods=(pod(1),), group=there), seconds=60)
-    asked = gone.went(Observed(pods=(pod(1),), group=there, confirmed_absent=frozenset({("worker", 0)})))
+    gone = failed.reconcile_observed(Observed(pods=(pod(1),), group=there), seconds=60)
+    asked = gone.reconcile_observed(
+        Observed(pods=(pod(1),), group=there, confirmed_absent=frozenset({("worker", 0)}))
+    )
     assert (asked.phase, asked.condition("Failed")[1]) == ("Failed", "Preempted")
     assert asked.role().reason == "Preempted"
 
@@ -90,12 +101,14 @@ def test_40_a_preempted_pod_pauses_the_job() -> None:
 def test_40_after_a_minute_the_usual_rules_hold() -> None:
     there = group("Running", Scheduled="tasks ready")
     running = (
-        played(gang())
-        .saw()
-        .went(Observed(group=group("Inqueue")))
-        .went(Observed(pods=pods("RR"), group=there))
+        simulate(gang())
+        .reconcile()
+        .reconcile_observed(Observed(group=group("Inqueue")))
+        .reconcile_observed(Observed(pods=pods("RR"), group=there))
     )
-    over = running.went(Observed(pods=(preempted(0, "Failed"), pod(1)), group=there), seconds=61)
+    over = running.reconcile_observed(
+        Observed(pods=(preempted(0, "Failed"), pod(1)), group=there), seconds=61
+    )
     assert (over.phase, over.condition("Failed")[1]) == ("Failed", "Preempted")
     assert over.role().reason == "Preempted"
 
@@ -111,9 +124,9 @@ def test_53_the_operator_itself_waits_for_room() -> None:
     policy = {"schedulingPolicy": {"minAvailable": 3}}
     asked = job(roles={"worker": {"replicas": 3, "template": template}}, runPolicy=policy)
     own = Observed(gang_scheduler_setting="builtin", available_gang_schedulers=frozenset({"builtin"}))
-    waiting = played(asked).saw().went(replace(own, capacity=room(2)))
+    waiting = simulate(asked).reconcile().reconcile_observed(replace(own, capacity=room(2)))
     assert (waiting.phase, waiting.created, waiting.condition("Scheduled")) == ("Pending", [], ("", "", ""))
-    let_in = waiting.went(replace(own, capacity=room(3)))
+    let_in = waiting.reconcile_observed(replace(own, capacity=room(3)))
     assert let_in.created == ["worker-0", "worker-1", "worker-2"]
     assert (let_in.phase, let_in.condition("Scheduled")[:2]) == ("Starting", ("True", "Scheduled"))
     assert not let_in.applied(GROUP.kind), "there is no group"
@@ -123,7 +136,7 @@ def test_the_group_carries_the_jobs_annotations() -> None:
     """annotations = all job annotations except last-applied; what the job has no longer goes."""
     asked = gang()
     noted = replace(asked, metadata=replace(asked.metadata, annotations={"a": "1", LAST_APPLIED: "{}"}))
-    (made,) = played(noted).saw().saw().applied(GROUP.kind)
+    (made,) = simulate(noted).reconcile().reconcile().applied(GROUP.kind)
     metadata = made.body["metadata"]
     assert isinstance(metadata, dict)
     annotations = metadata["annotations"]
@@ -132,28 +145,28 @@ def test_the_group_carries_the_jobs_annotations() -> None:
 
 def test_45_without_podgroups_a_gang_waits_and_says_for_what() -> None:
     """a gang job is Pending with GangSchedulerMissing; CRD installed -> PodGroup appears."""
-    waiting = played(gang()).saw().went(Observed(available_gang_schedulers=frozenset()))
+    waiting = simulate(gang()).reconcile().reconcile_observed(Observed(available_gang_schedulers=frozenset()))
     assert (waiting.phase, waiting.created) == ("Pending", [])
     status, reason, message = waiting.condition("Scheduled")
     assert (status, reason) == ("False", "GangSchedulerMissing")
     assert "install Volcano" in message and "operator.gang.backend" in message
-    served = waiting.went(Observed())
+    served = waiting.reconcile_observed(Observed())
     assert served.applied(GROUP.kind)
 
 
-def failing(**run: object) -> Played:
+def failing(**run: object) -> SimulatedJob:
     roles = {"worker": {"restartPolicy": "OnFailure"}}
-    return played(job(roles=roles, runPolicy=run)).started().saw(*pods("R"))
+    return simulate(job(roles=roles, runPolicy=run)).start().reconcile(*pods("R"))
 
 
 @CASES("43. backoffLimit 3, OnFailure: the fourth failure -> phase Failed, JobFailed")
 def backoff_limit() -> None:
     running = failing(backoffLimit=3)
     for times in range(3):
-        running = running.saw(pod(0, "Failed", replacement=times), seconds=700)
+        running = running.reconcile(pod(0, "Failed", replacement=times), seconds=700)
         assert (running.phase, running.role().restarts) == ("Running", times + 1)
-        running = running.saw(pod(0, replacement=times + 1), seconds=700)
-    ended = running.saw(pod(0, "Failed", replacement=3))
+        running = running.reconcile(pod(0, replacement=times + 1), seconds=700)
+    ended = running.reconcile(pod(0, "Failed", replacement=3))
     status, reason, message = ended.condition("Failed")
     assert (ended.phase, status, reason) == ("Failed", "True", "JobFailed")
     assert "3 of 3 restarts used, 1 more needed (spec.runPolicy.backoffLimit)" in message
@@ -163,8 +176,8 @@ def backoff_limit() -> None:
 @CASES("backoffLimit 0: on the first failure, also of a pod that is kept")
 def a_limit_of_zero() -> None:
     roles = {"worker": {"replicas": 2, "rolePhasePolicy": {"failed": "AllPods"}}}
-    running = played(job(roles=roles, runPolicy={"backoffLimit": 0})).started().saw(*pods("RR"))
-    ended = running.saw(*pods("FR"))
+    running = simulate(job(roles=roles, runPolicy={"backoffLimit": 0})).start().reconcile(*pods("RR"))
+    ended = running.reconcile(*pods("FR"))
     assert (ended.phase, ended.condition("Failed")[1]) == ("Failed", "JobFailed")
     assert "spec.runPolicy.backoffLimit" in ended.condition("Failed")[2]
     assert ended.deleted == ["job-worker-1"], "what still runs is deleted whatever cleanPodPolicy says"
@@ -177,7 +190,7 @@ def active_deadline() -> None:
     assert start is not None
     assert running.plan is not None
     assert running.plan.requeue_at == start.replace(minute=start.minute + 1)
-    ended = running.saw(*pods("R"), seconds=60)
+    ended = running.reconcile(*pods("R"), seconds=60)
     assert (ended.phase, ended.condition("Failed")[1], ended.deleted) == (
         "Failed",
         "JobFailed",
@@ -188,19 +201,19 @@ def active_deadline() -> None:
 
 @CASES("43. ttlSecondsAfterFinished 30 -> job object gone about 30 s after the finish")
 def time_to_live_of_the_job() -> None:
-    done = failing(ttlSecondsAfterFinished=30).saw(*pods("S"))
+    done = failing(ttlSecondsAfterFinished=30).reconcile(*pods("S"))
     assert done.plan is not None
     assert (done.phase, done.plan.requeue_at) == ("Succeeded", later(done.at + 30))
-    over = done.saw(*pods("S"), seconds=30)
+    over = done.reconcile(*pods("S"), seconds=30)
     assert any(isinstance(one, DeleteJob) for one in over.actions)
 
 
 @CASES("43. ttlSecondsAfterFinished, InvalidDefinition included")
 def time_to_live_of_a_job_that_is_invalid() -> None:
-    refused = played(job(roles={"worker": None}, runPolicy={"ttlSecondsAfterFinished": 30})).saw()
+    refused = simulate(job(roles={"worker": None}, runPolicy={"ttlSecondsAfterFinished": 30})).reconcile()
     assert refused.plan is not None
     assert refused.plan.requeue_at == later(refused.at + 30)
-    over = refused.saw(seconds=30)
+    over = refused.reconcile(seconds=30)
     assert any(isinstance(one, DeleteJob) for one in over.actions)
 
 
@@ -215,11 +228,11 @@ CHILDREN = {
 
 @pytest.mark.parametrize(("ttl", "gone"), CHILDREN.values(), ids=CHILDREN.keys())
 def test_time_to_live_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
-    failed = played(job(ttlSecondsAfterFailed=ttl)).started().saw(*pods("F"))
+    failed = simulate(job(ttlSecondsAfterFailed=ttl)).start().reconcile(*pods("F"))
     children = (existing(Service, "job-worker"), existing(GROUP.kind, "job"))
     there = Observed(pods=pods("F"), children=children, group=group("Running"))
     assert (failed.phase, failed.deleted) == ("Failed", [])
-    after = failed.went(there, seconds=10)
+    after = failed.reconcile_observed(there, seconds=10)
     assert (after.deleted == ["job-worker-0"]) is gone
     for child in children:
         assert (remove(child) in after.actions) is gone
@@ -238,7 +251,7 @@ CLEANUPS = {
 @pytest.mark.parametrize(("policy", "want"), CLEANUPS.values(), ids=CLEANUPS.keys())
 def test_cleanup(policy: str, want: list[str]) -> None:
     obj = job(roles={"a": {}, "b": {}}, runPolicy={"cleanPodPolicy": policy})
-    ended = played(obj).started().saw(*pods("R", "a"), *pods("F", "b"))
+    ended = simulate(obj).start().reconcile(*pods("R", "a"), *pods("F", "b"))
     assert (ended.phase, ended.deleted) == ("Failed", want)
 
 
@@ -248,14 +261,14 @@ def test_cleanup(policy: str, want: list[str]) -> None:
 )
 def suspend() -> None:
     running = failing(activeDeadlineSeconds=60)
-    held = running.edited(runPolicy={"suspend": True}).saw(*pods("R"), seconds=40)
+    held = running.with_spec(runPolicy={"suspend": True}).reconcile(*pods("R"), seconds=40)
     assert (held.phase, held.deleted, held.status.start_time) == ("Pending", ["job-worker-0"], None)
     assert held.condition("Suspended")[0] == "True"
     assert held.role().phase == "Pending"
-    back = held.edited(runPolicy={"suspend": False}).saw(seconds=40)
+    back = held.with_spec(runPolicy={"suspend": False}).reconcile(seconds=40)
     assert (back.phase, back.created) == ("Starting", ["worker-0"])
     assert (back.status.start_time, back.condition("Suspended")[0]) == (later(back.at), "False")
-    again = back.saw(pod(0, attempt=2), seconds=50)
+    again = back.reconcile(pod(0, attempt=2), seconds=50)
     assert again.phase == "Running"
 
 
@@ -264,15 +277,15 @@ def suspend() -> None:
 )
 def a_pod_that_waits_when_the_job_fails_is_deleted() -> None:
     waiting = pod(0, "Pending", role="launcher", waits_for_dependency=True)
-    begun = played(job("mpi", roles={"launcher": {}, "worker": {"replicas": 2}})).started()
-    failed = begun.saw(waiting, *pods("FR"))
+    begun = simulate(job("mpi", roles={"launcher": {}, "worker": {"replicas": 2}})).start()
+    failed = begun.reconcile(waiting, *pods("FR"))
     assert (failed.phase, failed.deleted) == ("Failed", ["job-launcher-0"])
 
 
 PRIORITY, QUEUE = "ares.io/job-priority", "ares.io/ares-queue"
 
 
-def annotated(one: Played, **annotations: str) -> Played:
+def annotated(one: SimulatedJob, **annotations: str) -> SimulatedJob:
     """The job with these annotations and no others."""
     written = {f"ares.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
     return replace(one, obj=replace(one.obj, metadata=replace(one.obj.metadata, annotations=written)))
@@ -288,17 +301,17 @@ def marked(**marks: str) -> ObservedPod:
     "unrelated keys untouched"
 )
 def metadata_is_handed_on() -> None:
-    running = annotated(played(job()), job_priority="5").started().saw(marked(job_priority="5"))
-    assert (running.remarks, running.obj.metadata.labels) == ([], {PRIORITY: "5"})
-    changed = annotated(running, job_priority="7", ares_queue="q").saw(marked(job_priority="5"))
+    running = annotated(simulate(job()), job_priority="5").start().reconcile(marked(job_priority="5"))
+    assert (running.metadata_patches, running.obj.metadata.labels) == ([], {PRIORITY: "5"})
+    changed = annotated(running, job_priority="7", ares_queue="q").reconcile(marked(job_priority="5"))
     wanted = {PRIORITY: "7", QUEUE: "q"}
-    assert [(one.labels, one.annotations) for one in changed.remarks] == [(wanted, wanted)]
+    assert [(one.labels, one.annotations) for one in changed.metadata_patches] == [(wanted, wanted)]
     assert changed.obj.metadata.labels == wanted
     there = Observed(
         pods=(marked(job_priority="7"),), group=ObservedGroup(metadata=MetadataSubset(wanted, wanted))
     )
-    removed = annotated(changed, job_priority="7").went(there)
-    assert [(one.kind, one.labels, one.annotations) for one in removed.remarks] == [
+    removed = annotated(changed, job_priority="7").reconcile_observed(there)
+    assert [(one.kind, one.labels, one.annotations) for one in removed.metadata_patches] == [
         (GROUP.kind, {QUEUE: None}, {QUEUE: None})
     ]
     assert removed.obj.metadata.labels == {PRIORITY: "7"}
@@ -306,31 +319,31 @@ def metadata_is_handed_on() -> None:
 
 @CASES("a value that is no legal label value becomes annotation only (Warning InvalidLabelValue)")
 def a_value_that_can_be_no_label() -> None:
-    running = annotated(played(job()), job_priority="5").started().saw(marked(job_priority="5"))
-    unfit = annotated(running, job_priority="very high!").saw(marked(job_priority="5"))
-    assert [(one.labels, one.annotations) for one in unfit.remarks] == [
+    running = annotated(simulate(job()), job_priority="5").start().reconcile(marked(job_priority="5"))
+    unfit = annotated(running, job_priority="very high!").reconcile(marked(job_priority="5"))
+    assert [(one.labels, one.annotations) for one in unfit.metadata_patches] == [
         ({PRIORITY: None}, {PRIORITY: "very high!"})
     ]
     assert unfit.obj.metadata.labels == {}
     assert [text.partition(":")[0] for text in messages(unfit.events, "InvalidLabelValue")] == [PRIORITY]
-    assert not unfit.saw(marked(job_priority="5")).events
+    assert not unfit.reconcile(marked(job_priority="5")).events
 
 
 def test_a_label_that_the_user_gave_his_job_himself_is_left_alone() -> None:
     meta = replace(job().metadata, labels={PRIORITY: "5", "team": "a"})
-    running = played(replace(job(), metadata=meta)).started().saw(*pods("R"))
+    running = simulate(replace(job(), metadata=meta)).start().reconcile(*pods("R"))
     assert running.obj.metadata.labels == {PRIORITY: "5", "team": "a"}
 
 
 @CASES("demo: makes no pods or services; goes Pending -> Starting and stays")
 def a_stub() -> None:
-    first = played(job("demo", roles={"a": {}, "b": {"replicas": 2}})).saw()
+    first = simulate(job("demo", roles={"a": {}, "b": {"replicas": 2}})).reconcile()
     assert (first.phase, first.actions) == ("Pending", ())
-    begun = first.saw()
+    begun = first.reconcile()
     assert (begun.phase, begun.role("a").phase, begun.actions) == ("Starting", "Starting", ())
     assert begun.status.start_time == later(begun.at)
-    assert begun.saw(seconds=3600).status == begun.status
-    stopped = begun.edited(runPolicy={"activeDeadlineSeconds": 60}).saw(seconds=60)
+    assert begun.reconcile(seconds=3600).status == begun.status
+    stopped = begun.with_spec(runPolicy={"activeDeadlineSeconds": 60}).reconcile(seconds=60)
     assert (stopped.phase, stopped.condition("Failed")[1]) == ("Failed", "JobFailed"), "limits act on it too"
 
 
@@ -346,12 +359,12 @@ def test_a_pod_that_succeeded_and_was_deleted_is_missing_like_any_other(
     restart: str, other: str, want: list[str], phase: str
 ) -> None:
     """3.2 counts the pods that are there."""
-    begun = played(job(roles={"worker": {"replicas": 2, "restartPolicy": restart}})).started()
-    running = begun.saw(*pods(f"{other}{other}"))
-    done = running.saw(*pods(f"S{other}"))
+    begun = simulate(job(roles={"worker": {"replicas": 2, "restartPolicy": restart}})).start()
+    running = begun.reconcile(*pods(f"{other}{other}"))
+    done = running.reconcile(*pods(f"S{other}"))
     assert (done.role().succeeded, done.created) == (1, [])
     absent = Observed(pods=pods(f".{other}"), confirmed_absent=frozenset({("worker", 0)}))
-    lost = done.went(absent)
+    lost = done.reconcile_observed(absent)
     assert (lost.created, lost.role().phase) == (want, phase)
     assert lost.role().reason == ("PodMissing" if phase == "Failed" else "")
 
@@ -360,8 +373,8 @@ def test_a_pod_that_succeeded_on_a_node_that_went_down_has_failed_with_it() -> N
     """3.2: the node is looked at before the phase."""
     obj = job(roles={"worker": {"replicas": 2, "rolePhasePolicy": {"nodeDownAsFailed": True}}})
     there = (pod(0, "Succeeded", node="a"), pod(1, node="b"))
-    running = played(obj).started().saw(pod(0, node="a"), pod(1, node="b"))
-    down = running.went(Observed(pods=there, nodes_partly_unknown=frozenset({"a"})))
+    running = simulate(obj).start().reconcile(pod(0, node="a"), pod(1, node="b"))
+    down = running.reconcile_observed(Observed(pods=there, nodes_partly_unknown=frozenset({"a"})))
     assert (down.role().phase, down.role().reason, down.role().failed) == ("Failed", "PossibleNodeDown", 1)
 
 
@@ -369,11 +382,13 @@ def test_a_role_that_failed_without_ending_the_job_is_left_as_it_is() -> None:
     """Never: missing pods are made again only while the role is Pending or Starting."""
     policy = {"failed": [["train"]], "succeeded": [["train"]]}
     obj = job(roles={"etcd": {}, "train": {}}, jobPhasePolicy=policy)
-    running = played(obj).started().saw(*pods("R", "etcd"), *pods("R", "train"))
-    failed = running.saw(*pods("F", "etcd"), *pods("R", "train"))
+    running = simulate(obj).start().reconcile(*pods("R", "etcd"), *pods("R", "train"))
+    failed = running.reconcile(*pods("F", "etcd"), *pods("R", "train"))
     assert (failed.phase, failed.role("etcd").phase) == ("Running", "Failed")
-    gone = failed.went(Observed(pods=pods("R", "train"), confirmed_absent=frozenset({("etcd", 0)})))
-    again = gone.saw(*pods("R", "train"))
+    gone = failed.reconcile_observed(
+        Observed(pods=pods("R", "train"), confirmed_absent=frozenset({("etcd", 0)}))
+    )
+    again = gone.reconcile(*pods("R", "train"))
     assert not any(isinstance(one, ConfirmPod | CreatePod) for one in again.actions)
     assert (gone.created, again.role("etcd").phase) == ([], "Failed")
 
@@ -381,10 +396,10 @@ def test_a_role_that_failed_without_ending_the_job_is_left_as_it_is() -> None:
 def test_a_pod_of_another_restart_policy_is_replaced_beside_one_that_goes() -> None:
     """OnFailure, missing: recreated at once, terminating ones ignored; under another name."""
     running = failing()
-    going = running.saw(pod(0, terminating=True))
+    going = running.reconcile(pod(0, terminating=True))
     assert going.created == ["worker-0"]
     assert going.role().restarts == 0, "somebody's deletion is no failure"
-    workload = lowered(running.obj)
+    workload = workload_of(running.obj)
     names = {API.pod_name(workload, "worker", 0, 1, number) for number in (0, 1)}
     assert len(names) == 2
     assert all(name.startswith("job-worker-0-") for name in names)
@@ -393,20 +408,20 @@ def test_a_pod_of_another_restart_policy_is_replaced_beside_one_that_goes() -> N
 def test_restart_scope_job_starts_everything_anew() -> None:
     roles = {"a": {"restartPolicy": "OnFailure"}, "b": {"restartPolicy": "OnFailure"}}
     obj = job(roles=roles, runPolicy={"restartScope": "Job"})
-    assert {one.container_restart_policy for one in lowered(obj).roles.values()} == {"Never"}, (
+    assert {one.container_restart_policy for one in workload_of(obj).roles.values()} == {"Never"}, (
         "each failure is to be seen"
     )
-    running = played(obj).started().saw(*pods("R", "a"), *pods("R", "b"))
-    hurt = running.saw(*pods("F", "a"), *pods("R", "b"))
+    running = simulate(obj).start().reconcile(*pods("R", "a"), *pods("R", "b"))
+    hurt = running.reconcile(*pods("F", "a"), *pods("R", "b"))
     assert sorted(hurt.deleted) == ["job-a-0", "job-b-0"]
     assert (hurt.phase, hurt.condition("Restarting")[0], hurt.role("b").phase) == (
         "Running",
         "True",
         "Pending",
     )
-    again = hurt.saw()
+    again = hurt.reconcile()
     assert again.created == ["a-0", "b-0"]
-    up = again.saw(pod(0, role="a", attempt=2), pod(0, role="b", attempt=2))
+    up = again.reconcile(pod(0, role="a", attempt=2), pod(0, role="b", attempt=2))
     assert (up.phase, up.condition("Restarting")[0]) == ("Running", "False")
 
 
@@ -434,7 +449,7 @@ EVICTIONS: dict[str, tuple[ObservedPod, int]] = {
 @pytest.mark.parametrize(("lost", "want"), EVICTIONS.values(), ids=EVICTIONS.keys())
 def test_a_replacement_after_an_eviction_adds_to_restarts(lost: ObservedPod, want: int) -> None:
     """3.4: each replacement adds 1; what the cluster did is shown and does not use up backoffLimit."""
-    after = failing(backoffLimit=3).saw(lost)
+    after = failing(backoffLimit=3).reconcile(lost)
     assert after.role().restarts == want
     assert after.status.argosy.get("restarts", 0) == (1 if lost is FULL else 0)
 
@@ -444,7 +459,7 @@ def test_a_pod_that_fills_its_own_volume_again_and_again_fails_the_job() -> None
     for times in range(3):
         assert running.phase == "Running"
         evicted = replace(FULL, replacement=times, uid=f"uid-{times}")
-        running = running.saw(evicted).saw(pod(0, replacement=times + 1), seconds=600)
+        running = running.reconcile(evicted).reconcile(pod(0, replacement=times + 1), seconds=600)
     assert (running.phase, running.condition("Failed")[1]) == ("Failed", "JobFailed")
     assert "worker-0 was evicted from n1: Usage of EmptyDir volume" in running.status.message
 
@@ -453,7 +468,7 @@ def test_the_cluster_may_evict_more_often_than_the_limit() -> None:
     running = failing(backoffLimit=2)
     for times in range(5):
         evicted = replace(pod(0, "Failed", disrupted=True, reason="Evicted"), replacement=times)
-        running = running.saw(evicted).saw(pod(0, replacement=times + 1), seconds=600)
+        running = running.reconcile(evicted).reconcile(pod(0, replacement=times + 1), seconds=600)
     assert (running.phase, running.role().restarts) == ("Running", 5)
 
 
@@ -461,13 +476,13 @@ def test_restarts_are_told_as_in_a_training_run() -> None:
     wanted = job(
         roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}}, runPolicy={"backoffLimit": 1}
     )
-    running = played(wanted).started().saw(*pods("RR"))
+    running = simulate(wanted).start().reconcile(*pods("RR"))
     assert running.status.message == "attempt 1 · 2 workers"
     evicted = replace(pod(1, "Failed", disrupted=True, reason="Evicted", node="n1"), message="low on memory")
-    hurt = running.saw(pod(0), evicted)
+    hurt = running.reconcile(pod(0), evicted)
     assert hurt.status.message == "worker-1 was evicted from n1: low on memory; replacing it"
     back = pod(1, replacement=1, container_restarts=2, last_exit_code=137)
-    ended = hurt.saw(pod(0), back)
+    ended = hurt.reconcile(pod(0), back)
     assert ended.status.message == (
         "a container of worker-1 was killed (SIGKILL, exit 137);"
         " 2 restarts were needed and 1 allowed (spec.runPolicy.backoffLimit)"

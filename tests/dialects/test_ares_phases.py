@@ -13,10 +13,10 @@ from argosy.workload.decide import decide
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
-from tests.support.aresjobs import API, DIALECT, Cases, job, lowered, messages, played
+from tests.support.aresjobs import API, DIALECT, CaseTable, job, messages, simulate, workload_of
 from tests.support.workloads import NOW, later, pod, pods
 
-CASES = Cases()
+CASES = CaseTable()
 
 P, S, R, OK, BAD = Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED
 
@@ -73,7 +73,7 @@ def test_role(case: RoleCase) -> None:
     policy = {"failed": case.failed, "succeeded": case.succeeded}
     role = {"replicas": case.replicas, "restartPolicy": case.restart, "rolePhasePolicy": policy}
     obj = job("mpi", roles={"worker": role, "launcher": {}})  # no default for a policy that is left out
-    workload = lowered(obj)
+    workload = workload_of(obj)
     last = RoleRecord(
         phase=case.last,
         size=case.replicas,
@@ -98,10 +98,10 @@ def two(last: str = "Running", **role: object) -> AresJob:
 
 @CASES("12. Never, R2, role Starting, one pod deleted -> recreated with the same name, role stays Starting")
 def a_pod_deleted_while_the_role_starts_is_made_again_under_its_name() -> None:
-    starting = played(two()).started().saw(*pods("PP"))
-    lost = starting.saw(*pods("P"))
+    starting = simulate(two()).start().reconcile(*pods("PP"))
+    lost = starting.reconcile(*pods("P"))
     assert lost.created == ["worker-1"]
-    assert API.pod_name(lowered(lost.obj), "worker", 1, 1, 0) == "job-worker-1"
+    assert API.pod_name(workload_of(lost.obj), "worker", 1, 1, 0) == "job-worker-1"
     assert lost.role().phase == "Starting"
 
 
@@ -125,9 +125,9 @@ NODES = {
 def test_13_node_down(case: NodeCase) -> None:
     obj = two(rolePhasePolicy={"nodeDownAsFailed": case.down})
     there = (pod(0, node="a"), pod(1, node="b"))
-    running = played(obj).started().saw(*there)
+    running = simulate(obj).start().reconcile(*there)
     doubt = frozenset({"b"}) if case.conditions_unknown else frozenset[str]()
-    after = running.went(Observed(pods=there, nodes_partly_unknown=doubt))
+    after = running.reconcile_observed(Observed(pods=there, nodes_partly_unknown=doubt))
     assert (after.role().phase, after.role().reason) == (case.want, case.want_reason)
 
 
@@ -143,12 +143,12 @@ def test_a_healthy_pod_on_a_node_with_an_unknown_condition(restart: str, want: s
     """3.2 counts it as failed; 3.4 replaces pods of phase Failed only."""
     policy = {"nodeDownAsFailed": True, **({"failed": "AnyPod"} if want == "Failed" else {})}
     there = (pod(0, node="a"),)
-    running = played(job(roles={"worker": {"restartPolicy": restart, "rolePhasePolicy": policy}}))
-    running = running.started().saw(*there)
-    after = running.went(Observed(pods=there, nodes_partly_unknown=frozenset({"a"})))
+    running = simulate(job(roles={"worker": {"restartPolicy": restart, "rolePhasePolicy": policy}}))
+    running = running.start().reconcile(*there)
+    after = running.reconcile_observed(Observed(pods=there, nodes_partly_unknown=frozenset({"a"})))
     assert (after.role().phase, after.role().failed, after.role().restarts) == (want, 1, 0)
     assert (after.created, after.deleted) == ([], [])
-    ready_unknown = running.went(
+    ready_unknown = running.reconcile_observed(
         Observed(pods=there, nodes_down=frozenset({"a"}), nodes_partly_unknown=frozenset({"a"}))
     )
     assert (ready_unknown.created, ready_unknown.deleted) == ([], [])
@@ -167,14 +167,14 @@ EXITS = {
 
 @pytest.mark.parametrize(("code", "replaced"), EXITS.values(), ids=EXITS.keys())
 def test_14_exit_codes(code: int | None, replaced: bool) -> None:
-    running = played(two(restartPolicy="ExitCode")).started().saw(*pods("RR"))
+    running = simulate(two(restartPolicy="ExitCode")).start().reconcile(*pods("RR"))
     failed = replace(pod(1, "Failed", exit_code=code, disrupted=code is None), first_exit_code=code)
-    after = running.saw(pod(0), failed)
+    after = running.reconcile(pod(0), failed)
     assert (after.role().phase == "Failed") is not replaced
     if replaced:
         assert after.deleted == ["job-worker-1"]
         assert after.role().restarts == 1
-        assert after.saw(pod(0)).created == ["worker-1"]
+        assert after.reconcile(pod(0)).created == ["worker-1"]
     else:
         assert not after.deleted
         assert after.phase == "Failed"
@@ -182,12 +182,12 @@ def test_14_exit_codes(code: int | None, replaced: bool) -> None:
 
 @CASES("15. Never, R2, Running, spec scaled to 3 -> pod of index 2 appears, role and job stay Running")
 def a_running_role_that_is_never_restarted_can_grow() -> None:
-    running = played(two()).started().saw(*pods("RR"))
-    grown = running.edited(roleSpecs={"worker": {"replicas": 3}}).saw(*pods("RR"))
+    running = simulate(two()).start().reconcile(*pods("RR"))
+    grown = running.with_spec(roleSpecs={"worker": {"replicas": 3}}).reconcile(*pods("RR"))
     assert grown.created == ["worker-2"]
     assert (grown.role().phase, grown.phase) == ("Running", "Running")
-    assert grown.saw(*pods("RRP")).phase == "Running"
-    assert grown.saw(*pods("RRR")).role().replicas == 3
+    assert grown.reconcile(*pods("RRP")).phase == "Running"
+    assert grown.reconcile(*pods("RRR")).role().replicas == 3
 
 
 class JobCase(Struct):
@@ -230,7 +230,7 @@ _LETTERS = {P: ".", S: "P", R: "R", OK: "S", BAD: "F"}
 def test_job(case: JobCase) -> None:
     policy = {"failed": case.failed, "succeeded": case.succeeded}
     obj = job(roles={name: {} for name in case.roles}, jobPhasePolicy=policy)
-    workload = lowered(obj)
+    workload = workload_of(obj)
     before = Record(
         phase_since=NOW,
         phase=case.last,
@@ -254,12 +254,12 @@ def test_job(case: JobCase) -> None:
 
 @CASES("18. … runningTime set, one event Pending -> Running")
 def one_event_tells_the_true_old_phase() -> None:
-    first = played(job()).saw()
+    first = simulate(job()).reconcile()
     assert (first.phase, first.condition("Created")[:2]) == ("Pending", ("True", "Pending"))
-    running = first.saw(*pods("R"))
+    running = first.reconcile(*pods("R"))
     assert messages(running.events, "JobPhaseTransition") == ["Pending -> Running"]
     assert running.status.running_time == later(running.at)
-    assert not running.saw(*pods("R")).events
+    assert not running.reconcile(*pods("R")).events
 
 
 @CASES(
@@ -267,12 +267,12 @@ def one_event_tells_the_true_old_phase() -> None:
     "-> Succeeded"
 )
 def pytorch_whose_master_succeeds_early() -> None:
-    begun = played(job("pytorch", roles={"master": {}, "worker": {}})).started()
-    early = begun.saw(*pods("S", "master"), *pods("P"))
+    begun = simulate(job("pytorch", roles={"master": {}, "worker": {}})).start()
+    early = begun.reconcile(*pods("S", "master"), *pods("P"))
     assert early.phase == "Starting"
-    still = early.saw(*pods("S", "master"), *pods("R"))
+    still = early.reconcile(*pods("S", "master"), *pods("R"))
     assert (still.phase, still.status.running_time) == ("Starting", None)
-    assert still.saw(*pods("S", "master"), *pods("S")).phase == "Succeeded"
+    assert still.reconcile(*pods("S", "master"), *pods("S")).phase == "Succeeded"
 
 
 CUSTOM: dict[str, tuple[tuple[ObservedPod, ...], str]] = {
@@ -284,14 +284,14 @@ CUSTOM: dict[str, tuple[tuple[ObservedPod, ...], str]] = {
 
 @pytest.mark.parametrize(("there", "want"), CUSTOM.values(), ids=CUSTOM.keys())
 def test_23_custom_defaults_two_roles(there: tuple[ObservedPod, ...], want: str) -> None:
-    running = played(job(roles={"a": {}, "b": {}})).started().saw(*pods("R", "a"), *pods("R", "b"))
+    running = simulate(job(roles={"a": {}, "b": {}})).start().reconcile(*pods("R", "a"), *pods("R", "b"))
     assert running.phase == "Running"
-    assert running.saw(*there).phase == want
+    assert running.reconcile(*there).phase == want
 
 
 def test_on_success_what_still_runs_has_succeeded() -> None:
-    running = played(job("mpi", roles={"launcher": {}, "worker": {}})).started()
-    done = running.saw(*pods("S", "launcher"), *pods("R"))
+    running = simulate(job("mpi", roles={"launcher": {}, "worker": {}})).start()
+    done = running.reconcile(*pods("S", "launcher"), *pods("R"))
     assert done.phase == "Succeeded"
     assert (done.role().active, done.role().succeeded) == (0, 1)
     assert done.status.replica_statuses["worker"].succeeded == 1
@@ -304,8 +304,8 @@ def test_case(play: Callable[[], None]) -> None:
 
 def test_thousands_of_pods_that_are_missing_are_not_all_named() -> None:
     """A status has no room for them."""
-    running = played(job(roles={"worker": {"replicas": 3000}})).started().saw(*pods("R" * 3000))
-    lost = running.saw().went(
+    running = simulate(job(roles={"worker": {"replicas": 3000}})).start().reconcile(*pods("R" * 3000))
+    lost = running.reconcile().reconcile_observed(
         Observed(confirmed_absent=frozenset(("worker", index) for index in range(3000)))
     )
     assert lost.role().reason == "PodMissing"

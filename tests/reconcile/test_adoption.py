@@ -12,10 +12,10 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.reconcile.adoption import LIST_VALID_SECONDS, PodAdopter
-from tests.support.aresjobs import job, lowered
+from tests.support.aresjobs import job, workload_of
 from tests.support.manual_clock import ManualClock
 
-JOB = lowered(job())
+JOB = workload_of(job())
 
 
 def pod(

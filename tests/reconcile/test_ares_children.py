@@ -15,7 +15,7 @@ from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.children import job_owner
 from argosy.workload.model import Workload
 from argosy.workload.plan import CreatePod
-from tests.support.aresjobs import API, job, lowered, played
+from tests.support.aresjobs import API, job, simulate, workload_of
 
 LABELS = {"ares.io/group-name": "ares.io", "ares.io/job-name": "job", "ares.io/replica-type": "worker"}
 KEYS = {"ares.io/job-priority": "5", "ares.io/ares-queue": "no label!"}
@@ -43,7 +43,7 @@ def handing() -> AresJob:
 
 
 def test_a_pod_that_is_never_replaced_has_the_name_of_its_place() -> None:
-    body = rendered(lowered(job(roles={"worker": {"replicas": 2}})))
+    body = rendered(workload_of(job(roles={"worker": {"replicas": 2}})))
     found, spec = metadata(body), cast("dict[str, object]", body["spec"])
     assert names(body) == ("job-worker-1", "")
     assert LABELS.items() <= found["labels"].items()
@@ -67,14 +67,14 @@ VARIABLES = {
 def test_variables_of_pods(framework: str, want: list[str]) -> None:
     container = {"name": "main", "image": "x", "env": [{"name": "MINE", "value": "1"}]}
     pods = {"replicas": 2, "template": {"spec": {"containers": [container, {"name": "side", "image": "x"}]}}}
-    body = rendered(lowered(job(framework, roles={"worker": pods})))
+    body = rendered(workload_of(job(framework, roles={"worker": pods})))
     first, second = cast("dict[str, list[dict[str, list[Json]]]]", body["spec"])["containers"]
     assert [variable["name"] for variable in first["env"]] == want
     assert [variable["name"] for variable in second.get("env", [])] == want[:-1]
 
 
 def test_a_pod_of_another_policy_has_five_letters_more_and_the_same_host_name() -> None:
-    body = rendered(lowered(job(roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}})))
+    body = rendered(workload_of(job(roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}})))
     spec = cast("dict[str, object]", body["spec"])
     name, prefix = names(body)
     assert prefix == "job-worker-1-"
@@ -84,15 +84,15 @@ def test_a_pod_of_another_policy_has_five_letters_more_and_the_same_host_name() 
 
 
 def test_a_service_finds_pods_by_the_labels_of_this_api_alone() -> None:
-    (service,) = played(job()).started().applied(Service)
-    body = child_body(job_owner(lowered(job())), service)
+    (service,) = simulate(job()).start().applied(Service)
+    body = child_body(job_owner(workload_of(job())), service)
     assert cast("dict[str, object]", body["spec"])["selector"] == LABELS
     assert LABELS.items() <= metadata(body)["labels"].items()
 
 
 def test_new_pods_and_groups_have_what_the_job_hands_on() -> None:
-    workload = lowered(handing())
-    (group,) = played(handing()).started().applied(VolcanoPodGroup)
+    workload = workload_of(handing())
+    (group,) = simulate(handing()).start().applied(VolcanoPodGroup)
     for body in (rendered(workload), child_body(job_owner(workload), group)):
         found = metadata(body)
         assert KEYS.items() <= found["annotations"].items()

@@ -1,4 +1,4 @@
-"""A node agent with an API server of its own, for tests: pods are bound by hand, no scheduler needed."""
+"""Runs a node agent with its own API server for tests, which bind pods to nodes themselves."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ Json = dict[str, object]
 
 
 class Machine:
-    """The agent's process and a client beside it."""
+    """The agent's process and a client of its API server."""
 
     def __init__(self, state: Path, client: Client) -> None:
         self.state = state
@@ -69,7 +69,7 @@ class Machine:
         await self.client.create(Pod, body, "default")
 
     async def wait(self, name: str, condition: Callable[[Pod], object], seconds: float = 20.0) -> Pod:
-        """Wait until a pod is as wanted, and give it."""
+        """Wait until a pod fulfils the condition; returns it."""
         deadline = time.monotonic() + seconds
         while True:
             pod = await self.client.get(Pod, name, "default")
@@ -93,7 +93,7 @@ class Machine:
         raise TimeoutError(f"{name} is still there")
 
     async def event(self, name: str, reason: str, seconds: float = 20.0) -> Event:
-        """Wait for an Event about a pod, and give it."""
+        """Wait for an Event about a pod; returns it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             for event in (await self.client.list(Event, "default")).items:
@@ -109,7 +109,7 @@ class Machine:
 
 @contextlib.asynccontextmanager
 async def machine() -> AsyncIterator[Machine]:
-    """Two ready nodes; everything ended and removed at the end."""
+    """Two ready nodes; ends all processes and removes all files at the end of the block."""
     state = Path(tempfile.mkdtemp(prefix="ay-"))
     try:
         with local_apiserver(state) as server:
@@ -133,7 +133,7 @@ async def machine() -> AsyncIterator[Machine]:
 
 
 async def _basics(client: Client) -> None:
-    """What the controllers would make: the lease namespace and the default account."""
+    """Create the lease namespace and the default ServiceAccount, which controllers would create."""
     for body in ({"metadata": {"name": "default"}}, {"metadata": {"name": "kube-node-lease"}}):
         with contextlib.suppress(AlreadyExists):
             await client.create(Namespace, body)

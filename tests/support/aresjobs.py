@@ -1,7 +1,7 @@
-"""AresJobs for tests, and a stage on which one is played: passes over objects, without a server.
+"""Builds AresJobs for tests, and simulates reconciles of a job without a server.
 
-A `Played` job is never changed: each pass gives a new one, with the status that the pass would have written
-and the actions that it would have performed.
+A `SimulatedJob` is immutable: each reconcile returns a new one, with the status that the reconcile would have
+written and the actions that it would have executed.
 """
 
 import copy
@@ -38,44 +38,44 @@ def job(framework: str = "custom", /, *, name: str = "job", **fields: object) ->
     """A job with these roles (`roles=`, each its own fields) and fields of the spec."""
     roles = fields.pop("roles", {"worker": {}})
     assert isinstance(roles, dict)
-    written = {
+    role_specs = {
         key: {"template": template(NAMES.get(framework, "main")), **role} if isinstance(role, dict) else role
         for key, role in roles.items()
     }
-    spec = {"frameworkType": framework, "roleSpecs": written, **fields}
+    spec = {"frameworkType": framework, "roleSpecs": role_specs, **fields}
     metadata = {"name": name, "namespace": "ns", "uid": "job-uid", "generation": 1}
     return msgspec.convert({"metadata": metadata, "spec": spec}, AresJob)
 
 
-def lowered(obj: AresJob) -> Workload:
-    found = DIALECT.to_workload(obj)
-    assert isinstance(found, Workload), str(found)
-    return found
+def workload_of(obj: AresJob) -> Workload:
+    result = DIALECT.to_workload(obj)
+    assert isinstance(result, Workload), str(result)
+    return result
 
 
 def problems(obj: AresJob) -> str:
-    """What is wrong with a job; empty if nothing."""
-    found = DIALECT.to_workload(obj)
-    return str(found) if isinstance(found, Problems) else ""
+    """The problems of an invalid job; empty if it is valid."""
+    result = DIALECT.to_workload(obj)
+    return str(result) if isinstance(result, Problems) else ""
 
 
-class Cases:
-    """A table of cases that are played, each registered under its sentence."""
+class CaseTable:
+    """Registers test functions under their titles, for parametrized tests."""
 
     def __init__(self) -> None:
         self.table: dict[str, Callable[[], None]] = {}
 
-    def __call__(self, sentence: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-        def register(play: Callable[[], None]) -> Callable[[], None]:
-            assert sentence not in self.table, sentence
-            self.table[sentence] = play
-            return play
+    def __call__(self, title: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+        def register(case: Callable[[], None]) -> Callable[[], None]:
+            assert title not in self.table, title
+            self.table[title] = case
+            return case
 
         return register
 
 
-class Played(Struct, frozen=True):
-    """A job after some passes."""
+class SimulatedJob(Struct, frozen=True):
+    """A job after some reconciles."""
 
     obj: AresJob
     at: float = 0.0
@@ -96,62 +96,64 @@ class Played(Struct, frozen=True):
 
     @property
     def created(self) -> list[str]:
-        """Places that the last pass made pods in."""
-        return [f"{one.role}-{one.index}" for one in self.actions if isinstance(one, CreatePod)]
+        """The replicas, as role-index, for which the last reconcile created pods."""
+        return [f"{action.role}-{action.index}" for action in self.actions if isinstance(action, CreatePod)]
 
     @property
     def deleted(self) -> list[str]:
-        return [one.name for one in self.actions if isinstance(one, DeletePod)]
+        return [action.name for action in self.actions if isinstance(action, DeletePod)]
 
     def applied(self, kind: type[KubernetesObject]) -> list[Child]:
-        """Children of this kind that the last pass created or updated."""
-        applies = [one.child for one in self.actions if isinstance(one, Apply)]
+        """Children of this kind that the last reconcile created or updated."""
+        applies = [action.child for action in self.actions if isinstance(action, Apply)]
         return [child for child in applies if child.kind is kind]
 
     @property
-    def remarks(self) -> list[PatchMetadata]:
-        return [one for one in self.actions if isinstance(one, PatchMetadata)]
+    def metadata_patches(self) -> list[PatchMetadata]:
+        return [action for action in self.actions if isinstance(action, PatchMetadata)]
 
     def role(self, name: str = "worker") -> RoleStatus:
         return self.obj.status.role_statuses[name]
 
     def condition(self, kind: str) -> tuple[str, str, str]:
-        found = next((one for one in self.obj.status.conditions if one.type == kind), None)
-        return (found.status, found.reason, found.message) if found else ("", "", "")
+        condition = next((item for item in self.obj.status.conditions if item.type == kind), None)
+        return (condition.status, condition.reason, condition.message) if condition else ("", "", "")
 
-    def went(self, observed: Observed, seconds: float = 1.0) -> "Played":
-        """The job after a pass that saw this, so many seconds after the last."""
+    def reconcile_observed(self, observed: Observed, seconds: float = 1.0) -> "SimulatedJob":
+        """Return the job after a reconcile with this observation, so many seconds after the last one."""
         at = self.at + seconds
         obj = self._kept_up()
-        lower, before = DIALECT.to_workload(obj), read_record(obj) or adopted_record(obj)
-        if isinstance(lower, Problems):
-            plan = plan_invalid_deletion(minimal_workload(obj), before, lower, observed, later(at))
+        lowered_spec, before = DIALECT.to_workload(obj), read_record(obj) or adopted_record(obj)
+        if isinstance(lowered_spec, Problems):
+            plan = plan_invalid_deletion(minimal_workload(obj), before, lowered_spec, observed, later(at))
         else:
-            plan = decide(lower, before, observed, later(at))
-        workload = None if isinstance(lower, Problems) else lower
+            plan = decide(lowered_spec, before, observed, later(at))
+        workload = None if isinstance(lowered_spec, Problems) else lowered_spec
         status = DIALECT.to_status(
             obj, StatusInput(workload, plan.record, with_planned_pods(observed, plan.actions))
         )
-        back = msgspec.json.decode(msgspec.json.encode(status), type=AresJobStatus)
-        assert back == status, "a status comes back as it was written"
-        after = replace(obj, status=back)
-        return Played(after, at, plan, tuple(API.status_events(StatusChange(obj, after, plan, workload))))
+        decoded = msgspec.json.decode(msgspec.json.encode(status), type=AresJobStatus)
+        assert decoded == status, "the status changes when encoded and decoded"
+        after = replace(obj, status=decoded)
+        return SimulatedJob(
+            after, at, plan, tuple(API.status_events(StatusChange(obj, after, plan, workload)))
+        )
 
-    def saw(self, *pods: ObservedPod, seconds: float = 1.0) -> "Played":
-        return self.went(Observed(pods=pods), seconds)
+    def reconcile(self, *pods: ObservedPod, seconds: float = 1.0) -> "SimulatedJob":
+        return self.reconcile_observed(Observed(pods=pods), seconds)
 
-    def started(self) -> "Played":
-        """After the passes that show it as Pending and make its pods."""
-        return self.saw().saw()
+    def start(self) -> "SimulatedJob":
+        """Return the job after the reconciles that set phase Pending and create its pods."""
+        return self.reconcile().reconcile()
 
-    def edited(self, **fields: object) -> "Played":
-        """The job with other fields in its spec, of which a merge patch is made."""
+    def with_spec(self, **fields: object) -> "SimulatedJob":
+        """Return the job after a merge patch of its spec with these fields."""
         spec = copy.deepcopy(dict(self.obj.spec))
-        merge(spec, fields)
+        apply_merge_patch(spec, fields)
         meta = replace(self.obj.metadata, generation=self.obj.metadata.generation + 1)
         return replace(self, obj=replace(self.obj, metadata=meta, spec=spec))
 
-    def _kept_up(self) -> AresJob:
+    def _with_spec_patch(self) -> AresJob:
         patch = API.spec_patch(self.obj)
         if patch is None:
             return self.obj
@@ -159,9 +161,9 @@ class Played(Struct, frozen=True):
         added, metadata = patch.get("spec", {}), patch.get("metadata", {})
         assert isinstance(added, dict)
         assert isinstance(metadata, dict)
-        merge(spec, added)
+        apply_merge_patch(spec, added)
         labels: dict[str, object] = dict(self.obj.metadata.labels)
-        merge(labels, metadata.get("labels", {}))
+        apply_merge_patch(labels, metadata.get("labels", {}))
         meta = replace(
             self.obj.metadata,
             generation=self.obj.metadata.generation + bool(added),
@@ -170,21 +172,21 @@ class Played(Struct, frozen=True):
         return replace(self.obj, metadata=meta, spec=spec)
 
 
-def played(obj: AresJob) -> Played:
-    return Played(obj)
+def simulate(obj: AresJob) -> SimulatedJob:
+    return SimulatedJob(obj)
 
 
-def merge(under: dict[str, object], over: dict[str, object]) -> None:
+def apply_merge_patch(target: dict[str, object], patch: dict[str, object]) -> None:
     """Apply a merge patch in place."""
-    for name, value in over.items():
-        below = under.get(name)
-        if isinstance(below, dict) and isinstance(value, dict):
-            merge(below, value)
+    for name, value in patch.items():
+        current = target.get(name)
+        if isinstance(current, dict) and isinstance(value, dict):
+            apply_merge_patch(current, value)
         elif value is None:
-            under.pop(name, None)
+            target.pop(name, None)
         else:
-            under[name] = value
+            target[name] = value
 
 
 def messages(events: Iterable[EmitEvent], reason: str) -> list[str]:
-    return [one.message for one in events if one.reason == reason]
+    return [event.message for event in events if event.reason == reason]

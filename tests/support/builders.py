@@ -1,6 +1,6 @@
-"""TrainingRuns and workloads for tests, said in as few words as the test needs.
+"""Builds TrainingRuns and workloads for tests.
 
-A builder is never changed: each word gives a new one, so that a test may keep a base and vary it.
+A builder is immutable: each method returns a new one, so that a test may vary a common base.
 """
 
 from typing import Self
@@ -30,7 +30,7 @@ class RunBuilder(Struct, frozen=True):
     labels: dict[str, str] = field(default_factory=dict)
 
     def role(self, name: str = "worker", replicas: int = 1, **more: object) -> Self:
-        """A role with one container; `template` among the further fields replaces that."""
+        """Add a role with one container, unless the fields contain a `template`."""
         roles = dict(_object(self.spec["roles"]))
         roles[name] = {"replicas": replicas, "template": pod_template(), **more}
         return self.having(roles=roles)
@@ -48,7 +48,7 @@ class RunBuilder(Struct, frozen=True):
         return replace(self, labels={**self.labels, **labels})
 
     def having(self, **fields: object) -> Self:
-        """Any field of the spec, under its name in the API."""
+        """Set any field of the spec by its name in the API."""
         return replace(self, spec={**self.spec, **fields})
 
     def build(self) -> dict[str, object]:
@@ -64,7 +64,7 @@ class RunBuilder(Struct, frozen=True):
 
 
 def workload(*roles: Role, name: str = "mnist", rules: Rules = Rules(), **fields: object) -> Workload:
-    """A workload as a dialect would lower it; `fields` are those of `Workload`."""
+    """A workload as a dialect returns it; `fields` are those of `Workload`."""
     base = Workload(
         kind="TrainingRun",
         api_version="argosy.dev/v1alpha1",

@@ -1,4 +1,4 @@
-"""What is logged inside a `with` block, as a list that tests can look at, instead of on the terminal."""
+"""Captures what is logged inside a `with` block, so that tests can check it."""
 
 import contextlib
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def captured_lines() -> Iterator[list[dict[str, object]]]:
-    """Every line of the block: its fields, and its `event` and `log_level`."""
+    """All log lines of the block: the fields of each with its `event` and `log_level`."""
     lines: list[dict[str, object]] = []
     handler = _Collector(lines)
     logger = logging.getLogger("argosy")

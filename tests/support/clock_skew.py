@@ -1,8 +1,8 @@
-"""Sets back the clock of a part of a control plane while it runs, without touching the machine's.
+"""Sets back the clock of a component of a control plane while it runs, not the clock of the machine.
 
-The dynamic linker puts a small library, compiled on the spot, before libc in every process of the control
-plane. It adds to the time of day what a shared file says for this part; monotonic clocks stay as they are,
-as when an administrator sets a clock.
+A small library, compiled on the spot, is preloaded into every process of the control plane. It adds to the
+time of day an offset that it reads from a shared file; monotonic clocks are unchanged, as when an
+administrator sets a clock.
 """
 
 import os
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PARTS = ("argosy.local.apiserver", "argosy.local.node", "argosy.local.controllers", "operator")
-"""By a word of its command line; processes that a part makes with its word as a prefix have its clock."""
+"""The components, by a word of their command lines; child processes with this prefix have the same clock."""
 
 _OFFSET = struct.Struct("=q")
 _SOURCE = r"""
@@ -99,11 +99,11 @@ class Clocks:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """For whoever starts the control plane."""
+        """The environment variables for the start of the control plane."""
         return {"LD_PRELOAD": str(self._library)}
 
     def set_back(self, parts: Iterable[str], seconds: int) -> None:
-        """From now on these parts, also when they are started anew, are so many seconds behind."""
+        """Set the clocks of these components back by so many seconds, also after a restart of theirs."""
         handle = os.open(self._table, os.O_WRONLY)
         try:
             for part in parts:

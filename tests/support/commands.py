@@ -1,4 +1,4 @@
-"""Programs that tests run as a user does, and what a failed one says."""
+"""Runs programs as a user does, and shows the output of those that fail."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def _program(name: str) -> Path:
-    """Beside Python as in any virtual environment, or else on the PATH."""
+    """The path of a program in the folder of Python, as in any virtual environment, or else on the PATH."""
     beside = Path(sys.executable).with_name(name)
     return beside if beside.exists() else Path(shutil.which(name) or beside)
 

@@ -1,7 +1,7 @@
-"""A piece of the world outside: an HTTP server in a network of its own, one link away from the host.
+"""An HTTP server outside of the cluster: in its own network namespace, one link away from the host.
 
-It knows the link and no other way, so that only what comes from the host's own address gets an answer: a pod
-that is answered was masqueraded. Stands in for the internet, which no test may need.
+It has a route to the host only, so that it can only answer requests from the host's own address: a pod that
+gets an answer was masqueraded. It stands for the internet, which tests must not use.
 """
 
 import os
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from argosy.local.node.netlink import Netlink
 
 HOST, WORLD = "198.51.100.1", "198.51.100.10"
-"""Addresses for documentation, so that no machine has them; the host's end of the link, and the server's."""
+"""Addresses of the host and of the server on the link, from a range reserved for documentation."""
 
 _SERVER = f"""
 import http.server, sys
@@ -45,7 +45,7 @@ server.serve_forever()
 
 @contextmanager
 def outside() -> Iterator[str]:
-    """The server's URL; it answers with `hello` and the address that it was asked from."""
+    """Run the server; yields its URL. It answers with `hello` and the address of the client."""
     link = f"ayout{os.getpid()}"
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -67,7 +67,7 @@ def outside() -> Iterator[str]:
 
 
 def _join(link: str, pid: int) -> None:
-    """The pair goes away with the server's network."""
+    """Connect the two networks; the link is deleted with the network namespace of the server."""
     namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         with Netlink() as host:

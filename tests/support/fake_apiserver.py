@@ -1,8 +1,8 @@
-"""A small API server in memory for the engine's own tests: the real wire protocol, and faults on demand.
+"""A small API server in memory for tests of the engine, with the real wire protocol and faults on demand.
 
-It knows nothing of schemas or permissions. What it does know it does as Kubernetes does: one version counter
-for all objects, watches with history and bookmarks, initial events, paging, conflicts, preconditions. Faults
-are what tests come for: answers made up (429, 500, 401), history forgotten (410), watches ended in any way.
+It has no schemas and no permissions. It behaves as Kubernetes does in: one version counter for all objects,
+watches with history and bookmarks, initial events, paging, conflicts and preconditions. Tests can inject
+faults: error responses (429, 500, 401), an expired history (410), and watches that end in any way.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _LARGEST_BODY = 64 << 20
 
 @dataclass
 class Seen:
-    """A request that arrived."""
+    """A request that the server received."""
 
     method: str
     path: str
@@ -38,7 +38,7 @@ class Seen:
 
 @dataclass
 class Fault:
-    """An answer to give instead of the real one, to the next requests that match."""
+    """A response that replaces the real one for the next matching requests."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
@@ -122,14 +122,14 @@ class FakeServer:
 
     @property
     def watches(self) -> int:
-        """How many watches are open."""
+        """The number of open watches."""
         return len(self._watches)
 
     def objects(self, collection: str) -> list[Json]:
         return list(self._objects.get(collection, {}).values())
 
     async def put(self, collection: str, obj: Json) -> Json:
-        """Create or change an object, as somebody else would."""
+        """Create or change an object, as another client would."""
         meta = _meta(obj)
         key = (str(meta.get("namespace", "")), str(meta["name"]))
         old = self._objects.get(collection, {}).get(key)
@@ -140,12 +140,12 @@ class FakeServer:
         await self._record(collection, "DELETED", copy.deepcopy(obj))
 
     def forget_history(self) -> None:
-        """Every version so far becomes too old to watch from."""
+        """Make all versions so far too old to watch from."""
         self._oldest = self.version
         self._history.clear()
 
     async def expire_watches(self) -> None:
-        """Tell every open watch that its version is too old, as a server under pressure does."""
+        """Send 410 Gone to every open watch, as a server under memory pressure does."""
         self._expiring = set(self._watches)
         await self._notify()
 
@@ -389,7 +389,7 @@ def _bookmark(version: int, *, end: bool = False) -> bytes:
     meta: Json = {"resourceVersion": str(version)}
     if end:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-    # A real server sends the kind's empty object here, nulls and all.
+    # A real server sends an empty object of the kind, including its null fields.
     return _line("BOOKMARK", {"metadata": meta, "spec": {"containers": None}})
 
 

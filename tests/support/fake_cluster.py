@@ -1,8 +1,8 @@
-"""A cluster of one job in memory, for tests of the whole pass against crashes, old caches and lost memory.
+"""Simulates a cluster with one job, to test reconciles against crashes, stale caches and lost state.
 
-It does what the operator and a cluster do around `decide`: caches that lag, a status write that is refused
-at an old resourceVersion, creations by name, deletions by uid, nodes that run pods and vanish. Every misdeed
-that can be seen at the moment it happens is an assertion here.
+It simulates what surrounds `decide`: caches that lag, status writes that conflict, creations by name,
+deletions by uid, nodes that run pods and fail. Violations that show at the moment they happen are assertions
+here.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ _BROKEN = Problems((Problem("spec", "is broken"),))
 NODES = ("node-1", "node-2", "node-3")
 
 
-class Crash(Exception):  # noqa: N818 - what happened to the operator
+class Crash(Exception):  # noqa: N818 - an event, not an error
     """The operator was killed."""
 
 
@@ -53,17 +53,17 @@ class Job(Struct, frozen=True):
 
 
 class NodeState(Enum):
-    """What a node does, and what the API server says of it."""
+    """The state of a node, and how the API server shows it."""
 
     READY = "Ready"
     PARTLY_UNKNOWN = "PartlyUnknown"
-    """It works, and a condition other than Ready is Unknown."""
+    """The node works, and a condition other than Ready is Unknown."""
     CUT_OFF = "CutOff"
-    """Ready is Unknown; its containers may go on."""
+    """Ready is Unknown; the containers may still run."""
     OUT_OF_SERVICE = "OutOfService"
-    """Ready is Unknown, and an administrator has set the taint."""
+    """Ready is Unknown, and an administrator has set the taint out-of-service."""
     GONE = "Gone"
-    """There is no such Node object any more."""
+    """The Node object was deleted."""
 
     @property
     def works(self) -> bool:
@@ -75,24 +75,24 @@ class NodeState(Enum):
 
 
 class Replica:
-    """One operator process: its caches, and what it remembers between passes."""
+    """One operator process: its caches, and its state between reconciles."""
 
     def __init__(self, job: Job | None, clock: ManualClock) -> None:
         self.known_job = job
         self.known_pods: dict[str, ObservedPod] = {}
         self.absent: set[tuple[str, int]] = set()
         self.departed: dict[str, ObservedPod] = {}
-        """Pods that the caches saw go, until there is another of their name."""
+        """Pods that were deleted from the caches, until another pod of the same name exists."""
         self.memory = JobState(uid="job")
         self.term_began_at = 0
-        """The version of the job when this replica began to lead."""
+        """The version of the job when this replica became the leader."""
         self.losses = RecentLosses(clock)
         self.created_at: dict[tuple[str, int], list[float]] = {}
-        """When this replica created pods, by place."""
+        """The times at which this replica created pods, by role and index."""
         self._observed: dict[str, ObservedPod] = {}
 
     def note_losses(self) -> None:
-        """Count the pods that the caches lost since the last call, as caches do with each change."""
+        """Record the pods that were deleted from the caches since the last call."""
         pods = {pod.uid: pod for pod in self.known_pods.values()}
         for uid, before in self._observed.items():
             self.losses.pod_changed("job", before, pods.get(uid))
@@ -111,32 +111,32 @@ class World:
         self.group: ObservedGroup | None = None
         self.nodes = dict.fromkeys(NODES, NodeState.READY)
         self.unconfirmed: set[str] = set()
-        """Nodes that the caches do not know, and for which the API server has not answered yet."""
+        """Nodes that are missing in the caches and not yet confirmed by the API server."""
         self.clock = ManualClock()
-        """Time that has passed, whatever is done to the time of day."""
+        """The monotonic clock; `now` is the time of day."""
         self.crowded = False
-        """Many jobs are worked on at once: what pods tell is written later."""
+        """Many jobs are reconciled at once, so status writes are deferred."""
         self.prunes = False
         self.forgot = False
-        """A Record that was written is lost."""
+        """A Record that was written has been lost."""
         self.broken = False
-        """The definition has problems; a pass can only say so."""
+        """The definition is invalid; a reconcile only reports it."""
         self.count = 0
         self.version = 0
         self.writes = 0
         self.failed: set[str] = set()
         """Uids of pods that failed by themselves."""
         self.counted: set[str] = set()
-        """Those of them for which a restart was recorded."""
+        """The uids of failed pods for which a restart was recorded."""
         self.leader, self.standby = Replica(self.job, self.clock), Replica(self.job, self.clock)
         self.past: list[dict[str, ObservedPod]] = [{}]
         self.deleted: set[tuple[str, int, str]] = set()
-        """Role, index and uid of pods that were deleted, by the operator or by others."""
+        """Role, index and uid of deleted pods."""
 
-    # What the operator does.
+    # Actions of the operator.
 
     def run(self, crash_after: int | None = None) -> Plan | None:
-        """One pass of the leader. With `crash_after` it dies after that many requests of it."""
+        """Reconcile once as the leader, which crashes after `crash_after` requests if that is set."""
         try:
             return self._pass(crash_after)
         except Crash:
@@ -144,7 +144,7 @@ class World:
             return None
 
     def lose_lease(self, after: int) -> None:
-        """The leader passes, loses the lease after that many requests, and lives on as the standby."""
+        """Reconcile as the leader, which loses its lease after so many requests and becomes the standby."""
         with suppress(Crash):
             self._pass(after)
         self.change_leader()
@@ -155,7 +155,7 @@ class World:
         self.leader.term_began_at = self.job.version if self.job else 0
 
     def act_as_the_other(self) -> None:
-        """Both replicas believe that they lead, as with two installations that serve one API."""
+        """Let the other replica act as leader too, as with two installations that serve one API."""
         self.leader, self.standby = self.standby, self.leader
         self.leader.known_job = self.job
 
@@ -218,9 +218,9 @@ class World:
         )
 
     def sync(self) -> None:
-        """The leader's caches catch up."""
+        """Bring the caches of the leader up to date."""
         leader = self.leader
-        leader.note_losses()  # of pods that were created since, too
+        leader.note_losses()  # including pods created since the last observation
         leader.known_job = self.job
         known, leader.known_pods = leader.known_pods, dict(self.pods)
         leader.departed |= {
@@ -229,12 +229,12 @@ class World:
         leader.departed = {name: pod for name, pod in leader.departed.items() if name not in self.pods}
 
     def restart(self, age: int) -> None:
-        """The leader comes back with nothing but a list of pods, which may be some versions old."""
+        """Restart the leader: its state is lost, and its list of pods may be `age` changes old."""
         self.leader = Replica(self.job, self.clock)
         self.leader.known_pods = dict(self.past[max(0, len(self.past) - 1 - age)])
         self.leader.term_began_at = self.job.version if self.job else 0
 
-    # What users and the cluster do.
+    # Actions of users and of the cluster.
 
     def edit(self, workload: Workload) -> None:
         if self.job:
@@ -247,7 +247,7 @@ class World:
             self._store(replace(self.job, status=None))
 
     def delete_job(self) -> None:
-        """Deletes the job; its pods follow, as they all have it as owner."""
+        """Delete the job and, as the garbage collector does, its pods."""
         self.job = None
         for pod in list(self.pods.values()):
             self.terminate(pod)
@@ -276,7 +276,7 @@ class World:
         self.now += timedelta(seconds=seconds)
 
     def live(self, *phases: str) -> list[ObservedPod]:
-        """Pods on nodes that answer, in one of these phases, not terminating."""
+        """The pods in these phases on working nodes that are not terminating."""
         return [
             pod
             for pod in self.pods.values()
@@ -284,7 +284,7 @@ class World:
         ]
 
     def tick(self) -> bool:
-        """Every node that answers does what is waiting to be done; whether there was anything."""
+        """Start pending pods and remove terminating ones on working nodes; returns True if there were any."""
         work = [pod for pod in self.pods.values() if self.nodes[pod.node].works]
         for pod in work:
             if pod.terminating:
@@ -294,7 +294,7 @@ class World:
         return any(pod.terminating or pod.phase == "Pending" for pod in work)
 
     def settle(self, most: int = 100) -> Plan | None:
-        """Passes with caches up to date and time going by, until nothing is left to do."""
+        """Reconcile with current caches and advancing time until nothing changes; returns the last plan."""
         self.crowded = False
         for _ in range(most):
             self.sync()
@@ -310,9 +310,9 @@ class World:
                 continue
             if not busy and not self.leader.absent and before == (self.job, self.pods, self.children):
                 return plan
-        raise AssertionError(f"not settled after {most} passes: {self.job} {self.pods}")
+        raise AssertionError(f"not settled after {most} reconciles: {self.job} {self.pods}")
 
-    # What happens inside.
+    # Internals.
 
     def _defers(self, job: Job, before: Record | None, plan: Plan, seen: Observed) -> bool:
         memory = self.leader.memory.status
@@ -323,19 +323,19 @@ class World:
         return current and is_recoverable_from_pods(job.workload, before, plan, seen)
 
     def _confirm(self, job: Job) -> bool:
-        """A pass that writes nothing before it acts asks for the job, unless the cache is of this term."""
+        """Read the job again before acting without a write, unless the cache is of this term."""
         if job.version < self.leader.term_began_at and job is not self.job:
             self.leader.known_job = self.job
             return False
         return True
 
     def _write(self, job: Job, record: Record) -> bool:
-        assert decode(encode(record)) == record, "a Record must survive being stored"
+        assert decode(encode(record)) == record, "a Record is not equal after encoding and decoding"
         if self.job is None or self.job.version != job.version:
             self.leader.memory.status.record_first = True
             return False
         if (stored := decode(self.job.status)) is not None:
-            invariants.never_regresses(stored, record)
+            invariants.check_no_regression(stored, record)
         self.writes += 1
         self.forgot = self.forgot or self.prunes
         self._store(replace(self.job, status=None if self.prunes else encode(record)))
@@ -355,7 +355,9 @@ class World:
                 if action.resource_version and action.resource_version != there.resource_version:
                     self.leader.known_pods[there.name] = there
                 elif action.grace_period_seconds == 0:
-                    assert self.nodes[there.node].runs_nothing, "deleted by force while its node may run it"
+                    assert self.nodes[there.node].runs_nothing, (
+                        "a pod was force-deleted while its node may still run it"
+                    )
                     self.remove(there)
                     self.leader.known_pods.pop(there.name, None)
                 elif not there.terminating:
@@ -379,9 +381,9 @@ class World:
 
     def _create(self, action: CreatePod) -> None:
         if self.job is None:
-            return  # the garbage collector takes what has an owner that is gone
+            return  # the garbage collector deletes the pod of a missing owner
         stored = decode(self.job.status)
-        assert stored is None or not stored.finished_at, "a pod is made for a job that has finished"
+        assert stored is None or not stored.finished_at, "a pod was created for a finished job"
         name = f"job-{action.role}-{action.index}"
         there = self.pods.get(name)
         if there is None:
@@ -401,11 +403,11 @@ class World:
         self.leader.known_pods[name] = self.pods[name]
 
     def _check_pace(self, action: CreatePod) -> None:
-        """Only the first of the replacements of a place that follow each other may come at once."""
+        """Check that repeated replacements of one replica are delayed, except the first."""
         times = self.leader.created_at.setdefault((action.role, action.index), [])
         times.append(self.clock.monotonic())
         if len(times) > 2 and times[-1] - times[-3] < IN_A_ROW_SECONDS:
-            assert times[-1] - times[-2] >= LOSS_DELAY_SECONDS, "pods are replaced without a pause"
+            assert times[-1] - times[-2] >= LOSS_DELAY_SECONDS, "pods are replaced without a delay"
 
     def _remember_past(self) -> None:
         self.past = [*self.past[-5:], dict(self.pods)]
@@ -418,9 +420,9 @@ class World:
             self._check_gang(workload, plan.record, seen, creates)
 
     def _check_count(self, before: Record | None, after: Record, seen: Observed) -> None:
-        """Every restart that is recorded is for failures for which none was recorded before.
+        """Check that every recorded restart belongs to a failure that was not counted before.
 
-        Not so once a Record was lost: then restarts are estimated from labels of pods.
+        Not checked once a Record was lost: restarts are then estimated from the labels of pods.
         """
         if self.forgot or before is None or any(pod.container_restarts for pod in seen.pods):
             return
@@ -442,4 +444,4 @@ class World:
                     or seen.by_replica.get(place)
                     or index in record.role(name).succeeded_indexes
                 )
-                assert there, f"a gang is asked for as a whole, but {place} is not"
+                assert there, f"the pods of a gang are created together, but {place} is missing"

@@ -1,9 +1,8 @@
-"""A TCP proxy that misbehaves on demand, to put in front of any API server.
+"""A TCP proxy that injects connection faults in front of any API server.
 
-It passes bytes on and knows nothing of what they mean, so TLS goes through as well. For each connection it
-can stop passing on after a number of bytes from the server (mid-event, mid-line), then cut the connection or
-fall silent while keeping it open; or slow the server's bytes down. What it does to existing connections it
-can do at once: `cut_all`, `stall_all`.
+It forwards bytes without interpreting them, so TLS works too. It can stop forwarding after a number of bytes
+from the server (mid-event, mid-line) and then close or stall the connection, or delay the server's bytes.
+`cut_all` and `stall_all` act on all open connections at once.
 """
 
 import asyncio
@@ -14,15 +13,15 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Mischief:
-    """What happens to one connection."""
+    """The fault of one connection."""
 
     after_bytes: int | None = None
-    """Server bytes that still pass before `then` happens; none means never."""
+    """Bytes from the server that are forwarded before `then` happens; None means never."""
     then: Literal["cut", "stall"] = "cut"
     delay: float = 0.0
-    """Seconds that each piece of the server's answer is held back."""
+    """Seconds by which each piece of the server's response is delayed."""
     piece: int = 65536
-    """Bytes passed on at a time."""
+    """Bytes forwarded at a time."""
 
 
 HONEST = Mischief()
@@ -58,21 +57,21 @@ class FaultProxy:
         return len(self._links)
 
     def prepare(self, *mischief: Mischief) -> None:
-        """What to do to the next connections, one each, in this order."""
+        """Set the faults of the next connections, one each, in this order."""
         self._next.extend(mischief)
 
     def cut_all(self) -> None:
-        """Reset every connection now, in the middle of whatever is passing."""
+        """Reset all open connections now."""
         for link in list(self._links):
             link.cut()
 
     def stall_all(self) -> None:
-        """Pass nothing more on in any connection that is open, and keep them open."""
+        """Stop forwarding on all open connections and keep them open."""
         for link in list(self._links):
             link.stall()
 
     def meddle_all(self, mischief: Mischief) -> None:
-        """Begin this mischief, counting from now, in every connection that is open."""
+        """Apply this fault, counting from now, to all open connections."""
         for link in list(self._links):
             link.begin(mischief)
 

@@ -1,4 +1,4 @@
-"""What tests need that make life hard for an operator on a real API server: jobs, users, definitions."""
+"""Jobs, users and CRDs for fault tests of an operator on a real API server."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ SCHEMA = dynamic_kind(Resource(FLOW, "v1", "FlowSchema", "flowschemas", False))
 
 
 async def define(client: Client, definition: Mapping[str, object]) -> None:
-    """Our CRD, or another in its place, in force."""
+    """Install our CRD, or another in its place, and wait until it is established."""
     with contextlib.suppress(NotFound):
         await client.delete(CustomResourceDefinition, CRD)
 
@@ -48,7 +48,7 @@ async def define(client: Client, definition: Mapping[str, object]) -> None:
 
 
 async def served(client: Client, version: str) -> None:
-    """Until TrainingRuns of this version can be had."""
+    """Wait until TrainingRuns of this version are served."""
     kind = dynamic_kind(Resource("argosy.dev", version, "TrainingRun", "trainingruns"))
 
     async def listed() -> bool:
@@ -62,7 +62,7 @@ async def served(client: Client, version: str) -> None:
 
 
 def short(name: str, workers: int = 2) -> RunBuilder:
-    """A job that succeeds a moment after it runs."""
+    """A job that succeeds soon after its start."""
     template = {"metadata": {"annotations": {RUN_SECONDS: "0.5"}}, **pod_template()}
     return run(name).role("worker", workers, restart="OnFailure", template=template)
 
@@ -72,20 +72,20 @@ def endless(name: str) -> RunBuilder:
 
 
 async def succeeded(scene: Scene, *names: str) -> None:
-    """Until all these jobs have succeeded; none of them needed a restart."""
+    """Wait until all these jobs have succeeded without a restart."""
     for name in names:
         done = await scene.until_phase("Succeeded", name)
         assert done.status.restarts == 0
 
 
 async def running(scene: Scene, name: str) -> set[str]:
-    """The uids of the pods of a job, once it runs."""
+    """Wait until a job runs; returns the uids of its pods."""
     await scene.until_phase("Running", name)
     return {pod.metadata.uid for pod in (await scene.pods()).values() if pod.metadata.name.startswith(name)}
 
 
 async def granted(scene: Scene, user: TokenUser) -> Path:
-    """The kubeconfig of a user who may do everything and is nobody special to the API server."""
+    """The kubeconfig of an administrator whose requests the API server may throttle."""
     subject = {"kind": "User", "name": user.name, "apiGroup": "rbac.authorization.k8s.io"}
     await bind(scene.client, f"all-for-{user.name}", subject)
     path = scene.server.folder / f"kubeconfig-{user.name}"
@@ -100,7 +100,7 @@ async def bind(client: Client, name: str, subject: Mapping[str, str]) -> None:
 
 
 async def counted(port: int, code: str) -> float:
-    """How many requests the operator saw answered with this code."""
+    """The number of responses with this code that the operator received."""
     client = WireClient(Origin.from_url(f"http://127.0.0.1:{port}"))
     try:
         text = (await client.send("GET", "/metrics", {})).body.decode()
@@ -120,7 +120,7 @@ ANYTHING: dict[str, object] = {"type": "object", "x-kubernetes-preserve-unknown-
 def foreign(
     *, version: str = "v1alpha1", status: object = None, spec: object = ANYTHING
 ) -> dict[str, object]:
-    """The definition that somebody else might have under our name."""
+    """A CRD of the same name as ours that belongs to another project."""
     properties = {"spec": spec, "status": {"type": "object"} if status is None else status}
     served: dict[str, object] = {
         "name": version,

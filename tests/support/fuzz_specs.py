@@ -1,8 +1,7 @@
-"""Definitions of jobs as people break them: from the schema of each API, and from good samples with parts
-spoilt.
+"""Random job definitions for property tests, generated from the schema of each API or by corrupting samples.
 
-Those that are wrong are so in types, values, names, sizes, or only in the eyes of the API server that is
-asked for a pod. Most are; the right ones are for what happens to jobs, which takes one that runs.
+`ARES_SPECS` and `RUN_SPECS` are mostly invalid: in types, values, names or sizes, or only for the API server
+that validates the pods. `VALID_ARES_SPECS` and `VALID_RUN_SPECS` are for tests of running jobs.
 """
 
 from collections.abc import Sequence
@@ -27,16 +26,16 @@ Spec = dict[str, object]
 
 _COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
 EXAMPLE_COUNTS: Final = pytest.mark.parametrize(
-    "often",
+    "example_settings",
     [
         settings(_COMMON, max_examples=40, derandomize=True),
         pytest.param(
             settings(_COMMON, max_examples=10_000), marks=[pytest.mark.long, pytest.mark.timeout(1800)]
         ),
     ],
-    ids=["few", "many"],
+    ids=["few examples", "many examples"],
 )
-"""For a test that is given `often`, with which its property is to be decorated."""
+"""Parametrizes a test with `example_settings`, which it applies to its property."""
 
 _ROLES = ("worker", "master", "launcher", "chief", "ps", "scheduler", "etcd")
 _SPANS = (
@@ -118,7 +117,7 @@ _RESTARTS = st.sampled_from(["Never", "OnFailure", "Always", "ExitCode"])
 
 
 def _some(**parts: Strategy) -> Strategy:
-    """An object with some of these parts."""
+    """An object with any of these fields."""
     return st.fixed_dictionaries({}, optional=parts).map(lambda found: found)
 
 
@@ -147,7 +146,7 @@ VALID_ARES_SPECS: Final = st.fixed_dictionaries(
         ),
     },
 )
-"""Wrong only where a role that is always restarted is in a job that starts anew as a whole."""
+"""Invalid only if a role with restartPolicy Always is in a job with restartScope Job."""
 _RUN_ROLE = st.fixed_dictionaries(
     {"template": _TEMPLATE},
     optional={
@@ -173,7 +172,7 @@ VALID_RUN_SPECS: Final = st.fixed_dictionaries(
 
 
 def sample(specs: Strategy, number: int) -> list[Spec]:
-    """So many of them, and always the same."""
+    """A fixed list of this many specs."""
     found: list[Spec] = []
 
     @settings(_COMMON, max_examples=number, derandomize=True, database=None, phases=[Phase.generate])

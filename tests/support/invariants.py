@@ -22,49 +22,51 @@ from argosy.workload.plan import CreatePod, DeletePod, Plan
 from argosy.workload.record import Record, decode, encode
 
 
-def check(workload: Workload, before: Record | None, seen: Observed, now: datetime, plan: Plan) -> None:
+def check(workload: Workload, before: Record | None, observed: Observed, now: datetime, plan: Plan) -> None:
     """`plan` is what was decided on the other four."""
-    assert decide(workload, before, seen, now) == plan, "a decision is a function of its arguments"
+    assert decide(workload, before, observed, now) == plan, (
+        "decide returned another plan for the same arguments"
+    )
     record = plan.record
-    assert decode(encode(record)) == record, "a Record survives being stored"
-    creates = [(one.role, one.index) for one in plan.actions if isinstance(one, CreatePod)]
-    assert len(creates) == len(set(creates)), "one pod a place"
+    assert decode(encode(record)) == record, "the Record changes when encoded and decoded"
+    creates = [(action.role, action.index) for action in plan.actions if isinstance(action, CreatePod)]
+    assert len(creates) == len(set(creates)), "two pods for one replica"
     for name, index in creates:
-        role, there = workload.roles[name], seen.by_replica.get((name, index), ())
-        assert index < role.replicas, f"{name}-{index} is not wanted"
-        assert not there or (workload.allows_surge(role) and all(pod.terminating for pod in there)), (
-            f"{name}-{index} is there"
+        role, existing = workload.roles[name], observed.by_replica.get((name, index), ())
+        assert index < role.replicas, f"{name}-{index} is outside of the role's replicas"
+        assert not existing or (workload.allows_surge(role) and all(pod.terminating for pod in existing)), (
+            f"{name}-{index} exists already"
         )
-    deletes = {one.uid for one in plan.actions if isinstance(one, DeletePod)}
-    assert deletes <= {pod.uid for pod in seen.pods}, "what is deleted was seen"
+    deletes = {action.uid for action in plan.actions if isinstance(action, DeletePod)}
+    assert deletes <= {pod.uid for pod in observed.pods}, "a pod that was not observed is deleted"
     if record.finished_at or workload.suspended or workload.deleting:
-        assert not creates, "nothing is made for a job that does not run"
+        assert not creates, "pods are created for a job that must not run"
     elif plan.restart_causes and workload.limits.restarts is not None:
-        assert record.restarts <= workload.limits.restarts, "no restart is beyond the limit"
+        assert record.restarts <= workload.limits.restarts, "more restarts than the limit"
     if before is not None:
-        _goes_on(before, record, now)
+        _check_monotonic(before, record, now)
 
 
-def _goes_on(before: Record, record: Record, now: datetime) -> None:
+def _check_monotonic(before: Record, record: Record, now: datetime) -> None:
     assert record.generation >= before.generation
     assert record.attempt >= before.attempt
     assert record.restarts >= before.restarts
     if before.finished_at:
-        assert record == shift_to_clock(before, now), "terminal is terminal"
+        assert record == shift_to_clock(before, now), "the Record of a finished job changed"
 
 
-def never_regresses(stored: Record, record: Record) -> None:
+def check_no_regression(stored: Record, record: Record) -> None:
     """What is written over a Record forgets nothing that must happen once only."""
     assert not stored.finished_at or record.finished_at, "a finished job runs again"
-    assert record.attempt >= stored.attempt, "an attempt is forgotten"
-    assert record.restarts >= stored.restarts, "restarts are forgotten"
-    assert record.disruptions >= stored.disruptions, "disruptions are forgotten"
+    assert record.attempt >= stored.attempt, "attempt decreased"
+    assert record.restarts >= stored.restarts, "restarts decreased"
+    assert record.disruptions >= stored.disruptions, "disruptions decreased"
     if record.attempt != stored.attempt:
         return
     for name, role in stored.roles.items():
         after = record.role(name).replacements
-        forgotten = [index for index, count in role.replacements.items() if after.get(index, 0) < count]
-        assert not forgotten, f"replacements of {name} {forgotten} are forgotten"
+        decreased = [index for index, count in role.replacements.items() if after.get(index, 0) < count]
+        assert not decreased, f"replacements of {name} {decreased} decreased"
 
 
 def check_pods(workload: Workload, inject: Inject) -> None:

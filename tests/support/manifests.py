@@ -1,4 +1,4 @@
-"""Small objects as JSON, for tests that speak to an API server directly."""
+"""Small Kubernetes objects as JSON, for tests that send requests to an API server."""
 
 Json = dict[str, object]
 
@@ -54,7 +54,7 @@ def lease(**metadata: object) -> Json:
 
 
 def owner(**changes: object) -> Json:
-    """A reference to an owner that is not there."""
+    """A reference to an owner that does not exist."""
     uid = "00000000-0000-0000-0000-00000000000a"
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": uid, **changes}
 
@@ -111,7 +111,7 @@ WIDGET_SPEC: Json = {
 
 
 def definition(spec: Json | None = None, **more: object) -> Json:
-    """A CRD `widgets` in a group of the case's own."""
+    """A CRD `widgets` in a group that only this case uses."""
     schema = {
         "type": "object",
         "properties": {

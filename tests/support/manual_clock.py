@@ -1,4 +1,4 @@
-"""A clock that stands until a test moves it."""
+"""A clock that a test advances by hand."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""An operator in this process against an API server, and hands that play the kubelet for its pods."""
+"""Runs an operator in the test process against an API server, where the test acts as user and kubelet."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,12 +21,12 @@ DEADLINE = 30.0
 
 
 def shown_at(port: int) -> dict[str, str]:
-    """Settings by which an operator tells probes and metrics at this port."""
+    """Settings of an operator that serves metrics and probes at this port."""
     return dict.fromkeys(("metrics_address", "probe_address"), f"127.0.0.1:{port}")
 
 
 async def until_served(client: Client, kind: type[ApiObject], namespace: str) -> None:
-    """A definition takes a moment to be in force."""
+    """Wait until the kind is served: a new CRD is not served at once."""
     async with asyncio.timeout(DEADLINE):
         while True:
             try:
@@ -38,7 +38,7 @@ async def until_served(client: Client, kind: type[ApiObject], namespace: str) ->
 
 @dataclass
 class Scene:
-    """One namespace of a cluster, as a user and a kubelet see it."""
+    """One namespace, with the actions of its user and of a kubelet."""
 
     client: Client
     server: Server
@@ -67,8 +67,8 @@ class Scene:
         except TimeoutError:
             runs = (await self.client.list(TrainingRun, self.namespace)).items
             phases = {name: pod.status.phase for name, pod in (await self.pods()).items()}
-            told = [one.status for one in runs]
-            raise AssertionError(f"not in time: {what}\n{told}\n{phases}") from None
+            statuses = [run.status for run in runs]
+            raise AssertionError(f"timed out: {what}\n{statuses}\n{phases}") from None
 
     async def until_phase(self, phase: str, name: str = "mnist") -> TrainingRun:
         async def reached() -> bool:
@@ -78,7 +78,7 @@ class Scene:
         return await self.run(name)
 
     async def until_pods(self, *names: str) -> dict[str, Pod]:
-        """Until these pods, and no others, are there to stay."""
+        """Wait until exactly these pods exist and are not terminating."""
 
         async def there() -> bool:
             pods = await self.pods()
@@ -88,7 +88,7 @@ class Scene:
         return await self.pods()
 
     async def report(self, pod: str, phase: str, code: int = 0) -> None:
-        """What a kubelet would say of a pod."""
+        """Set the status of a pod, as a kubelet does."""
         state: dict[str, object] = {"running": {}}
         if phase in ("Succeeded", "Failed"):
             state = {"terminated": {"exitCode": code}}

@@ -28,11 +28,13 @@ By default they run on the reference, and the differential tests show that the l
 """
 
 
-def marked(cases: Mapping[str, object], often: Iterable[str], mark: pytest.MarkDecorator) -> list[object]:
-    """Parameters for these cases, named after their keys; all but those in `often` carry the mark."""
-    often = frozenset(often)
-    assert often <= set(cases), f"unknown cases: {sorted(often - set(cases))}"
-    return [pytest.param(case, id=key, marks=[] if key in often else [mark]) for key, case in cases.items()]
+def marked(cases: Mapping[str, object], unmarked: Iterable[str], mark: pytest.MarkDecorator) -> list[object]:
+    """Parameters for these cases, named after their keys; all but those in `unmarked` have the mark."""
+    unmarked = frozenset(unmarked)
+    assert unmarked <= set(cases), f"unknown cases: {sorted(unmarked - set(cases))}"
+    return [
+        pytest.param(case, id=key, marks=[] if key in unmarked else [mark]) for key, case in cases.items()
+    ]
 
 
 MPI_LAUNCHERS: Final = marked(launchers(), ["MPICH"], pytest.mark.long)

@@ -1,4 +1,4 @@
-"""Runs the proxy of `proxy.py` in a process of its own and reads what it says."""
+"""Runs the proxy of `proxy.py` in a separate process and reads its output."""
 
 import contextlib
 import sys
@@ -11,7 +11,7 @@ from tests.support.waiting import eventually
 
 
 class RunningProxy:
-    """A proxy in a process of its own."""
+    """A proxy in a separate process."""
 
     def __init__(self, folder: Path, scheme: str, login: str) -> None:
         (folder / "logs").mkdir()
@@ -21,7 +21,7 @@ class RunningProxy:
         self._process = start_tethered(command, folder, "proxy")
 
     def said(self, word: str) -> list[str]:
-        """What it said that begins with this word."""
+        """The lines of its output that begin with this word."""
         lines = [line.split(" ", 1) for line in self._log.read_text().splitlines()]
         return [line[1] for line in lines if line[0] == word]
 
@@ -37,7 +37,7 @@ class RunningProxy:
 def running_proxy(folder: Path, scheme: str, login: str) -> Iterator[RunningProxy | None]:
     """A proxy for the duration of a with block; none if there is no scheme.
 
-    One with TLS has certificate and key in `proxy.pem`. With a login it lets nobody else through.
+    A proxy with TLS has certificate and key in `proxy.pem`. A proxy with a login requires it.
     """
     proxy = RunningProxy(folder, scheme, login) if scheme else None
     try:

@@ -1,8 +1,8 @@
-"""A proxy to test clients with: `python proxy.py --scheme http|https|socks5`, a process of its own.
+"""A proxy for tests of clients: `python proxy.py --scheme http|https|socks5`.
 
-It writes a line for each thing that happens to standard output: `listening PORT` first, then
-`tunnel HOST:PORT` and `refused REASON`. Names that end in `.invalid`, which no resolver knows, are this
-machine to it: a client that reaches such a name has come through the proxy, and has left its name unresolved.
+It writes a line per event to standard output: `listening PORT` first, then `tunnel HOST:PORT` and
+`refused REASON`. It resolves names that end in `.invalid`, which no resolver knows, to this machine: a client
+that reaches such a name used the proxy and did not resolve the name itself.
 """
 
 import argparse
@@ -17,13 +17,13 @@ Writer: TypeAlias = asyncio.StreamWriter
 
 
 class Refusal(Exception):  # noqa: N818
-    """Why the client gets no tunnel."""
+    """The reason for refusing a tunnel."""
 
 
 class Proxy(NamedTuple):
     scheme: str
     login: str
-    """`name:password`, or empty for everybody."""
+    """`name:password`, or empty if no login is required."""
 
     async def accept(self, reader: Reader, writer: Writer) -> None:
         try:

@@ -1,7 +1,7 @@
-"""A whole local control plane of a user without any privilege, for tests that run as root.
+"""Runs a local control plane as an unprivileged user, for tests that run as root.
 
-All that belongs to it runs as `nobody`, from a Python that such a user may run. Where the machine gives
-/dev/net/tun to root alone, which desktops and servers do not, it gets one that everybody may open.
+All its processes run as `nobody`, with a Python that this user may run. Where only root may open
+/dev/net/tun, unlike on common desktops and servers, it gets one that everybody may open.
 """
 
 import os
@@ -43,14 +43,14 @@ def python_path() -> str:
 
 
 class Python(NamedTuple):
-    """An interpreter and where it finds us and what we need."""
+    """An interpreter, and the folders of the package and its dependencies."""
 
     program: str
     path: str
 
     @staticmethod
     def of_nobody() -> "Python | None":
-        """One that an unprivileged user may run, with our dependencies."""
+        """An interpreter with our dependencies that an unprivileged user may run, or None."""
         source = str(Path(argosy.__file__).parents[1])
         installed = sysconfig.get_paths()["platlib"]
         for program in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
@@ -82,7 +82,7 @@ class Python(NamedTuple):
 class RootlessPlane:
     python: Python
     plane: ControlPlane
-    """For whoever has its kubeconfig; up and down are its owner's."""
+    """For use with its kubeconfig; only the unprivileged user starts and stops it."""
 
     @classmethod
     def up(cls, python: Python, *options: str) -> "RootlessPlane":
@@ -97,7 +97,7 @@ class RootlessPlane:
         shutil.rmtree(self.plane.home)
 
     def argosy(self, *words: str) -> str:
-        """Run `argosy …` as nobody; its output."""
+        """Run `argosy …` as nobody; returns its output."""
         command = [self.python.program, "-m", "argosy", *words]
         home = str(self.plane.home)
         done = subprocess.run(

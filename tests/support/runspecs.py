@@ -1,4 +1,4 @@
-"""Launch records for tests of the node: small pods that run real processes, without an API server."""
+"""Run specs for tests of the node: small pods that run real processes, without an API server."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def probe_plan(action: Action, **changes: float) -> ProbePlan:
 
 
 def run_spec(*containers: ContainerPlan, **changes: object) -> RunSpec:
-    """A pod without network of its own that never restarts anything."""
+    """A pod in the host's network whose containers are never restarted."""
     plan = RunSpec(
         namespace="default",
         name="pod",
@@ -89,7 +89,7 @@ def run_spec(*containers: ContainerPlan, **changes: object) -> RunSpec:
 
 
 class Stage:
-    """A zygote of the test's own, and a folder for its pods."""
+    """A zygote for one test, and a folder for its pods."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -141,7 +141,7 @@ def stage(folder: Path) -> Iterator[Stage]:
 
 
 def finished(folder: Path, seconds: float = 60.0) -> pod_state.PodState:
-    """Wait for a pod to end and give its last report."""
+    """Wait until a pod has ended; returns its last report."""
 
     def over() -> bool:
         state = pod_state.read_state(folder)

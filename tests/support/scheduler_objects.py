@@ -1,4 +1,4 @@
-"""Builders of pods, nodes and PodGroups: a test writes what it is about, the rest is sensible."""
+"""Builds pods, nodes and PodGroups for tests of the scheduler, with defaults."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

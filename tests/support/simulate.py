@@ -1,7 +1,7 @@
 """`python -m tests.support.simulate --kubeconfig FILE --nodes 100`: the node simulator as its own process.
 
-So that a benchmark's figures are those of what it measures. Says `ready` when its nodes are registered; ends
-with SIGTERM, or when its standard input closes, and takes its nodes away with it if asked to.
+A benchmark runs it in a separate process so that its CPU time is not measured. Prints `ready` when its nodes
+are registered; ends with SIGTERM or when its standard input closes, and then deletes its nodes if asked to.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Plays kubelet for any number of nodes that do not exist, so that thousands of pods can come and go.
+"""Simulates the kubelets of any number of nodes, for tests with thousands of pods.
 
 It registers nodes and renews their leases; pods bound to them become Running with an address, ready
 containers and the usual conditions; they end when an annotation says so, and vanish when they are deleted.
@@ -7,7 +7,7 @@ writes, or three with binding.
 
 Annotations of a pod:
     simulator.argosy.dev/start-seconds   seconds from bound to Running (default 0)
-    simulator.argosy.dev/run-seconds     seconds from Running to its end (default: it runs for ever)
+    simulator.argosy.dev/run-seconds     seconds from Running to its end (default: it does not end)
     simulator.argosy.dev/exit-code       exit code of its containers then (default 0)
     simulator.argosy.dev/until-released  it runs until its namespace has the annotation
                                          simulator.argosy.dev/released
@@ -71,7 +71,7 @@ class Pod(Struct):
 
 
 class Remove(Struct, frozen=True):
-    """The pod is to go: its containers have ended."""
+    """Remove the pod: its containers have ended."""
 
 
 class Bind(Struct, frozen=True):
@@ -118,7 +118,7 @@ def _when(now: datetime, since: datetime | None, seconds: str, step: Become) -> 
 
 
 class Simulator:
-    """`async with Simulator(client, 10): …` has ten nodes and their pods living while inside."""
+    """`async with Simulator(client, 10): …` simulates ten nodes and their pods during the block."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Simulator:
     ) -> None:
         names = [f"sim-{number}" for number in range(nodes)] if isinstance(nodes, int) else list(nodes)
         self.nodes: dict[str, bool] = dict.fromkeys(names, True)
-        """Which nodes there are, and whether they are heard of."""
+        """The nodes; False if the node is unreachable."""
         self._client = client
         self._allocatable = {"cpu": "64", "memory": "256Gi", "pods": "500"} | dict(allocatable or {})
         self._labels = dict(labels or {})
@@ -141,7 +141,7 @@ class Simulator:
         self._heartbeat = heartbeat
         self._clock = clock
         self._pods = Cache(client, Pod)
-        # A kubelet does not rest between two steps of a pod.
+        # No cooldown: a kubelet does not wait between two steps of a pod.
         self._controller: Controller[Key] = Controller(
             "simulator", self._step, concurrency=64, queue=Queue(max_cooldown=0.0)
         )
@@ -168,11 +168,11 @@ class Simulator:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def silence(self, node: str) -> None:
-        """The node is heard of no more, and does nothing for its pods."""
+        """Make the node unreachable: it renews no lease and its pods do not change."""
         self.nodes[node] = False
 
     async def revive(self, node: str) -> None:
-        """The node is back: it says so, and looks after its pods again."""
+        """Make an unreachable node ready again; its pods continue."""
         self.nodes[node] = True
         await self._say_ready(node)
         await self._renew(node)
@@ -181,7 +181,7 @@ class Simulator:
                 self._controller.enqueue(Key(pod.metadata.namespace, pod.metadata.name))
 
     async def remove(self) -> None:
-        """Take the nodes out of the cluster."""
+        """Delete the nodes and their leases."""
         await _settle(self._client.delete(Node, name) for name in self.nodes)
         await _settle(self._client.delete(Lease, name, LEASE_NAMESPACE) for name in self.nodes)
 
@@ -268,7 +268,7 @@ class Simulator:
         await self._client.patch(Node, name, {"status": status}, subresource="status")
 
     async def _beat(self) -> None:
-        """Renew the leases a few at a time, as nodes do that came at different times."""
+        """Renew the leases in groups, as nodes that started at different times do."""
         for turn in count():
             await asyncio.sleep(self._heartbeat / BEATS)
             due = list(self.nodes)[turn % BEATS :: BEATS]
@@ -283,7 +283,7 @@ class Simulator:
 
 
 def node_status(name: str, allocatable: Mapping[str, str], now: datetime) -> Json:
-    """What a healthy kubelet says of its node."""
+    """The status of a healthy node."""
     return {
         "allocatable": dict(allocatable),
         "capacity": dict(allocatable),
@@ -298,7 +298,7 @@ def node_status(name: str, allocatable: Mapping[str, str], now: datetime) -> Jso
 
 
 def pod_status(pod: Pod, phase: str, code: int, address: str, started: datetime, now: datetime) -> Json:
-    """What a kubelet says of a pod in this phase."""
+    """The status of a pod in this phase."""
     running = phase == "Running"
     ready = "True" if running else "False"
     ended = "" if running else ("PodCompleted" if phase == "Succeeded" else "PodFailed")
@@ -362,7 +362,7 @@ def _precise(when: datetime) -> str:
 
 
 async def _settle(work: Iterable[Awaitable[object]]) -> None:
-    """Do all of it; the API server being away for a moment is not the simulator's business."""
+    """Await all; errors of the API server are ignored, other errors are raised."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, ApiError):

@@ -29,14 +29,14 @@ from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.model import Workload
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
-from tests.support.aresjobs import merge
+from tests.support.aresjobs import apply_merge_patch
 from tests.support.manual_clock import ManualClock
 
 KEY = Key("default", "mnist")
 
 
 class Api:
-    """Keeps what is written and says what happened, one line a write."""
+    """A fake client: stores what is written, and logs one line per write."""
 
     def __init__(self, kind: type[ApiObject], clock: ManualClock) -> None:
         self.kind = kind
@@ -81,7 +81,7 @@ class Api:
         metadata = cast("dict[str, object]", self.run["metadata"])
         generation = cast("int", metadata["generation"]) + 1
         spec = copy.deepcopy(cast("Json", self.run["spec"]))
-        merge(spec, cast("Json", body.get("spec", {})))
+        apply_merge_patch(spec, cast("Json", body.get("spec", {})))
         self.run = {**self.run, "spec": spec, "metadata": {**metadata, "generation": generation}}
         self.log.append("patch spec")
         return self.stored()
@@ -138,7 +138,7 @@ class Silent:
 
 
 class Stage:
-    """A reconciler of one job in front of an API that is played, and caches that a test fills."""
+    """A reconciler of one job with a fake client, and caches that the test fills."""
 
     def __init__(self, job: Json, api: JobApi[Any] | None = None, clock: Clock | None = None) -> None:
         job_api = api or training_run_api()
@@ -165,14 +165,14 @@ class Stage:
         )
 
     async def go(self) -> float | None:
-        """One pass; what it wrote is in `api.log` afterwards, alone."""
+        """Reconcile once; `api.log` then contains only the writes of this reconcile."""
         self.api.log.clear()
         wake = await self.reconciler.reconcile(KEY)
         return wake.after if wake else None
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Passes run by themselves, as often as the operator would run them."""
+        """Reconcile during the block whenever the operator would."""
         controller: Controller[Key] = Controller("test", self._pass, clock=self.reconciler.clock)
         Triggers(self.caches).add(self.reconciler, controller)
         controller.enqueue(KEY)
@@ -189,7 +189,7 @@ class Stage:
         self.caches.pods._store(Key("default", f"mnist-worker-{index}"), None)
 
     def cannot_be_scheduled(self, index: int, message: str) -> None:
-        """Have the scheduler say why it finds no node for a pod."""
+        """Set the condition PodScheduled of a pod to False with a reason."""
         pod = self.caches.pods.get("default", f"mnist-worker-{index}")
         assert pod is not None
         raw = msgspec.to_builtins(pod)

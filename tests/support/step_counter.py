@@ -1,8 +1,7 @@
-"""Counting the work of a function in lines executed, which is the same on every machine.
+"""Counts the lines that a function executes, a measure of its work that is the same on every machine.
 
-How the cost of a function grows with its input can be tested this way, where seconds would depend on the
-machine and on what else runs there. Work inside C functions (sorting, joining) counts as the one line that
-calls it.
+Tests use it to check how the cost of a function grows with its input; seconds would depend on the machine.
+Work inside of C functions (sorting, joining) counts as one line.
 """
 
 import sys

@@ -1,7 +1,8 @@
-"""Definitions and clusters made at random, for tests of what holds whatever is written and whatever happens.
+"""Hypothesis strategies for job definitions and observed clusters, for property tests.
 
-`written` makes what a schema lets in. `spoilt` breaks a few parts of a good object, types too, as hands and
-templating tools do. `observations` makes what a pass may see, also what no cluster ever showed.
+`from_schema` generates what a schema accepts. `corrupted` changes a few parts of a valid object, also their
+types, as editing mistakes and templating tools do. `observations` generates what a reconcile may observe,
+including combinations that do not occur in practice.
 """
 
 import copy
@@ -20,7 +21,7 @@ from tests.support.workloads import NOW, existing
 
 Strategy = st.SearchStrategy[object]
 Known = Mapping[str, Strategy]
-"""What to write into fields of these names, and under `*` as names in maps."""
+"""Strategies for fields of these names; `*` is the strategy for the keys of maps."""
 
 TEXTS = ("", "x", "Never", "Running", "/etc/hostfile", "a,,b", "..", "wörker", "x" * 300, "${IMAGE}", "1e9")
 NUMBERS = (0, 1, 2, 3, -1, 65_536, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
@@ -28,7 +29,7 @@ WRONG: Sequence[object] = (None, True, 1.5, {}, [], [None], {"a": None}, [[]], {
 
 
 def from_schema(schema: Mapping[str, object], known: Known, name: str = "") -> Strategy:
-    """What the schema lets in, with any field that need not be there left out at times."""
+    """Values that the schema accepts; optional fields are left out at random."""
     made = known[name] if name in known else _made(schema, known)
     return st.one_of(made, st.none()) if schema.get("nullable") else made
 
@@ -77,7 +78,7 @@ def _object(schema: Mapping[str, object], known: Known) -> Strategy:
 
 @st.composite
 def corrupted(draw: st.DrawFn, samples: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """A sample of which up to three parts are something else, or not there."""
+    """A sample in which up to three parts are replaced or removed."""
     made = copy.deepcopy(dict(draw(st.sampled_from(samples))))
     for _ in range(draw(st.integers(1, 3))):
         parent, key = draw(st.sampled_from(list(_places(made))))
@@ -91,7 +92,7 @@ def corrupted(draw: st.DrawFn, samples: Sequence[Mapping[str, object]]) -> dict[
 
 
 def _places(value: object) -> Iterator[tuple[dict[object, object], object]]:
-    """Every place of an object: a map or list, which is written alike, and a key or index in it."""
+    """Every position in a JSON value, as a map or list and a key or index of it."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     parent = cast("dict[object, object]", value)
     for key in keys:
@@ -100,7 +101,7 @@ def _places(value: object) -> Iterator[tuple[dict[object, object], object]]:
 
 
 def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
-    """What may be seen of a job with these roles."""
+    """What a reconcile may observe of a job with these roles."""
     names = st.sampled_from([*roles, "stranger"])
     nodes = st.sampled_from(["", "n1", "n2"])
     pods = st.builds(

@@ -1,8 +1,8 @@
-"""A small kind that is not a job, with its reconciler, to prove what every reconciler gets from the runner.
+"""A small kind that is not a job, with its reconciler, to test what the runner does for every reconciler.
 
-A Toy owns a ConfigMap with its message and a Secret with a generated key, both put back when somebody changes
-them. It enters itself in a registry, a ConfigMap that it does not own, and a finalizer makes sure that the
-entry is removed again. Its Record remembers the registry, and counts how often the message has changed.
+A Toy owns a ConfigMap with its message and a Secret with a generated key; changes by others are reverted. It
+adds an entry to a registry, a ConfigMap that it does not own, and a finalizer makes sure that the entry is
+removed again. Its Record contains the registry and the number of times that the message has changed.
 """
 
 import secrets
@@ -62,10 +62,10 @@ def derive_kind(name: str) -> type[Toy]:
 
 class ToyRecord(Struct, frozen=True, omit_defaults=True):
     registry: str = ""
-    """Where the Toy may be entered; recorded before it is entered there."""
+    """The ConfigMap that may have an entry of the Toy; recorded before the entry is made."""
     message: str = ""
     messages: int = 0
-    """How many different messages in a row were seen."""
+    """The number of times that the message has changed."""
     version: int = 1
 
 

@@ -1,7 +1,7 @@
 """An operator for the Toy kind in this process, and a user's view of one namespace.
 
-`KillingTransport` makes an operator die at one of its requests, before the request is sent or before the
-answer arrives, as a process does that is killed: nothing is sent after that.
+`KillingTransport` kills an operator at one of its requests, before the request is sent or before the response
+arrives. As with a killed process, nothing is sent after that.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from tests.support.waiting import until
 
 
 class KillingTransport:
-    """Passes requests on until the one with this number."""
+    """Forwards requests until the one with this number, at which the operator is killed."""
 
     def __init__(self, inner: Transport, at: int, *, answered: bool) -> None:
         self._inner = inner
@@ -44,7 +44,7 @@ class KillingTransport:
             await self._inner.send(request)
         if self.sent >= self._at:
             self.killed.set()
-            raise asyncio.CancelledError  # whoever sent it does nothing more
+            raise asyncio.CancelledError
         return await self._inner.send(request)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
@@ -108,8 +108,7 @@ class ToyScene:
     ) -> AsyncIterator[ToyOperator]:
         """An operator that runs until the block ends, then ends as if killed.
 
-        Without a deadline it leads from the beginning to the end; with one it merely watches, and may write
-        until then.
+        Without a deadline it is the leader all the time; with one it only watches, and may write until then.
         """
         connection = Connection.from_kubeconfig(self.server.kubeconfig)
         transport = wrap(HttpTransport(connection))

@@ -1,4 +1,4 @@
-"""Virtual environments made by pip from a lock, with nothing else in them."""
+"""Creates virtual environments by pip with exactly the packages of a lock file."""
 
 import os
 import re
@@ -13,9 +13,9 @@ _OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|Network is unreac
 
 
 def install_locked(prefix: Path, lock: Path) -> Path:
-    """Return the Python of a new environment that has what a lock names.
+    """Create an environment with the packages of a lock file; returns its Python.
 
-    The test that asks for it is skipped if no package index can be reached, unless all tests are required.
+    The test is skipped if no package index can be reached, unless ARGOSY_REQUIRE_ALL is set.
     """
     python = prefix / "bin" / "python"
     commands.run((sys.executable, "-m", "venv", str(prefix)), commands.environment(), timeout=120)

@@ -1,4 +1,4 @@
-"""Short ways to say a workload, a record and what is seen of pods, for tests of policies."""
+"""Builds workloads and observed pods for tests of policies."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -119,7 +119,7 @@ def pod(
 
 
 def pods(letters: str, role: str = "worker") -> tuple[ObservedPod, ...]:
-    """One pod a letter, in order: Pending, Running, Succeeded, Failed, Unknown, Terminating; `.` is none."""
+    """Pods from letters, one per index: P, R, S, F, U are phases, T is terminating, `.` is a missing pod."""
     return tuple(
         pod(index, _LETTERS[letter], role=role, terminating=letter == "T")
         for index, letter in enumerate(letters)
@@ -142,16 +142,16 @@ def seen(
 
 
 def existing_child(child: Child) -> KubernetesObject:
-    """A child as the caches show it after it was created."""
+    """A child as it is in the caches after its creation."""
     metadata = ObjectMeta(
         name=child.name,
         uid=f"uid-of-{child.name}",
         resource_version="1",
         annotations={labels.DIGEST: child.digest},
     )
-    return child.kind(metadata=metadata)  # type: ignore[call-arg]  # the protocol does not say how to make one
+    return child.kind(metadata=metadata)  # type: ignore[call-arg]  # the protocol has no constructor
 
 
 def existing(kind: type[KubernetesObject], name: str) -> KubernetesObject:
-    """An object of this kind that was created for something else than is wanted now."""
+    """An existing object of this kind whose content differs from the desired one."""
     return existing_child(Child(kind, name, {}))
