@@ -1,7 +1,7 @@
 """Steps that create a CustomResourceDefinition and wait until it is served, once per case or shared by many.
 
-kube-apiserver takes about a second to serve a new kind. Cases that begin with `DEFINED` and only read and write
-resources in their own namespace therefore share one definition per server: `with_shared_definition`.
+kube-apiserver takes about a second to serve a new kind. Cases that begin with `DEFINED` and only read and
+write resources in their own namespace therefore share one definition per server: `with_shared_definition`.
 """
 
 from collections.abc import Mapping, Sequence

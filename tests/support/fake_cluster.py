@@ -78,10 +78,10 @@ class Replica:
     """One operator process: its caches, and its state between reconciles."""
 
     def __init__(self, job: Job | None, clock: ManualClock) -> None:
-        self.known_job = job
-        self.known_pods: dict[str, ObservedPod] = {}
-        self.absent: set[tuple[str, int]] = set()
-        self.departed: dict[str, ObservedPod] = {}
+        self.cached_job = job
+        self.cached_pods: dict[str, ObservedPod] = {}
+        self.confirmed_absent: set[tuple[str, int]] = set()
+        self.recently_deleted: dict[str, ObservedPod] = {}
         """Pods that were deleted from the caches, until another pod of the same name exists."""
         self.memory = JobState(uid="job")
         self.term_began_at = 0
@@ -93,7 +93,7 @@ class Replica:
 
     def note_losses(self) -> None:
         """Record the pods that were deleted from the caches since the last call."""
-        pods = {pod.uid: pod for pod in self.known_pods.values()}
+        pods = {pod.uid: pod for pod in self.cached_pods.values()}
         for uid, before in self._observed.items():
             self.losses.pod_changed("job", before, pods.get(uid))
         self._observed = pods
@@ -102,7 +102,7 @@ class Replica:
         self.memory = JobState(uid="job")
 
 
-class World:
+class FakeCluster:
     def __init__(self, workload: Workload) -> None:
         self.now: datetime = NOW
         self.job: Job | None = Job(workload)
@@ -114,14 +114,14 @@ class World:
         """Nodes that are missing in the caches and not yet confirmed by the API server."""
         self.clock = ManualClock()
         """The monotonic clock; `now` is the time of day."""
-        self.crowded = False
+        self.in_burst = False
         """Many jobs are reconciled at once, so status writes are deferred."""
-        self.prunes = False
-        self.forgot = False
+        self.prunes_record = False
+        self.record_lost = False
         """A Record that was written has been lost."""
         self.broken = False
         """The definition is invalid; a reconcile only reports it."""
-        self.count = 0
+        self.created_count = 0
         self.version = 0
         self.writes = 0
         self.failed: set[str] = set()
@@ -129,16 +129,16 @@ class World:
         self.counted: set[str] = set()
         """The uids of failed pods for which a restart was recorded."""
         self.leader, self.standby = Replica(self.job, self.clock), Replica(self.job, self.clock)
-        self.past: list[dict[str, ObservedPod]] = [{}]
+        self.snapshots: list[dict[str, ObservedPod]] = [{}]
         self.deleted: set[tuple[str, int, str]] = set()
         """Role, index and uid of deleted pods."""
 
     # Actions of the operator.
 
-    def run(self, crash_after: int | None = None) -> Plan | None:
+    def reconcile(self, crash_after: int | None = None) -> Plan | None:
         """Reconcile once as the leader, which crashes after `crash_after` requests if that is set."""
         try:
-            return self._pass(crash_after)
+            return self._reconcile(crash_after)
         except Crash:
             self.restart(0)
             return None
@@ -146,7 +146,7 @@ class World:
     def lose_lease(self, after: int) -> None:
         """Reconcile as the leader, which loses its lease after so many requests and becomes the standby."""
         with suppress(Crash):
-            self._pass(after)
+            self._reconcile(after)
         self.change_leader()
 
     def change_leader(self) -> None:
@@ -154,25 +154,25 @@ class World:
         self.leader, self.standby = self.standby, self.leader
         self.leader.term_began_at = self.job.version if self.job else 0
 
-    def act_as_the_other(self) -> None:
+    def switch_to_other_leader(self) -> None:
         """Let the other replica act as leader too, as with two installations that serve one API."""
         self.leader, self.standby = self.standby, self.leader
-        self.leader.known_job = self.job
+        self.leader.cached_job = self.job
 
-    def _pass(self, requests_left: int | None) -> Plan | None:
+    def _reconcile(self, requests_left: int | None) -> Plan | None:
         leader = self.leader
-        job = leader.known_job
+        job = leader.cached_job
         if job is None:
             return None
-        seen = self.observe()
+        observed = self.observe()
         before = leader.memory.status.deferred_record(str(job.version)) or decode(job.status)
         if self.broken:
             plan = plan_invalid(before, _BROKEN, job.workload.generation, self.now)
             assert not plan.actions
         else:
-            plan = decide(job.workload, before, seen, self.now)
-            self._check(job.workload, before, plan, seen)
-        leader.absent.clear()
+            plan = decide(job.workload, before, observed, self.now)
+            self._check(job.workload, before, plan, observed)
+        leader.confirmed_absent.clear()
         requests = 0
 
         def request() -> None:
@@ -181,14 +181,14 @@ class World:
                 raise Crash
             requests += 1
 
-        if self._defers(job, before, plan, seen):
+        if self._defers(job, before, plan, observed):
             leader.memory.status.deferred = Deferred(plan.record, str(job.version))
         elif encode(plan.record) != job.status:
             request()
             leader.memory.status.deferred = None
             if not self._write(job, plan.record):
                 return None
-            self._check_count(before, plan.record, seen)
+            self._check_count(before, plan.record, observed)
         elif plan.actions and not self._confirm(job):
             return None
         for action in plan.actions:
@@ -203,7 +203,7 @@ class World:
         unknown = {name for name, state in nodes.items() if not state.works}
         partly = {name for name, state in nodes.items() if state is NodeState.PARTLY_UNKNOWN}
         return Observed(
-            pods=tuple(leader.known_pods.values()),
+            pods=tuple(leader.cached_pods.values()),
             nodes_down=frozenset(unknown),
             nodes_partly_unknown=frozenset(unknown | partly),
             nodes_released=frozenset(name for name, state in nodes.items() if state.runs_nothing),
@@ -211,9 +211,9 @@ class World:
             recent_losses=leader.losses.for_job("job"),
             children=tuple(self.children.values()),
             group=self.group,
-            confirmed_absent=frozenset(leader.absent),
+            confirmed_absent=frozenset(leader.confirmed_absent),
             recently_deleted=tuple(
-                pod for name, pod in leader.departed.items() if name not in leader.known_pods
+                pod for name, pod in leader.recently_deleted.items() if name not in leader.cached_pods
             ),
         )
 
@@ -221,17 +221,19 @@ class World:
         """Bring the caches of the leader up to date."""
         leader = self.leader
         leader.note_losses()  # including pods created since the last observation
-        leader.known_job = self.job
-        known, leader.known_pods = leader.known_pods, dict(self.pods)
-        leader.departed |= {
-            name: replace(pod, terminating=True) for name, pod in known.items() if name not in self.pods
+        leader.cached_job = self.job
+        previous, leader.cached_pods = leader.cached_pods, dict(self.pods)
+        leader.recently_deleted |= {
+            name: replace(pod, terminating=True) for name, pod in previous.items() if name not in self.pods
         }
-        leader.departed = {name: pod for name, pod in leader.departed.items() if name not in self.pods}
+        leader.recently_deleted = {
+            name: pod for name, pod in leader.recently_deleted.items() if name not in self.pods
+        }
 
     def restart(self, age: int) -> None:
         """Restart the leader: its state is lost, and its list of pods may be `age` changes old."""
         self.leader = Replica(self.job, self.clock)
-        self.leader.known_pods = dict(self.past[max(0, len(self.past) - 1 - age)])
+        self.leader.cached_pods = dict(self.snapshots[max(0, len(self.snapshots) - 1 - age)])
         self.leader.term_began_at = self.job.version if self.job else 0
 
     # Actions of users and of the cluster.
@@ -241,9 +243,9 @@ class World:
             generation = self.job.workload.generation + 1
             self._store(replace(self.job, workload=replace(workload, generation=generation)))
 
-    def wipe(self) -> None:
+    def lose_record(self) -> None:
         if self.job:
-            self.forgot = True
+            self.record_lost = True
             self._store(replace(self.job, status=None))
 
     def delete_job(self) -> None:
@@ -255,7 +257,7 @@ class World:
     def update(self, pod: ObservedPod) -> None:
         self.version += 1
         self.pods[pod.name] = replace(pod, resource_version=str(self.version))
-        self._remember_past()
+        self._take_snapshot()
 
     def terminate(self, pod: ObservedPod) -> None:
         self.deleted.add((pod.role, pod.index, pod.uid))
@@ -264,18 +266,18 @@ class World:
     def remove(self, pod: ObservedPod) -> None:
         self.deleted.add((pod.role, pod.index, pod.uid))
         self.pods.pop(pod.name, None)
-        self._remember_past()
+        self._take_snapshot()
 
     def fail(self, pod: ObservedPod, exit_code: int) -> None:
         if not pod.terminating:
             self.failed.add(pod.uid)
         self.update(replace(pod, phase="Failed", exit_code=exit_code))
 
-    def let_pass(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
         self.now += timedelta(seconds=seconds)
 
-    def live(self, *phases: str) -> list[ObservedPod]:
+    def live_pods(self, *phases: str) -> list[ObservedPod]:
         """The pods in these phases on working nodes that are not terminating."""
         return [
             pod
@@ -285,47 +287,51 @@ class World:
 
     def tick(self) -> bool:
         """Start pending pods and remove terminating ones on working nodes; returns True if there were any."""
-        work = [pod for pod in self.pods.values() if self.nodes[pod.node].works]
-        for pod in work:
+        pods = [pod for pod in self.pods.values() if self.nodes[pod.node].works]
+        for pod in pods:
             if pod.terminating:
                 self.remove(pod)
             elif pod.phase == "Pending":
                 self.update(replace(pod, phase="Running"))
-        return any(pod.terminating or pod.phase == "Pending" for pod in work)
+        return any(pod.terminating or pod.phase == "Pending" for pod in pods)
 
     def settle(self, most: int = 100) -> Plan | None:
         """Reconcile with current caches and advancing time until nothing changes; returns the last plan."""
-        self.crowded = False
+        self.in_burst = False
         for _ in range(most):
             self.sync()
             before = (self.job, dict(self.pods), dict(self.children))
-            plan = self.run()
+            plan = self.reconcile()
             busy = self.tick()
             if self.job is None:
                 if not self.pods:
                     return None
                 continue
             if plan is not None and plan.requeue_at and plan.requeue_at - self.now < timedelta(hours=1):
-                self.let_pass(max((plan.requeue_at - self.now).total_seconds(), 0.0))
+                self.advance(max((plan.requeue_at - self.now).total_seconds(), 0.0))
                 continue
-            if not busy and not self.leader.absent and before == (self.job, self.pods, self.children):
+            if (
+                not busy
+                and not self.leader.confirmed_absent
+                and before == (self.job, self.pods, self.children)
+            ):
                 return plan
         raise AssertionError(f"not settled after {most} reconciles: {self.job} {self.pods}")
 
     # Internals.
 
-    def _defers(self, job: Job, before: Record | None, plan: Plan, seen: Observed) -> bool:
+    def _defers(self, job: Job, before: Record | None, plan: Plan, observed: Observed) -> bool:
         memory = self.leader.memory.status
         wanted = bool(plan.actions or memory.deferred)
-        if not self.crowded or self.prunes or not wanted or memory.record_first:
+        if not self.in_burst or self.prunes_record or not wanted or memory.record_first:
             return False
         current = memory.deferred is not None or job.version >= self.leader.term_began_at
-        return current and is_recoverable_from_pods(job.workload, before, plan, seen)
+        return current and is_recoverable_from_pods(job.workload, before, plan, observed)
 
     def _confirm(self, job: Job) -> bool:
         """Read the job again before acting without a write, unless the cache is of this term."""
         if job.version < self.leader.term_began_at and job is not self.job:
-            self.leader.known_job = self.job
+            self.leader.cached_job = self.job
             return False
         return True
 
@@ -337,9 +343,9 @@ class World:
         if (stored := decode(self.job.status)) is not None:
             invariants.check_no_regression(stored, record)
         self.writes += 1
-        self.forgot = self.forgot or self.prunes
-        self._store(replace(self.job, status=None if self.prunes else encode(record)))
-        self.leader.known_job = self.job
+        self.record_lost = self.record_lost or self.prunes_record
+        self._store(replace(self.job, status=None if self.prunes_record else encode(record)))
+        self.leader.cached_job = self.job
         return decode(self.job.status) == record
 
     def _store(self, job: Job) -> None:
@@ -350,23 +356,23 @@ class World:
         if isinstance(action, CreatePod):
             self._create(action)
         elif isinstance(action, DeletePod):
-            there = self.pods.get(action.name)
-            if there and there.uid == action.uid:
-                if action.resource_version and action.resource_version != there.resource_version:
-                    self.leader.known_pods[there.name] = there
+            existing = self.pods.get(action.name)
+            if existing and existing.uid == action.uid:
+                if action.resource_version and action.resource_version != existing.resource_version:
+                    self.leader.cached_pods[existing.name] = existing
                 elif action.grace_period_seconds == 0:
-                    assert self.nodes[there.node].runs_nothing, (
+                    assert self.nodes[existing.node].runs_nothing, (
                         "a pod was force-deleted while its node may still run it"
                     )
-                    self.remove(there)
-                    self.leader.known_pods.pop(there.name, None)
-                elif not there.terminating:
-                    self.terminate(there)
-                    self.leader.known_pods[there.name] = self.pods[there.name]
+                    self.remove(existing)
+                    self.leader.cached_pods.pop(existing.name, None)
+                elif not existing.terminating:
+                    self.terminate(existing)
+                    self.leader.cached_pods[existing.name] = self.pods[existing.name]
         elif isinstance(action, ConfirmPod):
             name = f"job-{action.role}-{action.index}"
             if name not in self.pods:
-                self.leader.absent.add((action.role, action.index))
+                self.leader.confirmed_absent.add((action.role, action.index))
         elif isinstance(action, Apply):
             child = action.child
             self.children[child.kind, child.name] = existing_child(child)
@@ -385,63 +391,63 @@ class World:
         stored = decode(self.job.status)
         assert stored is None or not stored.finished_at, "a pod was created for a finished job"
         name = f"job-{action.role}-{action.index}"
-        there = self.pods.get(name)
-        if there is None:
-            self.count += 1
-            there = ObservedPod(
+        existing = self.pods.get(name)
+        if existing is None:
+            self.created_count += 1
+            existing = ObservedPod(
                 name=name,
-                uid=f"uid-{self.count}",
+                uid=f"uid-{self.created_count}",
                 role=action.role,
                 index=action.index,
                 attempt=action.attempt,
                 replacement=action.replacement,
                 created=self.now,
-                node=NODES[self.count % len(NODES)],
+                node=NODES[self.created_count % len(NODES)],
             )
-            self.update(there)
-            self._check_pace(action)
-        self.leader.known_pods[name] = self.pods[name]
+            self.update(existing)
+            self._check_replacement_delay(action)
+        self.leader.cached_pods[name] = self.pods[name]
 
-    def _check_pace(self, action: CreatePod) -> None:
+    def _check_replacement_delay(self, action: CreatePod) -> None:
         """Check that repeated replacements of one replica are delayed, except the first."""
         times = self.leader.created_at.setdefault((action.role, action.index), [])
         times.append(self.clock.monotonic())
         if len(times) > 2 and times[-1] - times[-3] < IN_A_ROW_SECONDS:
             assert times[-1] - times[-2] >= LOSS_DELAY_SECONDS, "pods are replaced without a delay"
 
-    def _remember_past(self) -> None:
-        self.past = [*self.past[-5:], dict(self.pods)]
+    def _take_snapshot(self) -> None:
+        self.snapshots = [*self.snapshots[-5:], dict(self.pods)]
 
-    def _check(self, workload: Workload, before: Record | None, plan: Plan, seen: Observed) -> None:
-        invariants.check(workload, before, seen, self.now, plan)
+    def _check(self, workload: Workload, before: Record | None, plan: Plan, observed: Observed) -> None:
+        invariants.check(workload, before, observed, self.now, plan)
         creates = {(a.role, a.index) for a in plan.actions if isinstance(a, CreatePod)}
-        began = sync_record(workload, before, seen, self.now).attempt_started_at
+        began = sync_record(workload, before, observed, self.now).attempt_started_at
         if workload.gang and creates and began is None:
-            self._check_gang(workload, plan.record, seen, creates)
+            self._check_gang(workload, plan.record, observed, creates)
 
-    def _check_count(self, before: Record | None, after: Record, seen: Observed) -> None:
+    def _check_count(self, before: Record | None, after: Record, observed: Observed) -> None:
         """Check that every recorded restart belongs to a failure that was not counted before.
 
         Not checked once a Record was lost: restarts are then estimated from the labels of pods.
         """
-        if self.forgot or before is None or any(pod.container_restarts for pod in seen.pods):
+        if self.record_lost or before is None or any(pod.container_restarts for pod in observed.pods):
             return
-        fresh = {pod.uid for pod in seen.pods if pod.ended and pod.uid in self.failed} - self.counted
+        fresh = {pod.uid for pod in observed.pods if pod.ended and pod.uid in self.failed} - self.counted
         used = after.restarts - before.restarts
         assert used <= len(fresh), "a failure was counted twice"
         if used:
             self.counted |= fresh
 
     def _check_gang(
-        self, workload: Workload, record: Record, seen: Observed, creates: Iterable[tuple[str, int]]
+        self, workload: Workload, record: Record, observed: Observed, creates: Iterable[tuple[str, int]]
     ) -> None:
-        made = set(creates)
+        created_replicas = set(creates)
         for name in workload.roles:
             for index in range(record.role(name).size):
                 place = (name, index)
-                there = (
-                    place in made
-                    or seen.by_replica.get(place)
+                existing = (
+                    place in created_replicas
+                    or observed.by_replica.get(place)
                     or index in record.role(name).succeeded_indexes
                 )
-                assert there, f"the pods of a gang are created together, but {place} is missing"
+                assert existing, f"the pods of a gang are created together, but {place} is missing"

@@ -22,7 +22,7 @@ from argosy.workload.model import (
 )
 from argosy.workload.record import Record, decode
 from argosy.workload.restart_causes import RestartCause
-from tests.support.fake_cluster import World
+from tests.support.fake_cluster import FakeCluster
 from tests.support.workloads import role, workload
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
@@ -39,76 +39,76 @@ def job(
     )
 
 
-def running(wanted: Workload) -> World:
-    world = World(wanted)
-    world.settle()
-    return world
+def running(wanted: Workload) -> FakeCluster:
+    cluster = FakeCluster(wanted)
+    cluster.settle()
+    return cluster
 
 
-def failed(scope: RestartScope) -> World:
-    world = running(job(scope))
-    world.fail(world.pods["job-worker-1"], 137)
-    return world
+def failed(scope: RestartScope) -> FakeCluster:
+    cluster = running(job(scope))
+    cluster.fail(cluster.pods["job-worker-1"], 137)
+    return cluster
 
 
-def deleted() -> World:
-    world = running(job())
-    world.remove(world.pods["job-worker-1"])
-    return world
+def deleted() -> FakeCluster:
+    cluster = running(job())
+    cluster.remove(cluster.pods["job-worker-1"])
+    return cluster
 
 
-def climbing(ladder: Escalation) -> World:
+def climbing(ladder: Escalation) -> FakeCluster:
     """A place that has failed once fails again."""
-    world = running(replace(job(), limits=Limits(restarts=5, escalation=ladder)))
-    world.fail(world.pods["job-worker-1"], 1)
-    world.settle()
-    world.fail(world.pods["job-worker-1"], 1)
-    return world
+    cluster = running(replace(job(), limits=Limits(restarts=5, escalation=ladder)))
+    cluster.fail(cluster.pods["job-worker-1"], 1)
+    cluster.settle()
+    cluster.fail(cluster.pods["job-worker-1"], 1)
+    return cluster
 
 
-def preempted() -> World:
-    world = running(job())
-    world.terminate(
-        replace(world.pods["job-worker-1"], disrupted=True, disruption_reason="PreemptionByScheduler")
+def preempted() -> FakeCluster:
+    cluster = running(job())
+    cluster.terminate(
+        replace(cluster.pods["job-worker-1"], disrupted=True, disruption_reason="PreemptionByScheduler")
     )
-    return world
+    return cluster
 
 
-def restarted_in_place() -> World:
-    world = running(job())
-    world.update(replace(world.pods["job-worker-1"], container_restarts=2, last_exit_code=3))
-    return world
+def restarted_in_place() -> FakeCluster:
+    cluster = running(job())
+    cluster.update(replace(cluster.pods["job-worker-1"], container_restarts=2, last_exit_code=3))
+    return cluster
 
 
-def edited(before: Workload, after: Workload) -> World:
-    world = running(before)
-    world.edit(after)
-    return world
+def edited(before: Workload, after: Workload) -> FakeCluster:
+    cluster = running(before)
+    cluster.edit(after)
+    return cluster
 
 
-def resized(replicas: int, resize: ResizeMode) -> World:
+def resized(replicas: int, resize: ResizeMode) -> FakeCluster:
     before = job(resize=resize)
     return edited(
         before, replace(before, roles={"worker": role("worker", replicas, RestartPolicy.ON_FAILURE)})
     )
 
 
-def succeeded() -> World:
-    world = running(job())
-    for pod in world.live("Running"):
-        world.update(replace(pod, phase="Succeeded", exit_code=0))
-    return world
+def succeeded() -> FakeCluster:
+    cluster = running(job())
+    for pod in cluster.live_pods("Running"):
+        cluster.update(replace(pod, phase="Succeeded", exit_code=0))
+    return cluster
 
 
-def exhausted() -> World:
-    world = running(replace(job(), limits=Limits(restarts=0)))
-    world.fail(world.pods["job-worker-0"], 1)
-    return world
+def exhausted() -> FakeCluster:
+    cluster = running(replace(job(), limits=Limits(restarts=0)))
+    cluster.fail(cluster.pods["job-worker-0"], 1)
+    return cluster
 
 
-SCENES: dict[str, Callable[[], World]] = {
-    "a new job": lambda: World(job()),
-    "a new gang": lambda: World(job(gang=Gang(3))),
+SCENES: dict[str, Callable[[], FakeCluster]] = {
+    "a new job": lambda: FakeCluster(job()),
+    "a new gang": lambda: FakeCluster(job(gang=Gang(3))),
     "a deleted pod": deleted,
     "a preempted pod": preempted,
     "containers restarted in their place": restarted_in_place,
@@ -125,92 +125,92 @@ SCENES: dict[str, Callable[[], World]] = {
     "a job out of restarts": exhausted,
 }
 REQUESTS = 8
-CROWDED = pytest.mark.parametrize("crowded", [False, True], ids=["alone", "in a crowd"])
+IN_BURST = pytest.mark.parametrize("in_burst", [False, True], ids=["single job", "burst of jobs"])
 
 
-@CROWDED
+@IN_BURST
 @pytest.mark.parametrize("age", [0, 1, 3], ids=lambda age: f"a list {age} changes old")
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
 def test_a_crash_at_every_request_changes_nothing(
-    scene: Callable[[], World], age: int, crowded: bool
+    scene: Callable[[], FakeCluster], age: int, in_burst: bool
 ) -> None:
     undisturbed = scene()
     undisturbed.settle()
     for requests in range(REQUESTS):
-        world = scene()
-        world.crowded = crowded
-        world.sync()
-        world.run(crash_after=requests)
-        world.restart(age)
-        world.run()
-        world.settle()
-        assert end_of(world) == end_of(undisturbed), f"after {requests} requests"
-        assert told_of(world) <= told_of(undisturbed), f"after {requests} requests"
+        cluster = scene()
+        cluster.in_burst = in_burst
+        cluster.sync()
+        cluster.reconcile(crash_after=requests)
+        cluster.restart(age)
+        cluster.reconcile()
+        cluster.settle()
+        assert end_of(cluster) == end_of(undisturbed), f"after {requests} requests"
+        assert told_of(cluster) <= told_of(undisturbed), f"after {requests} requests"
 
 
-@CROWDED
+@IN_BURST
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
-def test_a_crash_in_every_pass_changes_nothing(scene: Callable[[], World], crowded: bool) -> None:
+def test_a_crash_in_every_pass_changes_nothing(scene: Callable[[], FakeCluster], in_burst: bool) -> None:
     """One more request each time, in a world that goes on meanwhile."""
-    undisturbed, world = scene(), scene()
+    undisturbed, cluster = scene(), scene()
     undisturbed.settle()
-    world.crowded = crowded
+    cluster.in_burst = in_burst
     for requests in range(REQUESTS):
-        world.sync()
-        world.run(crash_after=requests)
-        world.tick()
-    world.settle()
-    assert end_of(world) == end_of(undisturbed)
-    assert told_of(world) <= told_of(undisturbed)
+        cluster.sync()
+        cluster.reconcile(crash_after=requests)
+        cluster.tick()
+    cluster.settle()
+    assert end_of(cluster) == end_of(undisturbed)
+    assert told_of(cluster) <= told_of(undisturbed)
 
 
-@CROWDED
+@IN_BURST
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
 def test_a_lease_lost_at_every_request_and_won_back_changes_nothing(
-    scene: Callable[[], World], crowded: bool
+    scene: Callable[[], FakeCluster], in_burst: bool
 ) -> None:
     """The first leader lives on, keeps its old caches, and leads again when the other has done the rest."""
     undisturbed = scene()
     undisturbed.settle()
     for requests in range(REQUESTS):
-        world = scene()
-        world.crowded = crowded
-        world.sync()
-        world.lose_lease(requests)
-        world.settle()
-        world.crowded = crowded
-        world.change_leader()
-        world.run()
-        world.settle()
-        assert end_of(world) == end_of(undisturbed), f"after {requests} requests"
-        assert told_of(world) <= told_of(undisturbed), f"after {requests} requests"
+        cluster = scene()
+        cluster.in_burst = in_burst
+        cluster.sync()
+        cluster.lose_lease(requests)
+        cluster.settle()
+        cluster.in_burst = in_burst
+        cluster.change_leader()
+        cluster.reconcile()
+        cluster.settle()
+        assert end_of(cluster) == end_of(undisturbed), f"after {requests} requests"
+        assert told_of(cluster) <= told_of(undisturbed), f"after {requests} requests"
 
 
-@CROWDED
+@IN_BURST
 def test_a_job_without_restarts_that_ran_and_lost_its_pod_is_not_run_again_after_a_crash(
-    crowded: bool,
+    in_burst: bool,
 ) -> None:
-    world = World(workload(role("worker", 1, RestartPolicy.NEVER), rules=RULES))
-    world.crowded = crowded
-    world.run()
-    world.tick()
-    world.sync()
-    world.run()
-    world.remove(world.pods["job-worker-0"])
-    world.restart(0)
-    world.settle()
-    assert record_of(world).phase is Phase.FAILED
-    assert not world.pods
+    cluster = FakeCluster(workload(role("worker", 1, RestartPolicy.NEVER), rules=RULES))
+    cluster.in_burst = in_burst
+    cluster.reconcile()
+    cluster.tick()
+    cluster.sync()
+    cluster.reconcile()
+    cluster.remove(cluster.pods["job-worker-0"])
+    cluster.restart(0)
+    cluster.settle()
+    assert record_of(cluster).phase is Phase.FAILED
+    assert not cluster.pods
 
 
-def told_of(world: World) -> Counter[tuple[str, str, int]]:
+def told_of(cluster: FakeCluster) -> Counter[tuple[str, str, int]]:
     """The restarts that are told. Who took a pod away may be forgotten; nothing is told twice."""
-    return Counter((one.cause, one.role, one.index) for one in record_of(world).restart_history)
+    return Counter((one.cause, one.role, one.index) for one in record_of(cluster).restart_history)
 
 
-def end_of(world: World) -> object:
-    record = record_of(world)
-    places = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in world.pods.items()}
+def end_of(cluster: FakeCluster) -> object:
+    record = record_of(cluster)
+    places = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in cluster.pods.items()}
     told = [
         one
         for one in record.restart_history
@@ -220,8 +220,8 @@ def end_of(world: World) -> object:
     return record.phase, record.reason, record.attempt, record.restarts, record.disruptions, causes, places
 
 
-def record_of(world: World) -> Record:
-    assert world.job
-    record = decode(world.job.status)
+def record_of(cluster: FakeCluster) -> Record:
+    assert cluster.job
+    record = decode(cluster.job.status)
     assert isinstance(record, Record)
     return record

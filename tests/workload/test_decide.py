@@ -18,49 +18,51 @@ from argosy.workload.model import (
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, decode
-from tests.support.fake_cluster import World
+from tests.support.fake_cluster import FakeCluster
 from tests.support.workloads import NOW, later, pod, pods, role, seen, workload
 
 
-def record_of(world: World) -> Record:
-    assert world.job
-    record = decode(world.job.status)
+def record_of(cluster: FakeCluster) -> Record:
+    assert cluster.job
+    record = decode(cluster.job.status)
     assert record
     return record
 
 
 def test_a_job_without_failures_starts_runs_and_succeeds() -> None:
-    world = World(
+    cluster = FakeCluster(
         workload(role(replicas=2), rules=Rules(succeeded_when=(("worker",),), services=("worker",)))
     )
-    world.sync()
-    world.run()
-    assert record_of(world).phase is Phase.STARTING
-    assert sorted(world.pods) == ["job-worker-0", "job-worker-1"]
-    assert (Service, "job-worker") in world.children
-    world.settle()
-    assert record_of(world).phase is Phase.RUNNING
-    for one in world.live("Running"):
-        world.update(replace(one, phase="Succeeded", exit_code=0))
-    world.settle()
-    record = record_of(world)
+    cluster.sync()
+    cluster.reconcile()
+    assert record_of(cluster).phase is Phase.STARTING
+    assert sorted(cluster.pods) == ["job-worker-0", "job-worker-1"]
+    assert (Service, "job-worker") in cluster.children
+    cluster.settle()
+    assert record_of(cluster).phase is Phase.RUNNING
+    for one in cluster.live_pods("Running"):
+        cluster.update(replace(one, phase="Succeeded", exit_code=0))
+    cluster.settle()
+    record = record_of(cluster)
     assert (record.phase, record.reason, record.message) == (Phase.SUCCEEDED, "Completed", "in 0 s")
     assert [entry.reason for entry in record.history] == ["Running", "Succeeded"]
 
 
 def test_a_killed_worker_is_replaced() -> None:
-    world = World(workload(role(replicas=3, restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3)))
-    world.settle()
-    world.fail(world.pods["job-worker-2"], 137)
-    world.sync()
-    world.run()
-    record = record_of(world)
+    cluster = FakeCluster(
+        workload(role(replicas=3, restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3))
+    )
+    cluster.settle()
+    cluster.fail(cluster.pods["job-worker-2"], 137)
+    cluster.sync()
+    cluster.reconcile()
+    record = record_of(cluster)
     assert record.phase is Phase.RESTARTING
     assert record.message.endswith("replacing it, 1 of 3 restarts used")
-    world.settle()
-    record = record_of(world)
+    cluster.settle()
+    record = record_of(cluster)
     assert (record.phase, record.attempt, record.restarts) == (Phase.RUNNING, 1, 1)
-    assert world.pods["job-worker-2"].replacement == 1
+    assert cluster.pods["job-worker-2"].replacement == 1
 
 
 def test_a_replaced_disrupted_pod_adds_no_history() -> None:
@@ -75,77 +77,77 @@ def test_a_replaced_disrupted_pod_adds_no_history() -> None:
 def test_restart_scope_job_starts_a_new_attempt_and_counts_one_failure() -> None:
     roles = role("launcher", 1, RestartPolicy.ON_FAILURE), role("worker", 2, RestartPolicy.ON_FAILURE)
     rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=RestartScope.JOB)
-    world = World(workload(*roles, rules=rules, limits=Limits(restarts=3)))
-    world.settle()
-    before = {one.uid for one in world.pods.values()}
-    world.fail(world.pods["job-worker-1"], 137)
-    world.sync()
-    world.run()
-    world.fail(world.pods["job-launcher-0"], 1)
-    world.settle()
-    record = record_of(world)
+    cluster = FakeCluster(workload(*roles, rules=rules, limits=Limits(restarts=3)))
+    cluster.settle()
+    before = {one.uid for one in cluster.pods.values()}
+    cluster.fail(cluster.pods["job-worker-1"], 137)
+    cluster.sync()
+    cluster.reconcile()
+    cluster.fail(cluster.pods["job-launcher-0"], 1)
+    cluster.settle()
+    record = record_of(cluster)
     assert (record.phase, record.attempt, record.restarts) == (Phase.RUNNING, 2, 1)
-    assert not before & {one.uid for one in world.pods.values()}
+    assert not before & {one.uid for one in cluster.pods.values()}
 
 
 def test_restart_scope_job_does_not_succeed_while_a_lost_worker_is_unconfirmed() -> None:
     """Open MPI 5 ends with code 0 when a pod of its ranks is deleted by force; both are seen at once here."""
     roles = role("launcher", 1, RestartPolicy.ON_FAILURE), role("worker", 2, RestartPolicy.ON_FAILURE)
     rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=RestartScope.JOB)
-    world = World(workload(*roles, rules=rules, limits=Limits(restarts=3)))
-    world.settle()
-    world.remove(world.pods["job-worker-1"])
-    world.update(replace(world.pods["job-launcher-0"], phase="Succeeded", exit_code=0))
-    world.settle()
-    record = record_of(world)
+    cluster = FakeCluster(workload(*roles, rules=rules, limits=Limits(restarts=3)))
+    cluster.settle()
+    cluster.remove(cluster.pods["job-worker-1"])
+    cluster.update(replace(cluster.pods["job-launcher-0"], phase="Succeeded", exit_code=0))
+    cluster.settle()
+    record = record_of(cluster)
     assert (record.phase, record.attempt, record.restarts, record.disruptions) == (Phase.RUNNING, 2, 0, 1)
     assert "worker-1 was deleted on node-1; starting attempt 2" in [entry.message for entry in record.history]
-    world.update(replace(world.pods["job-launcher-0"], phase="Succeeded", exit_code=0))
-    world.settle()
-    assert record_of(world).phase is Phase.SUCCEEDED
+    cluster.update(replace(cluster.pods["job-launcher-0"], phase="Succeeded", exit_code=0))
+    cluster.settle()
+    assert record_of(cluster).phase is Phase.SUCCEEDED
 
 
 def test_pods_of_a_suspended_job_are_deleted_even_if_its_record_was_lost() -> None:
     job = workload(role(replicas=2))
-    world = World(job)
-    world.settle()
-    world.edit(replace(job, suspended=True))
-    world.wipe()
-    world.leader.known_job, world.leader.known_pods = world.job, {}
-    world.run()
-    world.settle()
-    assert not world.pods
+    cluster = FakeCluster(job)
+    cluster.settle()
+    cluster.edit(replace(job, suspended=True))
+    cluster.lose_record()
+    cluster.leader.cached_job, cluster.leader.cached_pods = cluster.job, {}
+    cluster.reconcile()
+    cluster.settle()
+    assert not cluster.pods
 
 
 def test_suspending_deletes_pods_and_resuming_starts_a_new_attempt() -> None:
     job = workload(role(replicas=2), limits=Limits(active_deadline=86400))
-    world = World(job)
-    world.settle()
-    world.now = later(50)
-    world.edit(replace(job, suspended=True))
-    world.settle()
-    record = record_of(world)
-    assert not world.pods
+    cluster = FakeCluster(job)
+    cluster.settle()
+    cluster.now = later(50)
+    cluster.edit(replace(job, suspended=True))
+    cluster.settle()
+    record = record_of(cluster)
+    assert not cluster.pods
     assert (record.phase, record.started_at) == (Phase.SUSPENDED, None)
     assert record.waiting and record.waiting.since == later(50)
-    world.now = later(500)
-    world.edit(job)
-    world.settle()
-    record = record_of(world)
+    cluster.now = later(500)
+    cluster.edit(job)
+    cluster.settle()
+    record = record_of(cluster)
     assert (record.phase, record.attempt, record.restarts) == (Phase.RUNNING, 2, 0)
     assert record.started_at == later(500), "the deadline counts anew"
 
 
 def test_a_deleted_status_is_restored_without_replacing_pods() -> None:
-    world = World(workload(role(replicas=3, restart=RestartPolicy.ON_FAILURE)))
-    world.settle()
-    world.fail(world.pods["job-worker-1"], 1)
-    world.settle()
-    uids = {one.uid for one in world.pods.values()}
-    world.wipe()
-    world.settle()
-    record = record_of(world)
-    assert {one.uid for one in world.pods.values()} == uids
+    cluster = FakeCluster(workload(role(replicas=3, restart=RestartPolicy.ON_FAILURE)))
+    cluster.settle()
+    cluster.fail(cluster.pods["job-worker-1"], 1)
+    cluster.settle()
+    uids = {one.uid for one in cluster.pods.values()}
+    cluster.lose_record()
+    cluster.settle()
+    record = record_of(cluster)
+    assert {one.uid for one in cluster.pods.values()} == uids
     assert (record.phase, record.restarts, record.replacement("worker", 1)) == (Phase.RUNNING, 1, 1)
 
 
@@ -158,15 +160,15 @@ def test_success_wins_over_a_limit_exceeded_in_the_same_reconcile() -> None:
 
 
 def test_a_deleted_succeeded_pod_is_not_created_again() -> None:
-    world = World(workload(role(replicas=2, restart=RestartPolicy.ON_FAILURE)))
-    world.settle()
-    done = world.pods["job-worker-0"]
-    world.update(replace(done, phase="Succeeded"))
-    world.settle()
-    world.remove(world.pods["job-worker-0"])
-    world.settle()
-    assert sorted(world.pods) == ["job-worker-1"]
-    assert record_of(world).phase is Phase.RUNNING
+    cluster = FakeCluster(workload(role(replicas=2, restart=RestartPolicy.ON_FAILURE)))
+    cluster.settle()
+    done = cluster.pods["job-worker-0"]
+    cluster.update(replace(done, phase="Succeeded"))
+    cluster.settle()
+    cluster.remove(cluster.pods["job-worker-0"])
+    cluster.settle()
+    assert sorted(cluster.pods) == ["job-worker-1"]
+    assert record_of(cluster).phase is Phase.RUNNING
 
 
 def test_a_terminating_pod_on_a_deleted_node_is_force_deleted_after_its_grace_period() -> None:

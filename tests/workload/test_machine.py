@@ -25,7 +25,7 @@ from argosy.workload.model import (
 )
 from argosy.workload.record import MAX_RESTART_HISTORY, Record, decode
 from argosy.workload.restart_causes import CONTAINER, RestartCause
-from tests.support.fake_cluster import NODES, NodeState, World
+from tests.support.fake_cluster import NODES, FakeCluster, NodeState
 from tests.support.workloads import USUAL, role, workload
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",)))
@@ -34,7 +34,7 @@ RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",
 class Life(RuleBasedStateMachine):
     """One job through everything that can happen to it."""
 
-    world: World
+    cluster: FakeCluster
     wiped = False
     in_place = 0
 
@@ -71,7 +71,7 @@ class Life(RuleBasedStateMachine):
         rules = replace(RULES, restart_scope=scope, resize=resize, services=("worker",))
         if not two_roles:
             rules = replace(rules, failed_when=(("worker",),))
-        self.world = World(
+        self.cluster = FakeCluster(
             workload(
                 workers,
                 *chief,
@@ -82,224 +82,224 @@ class Life(RuleBasedStateMachine):
             )
         )
         if running:
-            self.world.settle()
+            self.cluster.settle()
 
     # The operator.
 
     @rule()
     def one_pass(self) -> None:
-        self.world.run()
+        self.cluster.reconcile()
 
     @rule()
     def one_pass_up_to_date(self) -> None:
-        self.world.sync()
-        self.world.run()
+        self.cluster.sync()
+        self.cluster.reconcile()
 
     @rule(after=st.integers(0, 6), up_to_date=st.booleans())
     def crash(self, after: int, up_to_date: bool) -> None:
         if up_to_date:
-            self.world.sync()
-        self.world.run(crash_after=after)
+            self.cluster.sync()
+        self.cluster.reconcile(crash_after=after)
 
     @rule(age=st.integers(0, 4))
     def operator_restarts(self, age: int) -> None:
-        self.world.restart(age)
+        self.cluster.restart(age)
 
     @rule(age=st.integers(1, 4))
     def operator_restarts_with_an_old_view_and_passes(self, age: int) -> None:
-        self.world.restart(age)
-        self.world.run()
+        self.cluster.restart(age)
+        self.cluster.reconcile()
 
     @rule(after=st.integers(0, 6), up_to_date=st.booleans())
     def the_leader_loses_the_lease_and_lives_on(self, after: int, up_to_date: bool) -> None:
         """The one that takes over may lose it to the first again."""
         if up_to_date:
-            self.world.sync()
-        self.world.lose_lease(after)
+            self.cluster.sync()
+        self.cluster.lose_lease(after)
 
     @rule()
     def leadership_changes_between_passes(self) -> None:
-        self.world.change_leader()
+        self.cluster.change_leader()
 
     @rule(after=st.integers(1, 6), ends=st.booleans())
     def the_other_leads_for_a_while_in_a_burst(self, after: int, ends: bool) -> None:
-        world = self.world
-        world.crowded = True
-        world.sync()
-        world.lose_lease(after)
+        cluster = self.cluster
+        cluster.in_burst = True
+        cluster.sync()
+        cluster.lose_lease(after)
         self._work(2)
-        for pod in world.live("Running") if ends else ():
-            world.update(replace(pod, phase="Succeeded", exit_code=0))
+        for pod in cluster.live_pods("Running") if ends else ():
+            cluster.update(replace(pod, phase="Succeeded", exit_code=0))
         self._work(4)
-        world.crowded = True
-        world.change_leader()
-        world.run()
+        cluster.in_burst = True
+        cluster.change_leader()
+        cluster.reconcile()
 
     def _work(self, passes: int) -> None:
-        self.world.crowded = False
+        self.cluster.in_burst = False
         for _ in range(passes):
-            self.world.sync()
-            self.world.run()
-            self.world.tick()
+            self.cluster.sync()
+            self.cluster.reconcile()
+            self.cluster.tick()
 
     @rule()
     def another_operator_serves_the_api_by_mistake(self) -> None:
-        self.world.act_as_the_other()
-        self.world.run()
+        self.cluster.switch_to_other_leader()
+        self.cluster.reconcile()
 
     @rule()
     def a_crowd_of_jobs_comes_or_goes(self) -> None:
-        self.world.crowded = not self.world.crowded
+        self.cluster.in_burst = not self.cluster.in_burst
 
     @rule()
     def caches_catch_up(self) -> None:
-        self.world.sync()
+        self.cluster.sync()
 
     # The cluster.
 
     @rule()
     def nodes_work(self) -> None:
-        self.world.tick()
+        self.cluster.tick()
 
-    @precondition(lambda self: self.world.live("Pending"))
+    @precondition(lambda self: self.cluster.live_pods("Pending"))
     @rule(data=st.data())
     def pod_starts(self, data: st.DataObject) -> None:
-        pod = data.draw(st.sampled_from(self.world.live("Pending")))
-        self.world.update(replace(pod, phase="Running"))
+        pod = data.draw(st.sampled_from(self.cluster.live_pods("Pending")))
+        self.cluster.update(replace(pod, phase="Running"))
 
-    @precondition(lambda self: self.world.live("Running"))
+    @precondition(lambda self: self.cluster.live_pods("Running"))
     @rule(data=st.data(), code=st.sampled_from([1, 137]))
     def pod_fails(self, data: st.DataObject, code: int) -> None:
-        self.world.fail(data.draw(st.sampled_from(self.world.live("Running"))), code)
+        self.cluster.fail(data.draw(st.sampled_from(self.cluster.live_pods("Running"))), code)
 
-    @precondition(lambda self: self.world.live("Running"))
+    @precondition(lambda self: self.cluster.live_pods("Running"))
     @rule(data=st.data())
     def pod_succeeds(self, data: st.DataObject) -> None:
-        pod = data.draw(st.sampled_from(self.world.live("Running")))
-        self.world.update(replace(pod, phase="Succeeded", exit_code=0))
+        pod = data.draw(st.sampled_from(self.cluster.live_pods("Running")))
+        self.cluster.update(replace(pod, phase="Succeeded", exit_code=0))
 
-    @precondition(lambda self: self.world.live("Running"))
+    @precondition(lambda self: self.cluster.live_pods("Running"))
     @rule(data=st.data())
     def container_restarts_in_place(self, data: st.DataObject) -> None:
-        pod = data.draw(st.sampled_from(self.world.live("Running")))
+        pod = data.draw(st.sampled_from(self.cluster.live_pods("Running")))
         if self._restarts_in_place():
             count = pod.container_restarts + 1
-            self.world.update(replace(pod, container_restarts=count, last_exit_code=1))
+            self.cluster.update(replace(pod, container_restarts=count, last_exit_code=1))
             self.in_place += 1
 
-    @precondition(lambda self: self.world.live("Pending", "Running"))
+    @precondition(lambda self: self.cluster.live_pods("Pending", "Running"))
     @rule(data=st.data())
     def pod_is_evicted(self, data: st.DataObject) -> None:
-        pod = data.draw(st.sampled_from(self.world.live("Pending", "Running")))
-        self.world.update(replace(pod, phase="Failed", reason="Evicted", disrupted=True))
+        pod = data.draw(st.sampled_from(self.cluster.live_pods("Pending", "Running")))
+        self.cluster.update(replace(pod, phase="Failed", reason="Evicted", disrupted=True))
 
-    @precondition(lambda self: self.world.live("Running"))
+    @precondition(lambda self: self.cluster.live_pods("Running"))
     @rule(data=st.data())
     def pod_is_evicted_for_its_own_storage(self, data: st.DataObject) -> None:
-        pod = data.draw(st.sampled_from(self.world.live("Running")))
-        self.world.fail(replace(pod, reason="Evicted", over_limit=True), 137)
+        pod = data.draw(st.sampled_from(self.cluster.live_pods("Running")))
+        self.cluster.fail(replace(pod, reason="Evicted", over_limit=True), 137)
 
-    @precondition(lambda self: self.world.pods)
+    @precondition(lambda self: self.cluster.pods)
     @rule(data=st.data())
     def pod_is_deleted_by_somebody(self, data: st.DataObject) -> None:
-        pod = data.draw(st.sampled_from(list(self.world.pods.values())))
+        pod = data.draw(st.sampled_from(list(self.cluster.pods.values())))
         if not pod.terminating:
-            self.world.terminate(pod)
+            self.cluster.terminate(pod)
 
-    @precondition(lambda self: self.world.live("Pending", "Running"))
+    @precondition(lambda self: self.cluster.live_pods("Pending", "Running"))
     @rule(data=st.data())
     def pod_is_preempted(self, data: st.DataObject) -> None:
-        pod = data.draw(st.sampled_from(self.world.live("Pending", "Running")))
-        self.world.terminate(replace(pod, disrupted=True, disruption_reason="PreemptionByScheduler"))
+        pod = data.draw(st.sampled_from(self.cluster.live_pods("Pending", "Running")))
+        self.cluster.terminate(replace(pod, disrupted=True, disruption_reason="PreemptionByScheduler"))
 
     @rule(node=st.sampled_from(["node-1", "node-2"]), state=st.sampled_from(NodeState))
     def node_changes(self, node: str, state: NodeState) -> None:
-        self.world.nodes[node] = state
+        self.cluster.nodes[node] = state
 
     @rule(node=st.sampled_from(NODES))
     def node_is_not_seen_by_the_cache(self, node: str) -> None:
-        self.world.unconfirmed.add(node)
+        self.cluster.unconfirmed.add(node)
 
     @rule(node=st.sampled_from(NODES), state=st.sampled_from([NodeState.CUT_OFF, NodeState.GONE]))
     def pods_of_a_lost_node_are_deleted_and_time_goes_by(self, node: str, state: NodeState) -> None:
-        self.world.nodes[node] = state
-        for pod in [pod for pod in self.world.pods.values() if pod.node == node and not pod.terminating]:
-            self.world.terminate(pod)
-        self.world.let_pass(1000)
-        self.world.sync()
-        self.world.run()
+        self.cluster.nodes[node] = state
+        for pod in [pod for pod in self.cluster.pods.values() if pod.node == node and not pod.terminating]:
+            self.cluster.terminate(pod)
+        self.cluster.advance(1000)
+        self.cluster.sync()
+        self.cluster.reconcile()
 
     @rule()
     def nodes_come_back_and_are_seen(self) -> None:
         self._nodes_are_well()
 
     def _nodes_are_well(self) -> None:
-        self.world.nodes = dict.fromkeys(NODES, NodeState.READY)
-        self.world.unconfirmed.clear()
+        self.cluster.nodes = dict.fromkeys(NODES, NodeState.READY)
+        self.cluster.unconfirmed.clear()
 
     @rule(seconds=st.sampled_from([1, 15, 400, -30, -4000]))
     def clock_jumps(self, seconds: int) -> None:
         from datetime import timedelta
 
-        self.world.now += timedelta(seconds=seconds)
+        self.cluster.now += timedelta(seconds=seconds)
 
     # The user.
 
-    @precondition(lambda self: self.world.job)
+    @precondition(lambda self: self.cluster.job)
     @rule(replicas=st.integers(2, 5))
     def scale(self, replicas: int) -> None:
         wanted = self._wanted()
         worker = replace(wanted.roles["worker"], replicas=replicas)
-        self.world.edit(replace(wanted, roles={**wanted.roles, "worker": worker}))
+        self.cluster.edit(replace(wanted, roles={**wanted.roles, "worker": worker}))
 
-    @precondition(lambda self: self.world.job)
+    @precondition(lambda self: self.cluster.job)
     @rule()
     def suspend_or_resume(self) -> None:
         wanted = self._wanted()
-        self.world.edit(replace(wanted, suspended=not wanted.suspended))
+        self.cluster.edit(replace(wanted, suspended=not wanted.suspended))
 
-    @precondition(lambda self: self.world.job)
+    @precondition(lambda self: self.cluster.job)
     @rule()
     def break_or_mend_the_definition(self) -> None:
-        self.world.broken = not self.world.broken
-        self.world.edit(self._wanted())
+        self.cluster.broken = not self.cluster.broken
+        self.cluster.edit(self._wanted())
 
     @rule()
     def wipe_status(self) -> None:
-        self.world.wipe()
+        self.cluster.lose_record()
         self.wiped = True
 
     @rule()
     def a_crd_that_prunes(self) -> None:
         """A pass whose Record is dropped on the way creates nothing."""
-        pods, writes, self.world.prunes = set(self.world.pods), self.world.writes, True
-        self.world.sync()
-        self.world.run()
-        self.world.prunes = False
-        if self.world.writes > writes:
-            assert set(self.world.pods) <= pods
+        pods, writes, self.cluster.prunes_record = set(self.cluster.pods), self.cluster.writes, True
+        self.cluster.sync()
+        self.cluster.reconcile()
+        self.cluster.prunes_record = False
+        if self.cluster.writes > writes:
+            assert set(self.cluster.pods) <= pods
             self.wiped = True
 
-    @precondition(lambda self: self.world.count > 6)
+    @precondition(lambda self: self.cluster.created_count > 6)
     @rule()
     def delete_the_job(self) -> None:
-        self.world.delete_job()
+        self.cluster.delete_job()
 
     @rule()
     def left_alone_it_converges(self) -> None:
-        world = self.world
+        cluster = self.cluster
         self._nodes_are_well()
-        world.broken = False
-        world.settle()
-        writes, pods = world.writes, dict(world.pods)
-        world.sync()
-        plan = world.run()
-        assert world.writes == writes, "a second pass writes nothing"
-        assert world.pods == pods, "a second pass changes nothing"
-        if world.job is None:
-            assert not world.pods, "no orphans"
+        cluster.broken = False
+        cluster.settle()
+        writes, pods = cluster.writes, dict(cluster.pods)
+        cluster.sync()
+        plan = cluster.reconcile()
+        assert cluster.writes == writes, "a second pass writes nothing"
+        assert cluster.pods == pods, "a second pass changes nothing"
+        if cluster.job is None:
+            assert not cluster.pods, "no orphans"
         elif plan:
-            self._converged(world.job.workload, plan.record)
+            self._converged(cluster.job.workload, plan.record)
 
     # What always holds.
 
@@ -308,7 +308,7 @@ class Life(RuleBasedStateMachine):
         record = self._record()
         if record is None or self.wiped:
             return
-        assert record.restarts <= len(self.world.failed) + self.in_place
+        assert record.restarts <= len(self.cluster.failed) + self.in_place
         wanted = self._wanted()
         climbs = (
             wanted.limits.escalation != Escalation() or wanted.rules.restart_scope is not RestartScope.POD
@@ -333,13 +333,13 @@ class Life(RuleBasedStateMachine):
         assert by_nodes <= self.in_place
         # A pod that is given up for it is restarted too: by its node, and then by being replaced.
         given_up = self.in_place if self._wanted().limits.escalation.container is not None else 0
-        assert len(ended) - by_nodes <= len(self.world.failed) + given_up
+        assert len(ended) - by_nodes <= len(self.cluster.failed) + given_up
         taken = [
             one
             for one in record.restart_history
             if one.cause in (RestartCause.DELETED, RestartCause.PREEMPTED)
         ]
-        deleted = Counter((role, index) for role, index, _ in self.world.deleted)
+        deleted = Counter((role, index) for role, index, _ in self.cluster.deleted)
         assert Counter((one.role, one.index) for one in taken) <= deleted
         assert not told[RestartCause.CONTAINER_RESTART], "the word is for metrics"
 
@@ -356,7 +356,7 @@ class Life(RuleBasedStateMachine):
             assert sum(one.failure_streaks.values()) <= record.restarts
 
     def _converged(self, wanted: Workload, record: Record) -> None:
-        pods = self.world.pods.values()
+        pods = self.cluster.pods.values()
         if record.finished_at:
             kept = wanted.cleanup is CleanupPolicy.NONE
             assert kept or all(pod.ended for pod in pods)
@@ -380,14 +380,14 @@ class Life(RuleBasedStateMachine):
                 assert index in there or done or gone_for_good, f"{name}-{index} is missing"
 
     def _restarts_in_place(self) -> bool:
-        return bool(self.world.job) and self._wanted().roles["worker"].restart is RestartPolicy.ALWAYS
+        return bool(self.cluster.job) and self._wanted().roles["worker"].restart is RestartPolicy.ALWAYS
 
     def _wanted(self) -> Workload:
-        assert self.world.job
-        return self.world.job.workload
+        assert self.cluster.job
+        return self.cluster.job.workload
 
     def _record(self) -> Record | None:
-        return decode(self.world.job.status) if self.world.job else None
+        return decode(self.cluster.job.status) if self.cluster.job else None
 
 
 class LongLife(Life):
