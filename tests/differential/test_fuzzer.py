@@ -1,6 +1,6 @@
-"""Random sequences of requests are answered alike by both servers.
+"""Random sequences of requests get the same responses from both servers.
 
-A disagreement is shown cut down; `python -m tools.fuzzer` searches with other seeds, and what it
+A disagreement is shrunk before it is shown; `python -m tools.fuzzer` searches with other seeds, and what it
 finds becomes a case of `test_regressions`.
 """
 
@@ -8,35 +8,35 @@ import pytest
 
 from tests.support.servers import Server
 from tools.fuzzer import runner
-from tools.fuzzer.report import Disagreement, described
-from tools.fuzzer.runner import Lane
-from tools.fuzzer.shrink import cut_down
+from tools.fuzzer.report import Disagreement, describe
+from tools.fuzzer.runner import Worker
+from tools.fuzzer.shrink import shrink_disagreement
 
 SEED = 20
-SHOWN = 3
-"""How many disagreements are cut down and shown; that takes a while."""
+MAX_SHOWN = 3
+"""Number of disagreements that are shrunk and shown, which takes a while."""
 
 
-def search(judge: Server, ours: Server, count: int) -> None:
+def check_sequences(reference: Server, ours: Server, count: int) -> None:
     shown: list[str] = []
 
-    def show(disagreement: Disagreement, lane: Lane) -> None:
-        if len(shown) < SHOWN:
-            steps, answers = cut_down(disagreement, lane)
-            shown.append(f"{disagreement.sign}\n{described(steps, answers.want, answers.got)}")
+    def show(disagreement: Disagreement, worker: Worker) -> None:
+        if len(shown) < MAX_SHOWN:
+            steps, answers = shrink_disagreement(disagreement, worker)
+            shown.append(f"{disagreement.signature}\n{describe(steps, answers.want, answers.got)}")
 
-    account = runner.run(judge, ours, SEED, range(count), lanes=2, found=show)
-    if account.problem:
-        found = "\n\n".join([str(account), *shown])
-        pytest.fail(f"{account.problem}\n{found}", pytrace=False)
-    assert account.sequences == count
+    summary = runner.run(reference, ours, SEED, range(count), workers=2, on_disagreement=show)
+    if summary.problem:
+        on_disagreement = "\n\n".join([str(summary), *shown])
+        pytest.fail(f"{summary.problem}\n{on_disagreement}", pytrace=False)
+    assert summary.sequences == count
 
 
 def test_sequences_agree(real_apiserver: Server, local_apiserver: Server) -> None:
-    search(real_apiserver, local_apiserver, 60)
+    check_sequences(real_apiserver, local_apiserver, 60)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_many_sequences_agree(real_apiserver: Server, local_apiserver: Server) -> None:
-    search(real_apiserver, local_apiserver, 10_000)
+    check_sequences(real_apiserver, local_apiserver, 10_000)

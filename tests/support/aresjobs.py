@@ -122,7 +122,7 @@ class SimulatedJob(Struct, frozen=True):
     def reconcile_observed(self, observed: Observed, seconds: float = 1.0) -> "SimulatedJob":
         """Return the job after a reconcile with this observation, so many seconds after the last one."""
         at = self.at + seconds
-        obj = self._kept_up()
+        obj = self._with_spec_patch()
         lowered_spec, before = DIALECT.to_workload(obj), read_record(obj) or adopted_record(obj)
         if isinstance(lowered_spec, Problems):
             plan = plan_invalid_deletion(minimal_workload(obj), before, lowered_spec, observed, later(at))

@@ -5,9 +5,9 @@ engine. Compared are the code, the headers that a client acts on, and the body; 
 replaces what differs between any two servers (ids, times, versions). Of errors, the code, the reason and the
 fields and reasons of the causes are compared; their wording only in steps with `words=True`.
 
-A step can use an earlier response: `$made.metadata.uid` in a path or a body is that field of the response
-saved as `made`, and `$ns` is the case's own namespace. A watch can stay open while later steps write:
-`listen` opens it, `heard` reads events from it.
+A step can use an earlier response: `$pod.metadata.uid` in a path or a body is that field of the response
+saved as `pod`, and `$ns` is the namespace of the case. A watch can stay open while later steps write:
+`open_watch` opens it, `read_watch` reads events from it.
 """
 
 import copy
@@ -35,15 +35,15 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 _SECONDS = 15.0
-PATIENCE = 60.0
-"""How long an answer may take, and what a step waits for: the judge may share its machine with much else."""
+TIMEOUT_SECONDS = 60.0
+"""For a response, and for the condition of a step: the machine may be busy."""
 _IDLE_SECONDS = 5.0
-"""How long a connection may rest before another takes its place: servers close those that rest long."""
+"""A connection that was idle for longer is replaced, because servers close idle connections."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One request. `events` makes it a watch that ends after so many events (or when the server ends it)."""
+    """One request. With `events` it is a watch that ends after this many events, or with the connection."""
 
     method: str
     path: str
@@ -57,13 +57,13 @@ class Step:
     last: str = ""
     """The watch ends with the first event of this type or about an object of this name."""
     until: str = ""
-    """Repeat until this dotted field of the answer is there and true; only the last answer counts."""
+    """Repeat until this dotted field of the response is true; only the last response is compared."""
     until_code: int = 0
-    """Repeat until answered with this code."""
+    """Repeat until the response has this code."""
     shown: bool = True
-    """Whether the answer is compared; some steps only prepare."""
+    """Whether the response is compared; some steps only prepare the others."""
     only: tuple[str, ...] = ()
-    """Compare these dotted fields of the body only: for answers in which each server has its own things."""
+    """Compare only these dotted fields of the body, if the others differ between any two servers."""
     hide: tuple[str, ...] = ()
     """Dotted fields that are not compared; * stands for every item of a list or map."""
     words: bool = False
@@ -71,14 +71,14 @@ class Step:
     live: str = ""
     """The name of a watch that stays open: this step opens it if it has a path, else it reads from it."""
     act: Callable[[Server], None] | None = None
-    """Something to do to the server instead of asking it."""
+    """An action on the server instead of a request."""
 
     def __str__(self) -> str:
-        return f"{self.method} {self.path}" if self.path else f"heard by {self.live}"
+        return f"{self.method} {self.path}" if self.path else f"events of {self.live}"
 
 
-class More(TypedDict, total=False):
-    """The fields of a step that the functions below take by name."""
+class StepOptions(TypedDict, total=False):
+    """The fields of a step that the functions below accept as keyword arguments."""
 
     accept: str
     user: TokenUser | None
@@ -92,47 +92,47 @@ class More(TypedDict, total=False):
     words: bool
 
 
-def get(path: str, **more: Unpack[More]) -> Step:
+def get(path: str, **more: Unpack[StepOptions]) -> Step:
     return Step("GET", path, **more)
 
 
-def post(path: str, body: Json, type: str = "application/json", **more: Unpack[More]) -> Step:
+def post(path: str, body: Json, type: str = "application/json", **more: Unpack[StepOptions]) -> Step:
     return Step("POST", path, body, type, **more)
 
 
-def put(path: str, body: Json, type: str = "application/json", **more: Unpack[More]) -> Step:
+def put(path: str, body: Json, type: str = "application/json", **more: Unpack[StepOptions]) -> Step:
     return Step("PUT", path, body, type, **more)
 
 
-def patch(path: str, body: Json, type: str = MERGE, **more: Unpack[More]) -> Step:
+def patch(path: str, body: Json, type: str = MERGE, **more: Unpack[StepOptions]) -> Step:
     return Step("PATCH", path, body, type, **more)
 
 
-def apply(path: str, body: Json, manager: str = "alice", **more: Unpack[More]) -> Step:
+def apply(path: str, body: Json, manager: str = "alice", **more: Unpack[StepOptions]) -> Step:
     """Server-side apply."""
     return Step("PATCH", _with_query(path, f"fieldManager={manager}"), body, APPLY, **more)
 
 
-def delete(path: str, body: Json = None, **more: Unpack[More]) -> Step:
+def delete(path: str, body: Json = None, **more: Unpack[StepOptions]) -> Step:
     return Step("DELETE", path, body, **more)
 
 
-def watch(path: str, events: int, last: str = "", **more: Unpack[More]) -> Step:
+def watch(path: str, events: int, last: str = "", **more: Unpack[StepOptions]) -> Step:
     return Step("GET", _with_query(path, "watch=1"), events=events, last=last, **more)
 
 
-def listen(name: str, path: str, **more: Unpack[More]) -> Step:
-    """Open a watch and leave it open."""
+def open_watch(name: str, path: str, **more: Unpack[StepOptions]) -> Step:
+    """Open a watch that stays open."""
     return Step("GET", _with_query(path, "watch=1"), live=name, **more)
 
 
-def heard(name: str, events: int, **more: Unpack[More]) -> Step:
-    """The next so many events of an open watch."""
+def read_watch(name: str, events: int, **more: Unpack[StepOptions]) -> Step:
+    """Read this many events of an open watch."""
     return Step("", "", live=name, events=events, **more)
 
 
 def act(what: Callable[[Server], None]) -> Step:
-    """Do something to the server."""
+    """Run an action on the server."""
     return Step("", "", act=what)
 
 
@@ -140,20 +140,20 @@ def _with_query(path: str, query: str) -> str:
     return f"{path}{'&' if '?' in path else '?'}{query}"
 
 
-def difference(judge: Server, ours: Server, namespace: str, steps: Sequence[Step]) -> str:
-    """Send the steps to both servers: a diff from the judge's answers to ours, empty when equal."""
-    want, got = (transcript(server, namespace, steps) for server in (judge, ours))
-    return "" if want == got else told_apart(steps, want, got)
+def difference(reference: Server, ours: Server, namespace: str, steps: Sequence[Step]) -> str:
+    """Send the steps to both servers; returns a diff of the responses, empty if they are equal."""
+    want, got = (transcript(server, namespace, steps) for server in (reference, ours))
+    return "" if want == got else transcript_diff(steps, want, got)
 
 
-def told_apart(steps: Sequence[Step], want: Sequence[Json], got: Sequence[Json]) -> str:
-    """A diff from the judge's answers to ours."""
+def transcript_diff(steps: Sequence[Step], want: Sequence[Json], got: Sequence[Json]) -> str:
+    """A diff from the responses of the reference to ours."""
     before, after = _readable(steps, want), _readable(steps, got)
     return "\n".join(difflib.unified_diff(before, after, "kubernetes", "local", lineterm="", n=6))
 
 
 def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Json]:
-    """A normalised answer for each step that is shown, in a namespace made for it."""
+    """Send the steps in a new namespace; returns the normalised response of each compared step."""
     with Caller(server) as caller:
         return replay(caller, namespace, steps)
 
@@ -161,7 +161,7 @@ def transcript(server: Server, namespace: str, steps: Sequence[Step]) -> list[Js
 def replay(
     caller: "Caller", namespace: str, steps: Sequence[Step], prepared: Sequence[Step] | None = None
 ) -> list[Json]:
-    """The same over connections that stay open: for many transcripts one after the other."""
+    """Like `transcript`, over open connections, for many transcripts one after the other."""
     saved: dict[str, Json] = {"ns": namespace}
     normaliser = Normaliser(caller.server.url)
     answers: list[Json] = []
@@ -169,15 +169,15 @@ def replay(
         if step.act is not None:
             step.act(caller.server)
             continue
-        asked = replace(
+        filled_step = replace(
             step,
             path=str(filled(step.path, saved)),
             body=filled(step.body, saved),
             headers={name: str(filled(value, saved)) for name, value in step.headers.items()},
         )
-        if isinstance(prefix := dig(asked.body, "metadata.generateName"), str) and prefix:
+        if isinstance(prefix := dig(filled_step.body, "metadata.generateName"), str) and prefix:
             normaliser.expect(prefix)
-        answer = caller.send(asked)
+        answer = caller.send(filled_step)
         if step.save:
             saved[step.save] = answer.body
         if step.shown:
@@ -186,9 +186,9 @@ def replay(
 
 
 def preparation(namespace: str) -> tuple[Step, ...]:
-    """A namespace with a ServiceAccount, which pods need and a controller would make.
+    """Create a namespace with a ServiceAccount, which pods need and a controller would create.
 
-    Our server makes that and a ConfigMap by itself; both go, so that the two servers begin alike.
+    Our server creates that and a ConfigMap itself; both are deleted, so that both servers start alike.
     """
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -208,19 +208,19 @@ class Answer:
 
 
 class ClosedError(Exception):
-    """A server closed a connection that it had just been asked over, without an answer."""
+    """A server closed the connection instead of responding."""
 
 
 class Caller:
-    """Sends steps to one server over connections that stay open, one for each user.
+    """Sends steps to one server over open connections, one per user.
 
-    Nothing is sent twice by itself: what a server has read it may have acted on.
+    No request is retried by itself: the server may have executed it.
     """
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.patience = PATIENCE
-        """How long to repeat a step whose condition does not hold."""
+        self.patience = TIMEOUT_SECONDS
+        """Seconds for which a step is repeated until its condition is true."""
         self._context = ssl.create_default_context(cafile=str(server.ca_file))
         self._connections: dict[str, http.client.HTTPSConnection] = {}
         self._used: dict[str, float] = {}
@@ -239,25 +239,25 @@ class Caller:
             connection.close()
 
     def send(self, step: Step) -> Answer:
-        """Send one step; repeated until its condition holds, if it has one."""
+        """Send a step, and repeat it until its condition is true, if it has one."""
         if step.live:
-            return self._listen(step) if step.path else self._heard(step)
+            return self._open_watch(step) if step.path else self._read_watch(step)
         deadline = time.monotonic() + self.patience
         while True:
             answer = self._watch(step) if step.events is not None else self._request(step)
-            if _is_early(answer) and time.monotonic() < deadline:
+            if _is_initializing(answer) and time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
             if step.until_code in (0, answer.code) and (not step.until or dig(answer.body, step.until)):
                 return answer
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.server.name}: {step}: not as awaited in time: {answer}")
+                raise TimeoutError(f"{self.server.name}: {step}: timed out, last response: {answer}")
             time.sleep(0.05)
 
     def _request(self, step: Step) -> Answer:
         connection = self._connection(step.user.token if step.user else "")
         try:
-            response = self._ask(connection, step)
+            response = self._send_request(connection, step)
         except TimeoutError:
             connection.close()
             raise
@@ -273,21 +273,21 @@ class Caller:
         body = yaml.load(content, yaml.BaseLoader) if is_yaml else _decoded(content)
         return Answer(response.status, shown, body)
 
-    def _listen(self, step: Step) -> Answer:
+    def _open_watch(self, step: Step) -> Answer:
         connection = self._connect()
-        response = self._ask(connection, step)
+        response = self._send_request(connection, step)
         self._open[step.live] = (connection, response)
         refused = response.status != http.client.OK
         return Answer(response.status, _headers(response), _decoded(response.read()) if refused else None)
 
-    def _heard(self, step: Step) -> Answer:
+    def _read_watch(self, step: Step) -> Answer:
         _, response = self._open[step.live]
         return Answer(response.status, {}, _events(response, step))
 
     def _watch(self, step: Step) -> Answer:
         connection = self._connect()
         try:
-            response = self._ask(connection, step)
+            response = self._send_request(connection, step)
             if response.status != http.client.OK:
                 return Answer(response.status, _headers(response), _decoded(response.read()))
             return Answer(response.status, _headers(response), _events(response, step))
@@ -295,9 +295,9 @@ class Caller:
             connection.close()
 
     def _connection(self, key: str) -> http.client.HTTPSConnection:
-        """The connection of a user, made anew when it was not used for long."""
+        """The connection of a user, which is closed first if it was idle for long."""
         now = time.monotonic()
-        connection = self._connections.setdefault(key, self._connect(PATIENCE))
+        connection = self._connections.setdefault(key, self._connect(TIMEOUT_SECONDS))
         if now - self._used.get(key, now) > _IDLE_SECONDS:
             connection.close()
         self._used[key] = now
@@ -307,8 +307,8 @@ class Caller:
         host = urlsplit(self.server.url).netloc
         return http.client.HTTPSConnection(host, context=self._context, timeout=patience)
 
-    def _ask(self, connection: http.client.HTTPSConnection, step: Step) -> http.client.HTTPResponse:
-        headers = {"Accept": step.accept, "User-Agent": "judge", **step.headers}
+    def _send_request(self, connection: http.client.HTTPSConnection, step: Step) -> http.client.HTTPResponse:
+        headers = {"Accept": step.accept, "User-Agent": "differential-test", **step.headers}
         if step.user is not None:
             headers["Authorization"] = f"Bearer {step.user.token}"
         content = step.body.encode() if isinstance(step.body, str) else None
@@ -320,13 +320,13 @@ class Caller:
         return connection.getresponse()
 
 
-def _is_early(answer: Answer) -> bool:
-    """Whether the judge is still about to serve a kind that was just defined, or has just been changed."""
+def _is_initializing(answer: Answer) -> bool:
+    """True if kube-apiserver does not serve a new or changed kind yet."""
     return answer.code == HTTPStatus.TOO_MANY_REQUESTS and "initializing" in str(dig(answer.body, "message"))
 
 
 def _events(response: http.client.HTTPResponse, step: Step) -> list[Json]:
-    """So many lines of a watch. Fewer are told as such, since the other server may send them."""
+    """Read this many events; a watch that ends early is shown, since the other server may send more."""
     events: list[Json] = []
     try:
         while len(events) < (step.events or 0):
@@ -334,25 +334,25 @@ def _events(response: http.client.HTTPResponse, step: Step) -> list[Json]:
             if not line:
                 events.append("(the server ended the watch)")
                 break
-            if _is_by_the_way(line) and step.last != "BOOKMARK":
+            if _is_periodic_bookmark(line) and step.last != "BOOKMARK":
                 continue
             events.append(_decoded(line))
-            if step.last and step.last in _names(events[-1]):
+            if step.last and step.last in _event_names(events[-1]):
                 break
     except (TimeoutError, http.client.IncompleteRead):
         events.append(f"(no further event within {_SECONDS:.0f} s)")
     return events
 
 
-def _is_by_the_way(line: bytes) -> bool:
-    """A bookmark that a server may send whenever it likes, not the one behind what was there at first."""
+def _is_periodic_bookmark(line: bytes) -> bool:
+    """True for a periodic bookmark, but not for the one that ends the initial events."""
     return line.startswith(b'{"type":"BOOKMARK"') and b"k8s.io/initial-events-end" not in line
 
 
-def _names(event: Json) -> tuple[Json, ...]:
-    """What an event is called by: its type, the name of its object, also where that is a row of a table."""
-    places = ("type", "object.metadata.name", "object.rows.0.object.metadata.name")
-    return tuple(dig(event, place) for place in places)
+def _event_names(event: Json) -> tuple[Json, ...]:
+    """The type of an event and the name of its object, also in a row of a Table."""
+    paths = ("type", "object.metadata.name", "object.rows.0.object.metadata.name")
+    return tuple(dig(event, path) for path in paths)
 
 
 def _headers(response: http.client.HTTPResponse) -> dict[str, str]:

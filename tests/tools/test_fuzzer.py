@@ -1,23 +1,23 @@
-"""The oracle's own parts: sequences that can be made again, cutting down, and the account."""
+"""The parts of the fuzzer: reproducible sequences, shrinking, and the summary."""
 
 from collections.abc import Sequence
 
 from tests.support.differential import Step, get, post
 from tools.fuzzer import sequences
 from tools.fuzzer.known_differences import without_known_differences
-from tools.fuzzer.report import Account, Disagreement
+from tools.fuzzer.report import Disagreement, Summary
 from tools.fuzzer.shrink import shrink
 
 
-def test_a_seed_and_a_number_always_make_the_same_sequence() -> None:
-    assert [sequences.make(1, number) for number in range(50)] == [
-        sequences.make(1, number) for number in range(50)
+def test_sequence_depends_only_on_seed_and_number() -> None:
+    assert [sequences.generate(1, number) for number in range(50)] == [
+        sequences.generate(1, number) for number in range(50)
     ]
-    assert sequences.make(1, 7) != sequences.make(2, 7)
+    assert sequences.generate(1, 7) != sequences.generate(2, 7)
 
 
-def test_every_family_and_every_kind_comes_up() -> None:
-    steps = [step for number in range(2000) for step in sequences.make(3, number).steps]
+def test_every_family_and_kind_is_generated() -> None:
+    steps = [step for number in range(2000) for step in sequences.generate(3, number).steps]
     assert {step.method for step in steps} >= {"GET", "POST", "PUT", "PATCH", "DELETE"}
     assert {step.type for step in steps if step.method == "PATCH"} >= {
         "application/apply-patch+yaml",
@@ -49,7 +49,7 @@ def test_every_family_and_every_kind_comes_up() -> None:
         assert words in paths, words
 
 
-def test_a_sequence_is_cut_down_to_the_steps_and_fields_that_matter() -> None:
+def test_shrink_keeps_only_the_steps_and_fields_that_disagree() -> None:
     body = {"kind": "Pod", "spec": {"wrong": 1, "right": 2}, "more": [1, 2]}
     steps = [get("/a"), post("/b", {"x": 1}), get("/c"), post("/d", body), get("/e")]
 
@@ -62,26 +62,26 @@ def test_a_sequence_is_cut_down_to_the_steps_and_fields_that_matter() -> None:
     assert left.body == {"kind": "Pod", "spec": {"wrong": 1}}
 
 
-def test_few_sequences_may_need_to_be_sent_again() -> None:
-    account = Account()
+def test_too_many_sequences_that_agree_only_on_retry_are_a_problem() -> None:
+    summary = Summary()
     for number in range(1000):
-        account.note(5, None, helped=number < 5)
-    assert account.problem == ""
-    account.note(5, None, helped=True)
-    assert "agree only when sent again" in account.problem
+        summary.add(5, None, agreed_on_retry=number < 5)
+    assert summary.problem == ""
+    summary.add(5, None, agreed_on_retry=True)
+    assert "agree only when sent again" in summary.problem
 
 
-def test_the_same_way_of_disagreeing_is_told_once() -> None:
-    account = Account()
+def test_same_kind_of_disagreement_is_reported_once() -> None:
+    summary = Summary()
 
     def disagreement(code: int) -> Disagreement:
         sequence = sequences.Sequence(1, 1, (get("/api/v1/namespaces/$ns/pods/a"),))
         return Disagreement(sequence, [{"code": code, "body": {}}], [{"code": 404, "body": {}}])
 
-    assert account.note(1, disagreement(200), helped=False)
-    assert not account.note(1, disagreement(200), helped=False)
-    assert account.problem == "2 of 2 sequences disagree"
-    assert list(account.disagreed) == ["GET pods: code | N / N"]
+    assert summary.add(1, disagreement(200), agreed_on_retry=False)
+    assert not summary.add(1, disagreement(200), agreed_on_retry=False)
+    assert summary.problem == "2 of 2 sequences disagree"
+    assert list(summary.disagreed) == ["GET pods: code | N / N"]
 
 
 def test_bookmarks_are_compared_by_kind_and_version_only() -> None:

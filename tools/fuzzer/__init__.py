@@ -1,6 +1,6 @@
-"""The oracle: random sequences of requests, sent to kube-apiserver and to ours, must be answered alike.
+"""Fuzzes the local API server: random requests must get the same responses as from kube-apiserver.
 
-A sequence is made from a seed and a number and nothing else, so that it can be made again; it is a plain list
-of steps, so that it can be cut down to the few that matter. Each family of steps has a module of its own;
-`sequences` mixes them, `runner` replays them, `shrinking` cuts them down, `account` says what came of it.
+A sequence is generated from a seed and a number only, so that it is reproducible; it is a plain list of
+steps, so that it can be shrunk to the few that matter. Each family of steps has its module; `sequences`
+combines them, `runner` replays them, `shrink` reduces them, `report` summarizes the results.
 """

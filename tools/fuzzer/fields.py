@@ -1,7 +1,7 @@
-"""Fields of objects with values that are right and values that are wrong.
+"""Fields of objects with valid and invalid values.
 
-From a kind's table of fields everything else is made: whole objects, the three kinds of patches, what is
-applied, and mistakes in all of them.
+Whole objects, patches of the three types, applied configurations and mistakes in all of them are generated
+from the table of fields of a kind.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ class Field:
 
 
 def field(path: str, good: Sequence[object], bad: Sequence[object] = ()) -> Field:
-    """A field by its path with slashes, for names of fields may have dots."""
+    """A field by its path, separated by slashes because names of fields may have dots."""
     return Field(tuple(path.split("/")), tuple(good), tuple(bad))
 
 
 def fragment(path: Path, value: object) -> Json:
-    """An object with that field alone."""
+    """An object with only that field."""
     for name in reversed(path):
         value = {name: value}
     assert isinstance(value, dict)
@@ -32,7 +32,7 @@ def fragment(path: Path, value: object) -> Json:
 
 
 def merged(base: Json, more: Json) -> Json:
-    """Both: maps are merged, anything else is the second's."""
+    """Both objects merged; of other values than maps the second wins."""
     result = dict(base)
     for name, value in more.items():
         before = result.get(name)
@@ -42,7 +42,7 @@ def merged(base: Json, more: Json) -> Json:
 
 
 def owner(**changes: object) -> Json:
-    """A reference to an owner that is not there, which nothing in an API server minds."""
+    """A reference to an owner that does not exist, which API servers accept."""
     uid = "00000000-0000-0000-0000-00000000000a"
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, **changes}
 
@@ -97,7 +97,7 @@ METADATA = (
         ],
     ),
 )
-"""What every kind has."""
+"""Fields of every kind."""
 
 SYSTEM = (
     field("metadata/uid", ["00000000-0000-0000-0000-000000000001"]),
@@ -123,4 +123,4 @@ SYSTEM = (
     field("metadata/nonsense", [], [1, "x"]),
     field("metadata", [], ["text", [], None, 1]),
 )
-"""What clients may send and should not."""
+"""Fields that clients may send although the server sets them."""

@@ -1,4 +1,4 @@
-"""The kinds that sequences are about."""
+"""The description of a kind that sequences use."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ class Kind:
     api_version: str
     plural: str
     base: Json
-    """What an object of this kind has beside its name, so that it is taken."""
+    """The fields besides the name that make an object of this kind valid."""
     fields: tuple[Field, ...]
     status: tuple[Field, ...] = ()
-    """Fields of its status, if that is written by itself."""
+    """Fields of the status, if it is a subresource."""
     scales: bool = False
     typed: bool = True
-    """Whether it is one of Kubernetes' own, which take strategic merge patches."""
+    """True for kinds of Kubernetes, which accept strategic merge patches."""
     namespaced: bool = True
     always: Json = field(default_factory=dict)
-    """What no object goes without, whatever else is drawn for it."""
+    """Fields that every generated object has."""
     selectors: tuple[str, ...] = ()
-    """Field selectors that mean something for this kind."""
+    """Field selectors that this kind supports."""
 
     @property
     def root(self) -> str:
-        """The path of its version of its group."""
+        """The path of the kind's group and version."""
         return f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
 
     @property
@@ -40,14 +40,14 @@ class Kind:
         return f"{self.collection}/{name}" + (f"/{part}" if part else "")
 
     def bare(self, name: str) -> Json:
-        """An object with nothing but its kind and name."""
+        """An object with only its kind and name."""
         return {"apiVersion": self.api_version, "kind": self.name, "metadata": {"name": name}}
 
     def _complete(self, made: Json) -> Json:
         return merged(made, self.always) if isinstance(made.get("metadata"), dict) else made
 
     def object(self, name: str, fragments: Iterable[Json] = ()) -> Json:
-        """A whole object of that name with those fields set."""
+        """A valid object of that name with these fields set."""
         made = merged(self.bare(name), self.base)
         for fragment in fragments:
             made = merged(made, fragment)

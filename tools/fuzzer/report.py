@@ -1,4 +1,4 @@
-"""What came of a run: how many sequences, how many disagreed and in how many different ways."""
+"""Summarizes a run: the number of sequences, of disagreements, and of different kinds of disagreement."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 
-from tests.support.differential import Step, told_apart
+from tests.support.differential import Step, transcript_diff
 from tests.support.field_paths import Json
 from tools.fuzzer.sequences import Sequence
 
@@ -19,30 +19,30 @@ class Disagreement:
     got: list[Json]
 
     @property
-    def sign(self) -> str:
-        """By what one way of disagreeing is told from another: the first answer that differs, and how."""
-        return sign(self.sequence.steps, self.want, self.got)
+    def signature(self) -> str:
+        """Identifies a kind of disagreement: the first response that differs, and how."""
+        return disagreement_signature(self.sequence.steps, self.want, self.got)
 
 
-def sign(steps: Items[Step], want: list[Json], got: list[Json]) -> str:
-    """The first answer that differs, where in it, and the beginnings of what stands there."""
+def disagreement_signature(steps: Items[Step], want: list[Json], got: list[Json]) -> str:
+    """The first response that differs, the field in it, and the start of both values."""
     shown = [step for step in steps if step.shown]
-    for step, one, other in zip(shown, want, got, strict=False):
-        if one != other:
+    for step, expected, actual in zip(shown, want, got, strict=False):
+        if expected != actual:
             plural = re.sub(r".*\$ns/|[/?].*", "", step.path.removeprefix("/api/v1/"))
-            return f"{step.method} {plural}: {_place(one, other)}"
+            return f"{step.method} {plural}: {_first_difference(expected, actual)}"
     return f"{want[-1:]} {got[-1:]}" if want != got else ""
 
 
-def _place(want: Json, got: Json, path: str = "") -> str:
+def _first_difference(want: Json, got: Json, path: str = "") -> str:
     if isinstance(want, dict) and isinstance(got, dict):
         for name in sorted({*want, *got}, key=lambda name: (name != "code", name)):
             if want.get(name) != got.get(name):
-                return _place(want.get(name), got.get(name), f"{path}.{name}")
+                return _first_difference(want.get(name), got.get(name), f"{path}.{name}")
     if isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
-        for one, other in zip(want, got, strict=True):
-            if one != other:
-                return _place(one, other, f"{path}[]")
+        for expected, actual in zip(want, got, strict=True):
+            if expected != actual:
+                return _first_difference(expected, actual, f"{path}[]")
     return f"{path.removeprefix('.')} | {_brief(want)} / {_brief(got)}"
 
 
@@ -51,37 +51,37 @@ def _brief(value: Json) -> str:
 
 
 @dataclass
-class Account:
+class Summary:
     sequences: int = 0
     steps: int = 0
-    helped: int = 0
-    """How many agreed when they were sent again."""
+    agreed_on_retry: int = 0
+    """The number of sequences that agreed when they were sent again."""
     disagreed: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
 
-    def note(self, steps: int, disagreement: Disagreement | None, *, helped: bool) -> bool:
-        """Count a sequence; whether it disagrees in a way not seen before."""
+    def add(self, steps: int, disagreement: Disagreement | None, *, agreed_on_retry: bool) -> bool:
+        """Count a sequence; returns True if its kind of disagreement is new."""
         self.sequences += 1
         self.steps += steps
-        self.helped += helped
+        self.agreed_on_retry += agreed_on_retry
         if disagreement is None:
             return False
-        self.disagreed[disagreement.sign] += 1
-        return self.disagreed[disagreement.sign] == 1
+        self.disagreed[disagreement.signature] += 1
+        return self.disagreed[disagreement.signature] == 1
 
     @property
-    def allowance(self) -> int:
-        """How many sequences may need to be sent twice."""
+    def allowed_retries(self) -> int:
+        """The number of sequences that may need to be sent twice."""
         return max(2, self.sequences // 200)
 
     @property
     def problem(self) -> str:
-        """What speaks against this run; empty when nothing does."""
+        """Why the run failed; empty if it passed."""
         if self.disagreed:
             return f"{self.disagreed.total()} of {self.sequences} sequences disagree"
-        if self.helped > self.allowance:
-            few = f"{self.allowance} may"
-            return f"{self.helped} of {self.sequences} sequences agree only when sent again; {few}"
+        if self.agreed_on_retry > self.allowed_retries:
+            few = f"{self.allowed_retries} may"
+            return f"{self.agreed_on_retry} of {self.sequences} sequences agree only when sent again; {few}"
         return ""
 
     def __str__(self) -> str:
@@ -89,12 +89,12 @@ class Account:
         return (
             f"{self.sequences} sequences, {self.steps} steps in {seconds:.0f} s "
             f"({self.sequences / max(seconds, 0.001):.1f}/s): {self.disagreed.total()} disagree "
-            f"in {len(self.disagreed)} ways, {self.helped} agree when sent again"
+            f"in {len(self.disagreed)} ways, {self.agreed_on_retry} agree when sent again"
         )
 
 
-def described(steps: Items[Step], want: list[Json], got: list[Json]) -> str:
-    """Steps and answers as a reader needs them to see what is wrong."""
+def describe(steps: Items[Step], want: list[Json], got: list[Json]) -> str:
+    """The steps and a diff of the responses, for a reader."""
     lines = []
     for step in steps:
         body = (
@@ -109,11 +109,11 @@ def described(steps: Items[Step], want: list[Json], got: list[Json]) -> str:
             f"accept {step.accept}" if step.accept != "application/json" else "",
             f"saved as {step.save}" if step.save else "",
         ]
-        words = "; ".join(note for note in notes if note)
+        words = "; ".join(add for add in notes if add)
         lines.append(f"  {step}{f' ({words})' if words else ''} {body}".rstrip())
     shown = [step for step in steps if step.shown]
     if len(shown) == len(want) == len(got):
-        lines.append(told_apart(steps, want, got))
+        lines.append(transcript_diff(steps, want, got))
     else:
         lines.append(f"kubernetes: {want}\nlocal: {got}")
     return "\n".join(lines)

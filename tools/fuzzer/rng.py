@@ -1,4 +1,4 @@
-"""Chance, from a seed: every choice of a sequence is made here."""
+"""The random generator of a sequence, from a seed."""
 
 import random
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Draw:
         return items[self._random.randrange(len(items))]
 
     def some(self, items: Sequence[T], low: int, high: int) -> list[T]:
-        """Between so few and so many of them, each at most once, in any order."""
+        """Between `low` and `high` of the items, each at most once, in any order."""
         return self._random.sample(items, min(len(items), self.number(low, high)))
 
     def weighted(self, items: Sequence[T], weights: Sequence[int]) -> T:

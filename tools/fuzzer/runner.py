@@ -1,8 +1,8 @@
-"""Replays sequences against both servers, several lanes of them at a time.
+"""Replays sequences against both servers, several at a time.
 
-Both servers are asked at once. A sequence that is answered differently is sent again, in a namespace of its
-own again, before that counts: the judge answers some things a moment later than it says. How often the second
-time helped is counted, and bounded, so that it cannot hide what it should not.
+Both servers get the requests concurrently. A sequence with different responses is sent again, in a new
+namespace, before it counts: kube-apiserver applies some changes with a delay. The number of sequences that
+agree only the second time is limited, so that the retry cannot hide real differences.
 """
 
 import itertools
@@ -19,13 +19,13 @@ from tests.support.field_paths import Json
 from tests.support.servers import Server
 from tools.fuzzer import sequences
 from tools.fuzzer.known_differences import without_known_differences
-from tools.fuzzer.report import Account, Disagreement
+from tools.fuzzer.report import Disagreement, Summary
 from tools.fuzzer.widget_kind import define
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What both servers answered to the steps that are shown."""
+    """The responses of both servers to the compared steps."""
 
     want: list[Json]
     got: list[Json]
@@ -35,11 +35,11 @@ class Answers:
         return self.want == self.got
 
 
-class Lane:
-    """One sequence at a time, over connections that stay open."""
+class Worker:
+    """Replays one sequence at a time, over open connections."""
 
-    def __init__(self, judge: Server, ours: Server) -> None:
-        self._callers = Caller(judge), Caller(ours)
+    def __init__(self, reference: Server, ours: Server) -> None:
+        self._callers = Caller(reference), Caller(ours)
         self._pool = ThreadPoolExecutor(2)
 
     def __enter__(self) -> Self:
@@ -56,13 +56,13 @@ class Lane:
         """Define the kind that sequences share."""
         list(self._pool.map(define, self._callers))
 
-    def hurry(self, *, patience: float) -> None:
-        """Wait no longer than that for what steps wait for."""
+    def set_timeout(self, *, seconds: float) -> None:
+        """Set for how long a step is repeated until its condition is true."""
         for caller in self._callers:
-            caller.patience = patience
+            caller.patience = seconds
 
     def ask(self, steps: Sequence[Step]) -> Answers:
-        """Both servers' answers, in a fresh namespace."""
+        """Send the steps to both servers in a new namespace; returns the responses."""
         namespace = f"o{secrets.token_hex(5)}"
         want, got = self._pool.map(lambda caller: _answers(caller, namespace, steps), self._callers)
         return Answers(want, got)
@@ -70,14 +70,14 @@ class Lane:
 
 def _answers(caller: Caller, namespace: str, steps: Sequence[Step]) -> list[Json]:
     try:
-        answers = replay(caller, namespace, steps, _prepared(namespace, steps))
+        answers = replay(caller, namespace, steps, _needed_preparation(namespace, steps))
         return [without_known_differences(answer) for answer in answers]
     except (TimeoutError, ClosedError) as error:
         return [str(error).replace(namespace, "$ns")]
 
 
-def _prepared(namespace: str, steps: Sequence[Step]) -> list[Step]:
-    """What these steps need of what every namespace is given: most need nothing but the namespace."""
+def _needed_preparation(namespace: str, steps: Sequence[Step]) -> list[Step]:
+    """The preparation that these steps need: mostly only the namespace."""
     paths = " ".join(step.path for step in steps)
     first, *rest = preparation(namespace)
     needed = {
@@ -87,42 +87,42 @@ def _prepared(namespace: str, steps: Sequence[Step]) -> list[Step]:
     return [first, *(step for step in rest if any(needed[kind] and kind in step.path for kind in needed))]
 
 
-Found = Callable[[Disagreement, Lane], None]
+OnDisagreement = Callable[[Disagreement, Worker], None]
 
 
 def run(
-    judge: Server,
+    reference: Server,
     ours: Server,
     seed: int,
     numbers: Iterable[int],
-    lanes: int = 2,
-    found: Found | None = None,
-) -> Account:
-    """Replay the sequences of a seed with these numbers; each disagreement is told as it is found."""
-    account, lock, rest = Account(), threading.Lock(), iter(numbers)
+    workers: int = 2,
+    on_disagreement: OnDisagreement | None = None,
+) -> Summary:
+    """Replay the sequences of a seed with these numbers; calls `on_disagreement` for each new kind."""
+    summary, lock, rest = Summary(), threading.Lock(), iter(numbers)
 
-    def work() -> None:
-        with Lane(judge, ours) as lane:
+    def process() -> None:
+        with Worker(reference, ours) as worker:
             while True:
                 with lock:
                     number = next(rest, None)
                 if number is None:
                     return
-                sequence = sequences.make(seed, number)
-                answers = lane.ask(sequence.steps)
-                disagreement, helped = None, False
+                sequence = sequences.generate(seed, number)
+                answers = worker.ask(sequence.steps)
+                disagreement, agreed_on_retry = None, False
                 if not answers.agree:
-                    again = lane.ask(sequence.steps)
-                    helped = again.agree
-                    disagreement = None if helped else Disagreement(sequence, again.want, again.got)
+                    again = worker.ask(sequence.steps)
+                    agreed_on_retry = again.agree
+                    disagreement = None if agreed_on_retry else Disagreement(sequence, again.want, again.got)
                 with lock:
-                    is_new = account.note(len(sequence.steps), disagreement, helped=helped)
-                if disagreement is not None and is_new and found is not None:
-                    found(disagreement, lane)
+                    is_new = summary.add(len(sequence.steps), disagreement, agreed_on_retry=agreed_on_retry)
+                if disagreement is not None and is_new and on_disagreement is not None:
+                    on_disagreement(disagreement, worker)
 
-    with Lane(judge, ours) as first:
+    with Worker(reference, ours) as first:
         first.prepare()
-    with ThreadPoolExecutor(lanes) as pool:
-        for done in [pool.submit(work) for _ in itertools.repeat(None, lanes)]:
+    with ThreadPoolExecutor(workers) as pool:
+        for done in [pool.submit(process) for _ in itertools.repeat(None, workers)]:
             done.result()
-    return account
+    return summary

@@ -1,10 +1,10 @@
-"""From a seed and a number to a sequence of steps."""
+"""Generates a sequence of steps from a seed and a number."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tests.support.differential import APPLY, Step
-from tools.fuzzer.context import Scene
+from tools.fuzzer.context import Context
 from tools.fuzzer.core_kinds import CONFIG_MAP, LEASE, NAMESPACE, SECRET, SERVICE, SERVICE_ACCOUNT
 from tools.fuzzer.families import crd, rbac
 from tools.fuzzer.families.apply import apply
@@ -21,7 +21,7 @@ from tools.fuzzer.rng import Draw
 from tools.fuzzer.widget_kind import WIDGET
 from tools.fuzzer.workload_kinds import JOB, POD
 
-Family = Callable[[Scene], list[Step]]
+Family = Callable[[Context], list[Step]]
 
 FAMILIES: dict[Family, int] = {
     create: 22,
@@ -41,7 +41,7 @@ FAMILIES: dict[Family, int] = {
     follow: 5,
     mistake: 14,
 }
-"""The families of steps, each with how often it comes."""
+"""The families of steps with their weights."""
 GRANTING: dict[Family, int] = {
     rbac.grant: 12,
     rbac.as_reader: 60,
@@ -64,7 +64,7 @@ KINDS: dict[Kind, int] = {
 }
 _DEFINING_PERCENT = 2
 _GRANTING_PERCENT = 5
-_FEWEST, _MOST = 3, 9
+_MIN_STEPS, _MAX_STEPS = 3, 9
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ class Sequence:
     steps: tuple[Step, ...]
 
 
-def make(seed: int, number: int) -> Sequence:
-    """The sequence of that seed and number: always the same."""
-    made = _make(seed, number)
-    return replace(made, steps=tuple(_without_accidents(step) for step in made.steps))
+def generate(seed: int, number: int) -> Sequence:
+    """The sequence of that seed and number, which is always the same."""
+    sequence = _generate(seed, number)
+    return replace(sequence, steps=tuple(_without_upstream_quirks(step) for step in sequence.steps))
 
 
-def _without_accidents(step: Step) -> Step:
-    """The step without what only accidents of Kubernetes make a difference to.
+def _without_upstream_quirks(step: Step) -> Step:
+    """The step without values for which kube-apiserver has a known bug.
 
     Applied to a custom resource, a deletionTimestamp that is not a time is stored. Values of a wrong type in
     the part of a custom resource that the endpoint ignores remove all its managedFields.
@@ -91,9 +91,9 @@ def _without_accidents(step: Step) -> Step:
     ignored = "spec" if "/status" in step.path else "status"
     if isinstance(step.body, list):
         kept = [
-            one
-            for one in step.body
-            if not str(one.get("path") if isinstance(one, dict) else "").startswith(f"/{ignored}")
+            operation
+            for operation in step.body
+            if not str(operation.get("path") if isinstance(operation, dict) else "").startswith(f"/{ignored}")
         ]
         return replace(step, body=kept)
     if not isinstance(step.body, dict):
@@ -105,29 +105,29 @@ def _without_accidents(step: Step) -> Step:
     return replace(step, body=body)
 
 
-def _make(seed: int, number: int) -> Sequence:
+def _generate(seed: int, number: int) -> Sequence:
     draw = Draw(f"{seed}/{number}")
     if draw.chance(_DEFINING_PERCENT):
-        return Sequence(seed, number, tuple(_defining(draw)))
+        return Sequence(seed, number, tuple(_crd_steps(draw)))
     kinds = [draw.weighted(list(KINDS), list(KINDS.values()))]
     if draw.chance(15):
         kinds.append(draw.pick(list(KINDS)))
-    scene = Scene(draw, kinds)
+    context = Context(draw, kinds)
     if draw.chance(_GRANTING_PERCENT):
-        return Sequence(seed, number, (*rbac.grant(scene), *_drawn(scene, GRANTING)))
-    return Sequence(seed, number, (*create(scene), *_drawn(scene, FAMILIES)))
+        return Sequence(seed, number, (*rbac.grant(context), *_random_steps(context, GRANTING)))
+    return Sequence(seed, number, (*create(context), *_random_steps(context, FAMILIES)))
 
 
-def _defining(draw: Draw) -> list[Step]:
-    """A sequence about a definition of its own, and objects of it."""
+def _crd_steps(draw: Draw) -> list[Step]:
+    """A sequence with its own CRD, and objects of it."""
     steps, kinds = crd.defined(draw)
-    scene = Scene(draw, kinds)
-    return [*steps, *create(scene), *_drawn(scene, FAMILIES | DEFINING), *crd.cleaned(scene)]
+    context = Context(draw, kinds)
+    return [*steps, *create(context), *_random_steps(context, FAMILIES | DEFINING), *crd.cleaned(context)]
 
 
-def _drawn(scene: Scene, families: dict[Family, int]) -> list[Step]:
+def _random_steps(context: Context, families: dict[Family, int]) -> list[Step]:
     steps: list[Step] = []
-    for _ in range(scene.draw.number(_FEWEST, _MOST)):
-        family = scene.draw.weighted(list(families), list(families.values()))
-        steps += family(scene)
+    for _ in range(context.draw.number(_MIN_STEPS, _MAX_STEPS)):
+        family = context.draw.weighted(list(families), list(families.values()))
+        steps += family(context)
     return steps

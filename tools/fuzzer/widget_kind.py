@@ -1,7 +1,7 @@
-"""A custom kind with defaults, rules, the types of lists, status and scale; and how it is defined.
+"""A custom kind with defaults, validation rules, all types of lists, status and scale, and its definition.
 
-It is defined once for all sequences, since a definition costs the judge a second; `defining` makes and
-changes definitions of its own.
+It is defined once for all sequences, because a definition takes kube-apiserver a second; `families.crd`
+creates and changes other definitions.
 """
 
 from tests.support.differential import Caller, get, post
@@ -129,7 +129,7 @@ def definition(group: str, *versions: Json) -> Json:
 
 
 def kind(group: str, version: str = "v1") -> Kind:
-    """The kind of a definition as sequences use it."""
+    """The kind of a definition, for sequences."""
     return Kind(
         "Widget",
         f"{group}/{version}",
@@ -148,7 +148,7 @@ DEFINED = (
     get(f"{DEFINITIONS}/widgets.{GROUP}", until="status.acceptedNames.kind", shown=False),
     get(f"/apis/{GROUP}/v1/widgets", until="metadata.resourceVersion", shown=False),
 )
-"""Defines the kind that all sequences share, if it is not yet, and waits until it is served."""
+"""Defines the kind that all sequences share, unless it exists, and waits until it is served."""
 
 
 def define(caller: Caller) -> None:

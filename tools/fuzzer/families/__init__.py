@@ -1,1 +1,1 @@
-"""Each module makes requests of one family: creates, patches, watches and so on."""
+"""Each module generates requests of one family: creates, patches, watches and so on."""

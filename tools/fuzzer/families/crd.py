@@ -1,12 +1,11 @@
-"""Definitions of custom kinds: made, changed, given versions, deleted, with objects of theirs around.
+"""CRDs that are created, changed, given versions and deleted, together with their objects.
 
-Each sequence has a definition of its own, whose group has the name of the sequence's namespace, and takes it
-away in the end: the judge holds much for each. After every change both servers are waited for, since both
-take it up a moment later.
+Each sequence has its own CRD, whose group is named after its namespace, and deletes it at the end, because
+each takes much memory in kube-apiserver. After every change the sequence waits until both servers serve it.
 """
 
 from tests.support.differential import Step, delete, get, patch, post
-from tools.fuzzer.context import Scene
+from tools.fuzzer.context import Context
 from tools.fuzzer.fields import Json, merged
 from tools.fuzzer.kinds import Kind
 from tools.fuzzer.rng import Draw
@@ -18,7 +17,7 @@ _GO_VALUES = ("message", "details.causes.*.message")
 
 
 def defined(draw: Draw) -> tuple[list[Step], list[Kind]]:
-    """The beginning of a sequence: a definition that is taken, and the kinds it makes."""
+    """The first steps of a sequence, which create a valid CRD, and the kinds of that."""
     first = version()
     second = version("v2", storage=False)
     versions = [first] if draw.chance(60) else [first, second]
@@ -31,7 +30,7 @@ def defined(draw: Draw) -> tuple[list[Step], list[Kind]]:
 
 
 def _settled(versions: list[str]) -> list[Step]:
-    """Wait until a definition is established and served; 404 and 429 are what comes before."""
+    """Wait until a CRD is established and served; before that the responses are 404 and 429."""
     return [
         get(NAME, until="status.acceptedNames.kind", shown=False),
         get(NAME, until="status.conditions.1", shown=False),
@@ -42,23 +41,23 @@ def _settled(versions: list[str]) -> list[Step]:
     ]
 
 
-def change(scene: Scene) -> list[Step]:
-    """Change the definition; what it means for objects shows in the steps that follow."""
-    draw = scene.draw
-    if not scene.defined:
+def change(context: Context) -> list[Step]:
+    """Change the CRD; later steps show the effect on objects."""
+    draw = context.draw
+    if not context.defined:
         return []
     if draw.chance(45):
         return [patch(NAME, *draw.pick(_REFUSED), hide=("status", *_GO_VALUES))]
-    mark = f"c{len(scene.saves)}"
-    scene.save(scene.kind())
-    scene.forget()
+    mark = f"c{len(context.saves)}"
+    context.save(context.kind())
+    context.forget()
     more: Json = {"type": "object", "properties": {mark: {"type": "string"}}}
     spec = merged(merged(SPEC, more), draw.pick(_SPECS))
-    versions = [version(one.api_version.split("/")[1], spec) for one in scene.kinds]
+    versions = [version(one.api_version.split("/")[1], spec) for one in context.kinds]
     for one in versions[1:]:
         one["storage"] = False
-    # A field that is not dropped tells that the new schema is used; the object it is tried with is not kept.
-    probe = scene.kinds[0].object("probe", [{"spec": {"title": "ab", mark: "x"}}])
+    # A new field that is not pruned shows that the new schema is served; the object is only a dry run.
+    probe = context.kinds[0].object("probe", [{"spec": {"title": "ab", mark: "x"}}])
     tried = [
         post(
             f"{one.collection}?dryRun=All",
@@ -66,49 +65,52 @@ def change(scene: Scene) -> list[Step]:
             until=f"spec.{mark}",
             shown=False,
         )
-        for one in scene.kinds
+        for one in context.kinds
     ]
     body = {"spec": {"versions": versions}}
     return [patch(NAME, body, hide=("status", "metadata.resourceVersion")), *tried]
 
 
-def undefine(scene: Scene) -> list[Step]:
-    """Delete the definition with all its objects, and perhaps make it again."""
-    if not scene.defined:
+def undefine(context: Context) -> list[Step]:
+    """Delete the CRD with all its objects, and maybe create it again."""
+    if not context.defined:
         return []
-    scene.forget()
+    context.forget()
     hidden = ("status", "metadata.deletionTimestamp", "metadata.resourceVersion")
     gone = [
-        *_let_go(scene),
+        *_let_go(context),
         delete(NAME, hide=hidden),
         get(NAME, until_code=404),
-        *(get(one.collection, until_code=404) for one in scene.kinds),
+        *(get(one.collection, until_code=404) for one in context.kinds),
     ]
-    if scene.draw.chance(50):
-        scene.defined = False
+    if context.draw.chance(50):
+        context.defined = False
         return gone
-    versions = [version(one.api_version.split("/")[1], storage=one is scene.kinds[0]) for one in scene.kinds]
+    versions = [
+        version(one.api_version.split("/")[1], storage=one is context.kinds[0]) for one in context.kinds
+    ]
     again = post(DEFINITIONS, definition(GROUP, *versions), hide=("status",))
     return [*gone, again, *_settled([str(one["name"]) for one in versions])]
 
 
-def _let_go(scene: Scene) -> list[Step]:
-    """Objects that finalizers hold would hold their definition."""
+def _let_go(context: Context) -> list[Step]:
+    """Remove the finalizers of objects, which would block the deletion of the CRD."""
     return [
-        patch(one.path(name), {"metadata": {"finalizers": None}}, shown=False) for one, name in scene.made
+        patch(one.path(name), {"metadata": {"finalizers": None}}, shown=False)
+        for one, name in context.objects
     ]
 
 
-def cleaned(scene: Scene) -> list[Step]:
-    """The end of a sequence: nothing of it stays, for the judge tires of definitions that cannot go."""
-    return [*_let_go(scene), delete(NAME, shown=False)]
+def cleaned(context: Context) -> list[Step]:
+    """The last steps of a sequence, which delete the CRD: those that stay slow kube-apiserver down."""
+    return [*_let_go(context), delete(NAME, shown=False)]
 
 
-def refuse(scene: Scene) -> list[Step]:
-    """A definition that is wrong, beside the one that is there."""
-    spec = scene.draw.pick(_WRONG_SPECS)
+def refuse(context: Context) -> list[Step]:
+    """Create an invalid CRD in addition to the existing one."""
+    spec = context.draw.pick(_WRONG_SPECS)
     wrong = version(spec=spec)
-    del wrong["selectableFields"]  # it names a field that is not there
+    del wrong["selectableFields"]  # it names a field that does not exist
     body = definition(f"other.{GROUP}", wrong)
     return [post(f"{DEFINITIONS}?dryRun=All", body, hide=_GO_VALUES)]
 

@@ -1,30 +1,30 @@
-"""Creates: whole objects, names made by the server, the same name twice, dry runs."""
+"""Creates: whole objects, generated names, the same name twice, dry runs."""
 
 from tests.support.differential import Step, post
-from tools.fuzzer.context import Scene
+from tools.fuzzer.context import Context
 from tools.fuzzer.fields import Json, merged
 
 
-def create(scene: Scene) -> list[Step]:
-    kind = scene.kind()
-    if scene.draw.chance(8):
-        return _generated(scene)
-    name = scene.name_for(kind)
-    body = kind.object(name, scene.fragments(kind))
-    return [post(kind.collection + scene.options(), body, save=scene.save(kind, name))]
+def create(context: Context) -> list[Step]:
+    kind = context.kind()
+    if context.draw.chance(8):
+        return _generated(context)
+    name = context.name_for(kind)
+    body = kind.object(name, context.fragments(kind))
+    return [post(kind.collection + context.options(), body, save=context.save(kind, name))]
 
 
-def _generated(scene: Scene) -> list[Step]:
-    """A name made by the server: the object is then known by what was answered."""
-    kind = scene.kind()
-    prefix = scene.draw.pick(("g-", "made-by-", "x" * 70, "Bad_", "a.b-"))
+def _generated(context: Context) -> list[Step]:
+    """Create with generateName; later steps take the name from the response."""
+    kind = context.kind()
+    prefix = context.draw.pick(("g-", "made-by-", "x" * 70, "Bad_", "a.b-"))
     prefix = prefix if kind.namespaced else f"$ns-{prefix}"
-    body: Json = merged(kind.object("", scene.fragments(kind, 2)), {"metadata": {"generateName": prefix}})
+    body: Json = merged(kind.object("", context.fragments(kind, 2)), {"metadata": {"generateName": prefix}})
     metadata = body["metadata"]
     if isinstance(metadata, dict):
         metadata = dict(metadata)
-        metadata.pop("name", None)  # it may have lost it to a mistake
+        metadata.pop("name", None)  # a random mistake may have removed it
         body = {**body, "metadata": metadata}
-    saved = scene.save(kind)
-    scene.made.append((kind, f"${saved}.metadata.name"))
-    return [post(kind.collection + scene.options(), body, save=saved)]
+    saved = context.save(kind)
+    context.objects.append((kind, f"${saved}.metadata.name"))
+    return [post(kind.collection + context.options(), body, save=saved)]

@@ -1,7 +1,7 @@
-"""Deletes: finalizers, preconditions, policies, graces, dry runs, whole collections."""
+"""Deletes: finalizers, preconditions, propagation policies, grace periods, dry runs, whole collections."""
 
 from tests.support.differential import JSON_PATCH, MERGE, Step, delete, get, patch
-from tools.fuzzer.context import Scene, query
+from tools.fuzzer.context import Context, query
 from tools.fuzzer.fields import Json
 from tools.fuzzer.kinds import Kind
 
@@ -9,12 +9,12 @@ _POLICIES = ("Background", "Foreground", "Orphan", "Background", "Foreground", "
 _GRACES = (0, 0, 1, 5, 30, -1, "5", 1.5)
 
 
-def remove(scene: Scene) -> list[Step]:
-    """Delete an object, and mostly look what became of it."""
-    kind, name = scene.target()
-    draw, body, asked = scene.draw, None, dict[str, str]()
+def remove(context: Context) -> list[Step]:
+    """Delete an object, and mostly get it afterwards."""
+    kind, name = context.target()
+    draw, body, asked = context.draw, None, dict[str, str]()
     if draw.chance(55):
-        body = _options(scene, kind)
+        body = _options(context, kind)
     if draw.chance(15):
         asked["propagationPolicy"] = draw.pick(_POLICIES)
     if draw.chance(10):
@@ -23,13 +23,13 @@ def remove(scene: Scene) -> list[Step]:
         asked["dryRun"] = draw.pick(("All", "All", "Some"))
     if draw.chance(3):
         asked["orphanDependents"] = draw.pick(("true", "false", "x"))
-    after = [get(kind.path(name), save=scene.save(kind))] if draw.chance(50) else []
+    after = [get(kind.path(name), save=context.save(kind))] if draw.chance(50) else []
     _without_policy(asked, body or {})
-    return [delete(kind.path(name) + query(**asked), body, save=scene.save(kind)), *after]
+    return [delete(kind.path(name) + query(**asked), body, save=context.save(kind)), *after]
 
 
 def _without_policy(asked: dict[str, str], body: Json) -> None:
-    """A dry run says nothing of dependents: it might take the last finalizer away, a quirk we leave out."""
+    """Remove the policy of a dry run, which could remove the last finalizer, a quirk that we leave out."""
     if "dryRun" not in asked and "dryRun" not in body:
         return
     for said in (asked, body):
@@ -37,8 +37,8 @@ def _without_policy(asked: dict[str, str], body: Json) -> None:
             said.pop(name, None)
 
 
-def _options(scene: Scene, kind: Kind) -> Json:
-    draw, body = scene.draw, Json()
+def _options(context: Context, kind: Kind) -> Json:
+    draw, body = context.draw, Json()
     if draw.chance(20):
         body.update({"apiVersion": "v1", "kind": "DeleteOptions"})
     if draw.chance(45):
@@ -46,7 +46,7 @@ def _options(scene: Scene, kind: Kind) -> Json:
     if draw.chance(25):
         body["gracePeriodSeconds"] = draw.pick(_GRACES)
     if draw.chance(35):
-        body["preconditions"] = _preconditions(scene, kind)
+        body["preconditions"] = _preconditions(context, kind)
     if draw.chance(5):
         body["dryRun"] = draw.pick((["All"], ["All"], ["Some"], "All", [], ["All", "All"]))
     if draw.chance(4):
@@ -56,30 +56,32 @@ def _options(scene: Scene, kind: Kind) -> Json:
     return body
 
 
-def _preconditions(scene: Scene, kind: Kind) -> Json:
-    draw, found = scene.draw, Json()
+def _preconditions(context: Context, kind: Kind) -> Json:
+    draw, on_disagreement = context.draw, Json()
     if draw.chance(60):
-        right = scene.saved("metadata.uid", kind)
-        found["uid"] = right if right and draw.chance(75) else "00000000-0000-0000-0000-000000000009"
+        right = context.saved_field("metadata.uid", kind)
+        on_disagreement["uid"] = (
+            right if right and draw.chance(75) else "00000000-0000-0000-0000-000000000009"
+        )
     if draw.chance(60):
-        found["resourceVersion"] = scene.version(kind)
-    return found
+        on_disagreement["resourceVersion"] = context.version(kind)
+    return on_disagreement
 
 
-def release(scene: Scene) -> list[Step]:
-    """Take finalizers away (or add one to what is being deleted), and look whether it is gone."""
-    kind, name = scene.target()
-    finalizers = scene.draw.pick((None, None, [], ["example.com/hold"], ["example.com/new"], ["orphan"]))
-    step = patch(kind.path(name), {"metadata": {"finalizers": finalizers}}, MERGE, save=scene.save(kind))
-    if scene.draw.chance(25):
+def release(context: Context) -> list[Step]:
+    """Remove finalizers, or add one to a terminating object, and get it afterwards."""
+    kind, name = context.target()
+    finalizers = context.draw.pick((None, None, [], ["example.com/hold"], ["example.com/new"], ["orphan"]))
+    step = patch(kind.path(name), {"metadata": {"finalizers": finalizers}}, MERGE, save=context.save(kind))
+    if context.draw.chance(25):
         operations = [{"op": "remove", "path": "/metadata/finalizers"}]
-        step = patch(kind.path(name), operations, JSON_PATCH, save=scene.save(kind))
+        step = patch(kind.path(name), operations, JSON_PATCH, save=context.save(kind))
     return [step, get(kind.path(name))]
 
 
-def remove_all(scene: Scene) -> list[Step]:
-    """Delete a collection of the sequence's own namespace; namespaces themselves are everybody's."""
-    kind, draw = scene.kind(), scene.draw
+def remove_all(context: Context) -> list[Step]:
+    """Delete a collection in the namespace of the sequence; never all namespaces."""
+    kind, draw = context.kind(), context.draw
     asked: dict[str, str] = {}
     if draw.chance(50):
         asked["labelSelector"] = draw.pick(("x=1", "x", "!x", "x in (1,2)", "x=1,y=1", "x==", "!!", "x in ("))
@@ -93,6 +95,6 @@ def remove_all(scene: Scene) -> list[Step]:
         asked["limit"] = draw.pick(("1", "x"))
     if not kind.namespaced:
         asked["fieldSelector"] = "metadata.name=$ns-a"
-    body = _options(scene, kind) if draw.chance(25) else None
+    body = _options(context, kind) if draw.chance(25) else None
     after = get(kind.collection) if kind.namespaced else get(kind.path("$ns-a"))
     return [delete(kind.collection + query(**asked), body), after]

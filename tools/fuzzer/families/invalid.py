@@ -1,9 +1,9 @@
-"""Requests with something wrong in them: bodies, names, kinds of content, queries, paths, methods."""
+"""Invalid requests: bodies, names, content types, queries, paths, methods."""
 
 import json
 
 from tests.support.differential import APPLY, JSON_PATCH, MERGE, STRATEGIC, Step
-from tools.fuzzer.context import Scene, query
+from tools.fuzzer.context import Context, query
 from tools.fuzzer.fields import METADATA, SYSTEM, Json, fragment, merged
 from tools.fuzzer.kinds import Kind
 
@@ -85,8 +85,8 @@ _ACCEPTED = (
 )
 
 
-def mistake(scene: Scene) -> list[Step]:
-    """One of the ways to be wrong, with everything else right."""
+def mistake(context: Context) -> list[Step]:
+    """A request with one mistake."""
     ways = (
         _wrong_field,
         _wrong_text,
@@ -97,13 +97,13 @@ def mistake(scene: Scene) -> list[Step]:
         _wrong_accept,
         _twice,
     )
-    return ways[scene.draw.weighted(range(len(ways)), (40, 8, 8, 10, 12, 8, 3, 5))](scene)
+    return ways[context.draw.weighted(range(len(ways)), (40, 8, 8, 10, 12, 8, 3, 5))](context)
 
 
-def _write(scene: Scene, kind: Kind, name: str, body: object, asked: str = "", type: str = "") -> Step:
-    """The same body by one of the ways to write."""
-    way = scene.draw.pick(("POST", "POST", "PUT", "PATCH", "APPLY"))
-    saved = scene.save(kind, name)
+def _write(context: Context, kind: Kind, name: str, body: object, asked: str = "", type: str = "") -> Step:
+    """Send the body with a random kind of write."""
+    way = context.draw.pick(("POST", "POST", "PUT", "PATCH", "APPLY"))
+    saved = context.save(kind, name)
     if way == "POST":
         return Step("POST", kind.collection + asked, body, type or "application/json", save=saved)
     if way == "PUT":
@@ -114,37 +114,39 @@ def _write(scene: Scene, kind: Kind, name: str, body: object, asked: str = "", t
     return Step("PATCH", kind.path(name) + asked, body, type or MERGE, save=saved)
 
 
-def _wrong_field(scene: Scene) -> list[Step]:
-    """A value that is wrong for certain."""
-    kind, name = scene.target()
+def _wrong_field(context: Context) -> list[Step]:
+    """A field with an invalid value."""
+    kind, name = context.target()
     table = [one for one in (*kind.fields, *kind.fields, *METADATA, *SYSTEM) if one.bad]
     body = kind.object(name)
-    for one in scene.draw.some(table, 1, 2):
-        body = merged(body, fragment(one.path, scene.draw.pick(one.bad)))
+    for one in context.draw.some(table, 1, 2):
+        body = merged(body, fragment(one.path, context.draw.pick(one.bad)))
     asked = (
-        query(fieldValidation=scene.draw.pick(("Strict", "Warn", "Ignore"))) if scene.draw.chance(50) else ""
+        query(fieldValidation=context.draw.pick(("Strict", "Warn", "Ignore")))
+        if context.draw.chance(50)
+        else ""
     )
-    return [_write(scene, kind, name, body, asked)]
+    return [_write(context, kind, name, body, asked)]
 
 
-def _wrong_text(scene: Scene) -> list[Step]:
-    kind, name = scene.target()
-    return [_write(scene, kind, name, scene.draw.pick(_BODIES))]
+def _wrong_text(context: Context) -> list[Step]:
+    kind, name = context.target()
+    return [_write(context, kind, name, context.draw.pick(_BODIES))]
 
 
-def _wrong_type(scene: Scene) -> list[Step]:
-    kind, name = scene.target()
-    return [_write(scene, kind, name, kind.object(name), type=scene.draw.pick(_TYPES[4:]))]
+def _wrong_type(context: Context) -> list[Step]:
+    kind, name = context.target()
+    return [_write(context, kind, name, kind.object(name), type=context.draw.pick(_TYPES[4:]))]
 
 
-def _wrong_name(scene: Scene) -> list[Step]:
-    kind, draw = scene.kind(), scene.draw
+def _wrong_name(context: Context) -> list[Step]:
+    kind, draw = context.kind(), context.draw
     name = draw.pick(_NAMES)
     if not kind.namespaced:
         name = f"$ns-{name}"
     if draw.chance(60):
-        return [Step("POST", kind.collection, kind.object(name), save=scene.save(kind))]
-    made = scene.target()[1]
+        return [Step("POST", kind.collection, kind.object(name), save=context.save(kind))]
+    made = context.target()[1]
     body = kind.object(name)
     return [draw.pick((_put, _apply))(kind, made, body)]
 
@@ -157,10 +159,10 @@ def _apply(kind: Kind, name: str, body: Json) -> Step:
     return Step("PATCH", kind.path(name) + query(fieldManager="alice"), body, APPLY)
 
 
-def _wrong_query(scene: Scene) -> list[Step]:
-    kind, name = scene.target()
-    asked = query(**scene.draw.pick(_QUERIES))
-    match scene.draw.pick(("write", "write", "delete", "get", "list")):
+def _wrong_query(context: Context) -> list[Step]:
+    kind, name = context.target()
+    asked = query(**context.draw.pick(_QUERIES))
+    match context.draw.pick(("write", "write", "delete", "get", "list")):
         case "delete":
             return [Step("DELETE", kind.path(name) + asked)]
         case "get":
@@ -168,12 +170,12 @@ def _wrong_query(scene: Scene) -> list[Step]:
         case "list" if kind.namespaced:
             return [Step("GET", kind.collection + asked)]
         case _:
-            return [_write(scene, kind, name, kind.object(name), asked)]
+            return [_write(context, kind, name, kind.object(name), asked)]
 
 
-def _wrong_path(scene: Scene) -> list[Step]:
-    kind, name = scene.target()
-    draw, body = scene.draw, kind.object(name)
+def _wrong_path(context: Context) -> list[Step]:
+    kind, name = context.target()
+    draw, body = context.draw, kind.object(name)
     ways = (
         Step("POST", kind.path(name), body),
         Step("PUT", kind.collection, body),
@@ -196,19 +198,21 @@ def _wrong_path(scene: Scene) -> list[Step]:
     return [chosen]
 
 
-def _wrong_accept(scene: Scene) -> list[Step]:
-    kind, name = scene.target()
-    return [Step("GET", kind.path(name), accept=scene.draw.pick(_ACCEPTED))]
+def _wrong_accept(context: Context) -> list[Step]:
+    kind, name = context.target()
+    return [Step("GET", kind.path(name), accept=context.draw.pick(_ACCEPTED))]
 
 
-def _twice(scene: Scene) -> list[Step]:
-    """A body in which a field stands twice, which JSON objects here cannot have: it is sent as text."""
-    kind, name = scene.target()
+def _twice(context: Context) -> list[Step]:
+    """A body with a duplicate field, sent as text because a dict cannot have one."""
+    kind, name = context.target()
     text = json.dumps(kind.object(name), separators=(",", ":"))
-    twice = scene.draw.pick(
+    twice = context.draw.pick(
         ('"kind":"Nonsense",', '"metadata":{"name":"b"},', '"data":{"k":"MA=="},', '"x":1,"x":2,')
     )
     asked = (
-        query(fieldValidation=scene.draw.pick(("Strict", "Warn", "Ignore"))) if scene.draw.chance(70) else ""
+        query(fieldValidation=context.draw.pick(("Strict", "Warn", "Ignore")))
+        if context.draw.chance(70)
+        else ""
     )
-    return [_write(scene, kind, name, "{" + twice + text[1:], asked)]
+    return [_write(context, kind, name, "{" + twice + text[1:], asked)]

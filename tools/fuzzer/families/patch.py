@@ -1,51 +1,51 @@
-"""Patches of the three types, right and wrong."""
+"""Patches of the three types, valid and invalid."""
 
 from tests.support.differential import JSON_PATCH, MERGE, STRATEGIC, Step, patch
-from tools.fuzzer.context import Scene
+from tools.fuzzer.context import Context
 from tools.fuzzer.fields import Json, Path, merged
 from tools.fuzzer.kinds import Kind
 
 
-def merge_patch(scene: Scene) -> list[Step]:
-    kind, name = scene.target()
-    body = _merged(scene, kind)
-    return [patch(kind.path(name) + scene.options(), body, MERGE, save=scene.save(kind))]
+def merge_patch(context: Context) -> list[Step]:
+    kind, name = context.target()
+    body = _merged(context, kind)
+    return [patch(kind.path(name) + context.options(), body, MERGE, save=context.save(kind))]
 
 
-def strategic_patch(scene: Scene) -> list[Step]:
-    kind, name = scene.target()
-    body = _merged(scene, kind)
-    if scene.draw.chance(35):
-        directive = scene.draw.pick(_DIRECTIVES)
-        # Go's maps say whether what is both added and taken away is there in the end: left out.
+def strategic_patch(context: Context) -> list[Step]:
+    kind, name = context.target()
+    body = _merged(context, kind)
+    if context.draw.chance(35):
+        directive = context.draw.pick(_DIRECTIVES)
+        # The result of adding and removing the same item depends on the order of a Go map: left out.
         both = _FINALIZERS_GO in str(directive) and "'finalizers'" in str(body)
         body = body if both else merged(body, directive)
-    if kind.name == "Pod" and scene.draw.chance(40):
-        body = merged(body, scene.draw.pick(_POD_PARTS))
-    if kind.name == "Service" and scene.draw.chance(40):
-        body = merged(body, scene.draw.pick(_SERVICE_PARTS))
-    return [patch(kind.path(name) + scene.options(), body, STRATEGIC, save=scene.save(kind))]
+    if kind.name == "Pod" and context.draw.chance(40):
+        body = merged(body, context.draw.pick(_POD_PARTS))
+    if kind.name == "Service" and context.draw.chance(40):
+        body = merged(body, context.draw.pick(_SERVICE_PARTS))
+    return [patch(kind.path(name) + context.options(), body, STRATEGIC, save=context.save(kind))]
 
 
-def json_patch(scene: Scene) -> list[Step]:
-    kind, name = scene.target()
-    body: object = [_operation(scene, kind) for _ in range(scene.draw.number(1, 3))]
-    if scene.draw.chance(4):
-        body = scene.draw.pick(
+def json_patch(context: Context) -> list[Step]:
+    kind, name = context.target()
+    body: object = [_operation(context, kind) for _ in range(context.draw.number(1, 3))]
+    if context.draw.chance(4):
+        body = context.draw.pick(
             ({"op": "add"}, [1], [], "nonsense", [{"path": "/data"}], [{"op": "add"}], [None])
         )
-    return [patch(kind.path(name) + scene.options(), body, JSON_PATCH, save=scene.save(kind))]
+    return [patch(kind.path(name) + context.options(), body, JSON_PATCH, save=context.save(kind))]
 
 
-def _merged(scene: Scene, kind: Kind) -> Json:
+def _merged(context: Context, kind: Kind) -> Json:
     body = Json()
-    for one in scene.fragments(kind, 3):
+    for one in context.fragments(kind, 3):
         body = merged(body, one)
-    if scene.draw.chance(15):
-        chosen = scene.draw.pick(scene.fields(kind))
+    if context.draw.chance(15):
+        chosen = context.draw.pick(context.fields(kind))
         body = merged(body, _without(chosen.path))
-    if scene.draw.chance(8):
-        body = merged(body, {"metadata": {"resourceVersion": scene.version(kind)}})
+    if context.draw.chance(8):
+        body = merged(body, {"metadata": {"resourceVersion": context.version(kind)}})
     return body
 
 
@@ -57,11 +57,11 @@ def _without(path: Path) -> Json:
     return value
 
 
-def _operation(scene: Scene, kind: Kind) -> Json:
-    draw = scene.draw
-    chosen = draw.pick(scene.fields(kind))
+def _operation(context: Context, kind: Kind) -> Json:
+    draw = context.draw
+    chosen = draw.pick(context.fields(kind))
     path = "/" + "/".join(name.replace("~", "~0").replace("/", "~1") for name in chosen.path)
-    value = scene.value(chosen, 8)
+    value = context.value(chosen, 8)
     if draw.chance(12):
         path += draw.pick(("/0", "/-", "/x", "/99", "/~1", "/"))
     match draw.weighted(

@@ -1,7 +1,7 @@
-"""Rights: roles granted to a user who has none, changed and taken away, and what that user then may do.
+"""RBAC: roles granted to a user without rights, changed and revoked, and the requests of that user.
 
-Rights take effect a moment after they are written. Each grant therefore holds one more right of its own, to
-read one thing that is not there; both servers are waited for until that is not found rather than forbidden.
+Rights take effect with a delay. Each grant therefore contains one extra right, to read an object that does
+not exist; the sequence waits until the response to that is NotFound instead of Forbidden.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tests.support.differential import Step, apply, get, post
 from tests.support.servers import READER
-from tools.fuzzer.context import Scene
+from tools.fuzzer.context import Context
 from tools.fuzzer.families.apply import apply as apply_object
 from tools.fuzzer.families.create import create
 from tools.fuzzer.families.delete import remove, remove_all
@@ -27,17 +27,17 @@ _SUBJECTS = (
     {"kind": "Group", "apiGroup": RBAC, "name": "readers"},
 )
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*")
-_DONE: tuple[Callable[[Scene], list[Step]], ...] = (
+_DONE: tuple[Callable[[Context], list[Step]], ...] = (
     *(create, update, apply_object, merge_patch, remove, remove_all, read, list_all, write_status),
 )
 
 
-def grant(scene: Scene) -> list[Step]:
-    """Give the reader some rights in the sequence's namespace, in place of those it had from here."""
-    mark = f"mark-{len(scene.saves)}"
-    scene.save(scene.kind())
+def grant(context: Context) -> list[Step]:
+    """Grant the reader some rights in the namespace of the sequence, instead of earlier ones."""
+    mark = f"mark-{len(context.saves)}"
+    context.save(context.kind())
     sign = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": [mark]}
-    rules = [_rule(scene) for _ in range(scene.draw.number(1, 2))]
+    rules = [_rule(context) for _ in range(context.draw.number(1, 2))]
     role = {
         "apiVersion": f"{RBAC}/v1",
         "kind": "Role",
@@ -46,7 +46,7 @@ def grant(scene: Scene) -> list[Step]:
     }
     return [
         apply(f"{ROOT}/roles/granted?force=true", role, "granter"),
-        apply(f"{ROOT}/rolebindings/granted?force=true", _binding(scene.draw.pick(_SUBJECTS)), "granter"),
+        apply(f"{ROOT}/rolebindings/granted?force=true", _binding(context.draw.pick(_SUBJECTS)), "granter"),
         get(f"/api/v1/namespaces/$ns/configmaps/{mark}", user=READER, until_code=404, shown=False),
     ]
 
@@ -61,8 +61,8 @@ def _binding(subject: dict[str, str], **role: str) -> Json:
     }
 
 
-def _rule(scene: Scene) -> Json:
-    kind, draw = scene.kind(), scene.draw
+def _rule(context: Context) -> Json:
+    kind, draw = context.kind(), context.draw
     group = kind.api_version.rpartition("/")[0]
     part = draw.pick(("", "", "", "/status", "/*"))
     rule: Json = {
@@ -75,21 +75,21 @@ def _rule(scene: Scene) -> Json:
     return rule
 
 
-def as_reader(scene: Scene) -> list[Step]:
-    """The same steps as ever, by somebody who may not do everything."""
-    steps = scene.draw.pick(_DONE)(scene)
+def as_reader(context: Context) -> list[Step]:
+    """Steps of the other families, as the reader."""
+    steps = context.draw.pick(_DONE)(context)
     return [replace(step, user=READER) if step.shown else step for step in steps]
 
 
-def ask_rights(scene: Scene) -> list[Step]:
-    """Ask the server what the reader may do."""
-    kind = scene.kind()
+def ask_rights(context: Context) -> list[Step]:
+    """Request an access review for the reader."""
+    kind = context.kind()
     asked = {
         "namespace": "$ns",
         "group": kind.api_version.rpartition("/")[0],
         "resource": kind.plural,
-        "verb": scene.draw.pick(_VERBS),
-        "name": scene.draw.pick(("", "a")),
+        "verb": context.draw.pick(_VERBS),
+        "name": context.draw.pick(("", "a")),
     }
     body = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -99,12 +99,12 @@ def ask_rights(scene: Scene) -> list[Step]:
     return [post(f"{REVIEWS}/selfsubjectaccessreviews", body, user=READER, hide=("metadata",))]
 
 
-def escalate(scene: Scene) -> list[Step]:
-    """The reader tries to give rights away; or something is wrong with what is given."""
-    role = {"metadata": {"name": "more"}, "rules": [_rule(scene)]}
-    if scene.draw.chance(50):
+def escalate(context: Context) -> list[Step]:
+    """The reader tries to grant rights, or a role or binding is invalid."""
+    role = {"metadata": {"name": "more"}, "rules": [_rule(context)]}
+    if context.draw.chance(50):
         return [post(f"{ROOT}/roles", role, user=READER)]
-    wrong = scene.draw.pick(_WRONG)
+    wrong = context.draw.pick(_WRONG)
     where = "rolebindings" if "roleRef" in wrong else "roles"
     return [post(f"{ROOT}/{where}", wrong)]
 

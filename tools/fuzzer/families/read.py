@@ -1,7 +1,7 @@
 """Reads: objects and lists in every form, with selectors, pages and versions."""
 
 from tests.support.differential import Step, get
-from tools.fuzzer.context import Scene, query
+from tools.fuzzer.context import Context, query
 from tools.fuzzer.kinds import Kind
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -45,9 +45,9 @@ _FIELDS = (
 )
 
 
-def read(scene: Scene) -> list[Step]:
-    """One object."""
-    kind, name = scene.target()
+def read(context: Context) -> list[Step]:
+    """Get an object."""
+    kind, name = context.target()
     forms = (
         "application/json",
         TABLE,
@@ -56,52 +56,53 @@ def read(scene: Scene) -> list[Step]:
         "application/json;as=Nonsense;v=v1;g=meta.k8s.io",
         "*/*",
     )
-    accept = scene.draw.weighted(forms, (60, 12, 8, 5, 2, 3))
+    accept = context.draw.weighted(forms, (60, 12, 8, 5, 2, 3))
     step = get(kind.path(name), accept=accept)
     if accept == "application/json":
-        step = get(kind.path(name), save=scene.save(kind))
+        step = get(kind.path(name), save=context.save(kind))
     return [step]
 
 
-def list_all(scene: Scene) -> list[Step]:
-    """A list, perhaps of chosen ones, perhaps the first page of it."""
-    kind, draw = scene.kind(), scene.draw
+def list_all(context: Context) -> list[Step]:
+    """List a collection, maybe with a selector, maybe only the first page."""
+    kind, draw = context.kind(), context.draw
     asked: dict[str, str] = {}
     if draw.chance(45):
         asked["labelSelector"] = draw.pick(_LABELS)
     if draw.chance(30) or not kind.namespaced:
-        asked["fieldSelector"] = _field_selector(scene, kind)
+        asked["fieldSelector"] = _field_selector(context, kind)
     if draw.chance(35) and kind.namespaced:
         asked["limit"] = draw.pick(("1", "1", "2", "100", "0", "-1", "x"))
-    before = _version(scene, kind, asked)
+    before = _version(context, kind, asked)
     forms = ("application/json", TABLE, PARTIAL_LIST, f"{TABLE},application/json")
     accept = draw.weighted(forms, (70, 15, 8, 7))
     if accept == TABLE and draw.chance(30):
         asked["includeObject"] = draw.pick(("Object", "None", "Metadata", "Nonsense"))
-    step = get(kind.collection + query(**asked), accept=accept, save=(saved := scene.save_list(kind)))
+    step = get(kind.collection + query(**asked), accept=accept, save=(saved := context.save_list(kind)))
     if "limit" in asked:
         rest = {name: asked[name] for name in ("labelSelector", "fieldSelector", "limit") if name in asked}
-        scene.pages.append((saved, f"{kind.collection}{query(**rest)}"))
+        context.pages.append((saved, f"{kind.collection}{query(**rest)}"))
     return [*before, step]
 
 
-def _field_selector(scene: Scene, kind: Kind) -> str:
+def _field_selector(context: Context, kind: Kind) -> str:
     if not kind.namespaced:
-        return f"metadata.name={scene.name_for(kind)}"
-    if scene.draw.chance(50):
-        name = scene.draw.pick(kind.selectors)
-        return (
-            f"{name}{scene.draw.pick(('=', '!=', '=='))}{scene.draw.pick(('a', 'red', 'Running', '', 'n1'))}"
-        )
-    return scene.draw.pick(_FIELDS)
+        return f"metadata.name={context.name_for(kind)}"
+    if context.draw.chance(50):
+        name = context.draw.pick(kind.selectors)
+        operator = context.draw.pick(("=", "!=", "=="))
+        return f"{name}{operator}{context.draw.pick(('a', 'red', 'Running', '', 'n1'))}"
+    return context.draw.pick(_FIELDS)
 
 
-def _version(scene: Scene, kind: Kind, asked: dict[str, str]) -> list[Step]:
-    """Ask for a version; what the judge may answer from its cache is preceded by a read that is not."""
-    draw = scene.draw
+def _version(context: Context, kind: Kind, asked: dict[str, str]) -> list[Step]:
+    """Set resourceVersion; where kube-apiserver may answer from its cache, a consistent read comes first."""
+    draw = context.draw
     if not draw.chance(25):
         return []
-    asked["resourceVersion"] = draw.pick((scene.moment(kind), scene.moment(kind), "0", "x", "-1"))
+    asked["resourceVersion"] = draw.pick(
+        (context.read_version(kind), context.read_version(kind), "0", "x", "-1")
+    )
     if draw.chance(50):
         asked["resourceVersionMatch"] = draw.pick(
             ("NotOlderThan", "Exact", "NotOlderThan", "Exact", "Nonsense")
@@ -109,9 +110,9 @@ def _version(scene: Scene, kind: Kind, asked: dict[str, str]) -> list[Step]:
     return [get(kind.collection, shown=False)] if kind.namespaced else [get(kind.path("$ns"), shown=False)]
 
 
-def next_page(scene: Scene) -> list[Step]:
-    """Go on with a list that was begun."""
-    if not scene.pages:
-        return list_all(scene)
-    saved, path = scene.draw.pick(scene.pages)
+def next_page(context: Context) -> list[Step]:
+    """Get the next page of a list."""
+    if not context.pages:
+        return list_all(context)
+    saved, path = context.draw.pick(context.pages)
     return [get(f"{path}&continue=${saved}.metadata.continue", save=saved)]

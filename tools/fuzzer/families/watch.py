@@ -1,11 +1,11 @@
-"""Watches: from a version of before, from nothing, with bookmarks, by label and by field.
+"""Watches from an earlier version or from the start, with bookmarks, by label and by field.
 
-A watch is read until an object is told of that is written last, and that every selector used here lets pass;
-so it ends at once on both servers, however many events there were.
+A watch is read until the event of an object that is written last and that every selector here matches, so it
+ends at once on both servers for any number of events.
 """
 
 from tests.support.differential import Step, get, post, watch
-from tools.fuzzer.context import Scene, query
+from tools.fuzzer.context import Context, query
 from tools.fuzzer.families.read import PARTIAL, TABLE
 from tools.fuzzer.fields import merged
 from tools.fuzzer.kinds import Kind
@@ -16,8 +16,8 @@ _PASSING = ("x=1", "x", "x in (1,2)", "x!=2")
 _REFUSED = ("x in (", "bad key!=1")
 
 
-def follow(scene: Scene) -> list[Step]:
-    kind, draw = scene.kind(), scene.draw
+def follow(context: Context) -> list[Step]:
+    kind, draw = context.kind(), context.draw
     if not kind.namespaced:
         return []
     asked: dict[str, str] = {}
@@ -26,37 +26,37 @@ def follow(scene: Scene) -> list[Step]:
     if draw.chance(25):
         chosen = ("metadata.name!=a", "metadata.namespace=$ns", f"metadata.name={LAST}", "nonsense=1")
         asked["fieldSelector"] = draw.weighted(chosen, (3, 3, 3, 1))
-    _beginning(scene, kind, asked)
+    _beginning(context, kind, asked)
     if draw.chance(4):
         asked["timeoutSeconds"] = draw.pick(("x", "20"))
     accept = draw.weighted(("application/json", TABLE, PARTIAL), (75, 15, 10))
     if accept == TABLE:
         asked["includeObject"] = "Metadata"
-    name = f"{LAST}-{len(scene.saves)}"
+    name = f"{LAST}-{len(context.saves)}"
     if "metadata.name=" in asked.get("fieldSelector", ""):
         asked["fieldSelector"] = f"metadata.name={name}"
     marked = asked.get("sendInitialEvents") == "true" and asked.get("allowWatchBookmarks") in ("true", "1")
     body = merged(kind.object(name), {"metadata": {"labels": {"x": "1"}}})
     return [
-        post(kind.collection, body, save=scene.save(kind)),
+        post(kind.collection, body, save=context.save(kind)),
         get(kind.collection, shown=False),
         watch(kind.collection + query(**asked), _MOST, "BOOKMARK" if marked else name, accept=accept),
     ]
 
 
-def _beginning(scene: Scene, kind: Kind, asked: dict[str, str]) -> None:
-    """Where a watch begins; one that begins with what is there may end with a bookmark."""
-    draw = scene.draw
+def _beginning(context: Context, kind: Kind, asked: dict[str, str]) -> None:
+    """The start of a watch; one with initial events may end with a bookmark."""
+    draw = context.draw
     match draw.weighted(("version", "nothing", "zero", "initial", "odd"), (60, 10, 10, 12, 4)):
         case "version":
-            asked["resourceVersion"] = scene.moment(kind)
+            asked["resourceVersion"] = context.read_version(kind)
         case "zero":
             asked["resourceVersion"] = "0"
         case "initial":
             asked["sendInitialEvents"] = draw.pick(("true", "true", "false"))
             asked["resourceVersionMatch"] = "NotOlderThan" if draw.chance(90) else "Exact"
             if draw.chance(30):
-                asked["resourceVersion"] = scene.moment(kind)
+                asked["resourceVersion"] = context.read_version(kind)
         case "odd":
             asked["resourceVersion"] = draw.pick(("x", "-1"))
         case _:
