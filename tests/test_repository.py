@@ -24,12 +24,12 @@ def committed() -> list[Path]:
 
 
 @pytest.mark.parametrize("lock", [*LOCKS, *OTHER_PINS], ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_lock_names_no_host(lock: Path) -> None:
+def test_lock_names_no_host(lock: Path) -> None:
     assert not re.findall(r"https?://\S+|--(?:extra-)?index-url|--find-links", lock.read_text())
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
-def test_a_lock_pins_every_package_with_hashes(lock: Path) -> None:
+def test_lock_pins_every_package_with_hashes(lock: Path) -> None:
     packages = [part for part in re.split(r"\n(?=\S)", lock.read_text()) if not part.startswith("#")]
     assert packages
     for package in packages:
@@ -38,7 +38,7 @@ def test_a_lock_pins_every_package_with_hashes(lock: Path) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
-def test_a_lock_is_part_of_the_developers(lock: Path) -> None:
+def test_lock_is_a_subset_of_the_development_lock(lock: Path) -> None:
     """Else one environment could not serve all, and an image would hold what nobody tested."""
     theirs, developers = (
         set(re.findall(r"^([\w.-]+==\S+)", path.read_text(), re.MULTILINE))
@@ -48,7 +48,7 @@ def test_a_lock_is_part_of_the_developers(lock: Path) -> None:
     assert theirs <= developers
 
 
-def test_no_file_holds_a_path_of_a_machine() -> None:
+def test_no_file_contains_a_path_of_a_machine() -> None:
     pattern = re.compile(r"(?:/home/|/Users/)(?!user\b|you\b|me\b|x\b)\w+/|/root/\.(?!ssh\b)")
     found = [
         f"{path.relative_to(ROOT)}: {match[0]}"
@@ -59,7 +59,7 @@ def test_no_file_holds_a_path_of_a_machine() -> None:
     assert not found
 
 
-def test_no_test_asserts_how_long_something_takes() -> None:
+def test_no_test_asserts_a_duration() -> None:
     """That depends on the machine: see CONTRIBUTING.md, Tests."""
     cpu = r"process_time|thread_time|perf_counter|getrusage"
     elapsed = r"assert [^\n]*time\(\) - \w+ <=? *[\d.]+"
@@ -73,7 +73,7 @@ def test_no_test_asserts_how_long_something_takes() -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_can_be_run(script: Path) -> None:
+def test_script_is_executable(script: Path) -> None:
     assert os.access(script, os.X_OK)
     first, *_ = script.read_text().splitlines()
     assert first in ("#!/usr/bin/env bash", "#!/usr/bin/env python3")
@@ -82,7 +82,7 @@ def test_a_script_can_be_run(script: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["1.35", "1.36"])
-def test_a_real_kubernetes_is_one_version(line: str) -> None:
+def test_pinned_modules_of_kubernetes_have_one_version(line: str) -> None:
     """The staging modules of Kubernetes go with its version: 1.36.3 and 0.36.3."""
     pins = (ROOT / "kubernetes" / line / "go.mod").read_text()
     version = re.search(r"^\s*k8s\.io/kubernetes v1\.(\S+)", pins, re.MULTILINE)
@@ -93,7 +93,7 @@ def test_a_real_kubernetes_is_one_version(line: str) -> None:
     assert set(replaced) == {f"0.{version[1]}"}
 
 
-def test_links_between_documents_lead_somewhere() -> None:
+def test_links_between_documents_exist() -> None:
     broken = [
         f"{path.relative_to(ROOT)}: {target}"
         for path in committed()

@@ -142,7 +142,7 @@ def both(short_folder: Path) -> Iterator[tuple[Server, Server]]:
 
 @pytest.fixture
 def planes(both: tuple[Server, Server], request: pytest.FixtureRequest) -> Iterator[Planes]:
-    """Both, with a namespace of the test's own in which pods can be made."""
+    """Both control planes, with a new namespace in which pods can be created."""
     namespace = f"t{time.monotonic_ns()}"
     made = Planes(both, namespace)
     made.say("create", "namespace", namespace)

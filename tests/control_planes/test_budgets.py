@@ -30,7 +30,7 @@ def _without_time(condition: Json) -> Json:
     return {name: value for name, value in condition.items() if name != "lastTransitionTime"}
 
 
-def test_budgets_over_a_deployment(planes: Planes) -> None:
+def test_budget_status_of_a_deployment(planes: Planes) -> None:
     planes.same("create", "deployment", "web", "--image=i", "--replicas=3")
     planes.rolled_out("web")
     for name, amount in {
@@ -58,7 +58,7 @@ def test_budgets_over_a_deployment(planes: Planes) -> None:
     planes.settled("pdb", shown=shown)
 
 
-def test_evictions_within_and_beyond_a_budget(planes: Planes) -> None:
+def test_eviction_is_allowed_within_the_budget_and_refused_beyond_it(planes: Planes) -> None:
     planes.same("create", "deployment", "web", "--image=i", "--replicas=3")
     planes.rolled_out("web")
     planes.same("create", "pdb", "b", SELECTOR, "--min-available=3")
@@ -90,7 +90,7 @@ def _evict(planes: Planes, number: int) -> str:
 
 
 @pytest.mark.long
-def test_pods_that_nobody_scales(planes: Planes) -> None:
+def test_budget_of_pods_without_a_controller(planes: Planes) -> None:
     planes.same("run", "alone", "--image=i", "--labels=app=alone")
     planes.same("create", "pdb", "number", "--selector=app=alone", "--min-available=0")
     planes.same("create", "pdb", "percent", "--selector=app=alone", "--max-unavailable=50%")

@@ -24,7 +24,7 @@ def finalizers(items: list[Json]) -> object:
     )
 
 
-def test_an_owner_waits_for_what_blocks_it(planes: Planes) -> None:
+def test_foreground_deletion_waits_for_blocking_dependents(planes: Planes) -> None:
     planes.say("create", "deployment", "web", "--image=i")
     planes.rolled_out("web")
     for server in planes.servers:
@@ -47,7 +47,7 @@ def test_an_owner_waits_for_what_blocks_it(planes: Planes) -> None:
 
 
 @pytest.mark.long
-def test_in_the_background_the_owner_goes_first(planes: Planes) -> None:
+def test_background_deletion_removes_the_owner_first(planes: Planes) -> None:
     planes.say("create", "deployment", "web", "--image=i", "--replicas=2")
     planes.rolled_out("web")
     planes.same("delete", "deployment/web")
@@ -55,7 +55,7 @@ def test_in_the_background_the_owner_goes_first(planes: Planes) -> None:
 
 
 @pytest.mark.long
-def test_orphans_stay(planes: Planes) -> None:
+def test_orphaned_dependents_are_kept(planes: Planes) -> None:
     planes.say("create", "job", "sum", "--image=i")
     planes.eventually("pods", shown=len, want=1)
     planes.same("delete", "job/sum", "--cascade=orphan")

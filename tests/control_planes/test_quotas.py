@@ -44,7 +44,7 @@ def failures(items: list[Json]) -> object:
     ]
 
 
-def test_pods_beyond_a_quota_are_refused_until_there_is_room(planes: Planes) -> None:
+def test_pods_beyond_a_quota_are_refused_until_others_are_deleted(planes: Planes) -> None:
     planes.same("create", "quota", "q", "--hard=pods=2,count/pods=5")
     planes.eventually("quota", shown=used, want=[("q", {"pods": "0", "count/pods": "0"})])
     planes.same("create", "deployment", "web", "--image=i", "--replicas=3")
@@ -65,7 +65,7 @@ def test_pods_beyond_a_quota_are_refused_until_there_is_room(planes: Planes) -> 
     planes.eventually("quota", shown=used, want=[("q", {"pods": "0", "count/pods": "0"})])
 
 
-def test_a_pod_that_ended_counts_as_an_object_only(planes: Planes) -> None:
+def test_ended_pod_counts_only_as_an_object(planes: Planes) -> None:
     planes.same("create", "quota", "q", "--hard=pods=1,count/pods=2")
     planes.eventually("quota", shown=used, want=[("q", {"pods": "0", "count/pods": "0"})])
     for name in ("a", "b"):
@@ -79,7 +79,7 @@ def test_a_pod_that_ended_counts_as_an_object_only(planes: Planes) -> None:
 
 
 @pytest.mark.long
-def test_other_kinds_are_counted(planes: Planes) -> None:
+def test_objects_of_other_kinds_are_counted(planes: Planes) -> None:
     planes.same("create", "quota", "q", "--hard=count/deployments.apps=1,secrets=1")
     deployments = "count/deployments.apps"
     planes.eventually("quota", shown=used, want=[("q", {deployments: "0", "secrets": "0"})])

@@ -33,13 +33,13 @@ def _pieces(rules: object) -> set[tuple[str, ...]]:
     return found
 
 
-def test_the_roles_of_every_cluster_give_the_same_rights(planes: Planes) -> None:
+def test_default_roles_grant_the_same_rights(planes: Planes) -> None:
     planes.settled("clusterroles", *DEFAULTS, shown=rights)
     for who in ((), ("--as=nobody",)):
         planes.same("auth", "can-i", "--list", "--no-headers", *who, ordered=False)
 
 
-def test_a_cluster_role_gathers_the_rules_of_others(planes: Planes) -> None:
+def test_aggregated_cluster_role_has_the_rules_of_others(planes: Planes) -> None:
     name = planes.namespace
     planes.same("create", "clusterrole", name, f"--aggregation-rule=of={name}")
     for part, resource in (("b", "pods"), ("a", "secrets")):

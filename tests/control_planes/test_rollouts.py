@@ -83,7 +83,7 @@ def settled(planes: Planes) -> object:
     return planes.settled("replicasets", shown=sets)
 
 
-def test_a_deployment_is_rolled_out_back_and_forth(planes: Planes) -> None:
+def test_deployment_is_rolled_out_and_back(planes: Planes) -> None:
     planes.same("create", "deployment", "web", "--image=v1", "--replicas=3")
     planes.rolled_out("web")
     settled(planes)
@@ -115,7 +115,7 @@ def test_a_deployment_is_rolled_out_back_and_forth(planes: Planes) -> None:
 
 
 @pytest.mark.long
-def test_recreate_waits_for_the_last_old_pod(planes: Planes) -> None:
+def test_recreate_waits_until_the_last_old_pod_is_gone(planes: Planes) -> None:
     planes.same("apply", "-f", "-", stdin=deployment(3, strategy={"type": "Recreate"}))
     planes.rolled_out("web")
     planes.same("apply", "-f", "-", stdin=deployment(3, "v2", strategy={"type": "Recreate"}))
@@ -127,7 +127,7 @@ def test_recreate_waits_for_the_last_old_pod(planes: Planes) -> None:
 
 
 @pytest.mark.long
-def test_a_paused_deployment_scales_and_does_not_roll(planes: Planes) -> None:
+def test_paused_deployment_scales_and_does_not_roll_out(planes: Planes) -> None:
     planes.same("apply", "-f", "-", stdin=deployment(2))
     planes.rolled_out("web")
     planes.same("rollout", "pause", "deployment/web")
@@ -142,7 +142,7 @@ def test_a_paused_deployment_scales_and_does_not_roll(planes: Planes) -> None:
 
 
 @pytest.mark.long
-def test_a_rollout_that_makes_no_progress_is_told_and_undone(planes: Planes) -> None:
+def test_stalled_rollout_is_reported_and_can_be_undone(planes: Planes) -> None:
     planes.same("apply", "-f", "-", stdin=deployment(3, progressDeadlineSeconds=2))
     planes.rolled_out("web")
     planes.same("apply", "-f", "-", stdin=deployment(3, "v2", NEVER, progressDeadlineSeconds=2))
@@ -166,7 +166,7 @@ LIMITS = [(replicas, *room) for replicas, room in product((1, 5, 10), ROOM)]
 
 
 @pytest.mark.long
-def test_how_far_a_rollout_goes_with_pods_that_do_not_get_ready(planes: Planes) -> None:
+def test_rollout_with_unready_pods_stops_at_its_limits(planes: Planes) -> None:
     """A Deployment of each kind, in the middle of its rollout and scaled there, up and down."""
 
     def all_of(image: str, notes: dict[str, str] | None) -> str:
@@ -205,7 +205,7 @@ def test_how_far_a_rollout_goes_with_pods_that_do_not_get_ready(planes: Planes) 
 
 
 @pytest.mark.long
-def test_old_revisions_are_forgotten(planes: Planes) -> None:
+def test_old_revisions_are_deleted(planes: Planes) -> None:
     for image in ("v1", "v2", "v3"):
         planes.same("apply", "-f", "-", stdin=deployment(1, image, revisionHistoryLimit=1))
         planes.rolled_out("web")
@@ -214,7 +214,7 @@ def test_old_revisions_are_forgotten(planes: Planes) -> None:
 
 
 @pytest.mark.long
-def test_orphans_are_adopted(planes: Planes) -> None:
+def test_orphaned_replica_sets_and_pods_are_adopted(planes: Planes) -> None:
     def owned(items: list[Json]) -> object:
         return [bool(dig(item, "metadata.ownerReferences.0.controller")) for item in items]
 
@@ -231,7 +231,7 @@ def test_orphans_are_adopted(planes: Planes) -> None:
     settled(planes)
 
 
-def test_a_pod_that_is_selected_no_more_is_replaced(planes: Planes) -> None:
+def test_relabelled_pod_is_replaced(planes: Planes) -> None:
     planes.same("apply", "-f", "-", stdin=deployment(2))
     planes.rolled_out("web")
     for server in planes.servers:
@@ -245,7 +245,7 @@ def test_a_pod_that_is_selected_no_more_is_replaced(planes: Planes) -> None:
 
 
 @pytest.mark.long
-def test_pods_count_once_they_have_been_ready_for_a_while(planes: Planes) -> None:
+def test_pods_are_available_after_min_ready_seconds(planes: Planes) -> None:
     planes.same("apply", "-f", "-", stdin=deployment(2, minReadySeconds=2))
     planes.rolled_out("web")
     settled(planes)

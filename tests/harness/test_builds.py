@@ -39,7 +39,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "calls"
 
 
-def test_a_second_build_does_nothing(calls: Path) -> None:
+def test_built_program_is_not_built_again(calls: Path) -> None:
     said: list[str] = []
     builds.build(Programs(), said.append, reference_only=True)
     assert {path.read_text() for path in _programs()} == {"whole\n"}
@@ -49,21 +49,21 @@ def test_a_second_build_does_nothing(calls: Path) -> None:
     assert calls.read_text() == before
 
 
-def test_a_program_from_other_sources_is_built_anew(calls: Path) -> None:
+def test_program_is_built_again_if_its_sources_changed(calls: Path) -> None:
     builds.build(Programs(), lambda _: None, reference_only=True)
     (Programs().cache / "etcd.pins").write_text("other sources")
     builds.build(Programs(), lambda _: None, reference_only=True)
     assert len(calls.read_text().splitlines()) == 3
 
 
-def test_a_failed_build_leaves_nothing_and_says_so(calls: Path, tmp_path: Path) -> None:
+def test_failed_build_leaves_no_program_and_is_reported(calls: Path, tmp_path: Path) -> None:
     (tmp_path / "bin" / "go").write_text(GO.replace("echo whole", "exit 3; echo"))
     with pytest.raises(MissingAsset, match="etcd could not be built: go ended with 3"):
         builds.build(Programs(), lambda _: None, reference_only=True)
     assert list(Programs().cache.iterdir()) == []
 
 
-async def test_a_killed_build_leaves_no_half_program(calls: Path, tmp_path: Path) -> None:
+async def test_killed_build_leaves_no_incomplete_program(calls: Path, tmp_path: Path) -> None:
     imports = "from tests.support import builds, assets"
     code = f"{imports}; builds.build(assets.Programs(), print, reference_only=True)"
     hanging = commands.module_environment(HANG=str(tmp_path / "hangs"))
@@ -78,7 +78,7 @@ async def test_a_killed_build_leaves_no_half_program(calls: Path, tmp_path: Path
     assert not (Programs().cache / ".building").exists()
 
 
-def test_what_is_missing_is_named_before_anything_is_built(
+def test_missing_tools_are_reported_before_any_build(
     calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin" / "gcc").unlink()
@@ -109,7 +109,7 @@ chmod +x "$3/usr/sbin/nft"
 """
 
 
-def test_without_nft_it_is_taken_out_of_its_package(
+def test_missing_nft_is_unpacked_from_its_debian_package(
     calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin" / "nft").unlink()
@@ -132,7 +132,7 @@ def test_without_nft_it_is_taken_out_of_its_package(
     assert calls.read_text() == before
 
 
-def test_without_nft_and_debian_its_package_is_named(
+def test_missing_nft_without_debian_names_the_package(
     calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin" / "nft").unlink()
@@ -145,7 +145,7 @@ def test_without_nft_and_debian_its_package_is_named(
 
 
 @pytest.mark.parametrize("minor", minors())
-def test_every_program_is_pinned(minor: str) -> None:
+def test_every_program_has_a_pinned_version(minor: str) -> None:
     for recipe in (*builds.recipes(Programs(minor)), *builds.tools()):
         pins = (recipe.folder / "go.mod").read_text()
         if recipe.package == ".":
@@ -154,7 +154,7 @@ def test_every_program_is_pinned(minor: str) -> None:
             assert f"\t{recipe.package}\n" in pins or f"tool {recipe.package}\n" in pins
 
 
-def test_versions_are_told_apart() -> None:
+def test_versions_have_separate_folders() -> None:
     first, second = (Programs(minor) for minor in minors()[:2])
     assert first.version.startswith(f"{first.minor}.")
     assert first.cache != second.cache

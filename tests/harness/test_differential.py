@@ -16,7 +16,7 @@ from tests.support.servers import Server
 
 @pytest.fixture
 def silent(tmp_path: Path) -> Iterator[Server]:
-    """A server that reads what it is asked and hangs up, as often as it is asked."""
+    """A server that closes every connection after reading the request."""
     ensure_pki(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "pki" / "apiserver.crt", tmp_path / "pki" / "apiserver.key")
@@ -39,7 +39,7 @@ def silent(tmp_path: Path) -> Iterator[Server]:
     thread.join()
 
 
-def test_a_server_that_hangs_up_is_named_and_not_asked_again(silent: Server) -> None:
+def test_closed_connection_is_reported_and_not_retried(silent: Server) -> None:
     with Caller(silent) as caller:
         for _ in range(2):
             with pytest.raises(ClosedError, match=r"silent closed the connection .* GET /x"):

@@ -10,7 +10,7 @@ from tests.support.fault_proxy import FaultProxy, Mischief
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[FaultProxy]:
-    """In front of a server that sends back what it gets."""
+    """A proxy in front of an echo server."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -30,14 +30,14 @@ async def dial(proxy: FaultProxy) -> AsyncIterator[tuple[asyncio.StreamReader, a
     writer.transport.abort()
 
 
-async def test_honest_by_default(proxy: FaultProxy) -> None:
+async def test_forwards_all_bytes_by_default(proxy: FaultProxy) -> None:
     async with dial(proxy) as (reader, writer):
         writer.write(b"hello")
         assert await reader.readexactly(5) == b"hello"
         assert proxy.open == 1
 
 
-async def test_cuts_after_so_many_bytes_and_only_the_connection_meant(proxy: FaultProxy) -> None:
+async def test_cuts_only_the_chosen_connection_after_the_given_bytes(proxy: FaultProxy) -> None:
     proxy.prepare(Mischief(after_bytes=3, then="cut"))
     async with dial(proxy) as (reader, writer):
         writer.write(b"hello")
@@ -49,7 +49,7 @@ async def test_cuts_after_so_many_bytes_and_only_the_connection_meant(proxy: Fau
         assert await reader.readexactly(5) == b"hello"
 
 
-async def test_falls_silent_and_stays_connected(proxy: FaultProxy) -> None:
+async def test_stalled_connection_stays_open(proxy: FaultProxy) -> None:
     async with dial(proxy) as (reader, writer):
         writer.write(b"a")
         await reader.readexactly(1)
@@ -60,7 +60,7 @@ async def test_falls_silent_and_stays_connected(proxy: FaultProxy) -> None:
         assert proxy.open == 1
 
 
-async def test_slow_answers_arrive_whole(proxy: FaultProxy) -> None:
+async def test_delayed_responses_arrive_completely(proxy: FaultProxy) -> None:
     proxy.mischief = Mischief(delay=0.01, piece=10)
     async with dial(proxy) as (reader, writer):
         before = time.monotonic()
@@ -69,7 +69,7 @@ async def test_slow_answers_arrive_whole(proxy: FaultProxy) -> None:
         assert time.monotonic() - before >= 0.1
 
 
-async def test_a_target_that_is_not_there_ends_the_connection() -> None:
+async def test_unreachable_target_closes_the_connection() -> None:
     async with FaultProxy("127.0.0.1", 1) as proxy, dial(proxy) as (reader, _writer):
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)

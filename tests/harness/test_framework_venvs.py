@@ -24,7 +24,7 @@ def test_a_framework_without_requirements_has_no_environment() -> None:
     assert framework_venvs.of_framework("jax") == Environment("jax")
 
 
-def test_other_contents_other_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_requirements_use_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framework_venvs, "REPOSITORY", tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "examples" / "toy"
@@ -39,7 +39,9 @@ def test_other_contents_other_place(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert Environment("toy").missing.startswith("toy is not installed; ")
 
 
-def test_one_is_made_once_and_half_a_one_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_is_created_once_and_an_incomplete_one_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(framework_venvs, "REPOSITORY", tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "examples" / "toy"

@@ -10,7 +10,7 @@ from tests.support import assets, kubernetes
 from tests.support.servers import Server
 
 
-def test_without_the_program_it_says_how_to_get_it(
+def test_missing_program_is_reported_with_the_build_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -19,7 +19,7 @@ def test_without_the_program_it_says_how_to_get_it(
     assert "scripts/kubernetes build apiserver" in capsys.readouterr().err
 
 
-def test_without_go_it_says_what_to_install(
+def test_missing_go_is_reported_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -29,7 +29,7 @@ def test_without_go_it_says_what_to_install(
     assert "needs Go" in capsys.readouterr().err
 
 
-def test_a_folder_of_programs_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_of_kubebuilder_assets_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     with pytest.raises(assets.MissingAsset, match="not in KUBEBUILDER_ASSETS"):
         assets.find("etcd")
@@ -37,7 +37,7 @@ def test_a_folder_of_programs_is_honoured(tmp_path: Path, monkeypatch: pytest.Mo
     assert assets.find("etcd") == tmp_path / "etcd"
 
 
-def test_a_cluster_of_the_users_own_is_left_as_it_is(
+def test_given_cluster_is_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kubeconfig = tmp_path / "kubeconfig"
@@ -50,7 +50,7 @@ def test_a_cluster_of_the_users_own_is_left_as_it_is(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_ready_cluster_of_the_users_own_is_up(
+def test_up_with_a_ready_given_cluster_succeeds(
     real_apiserver: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ARGOSY_TEST_KUBECONFIG", str(real_apiserver.kubeconfig))
@@ -58,7 +58,7 @@ def test_a_ready_cluster_of_the_users_own_is_up(
     assert capsys.readouterr().out == f"{real_apiserver.kubeconfig}\n"
 
 
-def test_a_cluster_needs_root_and_says_so(
+def test_cluster_without_root_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
@@ -67,7 +67,7 @@ def test_a_cluster_needs_root_and_says_so(
     assert not (tmp_path / "d").exists()
 
 
-def test_a_cluster_needs_its_programs_and_says_how_to_get_them(
+def test_cluster_without_its_programs_names_the_build_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -78,20 +78,22 @@ def test_a_cluster_needs_its_programs_and_says_how_to_get_them(
     assert not (tmp_path / "d").exists()
 
 
-def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+def test_folder_with_other_files_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     assert kubernetes.main(["down", "--dir", str(tmp_path)]) == 1
     assert (tmp_path / "thesis.txt").exists()
 
 
-def test_nothing_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_without_a_server_report_that_nothing_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert kubernetes.main(["status", "--dir", str(tmp_path / "none")]) == 3
     assert kubernetes.main(["env", "--dir", str(tmp_path / "none")]) == 3
     assert kubernetes.main(["down", "--dir", str(tmp_path / "none")]) == 0
     assert "nothing runs" in capsys.readouterr().out
 
 
-def test_up_twice_is_one_server_and_down_leaves_nothing(
+def test_second_up_keeps_the_server_and_down_removes_it(
     real_apiserver: Server, short_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = short_folder / "up"

@@ -13,9 +13,9 @@ def _item(name: str, version: str, generated: str = "") -> dict[str, object]:
 
 
 CASES: dict[str, tuple[object, object]] = {
-    "an id becomes its number": ({"uid": UID}, {"uid": "<uid 1>"}),
-    "an id in a text too": (f"uid {UID} is gone", "uid <uid 1> is gone"),
-    "the same version is the same number": (
+    "uid: replaced by its number": ({"uid": UID}, {"uid": "<uid 1>"}),
+    "uid in a text: replaced by its number": (f"uid {UID} is gone", "uid <uid 1> is gone"),
+    "equal versions: equal numbers": (
         [{"resourceVersion": "7"}, {"resourceVersion": "9"}, {"resourceVersion": "7"}],
         [
             {"resourceVersion": "<version 1>"},
@@ -23,19 +23,19 @@ CASES: dict[str, tuple[object, object]] = {
             {"resourceVersion": "<version 1>"},
         ],
     ),
-    "version zero and no version stay": (
+    "version 0 and empty version: unchanged": (
         [{"resourceVersion": "0"}, {"resourceVersion": ""}],
         [{"resourceVersion": "0"}, {"resourceVersion": ""}],
     ),
-    "a list's version is any": (
+    "version of a list: placeholder": (
         {"items": [], "metadata": {"resourceVersion": "7"}},
         {"items": [], "metadata": {"resourceVersion": "<any version>"}},
     ),
-    "times keep their precision": (
+    "times: placeholder with the precision": (
         ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000001Z", "2026-01-01"],
         ["<time>", "<micro time>", "2026-01-01"],
     ),
-    "in a list, objects whose names end by chance stand in the order of their versions": (
+    "list of objects with generated names: sorted by version": (
         {"items": [_item("a", "1"), _item("g-aaaaa", "9", "second"), _item("g-zzzzz", "5", "first")]},
         {
             "items": [
@@ -45,16 +45,16 @@ CASES: dict[str, tuple[object, object]] = {
             ]
         },
     ),
-    "a generated name keeps its beginning and length": (
+    "generated name: prefix and length are kept": (
         [{"generateName": "ab-", "name": "ab-x2x4z"}, 'pods "ab-x2x4z" not found'],
         [{"generateName": "ab-", "name": "ab-<5>"}, 'pods "ab-<5>" not found'],
     ),
-    "a given name stays": ({"name": "ab-x2x4z"}, {"name": "ab-x2x4z"}),
-    "an allocated address goes, none stays": (
+    "given name: unchanged": ({"name": "ab-x2x4z"}, {"name": "ab-x2x4z"}),
+    "allocated address: placeholder; None: unchanged": (
         [{"clusterIP": "10.96.1.2"}, {"clusterIP": "None"}],
         [{"clusterIP": "<cluster ip>"}, {"clusterIP": "None"}],
     ),
-    "a node port is known again, in a table too": (
+    "node port: numbered, also in a Table": (
         {
             "nodePort": 30001,
             "rows": [{"cells": ["8:30001/TCP,9:30002/UDP", "8/TCP"]}],
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[object, object]] = {
             "targetPort": 30001,
         },
     ),
-    "only ages go from a table": (
+    "Table: only ages are replaced": (
         {
             "kind": "Table",
             "columnDefinitions": [{"name": "Name"}, {"name": "Age"}],
@@ -78,14 +78,14 @@ CASES: dict[str, tuple[object, object]] = {
             "rows": [{"cells": ["5s", "<age>"]}],
         },
     ),
-    "the order of managers does not matter": (
+    "managedFields: order is ignored": (
         {"managedFields": [{"manager": "b"}, {"manager": "a"}]},
         {"managedFields": [{"manager": "a"}, {"manager": "b"}]},
     ),
-    "numbers and truths stay": ({"a": 1, "b": True, "c": None}, {"a": 1, "b": True, "c": None}),
+    "numbers and booleans: unchanged": ({"a": 1, "b": True, "c": None}, {"a": 1, "b": True, "c": None}),
 }
 
 
 @pytest.mark.parametrize(("given", "want"), CASES.values(), ids=CASES)
-def test_normal(given: object, want: object) -> None:
+def test_normalised_response(given: object, want: object) -> None:
     assert Normaliser().normal(given) == want

@@ -9,7 +9,7 @@ from argosy.kinds.kubernetes import Node
 from tests.support.servers import Server
 
 
-async def test_nodes_live_as_long_as_the_process(local_apiserver: Server) -> None:
+async def test_nodes_are_removed_when_the_process_ends(local_apiserver: Server) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "tests.support.simulate", "--kubeconfig", str(local_apiserver.kubeconfig)),

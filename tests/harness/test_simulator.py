@@ -48,22 +48,30 @@ def pod(
 
 DELETED: Json = {"deletionTimestamp": START, "deletionGracePeriodSeconds": 30}
 STEPS = {
-    "a pod without node waits for a scheduler": (pod(node=""), False, None),
-    "or is bound, if asked to": (pod(node=""), True, Bind()),
-    "a bound pod runs": (pod(), False, Become("Running")),
-    "later, if it says so": (pod(notes={START_SECONDS: "5"}), False, Later(4.0)),
-    "a running pod runs for ever": (pod("Running"), False, None),
-    "or until its time": (pod("Running", notes={RUN_SECONDS: "5"}), False, Later(4.0)),
-    "then it succeeds": (pod("Running", notes={RUN_SECONDS: "1"}), False, Become("Succeeded")),
-    "or fails": (pod("Running", notes={RUN_SECONDS: "1", EXIT_CODE: "3"}), False, Become("Failed", 3)),
-    "what ended stays": (pod("Failed", notes={RUN_SECONDS: "1"}), False, None),
-    "a deleted pod goes": (pod("Running", metadata=DELETED), False, Remove()),
-    "one that somebody waits for ends first": (
+    "pod without a node: no step": (pod(node=""), False, None),
+    "pod without a node, with scheduling: bound": (pod(node=""), True, Bind()),
+    "bound pod: becomes Running": (pod(), False, Become("Running")),
+    "bound pod with start-seconds: waits": (pod(notes={START_SECONDS: "5"}), False, Later(4.0)),
+    "running pod: no step": (pod("Running"), False, None),
+    "running pod with run-seconds: waits": (pod("Running", notes={RUN_SECONDS: "5"}), False, Later(4.0)),
+    "running pod after run-seconds: succeeds": (
+        pod("Running", notes={RUN_SECONDS: "1"}),
+        False,
+        Become("Succeeded"),
+    ),
+    "running pod after run-seconds with an exit code: fails": (
+        pod("Running", notes={RUN_SECONDS: "1", EXIT_CODE: "3"}),
+        False,
+        Become("Failed", 3),
+    ),
+    "ended pod: no step": (pod("Failed", notes={RUN_SECONDS: "1"}), False, None),
+    "terminating pod: removed": (pod("Running", metadata=DELETED), False, Remove()),
+    "terminating pod with a finalizer: fails first": (
         pod("Running", metadata={**DELETED, "finalizers": ["x"]}),
         False,
         Become("Failed", 137),
     ),
-    "one that is gone but held is left alone": (
+    "terminating pod with a finalizer that has failed: no step": (
         pod("Failed", metadata={**DELETED, "deletionGracePeriodSeconds": 0, "finalizers": ["x"]}),
         False,
         None,
@@ -77,7 +85,7 @@ def test_next_step(case: tuple[Pod, bool, object]) -> None:
     assert next_step(given, START + timedelta(seconds=1), schedule=schedule) == want
 
 
-def test_a_failed_pod_says_how_its_containers_ended() -> None:
+def test_status_of_a_failed_pod_has_the_exit_codes() -> None:
     status = pod_status(pod("Running"), "Failed", 3, "10.0.0.1", START, START + timedelta(seconds=1))
     (container,) = msgspec.convert(status["containerStatuses"], list[dict[str, object]])
     assert container["state"] == {
@@ -90,13 +98,13 @@ def test_a_failed_pod_says_how_its_containers_ended() -> None:
     }
 
 
-def test_a_pod_that_waits_for_the_release_of_its_namespace_ends_after_it() -> None:
+def test_pod_with_until_released_ends_after_the_release() -> None:
     waiting = pod("Running", notes={UNTIL_RELEASED: ""})
     assert next_step(waiting, START, schedule=False) is None
     assert next_step(waiting, START, schedule=False, released=True) == Become("Succeeded")
 
 
-async def test_the_pods_of_a_released_namespace_succeed(api: Server, namespace: str) -> None:
+async def test_pods_of_a_released_namespace_succeed(api: Server, namespace: str) -> None:
     async with (
         Client(Connection.from_kubeconfig(api.kubeconfig)) as client,
         Simulator(client, ["sim-a"], schedule=True),
@@ -116,7 +124,7 @@ async def test_the_pods_of_a_released_namespace_succeed(api: Server, namespace: 
     await connections_closed()
 
 
-async def test_pods_run_and_end_without_scheduler_or_kubelet(api: Server, namespace: str) -> None:
+async def test_simulator_runs_pods_without_scheduler_or_kubelet(api: Server, namespace: str) -> None:
     async with (
         Client(Connection.from_kubeconfig(api.kubeconfig)) as client,
         Simulator(client, ["sim-a", "sim-b"], schedule=True) as simulator,

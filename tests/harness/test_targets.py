@@ -40,7 +40,7 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def test_exclusive_access_waits_for_the_current_files_and_comes_before_later_ones(
+def test_exclusive_access_waits_for_current_users_and_precedes_later_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = os.getpid()
@@ -64,7 +64,7 @@ def test_exclusive_access_waits_for_the_current_files_and_comes_before_later_one
     assert not list(tmp_path.iterdir())
 
 
-def test_a_given_cluster_is_used_and_its_api_server_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_cluster_is_used_and_its_api_server_is_never_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARGOSY_TEST_KUBECONFIG", "/mine")
     target = targets.cluster_target(os.getpid())
     assert isinstance(target, ClusterTarget)

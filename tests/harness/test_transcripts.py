@@ -30,7 +30,7 @@ def told(*statuses: TrainingRun) -> str:
     return str(transcript)
 
 
-def test_what_changes_is_told_once_and_in_its_order() -> None:
+def test_every_change_is_recorded_once_in_order() -> None:
     text = told(
         TrainingRun(ObjectMeta(name="a"), TrainingRunSpec("custom", {})),
         seen("Starting", 0, THEN, "PodsStarting"),
@@ -74,47 +74,47 @@ COMPARED = {
         [],
     ),
     "a state in the middle that was never shown: no difference": (EXPECTED.replace("  Running\n", "", 1), []),
-    "another last line": (
+    "another last line: difference": (
         EXPECTED.replace("Succeeded", "Running"),
         [
             "run: 'Running' is not expected, or not at this point",
             "run: must end with 'Succeeded', not 'Running'",
         ],
     ),
-    "the last line is missing": (
+    "last line is missing: difference": (
         EXPECTED.replace("  Succeeded\n", ""),
         ["run: must end with 'Succeeded', not 'Running'"],
     ),
-    "a line that was never there": (
+    "unexpected line: difference": (
         EXPECTED.replace("  Succeeded", "  Restarting\n  Succeeded"),
         ["run: 'Restarting' is not expected, or not at this point"],
     ),
-    "two lines in another order": (
+    "two lines in another order: difference": (
         EXPECTED.replace("  Starting PodsStarting\n  Running", "  Running\n  Starting PodsStarting"),
         ["run: 'Starting PodsStarting' is not expected, or not at this point"],
     ),
-    "a subject is missing": (EXPECTED[: EXPECTED.index("role")], ["role worker: missing"]),
-    "a subject more": (EXPECTED + "role other\n  Starting\n", ["role other: not expected"]),
+    "subject is missing: difference": (EXPECTED[: EXPECTED.index("role")], ["role worker: missing"]),
+    "additional subject: difference": (EXPECTED + "role other\n  Starting\n", ["role other: not expected"]),
 }
 
 
 @pytest.mark.parametrize(("observed", "want"), COMPARED.values(), ids=COMPARED)
-def test_a_transcript_compared_with_the_expected_one(observed: str, want: list[str]) -> None:
+def test_differences(observed: str, want: list[str]) -> None:
     assert differences(EXPECTED, observed) == want
 
 
-def test_times_and_numbers_are_left_out() -> None:
+def test_times_and_numbers_are_omitted() -> None:
     assert told(seen("Running", 1, THEN)) == told(seen("Running", 2, LATER))
 
 
-def test_a_transcript_is_finished_when_the_run_is() -> None:
+def test_transcript_is_finished_with_the_run() -> None:
     transcript = Transcript()
     for phase, finished in (("Running", False), ("Restarting", False), ("Failed", True)):
         transcript.add(seen(phase, 1, THEN))
         assert transcript.finished is finished
 
 
-def test_every_example_has_a_transcript_and_every_transcript_an_example() -> None:
+def test_examples_and_transcripts_match() -> None:
     folder = REPOSITORY / "tests" / "conformance" / "transcripts"
     names = {examples.manifest(example)["metadata"]["name"] for example in examples.WANTED}  # type: ignore[index]
     assert {path.stem for path in folder.iterdir()} == names

@@ -11,7 +11,7 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.volcano import VolcanoPodGroupCrd
-from tests.support.faults import define
+from tests.support.faults import install_crd
 from tests.support.killable_apiserver import KillableApiServer
 from tests.support.operator_harness import Scene
 from tests.support.simulator import Simulator
@@ -21,7 +21,7 @@ from tests.support.simulator import Simulator
 async def scene(killable_apiserver: KillableApiServer) -> AsyncIterator[Scene]:
     killable_apiserver.start()  # the test before may have killed a part of it
     async with Client(Connection.from_kubeconfig(killable_apiserver.server.kubeconfig)) as client:
-        await define(client, crd_for(TrainingRun))
+        await install_crd(client, crd_for(TrainingRun))
         await client.apply(CustomResourceDefinition, crd_for(VolcanoPodGroupCrd), force=True)
         namespace = f"t{secrets.token_hex(4)}"
         await client.create(Namespace, {"metadata": {"name": namespace}})

@@ -10,12 +10,12 @@ from argosy.wire.origin import Origin
 from tests.support.captured_logs import captured_lines
 from tests.support.faults import (
     CRD,
-    define,
-    endless,
-    foreign,
-    running,
-    short,
-    succeeded,
+    endless_job,
+    foreign_crd,
+    install_crd,
+    short_job,
+    wait_until_running,
+    wait_until_succeeded,
 )
 from tests.support.operator_harness import Scene, shown_at
 from tests.support.servers import free_port
@@ -24,56 +24,59 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
-async def test_a_definition_is_deleted_and_brought_back(scene: Scene) -> None:
+async def test_jobs_run_again_after_the_crd_was_deleted_and_recreated(scene: Scene) -> None:
     with captured_lines():
         async with scene.operator() as operator:
-            await scene.apply(endless("lost"))
-            await running(scene, "lost")
-            await define(scene.client, crd_for(TrainingRun))
-            await scene.apply(short("new"))
-            await succeeded(scene, "new")
+            await scene.apply(endless_job("lost"))
+            await wait_until_running(scene, "lost")
+            await install_crd(scene.client, crd_for(TrainingRun))
+            await scene.apply(short_job("new"))
+            await wait_until_succeeded(scene, "new")
             # What the garbage collector would do, since their job is gone.
             await scene.client.delete(Service, "lost-worker", scene.namespace)
             for pod in ("lost-worker-0", "lost-worker-1"):
                 await scene.client.delete(Pod, pod, scene.namespace, grace_seconds=0)
-            await scene.apply(endless("lost"))
-            await running(scene, "lost")
+            await scene.apply(endless_job("lost"))
+            await wait_until_running(scene, "lost")
             assert not operator.done()
 
 
 FOREIGN = {
-    "that keeps no Record": (foreign(status={"type": "object", "properties": {}}), "IncompatibleCRD"),
-    "without a status of its own": (foreign(), "StatusUpdateFailed"),
-    "whose phases are numbers": (
-        foreign(status={"type": "object", "properties": {"phase": {"type": "integer"}}}),
+    "CRD that prunes the Record": (
+        foreign_crd(status={"type": "object", "properties": {}}),
+        "IncompatibleCRD",
+    ),
+    "CRD without the status subresource": (foreign_crd(), "StatusUpdateFailed"),
+    "CRD whose phases are numbers": (
+        foreign_crd(status={"type": "object", "properties": {"phase": {"type": "integer"}}}),
         "StatusUpdateFailed",
     ),
 }
 
 
 @pytest.mark.parametrize(("definition", "reason"), FOREIGN.values(), ids=FOREIGN.keys())
-async def test_a_definition_of_somebody_else(
+async def test_foreign_crd_is_reported_and_nothing_is_created(
     scene: Scene, definition: dict[str, object], reason: str
 ) -> None:
     """Nothing is made, an event says why, and ours in its place cures it."""
-    await define(scene.client, definition)
+    await install_crd(scene.client, definition)
     with captured_lines():
         async with scene.operator() as operator:
-            await scene.apply(short("job"))
+            await scene.apply(short_job("job"))
 
             async def told() -> bool:
                 return any(event.reason == reason and CRD in event.message for event in await scene.events())
 
             await scene.until("an event tells", told)
             assert not await scene.pods()
-            await define(scene.client, crd_for(TrainingRun))
-            await scene.apply(short("job"))
-            await succeeded(scene, "job")
+            await install_crd(scene.client, crd_for(TrainingRun))
+            await scene.apply(short_job("job"))
+            await wait_until_succeeded(scene, "job")
             assert not operator.done()
 
 
-async def test_a_definition_without_our_version_holds_up_nobody(scene: Scene) -> None:
-    await define(scene.client, foreign(version="v1"))
+async def test_operator_becomes_ready_despite_a_crd_without_our_version(scene: Scene) -> None:
+    await install_crd(scene.client, foreign_crd(version="v1"))
     port = free_port()
     with captured_lines():
         async with scene.operator(**shown_at(port)):
@@ -89,6 +92,6 @@ async def test_a_definition_without_our_version_holds_up_nobody(scene: Scene) ->
                 await until(ready, "the operator is ready")
             finally:
                 await client.close()
-            await define(scene.client, crd_for(TrainingRun))
-            await scene.apply(short("job"))
-            await succeeded(scene, "job")
+            await install_crd(scene.client, crd_for(TrainingRun))
+            await scene.apply(short_job("job"))
+            await wait_until_succeeded(scene, "job")

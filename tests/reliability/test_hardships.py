@@ -20,12 +20,12 @@ from tests.support.faults import (
     LEVEL,
     SCHEMA,
     bind,
-    counted,
-    endless,
-    granted,
-    running,
-    short,
-    succeeded,
+    count_responses,
+    endless_job,
+    grant_all_rights,
+    short_job,
+    wait_until_running,
+    wait_until_succeeded,
 )
 from tests.support.killable_apiserver import KillableApiServer
 from tests.support.operator_harness import Scene, shown_at
@@ -36,27 +36,27 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
 @pytest.mark.parametrize("part", ["kube-apiserver", "etcd"])
-async def test_a_part_of_the_control_plane_is_killed_and_comes_back(
+async def test_jobs_succeed_when_a_control_plane_component_restarts(
     killable_apiserver: KillableApiServer, scene: Scene, part: str
 ) -> None:
     with captured_lines():
         async with scene.operator() as operator:
-            await scene.apply(endless("stays"))
-            before = await running(scene, "stays")
+            await scene.apply(endless_job("stays"))
+            before = await wait_until_running(scene, "stays")
             for number in range(3):
-                await scene.apply(short(f"job-{number}"))
+                await scene.apply(short_job(f"job-{number}"))
             killable_apiserver.kill(part)
             await asyncio.sleep(1)  # a while without an answer
             await killable_apiserver.revive()
-            await scene.apply(short("job-3"))
-            await succeeded(scene, *(f"job-{number}" for number in range(4)))
-            assert await running(scene, "stays") == before
+            await scene.apply(short_job("job-3"))
+            await wait_until_succeeded(scene, *(f"job-{number}" for number in range(4)))
+            assert await wait_until_running(scene, "stays") == before
             assert not operator.done()
 
 
-async def test_an_api_server_that_throttles_is_given_time(scene: Scene) -> None:
+async def test_operator_backs_off_when_the_api_server_throttles(scene: Scene) -> None:
     """API priority and fairness with hardly a seat for the operator: most of a burst is answered 429."""
-    kubeconfig, port = await granted(scene, READER), free_port()
+    kubeconfig, port = await grant_all_rights(scene, READER), free_port()
     limited = {"nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
     await scene.client.apply(
         LEVEL, {"metadata": {"name": "hardly"}, "spec": {"type": "Limited", "limited": limited}}, force=True
@@ -78,17 +78,17 @@ async def test_an_api_server_that_throttles_is_given_time(scene: Scene) -> None:
     jobs = [f"job-{number}" for number in range(8)]
     try:
         async with scene.operator(kubeconfig=kubeconfig, **shown_at(port)):
-            await scene.apply(short("first"))
-            await succeeded(scene, "first")
-            await asyncio.gather(*(scene.apply(short(name, 4)) for name in jobs))
-            await succeeded(scene, *jobs)
-            assert await counted(port, "429") > 0
+            await scene.apply(short_job("first"))
+            await wait_until_succeeded(scene, "first")
+            await asyncio.gather(*(scene.apply(short_job(name, 4)) for name in jobs))
+            await wait_until_succeeded(scene, *jobs)
+            assert await count_responses(port, "429") > 0
     finally:
         for kind in (SCHEMA, LEVEL):
             await scene.client.delete(kind, "hardly")
 
 
-async def test_an_expired_token_is_told_and_its_successor_used(scene: Scene, tmp_path: Path) -> None:
+async def test_expired_token_is_reported_and_its_successor_used(scene: Scene, tmp_path: Path) -> None:
     name, port = "operator", free_port()
     account = await scene.client.create(ServiceAccount, {"metadata": {"name": name}}, scene.namespace)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": scene.namespace}
@@ -107,21 +107,21 @@ async def test_an_expired_token_is_told_and_its_successor_used(scene: Scene, tmp
     kubeconfig.write_bytes(msgspec.json.encode(config))
     with captured_lines() as lines:
         async with scene.operator(kubeconfig=kubeconfig, **shown_at(port)) as operator:
-            await scene.apply(short("before"))
-            await succeeded(scene, "before")
+            await scene.apply(short_job("before"))
+            await wait_until_succeeded(scene, "before")
             for number in range(1000):  # the API server believes a token for ten seconds once it has seen it
-                if await counted(port, "401"):
+                if await count_responses(port, "401"):
                     break
-                await scene.apply(short(f"job-{number}", 1))
+                await scene.apply(short_job(f"job-{number}", 1))
                 await asyncio.sleep(1)
-            await scene.apply(short("meanwhile"))
+            await scene.apply(short_job("meanwhile"))
             assert not operator.done()
             sign(3600)
-            await succeeded(scene, "meanwhile", *(f"job-{one}" for one in range(number)))
+            await wait_until_succeeded(scene, "meanwhile", *(f"job-{one}" for one in range(number)))
     assert any("401" in str(line.get("error")) for line in lines)
 
 
-async def test_a_webhook_that_does_not_answer_is_named_in_status(scene: Scene) -> None:
+async def test_unreachable_webhook_is_named_in_status(scene: Scene) -> None:
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             await reader.read()
@@ -158,7 +158,7 @@ async def test_a_webhook_that_does_not_answer_is_named_in_status(scene: Scene) -
         try:
             async with scene.operator():
                 await asyncio.sleep(0.5)  # until the API server asks it
-                await scene.apply(short("job"))
+                await scene.apply(short_job("job"))
 
                 async def told() -> bool:
                     return "silent.example.com" in (await scene.run("job")).status.message
@@ -166,7 +166,7 @@ async def test_a_webhook_that_does_not_answer_is_named_in_status(scene: Scene) -
                 await scene.until("status names the webhook", told)
                 assert not await scene.pods()
                 await scene.client.delete(ValidatingWebhookConfiguration, name)
-                await succeeded(scene, "job")
+                await wait_until_succeeded(scene, "job")
         finally:
             with contextlib.suppress(NotFound):
                 await scene.client.delete(ValidatingWebhookConfiguration, name)

@@ -20,7 +20,7 @@ from argosy.workload.observed import OUT_OF_SERVICE
 from tests.support.builders import run
 from tests.support.cluster import images
 from tests.support.cluster.running import RunningCluster
-from tests.support.faults import running, served
+from tests.support.faults import wait_until_running, wait_until_served
 from tests.support.operator_harness import Scene
 from tests.support.waiting import until
 
@@ -34,8 +34,8 @@ TAINT = f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"
 
 
 @pytest.fixture
-def breakable(cluster: RunningCluster) -> Iterator[RunningCluster]:
-    """The cluster of all tests, as whole afterwards as before."""
+def repaired_cluster(cluster: RunningCluster) -> Iterator[RunningCluster]:
+    """The shared cluster, which is repaired after the test."""
     try:
         yield cluster
     finally:
@@ -76,7 +76,7 @@ async def started(cluster: RunningCluster, namespace: str) -> AsyncIterator[tupl
     """A job of two workers that run, one on each node, and the name of the one on node-2."""
     async with Client(Connection.from_kubeconfig(cluster.server.kubeconfig)) as client:
         await client.apply(CustomResourceDefinition, crd_for(TrainingRun), force=True)
-        await served(client, TrainingRun.resource.version)
+        await wait_until_served(client, TrainingRun.resource.version)
         await client.create(Namespace, {"metadata": {"name": namespace}})
         scene = Scene(client, cluster.server, namespace)
 
@@ -90,7 +90,7 @@ async def started(cluster: RunningCluster, namespace: str) -> AsyncIterator[tupl
                 "worker", 2, restart="OnFailure", template=template(), policy={"nodeDownAsFailed": True}
             )
             await scene.apply(job)
-            await running(scene, "job")
+            await wait_until_running(scene, "job")
             pods = await scene.pods()
             assert {pod.spec.node_name for pod in pods.values()} == {"node-1", "node-2"}
             yield scene, next(name for name, pod in pods.items() if pod.spec.node_name == "node-2")
@@ -135,13 +135,15 @@ def containers_by_rank(namespace: str) -> Counter[str]:
     return Counter(name for name, _ in found)
 
 
-async def test_a_node_without_power_costs_its_worker_and_no_restart(breakable: RunningCluster) -> None:
+async def test_powered_off_node_replaces_its_worker_without_a_restart(
+    repaired_cluster: RunningCluster,
+) -> None:
     """The job goes on elsewhere when an administrator says that the node is off."""
-    async with started(breakable, "power") as (scene, lost):
+    async with started(repaired_cluster, "power") as (scene, lost):
         kept = {name: pod.metadata.uid for name, pod in (await scene.pods()).items() if name != lost}
-        breakable.power_off("node-2")
+        repaired_cluster.power_off("node-2")
         await until_unreachable(scene, lost)
-        breakable.kubectl("taint", "nodes", "node-2", TAINT)
+        repaired_cluster.kubectl("taint", "nodes", "node-2", TAINT)
 
         async def elsewhere() -> bool:
             pod = (await scene.pods()).get(lost)
@@ -153,11 +155,11 @@ async def test_a_node_without_power_costs_its_worker_and_no_restart(breakable: R
         assert after.status.restarts == 0
         pods = await scene.pods()
         assert {name: pods[name].metadata.uid for name in kept} == kept, after.status.restart_history
-        await finish(scene, breakable)
+        await finish(scene, repaired_cluster)
 
 
-async def test_a_node_that_is_cut_off_and_comes_back_runs_no_rank_twice(breakable: RunningCluster) -> None:
-    async with started(breakable, "cut") as (scene, lost):
+async def test_disconnected_node_that_returns_runs_no_rank_twice(repaired_cluster: RunningCluster) -> None:
+    async with started(repaired_cluster, "cut") as (scene, lost):
         before = {name: pod.metadata.uid for name, pod in (await scene.pods()).items()}
         assert containers_by_rank("cut") == Counter(before.keys())
         most: Counter[str] = Counter()
@@ -169,7 +171,7 @@ async def test_a_node_that_is_cut_off_and_comes_back_runs_no_rank_twice(breakabl
                 await asyncio.sleep(0.1)
 
         sampling = asyncio.create_task(sample())
-        breakable.cut_off("node-2")
+        repaired_cluster.cut_off("node-2")
         await until_unreachable(scene, lost)
         with suppress(TimeoutError):
             async with asyncio.timeout(HELD_SECONDS):
@@ -177,7 +179,7 @@ async def test_a_node_that_is_cut_off_and_comes_back_runs_no_rank_twice(breakabl
                     assert {name: pod.metadata.uid for name, pod in (await scene.pods()).items()} == before
                     assert containers_by_rank("cut")[lost] == 1, "it goes on where nobody can reach it"
                     await asyncio.sleep(0.5)
-        breakable.reconnect("node-2")
+        repaired_cluster.reconnect("node-2")
 
         async def replaced() -> bool:
             pod = (await scene.pods()).get(lost)
@@ -189,4 +191,4 @@ async def test_a_node_that_is_cut_off_and_comes_back_runs_no_rank_twice(breakabl
         assert after.status.restarts == 0
         sampling.cancel()
         assert set(most.values()) == {1}, f"a rank ran twice: {most}"
-        await finish(scene, breakable)
+        await finish(scene, repaired_cluster)

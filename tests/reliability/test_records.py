@@ -10,8 +10,8 @@ from argosy.engine.dynamic import dynamic_kind
 from argosy.kinds.trainingrun import TrainingRun
 from tests.support.captured_logs import captured_lines
 from tests.support.faults import (
-    endless,
-    running,
+    endless_job,
+    wait_until_running,
 )
 from tests.support.operator_harness import Scene
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 Json = dict[str, object]
 
 SKEWS: dict[str, Callable[[Json], Json]] = {
-    "of a later version, with fields that we do not know": lambda record: {
+    "Record of a later version with unknown fields": lambda record: {
         **record,
         "version": 99,
         "forecast": {"until": "tomorrow"},
@@ -30,7 +30,7 @@ SKEWS: dict[str, Callable[[Json], Json]] = {
             for name, role in cast("dict[str, Json]", record["roles"]).items()
         },
     },
-    "of an earlier version, which knew little": lambda record: {
+    "Record of an earlier version with few fields": lambda record: {
         "version": 1,
         "phase": record["phase"],
         "attempt": record.get("attempt", 1),
@@ -65,18 +65,18 @@ async def has_three(scene: Scene, before: set[str]) -> None:
         return (await scene.run("job")).status.workers == "3/3"
 
     await scene.until("all three run", up)
-    assert before < await running(scene, "job"), "the others are those that were there"
+    assert before < await wait_until_running(scene, "job"), "the others are those that were there"
     assert (await scene.run("job")).status.restarts == 0
 
 
 @pytest.mark.parametrize("skewed", SKEWS.values(), ids=SKEWS.keys())
-async def test_a_record_of_another_operator_is_gone_on_from(
+async def test_job_continues_from_the_record_of_another_operator_version(
     scene: Scene, skewed: Callable[[Json], Json]
 ) -> None:
     """Nothing is started twice, nothing is counted, and what is not known is kept."""
     async with scene.operator():
-        await scene.apply(endless("job"))
-        before = await running(scene, "job")
+        await scene.apply(endless_job("job"))
+        before = await wait_until_running(scene, "job")
     written = skewed(await record(scene))
     await write(scene, written)
     async with scene.operator():
@@ -89,10 +89,10 @@ async def test_a_record_of_another_operator_is_gone_on_from(
         assert cast("dict[str, Json]", after["roles"])["worker"]["weather"] == "fair"
 
 
-async def test_a_record_of_a_later_operator_that_cannot_be_read_is_left_alone(scene: Scene) -> None:
+async def test_unreadable_record_of_a_later_operator_is_not_changed(scene: Scene) -> None:
     async with scene.operator():
-        await scene.apply(endless("job"))
-        before = await running(scene, "job")
+        await scene.apply(endless_job("job"))
+        before = await wait_until_running(scene, "job")
     known = await record(scene)
     await write(scene, {**known, "version": 99, "phase": "Hibernating"})
     with captured_lines():

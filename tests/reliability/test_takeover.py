@@ -13,11 +13,11 @@ from argosy.engine.errors import NotFound
 from argosy.kinds.kubernetes import Lease
 from argosy.operator.settings import NAME
 from tests.support.faults import (
-    endless,
-    granted,
-    running,
-    short,
-    succeeded,
+    endless_job,
+    grant_all_rights,
+    short_job,
+    wait_until_running,
+    wait_until_succeeded,
 )
 from tests.support.killable_apiserver import KillableApiServer
 from tests.support.operator_harness import Scene
@@ -44,9 +44,10 @@ TAKEOVER = 15.0
 
 
 @pytest.mark.parametrize(
-    "jobs", [pytest.param(2, id="alone", marks=pytest.mark.long), pytest.param(12, id="in a burst")]
+    "jobs",
+    [pytest.param(2, id="two jobs", marks=pytest.mark.long), pytest.param(12, id="burst of jobs")],
 )
-async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_nothing_after(
+async def test_stalled_or_killed_leader_is_replaced_and_writes_nothing_afterwards(
     killable_apiserver: KillableApiServer, scene: Scene, jobs: int
 ) -> None:
     """Each operator is a user of its own, so that the API server's audit log tells them apart.
@@ -58,7 +59,7 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
     processes = {}
     try:
         for user in users.values():
-            kubeconfig = await granted(scene, user)
+            kubeconfig = await grant_all_rights(scene, user)
             processes[user.name] = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", PROGRAM, str(kubeconfig), scene.namespace, user.name
             )
@@ -75,8 +76,8 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
         await scene.until("one of them leads", led)
         first = cast("Lease", await lease()).spec.holder_identity
         (second,) = set(users) - {first}
-        await scene.apply(endless("stays"))
-        before = await running(scene, "stays")
+        await scene.apply(endless_job("stays"))
+        before = await wait_until_running(scene, "stays")
 
         async def led_by_second() -> bool:
             return cast("Lease", await lease()).spec.holder_identity == second
@@ -100,7 +101,7 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
         taken = cast("Lease", await lease()).spec.acquire_time
         assert taken is not None
         processes[first].send_signal(signal.SIGCONT)
-        await succeeded(scene, *names)
+        await wait_until_succeeded(scene, *names)
         await scene.until("all but the one that stays is cleaned up", only_stays)
         finished = await _versions(scene, names)
         changes = [one for one in killable_apiserver.audited() if one.changed]
@@ -112,9 +113,9 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
         processes[second].kill()
         await processes[second].wait()
         await until(led_by_first, "the first leads again", TAKEOVER)
-        await scene.apply(short("after-a-death"))
-        await succeeded(scene, "after-a-death")
-        assert await running(scene, "stays") == before
+        await scene.apply(short_job("after-a-death"))
+        await wait_until_succeeded(scene, "after-a-death")
+        assert await wait_until_running(scene, "stays") == before
         assert await _versions(scene, names) == finished, "finished jobs are left as they were"
         late = [
             one
@@ -132,7 +133,7 @@ async def test_a_leader_that_stalls_or_dies_is_followed_by_another_and_changes_n
 
 
 async def _make(scene: Scene, names: Sequence[str]) -> None:
-    await asyncio.gather(*(scene.apply(short(name, 3).having(cleanup="All")) for name in names))
+    await asyncio.gather(*(scene.apply(short_job(name, 3).having(cleanup="All")) for name in names))
 
 
 async def _versions(scene: Scene, names: Sequence[str]) -> dict[str, str]:

@@ -52,8 +52,8 @@ class Attack(msgspec.Struct, frozen=True):
 
 
 ATTACKS = {
-    "a small one": Attack(jobs=8, pods=1_000, questions=400, connections=100),
-    "a large one": Attack(jobs=32, pods=5_000, questions=20_000, connections=2_000, honest_jobs=20),
+    "small attack": Attack(jobs=8, pods=1_000, questions=400, connections=100),
+    "large attack": Attack(jobs=32, pods=5_000, questions=20_000, connections=2_000, honest_jobs=20),
 }
 
 
@@ -139,13 +139,15 @@ async def leads(operator: Operator) -> bool:
 @pytest.mark.parametrize(
     "attack",
     [
-        pytest.param(ATTACKS["a small one"], id="a small one", marks=pytest.mark.timeout(300)),
+        pytest.param(ATTACKS["small attack"], id="small attack", marks=pytest.mark.timeout(300)),
         pytest.param(
-            ATTACKS["a large one"], id="a large one", marks=[pytest.mark.long, pytest.mark.timeout(1200)]
+            ATTACKS["large attack"], id="large attack", marks=[pytest.mark.long, pytest.mark.timeout(1200)]
         ),
     ],
 )
-async def test_a_hostile_tenant_harms_nobody_else(client: Client, operator: Operator, attack: Attack) -> None:
+async def test_hostile_tenant_does_not_affect_others(
+    client: Client, operator: Operator, attack: Attack
+) -> None:
     alone = [await honest_job(client, f"alone-{number}") for number in range(3)]
     token = await hostile_token(client)
     await forbid_pods(client)

@@ -28,7 +28,7 @@ LEVEL = dynamic_kind(Resource(FLOW, "v1", "PriorityLevelConfiguration", "priorit
 SCHEMA = dynamic_kind(Resource(FLOW, "v1", "FlowSchema", "flowschemas", False))
 
 
-async def define(client: Client, definition: Mapping[str, object]) -> None:
+async def install_crd(client: Client, definition: Mapping[str, object]) -> None:
     """Install our CRD, or another in its place, and wait until it is established."""
     with contextlib.suppress(NotFound):
         await client.delete(CustomResourceDefinition, CRD)
@@ -44,10 +44,10 @@ async def define(client: Client, definition: Mapping[str, object]) -> None:
     await client.create(CustomResourceDefinition, dict(definition))
     spec = cast("Mapping[str, object]", definition["spec"])
     versions = cast("Sequence[Mapping[str, object]]", spec["versions"])
-    await served(client, str(versions[0]["name"]))
+    await wait_until_served(client, str(versions[0]["name"]))
 
 
-async def served(client: Client, version: str) -> None:
+async def wait_until_served(client: Client, version: str) -> None:
     """Wait until TrainingRuns of this version are served."""
     kind = dynamic_kind(Resource("argosy.dev", version, "TrainingRun", "trainingruns"))
 
@@ -61,30 +61,30 @@ async def served(client: Client, version: str) -> None:
     await until(listed, "the definition is served")
 
 
-def short(name: str, workers: int = 2) -> RunBuilder:
+def short_job(name: str, workers: int = 2) -> RunBuilder:
     """A job that succeeds soon after its start."""
     template = {"metadata": {"annotations": {RUN_SECONDS: "0.5"}}, **pod_template()}
     return run(name).role("worker", workers, restart="OnFailure", template=template)
 
 
-def endless(name: str) -> RunBuilder:
+def endless_job(name: str) -> RunBuilder:
     return run(name).role("worker", 2, restart="OnFailure")
 
 
-async def succeeded(scene: Scene, *names: str) -> None:
+async def wait_until_succeeded(scene: Scene, *names: str) -> None:
     """Wait until all these jobs have succeeded without a restart."""
     for name in names:
         done = await scene.until_phase("Succeeded", name)
         assert done.status.restarts == 0
 
 
-async def running(scene: Scene, name: str) -> set[str]:
+async def wait_until_running(scene: Scene, name: str) -> set[str]:
     """Wait until a job runs; returns the uids of its pods."""
     await scene.until_phase("Running", name)
     return {pod.metadata.uid for pod in (await scene.pods()).values() if pod.metadata.name.startswith(name)}
 
 
-async def granted(scene: Scene, user: TokenUser) -> Path:
+async def grant_all_rights(scene: Scene, user: TokenUser) -> Path:
     """The kubeconfig of an administrator whose requests the API server may throttle."""
     subject = {"kind": "User", "name": user.name, "apiGroup": "rbac.authorization.k8s.io"}
     await bind(scene.client, f"all-for-{user.name}", subject)
@@ -99,7 +99,7 @@ async def bind(client: Client, name: str, subject: Mapping[str, str]) -> None:
     await client.apply(BINDING, body, force=True)
 
 
-async def counted(port: int, code: str) -> float:
+async def count_responses(port: int, code: str) -> float:
     """The number of responses with this code that the operator received."""
     client = WireClient(Origin.from_url(f"http://127.0.0.1:{port}"))
     try:
@@ -117,21 +117,21 @@ async def counted(port: int, code: str) -> float:
 ANYTHING: dict[str, object] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def foreign(
+def foreign_crd(
     *, version: str = "v1alpha1", status: object = None, spec: object = ANYTHING
 ) -> dict[str, object]:
     """A CRD of the same name as ours that belongs to another project."""
     properties = {"spec": spec, "status": {"type": "object"} if status is None else status}
-    served: dict[str, object] = {
+    version_entry: dict[str, object] = {
         "name": version,
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
     }
     if status is not None:
-        served["subresources"] = {"status": {}}
+        version_entry["subresources"] = {"status": {}}
     names = {"kind": "TrainingRun", "plural": "trainingruns", "singular": "trainingrun"}
     return {
         "metadata": {"name": CRD},
-        "spec": {"group": "argosy.dev", "names": names, "scope": "Namespaced", "versions": [served]},
+        "spec": {"group": "argosy.dev", "names": names, "scope": "Namespaced", "versions": [version_entry]},
     }

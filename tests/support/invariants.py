@@ -1,4 +1,4 @@
-"""What holds for every plan, pod and status, whatever they were made from."""
+"""Checks the invariants of every plan, pod and status."""
 
 from datetime import datetime
 from functools import cache
@@ -23,7 +23,7 @@ from argosy.workload.record import Record, decode, encode
 
 
 def check(workload: Workload, before: Record | None, observed: Observed, now: datetime, plan: Plan) -> None:
-    """`plan` is what was decided on the other four."""
+    """Check a plan against the workload, Record and observation that it was decided from."""
     assert decide(workload, before, observed, now) == plan, (
         "decide returned another plan for the same arguments"
     )
@@ -56,7 +56,7 @@ def _check_monotonic(before: Record, record: Record, now: datetime) -> None:
 
 
 def check_no_regression(stored: Record, record: Record) -> None:
-    """What is written over a Record forgets nothing that must happen once only."""
+    """Check that a new Record keeps what the old one counts or has done once."""
     assert not stored.finished_at or record.finished_at, "a finished job runs again"
     assert record.attempt >= stored.attempt, "attempt decreased"
     assert record.restarts >= stored.restarts, "restarts decreased"
@@ -70,7 +70,7 @@ def check_no_regression(stored: Record, record: Record) -> None:
 
 
 def check_pods(workload: Workload, inject: Inject) -> None:
-    """The first and last pod of every role can be rendered and sent."""
+    """Check that the first and last pod of every role can be rendered and encoded."""
     pods = PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid).for_job(
         workload, inject
     )
@@ -81,7 +81,7 @@ def check_pods(workload: Workload, inject: Inject) -> None:
 
 
 def check_status(kind: type[CustomResource], status: Struct) -> None:
-    """It comes back as it was written, passes the kind's definition, and nothing of it is dropped."""
+    """Check that a status survives encoding and decoding, and that the CRD accepts it and drops nothing."""
     raw = msgspec.json.encode(status)
     assert msgspec.json.decode(raw, type=type(status)) == status
     resource, schema = kind.resource, _schema(kind)

@@ -8,7 +8,7 @@ from tests.support.cluster import cgroups
 
 
 @pytest.fixture
-def old_form(tmp_path: Path) -> Path:
+def cgroup_v1(tmp_path: Path) -> Path:
     for name in ("cpu", "cpuset", "unified"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "cgroup.procs").touch()
@@ -16,19 +16,19 @@ def old_form(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_cgroup_is_made_in_every_hierarchy_once(old_form: Path) -> None:
-    made = cgroups.create("cluster/node-1", old_form)
-    assert made == [old_form / name / "cluster/node-1" for name in ("cpu", "cpuset", "unified")]
+def test_create_makes_a_cgroup_in_every_v1_hierarchy(cgroup_v1: Path) -> None:
+    made = cgroups.create("cluster/node-1", cgroup_v1)
+    assert made == [cgroup_v1 / name / "cluster/node-1" for name in ("cpu", "cpuset", "unified")]
     assert all(place.is_dir() for place in made)
-    assert cgroups.create("cluster/node-1", old_form) == made
+    assert cgroups.create("cluster/node-1", cgroup_v1) == made
 
 
-def test_the_unified_form_has_one_hierarchy(tmp_path: Path) -> None:
+def test_cgroup_v2_has_one_hierarchy(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").touch()
     assert cgroups.hierarchies(tmp_path) == [tmp_path]
 
 
-def test_controllers_are_handed_on_in_the_unified_form(tmp_path: Path) -> None:
+def test_create_enables_controllers_in_cgroup_v2(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").touch()
     (tmp_path / "cgroup.controllers").write_text("memory\n")
     (tmp_path / "cgroup.subtree_control").touch()
@@ -36,16 +36,16 @@ def test_controllers_are_handed_on_in_the_unified_form(tmp_path: Path) -> None:
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
 
 
-def test_removing_takes_all_below_and_nothing_beside(old_form: Path) -> None:
-    cgroups.create("cluster/node-1/kubepods/pod", old_form)
-    cgroups.create("other", old_form)
-    cgroups.remove("cluster", old_form)
-    cgroups.remove("cluster", old_form)
-    assert sorted(place.name for place in (old_form / "cpu").iterdir() if place.is_dir()) == ["other"]
+def test_remove_deletes_children_and_no_siblings(cgroup_v1: Path) -> None:
+    cgroups.create("cluster/node-1/kubepods/pod", cgroup_v1)
+    cgroups.create("other", cgroup_v1)
+    cgroups.remove("cluster", cgroup_v1)
+    cgroups.remove("cluster", cgroup_v1)
+    assert sorted(place.name for place in (cgroup_v1 / "cpu").iterdir() if place.is_dir()) == ["other"]
 
 
 @pytest.mark.root
-def test_the_machines_own_cgroups_take_a_process_and_go() -> None:
+def test_real_cgroup_accepts_a_process_and_is_removed() -> None:
     name = "argosy-test-cgroups"
     made = cgroups.create(f"{name}/node", cgroups.ROOT)
     try:

@@ -15,7 +15,7 @@ NODES = ("node-1", "node-2")
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """Programs that are there, though nobody runs them."""
+    """Empty program files."""
     folder = tmp_path / "assets"
     folder.mkdir()
     for name in (
@@ -27,7 +27,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     return Programs()
 
 
-def test_rights_are_checked_and_nothing_listens_beyond_the_cluster(programs: Programs) -> None:
+def test_authorization_is_on_and_no_port_is_open_outside_the_cluster(programs: Programs) -> None:
     layout = Layout(Path("/c"), 0, NODES)
     flags = components.control_plane(layout, Settings("1.36"), programs, 6443)["kube-apiserver"]
     assert "--authorization-mode=Node,RBAC" in flags
@@ -35,7 +35,7 @@ def test_rights_are_checked_and_nothing_listens_beyond_the_cluster(programs: Pro
     assert not [flag for flag in flags if flag.startswith("--audit")]
 
 
-def test_an_audit_log_is_written_when_asked_for(programs: Programs, tmp_path: Path) -> None:
+def test_audit_log_is_enabled_by_its_setting(programs: Programs, tmp_path: Path) -> None:
     layout, settings = Layout(tmp_path, 0, NODES), Settings("1.36", audit="RequestResponse")
     flags = components.control_plane(layout, settings, programs, 6443)["kube-apiserver"]
     assert f"--audit-log-path={tmp_path}/logs/audit.log" in flags
@@ -44,7 +44,7 @@ def test_an_audit_log_is_written_when_asked_for(programs: Programs, tmp_path: Pa
     assert policy["rules"] == [{"level": "RequestResponse"}]
 
 
-def test_the_patience_with_silent_nodes_can_be_set(programs: Programs) -> None:
+def test_node_grace_sets_the_node_monitor_grace_period(programs: Programs) -> None:
     layout = Layout(Path("/c"), 0, NODES)
     told = components.control_plane(layout, Settings("1.36", node_grace=8), programs, 6443)
     assert "--node-monitor-grace-period=8s" in told["kube-controller-manager"]
@@ -52,7 +52,7 @@ def test_the_patience_with_silent_nodes_can_be_set(programs: Programs) -> None:
     assert not [flag for flag in told["kube-controller-manager"] if "grace" in flag]
 
 
-def test_nodes_are_heard_more_often_than_patience_lasts(programs: Programs, tmp_path: Path) -> None:
+def test_node_leases_are_shorter_than_the_grace_period(programs: Programs, tmp_path: Path) -> None:
     """A kubelet renews its lease four times while that lasts, and is missed when it did not for the grace."""
     layout, settings = Layout(tmp_path, 0, NODES), Settings("1.36", node_grace=8)
     components.write_node_files(layout, settings, "node-1", programs)
@@ -60,7 +60,7 @@ def test_nodes_are_heard_more_often_than_patience_lasts(programs: Programs, tmp_
     assert kubelet["nodeLeaseDurationSeconds"] / 4 < settings.node_grace
 
 
-def test_gangs_are_on_where_kubernetes_has_them(programs: Programs) -> None:
+def test_gang_scheduling_is_enabled_from_kubernetes_1_36(programs: Programs) -> None:
     layout = Layout(Path("/c"), 0, NODES)
     for version, want in (("1.36", 3), ("1.35", 0)):
         told = components.control_plane(layout, Settings(version), programs, 6443)
@@ -68,7 +68,7 @@ def test_gangs_are_on_where_kubernetes_has_them(programs: Programs) -> None:
         assert len(gates) == want
 
 
-def test_nodes_have_networks_of_their_own(programs: Programs, tmp_path: Path) -> None:
+def test_every_node_has_its_own_pod_network(programs: Programs, tmp_path: Path) -> None:
     layout = Layout(tmp_path, 0, NODES)
     ranges = set()
     for node in NODES:

@@ -9,7 +9,7 @@ from tests.support.cluster import images
 from tests.support.cluster.images import Layer, LayerWriter
 
 
-def test_an_archive_is_consistent(tmp_path: Path) -> None:
+def test_digests_of_an_archive_match_its_files(tmp_path: Path) -> None:
     archive = tmp_path / "image.tar"
     layer = _layer(tmp_path / "layer.tar")
     images.write_archive(archive, ("here/a:1", "here/b:1"), (layer,), config={"Cmd": ["/x"]})
@@ -29,7 +29,7 @@ def test_an_archive_is_consistent(tmp_path: Path) -> None:
     assert _blob(manifest["layers"][0]["digest"]) in content
 
 
-def test_an_archive_need_not_carry_what_a_node_has(tmp_path: Path) -> None:
+def test_archive_may_omit_layers_that_a_node_has(tmp_path: Path) -> None:
     base, own = _layer(tmp_path / "base.tar", b"base"), _layer(tmp_path / "own.tar", b"own")
     images.write_archive(tmp_path / "image.tar", ("a:1",), (base, own), carried=(own,), config={})
     content = _content(tmp_path / "image.tar")
@@ -37,7 +37,7 @@ def test_an_archive_need_not_carry_what_a_node_has(tmp_path: Path) -> None:
     assert _blob(base.digest) not in content
 
 
-def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+def test_archive_is_reproducible(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     for name in ("b", "a"):
         (tmp_path / "tree" / name).write_text(name)
@@ -50,7 +50,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
-def test_files_of_a_layer_are_for_everyone(tmp_path: Path) -> None:
+def test_files_of_a_layer_are_readable_by_everyone(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.touch(mode=0o700)
     (tmp_path / "tree").mkdir(mode=0o700)

@@ -79,7 +79,7 @@ def cluster(cluster: RunningCluster) -> RunningCluster:
     return cluster
 
 
-def test_pods_on_both_nodes_find_each_other_by_name(cluster: RunningCluster) -> None:
+def test_pods_on_both_nodes_resolve_each_other(cluster: RunningCluster) -> None:
     pods = _pods(cluster)
     assert sorted(node for node, _ in pods.values()) == ["node-1", "node-2"]
     for asking in pods:
@@ -95,7 +95,7 @@ def test_logs_and_exec_reach_pods_of_both_nodes(cluster: RunningCluster) -> None
         assert said.stdout == "heard"
 
 
-def test_a_port_is_forwarded(cluster: RunningCluster) -> None:
+def test_port_forward_reaches_a_pod(cluster: RunningCluster) -> None:
     pod = next(iter(_pods(cluster)))
     command = [str(KUBECTL), "--kubeconfig", str(cluster.server.kubeconfig), "port-forward", pod, ":8000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:
@@ -110,14 +110,14 @@ def test_a_port_is_forwarded(cluster: RunningCluster) -> None:
     assert answer.endswith(f"{pod}\n")
 
 
-def test_services_answer_on_the_host(cluster: RunningCluster) -> None:
+def test_services_are_reachable_from_the_host(cluster: RunningCluster) -> None:
     service = cast("dict[str, str]", cluster.get("service", "web")["spec"])
     with socket.create_connection((service["clusterIP"], 80), 10) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert b"200 OK" in connection.recv(4096)
 
 
-def test_our_package_runs_in_a_pod_with_the_rights_that_it_is_given(cluster: RunningCluster) -> None:
+def test_package_runs_in_a_pod_with_the_granted_rights(cluster: RunningCluster) -> None:
     run = ("run", "ours", f"--image={images.ARGOSY}", "--restart=Never", "--rm", "-i", "--quiet", "--")
     assert cluster.kubectl(*run, "argosy", "--version").stdout.startswith("argosy ")
     denied = cluster.kubectl(*run, "kubectl", "get", "pods", code=None)
@@ -125,7 +125,7 @@ def test_our_package_runs_in_a_pod_with_the_rights_that_it_is_given(cluster: Run
     assert "system:serviceaccount:default:default" in denied.stdout + denied.stderr
 
 
-def test_an_image_is_pulled_when_a_pod_insists_and_missed_when_there_is_none(cluster: RunningCluster) -> None:
+def test_image_is_pulled_with_policy_always_and_a_missing_one_is_an_error(cluster: RunningCluster) -> None:
     run = ("run", "--image-pull-policy=Always", "--restart=Never", "--command")
     cluster.kubectl(*run, "insists", "--image=local", "--", "true")
     cluster.kubectl(*run, "misses", "--image=nowhere.example/none:1", "--", "true")
@@ -136,13 +136,13 @@ def test_an_image_is_pulled_when_a_pod_insists_and_missed_when_there_is_none(clu
     cluster.kubectl("wait", "pod/misses", f"--for={waiting}=ImagePullBackOff", "--timeout=60s", timeout=70)
 
 
-def test_who_did_what_is_in_the_audit_log(cluster: RunningCluster) -> None:
+def test_audit_log_contains_requests(cluster: RunningCluster) -> None:
     log = (cluster.folder / "logs" / "audit.log").read_text()
     assert '"username":"system:node:node-2"' in log
     assert '"username":"system:kube-scheduler"' in log
 
 
-def test_the_machines_settings_are_left_alone(cluster: RunningCluster) -> None:
+def test_settings_of_the_machine_are_unchanged(cluster: RunningCluster) -> None:
     pid = cluster.state.processes["node-1"].pid
     in_node = Path(f"/proc/{pid}/root/proc/sys/vm/overcommit_memory").read_text().strip()
     on_host = Path("/proc/sys/vm/overcommit_memory").read_text().strip()
@@ -150,7 +150,7 @@ def test_the_machines_settings_are_left_alone(cluster: RunningCluster) -> None:
     assert on_host == _AT_FIRST
 
 
-def test_up_twice_is_one_cluster(cluster: RunningCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_up_changes_nothing(cluster: RunningCluster, capsys: pytest.CaptureFixture[str]) -> None:
     before = cluster.state
     cluster.mend()
     assert cluster.state == before
@@ -161,7 +161,7 @@ def test_up_twice_is_one_cluster(cluster: RunningCluster, capsys: pytest.Capture
     assert kubernetes.main(other) == 1
 
 
-def test_what_was_killed_is_started_again_on_its_data(cluster: RunningCluster) -> None:
+def test_up_restarts_killed_programs_with_their_data(cluster: RunningCluster) -> None:
     before = cluster.state.processes
     killed = ("etcd", "kube-apiserver", "coredns", "node-1/containerd", "node-2/kubelet", "node-2/kube-proxy")
     pods = _pods(cluster)
@@ -176,7 +176,7 @@ def test_what_was_killed_is_started_again_on_its_data(cluster: RunningCluster) -
 
 
 @pytest.mark.long
-def test_a_node_without_power_is_missed_and_comes_back(cluster: RunningCluster) -> None:
+def test_powered_off_node_becomes_not_ready_and_recovers(cluster: RunningCluster) -> None:
     cluster.power_off("node-2")
     cluster.kubectl("wait", "node/node-2", "--for=condition=Ready=Unknown", "--timeout=60s", timeout=70)
     cluster.mend()
@@ -186,7 +186,7 @@ def test_a_node_without_power_is_missed_and_comes_back(cluster: RunningCluster) 
 
 
 @pytest.mark.long
-def test_an_up_that_is_killed_anywhere_leaves_nothing_after_down(cluster_programs: Programs) -> None:
+def test_down_after_a_killed_up_leaves_nothing_behind(cluster_programs: Programs) -> None:
     with TemporaryDirectory(prefix="argosy-") as parent:
         folder = Path(parent) / "cluster"
         up = commands.module("tests.support.kubernetes", "up", "--dir", str(folder))
@@ -203,7 +203,7 @@ def test_an_up_that_is_killed_anywhere_leaves_nothing_after_down(cluster_program
 
 
 @pytest.mark.long
-def test_a_cluster_ends_with_the_process_that_wanted_it(cluster_programs: Programs) -> None:
+def test_cluster_ends_with_its_owner_process(cluster_programs: Programs) -> None:
     program = """
 import os, signal, sys
 from pathlib import Path
@@ -224,7 +224,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.long
 @pytest.mark.parametrize("cluster_programs", [minor for minor in minors() if minor != DEFAULT], indirect=True)
-def test_another_version_runs_pods(cluster_programs: Programs) -> None:
+def test_other_kubernetes_version_runs_pods(cluster_programs: Programs) -> None:
     with TemporaryDirectory(prefix="argosy-") as parent:
         folder = Path(parent) / "cluster"
         try:

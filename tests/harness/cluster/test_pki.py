@@ -19,7 +19,7 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path / "pki"
 
 
-def test_a_part_is_known_by_name_and_groups(keys: Path) -> None:
+def test_certificate_has_the_name_and_groups_of_the_component(keys: Path) -> None:
     pki.issue(keys, "node-1", Identity("system:node:node-1", ("system:nodes",)))
     certificate = x509.load_pem_x509_certificate((keys / "node-1.crt").read_bytes())
     authority = x509.load_pem_x509_certificate((keys / "ca.crt").read_bytes())
@@ -30,7 +30,7 @@ def test_a_part_is_known_by_name_and_groups(keys: Path) -> None:
     assert (keys / "node-1.key").stat().st_mode & 0o077 == 0
 
 
-def test_only_what_has_an_address_may_serve(keys: Path) -> None:
+def test_only_certificates_with_an_address_are_server_certificates(keys: Path) -> None:
     pki.issue(keys, "node-1", Identity("system:node:node-1", (), ("10.0.0.1",)))
     certificate = x509.load_pem_x509_certificate((keys / "node-1.crt").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -38,14 +38,14 @@ def test_only_what_has_an_address_may_serve(keys: Path) -> None:
     assert ExtendedKeyUsageOID.SERVER_AUTH in _uses(certificate)
 
 
-def test_a_certificate_is_issued_once(keys: Path) -> None:
+def test_existing_certificate_is_not_issued_again(keys: Path) -> None:
     pki.issue(keys, "coredns", Identity("system:coredns"))
     first = (keys / "coredns.crt").read_bytes()
     pki.issue(keys, "coredns", Identity("system:coredns"))
     assert (keys / "coredns.crt").read_bytes() == first
 
 
-def test_a_kubeconfig_carries_its_keys_and_is_nobody_elses(keys: Path) -> None:
+def test_kubeconfig_contains_its_keys_and_is_private(keys: Path) -> None:
     pki.issue(keys, "coredns", Identity("system:coredns"))
     path = pki.kubeconfig(keys, "coredns", "https://10.0.0.1:6443")
     config = yaml.safe_load(path.read_text())

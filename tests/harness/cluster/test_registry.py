@@ -30,7 +30,7 @@ def port(archive: Path) -> Iterator[int]:
         serving.join()
 
 
-def test_an_image_is_had_piece_by_piece(port: int) -> None:
+def test_manifest_and_layers_of_an_image_can_be_pulled(port: int) -> None:
     code, headers, body = _get(port, "/v2/library/local/manifests/latest?ns=docker.io")
     assert (code, headers["Content-Type"]) == (200, MANIFEST)
     manifest = json.loads(body)
@@ -52,11 +52,11 @@ def test_an_image_is_had_piece_by_piece(port: int) -> None:
         "no name at all": "/v2/",
     }.values(),
 )
-def test_what_is_not_there_is_said_not_to_be(port: int, place: str) -> None:
+def test_unknown_image_is_not_found(port: int, place: str) -> None:
     assert _get(port, place)[0] == 404
 
 
-def test_a_new_archive_is_seen(port: int, archive: Path) -> None:
+def test_replaced_archive_is_served(port: int, archive: Path) -> None:
     place = "/v2/library/local/manifests/latest?ns=docker.io"
     before = _get(port, place)[2]
     _write(archive, b"second")

@@ -10,7 +10,7 @@ from tests.support.cluster.components import Settings
 from tests.support.cluster.running import RunningCluster
 
 
-def test_half_a_cluster_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_that_fails_to_start_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(folder: Path, _settings: Settings) -> None:
         (folder / "started").touch()
         raise lifecycle.ClusterFailed("the kubelet does not answer")

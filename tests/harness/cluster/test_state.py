@@ -23,7 +23,7 @@ def notes(tmp_path: Path) -> Notes:
     return Notes(State(Settings("1.36"), Layout(tmp_path, 2, ("node-1",)), server, {}))
 
 
-def test_every_change_is_on_disk(notes: Notes, tmp_path: Path) -> None:
+def test_every_change_is_written_to_disk(notes: Notes, tmp_path: Path) -> None:
     assert not notes.runs("etcd")
     notes.note("etcd", os.getpid())
     assert notes.runs("etcd")
@@ -31,14 +31,14 @@ def test_every_change_is_on_disk(notes: Notes, tmp_path: Path) -> None:
     assert notes.state.dead == []
 
 
-def test_a_process_that_merely_got_the_same_pid_does_not_run(notes: Notes) -> None:
+def test_process_with_a_reused_pid_does_not_count_as_running(notes: Notes) -> None:
     notes.note("etcd", os.getpid())
     notes.state.processes["etcd"] = Process(os.getpid(), 1)
     assert not notes.runs("etcd")
     assert notes.state.dead == ["etcd"]
 
 
-def test_half_a_note_is_none(tmp_path: Path) -> None:
+def test_incomplete_state_file_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text('{"settings":')
     assert read(tmp_path) is None
 
@@ -51,7 +51,7 @@ def program(tmp_path: Path) -> Iterator[list[str]]:
     yield [str(folder / "sleep"), "60"]
 
 
-def test_without_notes_our_programs_are_found_by_their_folder(tmp_path: Path, program: list[str]) -> None:
+def test_processes_are_found_by_folder_without_a_state_file(tmp_path: Path, program: list[str]) -> None:
     cluster = tmp_path / "cluster"
     environment = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets")}
     # The name that a program is called by is its first word, and free.
