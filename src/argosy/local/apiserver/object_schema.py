@@ -50,7 +50,8 @@ def admit_fields(
             unknown = prune_default.admit(obj, served.schema, keep_nulls=applied)
     except DecodeError as error:
         raise _undecodable(served, str(error), patch) from error
-    others = [problem for problem in problems if problem.split('"')[1] not in unknown]
+    # As in Kubernetes, a duplicate field of a body that is also unknown is only reported as unknown.
+    others = [each for each in problems if patch is not None or each.split('"')[1] not in unknown]
     report([*others, *(f'unknown field "{path}"' for path in unknown)], served, validation, warnings, patch)
     if served.custom is None:
         apply_defaults(served.group, served.kind, obj)

@@ -195,7 +195,7 @@ def _check_number(value: int | float, schema: Schema, path: str, errors: list[Fi
     if schema.type == "integer" and not (float(value).is_integer() and -(2**bits) <= value < 2**bits):
         errors.append(invalid(NO_PATH, "", f"{path} must be an integer of {bits + 1} bits"))
     factor = schema.multiple_of
-    if factor is not None and not (factor and float(value / factor).is_integer()):
+    if factor is not None and not _is_multiple(value, factor):
         errors.append(invalid(path, value, _in_body(path, f"should be a multiple of {_number(factor)}")))
     low, high = schema.minimum, schema.maximum
     if high is not None and (value >= high if schema.exclusive_maximum else value > high):
@@ -204,6 +204,13 @@ def _check_number(value: int | float, schema: Schema, path: str, errors: list[Fi
     if low is not None and (value <= low if schema.exclusive_minimum else value < low):
         word = "greater than" if schema.exclusive_minimum else "greater than or equal to"
         errors.append(invalid(path, value, _in_body(path, f"should be {word} {_number(low)}")))
+
+
+def _is_multiple(value: int | float, factor: int | float) -> bool:
+    """Whether a number is a multiple; as in Kubernetes, integers are divided by the integral part."""
+    if isinstance(value, int):
+        return int(factor) > 0 and value % int(factor) == 0
+    return (value / factor).is_integer()
 
 
 def _check_list(
