@@ -160,8 +160,9 @@ def wrong_kind(obj: Json, served: Served) -> str:
 def check_custom_kind(obj: Json, served: Served) -> None:
     """422 if a custom resource has another kind or version."""
     if served.custom is not None and (errors := object_schema.kind_errors(obj, served)):
-        group = text(obj, "apiVersion").rpartition("/")[0]
-        raise invalid_error(group, text(obj, "kind"), text(obj, "metadata", "name"), errors)
+        group, prefix = text(obj, "apiVersion").rpartition("/")[0], text(obj, "metadata", "generateName")
+        name = text(obj, "metadata", "name") or (generated_name(prefix) if prefix else "")
+        raise invalid_error(group, text(obj, "kind"), name, errors)
 
 
 def check_place(obj: Json, call: Call) -> Json:
