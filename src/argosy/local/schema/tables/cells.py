@@ -1,12 +1,16 @@
 """Columns and cells of tables: ages, labels, selectors, shortened lists."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part, parts, text, texts
+
+Cell: TypeAlias = Callable[[Json, datetime], object]
+"""Returns the cell of an object; ages depend on the time."""
 
 
 class Column(Struct, frozen=True, kw_only=True):
@@ -15,6 +19,7 @@ class Column(Struct, frozen=True, kw_only=True):
     format: str = ""
     description: str = ""
     priority: int = 0
+    """1 for a column that only `-o wide` shows."""
 
     def json(self) -> Json:
         """The column in a Table."""
@@ -25,11 +30,6 @@ class Column(Struct, frozen=True, kw_only=True):
             "description": self.description,
             "priority": self.priority,
         }
-
-
-def column(name: str, type: str = "string", format: str = "", description: str = "", wide: int = 0) -> Column:
-    """A built-in column; `wide=1` shows it only with `-o wide`."""
-    return Column(name=name, type=type, format=format, description=description, priority=wide)
 
 
 def human_duration(seconds: float) -> str:

@@ -1,233 +1,275 @@
-"""The columns that `kubectl get` shows for built-in kinds."""
+"""The columns that `kubectl get` shows for built-in kinds, each with the function that returns its cell."""
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-
-from msgspec import Struct
+from collections.abc import Callable, Mapping
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.tables import rows, storage_rows
-from argosy.local.schema.tables.cells import Column, column, selector_text
-from argosy.local.schema.tables.pod_row import POD_COLUMNS, pod_cells
-from argosy.local.schema.unstructured import number, part
-
-
-class Printer(Struct, frozen=True):
-    columns: tuple[Column, ...]
-    cells: Callable[[Json, datetime], Sequence[object]]
-
-
-NAME = column("Name", format="name")
-AGE = column("Age")
-CONTAINERS = (column("Containers", wide=1), column("Images", wide=1))
-SELECTOR = column("Selector", wide=1)
-
-
-_BINDING = Printer(
-    (
-        NAME,
-        column("Role"),
-        AGE,
-        column("Users", wide=1),
-        column("Groups", wide=1),
-        column("ServiceAccounts", wide=1),
-    ),
-    rows.binding,
+from argosy.local.schema.tables import values
+from argosy.local.schema.tables.cells import (
+    Cell,
+    Column,
+    age,
+    containers,
+    created,
+    labels_text,
+    name,
+    selector_text,
 )
-_SET = (
+from argosy.local.schema.unstructured import number, part, text
+
+Field = tuple[Column, Cell]
+Read = Callable[[Json], object]
+
+
+def _field(
+    title: str, read: str | Read, *, type: str = "string", wide: bool = False, empty: str = ""
+) -> Field:
+    """A column of the text at a path, or of the result of a function."""
+    column = Column(name=title, type=type, priority=int(wide))
+    if isinstance(read, str):
+        steps = read.split(".")
+        return column, lambda item, _now: text(item, *steps) or empty
+    return column, lambda item, _now: read(item)
+
+
+def _number(title: str, path: str, type: str = "integer") -> Field:
+    return _field(title, lambda item: number(item, *path.split(".")), type=type)
+
+
+def _size(title: str, *fields: str, type: str = "string") -> Field:
+    """A column of the number of entries in some lists or maps."""
+    return _field(title, lambda item: sum(values.size(item.get(field)) for field in fields), type=type)
+
+
+def _selector(path: str, title: str = "Selector", *, wide: bool = True) -> Field:
+    return _field(title, lambda item: selector_text(values.at(item, path)), wide=wide)
+
+
+def _containers(path: str, *, wide: bool = True) -> tuple[Field, Field]:
+    def read(index: int) -> Read:
+        return lambda item: containers(part(item, *path.split(".")))[index]
+
+    return _field("Containers", read(0), wide=wide), _field("Images", read(1), wide=wide)
+
+
+NAME: Field = (Column(name="Name", format="name"), lambda item, _now: name(item))
+AGE: Field = (Column(name="Age"), created)
+_TEMPLATE = (*_containers("spec.template.spec"), _selector("spec.selector"))
+_REPLICAS = (
     NAME,
-    *(column(n, type="integer") for n in ("Desired", "Current", "Ready")),
+    _number("Desired", "spec.replicas"),
+    _number("Current", "status.replicas"),
+    _number("Ready", "status.readyReplicas"),
     AGE,
-    *CONTAINERS,
-    SELECTOR,
 )
-_EVENT = Printer(
-    (
-        *(column(n) for n in ("Last Seen", "Type", "Reason", "Object")),
-        column("Subobject", wide=1),
-        column("Source", wide=1),
-        column("Message"),
-        column("First Seen", wide=1),
-        column("Count", wide=1),
-        column("Name", format="name", wide=1),
-    ),
-    rows.event,
+_EVENT: tuple[Field, ...] = (
+    (Column(name="Last Seen"), lambda item, now: age(values.event_times(item)[1], now)),
+    _field("Type", "type"),
+    _field("Reason", "reason"),
+    _field("Object", values.event_object),
+    _field("Subobject", lambda item: text(values.event_target(item), "fieldPath"), wide=True),
+    _field("Source", values.event_source, wide=True),
+    _field("Message", lambda item: (text(item, "message") or text(item, "note")).strip()),
+    (Column(name="First Seen", priority=1), lambda item, now: age(values.event_times(item)[0], now)),
+    _field("Count", values.event_count, wide=True),
+    (Column(name="Name", format="name", priority=1), lambda item, _now: name(item)),
 )
-_AUTOSCALER = Printer(
-    (NAME, *(column(n) for n in ("Reference", "Targets", "MinPods", "MaxPods", "Replicas")), AGE),
-    rows.autoscaler,
+_BINDING = (
+    NAME,
+    _field("Role", lambda item: f"{text(item, 'roleRef', 'kind')}/{text(item, 'roleRef', 'name')}"),
+    AGE,
+    _field("Users", lambda item: values.subjects(item, "User"), wide=True),
+    _field("Groups", lambda item: values.subjects(item, "Group"), wide=True),
+    _field("ServiceAccounts", lambda item: values.subjects(item, "ServiceAccount"), wide=True),
 )
-_WEBHOOKS = Printer((NAME, column("Webhooks", type="integer"), AGE), rows.simple(rows.count_of("webhooks")))
+_WEBHOOKS = (NAME, _size("Webhooks", "webhooks", type="integer"), AGE)
+_READY_OF_WANTED = _field("Ready", values.ready_replicas)
 
-PRINTERS: Mapping[tuple[str, str], Printer] = {
-    ("", "Pod"): Printer(POD_COLUMNS, pod_cells),
-    ("", "PodTemplate"): Printer(
-        (NAME, column("Containers"), column("Images"), column("Pod Labels")), rows.pod_template
+_WORKLOADS: Mapping[tuple[str, str], tuple[Field, ...]] = {
+    ("", "PodTemplate"): (
+        NAME,
+        *_containers("template.spec", wide=False),
+        _field("Pod Labels", lambda item: labels_text(values.at(item, "template.metadata.labels"))),
     ),
-    ("policy", "PodDisruptionBudget"): Printer(
-        (
-            NAME,
-            column("Min Available"),
-            column("Max Unavailable"),
-            column("Allowed Disruptions", type="integer"),
-            AGE,
+    ("", "ReplicationController"): (
+        *_REPLICAS,
+        *_TEMPLATE[:2],
+        _field("Selector", lambda item: labels_text(values.at(item, "spec.selector")), wide=True),
+    ),
+    ("apps", "ReplicaSet"): (*_REPLICAS, *_TEMPLATE),
+    ("apps", "DaemonSet"): (
+        NAME,
+        _number("Desired", "status.desiredNumberScheduled"),
+        _number("Current", "status.currentNumberScheduled"),
+        _number("Ready", "status.numberReady"),
+        _number("Up-to-date", "status.updatedNumberScheduled"),
+        _number("Available", "status.numberAvailable"),
+        _field("Node Selector", lambda item: labels_text(values.at(item, "spec.template.spec.nodeSelector"))),
+        AGE,
+        *_TEMPLATE,
+    ),
+    ("apps", "Deployment"): (
+        NAME,
+        _READY_OF_WANTED,
+        _number("Up-to-date", "status.updatedReplicas", "string"),
+        _number("Available", "status.availableReplicas", "string"),
+        AGE,
+        *_TEMPLATE,
+    ),
+    ("apps", "StatefulSet"): (NAME, _READY_OF_WANTED, AGE, *_TEMPLATE[:2]),
+    ("apps", "ControllerRevision"): (
+        NAME,
+        _field("Controller", values.controller),
+        _number("Revision", "revision", "string"),
+        AGE,
+    ),
+    ("batch", "Job"): (
+        NAME,
+        _field("Status", values.job_status),
+        _field("Completions", values.job_completions),
+        (Column(name="Duration"), values.job_duration),
+        AGE,
+        *_TEMPLATE,
+    ),
+    ("batch", "CronJob"): (
+        NAME,
+        _field("Schedule", "spec.schedule"),
+        _field("Timezone", "spec.timeZone", empty="<none>"),
+        _field("Suspend", lambda item: values.shown(values.at(item, "spec.suspend")), type="boolean"),
+        _field("Active", lambda item: values.size(values.at(item, "status.active")), type="integer"),
+        (Column(name="Last Schedule"), values.last_schedule),
+        AGE,
+        *_containers("spec.jobTemplate.spec.template.spec"),
+        _selector("spec.jobTemplate.spec.selector"),
+    ),
+    ("autoscaling", "HorizontalPodAutoscaler"): (
+        NAME,
+        _field("Reference", values.scale_target),
+        _field("Targets", values.metrics),
+        _field("MinPods", lambda item: values.shown(values.at(item, "spec.minReplicas"))),
+        _number("MaxPods", "spec.maxReplicas", "string"),
+        _number("Replicas", "status.currentReplicas", "string"),
+        AGE,
+    ),
+    ("policy", "PodDisruptionBudget"): (
+        NAME,
+        _field("Min Available", lambda item: values.shown(values.at(item, "spec.minAvailable"), "N/A")),
+        _field("Max Unavailable", lambda item: values.shown(values.at(item, "spec.maxUnavailable"), "N/A")),
+        _number("Allowed Disruptions", "status.disruptionsAllowed"),
+        AGE,
+    ),
+}
+_NETWORK: Mapping[tuple[str, str], tuple[Field, ...]] = {
+    ("", "Service"): (
+        NAME,
+        _field("Type", "spec.type"),
+        _field("Cluster-IP", values.cluster_ip),
+        _field("External-IP", values.external_address),
+        _field("Port(s)", values.service_ports),
+        AGE,
+        _field("Selector", lambda item: labels_text(values.at(item, "spec.selector")), wide=True),
+    ),
+    ("", "Endpoints"): (NAME, _field("Endpoints", values.endpoints), AGE),
+    ("discovery.k8s.io", "EndpointSlice"): (
+        NAME,
+        _field("AddressType", "addressType"),
+        _field("Ports", values.slice_ports),
+        _field("Endpoints", values.slice_addresses),
+        AGE,
+    ),
+    ("networking.k8s.io", "Ingress"): (
+        NAME,
+        _field("Class", "spec.ingressClassName", empty="<none>"),
+        _field("Hosts", values.ingress_hosts),
+        _field("Address", values.load_balancer),
+        _field("Ports", lambda item: "80, 443" if values.at(item, "spec.tls") else "80"),
+        AGE,
+    ),
+    ("networking.k8s.io", "IngressClass"): (
+        (NAME[0], values.default_marked("ingressclass.kubernetes.io/is-default-class")),
+        _field("Controller", "spec.controller"),
+        _field("Parameters", values.ingress_parameters),
+        AGE,
+    ),
+    ("networking.k8s.io", "NetworkPolicy"): (
+        NAME,
+        _selector("spec.podSelector", "Pod-Selector", wide=False),
+        AGE,
+    ),
+}
+_STORAGE: Mapping[tuple[str, str], tuple[Field, ...]] = {
+    ("", "PersistentVolume"): (
+        NAME,
+        _field("Capacity", lambda item: values.shown(values.at(item, "spec.capacity.storage"), "0")),
+        _field("Access Modes", lambda item: values.access_modes(item, "spec")),
+        _field("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
+        _field("Status", values.storage_phase),
+        _field("Claim", values.volume_claim),
+        _field("StorageClass", "spec.storageClassName"),
+        _field("VolumeAttributesClass", "spec.volumeAttributesClassName", empty="<unset>"),
+        _field("Reason", "status.reason"),
+        AGE,
+        _field("VolumeMode", "spec.volumeMode", wide=True, empty="<unset>"),
+    ),
+    ("", "PersistentVolumeClaim"): (
+        NAME,
+        _field("Status", values.storage_phase),
+        _field("Volume", "spec.volumeName"),
+        _field("Capacity", values.claim_capacity),
+        _field(
+            "Access Modes", lambda item: values.access_modes(item, "status") if values.is_bound(item) else ""
         ),
-        rows.simple(
-            rows.amount_of("spec", "minAvailable"),
-            rows.amount_of("spec", "maxUnavailable"),
-            lambda item: number(item, "status", "disruptionsAllowed"),
-        ),
+        _field("StorageClass", "spec.storageClassName"),
+        _field("VolumeAttributesClass", "spec.volumeAttributesClassName", empty="<unset>"),
+        AGE,
+        _field("VolumeMode", "spec.volumeMode", wide=True, empty="<unset>"),
     ),
-    ("", "ReplicationController"): Printer(_SET, rows.replicas),
-    ("apps", "ReplicaSet"): Printer(_SET, rows.replicas),
-    ("apps", "DaemonSet"): Printer(
-        (
-            NAME,
-            *(column(n, type="integer") for n in ("Desired", "Current", "Ready", "Up-to-date", "Available")),
-            column("Node Selector"),
-            AGE,
-            *CONTAINERS,
-            SELECTOR,
-        ),
-        rows.daemon_set,
+    ("storage.k8s.io", "StorageClass"): (
+        (NAME[0], values.default_marked("storageclass.kubernetes.io/is-default-class")),
+        _field("Provisioner", "provisioner"),
+        _field("ReclaimPolicy", "reclaimPolicy", empty="Delete"),
+        _field("VolumeBindingMode", "volumeBindingMode", empty="Immediate"),
+        _field("AllowVolumeExpansion", lambda item: item.get("allowVolumeExpansion", False)),
+        AGE,
     ),
-    ("apps", "Deployment"): Printer(
-        (NAME, column("Ready"), column("Up-to-date"), column("Available"), AGE, *CONTAINERS, SELECTOR),
-        rows.deployment,
-    ),
-    ("apps", "StatefulSet"): Printer((NAME, column("Ready"), AGE, *CONTAINERS), rows.stateful_set),
-    ("apps", "ControllerRevision"): Printer(
-        (NAME, column("Controller"), column("Revision"), AGE), rows.revision
-    ),
-    ("batch", "Job"): Printer(
-        (NAME, column("Status"), column("Completions"), column("Duration"), AGE, *CONTAINERS, SELECTOR),
-        rows.job,
-    ),
-    ("batch", "CronJob"): Printer(
-        (
-            NAME,
-            column("Schedule"),
-            column("Timezone"),
-            column("Suspend", type="boolean"),
-            column("Active", type="integer"),
-            column("Last Schedule"),
-            AGE,
-            *CONTAINERS,
-            SELECTOR,
-        ),
-        rows.cron_job,
-    ),
-    ("", "Service"): Printer(
-        (NAME, *(column(n) for n in ("Type", "Cluster-IP", "External-IP", "Port(s)")), AGE, SELECTOR),
-        rows.service,
-    ),
-    ("networking.k8s.io", "Ingress"): Printer(
-        (NAME, *(column(n) for n in ("Class", "Hosts", "Address", "Ports")), AGE), rows.ingress
-    ),
-    ("networking.k8s.io", "IngressClass"): Printer(
-        (NAME, column("Controller"), column("Parameters"), AGE), rows.ingress_class
-    ),
-    ("networking.k8s.io", "NetworkPolicy"): Printer(
-        (NAME, column("Pod-Selector"), AGE),
-        rows.simple(lambda item: selector_text(part(item, "spec").get("podSelector"))),
-    ),
-    ("", "Endpoints"): Printer((NAME, column("Endpoints"), AGE), rows.endpoints),
-    ("discovery.k8s.io", "EndpointSlice"): Printer(
-        (NAME, column("AddressType"), column("Ports"), column("Endpoints"), AGE), rows.endpoint_slice
-    ),
-    ("", "Node"): Printer(
-        (
-            NAME,
-            column("Status"),
-            column("Roles"),
-            AGE,
-            column("Version"),
-            *(
-                column(n, wide=1)
-                for n in ("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime")
-            ),
-        ),
-        rows.node,
+}
+_OTHERS: Mapping[tuple[str, str], tuple[Field, ...]] = {
+    ("", "Node"): (
+        NAME,
+        _field("Status", values.node_status),
+        _field("Roles", values.node_roles),
+        AGE,
+        _field("Version", "status.nodeInfo.kubeletVersion"),
+        _field("Internal-IP", values.node_address("InternalIP"), wide=True),
+        _field("External-IP", values.node_address("ExternalIP"), wide=True),
+        _field("OS-Image", "status.nodeInfo.osImage", wide=True, empty="<unknown>"),
+        _field("Kernel-Version", values.node_kernel, wide=True),
+        _field("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", wide=True, empty="<unknown>"),
     ),
     ("", "Event"): _EVENT,
     ("events.k8s.io", "Event"): _EVENT,
-    ("", "Namespace"): Printer((NAME, column("Status"), AGE), rows.simple(rows.text_of("status", "phase"))),
-    ("", "Secret"): Printer(
-        (NAME, column("Type"), column("Data"), AGE), rows.simple(rows.text_of("type"), rows.count_of("data"))
+    ("", "Namespace"): (NAME, _field("Status", "status.phase"), AGE),
+    ("", "Secret"): (NAME, _field("Type", "type"), _size("Data", "data"), AGE),
+    ("", "ConfigMap"): (NAME, _size("Data", "data", "binaryData"), AGE),
+    ("", "ServiceAccount"): (NAME, AGE),
+    ("", "ResourceQuota"): (
+        NAME,
+        _field("Request", lambda item: values.quota(item, limits=False)),
+        _field("Limit", lambda item: values.quota(item, limits=True)),
+        AGE,
     ),
-    ("", "ConfigMap"): Printer((NAME, column("Data"), AGE), rows.simple(rows.data_count)),
-    ("", "ServiceAccount"): Printer((NAME, AGE), rows.simple()),
-    ("", "PersistentVolume"): Printer(
-        (
-            NAME,
-            *(
-                column(n)
-                for n in (
-                    "Capacity",
-                    "Access Modes",
-                    "Reclaim Policy",
-                    "Status",
-                    "Claim",
-                    "StorageClass",
-                    "VolumeAttributesClass",
-                    "Reason",
-                )
-            ),
-            AGE,
-            column("VolumeMode", wide=1),
-        ),
-        storage_rows.volume,
-    ),
-    ("", "PersistentVolumeClaim"): Printer(
-        (
-            NAME,
-            *(
-                column(n)
-                for n in (
-                    "Status",
-                    "Volume",
-                    "Capacity",
-                    "Access Modes",
-                    "StorageClass",
-                    "VolumeAttributesClass",
-                )
-            ),
-            AGE,
-            column("VolumeMode", wide=1),
-        ),
-        storage_rows.claim,
-    ),
-    ("", "ResourceQuota"): Printer((NAME, column("Request"), column("Limit"), AGE), rows.quota),
-    ("autoscaling", "HorizontalPodAutoscaler"): _AUTOSCALER,
     ("rbac.authorization.k8s.io", "RoleBinding"): _BINDING,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _BINDING,
-    ("coordination.k8s.io", "Lease"): Printer(
-        (NAME, column("Holder"), AGE), rows.simple(rows.text_of("spec", "holderIdentity"))
+    ("coordination.k8s.io", "Lease"): (NAME, _field("Holder", "spec.holderIdentity"), AGE),
+    ("scheduling.k8s.io", "PriorityClass"): (
+        NAME,
+        _number("Value", "value"),
+        _field("Global-Default", lambda item: item.get("globalDefault", False), type="boolean"),
+        AGE,
+        _field("PreemptionPolicy", "preemptionPolicy"),
     ),
-    ("storage.k8s.io", "StorageClass"): Printer(
-        (
-            NAME,
-            *(
-                column(n)
-                for n in ("Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion")
-            ),
-            AGE,
-        ),
-        storage_rows.storage_class,
-    ),
-    ("scheduling.k8s.io", "PriorityClass"): Printer(
-        (
-            NAME,
-            column("Value", type="integer"),
-            column("Global-Default", type="boolean"),
-            AGE,
-            column("PreemptionPolicy"),
-        ),
-        rows.priority,
-    ),
-    ("node.k8s.io", "RuntimeClass"): Printer(
-        (NAME, column("Handler"), AGE), rows.simple(rows.text_of("handler"))
-    ),
+    ("node.k8s.io", "RuntimeClass"): (NAME, _field("Handler", "handler"), AGE),
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _WEBHOOKS,
 }
+COLUMNS: Mapping[tuple[str, str], tuple[Field, ...]] = {**_WORKLOADS, **_NETWORK, **_STORAGE, **_OTHERS}
+"""The columns of all kinds but pods, whose cells are computed together."""

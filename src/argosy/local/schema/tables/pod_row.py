@@ -7,16 +7,13 @@ then the last container with a reason), so that users see `CrashLoopBackOff` or 
 from datetime import datetime
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.tables.cells import column, condition, created, human_duration, name, parse_time
+from argosy.local.schema.tables.cells import Column, condition, created, human_duration, name, parse_time
 from argosy.local.schema.unstructured import number, part, parts, text
 
 POD_COLUMNS = (
-    column("Name", format="name"),
-    column("Ready"),
-    column("Status"),
-    column("Restarts"),
-    column("Age"),
-    *(column(n, wide=1) for n in ("IP", "Node", "Nominated Node", "Readiness Gates")),
+    Column(name="Name", format="name"),
+    *(Column(name=title) for title in ("Ready", "Status", "Restarts", "Age")),
+    *(Column(name=title, priority=1) for title in ("IP", "Node", "Nominated Node", "Readiness Gates")),
 )
 
 

@@ -12,9 +12,15 @@ from msgspec import Struct
 
 from argosy.local.schema.crd.jsonpath import JsonPath, JsonPathError, text_of
 from argosy.local.schema.model import Json
-from argosy.local.schema.tables.cells import Column, age, column, parse_time
-from argosy.local.schema.tables.columns import PRINTERS
+from argosy.local.schema.tables.cells import Column, age, name, parse_time
+from argosy.local.schema.tables.columns import COLUMNS, NAME
+from argosy.local.schema.tables.pod_row import POD_COLUMNS, pod_cells
+from argosy.local.schema.unstructured import part
 
+_CREATED_AT = (
+    Column(name="Created At", type="date"),
+    lambda item, _now: part(item, "metadata").get("creationTimestamp"),
+)
 Include: TypeAlias = Literal["None", "Metadata", "Object"]
 
 
@@ -28,17 +34,19 @@ class Columns(Struct, frozen=True):
 
 def builtin_columns(group: str, kind: str) -> Columns:
     """The columns of a built-in kind; by default its name and creation time."""
-    printer = PRINTERS.get((group, kind))
-    if printer is None:
-        return Columns((column("Name", format="name"), column("Created At", type="date")), _plain)
-    return Columns(printer.columns, printer.cells, pod_conditions=(group, kind) == ("", "Pod"))
+    if (group, kind) == ("", "Pod"):
+        return Columns(POD_COLUMNS, pod_cells, pod_conditions=True)
+    fields = COLUMNS.get((group, kind), (NAME, _CREATED_AT))
+    return Columns(
+        tuple(column for column, _ in fields), lambda item, now: [cell(item, now) for _, cell in fields]
+    )
 
 
 def custom_columns(declared: Sequence[Mapping[str, object]] = ()) -> Columns:
     """The columns of a custom resource by its `additionalPrinterColumns`; by default its age."""
     if not declared:
         declared = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
-    definitions = [column("Name", format="name")]
+    definitions = [NAME[0]]
     paths: list[tuple[JsonPath, str]] = []
     for entry in declared:
         path, type_ = str(entry.get("jsonPath", "")), str(entry.get("type", ""))
@@ -59,7 +67,7 @@ def custom_columns(declared: Sequence[Mapping[str, object]] = ()) -> Columns:
         )
 
     def cells(item: Json, now: datetime) -> list[object]:
-        return [_name(item), *(_custom_cell(path, type_, item, now) for path, type_ in paths)]
+        return [name(item), *(_custom_cell(path, type_, item, now) for path, type_ in paths)]
 
     return Columns(tuple(definitions), cells)
 
@@ -108,22 +116,11 @@ def _row(columns: Columns, item: Json, now: datetime, include: Include) -> Json:
 
 
 def _pod_conditions(pod: Json) -> list[Json]:
-    status = pod.get("status")
-    phase = status.get("phase") if isinstance(status, Mapping) else ""
+    phase = part(pod, "status").get("phase")
     messages = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
     if not isinstance(phase, str) or phase not in messages:
         return []
     return [{"type": "Completed", "status": "True", "reason": phase, "message": messages[phase]}]
-
-
-def _name(item: Json) -> object:
-    metadata = item.get("metadata")
-    return metadata.get("name", "") if isinstance(metadata, Mapping) else ""
-
-
-def _plain(item: Json, now: datetime) -> list[object]:  # noqa: ARG001 - the shape every row function has
-    metadata = item.get("metadata")
-    return [_name(item), metadata.get("creationTimestamp") if isinstance(metadata, Mapping) else None]
 
 
 def _custom_cell(path: JsonPath, type: str, item: Json, now: datetime) -> object:

@@ -1,0 +1,265 @@
+"""Values of table cells that need more than the text at a path."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from argosy.local.schema.model import Json
+from argosy.local.schema.tables.cells import age, condition, cut, default_name, human_duration, parse_time
+from argosy.local.schema.unstructured import is_integer, number, part, parts, text, texts
+
+_ACCESS_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+def at(item: Json, path: str) -> object:
+    """The value at a path such as `spec.selector`."""
+    *steps, last = path.split(".")
+    return part(item, *steps).get(last)
+
+
+def shown(value: object, unset: str = "<unset>") -> str:
+    return unset if value is None else str(value)
+
+
+def size(value: object) -> int:
+    return len(value) if isinstance(value, list | dict) else 0
+
+
+def ready_replicas(item: Json) -> str:
+    return f"{number(item, 'status', 'readyReplicas')}/{number(item, 'spec', 'replicas')}"
+
+
+def default_marked(annotation: str) -> Callable[[Json, datetime], str]:
+    return lambda item, _now: default_name(item, annotation)
+
+
+def controller(item: Json) -> str:
+    """The owner of a ControllerRevision that is its controller."""
+    for owner in parts(item, "metadata", "ownerReferences"):
+        if owner.get("controller"):
+            group = text(owner, "apiVersion").rpartition("/")[0]
+            kind = text(owner, "kind").lower()
+            return f"{kind}.{group}/{text(owner, 'name')}" if group else f"{kind}/{text(owner, 'name')}"
+    return "<none>"
+
+
+def job_status(item: Json) -> str:
+    for kind in ("Complete", "Failed"):
+        if condition(item, kind) == "True":
+            return kind
+    if part(item, "metadata").get("deletionTimestamp"):
+        return "Terminating"
+    others = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
+    return next((kind for kind in others if condition(item, kind) == "True"), "Running")
+
+
+def job_completions(item: Json) -> str:
+    succeeded, completions = number(item, "status", "succeeded"), at(item, "spec.completions")
+    if is_integer(completions):
+        return f"{succeeded}/{completions}"
+    parallelism = number(item, "spec", "parallelism")
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def job_duration(item: Json, now: datetime) -> str:
+    started, ended = parse_time(at(item, "status.startTime")), parse_time(at(item, "status.completionTime"))
+    return "" if started is None else human_duration(((ended or now) - started).total_seconds())
+
+
+def last_schedule(item: Json, now: datetime) -> str:
+    last = at(item, "status.lastScheduleTime")
+    return age(last, now) if last else "<none>"
+
+
+def cluster_ip(item: Json) -> str:
+    return next(iter(texts(item, "spec", "clusterIPs")), "<none>")
+
+
+def service_ports(item: Json) -> str:
+    shown_ports = []
+    for port in parts(item, "spec", "ports"):
+        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+        shown_ports.append(f"{port.get('port')}{node_port}/{port.get('protocol')}")
+    return ",".join(shown_ports) or "<none>"
+
+
+def external_address(item: Json) -> str:
+    external = texts(item, "spec", "externalIPs")
+    match text(item, "spec", "type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(external) or "<none>"
+        case "LoadBalancer":
+            balanced = load_balancer(item)
+            return ",".join([*([balanced] if balanced else []), *external]) or "<pending>"
+        case "ExternalName":
+            return text(item, "spec", "externalName")
+    return "<unknown>"
+
+
+def load_balancer(item: Json) -> str:
+    ingress = parts(item, "status", "loadBalancer", "ingress")
+    return ",".join(sorted({text(each, "ip") or text(each, "hostname") for each in ingress} - {""}))
+
+
+def ingress_hosts(item: Json) -> str:
+    return cut([text(rule, "host") for rule in parts(item, "spec", "rules") if rule.get("host")], empty="*")
+
+
+def ingress_parameters(item: Json) -> str:
+    parameters = part(item, "spec", "parameters")
+    if not parameters:
+        return "<none>"
+    group = text(parameters, "apiGroup")
+    return f"{text(parameters, 'kind')}{'.' + group if group else ''}/{text(parameters, 'name')}"
+
+
+def endpoints(item: Json) -> str:
+    addresses: list[str] = []
+    for subset in parts(item, "subsets"):
+        hosts = [text(address, "ip") for address in parts(subset, "addresses")]
+        ports = parts(subset, "ports")
+        if not ports:
+            addresses += hosts
+        for port in ports:
+            addresses += [
+                f"[{h}]:{port.get('port')}" if ":" in h else f"{h}:{port.get('port')}" for h in hosts
+            ]
+    return cut(addresses, empty="" if item.get("subsets") else "<none>")
+
+
+def slice_ports(item: Json) -> str:
+    return cut([str(port.get("port") or port.get("name") or "*") for port in parts(item, "ports")])
+
+
+def slice_addresses(item: Json) -> str:
+    return cut([address for each in parts(item, "endpoints") for address in texts(each, "addresses")])
+
+
+def node_status(item: Json) -> str:
+    ready = condition(item, "Ready")
+    status = "Unknown" if not ready else "Ready" if ready == "True" else "NotReady"
+    return f"{status},SchedulingDisabled" if at(item, "spec.unschedulable") else status
+
+
+def node_roles(item: Json) -> str:
+    labels, prefix = part(item, "metadata", "labels"), "node-role.kubernetes.io/"
+    roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix)}
+    roles.add(str(labels.get("kubernetes.io/role", "")))
+    return ",".join(sorted(roles - {""})) or "<none>"
+
+
+def node_kernel(item: Json) -> str:
+    info = part(item, "status", "nodeInfo")
+    kernel, architecture = text(info, "kernelVersion") or "<unknown>", text(info, "architecture")
+    return f"{kernel} ({architecture})" if architecture else kernel
+
+
+def node_address(kind: str) -> Callable[[Json], str]:
+    def read(item: Json) -> str:
+        addresses = parts(item, "status", "addresses")
+        return next(
+            (text(address, "address") for address in addresses if address.get("type") == kind), "<none>"
+        )
+
+    return read
+
+
+def event_target(item: Json) -> Json:
+    """The object of an event; in this and other fields, both groups of events differ in names."""
+    return part(item, "regarding") or part(item, "involvedObject")
+
+
+def event_object(item: Json) -> str:
+    kind, target = text(event_target(item), "kind").lower(), text(event_target(item), "name")
+    return f"{kind}/{target}" if target else kind
+
+
+def event_times(item: Json) -> tuple[object, object]:
+    """When an event was seen first and last."""
+    first = item.get("firstTimestamp") or item.get("deprecatedFirstTimestamp") or item.get("eventTime")
+    if series := part(item, "series"):
+        return first, series.get("lastObservedTime")
+    return first, item.get("lastTimestamp") or item.get("deprecatedLastTimestamp") or first
+
+
+def event_count(item: Json) -> int:
+    if series := part(item, "series"):
+        return number(series, "count")
+    return number(item, "count") or number(item, "deprecatedCount") or 1
+
+
+def event_source(item: Json) -> str:
+    source = part(item, "source") or part(item, "deprecatedSource")
+    component, host = text(source, "component"), text(source, "host")
+    if not component:
+        component = text(item, "reportingComponent") or text(item, "reportingController")
+        host = text(item, "reportingInstance")
+    return f"{component}, {host}" if host else component
+
+
+def subjects(item: Json, kind: str) -> str:
+    named = [subject for subject in parts(item, "subjects") if subject.get("kind") == kind]
+    prefix = kind == "ServiceAccount"
+    return ", ".join(
+        f"{text(s, 'namespace')}/{text(s, 'name')}" if prefix else text(s, "name") for s in named
+    )
+
+
+def quota(item: Json, *, limits: bool) -> str:
+    used, hard = part(item, "status", "used"), sorted(part(item, "status", "hard").items())
+    return ", ".join(
+        f"{resource}: {used.get(resource, '0')}/{amount}"
+        for resource, amount in hard
+        if resource.startswith("limits.") is limits
+    )
+
+
+def scale_target(item: Json) -> str:
+    return f"{text(item, 'spec', 'scaleTargetRef', 'kind')}/{text(item, 'spec', 'scaleTargetRef', 'name')}"
+
+
+def metrics(item: Json) -> str:
+    """Current and target values of resource metrics; other metrics are not shown."""
+    texts_shown: list[str] = []
+    statuses = parts(item, "status", "currentMetrics")
+    for index, metric in enumerate(parts(item, "spec", "metrics")):
+        source = part(metric, "resource") or part(metric, "containerResource")
+        status = statuses[index] if index < len(statuses) else {}
+        current = part(part(status, "resource") or part(status, "containerResource"), "current")
+        target = part(source, "target")
+        if "averageValue" in target:
+            amounts = f"{current.get('averageValue', '<unknown>')}/{target['averageValue']}"
+        else:
+            have = f"{current['averageUtilization']}%" if "averageUtilization" in current else "<unknown>"
+            want = f"{target['averageUtilization']}%" if "averageUtilization" in target else "<auto>"
+            amounts = f"{have}/{want}"
+        texts_shown.append(f"{text(source, 'name')}: {amounts}" if source else "<unknown type>")
+    if len(texts_shown) > 2:
+        return f"{', '.join(texts_shown[:2])} + {len(texts_shown) - 2} more..."
+    return ", ".join(texts_shown) or "<none>"
+
+
+def access_modes(item: Json, field: str) -> str:
+    modes = texts(item, field, "accessModes")
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes)
+
+
+def storage_phase(item: Json) -> str:
+    return "Terminating" if at(item, "metadata.deletionTimestamp") else text(item, "status", "phase")
+
+
+def volume_claim(item: Json) -> str:
+    claim = part(item, "spec", "claimRef")
+    return f"{text(claim, 'namespace')}/{text(claim, 'name')}" if claim else ""
+
+
+def is_bound(item: Json) -> bool:
+    return bool(at(item, "spec.volumeName"))
+
+
+def claim_capacity(item: Json) -> str:
+    return shown(at(item, "status.capacity.storage"), "0") if is_bound(item) else ""
