@@ -13,8 +13,8 @@ from argosy.local.apiserver.body import read_object
 from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.options import write_options
 from argosy.local.apiserver.registry import Served
-from argosy.local.apiserver.status import StatusError, bad_request, forbidden, not_found, too_many_requests
-from argosy.local.apiserver.store import Stored
+from argosy.local.apiserver.status import StatusError, bad_request, forbidden, too_many_requests
+from argosy.local.apiserver.subresources import CREATED, head_of
 from argosy.local.apiserver.timestamps import now_text
 from argosy.local.schema.model import Json
 from argosy.local.schema.selectors import selector_from
@@ -25,7 +25,6 @@ RETRY_SECONDS = 10
 _MANAGER = "kube-apiserver"
 _VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-_CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 async def evict(call: Call) -> Response:
@@ -33,11 +32,11 @@ async def evict(call: Call) -> Response:
     if text(eviction, "metadata", "name") != call.target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     options = _delete_options(call, eviction)
-    pod = _pod(call).decoded()
+    pod = head_of(call).decoded()
     if not _ignores_budgets(pod):
         await _use_budget(call, pod, dry=bool(options.dry_run))
     await _delete(call, options)
-    return reply(_CREATED, 201)
+    return reply(CREATED, 201)
 
 
 def _delete_options(call: Call, eviction: Json) -> deletion.DeleteOptions:
@@ -48,13 +47,6 @@ def _delete_options(call: Call, eviction: Json) -> deletion.DeleteOptions:
     if write_options(call.request, "CreateOptions").dry_run:
         options = msgspec.structs.replace(options, dry_run=["All"])
     return options
-
-
-def _pod(call: Call) -> Stored:
-    head = call.api.head(call.served, call.namespace, call.target.name)
-    if head is None:
-        raise not_found(call.served.group, call.served.plural, call.target.name)
-    return head
 
 
 def _ignores_budgets(pod: Json) -> bool:
@@ -151,7 +143,7 @@ def _with_disruption(budget: Json, pod: str) -> Json:
 
 async def _delete(call: Call, options: deletion.DeleteOptions) -> None:
     """Write the reason into the status of the pod, then delete it."""
-    head = _pod(call)
+    head = head_of(call)
     pod = head.decoded()
     if not options.dry_run:
         deletion.check_preconditions(call, head, pod, options)
@@ -171,7 +163,7 @@ async def _delete(call: Call, options: deletion.DeleteOptions) -> None:
         if options.preconditions is not None:  # checked before the write above changed the version
             met = msgspec.structs.replace(options.preconditions, resource_version=None)
             options = msgspec.structs.replace(options, preconditions=met)
-    await deletion.delete(call, _pod(call), options)
+    await deletion.delete(call, head_of(call), options)
 
 
 def _with_condition(conditions: list[Json], wanted: Json) -> list[Json]:

@@ -140,7 +140,7 @@ def _time(fields: dict[int, list[int | bytes]], shape: str) -> str | None:
 
 def _fields(raw: bytes) -> dict[int, list[int | bytes]]:
     """The fields of a message: numbers or bytes by field number."""
-    found: dict[int, list[int | bytes]] = {}
+    fields: dict[int, list[int | bytes]] = {}
     at = 0
     while at < len(raw):
         key, at = _varint(raw, at)
@@ -159,8 +159,8 @@ def _fields(raw: bytes) -> dict[int, list[int | bytes]]:
                 raise ProtobufError(f"proto: illegal wireType {wire}")
         if at > len(raw):
             raise ProtobufError("unexpected EOF")
-        found.setdefault(key >> 3, []).append(value)
-    return found
+        fields.setdefault(key >> 3, []).append(value)
+    return fields
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:

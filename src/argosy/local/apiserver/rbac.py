@@ -84,15 +84,15 @@ class Authorizer:
 
     def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
         """The rules of a user in a namespace, and the roles that do not exist."""
-        found: list[Rule] = []
+        result: list[Rule] = []
         problems: list[str] = []
         for binding, _ in self._applying(user, namespace):
             rules = self.rules_of(binding.role)
             if rules is None:
                 problems.append(_absent(binding.role))
             else:
-                found.extend(rules)
-        return found, problems
+                result.extend(rules)
+        return result, problems
 
     def rules_of(self, role: RoleRef) -> tuple[Rule, ...] | None:
         """The rules of a role; None if it does not exist."""

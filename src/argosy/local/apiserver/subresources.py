@@ -22,10 +22,11 @@ from argosy.local.schema.errors import FieldError, invalid, not_supported, requi
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import ensure, part, text
 
-_CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 def head_of(call: Call) -> Stored:
+    """The newest version of the object of the request; 404 if there is none."""
     head = call.api.head(call.served, call.namespace, call.target.name)
     if head is None:
         raise not_found(call.served.group, call.served.plural, call.target.name)
@@ -70,7 +71,7 @@ async def bind(call: Call) -> Response:
     bind_pod(pod, node, part(binding, "metadata", "annotations"), part(binding, "metadata", "labels"))
     if not dry_run:
         await call.api.put(pods, pod)
-    return reply(_CREATED, 201)
+    return reply(CREATED, 201)
 
 
 def _check_binding(binding: Json, pod: Json, head: Stored) -> None:

@@ -64,8 +64,8 @@ def check_name(obj: Json, call: Call) -> None:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
     namespace = text(obj, "metadata", "namespace")
     if namespace and call.namespace and namespace != call.namespace:
-        asked = f"the namespace on the request ({call.namespace})"
-        raise bad_request(f"the namespace of the object ({namespace}) does not match {asked}")
+        expected = f"the namespace on the request ({call.namespace})"
+        raise bad_request(f"the namespace of the object ({namespace}) does not match {expected}")
 
 
 async def update(

@@ -67,12 +67,12 @@ class CompiledRule(Struct, frozen=True):
 
 def has_rules(schema: Schema) -> bool:
     """Whether a schema has rules anywhere."""
-    found = schema.compiled.get("has_rules")
-    if found is None:
-        found = schema.compiled["has_rules"] = bool(schema.rules) or any(
+    cached = schema.compiled.get("has_rules")
+    if cached is None:
+        cached = schema.compiled["has_rules"] = bool(schema.rules) or any(
             has_rules(child) for child in _below(schema)
         )
-    return found is True
+    return cached is True
 
 
 def run_rules(obj: Json, schema: Schema, old: Json | None = None) -> list[FieldError]:
@@ -95,10 +95,10 @@ def _run(value: object, schema: Schema, path: str, old: object) -> Iterator[Fiel
             if child is not None and has_rules(child):
                 yield from _run(item, child, below(path, key, schema), before.get(key, _MISSING))
     elif isinstance(value, list) and schema.items is not None and has_rules(schema.items):
-        previous = _correlated(old, schema)
+        previous = items_by_key(old, schema)
         for index, item in enumerate(value):
             yield from _run(
-                item, schema.items, f"{path}[{index}]", previous.get(_key(item, schema), _MISSING)
+                item, schema.items, f"{path}[{index}]", previous.get(item_key(item, schema), _MISSING)
             )
 
 
@@ -160,10 +160,10 @@ def _problem(error: Exception) -> str:
 
 
 def _compiled(schema: Schema) -> list[CompiledRule]:
-    found = schema.compiled.get("rules")
-    if found is None:
-        found = schema.compiled["rules"] = [_compile(rule) for rule in schema.rules]
-    return cast("list[CompiledRule]", found)
+    rules = schema.compiled.get("rules")
+    if rules is None:
+        rules = schema.compiled["rules"] = [_compile(rule) for rule in schema.rules]
+    return cast("list[CompiledRule]", rules)
 
 
 def _compile(rule: Rule) -> CompiledRule:
@@ -305,15 +305,15 @@ def _visible(value: object, schema: Schema) -> object:
 
 
 def _converts(schema: Schema) -> bool:
-    found = schema.compiled.get("converts")
-    if found is None:
+    cached = schema.compiled.get("converts")
+    if cached is None:
         schema.compiled["converts"] = False
-        found = schema.compiled["converts"] = (
+        cached = schema.compiled["converts"] = (
             schema.format in ("date-time", "duration")
             or any(escape(name) != name for name in schema.properties)
             or any(_converts(child) for child in _below(schema))
         )
-    return found is True
+    return cached is True
 
 
 def _duration(text: str) -> timedelta:
@@ -331,13 +331,14 @@ def _below(schema: Schema) -> Iterator[Schema]:
         yield schema.additional
 
 
-def _correlated(old: object, schema: Schema) -> dict[object, object]:
-    if schema.list_type != "map" or not isinstance(old, list):
+def items_by_key(items: object, schema: Schema) -> dict[object, object]:
+    """The items of a list of type map by their keys, to find those of the old object."""
+    if schema.list_type != "map" or not isinstance(items, list):
         return {}
-    return {_key(item, schema): item for item in old}
+    return {item_key(item, schema): item for item in items}
 
 
-def _key(item: object, schema: Schema) -> object:
+def item_key(item: object, schema: Schema) -> object:
     if schema.list_type != "map" or not isinstance(item, dict):
         return _MISSING
     return tuple(repr(item.get(key)) for key in schema.list_map_keys)

@@ -31,15 +31,15 @@ class JsonPath:
         self._steps = _parse(text)
 
     def find(self, value: object) -> list[object]:
-        found = [value]
+        nodes = [value]
         for step in self._steps:
-            found = [result for node in found for result in step(node)]
-        return found
+            nodes = [result for node in nodes for result in step(node)]
+        return nodes
 
     def first(self, value: object) -> object:
         """The first result, or None."""
-        found = self.find(value)
-        return found[0] if found else None
+        values = self.find(value)
+        return values[0] if values else None
 
 
 def text_of(value: object) -> str:
@@ -101,18 +101,18 @@ def _slice(text: str) -> Step:
         except ValueError:
             raise JsonPathError(f"invalid array index {text}") from None
 
-        def one(node: object) -> Iterator[object]:
+        def item(node: object) -> Iterator[object]:
             if isinstance(node, list) and -len(node) <= index < len(node):
                 yield node[index]
 
-        return one
+        return item
     bounds = slice(*(int(part) if part else None for part in text.split(":")))
 
-    def some(node: object) -> Iterator[object]:
+    def items(node: object) -> Iterator[object]:
         if isinstance(node, list):
             yield from node[bounds]
 
-    return some
+    return items
 
 
 def _filter(text: str) -> Step:
@@ -125,8 +125,8 @@ def _filter(text: str) -> Step:
 
     def step(node: object) -> Iterator[object]:
         for item in node if isinstance(node, list) else []:
-            found = path.find(item)
-            if found and (operator is None or _compare(found[0], operator, wanted)):
+            values = path.find(item)
+            if values and (operator is None or _compare(values[0], operator, wanted)):
                 yield item
 
     return step

@@ -118,10 +118,10 @@ def _default_list(values: list[object], schema: Schema, keep_nulls: bool) -> Non
 
 
 def _defaulted(schema: Schema) -> list[tuple[str, Schema]]:
-    found = schema.compiled.get("defaulted")
-    if found is None:
-        found = schema.compiled["defaulted"] = [
+    fields = schema.compiled.get("defaulted")
+    if fields is None:
+        fields = schema.compiled["defaulted"] = [
             (name, child) for name, child in schema.properties.items() if child.default is not UNSET
         ]
-    assert isinstance(found, list)
-    return found
+    assert isinstance(fields, list)
+    return fields

@@ -8,7 +8,7 @@ schema can become stricter without blocking updates of existing objects.
 import re
 from collections.abc import Iterable, Mapping
 
-from argosy.local.schema.crd.cel import below, has_rules, run_rules
+from argosy.local.schema.crd.cel import below, has_rules, item_key, items_by_key, run_rules
 from argosy.local.schema.crd.formats import format_holds
 from argosy.local.schema.errors import (
     NO_PATH,
@@ -71,13 +71,13 @@ def validate_status(
 ) -> list[FieldError]:
     """The errors of a write to the status subresource."""
     declared = schema.properties.get("status")
-    found: list[FieldError] = []
+    below_status: list[FieldError] = []
     if declared is not None and "status" in obj:
         before = old.get("status", _MISSING) if old is not None else _MISSING
-        _check(obj["status"], declared, "", found, before)
+        _check(obj["status"], declared, "", below_status, before)
     errors = [
         FieldError(e.type, "status" if e.path in ("", NO_PATH) else f"status.{e.path}", e.bad_value, e.detail)
-        for e in found
+        for e in below_status
     ]
     errors += also
     return errors + _further_errors(obj, schema, old, errors)
@@ -111,21 +111,21 @@ def _check_type(value: object, schema: Schema, path: str, errors: list[FieldErro
     wanted = "integer,string" if schema.int_or_string else schema.type
     if not wanted:
         return
-    found = type_name(value)
+    actual = type_name(value)
     if value is None:
         if not schema.nullable:
-            errors.append(_wrong_type(path, wanted, found))
+            errors.append(_wrong_type(path, wanted, actual))
         return
     integral = isinstance(value, float) and value.is_integer()
-    if found == wanted or (found == "integer" and wanted == "number") or (integral and "integer" in wanted):
+    if actual == wanted or (actual == "integer" and wanted == "number") or (integral and "integer" in wanted):
         return
-    if schema.int_or_string and found in ("integer", "string"):
+    if schema.int_or_string and actual in ("integer", "string"):
         return
-    errors.append(_wrong_type(path, wanted, found))
+    errors.append(_wrong_type(path, wanted, actual))
 
 
-def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
-    return type_invalid(path, found, _in_body(path, f'must be of type {wanted}: "{found}"'))
+def _wrong_type(path: str, wanted: str, actual: str) -> FieldError:
+    return type_invalid(path, actual, _in_body(path, f'must be of type {wanted}: "{actual}"'))
 
 
 def type_name(value: object) -> str:
@@ -150,8 +150,8 @@ def _check_combined(value: object, schema: Schema, path: str, errors: list[Field
         results = [check_schema(value, option, path) for option in schema.one_of]
         valid = results.count([])
         if valid != 1:
-            found = "Found none valid" if not valid else f"Found {valid} valid alternatives"
-            errors.append(_composed(f'"{path}" must validate one and only one schema (oneOf). {found}'))
+            count = "Found none valid" if not valid else f"Found {valid} valid alternatives"
+            errors.append(_composed(f'"{path}" must validate one and only one schema (oneOf). {count}'))
             if not valid:
                 errors += results[0]
     if schema.all_of:
@@ -183,11 +183,11 @@ def _check_text(value: str, schema: Schema, path: str, errors: list[FieldError])
 
 
 def _pattern(schema: Schema) -> re.Pattern[str]:
-    found = schema.compiled.get("pattern")
-    if found is None:
-        found = schema.compiled["pattern"] = re.compile(schema.pattern)
-    assert isinstance(found, re.Pattern)
-    return found
+    pattern = schema.compiled.get("pattern")
+    if pattern is None:
+        pattern = schema.compiled["pattern"] = re.compile(schema.pattern)
+    assert isinstance(pattern, re.Pattern)
+    return pattern
 
 
 def _check_number(value: int | float, schema: Schema, path: str, errors: list[FieldError]) -> None:
@@ -218,27 +218,15 @@ def _check_list(
 ) -> None:
     items = schema.items
     if items is not None:
-        previous = _by_keys(old, schema)
+        previous = items_by_key(old, schema)
         for index, item in enumerate(value):
-            before = previous.get(_key(item, schema), _MISSING) if previous else _MISSING
+            before = previous.get(item_key(item, schema), _MISSING) if previous else _MISSING
             _check(item, items, f"{path}[{index}]", errors, before)
     if schema.min_items is not None and len(value) < schema.min_items:
         detail = _in_body(path, f"should have at least {schema.min_items} items")
         errors.append(invalid(path, len(value), detail))
     if schema.max_items is not None and len(value) > schema.max_items:
         errors.append(too_many(path, len(value), schema.max_items))
-
-
-def _by_keys(old: object, schema: Schema) -> dict[object, object]:
-    if schema.list_type != "map" or not isinstance(old, list):
-        return {}
-    return {_key(item, schema): item for item in old}
-
-
-def _key(item: object, schema: Schema) -> object:
-    if not isinstance(item, Mapping):
-        return repr(item)
-    return tuple(repr(item.get(key)) for key in schema.list_map_keys)
 
 
 def _check_object(value: Json, schema: Schema, path: str, errors: list[FieldError], old: object) -> None:
@@ -288,7 +276,7 @@ def _repeated(value: list[object], schema: Schema, path: str) -> Iterable[FieldE
             yield invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")
             continue
         if isinstance(item, dict) and schema.list_type == "map":
-            key: object = _key(item, schema)
+            key: object = item_key(item, schema)
             shown: object = {name: item[name] for name in schema.list_map_keys if name in item}
         else:
             key, shown = repr(item), item

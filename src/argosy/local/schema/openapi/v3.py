@@ -143,12 +143,12 @@ def _places(listed: Iterable[PublishedKind]) -> dict[str, list[Json]]:
         *builtin,
         *(sub for info in builtin for sub in info.subresources),
     ]
-    found = {each.definition: [_place(each.group, each.version, each.kind)] for each in defined}
-    found |= {kind.component: [kind.place] for kind in listed}
+    places = {each.definition: [_place(each.group, each.version, each.kind)] for each in defined}
+    places |= {kind.component: [kind.place] for kind in listed}
     served = sorted({("", "v1")} | {(kind.group, kind.version) for kind in listed if kind.declared is None})
-    found[META + "DeleteOptions"] = [_place(group, version, "DeleteOptions") for group, version in served]
-    found[META + "Status"] = [_place("", "v1", "Status")]
-    return found
+    places[META + "DeleteOptions"] = [_place(group, version, "DeleteOptions") for group, version in served]
+    places[META + "Status"] = [_place("", "v1", "Status")]
+    return places
 
 
 def _collect(names: list[str], schemas: Json) -> None:

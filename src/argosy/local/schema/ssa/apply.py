@@ -159,13 +159,13 @@ def _settle(
     taken = fieldpath.union(change.modified, change.added)
     others = {key: entry for key, entry in entries.items() if key != mine.identity}
     if not force:
-        found = [
+        conflicts = [
             Conflict(entry, path)
             for entry in others.values()
             for path in fieldpath.paths(fieldpath.intersection(entry.fields, taken))
         ]
-        if found:
-            raise Conflicts(found)
+        if conflicts:
+            raise Conflicts(conflicts)
     return without_fields(others, (taken, change.removed))
 
 

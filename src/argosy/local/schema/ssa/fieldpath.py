@@ -108,8 +108,8 @@ def is_member(node: FieldSet) -> bool:
 
 def child(fields: FieldSet, key: str) -> FieldSet | None:
     """The node below a key, if the set has one."""
-    found = fields.get(key)
-    return None if found is None else _below(found)
+    node = fields.get(key)
+    return None if node is None else _below(node)
 
 
 _ORDER = {"f": 0, "k": 1, "v": 2, "i": 3}

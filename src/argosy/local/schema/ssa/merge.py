@@ -121,10 +121,10 @@ def _compare_lists(old: list[object], new: list[object], shape: Shape) -> tuple[
 
 
 def _items_by_key(items: list[object], shape: Shape) -> dict[str, list[object]]:
-    found: dict[str, list[object]] = {}
+    by_key: dict[str, list[object]] = {}
     for item in items:
-        found.setdefault(shape.item_key(item), []).append(item)
-    return found
+        by_key.setdefault(shape.item_key(item), []).append(item)
+    return by_key
 
 
 def _compare_values(

@@ -45,8 +45,8 @@ class Shape:
         try:
             return self._fields[name]
         except KeyError:
-            found = self._schema.properties.get(name)
-            shape = self._fields[name] = shape_of(found) if found is not None else None
+            declared = self._schema.properties.get(name)
+            shape = self._fields[name] = shape_of(declared) if declared is not None else None
             return shape
 
     @property

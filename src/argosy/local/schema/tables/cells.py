@@ -123,8 +123,8 @@ def cut(items: Sequence[str], limit: int = 3, empty: str = "<unset>") -> str:
 
 def containers(spec: Json) -> tuple[str, str]:
     """Names and images of a pod spec's containers."""
-    found = parts(spec, "containers")
-    return ",".join(text(c, "name") for c in found), ",".join(text(c, "image") for c in found)
+    listed = parts(spec, "containers")
+    return ",".join(text(c, "name") for c in listed), ",".join(text(c, "image") for c in listed)
 
 
 def condition(item: Json, type: str) -> str:

@@ -126,11 +126,11 @@ def _ended(terminated: Json) -> str:
     return f"ExitCode:{number(terminated, 'exitCode')}"
 
 
-def _later(known: datetime | None, status: Json) -> datetime | None:
+def _later(latest: datetime | None, status: Json) -> datetime | None:
     finished = parse_time(part(status, "lastState", "terminated").get("finishedAt"))
-    if known is None or (finished is not None and finished > known):
-        return finished or known
-    return known
+    if latest is None or (finished is not None and finished > latest):
+        return finished or latest
+    return latest
 
 
 def _gates(pod: Json) -> str:

@@ -124,10 +124,10 @@ def _pod_conditions(pod: Json) -> list[Json]:
 
 
 def _custom_cell(path: JsonPath, type: str, item: Json, now: datetime) -> object:
-    found = path.find(item)
-    if not found:
+    results = path.find(item)
+    if not results:
         return None
-    value = found[0]
+    value = results[0]
     if type == "string":
         return text_of(value)
     if type == "integer" and isinstance(value, int | float) and not isinstance(value, bool):

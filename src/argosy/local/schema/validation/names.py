@@ -24,10 +24,10 @@ def _check(pattern: str, limit: int, description: str, unit: str = "characters")
     matches = re.compile(pattern).fullmatch
 
     def problems(value: str) -> list[str]:
-        found = [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
+        result = [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
         if not matches(value):
-            found.append(f"{description}, regex used for validation is '{pattern}')")
-        return found
+            result.append(f"{description}, regex used for validation is '{pattern}')")
+        return result
 
     return problems
 

@@ -56,17 +56,17 @@ def parts(owner: Json, field: str) -> Sequence[Json]:
 def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
     """All errors of a pod spec."""
     volumes = parts(spec, "volumes")
-    known: set[object] = set()
+    volume_names: set[object] = set()
     if volumes:
-        yield from _volume_errors(volumes, f"{path}.volumes", known)
+        yield from _volume_errors(volumes, f"{path}.volumes", volume_names)
     containers = parts(spec, "containers")
     if not containers:
         yield required(f"{path}.containers")
     names: set[object] = set()
-    yield from _container_list(containers, f"{path}.containers", known, names)
+    yield from _container_list(containers, f"{path}.containers", volume_names, names)
     if "initContainers" in spec:
         yield from _container_list(
-            parts(spec, "initContainers"), f"{path}.initContainers", known, names, init=True
+            parts(spec, "initContainers"), f"{path}.initContainers", volume_names, names, init=True
         )
     policy = spec.get("restartPolicy")
     if not policy:
@@ -324,17 +324,17 @@ def _amount_errors(name: str, amount: object, path: str) -> Iterator[FieldError]
             yield invalid(path, amount, "must be an integer")
 
 
-def _volume_errors(volumes: Sequence[Json], path: str, known: set[object]) -> Iterator[FieldError]:
-    """The errors of volumes; the names of valid volumes are added to `known`."""
+def _volume_errors(volumes: Sequence[Json], path: str, names: set[object]) -> Iterator[FieldError]:
+    """The errors of volumes; the names of valid volumes are added to `names`."""
     for index, volume in enumerate(volumes):
         where = f"{path}[{index}]"
         kinds = sorted((key for key in volume if key != "name"), key=_volume_order)
         message = "may not specify more than 1 volume type"
         errors = [forbidden(f"{where}.{extra}", message) for extra in kinds[1:]]
         errors += source_errors({kind: volume[kind] for kind in kinds[:1]}, where)
-        errors += _own_name_errors(volume, where, set(known))
+        errors += _own_name_errors(volume, where, set(names))
         if not errors:
-            known.add(volume.get("name"))
+            names.add(volume.get("name"))
         yield from errors
 
 
