@@ -36,11 +36,6 @@ class JsonPath:
             nodes = [result for node in nodes for result in step(node)]
         return nodes
 
-    def first(self, value: object) -> object:
-        """The first result, or None."""
-        values = self.find(value)
-        return values[0] if values else None
-
 
 def text_of(value: object) -> str:
     """A value as kubectl and printer columns show it."""
