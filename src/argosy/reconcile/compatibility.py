@@ -16,10 +16,9 @@ from argosy.engine.controller import Requeue
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
 from argosy.engine.objects import ApiObject
-from argosy.kinds.messages import APPLY_CRDS_COMMAND
 from argosy.kinds.resource import Resource
 from argosy.reconcile.job_state import NEVER, CrdBlock
-from argosy.workload import reasons
+from argosy.workload import messages, reasons
 
 log = Logger(__name__)
 
@@ -89,10 +88,7 @@ class Compatibility:
     def record_is_unsupported(self, job: ApiObject, problem: str, block: CrdBlock) -> Requeue:
         """Report by an event: the status belongs to a later operator."""
         log.error("unsupported status.argosy version", error=problem)
-        message = (
-            f"status.argosy was written by a later version of the operator and cannot be read ({problem});"
-            " upgrade this operator"
-        )
+        message = messages.unsupported_record(problem)
         self._recorder.event(job, "Warning", reasons.UNSUPPORTED_RECORD_VERSION, message)
         return self.block(block)
 
@@ -107,10 +103,7 @@ class Compatibility:
         """Return what to say about a CRD that does not fit."""
         name = f"{self._resource.plural}.{self._resource.group}"
         log.error("incompatible CRD", crd=name, problem=problem)
-        return (
-            f"the CustomResourceDefinition {name} {problem}, so nothing can be done safely;"
-            f" upgrade it: {APPLY_CRDS_COMMAND}"
-        )
+        return messages.incompatible_crd(name, problem)
 
     def block(self, block: CrdBlock) -> Requeue:
         """Leave the job alone for a while, or until its CRD changes."""

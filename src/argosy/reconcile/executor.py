@@ -42,6 +42,7 @@ from argosy.reconcile.render import Json
 from argosy.reconcile.render_context import Features
 from argosy.reconcile.slow_start import PodCreations
 from argosy.reconcile.sshkeys import GENERATORS
+from argosy.workload import messages
 from argosy.workload.children import job_owner
 from argosy.workload.model import Workload
 from argosy.workload.plan import (
@@ -62,10 +63,7 @@ class FeatureOffError(Exception):
     """A job needs a feature that the administrator has not turned on."""
 
     def __init__(self, what: str, value: str) -> None:
-        super().__init__(
-            f"{what} are disabled in this installation; an administrator can enable them with the chart value"
-            f" features.{value}=true"
-        )
+        super().__init__(messages.feature_disabled(what, value))
 
 
 class ObjectSink(Protocol):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from argosy.kinds.messages import pluralize
 from argosy.kinds.quantity import format_duration
 from argosy.plan.diff import remove
+from argosy.workload import messages
 from argosy.workload.clock_skew import deadline
 from argosy.workload.limits import STOP_REASONS
 from argosy.workload.model import CleanupPolicy, Phase, Ttl, Workload
@@ -44,15 +45,14 @@ def clean_up(workload: Workload, record: Record, observed: Observed, now: dateti
     job_expires_at = _expiry(workload.limits.ttl, record)
     children_expire_at = _expiry(workload.limits.children_ttl, record)
     if job_expires_at and now >= job_expires_at:
-        reason = f"its time to live after it {record.phase.lower()} has expired"
-        return Plan(record, (DeleteJob(reason),))
+        return Plan(record, (DeleteJob(messages.ttl_expired(record.phase)),))
     expired = bool(children_expire_at and now >= children_expire_at)
     every_pod = expired or workload.cleanup is CleanupPolicy.ALL
     actions: list[Action] = [
         DeletePod(
             pod.name,
             pod.uid,
-            reason="the job has finished",
+            reason=messages.JOB_FINISHED,
             resource_version="" if every_pod else pod.resource_version,
         )
         for pod in observed.pods

@@ -9,9 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.kinds.messages import join_names
-from argosy.kinds.quantity import format_duration
-from argosy.workload import reasons
+from argosy.workload import messages, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed
@@ -45,16 +43,15 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     ]
     if not changed:
         return record
-    sizes = join_names(
-        [f"{role.name} from {record.role(role.name).size} to {role.replicas} pods" for role in changed]
-    )
+    sizes = [(role.name, record.role(role.name).size, role.replicas) for role in changed]
     started = record.attempt_started_at is not None
-    if started and workload.rules.resize is ResizeMode.RESTART:
+    restarts = started and workload.rules.resize is ResizeMode.RESTART
+    if restarts:
         record = with_next_attempt(record)
-        sizes += f"; starting attempt {record.attempt} with the new size"
     for role in changed:
         record = record.with_role(role.name, _resized(record.role(role.name), role.replicas))
-    return record.with_history(now, reasons.RESIZED, f"resized {sizes}") if started else record
+    message = messages.resized(sizes, record.attempt if restarts else None)
+    return record.with_history(now, reasons.RESIZED, message) if started else record
 
 
 def track_below_min(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
@@ -76,8 +73,7 @@ def below_min_limit(workload: Workload, record: Record, now: datetime) -> PhaseR
         if since is None or timeout is None:
             continue
         if (now - since).total_seconds() >= timeout:
-            limit = f"{format_duration(timeout)} (limits.belowMinTimeout)"
-            message = f"{name} had fewer than {role.min_running} running pods for {limit}"
+            message = messages.below_minimum(name, role.min_running, timeout)
             return PhaseResult(Phase.FAILED, reasons.BELOW_MIN_REPLICAS, message)
         times.append(deadline(since, timeout))
     return min((time for time in times if time), default=None)

@@ -11,13 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds import labels
-from argosy.kinds.messages import pluralize
-from argosy.kinds.quantity import format_duration
 from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child
 from argosy.plan.contract import Inputs
 from argosy.plan.diff import changes, remove
-from argosy.workload import capacity, reasons
+from argosy.workload import capacity, messages, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.gang_schedulers.base import DEFAULT_QUEUE, GangScheduler, Group
@@ -76,14 +74,13 @@ def admission(workload: Workload, record: Record, observed: Observed) -> Admissi
     if started:
         return Admission(action=action)
     if backend is BUILTIN and not (observed.capacity and capacity.fits(workload, observed.capacity)):
-        pods = pluralize(gang.min_available, "pod")
-        message = f"waiting for capacity: {pods} must fit on ready nodes at the same time"
+        message = messages.waiting_for_capacity(gang.min_available)
         return Admission(allowed=False, reason=reasons.QUEUED, message=message)
     if backend.group and backend.waits_for_admission and (observed.group is None or observed.group.queued):
-        message = f"waiting for admission to queue {gang.queue or DEFAULT_QUEUE}"
+        message = messages.waiting_for_admission(gang.queue or DEFAULT_QUEUE)
         return Admission(allowed=False, reason=reasons.QUEUED, message=message, action=action)
     if isinstance(action, Remove):
-        message = "waiting for the pod group to be recreated with the edited spec"
+        message = messages.WAITING_FOR_POD_GROUP
         return Admission(allowed=False, reason=reasons.QUEUED, message=message, action=action)
     return Admission(action=action)
 
@@ -119,7 +116,7 @@ def hold_after_preemption(
     ]
     if not preempted:
         return None
-    message = f"{preempted[0].name} was preempted; waiting to see whether the whole gang is preempted"
+    message = messages.held_after_preemption(preempted[0].name)
     since = record.waiting.since if record.waiting and record.waiting.reason == reasons.PREEMPTED else now
     return replace(record, waiting=WaitReason(reasons.PREEMPTED, message, since))
 
@@ -145,7 +142,7 @@ def gang_limit(
     if gang is None:
         return None
     if observed.group and observed.group.evicted:
-        return PhaseResult(Phase.FAILED, reasons.PREEMPTED, "the scheduler evicted the pod group")
+        return PhaseResult(Phase.FAILED, reasons.PREEMPTED, messages.GANG_EVICTED)
     was_scheduled = (
         record.first_running_at
         or record.gang_scheduled_at
@@ -155,8 +152,7 @@ def gang_limit(
     if gang.timeout is None or was_scheduled or since is None or record.phase is Phase.SUSPENDED:
         return None
     if (now - since).total_seconds() >= gang.timeout:
-        pods, timeout = pluralize(gang.min_available, "pod"), format_duration(gang.timeout)
-        message = f"{pods} could not be scheduled together within {timeout} (gang.timeout)"
+        message = messages.gang_timeout(gang.min_available, gang.timeout)
         return PhaseResult(Phase.FAILED, reasons.GANG_TIMEOUT, message)
     return deadline(since, gang.timeout)
 
@@ -165,15 +161,8 @@ def _missing(setting: str, chosen: GangScheduler | None) -> str:
     """Return what to install: the gang scheduler of the job, or the configured one."""
     wanted = chosen or GANG_SCHEDULERS.get(setting, VOLCANO)
     if setting == NONE:
-        return (
-            "gang scheduling is disabled in this installation; set the chart value operator.gang.backend,"
-            " or remove spec.gang"
-        )
-    return (
-        f"the cluster does not serve {wanted.required_crd}, which gang scheduling needs:"
-        f" {wanted.install_hint}, or set the chart value operator.gang.backend to another scheduler"
-        f" ({BUILTIN.name} needs none)"
-    )
+        return messages.GANG_SCHEDULING_DISABLED
+    return messages.gang_scheduler_missing(wanted.required_crd, wanted.install_hint, BUILTIN.name)
 
 
 def _sync_group(workload: Workload, group: Group, observed: Observed, started: bool) -> Apply | Remove | None:

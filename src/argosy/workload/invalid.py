@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from argosy.kinds.messages import join_messages
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.plan.diff import remove
-from argosy.workload import completion, reasons
+from argosy.workload import completion, messages, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
@@ -60,7 +60,7 @@ def plan(
         )
     forced, recheck_at = forced_deletions(workload.limits, observed, now)
     actions: list[Action] = [
-        DeletePod(pod.name, pod.uid, reason="the spec is invalid")
+        DeletePod(pod.name, pod.uid, reason=messages.SPEC_INVALID)
         for pod in observed.pods
         if not pod.terminating
     ]
@@ -77,7 +77,7 @@ def _with_ttl(plan: Plan, since: datetime, ttl: float | None, now: datetime) -> 
     expiry = deadline(since, ttl)
     if expiry is None or now < expiry:
         return plan.with_requeue_at(expiry)
-    return plan.with_actions([DeleteJob("its time to live after failure has expired")])
+    return plan.with_actions([DeleteJob(messages.ttl_expired(Phase.FAILED))])
 
 
 def _is_reported(record: Record, reason: str, message: str) -> bool:

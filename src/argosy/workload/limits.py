@@ -5,8 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from argosy.kinds.quantity import format_duration
-from argosy.workload import elastic, gang, reasons
+from argosy.workload import elastic, gang, messages, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
@@ -24,6 +23,12 @@ STOP_REASONS = frozenset(
     }
 )
 """Failures after which all running pods are deleted, whatever the cleanup policy is."""
+
+
+_MESSAGES = {
+    reasons.DEADLINE_EXCEEDED: messages.deadline_exceeded,
+    reasons.START_TIMEOUT: messages.start_timeout,
+}
 
 
 class LimitCheck(Struct, frozen=True):
@@ -48,26 +53,22 @@ def _each(
     workload: Workload, record: Record, observed: Observed, now: datetime
 ) -> Iterator[PhaseResult | datetime | None]:
     limits = workload.limits
-    yield _after(record.started_at, limits.active_deadline, now, reasons.DEADLINE_EXCEEDED, "activeDeadline")
+    yield _after(record.started_at, limits.active_deadline, now, reasons.DEADLINE_EXCEEDED)
     waiting_since = {
         Phase.PENDING: record.attempt_started_at,
         Phase.STARTING: record.attempt_started_at,
         Phase.RESTARTING: record.phase_since,
     }.get(record.phase)
-    yield _after(waiting_since, limits.start_timeout, now, reasons.START_TIMEOUT, "startTimeout")
+    yield _after(waiting_since, limits.start_timeout, now, reasons.START_TIMEOUT)
     yield elastic.below_min_limit(workload, record, now)
     yield gang.gang_limit(workload, record, observed, now)
 
 
 def _after(
-    since: datetime | None, seconds: float | None, now: datetime, reason: str, name: str
+    since: datetime | None, seconds: float | None, now: datetime, reason: str
 ) -> PhaseResult | datetime | None:
     if since is None or seconds is None:
         return None
     if (now - since).total_seconds() < seconds:
         return deadline(since, seconds)
-    message = {
-        reasons.DEADLINE_EXCEEDED: f"still active after {format_duration(seconds)} (limits.{name})",
-        reasons.START_TIMEOUT: f"not all roles were running after {format_duration(seconds)} (limits.{name})",
-    }[reason]
-    return PhaseResult(Phase.FAILED, reason, message)
+    return PhaseResult(Phase.FAILED, reason, _MESSAGES[reason](seconds))

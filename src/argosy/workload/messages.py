@@ -1,8 +1,14 @@
-"""Builds the sentences that users read in statuses and events."""
+"""Builds the messages that users read in statuses and events; `reasons` has the words that come with them.
 
-from collections.abc import Mapping, Set
+Each function says when its message is used. Messages that list numbers of pods change often and are in
+`wait_reasons.progress`; validation errors are built where they are found.
+"""
+
+from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 
+from argosy.kinds.messages import APPLY_CRDS_COMMAND, join_names, pluralize
+from argosy.kinds.quantity import format_duration
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry
 from argosy.workload.restart_causes import CONTAINER, RestartCause, restart_entry, signal_name
@@ -37,12 +43,12 @@ def replica_name(role: str, index: int) -> str:
 
 
 def describe_end(pod: ObservedPod, down: Set[str] = frozenset()) -> str:
-    """How a pod ended: `worker-2 was killed (SIGKILL, exit 137) on node-3`."""
+    """Return how a pod ended: `worker-2 was killed (SIGKILL, exit 137) on node-3`."""
     return describe_restart(restart_entry(pod, _NEVER, down=down))
 
 
 def describe_restart(entry: RestartEntry) -> str:
-    """What was lost, how and where: `worker-0 was evicted from node-1: low memory`."""
+    """Return what was lost, how and where: `worker-0 was evicted from node-1: low memory`."""
     cause, node = entry.cause, entry.node
     subject = replica_name(entry.role, entry.index)
     if entry.scope == CONTAINER:
@@ -61,3 +67,177 @@ def _exit(entry: RestartEntry) -> str:
         return entry.detail or "no exit code"
     signal = signal_name(entry.exit_code) if entry.cause == RestartCause.SIGNAL else ""
     return f"{signal}, exit {entry.exit_code}" if signal else f"exit {entry.exit_code}"
+
+
+# A job waits.
+
+
+def waiting_for_capacity(pods: int) -> str:
+    """The builtin gang scheduler has not admitted the gang (Queued)."""
+    return f"waiting for capacity: {pluralize(pods, 'pod')} must fit on ready nodes at the same time"
+
+
+def waiting_for_admission(queue: str) -> str:
+    """The gang is in a queue of its scheduler (Queued)."""
+    return f"waiting for admission to queue {queue}"
+
+
+WAITING_FOR_POD_GROUP = "waiting for the pod group to be recreated with the edited spec"
+"""The pod group is immutable and its job was edited before it started (Queued)."""
+
+GANG_SCHEDULING_DISABLED = (
+    "gang scheduling is disabled in this installation; set the chart value operator.gang.backend, or remove"
+    " spec.gang"
+)
+"""A gang in an installation without a gang scheduler (GangSchedulerMissing)."""
+
+
+def gang_scheduler_missing(crd: str, hint: str, builtin: str) -> str:
+    """The gang scheduler of the job is not installed (GangSchedulerMissing)."""
+    return (
+        f"the cluster does not serve {crd}, which gang scheduling needs: {hint}, or set the chart value"
+        f" operator.gang.backend to another scheduler ({builtin} needs none)"
+    )
+
+
+def held_after_preemption(pod: str) -> str:
+    """A pod of a gang was preempted less than a minute ago (Preempted)."""
+    return f"{pod} was preempted; waiting to see whether the whole gang is preempted"
+
+
+def backing_off(until: datetime) -> str:
+    """A pod failed repeatedly (BackOff)."""
+    return f"backing off until {until:%H:%M:%S} UTC"
+
+
+def waiting_for_minimum(role: str, pods: int) -> str:
+    """An elastic role has too few running pods (BelowMinReplicas)."""
+    return f"waiting for {role}: at least {pluralize(pods, 'pod')} must be running"
+
+
+def waiting_for_role(waiting: str, role: str, phase: str) -> str:
+    """All pods that are not running wait for another role (WaitingForRole)."""
+    return f"{waiting} is waiting for {role} to be {phase}"
+
+
+def waiting_for_termination(pods: Sequence[str]) -> str:
+    """Old pods must be deleted before new ones are created (PodsTerminating)."""
+    return f"waiting for {join_names(pods)} to terminate"
+
+
+def waiting_for_node(pods: Sequence[str], node: str, taint: str) -> str:
+    """Old pods are on a node that is unreachable and may still run them (NodeUnreachable)."""
+    return (
+        f"{waiting_for_termination(pods)} on {node}, which is unreachable; if the node is certainly off, run:"
+        f" kubectl taint nodes {node} {taint}=nodeshutdown:NoExecute"
+    )
+
+
+def unconfirmed_nodes(nodes: Sequence[str], error: str) -> str:
+    """The API server does not say whether nodes exist (NodeUnconfirmed)."""
+    return f"cannot confirm the state of {join_names(nodes)} ({error}); the pods there are kept"
+
+
+SUSPENDED = "suspended by spec.suspend"
+"""The job is suspended (Suspended)."""
+WAITING_FOR_RESUME = "waiting until spec.suspend is false"
+"""The job is suspended, as a wait reason (Suspended)."""
+RESUMED = "resumed by spec.suspend"
+"""The job is no longer suspended (Resumed)."""
+
+
+def suspending(pods: int) -> str:
+    """The job is being suspended (event Suspended)."""
+    return f"{SUSPENDED}; deleting {pluralize(pods, 'pod')}" if pods else SUSPENDED
+
+
+def resized(sizes: Sequence[tuple[str, int, int]], attempt: int | None) -> str:
+    """Roles have new sizes (event Resized), for which a new attempt starts if the framework needs it."""
+    changes = join_names([f"{role} from {old} to {new} pods" for role, old, new in sizes])
+    restart = f"; starting attempt {attempt} with the new size" if attempt else ""
+    return f"resized {changes}{restart}"
+
+
+def incompatible_crd(crd: str, problem: str) -> str:
+    """The CRD has no status subresource (StatusUpdateFailed), or drops the Record (IncompatibleCRD)."""
+    return (
+        f"the CustomResourceDefinition {crd} {problem}, so nothing can be done safely; upgrade it:"
+        f" {APPLY_CRDS_COMMAND}"
+    )
+
+
+def unsupported_record(problem: str) -> str:
+    """A later version of the operator wrote the Record (UnsupportedRecordVersion)."""
+    return (
+        f"status.argosy was written by a later version of the operator and cannot be read ({problem});"
+        " upgrade this operator"
+    )
+
+
+def feature_disabled(feature: str, value: str) -> str:
+    """A job needs a feature that the installation does not have (PodForbidden and the like)."""
+    return (
+        f"{feature} are disabled in this installation; an administrator can enable them with the chart value"
+        f" features.{value}=true"
+    )
+
+
+# A job, or one of its roles, has failed.
+
+GANG_EVICTED = "the scheduler evicted the pod group"
+"""The whole gang was evicted (Preempted)."""
+
+
+def gang_timeout(pods: int, seconds: float) -> str:
+    """The gang was not scheduled in time (GangTimeout)."""
+    limit = f"{format_duration(seconds)} (gang.timeout)"
+    return f"{pluralize(pods, 'pod')} could not be scheduled together within {limit}"
+
+
+def below_minimum(role: str, pods: int, seconds: float) -> str:
+    """An elastic role had too few running pods for too long (BelowMinReplicas)."""
+    limit = f"{format_duration(seconds)} (limits.belowMinTimeout)"
+    return f"{role} had fewer than {pods} running pods for {limit}"
+
+
+def deadline_exceeded(seconds: float) -> str:
+    """The job was active for too long (DeadlineExceeded)."""
+    return f"still active after {format_duration(seconds)} (limits.activeDeadline)"
+
+
+def start_timeout(seconds: float) -> str:
+    """Not all roles were running in time (StartTimeout)."""
+    return f"not all roles were running after {format_duration(seconds)} (limits.startTimeout)"
+
+
+def missing_pods(pods: Sequence[str], *, preempted: bool) -> str:
+    """Pods of a role without restarts do not exist any more (PodMissing, Preempted)."""
+    was, is_ = ("were", "are") if len(pods) > 1 else ("was", "is")
+    return f"{join_names(pods)} {was} {'preempted' if preempted else 'deleted'} and {is_} not replaced"
+
+
+# Why an object is deleted, in events of the deletion.
+
+JOB_FINISHED = "the job has finished"
+JOB_SUSPENDED = "the job is suspended"
+SPEC_INVALID = "the spec is invalid"
+SCALED_DOWN = "the role was scaled down"
+REPLACED = "the pod is being replaced"
+DUPLICATE = "another pod has the same index"
+
+
+def new_attempt(attempt: int, old: int) -> str:
+    """A pod of an earlier attempt is deleted."""
+    return f"attempt {attempt} replaces attempt {old}"
+
+
+def force_deleted(node: str, *, out_of_service: bool) -> str:
+    """A terminating pod on a node that is down is force-deleted."""
+    return (
+        f"{node} is out of service" if out_of_service else f"{node} is unreachable (limits.forceDeleteAfter)"
+    )
+
+
+def ttl_expired(phase: str) -> str:
+    """A finished job is deleted."""
+    return f"its time to live after it {phase.lower()} has expired"

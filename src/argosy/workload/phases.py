@@ -142,11 +142,10 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
 
 def _missing_pods(role: Role, last: RoleRecord, indexes: Sequence[int]) -> PhaseResult:
     """Return the failure of a role without restarts whose pods of these indexes do not exist any more."""
-    names = join_names([messages.replica_name(role.name, index) for index in indexes])
-    was, is_ = ("were", "are") if len(indexes) > 1 else ("was", "is")
-    if all(index in last.preempted_indexes for index in indexes):
-        return PhaseResult(Phase.FAILED, reasons.PREEMPTED, f"{names} {was} preempted and {is_} not replaced")
-    return PhaseResult(Phase.FAILED, reasons.POD_MISSING, f"{names} {was} deleted and {is_} not replaced")
+    names = [messages.replica_name(role.name, index) for index in indexes]
+    preempted = all(index in last.preempted_indexes for index in indexes)
+    reason = reasons.PREEMPTED if preempted else reasons.POD_MISSING
+    return PhaseResult(Phase.FAILED, reason, messages.missing_pods(names, preempted=preempted))
 
 
 def terminal_result(workload: Workload, record: Record) -> PhaseResult | None:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.workload import messages
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import is_current, stale_pods
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
@@ -49,7 +50,7 @@ def stale_deletions(record: Record, observed: Observed) -> Iterator[DeletePod]:
         if len(pods) > 1:
             duplicates = [pod for pod in pods if is_current(record, pod) and not pod.terminating]
             for pod in sorted(duplicates, key=_age)[1:]:
-                yield DeletePod(pod.name, pod.uid, reason="another pod has the same index")
+                yield DeletePod(pod.name, pod.uid, reason=messages.DUPLICATE)
 
 
 def forced_deletions(
@@ -73,8 +74,8 @@ def forced_deletions(
         if due is None:
             continue
         if now >= due:
-            why = "is out of service" if released else "is unreachable (limits.forceDeleteAfter)"
-            forced.append(DeletePod(pod.name, pod.uid, grace_period_seconds=0, reason=f"{pod.node} {why}"))
+            reason = messages.force_deleted(pod.node, out_of_service=released)
+            forced.append(DeletePod(pod.name, pod.uid, grace_period_seconds=0, reason=reason))
         else:
             times.append(due)
     return forced, min(times, default=None)
@@ -213,7 +214,7 @@ def _age(pod: ObservedPod) -> tuple[bool, float, str]:
 
 def _reason(record: Record, pod: ObservedPod) -> str:
     if pod.attempt != record.attempt:
-        return f"attempt {record.attempt} replaces attempt {pod.attempt}"
+        return messages.new_attempt(record.attempt, pod.attempt)
     if pod.index >= record.role(pod.role).size:
-        return "the role was scaled down"
-    return "the pod is being replaced"
+        return messages.SCALED_DOWN
+    return messages.REPLACED

@@ -7,8 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.kinds.messages import pluralize
-from argosy.workload import gang, reasons
+from argosy.workload import gang, messages, reasons
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
@@ -22,7 +21,7 @@ def plan(workload: Workload, record: Record, observed: Observed, now: datetime) 
         record = _suspended(record, observed, now)
     # All pods, not only those of earlier attempts: after the Record was lost there is no current attempt.
     actions: list[Action] = [
-        DeletePod(pod.name, pod.uid, reason="the job is suspended")
+        DeletePod(pod.name, pod.uid, reason=messages.JOB_SUSPENDED)
         for pod in observed.pods
         if not pod.terminating
     ]
@@ -37,22 +36,19 @@ def resumed(record: Record, now: datetime) -> Record:
     if record.phase is not Phase.SUSPENDED:
         return record
     record = replace(record, phase=Phase.PENDING, phase_since=now, reason="", message="", waiting=None)
-    return record.with_history(now, reasons.RESUMED, "resumed by spec.suspend")
+    return record.with_history(now, reasons.RESUMED, messages.RESUMED)
 
 
 def _suspended(record: Record, observed: Observed, now: datetime) -> Record:
     if record.attempt_started_at or observed.pods:
         record = with_next_attempt(record)
-    message = "suspended by spec.suspend"
-    if observed.pods:
-        message += f"; deleting {pluralize(len(observed.pods), 'pod')}"
     return replace(
-        record.with_history(now, reasons.SUSPENDED, message),
+        record.with_history(now, reasons.SUSPENDED, messages.suspending(len(observed.pods))),
         phase=Phase.SUSPENDED,
         phase_since=now,
         reason=reasons.SUSPENDED,
-        message="suspended by spec.suspend",
-        waiting=WaitReason(reasons.SUSPENDED, "waiting until spec.suspend is false", now),
+        message=messages.SUSPENDED,
+        waiting=WaitReason(reasons.SUSPENDED, messages.WAITING_FOR_RESUME, now),
         started_at=None,
         attempt_started_at=None,
         gang_scheduled_at=None,

@@ -123,17 +123,14 @@ def _wait_reason(
     if missing.blocked_by:
         return _pods_terminating(sorted(missing.blocked_by))
     if missing.retry_at:
-        return reasons.BACK_OFF, f"backing off until {missing.retry_at:%H:%M:%S} UTC"
+        return reasons.BACK_OFF, messages.backing_off(missing.retry_at)
     if unconfirmed := _unconfirmed(observed):
         return reasons.NODE_UNCONFIRMED, unconfirmed
     if record.phase is Phase.RUNNING:
         return None
     for name, role in workload.roles.items():
         if record.role(name).below_min_since:
-            return (
-                reasons.BELOW_MIN_REPLICAS,
-                f"waiting for {name}: at least {pluralize(role.min_running, 'pod')} must be running",
-            )
+            return reasons.BELOW_MIN_REPLICAS, messages.waiting_for_minimum(name, role.min_running)
     pods = all_current_pods(record, observed)
     if any(pod.waiting_reason == reasons.UNSCHEDULABLE for pod in pods):
         return reasons.UNSCHEDULABLE, ""
@@ -153,11 +150,8 @@ def _unreachable(blocking: Sequence[str], observed: Observed) -> str:
     pods = [pod for pod in observed.pods if pod.terminating and pod.node in lost and pod.name in blocking]
     if not pods:
         return ""
-    names, node = join_names(sorted(pod.name for pod in pods)), min(pod.node for pod in pods)
-    return (
-        f"waiting for {names} to terminate on {node}, which is unreachable; if the node is certainly off,"
-        f" run: kubectl taint nodes {node} {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
-    )
+    names, node = sorted(pod.name for pod in pods), min(pod.node for pod in pods)
+    return messages.waiting_for_node(names, node, OUT_OF_SERVICE)
 
 
 def _unconfirmed(observed: Observed) -> str:
@@ -166,7 +160,7 @@ def _unconfirmed(observed: Observed) -> str:
     if not names:
         return ""
     error = observed.nodes_unconfirmed[names[0]]
-    return f"cannot confirm the state of {join_names(names)} ({error}); the pods there are kept"
+    return messages.unconfirmed_nodes(names, error)
 
 
 def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> tuple[str, str] | None:
@@ -184,7 +178,7 @@ def _dependency(workload: Workload, record: Record, pods: Sequence[ObservedPod])
     if not pending or not all(pod.waits_for_dependency and pod.role in unmet for pod in pending):
         return None
     name = pending[0].role
-    return reasons.WAITING_FOR_ROLE, f"{name} is waiting for {unmet[name].role} to be {unmet[name].phase}"
+    return reasons.WAITING_FOR_ROLE, messages.waiting_for_role(name, unmet[name].role, unmet[name].phase)
 
 
 def _action_failure(failures: Sequence[ActionResult]) -> tuple[str, str] | None:
@@ -200,4 +194,4 @@ def _action_failure(failures: Sequence[ActionResult]) -> tuple[str, str] | None:
 
 
 def _pods_terminating(names: Sequence[str]) -> tuple[str, str]:
-    return reasons.PODS_TERMINATING, f"waiting for {join_names(names)} to terminate"
+    return reasons.PODS_TERMINATING, messages.waiting_for_termination(names)
