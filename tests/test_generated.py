@@ -1,4 +1,4 @@
-"""The generated tables are those that their scripts generate from the pinned version of Kubernetes."""
+"""The committed tables are those that their tools generate from the pinned version of Kubernetes."""
 
 import json
 import os
@@ -13,27 +13,27 @@ from tests.support.assets import Programs
 
 ROOT = Path(__file__).parent.parent
 TABLES = {
-    "generate-kinds": "src/argosy/local/schema/builtin.json",
-    "generate-protobuf": "src/argosy/local/apiserver/protobuf.json",
-    "generate-template": "src/argosy/kinds/template.json",
+    "builtin_kinds": "src/argosy/local/schema/builtin.json",
+    "protobuf_fields": "src/argosy/local/apiserver/protobuf.json",
+    "template_fields": "src/argosy/kinds/template.json",
 }
 
 
-@pytest.mark.parametrize(("script", "table"), TABLES.items(), ids=TABLES.keys())
-def test_a_committed_table_equals_the_output_of_its_script(script: str, table: str, tmp_path: Path) -> None:
-    if script != "generate-template" and shutil.which("go") is None:
+@pytest.mark.parametrize(("tool", "table"), TABLES.items(), ids=TABLES.keys())
+def test_a_committed_table_equals_the_output_of_its_tool(tool: str, table: str, tmp_path: Path) -> None:
+    if tool != "template_fields" and shutil.which("go") is None:
         if os.environ.get("ARGOSY_REQUIRE_ALL") == "1":
             pytest.fail("go is not installed")
         pytest.skip("go is not installed, which downloads the sources of the table")
     output = tmp_path / "table.json"
-    subprocess.run([sys.executable, ROOT / "scripts" / script, output], check=True)
-    assert output.read_text() == (ROOT / table).read_text(), f"run scripts/{script}"
+    subprocess.run([sys.executable, "-m", f"tools.{tool}", output], check=True, cwd=ROOT)
+    assert output.read_text() == (ROOT / table).read_text(), f"run: python -m tools.{tool}"
 
 
-@pytest.mark.parametrize(("script", "table"), TABLES.items(), ids=TABLES.keys())
-def test_a_table_names_its_script_and_the_pinned_version(script: str, table: str) -> None:
+@pytest.mark.parametrize(("tool", "table"), TABLES.items(), ids=TABLES.keys())
+def test_a_table_names_its_tool_and_the_pinned_version(tool: str, table: str) -> None:
     content = json.loads((ROOT / table).read_text())
-    assert content["generated"] == f"by scripts/{script}"
+    assert content["generated"] == f"by tools.{tool}"
     assert content["kubernetes"] == f"v{Programs().version}"
 
 

@@ -2,8 +2,8 @@
 
 For a string in place of a list, or an invalid quantity, an API server only says that the pod cannot be
 decoded. So the types are checked here, each with its path, before a pod is created. Unknown fields and the
-meaning of values are left to the API server, whose errors name the path. `scripts/generate-template` writes
-the table `template.json`.
+meaning of values are left to the API server, whose errors name the path. `python -m tools.template_fields`
+writes the table `template.json`.
 """
 
 import re

@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
-"""Write src/argosy/local/apiserver/protobuf.json: the field numbers of the messages of Kubernetes.
+"""Writes src/argosy/local/apiserver/protobuf.json: the field numbers of the messages of Kubernetes.
 
-kubectl sends the bodies of some commands as protobuf. Numbers, names and types are from the .proto files of the
-Go modules k8s.io/api and k8s.io/apimachinery, in the version of the table that `generate-kinds` writes, for the
-messages of its kinds. A field whose own fields JSON writes in its place is marked `^`, a repeated one `*`, a
-map `%`. An argument is another path of the output.
+`python -m tools.protobuf_fields`. kubectl sends the bodies of some commands as protobuf. Numbers, names and
+types are from the .proto files of the Go modules k8s.io/api and k8s.io/apimachinery, in the version of the
+table that `tools.builtin_kinds` writes, for the messages of its kinds. A field whose own fields JSON writes
+in its place is marked `^`, a repeated one `*`, a map `%`. An argument is another path of the output.
 """
 
 import json
@@ -41,7 +40,7 @@ def main() -> None:
         wanted += [field.split()[-1] for field in kept[name].values()]
     lines = [f"{json.dumps(name)}:{json.dumps(kept[name], separators=(',', ':'))}" for name in sorted(kept)]
     output = Path(sys.argv[1]) if len(sys.argv) > 1 else OUTPUT
-    head = f'{{"generated":"by scripts/generate-protobuf","kubernetes":"{table["kubernetes"]}","messages":{{\n'
+    head = f'{{"generated":"by tools.protobuf_fields","kubernetes":"{table["kubernetes"]}","messages":{{\n'
     output.write_text(head + ",\n".join(lines) + "\n}}\n")
 
 
@@ -53,7 +52,9 @@ def folder(module: str) -> Path:
 
 def read(source: str) -> dict[str, dict[str, str]]:
     """Return the messages of a file: `[mark]name type` by field number."""
-    package = re.search(r"^package ([\w.]+);", source, re.M)[1]
+    declaration = re.search(r"^package ([\w.]+);", source, re.M)
+    assert declaration is not None
+    package = declaration[1]
     messages: dict[str, dict[str, str]] = {}
     current: dict[str, str] | None = None
     for line in source.splitlines():

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
-"""Write src/argosy/kinds/template.json: the type of every field of a pod template.
+"""Writes src/argosy/kinds/template.json: the type of every field of a pod template.
 
-The source is the table of built-in kinds that `generate-kinds` writes. A type is a basic type (`string`,
+The source is the table of built-in kinds that `tools.builtin_kinds` writes. A type is a basic type (`string`,
 `integer32` and others), the name of another entry, a list (`[string]`) or a map (`{string}`).
 """
 
@@ -47,7 +46,7 @@ def main() -> None:
                 entry[field] = type_name
     lines = [f"{json.dumps(name)}:{json.dumps(table[name], separators=(',', ':'))}" for name in sorted(table)]
     output = Path(sys.argv[1]) if len(sys.argv) > 1 else OUTPUT
-    head = f'{{"generated":"by scripts/generate-template","kubernetes":"{source["kubernetes"]}","types":{{\n'
+    head = f'{{"generated":"by tools.template_fields","kubernetes":"{source["kubernetes"]}","types":{{\n'
     output.write_text(head + ",\n".join(lines) + "\n}}\n")
 
 

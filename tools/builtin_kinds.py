@@ -1,10 +1,10 @@
-#!/usr/bin/env python3
-"""Write src/argosy/local/schema/builtin.json, the table of the built-in kinds of Kubernetes.
+"""Writes src/argosy/local/schema/builtin.json, the table of the built-in kinds of Kubernetes.
 
-The version is the one that `kubernetes/` pins for the tests. Names, types, list keys, patch strategies and
-defaults are from the OpenAPI and discovery documents in the Go module k8s.io/kubernetes; which fields are omitted
-when they are empty (`omit`) or written as null (`null`), and the order of fields, are from the Go types.
-Descriptions are left out. Needs `go` to download the modules. An argument is another path of the output.
+`python -m tools.builtin_kinds`. The version is the one that `kubernetes/` pins for the tests. Names, types,
+list keys, patch strategies and defaults are from the OpenAPI and discovery documents in the Go module
+k8s.io/kubernetes; which fields are omitted when they are empty (`omit`) or written as null (`null`), and the
+order of fields, are from the Go types. Descriptions are left out. Needs `go` to download the modules. An
+argument is another path of the output.
 """
 
 import json
@@ -12,12 +12,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from tests.support.assets import Programs
+
+Json = dict[str, Any]
+"""A part of a document of Kubernetes, whose form is not checked here."""
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from tests.support.assets import Programs  # noqa: E402 - needs the path
-
 VERSION = f"v{Programs().version}"
 LIBRARIES = VERSION.replace("v1.", "v0.", 1)
 OUTPUT = ROOT / "src/argosy/local/schema/builtin.json"
@@ -84,7 +86,7 @@ def main() -> None:
     """Read the modules and write the table."""
     root = module(f"k8s.io/kubernetes@{VERSION}")
     discovery = json.loads((root / "api/discovery/aggregated_v2.json").read_text())
-    schemas: dict[str, dict[str, object]] = {}
+    schemas: dict[str, Json] = {}
     for path in sorted((root / "api/openapi-spec/v3").glob("*.json")):
         schemas.update(json.loads(path.read_text()).get("components", {}).get("schemas", {}))
     by_kind = {
@@ -111,9 +113,9 @@ def module(name: str) -> Path:
     return Path(json.loads(out.stdout)["Dir"])
 
 
-def core(document: dict) -> dict:
+def core(document: Json) -> Json:
     """Convert the document of the core group, which has an older format, to that of aggregated discovery."""
-    resources: dict[str, dict] = {}
+    resources: dict[str, Json] = {}
     for entry in sorted(document["resources"], key=lambda r: r["name"]):
         plural, _, sub = entry["name"].partition("/")
         reply = {"group": entry.get("group", ""), "version": entry.get("version", ""), "kind": entry["kind"]}
@@ -131,7 +133,7 @@ def core(document: dict) -> dict:
     return {"versions": [{"version": "v1", "resources": list(resources.values())}]}
 
 
-def read_kinds(group: dict, version: dict, by_kind: dict) -> list[dict]:
+def read_kinds(group: Json, version: Json, by_kind: dict[tuple[str, str, str], str]) -> list[Json]:
     """Return the kinds of a group version that are in the table."""
     group_name = group.get("metadata", {}).get("name", "")
     included = INCLUDED.get((group_name, version["version"]), set())
@@ -167,9 +169,9 @@ def read_kinds(group: dict, version: dict, by_kind: dict) -> list[dict]:
     return kinds
 
 
-def compact(schemas: dict, wanted: list[str], go: dict) -> dict[str, dict]:
+def compact(schemas: Json, wanted: list[str], go: Json) -> dict[str, Json]:
     """Return the definitions that `wanted` refers to, with the keywords in KEEP only."""
-    result: dict[str, dict] = {}
+    result: dict[str, Json] = {}
     queue = list(wanted)
     while queue:
         name = queue.pop()
@@ -191,22 +193,22 @@ def compact(schemas: dict, wanted: list[str], go: dict) -> dict[str, dict]:
     return dict(sorted(result.items()))
 
 
-def in_order(name: str, go: dict) -> list[str]:
+def in_order(name: str, go: Json) -> list[str]:
     """Return the fields of a Go struct in their order, including those of embedded structs."""
-    found = []
+    found: list[str] = []
     for field, how in go.get(name, {}).items():
         found += in_order(how["embedded"], go) if "embedded" in how else [field]
     return found
 
 
-def is_omitted(field: dict | None, schema: dict) -> bool:
+def is_omitted(field: Json | None, schema: Json) -> bool:
     """Return whether Go omits the field when it is zero; `omitempty` does not omit structs."""
     if field is None or field["pointer"]:
         return False
     return "omitzero" in field["options"] or ("omitempty" in field["options"] and "$ref" not in schema)
 
 
-def is_null(field: dict | None, schema: dict) -> bool:
+def is_null(field: Json | None, schema: Json) -> bool:
     """Return whether Go writes the field as null when it is not set."""
     if field is None or "omitzero" in field["options"]:
         return False
@@ -216,7 +218,7 @@ def is_null(field: dict | None, schema: dict) -> bool:
     return nullable and "omitempty" not in field["options"]
 
 
-def strip(schema: dict, queue: list[str]) -> dict:
+def strip(schema: Json, queue: list[str]) -> Json:
     """Return a schema without descriptions and with short references."""
     out = {k: v for k, v in schema.items() if k in KEEP}
     reference = schema.get("$ref") or next((s["$ref"] for s in schema.get("allOf", []) if "$ref" in s), None)
@@ -232,14 +234,14 @@ def strip(schema: dict, queue: list[str]) -> dict:
     return out
 
 
-def go_types() -> dict[str, dict[str, dict]]:
+def go_types() -> dict[str, dict[str, Json]]:
     """Return how Go writes the JSON fields of each definition, and their named types."""
     places = {
         f"k8s.io/api@{LIBRARIES}": "io.k8s.api",
         f"k8s.io/apimachinery@{LIBRARIES}": "io.k8s.apimachinery",
         f"k8s.io/apiextensions-apiserver@{LIBRARIES}": "io.k8s.apiextensions-apiserver",
     }
-    found: dict[str, dict[str, dict]] = {}
+    found: dict[str, dict[str, Json]] = {}
     for name, prefix in places.items():
         root = module(name)
         for path in root.rglob("*types*.go"):
@@ -255,7 +257,7 @@ FIELD = re.compile(r'^\t(?:(\w+)\s+)?([*\[\]\w.]+)\s+`json:"([^"]*)"', re.M)
 BASIC = {"string", "bool", "int", "int32", "int64", "float64", "byte"}
 
 
-def read_structs(source: str, package: str, found: dict) -> None:
+def read_structs(source: str, package: str, found: Json) -> None:
     """Add the structs of a Go file."""
     own = package.rsplit(".", 1)[-1]
     for name, body in STRUCT.findall(source):
@@ -277,7 +279,7 @@ def read_structs(source: str, package: str, found: dict) -> None:
             }
 
 
-def write(table: dict) -> None:
+def write(table: Json) -> None:
     """Write one kind or definition per line, so that the diff of a new version is readable."""
 
     def lines(items: list[str]) -> str:
@@ -287,7 +289,7 @@ def write(table: dict) -> None:
     definitions = lines(
         [f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in table["definitions"].items()]
     )
-    head = f'{{"generated":"by scripts/generate-kinds","kubernetes":"{VERSION}",\n"kinds":[\n{kinds}\n],\n'
+    head = f'{{"generated":"by tools.builtin_kinds","kubernetes":"{VERSION}",\n"kinds":[\n{kinds}\n],\n'
     text = f'{head}"definitions":{{\n{definitions}\n}}}}\n'
     (Path(sys.argv[1]) if len(sys.argv) > 1 else OUTPUT).write_text(text)
 
