@@ -1,4 +1,4 @@
-"""Who may do what: authentication, roles, reviews, tokens."""
+"""Authentication, authorization, access reviews and tokens."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,7 +16,7 @@ CLUSTER_BINDINGS = f"{RBAC}/clusterrolebindings"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 UNKEPT = ("metadata",)
 """A review is an answer, not an object: what its metadata says is of no use."""
-NOBODY = TokenUser("no such token", "nobody")
+UNKNOWN_USER = TokenUser("no such token", "nobody")
 
 
 def role(*rules: dict[str, object], name: str = "r") -> dict[str, object]:
@@ -52,9 +52,9 @@ def may(user: TokenUser, **attributes: object) -> Step:
 
 
 CASES: dict[str, list[Step]] = {
-    "no token, or an unknown one, is refused": [
-        get(CONFIG_MAPS, user=NOBODY),
-        get("/api", user=NOBODY),
+    "a request with an unknown token is refused": [
+        get(CONFIG_MAPS, user=UNKNOWN_USER),
+        get("/api", user=UNKNOWN_USER),
         get(CONFIG_MAPS, user=None, headers={"Authorization": "Basic eDp5"}),
     ],
     "anonymous requests may read health and version only": [
@@ -79,7 +79,7 @@ CASES: dict[str, list[Step]] = {
         get("/metrics", user=STRANGER),
         get("/api/v1/namespaces/$ns/nonsense", user=STRANGER),
     ],
-    "whoever is authenticated may see discovery": [
+    "authenticated users can read discovery": [
         get("/api", user=STRANGER, only=("kind",)),
         get("/apis", user=STRANGER, only=("kind",)),
         get("/version", user=STRANGER, only=("major",)),
@@ -138,7 +138,7 @@ CASES: dict[str, list[Step]] = {
         delete(f"{CLUSTER_BINDINGS}/$ns", shown=False),
         get("/api/v1/limitranges", user=READER, until_code=403),
     ],
-    "nobody grants what they have not": [
+    "users cannot grant rights that they do not have": [
         post(
             ROLES,
             role(
@@ -222,7 +222,7 @@ CASES: dict[str, list[Step]] = {
             only=("kind", "status.incomplete"),
         ),
     ],
-    "a user can ask who they are": [
+    "a user can review their own identity": [
         post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, user=READER),
         post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}),
     ],
@@ -271,7 +271,7 @@ CASES: dict[str, list[Step]] = {
         ),
         get(CONFIG_MAPS, user=STRANGER, headers={"Impersonate-User": "x"}, hide=("details",)),
     ],
-    "what an administrator claims beside a name is theirs": [
+    "an administrator can impersonate uid, groups and extras": [
         post(
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
             {},

@@ -1,4 +1,4 @@
-"""Server-side apply: who owns which field, conflicts, and what becomes of fields no longer applied."""
+"""Server-side apply: ownership, conflicts, and removal of fields that are no longer applied."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,7 +19,7 @@ from tests.support.manifests import (
     widget,
 )
 
-ONE = f"{CONFIG_MAPS}/a"
+OBJECT = f"{CONFIG_MAPS}/a"
 
 
 def applied(data: dict[str, str], **metadata: object) -> dict[str, object]:
@@ -31,73 +31,75 @@ def bare(**metadata: object) -> dict[str, object]:
 
 
 CASES: dict[str, list[Step]] = {
-    "apply makes an object and notes its manager": [apply(ONE, applied({"k": "1"})), get(ONE)],
+    "apply creates an object with its manager": [apply(OBJECT, applied({"k": "1"})), get(OBJECT)],
     "apply again changes nothing": [
-        apply(ONE, applied({"k": "1"})),
-        apply(ONE, applied({"k": "1"})),
-        get(ONE),
+        apply(OBJECT, applied({"k": "1"})),
+        apply(OBJECT, applied({"k": "1"})),
+        get(OBJECT),
     ],
     "a field no longer applied is removed": [
-        apply(ONE, applied({"k": "1", "l": "2"}, labels={"x": "y"})),
-        apply(ONE, applied({"l": "2"})),
+        apply(OBJECT, applied({"k": "1", "l": "2"}, labels={"x": "y"})),
+        apply(OBJECT, applied({"l": "2"})),
     ],
     "a field of another manager is a conflict": [
-        apply(ONE, applied({"k": "1", "l": "2"})),
-        apply(ONE, applied({"k": "2"}), "bob"),
-        apply(ONE, applied({"k": "2", "l": "3"}), "bob"),
+        apply(OBJECT, applied({"k": "1", "l": "2"})),
+        apply(OBJECT, applied({"k": "2"}), "bob"),
+        apply(OBJECT, applied({"k": "2", "l": "3"}), "bob"),
     ],
-    "force takes a field over": [
-        apply(ONE, applied({"k": "1", "l": "2"})),
-        apply(f"{ONE}?force=true", applied({"k": "2"}), "bob"),
-        apply(ONE, applied({"l": "2"})),
+    "a forced apply transfers ownership": [
+        apply(OBJECT, applied({"k": "1", "l": "2"})),
+        apply(f"{OBJECT}?force=true", applied({"k": "2"}), "bob"),
+        apply(OBJECT, applied({"l": "2"})),
     ],
     "the same value can have two owners": [
-        apply(ONE, applied({"k": "1"})),
-        apply(ONE, applied({"k": "1"}), "bob"),
-        apply(ONE, applied({}), "alice"),
-        apply(ONE, applied({}), "bob"),
+        apply(OBJECT, applied({"k": "1"})),
+        apply(OBJECT, applied({"k": "1"}), "bob"),
+        apply(OBJECT, applied({}), "alice"),
+        apply(OBJECT, applied({}), "bob"),
     ],
     "a value written by an update is a conflict": [
         post(f"{CONFIG_MAPS}?fieldManager=maker", config_map(data={"k": "1"})),
-        apply(ONE, applied({"k": "2"})),
-        apply(f"{ONE}?force=true", applied({"k": "2"})),
+        apply(OBJECT, applied({"k": "2"})),
+        apply(f"{OBJECT}?force=true", applied({"k": "2"})),
     ],
-    "an update takes fields from those who applied them": [
-        apply(ONE, applied({"k": "1", "l": "2"})),
-        put(f"{ONE}?fieldManager=writer", config_map(data={"k": "3", "l": "2"})),
-        apply(ONE, applied({"k": "1"})),
+    "an update takes ownership from appliers": [
+        apply(OBJECT, applied({"k": "1", "l": "2"})),
+        put(f"{OBJECT}?fieldManager=writer", config_map(data={"k": "3", "l": "2"})),
+        apply(OBJECT, applied({"k": "1"})),
     ],
-    "a patch takes fields too": [
-        apply(ONE, applied({"k": "1"})),
-        patch(f"{ONE}?fieldManager=patcher", {"data": {"k": "2", "m": "3"}}),
-        patch(f"{ONE}?fieldManager=patcher", {"data": {"m": None}}),
+    "a patch takes ownership from appliers": [
+        apply(OBJECT, applied({"k": "1"})),
+        patch(f"{OBJECT}?fieldManager=patcher", {"data": {"k": "2", "m": "3"}}),
+        patch(f"{OBJECT}?fieldManager=patcher", {"data": {"m": None}}),
     ],
-    "apply without a manager is refused": [patch(ONE, applied({"k": "1"}), APPLY)],
+    "apply without a manager is refused": [patch(OBJECT, applied({"k": "1"}), APPLY)],
     "apply of managedFields is refused": [
-        apply(ONE, applied({"k": "1"}, managedFields=[{"manager": "x", "operation": "Apply"}]))
+        apply(OBJECT, applied({"k": "1"}, managedFields=[{"manager": "x", "operation": "Apply"}]))
     ],
-    "apply under another name is refused": [apply(ONE, {**applied({}), "metadata": {"name": "b"}})],
-    "apply without a name is refused": [apply(ONE, {"apiVersion": "v1", "kind": "ConfigMap", "data": {}})],
-    "apply without a kind is refused": [apply(ONE, {"apiVersion": "v1", "metadata": {"name": "a"}})],
-    "apply without an apiVersion is refused": [apply(ONE, {"kind": "ConfigMap", "metadata": {"name": "a"}})],
-    "a version does not keep apply from making an object": [apply(ONE, applied({}, resourceVersion="1"))],
+    "apply under another name is refused": [apply(OBJECT, {**applied({}), "metadata": {"name": "b"}})],
+    "apply without a name is refused": [apply(OBJECT, {"apiVersion": "v1", "kind": "ConfigMap", "data": {}})],
+    "apply without a kind is refused": [apply(OBJECT, {"apiVersion": "v1", "metadata": {"name": "a"}})],
+    "apply without an apiVersion is refused": [
+        apply(OBJECT, {"kind": "ConfigMap", "metadata": {"name": "a"}})
+    ],
+    "apply with a resourceVersion creates an object": [apply(OBJECT, applied({}, resourceVersion="1"))],
     "apply of an old version is a conflict": [
-        apply(ONE, applied({"k": "1"}), save="made"),
-        apply(ONE, applied({"k": "2"})),
-        apply(ONE, applied({"k": "3"}, resourceVersion="$made.metadata.resourceVersion")),
+        apply(OBJECT, applied({"k": "1"}), save="made"),
+        apply(OBJECT, applied({"k": "2"})),
+        apply(OBJECT, applied({"k": "3"}, resourceVersion="$made.metadata.resourceVersion")),
     ],
-    "apply of a uid that is not there is refused": [
-        apply(ONE, applied({}, uid="00000000-0000-0000-0000-000000000001"))
+    "apply with an unknown uid is refused": [
+        apply(OBJECT, applied({}, uid="00000000-0000-0000-0000-000000000001"))
     ],
-    "apply of an unknown field is refused": [apply(ONE, {**applied({}), "nonsense": 1})],
-    "apply of a wrong type is refused": [apply(ONE, {**applied({}), "data": "text"})],
+    "apply of an unknown field is refused": [apply(OBJECT, {**applied({}), "nonsense": 1})],
+    "apply of a wrong type is refused": [apply(OBJECT, {**applied({}), "data": "text"})],
     "apply as YAML": [
-        apply(ONE, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: 'yes'\n"),
-        apply(ONE, "apiVersion: v1\nkind: [\n"),
+        apply(OBJECT, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: 'yes'\n"),
+        apply(OBJECT, "apiVersion: v1\nkind: [\n"),
     ],
     "apply of nothing but the name lets everything go": [
-        apply(ONE, applied({"k": "1"})),
-        apply(ONE, bare()),
+        apply(OBJECT, applied({"k": "1"})),
+        apply(OBJECT, bare()),
     ],
     "list items are owned by key": [
         apply(f"{DEPLOYMENTS}/a", deployment()),
@@ -147,9 +149,9 @@ CASES: dict[str, list[Step]] = {
         apply(f"{SERVICES}/a", service(ports=[{"name": "z", "port": 82, "protocol": "TCP"}])),
     ],
     "finalizers and owners are sets": [
-        apply(ONE, bare(finalizers=["example.com/a"])),
-        apply(ONE, bare(finalizers=["example.com/b"]), "bob"),
-        apply(ONE, bare()),
+        apply(OBJECT, bare(finalizers=["example.com/a"])),
+        apply(OBJECT, bare(finalizers=["example.com/b"]), "bob"),
+        apply(OBJECT, bare()),
     ],
     "the status is applied by its own managers": [
         post(PODS, pod(), shown=False),
@@ -180,10 +182,10 @@ CASES: dict[str, list[Step]] = {
         apply(f"{WIDGETS}/a", widget(parts=[{"name": "p"}, {"name": "p"}])),
     ],
     "managedFields can be cleared": [
-        apply(ONE, applied({"k": "1"})),
-        patch(ONE, {"metadata": {"managedFields": [{}]}}),
-        get(ONE),
-        apply(ONE, applied({"k": "2"}), "bob"),
+        apply(OBJECT, applied({"k": "1"})),
+        patch(OBJECT, {"metadata": {"managedFields": [{}]}}),
+        get(OBJECT),
+        apply(OBJECT, applied({"k": "2"}), "bob"),
     ],
 }
 

@@ -11,11 +11,11 @@ NAME = f"{DEFINITIONS}/widgets.$ns.example.com"
 ESTABLISHED = get(NAME, until="status.conditions.1", shown=False)
 SERVED = get(WIDGETS, until="metadata.resourceVersion", shown=False)
 DEFINED = (post(DEFINITIONS, definition(), shown=False), ESTABLISHED, SERVED)
-ONE = f"{WIDGETS}/a"
+OBJECT = f"{WIDGETS}/a"
 BARE = {"apiVersion": "$ns.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
 """Texts that show values of Go's own structs."""
 GOING = ("metadata.finalizers", "metadata.managedFields", "status")
-"""What is told of a definition on its way out: who cleans up does it in its own time."""
+"""Fields of a terminating definition that are compared; its conditions change at any time."""
 
 
 def refused(schema: dict[str, object]) -> list[Step]:
@@ -83,7 +83,7 @@ OTHERWISE: dict[str, dict[str, object]] = {
 CASES: dict[str, list[Step]] = {
     "a definition is given its defaults": [post(DEFINITIONS, definition()), ESTABLISHED, SERVED, get(NAME)],
     "a definition without a schema is refused": [post(DEFINITIONS, definition(schema=None))],
-    "a definition takes any finalizer, and is applied again while it goes": [
+    "a definition can have any finalizer and be applied while it is terminating": [
         post(DEFINITIONS, definition(), shown=False),
         ESTABLISHED,
         patch(NAME, {"metadata": {"finalizers": ["mine"]}}),
@@ -95,7 +95,7 @@ CASES: dict[str, list[Step]] = {
         post(DEFINITIONS, {**definition(), "metadata": {"name": "gadgets.$ns.example.com"}})
     ],
     "a definition has exactly one storage version": [post(DEFINITIONS, definition(storage=False))],
-    "a definition's scope is one of two": [post(DEFINITIONS, changed(scope="Everywhere"))],
+    "a definition with an unknown scope is refused": [post(DEFINITIONS, changed(scope="Everywhere"))],
     "a definition's names are checked": [
         post(DEFINITIONS, changed(names={"plural": "widgets", "kind": "widget Kind"})),
         post(DEFINITIONS, changed(names={"plural": "widgets", "kind": "Widget", "shortNames": ["W D"]})),
@@ -112,17 +112,17 @@ CASES: dict[str, list[Step]] = {
         for what, port in INT_OR_STRING.items()
     },
     **{
-        f"types beside int-or-string in another form are refused: {what}": refused(
+        f"other types next to int-or-string are refused: {what}": refused(
             {"type": "object", "properties": {"port": {"x-kubernetes-int-or-string": True, **port}}}
         )
         for what, port in OTHERWISE.items()
     },
     "a schema needs types": refused({"properties": {"a": {"type": "string"}}}),
-    "a schema's type is one that exists": refused({"type": "thing"}),
+    "a schema with an unknown type is refused": refused({"type": "thing"}),
     "a schema's default must fit": refused(
         {"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}
     ),
-    "a schema with additionalProperties beside properties is refused": refused(
+    "a schema with additionalProperties and properties is refused": refused(
         {
             "type": "object",
             "properties": {"a": {"type": "string"}},
@@ -156,7 +156,7 @@ CASES: dict[str, list[Step]] = {
             },
         }
     ),
-    "a schema may say that there are no other fields": refused(
+    "a schema can have additionalProperties false": refused(
         {"type": "object", "properties": {}, "additionalProperties": False}
     ),
     "a schema with uniqueItems is refused": refused(
@@ -190,7 +190,7 @@ CASES: dict[str, list[Step]] = {
         patch(NAME, {"spec": {"names": {"shortNames": ["wd", "wdg"]}}}, hide=("status",)),
         get(NAME, until="status.acceptedNames.shortNames.1"),
     ],
-    "a definition that is deleted takes its resources with it": [
+    "deletion of a definition deletes its resources": [
         *DEFINED,
         post(WIDGETS, widget(), shown=False),
         delete(NAME, hide=("status", "metadata.deletionTimestamp", "metadata.resourceVersion")),
@@ -201,10 +201,10 @@ CASES: dict[str, list[Step]] = {
     "a created resource is given defaults and loses unknown fields": [
         *DEFINED,
         post(WIDGETS, widget(nonsense=1, parts=[{"name": "p", "unknown": 2}], free={"any": {"thing": [1]}})),
-        get(ONE),
+        get(OBJECT),
     ],
     "status is not taken on creation": [*DEFINED, post(WIDGETS, {**widget(), "status": {"phase": "X"}})],
-    "a resource whose spec is not there": [
+    "a resource without a spec": [
         *DEFINED,
         post(WIDGETS, BARE),
     ],
@@ -234,7 +234,10 @@ CASES: dict[str, list[Step]] = {
         post(WIDGETS, widget(tags=["a", "a"])),
         post(WIDGETS, widget(parts=[{"name": "a"}, {"name": "a"}])),
     ],
-    "several errors are told at once": [*DEFINED, post(WIDGETS, widget(size=0, colour="blue", title="A"))],
+    "several errors are reported together": [
+        *DEFINED,
+        post(WIDGETS, widget(size=0, colour="blue", title="A")),
+    ],
     "an integer or a text": [
         *DEFINED,
         post(WIDGETS, widget(port=80)),
@@ -258,36 +261,36 @@ CASES: dict[str, list[Step]] = {
     "a change of spec moves the generation, a change of metadata does not": [
         *DEFINED,
         post(WIDGETS, widget()),
-        patch(ONE, {"spec": {"size": 4}}),
-        patch(ONE, {"metadata": {"labels": {"a": "b"}}}),
-        patch(ONE, {"spec": {"size": 4}}),
+        patch(OBJECT, {"spec": {"size": 4}}),
+        patch(OBJECT, {"metadata": {"labels": {"a": "b"}}}),
+        patch(OBJECT, {"spec": {"size": 4}}),
     ],
     "status is written by itself": [
         *DEFINED,
         post(WIDGETS, widget(), save="made", shown=False),
-        put(f"{ONE}/status", {**widget(size=9), "status": {"phase": "Up"}, "metadata": "$made.metadata"}),
-        patch(f"{ONE}/status", {"status": {"phase": "Down"}, "spec": {"size": 5}}),
-        patch(ONE, {"status": {"phase": "Ignored"}, "spec": {"size": 6}}),
-        get(f"{ONE}/status"),
-        patch(f"{ONE}/status", {"status": {"phase": 7}}),
-        patch(f"{ONE}/status", {"metadata": {"labels": {"x": "y"}}}),
+        put(f"{OBJECT}/status", {**widget(size=9), "status": {"phase": "Up"}, "metadata": "$made.metadata"}),
+        patch(f"{OBJECT}/status", {"status": {"phase": "Down"}, "spec": {"size": 5}}),
+        patch(OBJECT, {"status": {"phase": "Ignored"}, "spec": {"size": 6}}),
+        get(f"{OBJECT}/status"),
+        patch(f"{OBJECT}/status", {"status": {"phase": 7}}),
+        patch(f"{OBJECT}/status", {"metadata": {"labels": {"x": "y"}}}),
     ],
     "a put needs a version": [
         *DEFINED,
         post(WIDGETS, widget(), save="made", shown=False),
-        put(ONE, widget(size=5)),
-        put(ONE, widget(size=5, metadata={"resourceVersion": "$made.metadata.resourceVersion"})),
-        put(ONE, widget(size=6, metadata={"resourceVersion": "$made.metadata.resourceVersion"})),
-        put(f"{ONE}/status", widget()),
+        put(OBJECT, widget(size=5)),
+        put(OBJECT, widget(size=5, metadata={"resourceVersion": "$made.metadata.resourceVersion"})),
+        put(OBJECT, widget(size=6, metadata={"resourceVersion": "$made.metadata.resourceVersion"})),
+        put(f"{OBJECT}/status", widget()),
     ],
     "scale reads and writes replicas": [
         *DEFINED,
         post(WIDGETS, widget(replicas=2), shown=False),
-        patch(f"{ONE}/status", {"status": {"replicas": 1, "selector": "app=a"}}, shown=False),
-        get(f"{ONE}/scale", save="scale"),
-        patch(f"{ONE}/scale", {"spec": {"replicas": 5}}),
+        patch(f"{OBJECT}/status", {"status": {"replicas": 1, "selector": "app=a"}}, shown=False),
+        get(f"{OBJECT}/scale", save="scale"),
+        patch(f"{OBJECT}/scale", {"spec": {"replicas": 5}}),
         put(
-            f"{ONE}/scale",
+            f"{OBJECT}/scale",
             {
                 "apiVersion": "autoscaling/v1",
                 "kind": "Scale",
@@ -295,9 +298,9 @@ CASES: dict[str, list[Step]] = {
                 "spec": {"replicas": 7},
             },
         ),
-        patch(f"{ONE}/scale", {"spec": {"replicas": -1}}),
-        put(f"{ONE}/scale", "$scale"),
-        get(ONE),
+        patch(f"{OBJECT}/scale", {"spec": {"replicas": -1}}),
+        put(f"{OBJECT}/scale", "$scale"),
+        get(OBJECT),
         get(f"{WIDGETS}/none/scale"),
     ],
     "without subresources status is a part like others": [
@@ -305,18 +308,18 @@ CASES: dict[str, list[Step]] = {
         ESTABLISHED,
         SERVED,
         post(WIDGETS, {**widget(), "status": {"phase": "X"}}),
-        get(f"{ONE}/status"),
-        get(f"{ONE}/scale"),
-        patch(ONE, {"status": {"phase": "Y"}}),
+        get(f"{OBJECT}/status"),
+        get(f"{OBJECT}/scale"),
+        patch(OBJECT, {"status": {"phase": "Y"}}),
     ],
     "patches of custom resources": [
         *DEFINED,
         post(WIDGETS, widget(parts=[{"name": "a"}, {"name": "b"}]), shown=False),
-        patch(ONE, {"spec": {"parts": [{"name": "c"}]}}),
-        patch(ONE, [{"op": "add", "path": "/spec/parts/-", "value": {"name": "d"}}], JSON_PATCH),
-        patch(ONE, {"spec": {"size": 1}}, STRATEGIC),
-        patch(ONE, {"spec": {"size": 99}}),
-        patch(ONE, {"spec": None}),
+        patch(OBJECT, {"spec": {"parts": [{"name": "c"}]}}),
+        patch(OBJECT, [{"op": "add", "path": "/spec/parts/-", "value": {"name": "d"}}], JSON_PATCH),
+        patch(OBJECT, {"spec": {"size": 1}}, STRATEGIC),
+        patch(OBJECT, {"spec": {"size": 99}}),
+        patch(OBJECT, {"spec": None}),
     ],
     "rules are checked": [
         *RULED,
@@ -324,8 +327,8 @@ CASES: dict[str, list[Step]] = {
         post(WIDGETS, ruled(max=200)),
         post(WIDGETS, ruled(list=["ab", "b"])),
         post(WIDGETS, ruled(min=1, max=2, name="x", list=["a"])),
-        patch(ONE, {"spec": {"name": "y"}}),
-        patch(ONE, {"spec": {"min": 5}}),
+        patch(OBJECT, {"spec": {"name": "y"}}),
+        patch(OBJECT, {"spec": {"min": 5}}),
     ],
     "an old value that breaks a new rule may stay": [
         post(
@@ -349,8 +352,8 @@ CASES: dict[str, list[Step]] = {
         post(
             f"{WIDGETS}?dryRun=All", {**ruled(a=49), "metadata": {"name": "b"}}, until_code=422, shown=False
         ),
-        patch(ONE, {"metadata": {"labels": {"x": "y"}}}),
-        patch(ONE, {"spec": {"a": 51}}),
+        patch(OBJECT, {"metadata": {"labels": {"x": "y"}}}),
+        patch(OBJECT, {"spec": {"a": 51}}),
     ],
     "a cluster-wide resource": [
         post(DEFINITIONS, changed(scope="Cluster"), shown=False),

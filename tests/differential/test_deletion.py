@@ -17,7 +17,7 @@ from tests.support.manifests import (
     pod,
 )
 
-ONE = f"{CONFIG_MAPS}/a"
+OBJECT = f"{CONFIG_MAPS}/a"
 MADE = post(CONFIG_MAPS, config_map(), save="made", shown=False)
 HELD = post(CONFIG_MAPS, config_map(finalizers=["example.com/hold"]), save="made", shown=False)
 OTHER_UID = "00000000-0000-0000-0000-000000000001"
@@ -27,60 +27,67 @@ BOUND = (
 )
 
 CASES: dict[str, list[Step]] = {
-    "a deleted object is gone": [MADE, delete(ONE), get(ONE), delete(ONE)],
-    "a delete can say nothing in its body": [MADE, delete(ONE, {})],
-    "a delete can name its kind": [MADE, delete(ONE, {"kind": "DeleteOptions", "apiVersion": "v1"})],
-    "a finalizer holds a deleted object until it is taken away": [
+    "a deleted object does not exist any more": [MADE, delete(OBJECT), get(OBJECT), delete(OBJECT)],
+    "a delete can have an empty body": [MADE, delete(OBJECT, {})],
+    "a delete can have options with their kind": [
+        MADE,
+        delete(OBJECT, {"kind": "DeleteOptions", "apiVersion": "v1"}),
+    ],
+    "an object with a finalizer is deleted when the finalizer is removed": [
         HELD,
-        delete(ONE),
-        get(ONE),
-        delete(ONE),
-        patch(ONE, {"metadata": {"labels": {"still": "changeable"}}}),
-        patch(ONE, {"metadata": {"finalizers": None}}),
-        get(ONE),
+        delete(OBJECT),
+        get(OBJECT),
+        delete(OBJECT),
+        patch(OBJECT, {"metadata": {"labels": {"still": "changeable"}}}),
+        patch(OBJECT, {"metadata": {"finalizers": None}}),
+        get(OBJECT),
     ],
     "a finalizer cannot be added to a deleted object": [
         HELD,
-        delete(ONE, shown=False),
-        patch(ONE, {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}),
+        delete(OBJECT, shown=False),
+        patch(OBJECT, {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}),
     ],
     "deletionTimestamp cannot be set or taken back": [
         MADE,
-        patch(ONE, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        patch(OBJECT, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         post(CONFIG_MAPS, config_map("b", deletionTimestamp="2026-01-01T00:00:00Z")),
     ],
     "a precondition on the uid is checked": [
         MADE,
-        delete(ONE, {"preconditions": {"uid": OTHER_UID}}),
-        delete(ONE, {"preconditions": {"uid": "$made.metadata.uid"}}),
+        delete(OBJECT, {"preconditions": {"uid": OTHER_UID}}),
+        delete(OBJECT, {"preconditions": {"uid": "$made.metadata.uid"}}),
     ],
     "a precondition on the version is checked": [
         MADE,
-        delete(ONE, {"preconditions": {"resourceVersion": "1"}}),
-        delete(ONE, {"preconditions": {"resourceVersion": "$made.metadata.resourceVersion"}}),
+        delete(OBJECT, {"preconditions": {"resourceVersion": "1"}}),
+        delete(OBJECT, {"preconditions": {"resourceVersion": "$made.metadata.resourceVersion"}}),
     ],
-    "a bad propagation policy is refused": [MADE, delete(ONE, {"propagationPolicy": "Sideways"})],
-    "a propagation policy can stand in the query": [
+    "a bad propagation policy is refused": [MADE, delete(OBJECT, {"propagationPolicy": "Sideways"})],
+    "a propagation policy can be a query parameter": [
         MADE,
-        delete(f"{ONE}?propagationPolicy=Orphan"),
-        get(ONE),
+        delete(f"{OBJECT}?propagationPolicy=Orphan"),
+        get(OBJECT),
     ],
     "both ways to say orphan are refused": [
         MADE,
-        delete(ONE, {"propagationPolicy": "Orphan", "orphanDependents": True}),
+        delete(OBJECT, {"propagationPolicy": "Orphan", "orphanDependents": True}),
     ],
     "foreground deletion waits for dependents": [
         MADE,
-        delete(ONE, {"propagationPolicy": "Foreground"}),
-        get(ONE),
+        delete(OBJECT, {"propagationPolicy": "Foreground"}),
+        get(OBJECT),
     ],
     "orphaning waits until dependents are let go": [
         MADE,
-        delete(ONE, {"propagationPolicy": "Orphan"}),
-        get(ONE),
+        delete(OBJECT, {"propagationPolicy": "Orphan"}),
+        get(OBJECT),
     ],
-    "background deletion removes at once": [MADE, delete(ONE, {"propagationPolicy": "Background"}), get(ONE)],
-    "a deployment is deleted in the background unless told otherwise": [
+    "background deletion deletes the object at once": [
+        MADE,
+        delete(OBJECT, {"propagationPolicy": "Background"}),
+        get(OBJECT),
+    ],
+    "a deployment is deleted in the background by default": [
         post(DEPLOYMENTS, deployment(), shown=False),
         delete(f"{DEPLOYMENTS}/a"),
         get(f"{DEPLOYMENTS}/a"),
@@ -92,10 +99,10 @@ CASES: dict[str, list[Step]] = {
     ],
     "a dry run deletes nothing": [
         MADE,
-        delete(f"{ONE}?dryRun=All"),
-        get(ONE),
-        delete(ONE, {"dryRun": ["All"]}),
-        get(ONE),
+        delete(f"{OBJECT}?dryRun=All"),
+        get(OBJECT),
+        delete(OBJECT, {"dryRun": ["All"]}),
+        get(OBJECT),
     ],
     "a pod that runs nowhere is deleted at once": [
         post(PODS, pod(), shown=False),
@@ -135,7 +142,7 @@ CASES: dict[str, list[Step]] = {
         patch(f"{PODS}/a", {"metadata": {"finalizers": None}}),
         get(f"{PODS}/a"),
     ],
-    "a negative grace is taken as one second": [*BOUND, delete(f"{PODS}/a", {"gracePeriodSeconds": -1})],
+    "a negative grace period is one second": [*BOUND, delete(f"{PODS}/a", {"gracePeriodSeconds": -1})],
     "a collection is deleted by label": [
         post(CONFIG_MAPS, config_map("a", labels={"x": "1"}), shown=False),
         post(CONFIG_MAPS, config_map("b", labels={"x": "1"}), shown=False),
@@ -150,14 +157,14 @@ CASES: dict[str, list[Step]] = {
         get(f"{CONFIG_MAPS}/b"),
     ],
     "deleting an empty collection is no error": [delete(CONFIG_MAPS)],
-    "a deleted namespace goes away step by step": [
+    "a deleted namespace is terminating until it is finalized": [
         post(NAMESPACES, {"metadata": {"name": "$ns-x"}}, shown=False),
         delete(f"{NAMESPACES}/$ns-x"),
         get(f"{NAMESPACES}/$ns-x"),
         post("/api/v1/namespaces/$ns-x/configmaps", config_map()),
         delete(f"{NAMESPACES}/$ns-x"),
     ],
-    "a namespace is gone when it is finalized": [
+    "a namespace is deleted when it is finalized": [
         post(NAMESPACES, {"metadata": {"name": "$ns-x"}}, shown=False),
         delete(f"{NAMESPACES}/$ns-x", shown=False),
         put(
@@ -173,8 +180,8 @@ CASES: dict[str, list[Step]] = {
     ],
     "a body that is no delete options is refused": [
         MADE,
-        delete(ONE, {"kind": "Pod", "apiVersion": "v1"}),
-        delete(ONE, "["),
+        delete(OBJECT, {"kind": "Pod", "apiVersion": "v1"}),
+        delete(OBJECT, "["),
     ],
 }
 

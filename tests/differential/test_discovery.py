@@ -1,6 +1,6 @@
-"""What the server says that it serves, held against the same words of a real one.
+"""Discovery documents equal those of a real server.
 
-Ours serves fewer kinds, so lists of kinds are compared kind by kind: whatever ours names must stand in the
+The local server has fewer kinds, so lists of kinds are compared kind by kind: all of its kinds must be in the
 real server's list in the same words, except for subresources and verbs which we do not have.
 """
 
@@ -27,7 +27,7 @@ CASES: dict[str, list[Step]] = {
         get("/apis/$ns.example.com"),
         get("/apis/$ns.example.com/v1", hide=("resources.*.storageVersionHash",)),
     ],
-    "a group that is not there": [
+    "an unknown group": [
         get("/apis/none.example.com"),
         get("/apis/none.example.com/v1"),
         get("/apis/apps/v9"),

@@ -1,6 +1,6 @@
 """PodDisruptionBudgets: what they may say, and which evictions they allow.
 
-No controller runs beside either server, so a case writes the status of a budget itself.
+Neither server has a controller, so the cases write the status of budgets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -67,12 +67,12 @@ FAILED = {
 }
 
 CASES: dict[str, list[Step]] = {
-    "a budget nobody has looked at yet holds evictions back": [
+    "a budget without a status blocks evictions": [
         *running(),
         post(BUDGETS, budget(minAvailable=1)),
         *evicted(),
     ],
-    "a budget that was changed since it was looked at holds evictions back": [
+    "a budget with an outdated status blocks evictions": [
         *running(),
         *budgeted(HEALTHY),
         patch(f"{BUDGETS}/b", {"spec": {"minAvailable": 0}}, shown=False),
@@ -89,7 +89,7 @@ CASES: dict[str, list[Step]] = {
         *budgeted({**HEALTHY, "conditions": [{**ALLOWED, **SINCE}]}),
         *evicted(),
     ],
-    "one of two allowed disruptions is used up": [
+    "an eviction uses up an allowed disruption": [
         *running(),
         *budgeted({**HEALTHY, "disruptionsAllowed": 2}),
         *evicted(),
@@ -107,13 +107,13 @@ CASES: dict[str, list[Step]] = {
         *budgeted(EXHAUSTED),
         *evicted(deleteOptions={"dryRun": ["All"]}),
     ],
-    "two budgets for one pod are not supported": [
+    "a pod with two budgets cannot be evicted": [
         *running(),
         *budgeted(HEALTHY),
         *budgeted(HEALTHY, name="c"),
         *evicted(),
     ],
-    "an unready pod goes if the rest is healthy enough": [
+    "an unready pod is evicted if enough others are healthy": [
         *running(ready=False),
         *budgeted({**EXHAUSTED, "currentHealthy": 1}),
         *evicted(),
@@ -123,7 +123,7 @@ CASES: dict[str, list[Step]] = {
         *budgeted({**EXHAUSTED, "currentHealthy": 0}),
         *evicted(),
     ],
-    "an unready pod always goes if the budget says so": [
+    "an unready pod is always evicted with policy AlwaysAllow": [
         *running(ready=False),
         *budgeted({**EXHAUSTED, "currentHealthy": 0}, unhealthyPodEvictionPolicy="AlwaysAllow"),
         *evicted(),

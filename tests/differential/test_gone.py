@@ -1,7 +1,7 @@
 """Versions that a server no longer knows: 410, and how to go on.
 
-The judge forgets when its etcd is compacted, and only of kinds that it keeps no cache of; events are one.
-Ours forgets when it is told to keep little.
+The reference drops its history when etcd is compacted, and only for kinds without a watch cache, such as
+events. The local server drops it beyond a limit, which the test sets low.
 """
 
 import http.client
@@ -25,7 +25,7 @@ FIRST = "$first.metadata.resourceVersion"
 
 def event(name: str) -> Json:
     about = {"kind": "Pod", "name": "x", "namespace": "$ns"}
-    return {"metadata": {"name": name}, "involvedObject": about, "reason": "Told", "message": "for a test"}
+    return {"metadata": {"name": name}, "involvedObject": about, "reason": "Test", "message": "for a test"}
 
 
 class _Etcd(http.client.HTTPConnection):
@@ -46,7 +46,7 @@ class _Etcd(http.client.HTTPConnection):
 
 
 def compact(server: Server) -> None:
-    """Have the judge forget everything but what is now; ours forgets by itself."""
+    """Compact the history of the reference; the local server does that by itself."""
     if server.name != "kubernetes":
         return
     etcd = _Etcd(server.folder / "localhost:2379")
@@ -68,13 +68,13 @@ MADE = (
 )
 
 CASES: dict[str, list[Step]] = {
-    "a page whose version is gone says so, and how to go on": [
+    "a page of a compacted version is expired, with a token to continue": [
         *MADE,
         get(f"{EVENTS}?limit=1&continue=$page.metadata.continue", save="gone"),
         get(f"{EVENTS}?limit=1&continue=$gone.metadata.continue", save="page"),
         get(f"{EVENTS}?limit=1&continue=$page.metadata.continue"),
     ],
-    "a list at exactly a version that is gone says so": [
+    "a list of exactly a compacted version is expired": [
         *MADE,
         get(f"{EVENTS}?resourceVersion={FIRST}&resourceVersionMatch=Exact"),
         get(f"{EVENTS}?resourceVersion={FIRST}&resourceVersionMatch=Exact&limit=1"),
@@ -87,7 +87,7 @@ CASES: dict[str, list[Step]] = {
         get(f"{EVENTS}?resourceVersion={FIRST}&resourceVersionMatch=NotOlderThan&limit=1", hide=("items",)),
         get(f"{EVENTS}/a?resourceVersion={FIRST}", only=("metadata.name",)),
     ],
-    "a watch from a version that is gone ends with an error": [
+    "a watch from a compacted version ends with an error": [
         *MADE,
         watch(f"{EVENTS}?resourceVersion={FIRST}&timeoutSeconds=5", 2),
     ],

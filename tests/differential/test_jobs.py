@@ -10,7 +10,7 @@ from tests.support.manifests import JOBS, job
 
 INDEXED: dict[str, Json] = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}
 EACH: dict[str, Json] = {**INDEXED, "backoffLimitPerIndex": 1}
-ONE = f"{JOBS}/a"
+OBJECT = f"{JOBS}/a"
 
 
 def refused(**spec: Json) -> Step:
@@ -36,7 +36,7 @@ def template(policy: str) -> Json:
 COUNTING: Json = {"rules": [{"action": "Count", "onExitCodes": codes(1)}]}
 
 CASES: dict[str, list[Step]] = {
-    "a limit per index lifts the job's own": [post(JOBS, job("a", **EACH)), get(ONE)],
+    "a limit per index lifts the job's own": [post(JOBS, job("a", **EACH)), get(OBJECT)],
     "a limit per index leaves the job's own when that is given": [
         post(JOBS, job("a", **EACH, backoffLimit=3))
     ],
@@ -56,7 +56,7 @@ CASES: dict[str, list[Step]] = {
                 successPolicy={"rules": [{"succeededIndexes": "0-1,3", "succeededCount": 2}]},
             ),
         ),
-        get(ONE),
+        get(OBJECT),
     ],
     "a limit per index needs indexes": [
         refused(backoffLimitPerIndex=1),
@@ -126,16 +126,16 @@ CASES: dict[str, list[Step]] = {
     ],
     "policies cannot be changed": [
         post(JOBS, job("a", **EACH), shown=False),
-        patch(ONE, {"spec": {"backoffLimitPerIndex": 2}}),
-        patch(ONE, {"spec": {"successPolicy": {"rules": [{"succeededCount": 1}]}}}),
-        patch(ONE, {"spec": {"managedBy": "example.com/me"}}),
-        patch(ONE, {"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": COUNTING}}),
-        patch(ONE, {"spec": {"maxFailedIndexes": 1}}, only=("spec.maxFailedIndexes",)),
+        patch(OBJECT, {"spec": {"backoffLimitPerIndex": 2}}),
+        patch(OBJECT, {"spec": {"successPolicy": {"rules": [{"succeededCount": 1}]}}}),
+        patch(OBJECT, {"spec": {"managedBy": "example.com/me"}}),
+        patch(OBJECT, {"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": COUNTING}}),
+        patch(OBJECT, {"spec": {"maxFailedIndexes": 1}}, only=("spec.maxFailedIndexes",)),
     ],
     "completions of an indexed job change with its parallelism": [
         post(JOBS, job("a", **INDEXED), shown=False),
-        patch(ONE, {"spec": {"completions": 5}}),
-        patch(ONE, {"spec": {"completions": 5, "parallelism": 5}}, only=("spec",)),
+        patch(OBJECT, {"spec": {"completions": 5}}),
+        patch(OBJECT, {"spec": {"completions": 5, "parallelism": 5}}, only=("spec",)),
     ],
     "a manager is a name below a domain": [
         refused(managedBy=""),

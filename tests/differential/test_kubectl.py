@@ -1,6 +1,6 @@
 """kubectl accepts and refuses the same lists and reviews with our server as with a real one.
 
-kubectl validates a `kind: List` and reviews itself, by the OpenAPI v2 document. Ours declares no fields there
+kubectl validates a `kind: List` and reviews itself, by the OpenAPI v2 document. The local one has no fields
 and refuses what is wrong as each object is written, so the words of a refusal differ.
 """
 

@@ -302,10 +302,10 @@ def tour(
             _prepare(server, namespace)
         with ThreadPoolExecutor(2) as pool:
             for command in commands:
-                asked = [
+                results = [
                     pool.submit(_say, server, homes[server.name], namespace, command) for server in servers
                 ]
-                want, got = (each.result() for each in asked)
+                want, got = (each.result() for each in results)
                 assert got == want, f"kubectl {command}"
         for server in servers:
             _tidy(server, namespace)
@@ -314,7 +314,7 @@ def tour(
 
 
 def _prepare(server: Server, namespace: str) -> None:
-    """A namespace that has the same in it on both: what a controller makes, and ours makes itself."""
+    """Create a namespace with the objects that the local server creates in it, and a controller elsewhere."""
     with Caller(server) as caller:
         for path, name in (("", namespace), (f"/{namespace}/serviceaccounts", "default")):
             caller.send(post(f"/api/v1/namespaces{path}", {"metadata": {"name": name}}))
@@ -349,7 +349,7 @@ def _say(server: Server, home: Path, namespace: str, command: Command) -> str:
             env=environment,
             check=False,
         )
-        # The judge's authorizer sees what was granted a moment later.
+        # The authorizer of the reference sees changes with a delay.
         if not patient or done.returncode == 0 or time.monotonic() > deadline:
             return _normal(server, f"{done.stdout}{done.stderr}(ended with {done.returncode})")
         time.sleep(0.1)

@@ -144,7 +144,7 @@ CASES: dict[str, list[Step]] = {
         get(f"{CONFIG_MAPS}?resourceVersion=99999999999999999999"),
         get(f"{CONFIG_MAPS}/a?resourceVersion=x"),
     ],
-    "a list holds the objects in order of their names": [*THREE, get(CONFIG_MAPS)],
+    "a list is ordered by name": [*THREE, get(CONFIG_MAPS)],
     "an empty list has items": [get(CONFIG_MAPS), get(PODS)],
     "a list over all namespaces": [
         *THREE,

@@ -7,7 +7,7 @@ import pytest
 from tests.support.differential import JSON_PATCH, Step, delete, open_watch, patch, post, put, read_watch
 from tests.support.manifests import CONFIG_MAPS, PODS, config_map, pod
 
-ONE = f"{CONFIG_MAPS}/a"
+OBJECT = f"{CONFIG_MAPS}/a"
 RUNNING = f"{PODS}/a"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -30,15 +30,20 @@ WRITES = (
     labelled("b", "1"),
     labelled("a", "2"),
     labelled("a", "1"),
-    patch(ONE, {"data": {"key": "more"}}, shown=False),
+    patch(OBJECT, {"data": {"key": "more"}}, shown=False),
     labelled("b", None),
     delete(f"{CONFIG_MAPS}/b", shown=False),
-    delete(ONE, shown=False),
+    delete(OBJECT, shown=False),
 )
 
 CASES: dict[str, list[Step]] = {
-    "all is told": [MADE, open_watch("all", f"{CONFIG_MAPS}?{SINCE}"), *WRITES, read_watch("all", 9)],
-    "who watches by label is told of those that come and go": [
+    "all events of a collection": [
+        MADE,
+        open_watch("all", f"{CONFIG_MAPS}?{SINCE}"),
+        *WRITES,
+        read_watch("all", 9),
+    ],
+    "a watch by label has events of objects that start and stop to match": [
         MADE,
         open_watch("one", f"{CONFIG_MAPS}?{SINCE}&labelSelector=x%3D1"),
         open_watch("two", f"{CONFIG_MAPS}?{SINCE}&labelSelector=x%3D2"),
@@ -48,7 +53,7 @@ CASES: dict[str, list[Step]] = {
         read_watch("two", 2),
         read_watch("none", 4),
     ],
-    "who watches by field is told of those that come and go": [
+    "a watch by field has events of objects that start and stop to match": [
         post(PODS, pod("z"), save="made", shown=False),
         open_watch("running", f"{PODS}?{SINCE}&fieldSelector=status.phase%3DRunning"),
         open_watch("here", f"{PODS}?{SINCE}&fieldSelector=spec.nodeName%3Dn1"),
@@ -66,27 +71,27 @@ CASES: dict[str, list[Step]] = {
         read_watch("here", 4),
         read_watch("waiting", 2),
     ],
-    "a pod deleted at once is told as changed and gone": [
+    "a pod deleted without grace is modified and deleted": [
         *BOUND,
         open_watch("pods", f"{PODS}?{SINCE}"),
         read_watch("pods", 1, shown=False),
         delete(f"{RUNNING}?gracePeriodSeconds=0", shown=False),
         read_watch("pods", 2),
     ],
-    "a pod deleted at once by its body is told the same": [
+    "a pod deleted without grace by its body is modified and deleted": [
         *BOUND,
         open_watch("pods", f"{PODS}?{SINCE}&fieldSelector=status.phase%3DRunning"),
         read_watch("pods", 1, shown=False),
         delete(RUNNING, {"gracePeriodSeconds": 0}, shown=False),
         read_watch("pods", 2),
     ],
-    "a pod that runs nowhere is told as changed and gone": [
+    "a pod without a node is modified and deleted": [
         post(PODS, pod(), save="made", shown=False),
         open_watch("pods", f"{PODS}?{SINCE}"),
         delete(RUNNING, shown=False),
         read_watch("pods", 2),
     ],
-    "a pod with a finalizer goes in three steps": [
+    "a pod with a finalizer is modified twice and deleted": [
         post(
             PODS, pod(metadata={"finalizers": ["example.com/hold"]}, nodeName="n1"), save="made", shown=False
         ),
@@ -182,7 +187,7 @@ CASES: dict[str, list[Step]] = {
         *WRITES,
         read_watch("one", 7),
     ],
-    "a watch that asks for bookmarks is told of changes the same": [
+    "a watch with bookmarks has the same events": [
         MADE,
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}&allowWatchBookmarks=true"),
         *WRITES,
@@ -191,19 +196,19 @@ CASES: dict[str, list[Step]] = {
     "replaced and patched in one watch": [
         post(CONFIG_MAPS, config_map(), save="made", shown=False),
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}"),
-        put(ONE, config_map(data={"key": "other"}), shown=False),
-        put(ONE, config_map(data={"key": "other"}), shown=False),
-        patch(ONE, [{"op": "add", "path": "/data/more", "value": "1"}], JSON_PATCH, shown=False),
+        put(OBJECT, config_map(data={"key": "other"}), shown=False),
+        put(OBJECT, config_map(data={"key": "other"}), shown=False),
+        patch(OBJECT, [{"op": "add", "path": "/data/more", "value": "1"}], JSON_PATCH, shown=False),
         read_watch("all", 2),
     ],
-    "an object that is gone and made again is new": [
+    "an object that is deleted and created again is added": [
         post(CONFIG_MAPS, config_map(), save="made", shown=False),
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}&fieldSelector=metadata.name%3Da"),
-        delete(ONE, shown=False),
+        delete(OBJECT, shown=False),
         post(CONFIG_MAPS, config_map(), shown=False),
         read_watch("all", 2),
     ],
-    "a collection deleted is told one by one": [
+    "deletion of a collection has an event for each object": [
         MADE,
         post(CONFIG_MAPS, config_map(labels={"x": "1"}), shown=False),
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}&labelSelector=x%3D1"),

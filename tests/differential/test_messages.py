@@ -28,7 +28,7 @@ from tests.support.manifests import (
 )
 from tests.support.servers import READER, TokenUser
 
-ONE = f"{CONFIG_MAPS}/a"
+OBJECT = f"{CONFIG_MAPS}/a"
 QUOTAS = "/api/v1/namespaces/$ns/resourcequotas"
 MADE = post(CONFIG_MAPS, config_map(), save="made", shown=False)
 LIMIT = {"hard": {"configmaps": "0"}}
@@ -36,7 +36,7 @@ NOT_A_USER = TokenUser("no-such-token", "nobody")
 
 CASES: dict[str, list[Step]] = {
     "not found": [
-        get(ONE),
+        get(OBJECT),
         delete(f"{JOBS}/none"),
         get("/api/v1/namespaces/none-$ns"),
         post("/api/v1/namespaces/none-$ns/configmaps", config_map()),
@@ -46,20 +46,20 @@ CASES: dict[str, list[Step]] = {
     "already exists": [MADE, post(CONFIG_MAPS, config_map())],
     "still being deleted": [
         post(CONFIG_MAPS, config_map(finalizers=["example.com/hold"]), shown=False),
-        delete(ONE, shown=False),
+        delete(OBJECT, shown=False),
         post(CONFIG_MAPS, config_map()),
-        patch(ONE, {"metadata": {"labels": {"a": "b"}}}, shown=False),
+        patch(OBJECT, {"metadata": {"labels": {"a": "b"}}}, shown=False),
     ],
     "written on an old version": [
         MADE,
-        put(ONE, config_map(data={"k": "1"}), shown=False),
-        put(ONE, config_map(data={"k": "2"}, resourceVersion="$made.metadata.resourceVersion")),
-        delete(ONE, {"preconditions": {"uid": "other"}}),
+        put(OBJECT, config_map(data={"k": "1"}), shown=False),
+        put(OBJECT, config_map(data={"k": "2"}, resourceVersion="$made.metadata.resourceVersion")),
+        delete(OBJECT, {"preconditions": {"uid": "other"}}),
     ],
     "owned by another field manager": [
-        apply(ONE, config_map(data={"k": "1", "l": "1"}), manager="alice", shown=False),
-        apply(ONE, config_map(data={"k": "2"}), manager="bob"),
-        apply(ONE, config_map(data={"k": "2", "l": "2"}), manager="bob"),
+        apply(OBJECT, config_map(data={"k": "1", "l": "1"}), manager="alice", shown=False),
+        apply(OBJECT, config_map(data={"k": "2"}), manager="bob"),
+        apply(OBJECT, config_map(data={"k": "2", "l": "2"}), manager="bob"),
     ],
     "not allowed by RBAC": [
         get(CONFIG_MAPS, user=READER),
@@ -85,7 +85,7 @@ CASES: dict[str, list[Step]] = {
         post(CONFIG_MAPS, config_map(labels={"bad key!": "1"})),
         post(CONFIG_MAPS, config_map(labels={"app": "no label!"})),
         post(CONFIG_MAPS, config_map(data={"bad key!": "1"})),
-        put(ONE, config_map("b")),
+        put(OBJECT, config_map("b")),
     ],
     "fields that may not change": [
         post(JOBS, job(), shown=False),
@@ -93,7 +93,7 @@ CASES: dict[str, list[Step]] = {
         post(DEPLOYMENTS, deployment(), shown=False),
         patch(f"{DEPLOYMENTS}/a", {"metadata": {"name": "b"}}),
         post(CONFIG_MAPS, {**config_map(), "immutable": True}, shown=False),
-        patch(ONE, {"data": {"k": "2"}}),
+        patch(OBJECT, {"data": {"k": "2"}}),
         post(SECRETS, secret(), shown=False),
         patch(f"{SECRETS}/a", {"type": "example.com/other"}),
     ],

@@ -140,7 +140,7 @@ CASES: dict[str, list[Step]] = {
         put(f"{CONFIG_MAPS}/a", {**config_map(data={"key": "2"}), "immutable": True}),
         put(f"{CONFIG_MAPS}/a", config_map()),
     ],
-    "a secret takes text and keeps bytes": [
+    "a secret with stringData stores data": [
         post(SECRETS, {"metadata": {"name": "s"}, "stringData": {"a": "hello"}, "data": {"b": "aGk="}}),
         get(f"{SECRETS}/s"),
     ],

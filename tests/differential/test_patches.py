@@ -18,7 +18,7 @@ POD = post(
     shown=False,
 )
 DEPLOYMENT = post(DEPLOYMENTS, deployment(), shown=False)
-ONE = f"{CONFIG_MAPS}/a"
+OBJECT = f"{CONFIG_MAPS}/a"
 WHOLE_OBJECT = ("message", "details.causes.*.message")
 """Texts that repeat the whole object in the field order of Go's structs."""
 
@@ -38,41 +38,43 @@ BAD_OPERATIONS: list[Json] = [
 CASES: dict[str, list[Step]] = {
     "a merge patch sets, changes and removes": [
         MADE,
-        patch(ONE, {"data": {"a": "3", "b": None, "c": "4"}, "metadata": {"labels": {"x": None}}}),
-        get(ONE),
+        patch(OBJECT, {"data": {"a": "3", "b": None, "c": "4"}, "metadata": {"labels": {"x": None}}}),
+        get(OBJECT),
     ],
     "a merge patch that changes nothing keeps the version": [
         MADE,
-        patch(ONE, {"data": {"a": "1"}}),
-        get(ONE),
+        patch(OBJECT, {"data": {"a": "1"}}),
+        get(OBJECT),
     ],
-    "a merge patch of a part that is null removes the part": [MADE, patch(ONE, {"data": None})],
+    "a merge patch of a part that is null removes the part": [MADE, patch(OBJECT, {"data": None})],
     "a merge patch with an old version is a conflict": [
         MADE,
-        patch(ONE, {"data": {"a": "9"}}),
-        patch(ONE, {"metadata": {"resourceVersion": "$made.metadata.resourceVersion"}, "data": {"a": "10"}}),
+        patch(OBJECT, {"data": {"a": "9"}}),
+        patch(
+            OBJECT, {"metadata": {"resourceVersion": "$made.metadata.resourceVersion"}, "data": {"a": "10"}}
+        ),
     ],
     "a merge patch cannot change the uid": [
         MADE,
-        patch(ONE, {"metadata": {"uid": "00000000-0000-0000-0000-000000000001"}, "data": {"a": "9"}}),
+        patch(OBJECT, {"metadata": {"uid": "00000000-0000-0000-0000-000000000001"}, "data": {"a": "9"}}),
     ],
-    "a merge patch cannot rename": [MADE, patch(ONE, {"metadata": {"name": "b"}})],
+    "a merge patch cannot rename": [MADE, patch(OBJECT, {"metadata": {"name": "b"}})],
     "a merge patch that is no object is refused": [
         MADE,
-        patch(ONE, [1]),
-        patch(ONE, '"text"'),
-        patch(ONE, "{"),
+        patch(OBJECT, [1]),
+        patch(OBJECT, '"text"'),
+        patch(OBJECT, "{"),
     ],
     "a merge patch of the wrong type is refused": [
         MADE,
-        patch(ONE, {"data": {"a": 5}}, hide=WHOLE_OBJECT),
-        patch(ONE, {"data": []}, hide=WHOLE_OBJECT),
+        patch(OBJECT, {"data": {"a": 5}}, hide=WHOLE_OBJECT),
+        patch(OBJECT, {"data": []}, hide=WHOLE_OBJECT),
     ],
     "a patch of nothing is not found": [patch(f"{CONFIG_MAPS}/none", {})],
     "a JSON patch does its operations in order": [
         MADE,
         patch(
-            ONE,
+            OBJECT,
             [
                 {"op": "test", "path": "/data/a", "value": "1"},
                 {"op": "replace", "path": "/data/a", "value": "5"},
@@ -87,7 +89,7 @@ CASES: dict[str, list[Step]] = {
     "a JSON patch's path can hold slashes and tildes": [
         MADE,
         patch(
-            ONE,
+            OBJECT,
             [
                 {"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}},
                 {"op": "add", "path": "/metadata/annotations/c~1d", "value": "2"},
@@ -98,43 +100,47 @@ CASES: dict[str, list[Step]] = {
     ],
     "a JSON patch whose test fails is refused": [
         MADE,
-        patch(ONE, [{"op": "test", "path": "/data/a", "value": "2"}], JSON_PATCH),
+        patch(OBJECT, [{"op": "test", "path": "/data/a", "value": "2"}], JSON_PATCH),
     ],
     "a JSON patch that removes nothing is refused": [
         MADE,
-        patch(ONE, [{"op": "remove", "path": "/data/none"}], JSON_PATCH),
+        patch(OBJECT, [{"op": "remove", "path": "/data/none"}], JSON_PATCH),
     ],
     "a JSON patch below nothing is refused": [
         MADE,
-        patch(ONE, [{"op": "add", "path": "/binaryData/x", "value": "eA=="}], JSON_PATCH),
+        patch(OBJECT, [{"op": "add", "path": "/binaryData/x", "value": "eA=="}], JSON_PATCH),
     ],
     "a JSON patch may replace what is not there": [
         MADE,
-        patch(ONE, [{"op": "replace", "path": "/data/none", "value": "1"}], JSON_PATCH),
+        patch(OBJECT, [{"op": "replace", "path": "/data/none", "value": "1"}], JSON_PATCH),
     ],
     "a JSON patch with an unknown operation is refused": [
         MADE,
-        patch(ONE, [{"op": "jump", "path": "/data"}], JSON_PATCH),
+        patch(OBJECT, [{"op": "jump", "path": "/data"}], JSON_PATCH),
     ],
     "a JSON patch of things that are no operations is refused": [
         MADE,
-        *(patch(ONE, body, JSON_PATCH) for body in BAD_OPERATIONS),
-        get(ONE),
+        *(patch(OBJECT, body, JSON_PATCH) for body in BAD_OPERATIONS),
+        get(OBJECT),
     ],
-    "an empty JSON patch changes nothing": [MADE, patch(ONE, [], JSON_PATCH), patch(ONE, "null", JSON_PATCH)],
+    "an empty JSON patch changes nothing": [
+        MADE,
+        patch(OBJECT, [], JSON_PATCH),
+        patch(OBJECT, "null", JSON_PATCH),
+    ],
     "a JSON patch that cannot be read is refused": [
         MADE,
-        *(patch(ONE, body, JSON_PATCH) for body in ("[", "x", "1", '"x"', "", "[{}", "{}")),
+        *(patch(OBJECT, body, JSON_PATCH) for body in ("[", "x", "1", '"x"', "", "[{}", "{}")),
     ],
     "a merge patch that is nothing of the kind is refused": [
         MADE,
-        *(patch(ONE, body, MERGE) for body in ("[", "1", "[]", "null", '"x"', "[1]", "true")),
+        *(patch(OBJECT, body, MERGE) for body in ("[", "1", "[]", "null", '"x"', "[1]", "true")),
     ],
     "a strategic patch that is no object is refused": [
         MADE,
-        *(patch(ONE, body, STRATEGIC) for body in ("[", "1", "[]", "null", '"x"')),
+        *(patch(OBJECT, body, STRATEGIC) for body in ("[", "1", "[]", "null", '"x"')),
     ],
-    "a JSON patch that is no list is refused": [MADE, patch(ONE, {"op": "add"}, JSON_PATCH)],
+    "a JSON patch that is no list is refused": [MADE, patch(OBJECT, {"op": "add"}, JSON_PATCH)],
     "a JSON patch can touch items of a list": [
         POD,
         patch(
@@ -186,7 +192,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch keeps the order that it is told": [
+    "a strategic patch with setElementOrder sets the order": [
         DEPLOYMENT,
         patch(
             f"{DEPLOYMENTS}/a",
@@ -203,7 +209,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch replaces where told so": [
+    "a strategic patch with directive replace replaces": [
         DEPLOYMENT,
         patch(
             f"{DEPLOYMENTS}/a",
@@ -222,7 +228,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch keeps only the keys that it is told": [
+    "a strategic patch with retainKeys removes other keys": [
         DEPLOYMENT,
         patch(
             f"{DEPLOYMENTS}/a",
@@ -230,7 +236,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch takes items out of a list of plain values": [
+    "a strategic patch with deleteFromPrimitiveList removes items": [
         POD,
         patch(
             f"{PODS}/a",
@@ -282,22 +288,22 @@ CASES: dict[str, list[Step]] = {
     ],
     "a strategic patch with null removes": [
         MADE,
-        patch(ONE, {"data": {"a": None}, "metadata": {"labels": None}}, STRATEGIC),
+        patch(OBJECT, {"data": {"a": None}, "metadata": {"labels": None}}, STRATEGIC),
     ],
     "a patch of an unknown content type is refused": [
         MADE,
-        patch(ONE, {}, "application/json"),
-        patch(ONE, {}, ""),
+        patch(OBJECT, {}, "application/json"),
+        patch(OBJECT, {}, ""),
     ],
     "a patch names its field manager": [
         MADE,
-        patch(f"{ONE}?fieldManager=bob", {"data": {"z": "1"}}, MERGE),
-        get(ONE),
+        patch(f"{OBJECT}?fieldManager=bob", {"data": {"z": "1"}}, MERGE),
+        get(OBJECT),
     ],
     "a field manager's name must be printable and short": [
         MADE,
-        patch(f"{ONE}?fieldManager={'x' * 129}", {"data": {"z": "1"}}),
-        patch(f"{ONE}?fieldManager=%01", {"data": {"z": "1"}}),
+        patch(f"{OBJECT}?fieldManager={'x' * 129}", {"data": {"z": "1"}}),
+        patch(f"{OBJECT}?fieldManager=%01", {"data": {"z": "1"}}),
     ],
 }
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.differential import JSON_PATCH, STRATEGIC, Step, get, patch, post, put
 from tests.support.manifests import PODS, pod
 
-ONE = f"{PODS}/a"
+OBJECT = f"{PODS}/a"
 BINDING = {
     "apiVersion": "v1",
     "kind": "Binding",
@@ -24,7 +24,7 @@ def refused(*, container: dict[str, object] | None = None, **spec: object) -> li
 
 
 CASES: dict[str, list[Step]] = {
-    "a pod is given its defaults, tolerations, token and class": [post(PODS, pod()), get(ONE)],
+    "a pod is given its defaults, tolerations, token and class": [post(PODS, pod()), get(OBJECT)],
     "ports, probes, resources and pull policies are defaulted": [
         post(
             PODS,
@@ -185,7 +185,7 @@ CASES: dict[str, list[Step]] = {
         post(PODS, pod(terminationGracePeriodSeconds=-1)),
         post(PODS, pod(activeDeadlineSeconds=0)),
     ],
-    "several errors are told at once": refused(
+    "several errors are reported together": refused(
         container={"imagePullPolicy": "X", "ports": [{"containerPort": 0}]}, restartPolicy="Y", dnsPolicy="Z"
     ),
     "a wrong type is refused": [
@@ -199,76 +199,76 @@ CASES: dict[str, list[Step]] = {
     ],
     "a pod's image may be changed": [
         post(PODS, pod(), shown=False),
-        patch(ONE, {"spec": {"containers": [{"name": "main", "image": "other"}]}}, STRATEGIC),
+        patch(OBJECT, {"spec": {"containers": [{"name": "main", "image": "other"}]}}, STRATEGIC),
     ],
     "most of a pod's spec cannot be changed": [
         post(PODS, pod(), shown=False),
-        patch(ONE, {"spec": {"nodeName": "n2"}}),
+        patch(OBJECT, {"spec": {"nodeName": "n2"}}),
         patch(
-            ONE,
+            OBJECT,
             [{"op": "add", "path": "/spec/containers/0/command", "value": ["x"]}],
             JSON_PATCH,
         ),
         patch(
-            ONE,
+            OBJECT,
             [{"op": "add", "path": "/spec/containers/-", "value": {"name": "b", "image": "b"}}],
             JSON_PATCH,
         ),
     ],
     "an active deadline may be set and shortened": [
         post(PODS, pod(), shown=False),
-        patch(ONE, {"spec": {"activeDeadlineSeconds": 100}}),
-        patch(ONE, {"spec": {"activeDeadlineSeconds": 50}}),
-        patch(ONE, {"spec": {"activeDeadlineSeconds": 70}}),
+        patch(OBJECT, {"spec": {"activeDeadlineSeconds": 100}}),
+        patch(OBJECT, {"spec": {"activeDeadlineSeconds": 50}}),
+        patch(OBJECT, {"spec": {"activeDeadlineSeconds": 70}}),
     ],
     "labels may be changed, the spec stays": [
         post(PODS, pod(), shown=False),
-        patch(ONE, {"metadata": {"labels": {"a": "b"}}}),
+        patch(OBJECT, {"metadata": {"labels": {"a": "b"}}}),
     ],
     "status does not come with the pod": [
         post(PODS, {**pod(), "status": {"phase": "Running"}}),
-        patch(ONE, {"status": {"phase": "Failed"}}),
-        patch(f"{ONE}/status", {"status": {"phase": "Running"}, "metadata": {"labels": {"x": "y"}}}),
-        put(f"{ONE}/status", {**pod(), "status": {"phase": "Succeeded", "podIP": "10.0.0.1"}}),
+        patch(OBJECT, {"status": {"phase": "Failed"}}),
+        patch(f"{OBJECT}/status", {"status": {"phase": "Running"}, "metadata": {"labels": {"x": "y"}}}),
+        put(f"{OBJECT}/status", {**pod(), "status": {"phase": "Succeeded", "podIP": "10.0.0.1"}}),
     ],
     "a pod is bound to a node once": [
         post(PODS, pod(), shown=False),
-        post(f"{ONE}/binding", BINDING),
-        get(ONE),
-        post(f"{ONE}/binding", BINDING),
+        post(f"{OBJECT}/binding", BINDING),
+        get(OBJECT),
+        post(f"{OBJECT}/binding", BINDING),
         post(f"{PODS}/none/binding", {**BINDING, "metadata": {"name": "none"}}),
     ],
     "a gated pod is not scheduled": [
         post(PODS, pod(schedulingGates=[{"name": "example.com/g"}])),
-        post(f"{ONE}/binding", BINDING),
-        patch(ONE, {"spec": {"schedulingGates": None}}),
+        post(f"{OBJECT}/binding", BINDING),
+        patch(OBJECT, {"spec": {"schedulingGates": None}}),
     ],
     "a pod is evicted": [
         post(PODS, pod(), shown=False),
         post(
-            f"{ONE}/eviction",
+            f"{OBJECT}/eviction",
             {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a", "namespace": "$ns"}},
         ),
-        get(ONE),
+        get(OBJECT),
     ],
     "a priority class that is not there is refused": refused(priorityClassName="none"),
     "a system priority is resolved": refused(priorityClassName="system-node-critical"),
     "logs of a pod that runs nowhere": [
         post(PODS, pod(), shown=False),
-        get(f"{ONE}/log"),
+        get(f"{OBJECT}/log"),
         get(f"{PODS}/none/log"),
     ],
     "logs of a container that is not there": [
         post(PODS, pod(nodeName="n1"), shown=False),
-        get(f"{ONE}/log?container=none"),
+        get(f"{OBJECT}/log?container=none"),
     ],
-    "logs of one of two containers must be said which": [
+    "logs of a pod with two containers need a container": [
         post(
             PODS,
             pod(nodeName="n1", containers=[{"name": "x", "image": "b"}, {"name": "y", "image": "b"}]),
             shown=False,
         ),
-        get(f"{ONE}/log"),
+        get(f"{OBJECT}/log"),
     ],
 }
 

@@ -1,4 +1,4 @@
-"""ResourceQuotas for counts. No controller runs at the judge: tests write the status that it would keep."""
+"""ResourceQuotas of counts. The reference has no controller, so the cases write the status."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/$ns/roles"
 
 
 def quota(name: str = "q", **hard: object) -> dict[str, object]:
-    """Names in which _ stands for a slash, and __ for a dot."""
+    """In names, _ is a slash and __ a dot."""
     named = {key.replace("__", ".").replace("_", "/"): value for key, value in hard.items()}
     return {"metadata": {"name": name}, "spec": {"hard": named}}
 
@@ -28,7 +28,7 @@ def in_force(name: str = "q", **hard: object) -> list[Step]:
     return [
         post(QUOTAS, made),
         patch(f"{QUOTAS}/{name}/status", status),
-        # The judge sees quotas through a cache.
+        # The reference has a cache of quotas.
         get(f"{QUOTAS}/{name}", until="status.used", shown=False),
     ]
 
@@ -126,11 +126,11 @@ CASES: dict[str, list[Step]] = {
         ),
         post(SECRETS, {"metadata": {"name": "s"}}),
     ],
-    "a quota that nobody has looked at limits nothing": [
+    "a quota without a status limits nothing": [
         post(QUOTAS, quota(secrets="0")),
         post(SECRETS, {"metadata": {"name": "s"}}, only=("kind",)),
     ],
-    "a wrong object is told of before the quota is": [
+    "an invalid object is refused before the quota is checked": [
         *in_force(pods="0"),
         post(PODS, {"metadata": {"name": "a"}, "spec": {"containers": []}}),
         post("/api/v1/namespaces/none/pods", pod("a")),

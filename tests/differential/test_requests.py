@@ -17,7 +17,7 @@ from tests.support.manifests import (
     widget,
 )
 
-ONE = f"{CONFIG_MAPS}/a"
+OBJECT = f"{CONFIG_MAPS}/a"
 WHOLE_OBJECT = ("message", "details.causes.*.message")
 """Texts that repeat the whole object in the field order of Go's structs."""
 MADE = post(CONFIG_MAPS, config_map(), shown=False)
@@ -43,7 +43,7 @@ CASES: dict[str, list[Step]] = {
     "a content type that is not known is refused": [
         post(CONFIG_MAPS, config_map(), "text/plain"),
         post(CONFIG_MAPS, config_map(), "application/xml"),
-        put(ONE, config_map(), "text/plain"),
+        put(OBJECT, config_map(), "text/plain"),
     ],
     "a content type may be left out or carry a charset": [
         post(CONFIG_MAPS, config_map(), ""),
@@ -61,21 +61,21 @@ CASES: dict[str, list[Step]] = {
     ],
     "a subresource that is not there": [
         MADE,
-        get(f"{ONE}/status"),
-        get(f"{ONE}/nonsense"),
+        get(f"{OBJECT}/status"),
+        get(f"{OBJECT}/nonsense"),
         get(f"{PODS}/a/scale"),
     ],
     "a method that is not there": [
         MADE,
-        Step("POST", ONE, config_map()),
+        Step("POST", OBJECT, config_map()),
         Step("PUT", CONFIG_MAPS, config_map()),
         Step("PATCH", CONFIG_MAPS, {}, "application/merge-patch+json"),
     ],
-    "a method that nobody knows": [
+    "an unknown method": [
         MADE,
         *(
             Step(method, path)
-            for path in (ONE, CONFIG_MAPS)
+            for path in (OBJECT, CONFIG_MAPS)
             for method in ("PROPFIND", "TRACE", "LINK", "FLY", "get")
         ),
         Step("FLY", "/version"),
@@ -89,22 +89,22 @@ CASES: dict[str, list[Step]] = {
         Step("DELETE", "/version"),
         Step("POST", "/version", {}),
     ],
-    "HEAD is nobody's": [
+    "HEAD is not supported": [
         MADE,
-        Step("HEAD", ONE),
+        Step("HEAD", OBJECT),
         Step("HEAD", CONFIG_MAPS),
         Step("HEAD", "/api"),
     ],
-    "OPTIONS is nobody's": [MADE, Step("OPTIONS", ONE), Step("OPTIONS", CONFIG_MAPS)],
+    "OPTIONS is not supported": [MADE, Step("OPTIONS", OBJECT), Step("OPTIONS", CONFIG_MAPS)],
     "a namespaced kind without a namespace cannot be made": [post("/api/v1/configmaps", config_map())],
     "a dry run answers as if, and changes nothing": [
         post(f"{CONFIG_MAPS}?dryRun=All", config_map()),
-        get(ONE),
+        get(OBJECT),
         MADE,
-        put(f"{ONE}?dryRun=All", config_map(data={"k": "9"})),
-        patch(f"{ONE}?dryRun=All", {"data": {"k": "9"}}),
-        apply(f"{ONE}?dryRun=All&force=true", config_map(data={"key": "9"})),
-        get(ONE),
+        put(f"{OBJECT}?dryRun=All", config_map(data={"k": "9"})),
+        patch(f"{OBJECT}?dryRun=All", {"data": {"k": "9"}}),
+        apply(f"{OBJECT}?dryRun=All&force=true", config_map(data={"key": "9"})),
+        get(OBJECT),
     ],
     "a dry run refuses what would be refused": [MADE, post(f"{CONFIG_MAPS}?dryRun=All", config_map())],
     "a dry run makes a name": [post(f"{CONFIG_MAPS}?dryRun=All", {"metadata": {"generateName": "x-"}})],
@@ -130,16 +130,16 @@ CASES: dict[str, list[Step]] = {
     ],
     "unknown fields in patches": [
         MADE,
-        patch(f"{ONE}?fieldValidation=Strict", {"nonsense": 1}, hide=WHOLE_OBJECT),
-        patch(f"{ONE}?fieldValidation=Warn", {"nonsense": 1, "data": {"z": "1"}}),
-        patch(f"{ONE}?fieldValidation=Strict", {"nonsense": 1}, STRATEGIC),
+        patch(f"{OBJECT}?fieldValidation=Strict", {"nonsense": 1}, hide=WHOLE_OBJECT),
+        patch(f"{OBJECT}?fieldValidation=Warn", {"nonsense": 1, "data": {"z": "1"}}),
+        patch(f"{OBJECT}?fieldValidation=Strict", {"nonsense": 1}, STRATEGIC),
         patch(
-            f"{ONE}?fieldValidation=Strict",
+            f"{OBJECT}?fieldValidation=Strict",
             [{"op": "add", "path": "/nonsense", "value": 1}],
             JSON_PATCH,
             hide=WHOLE_OBJECT,
         ),
-        put(f"{ONE}?fieldValidation=Strict", UNKNOWN),
+        put(f"{OBJECT}?fieldValidation=Strict", UNKNOWN),
     ],
     "unknown fields of custom resources": [
         *DEFINED,
@@ -157,8 +157,8 @@ CASES: dict[str, list[Step]] = {
     "options that are no numbers or truths are refused": [
         MADE,
         get(f"{CONFIG_MAPS}?timeoutSeconds=x"),
-        patch(f"{ONE}?force=perhaps&fieldManager=m", config_map(), APPLY),
-        patch(f"{ONE}?force=true&fieldManager=m", {"data": {"a": "b"}}),
+        patch(f"{OBJECT}?force=perhaps&fieldManager=m", config_map(), APPLY),
+        patch(f"{OBJECT}?force=true&fieldManager=m", {"data": {"a": "b"}}),
     ],
     "health and version": [
         get("/healthz"),

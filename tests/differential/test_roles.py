@@ -49,7 +49,7 @@ def review(kind: str, spec: object, **more: object) -> dict[str, object]:
     return {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec, **more}
 
 
-def asks(spec: object, **more: object) -> Step:
+def access_review(spec: object, **more: object) -> Step:
     return post(
         f"{AUTHORIZATION}/subjectaccessreviews", review("SubjectAccessReview", spec, **more), hide=UNKEPT
     )
@@ -58,7 +58,7 @@ def asks(spec: object, **more: object) -> Step:
 READ_POD = {"verb": "get", "resource": "pods", "namespace": "$ns"}
 
 CASES: dict[str, list[Step]] = {
-    "what is missing is told": [
+    "the missing rules are reported": [
         *granted(READS),
         post(ROLES, role("more", rule("get list watch delete", "configmaps secrets")), user=READER),
         post(ROLES, role("same", rule("list get", "configmaps")), user=READER),
@@ -150,10 +150,10 @@ CASES: dict[str, list[Step]] = {
         delete(f"{CLUSTER_BINDINGS}/$ns", shown=False),
         delete(f"{CLUSTER_ROLES}/$ns", shown=False),
     ],
-    "a binding to a role that is not there is told": [
+    "a binding to a missing role is reported": [
         post(BINDINGS, bound("missing"), shown=False),
         get(CONFIG_MAPS, user=READER),
-        asks({"user": READER.name, "resourceAttributes": READ_POD}),
+        access_review({"user": READER.name, "resourceAttributes": READ_POD}),
         post(
             f"{AUTHORIZATION}/selfsubjectrulesreviews",
             {"spec": {"namespace": "$ns"}},
@@ -176,7 +176,9 @@ CASES: dict[str, list[Step]] = {
             shown=False,
         ),
         *(
-            asks({**who, "resourceAttributes": {"verb": "get", "resource": "configmaps", "namespace": "$ns"}})
+            access_review(
+                {**who, "resourceAttributes": {"verb": "get", "resource": "configmaps", "namespace": "$ns"}}
+            )
             for who in (
                 {"user": "system:serviceaccount:$ns:default"},
                 {"user": "system:serviceaccount:other:robot"},
@@ -188,9 +190,9 @@ CASES: dict[str, list[Step]] = {
         ),
     ],
     "a review is checked": [
-        asks({}),
-        asks({"user": "x"}),
-        asks({"resourceAttributes": READ_POD}),
+        access_review({}),
+        access_review({"user": "x"}),
+        access_review({"resourceAttributes": READ_POD}),
         post(
             f"{AUTHORIZATION}/subjectaccessreviews",
             {

@@ -1,4 +1,4 @@
-"""Watches: what is told, in which order, and how a watch begins and ends."""
+"""Watches: events, their order, and how a watch starts and ends."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,15 +11,15 @@ from tests.support.manifests import CONFIG_MAPS, DEFINITIONS, PODS, WIDGETS, con
 from tests.support.servers import Server
 from tests.support.servers import local_apiserver as start_local
 
-ONE = f"{CONFIG_MAPS}/a"
+OBJECT = f"{CONFIG_MAPS}/a"
 MADE = post(CONFIG_MAPS, config_map(), save="made", shown=False)
 SINCE = f"{CONFIG_MAPS}?resourceVersion=$made.metadata.resourceVersion"
 CHANGED = (
     MADE,
-    patch(ONE, {"metadata": {"labels": {"x": "1"}}}, shown=False),
+    patch(OBJECT, {"metadata": {"labels": {"x": "1"}}}, shown=False),
     post(CONFIG_MAPS, config_map("b"), shown=False),
-    patch(ONE, {"metadata": {"labels": {"x": "2"}}}, shown=False),
-    delete(ONE, shown=False),
+    patch(OBJECT, {"metadata": {"labels": {"x": "2"}}}, shown=False),
+    delete(OBJECT, shown=False),
 )
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -48,7 +48,7 @@ CASES: dict[str, list[Step]] = {
     ],
     "a watch at an object's path reads the object": [
         *CHANGED,
-        watch(f"{ONE}?resourceVersion=$made.metadata.resourceVersion", 3),
+        watch(f"{OBJECT}?resourceVersion=$made.metadata.resourceVersion", 3),
     ],
     "a watch ends after its time": [
         MADE,
@@ -72,7 +72,7 @@ CASES: dict[str, list[Step]] = {
         watch(f"{CONFIG_MAPS}?sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1", 1),
         watch(f"{CONFIG_MAPS}?resourceVersionMatch=NotOlderThan", 1),
     ],
-    "no initial events when told so": [
+    "no initial events with sendInitialEvents=false": [
         *CHANGED,
         watch(f"{SINCE}&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", 2),
     ],
@@ -82,20 +82,20 @@ CASES: dict[str, list[Step]] = {
     "a version that is no number is refused": [watch(f"{CONFIG_MAPS}?resourceVersion=abc", 1)],
     "a watch as a table": [*CHANGED, watch(SINCE, 2, accept=TABLE)],
     "a watch of metadata only": [*CHANGED, watch(SINCE, 2, accept=PARTIAL)],
-    "a finalizer's end is told as change and deletion": [
+    "removal of a finalizer modifies and deletes the object": [
         post(CONFIG_MAPS, config_map(finalizers=["example.com/hold"]), save="made", shown=False),
-        delete(ONE, shown=False),
-        patch(ONE, {"metadata": {"finalizers": None}}, shown=False),
+        delete(OBJECT, shown=False),
+        patch(OBJECT, {"metadata": {"finalizers": None}}, shown=False),
         watch(SINCE, 2),
     ],
     "a watch as a table names the columns once": [
         *CHANGED,
         watch(SINCE, 3, accept=TABLE),
     ],
-    "a change of nothing is not told": [
+    "a write without changes has no event": [
         MADE,
-        patch(ONE, {"data": {"key": "value"}}, shown=False),
-        patch(ONE, {"data": {"key": "other"}}, shown=False),
+        patch(OBJECT, {"data": {"key": "value"}}, shown=False),
+        patch(OBJECT, {"data": {"key": "other"}}, shown=False),
         watch(SINCE, 1),
     ],
     "events of all namespaces can be watched": [
@@ -121,7 +121,7 @@ def test_watch(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> 
 
 
 def test_a_version_that_is_no_longer_known_is_gone(real_apiserver: Server, short_folder: Path) -> None:
-    """The judge has no history of a kind before its definition; ours forgets when told to keep little."""
+    """The reference has no history of a kind before its definition; the local server has a low limit."""
     beyond = [
         post(DEFINITIONS, definition(), shown=False),
         get(WIDGETS, until="metadata.resourceVersion", shown=False),
