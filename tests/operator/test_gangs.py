@@ -173,7 +173,7 @@ async def test_53_the_operator_itself_holds_a_gang_back(scene: Scene) -> None:
     async with node(scene, cpu=2), scene.operator(gang_backend="builtin"):
         await scene.apply(asking(scene))
         waiting = await until_reason(scene, "Queued")
-        assert "3 of its pods fit" in waiting.status.message
+        assert "3 pods must fit on ready nodes" in waiting.status.message
         assert not await scene.pods()
         await offer(scene, 3)
         await scene.until_pods(*WORKERS)
