@@ -16,7 +16,7 @@ from argosy.wire.client import Client
 from argosy.wire.connection_limits import RejectReason
 from argosy.wire.origin import Origin
 from argosy.workload.model import Phase
-from argosy.workload.restart_causes import RestartCause
+from argosy.workload.restarts.causes import RestartCause
 from tests.support.builders import run
 from tests.support.captured_logs import captured_lines
 from tests.support.operator_harness import Scene, shown_at

@@ -21,7 +21,7 @@ from argosy.workload.model import (
     Workload,
 )
 from argosy.workload.record import Record, decode
-from argosy.workload.restart_causes import RestartCause
+from argosy.workload.restarts.causes import RestartCause
 from tests.support.fake_cluster import FakeCluster
 from tests.support.workloads import role, workload
 

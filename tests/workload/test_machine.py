@@ -24,7 +24,7 @@ from argosy.workload.model import (
     Workload,
 )
 from argosy.workload.record import MAX_RESTART_HISTORY, Record, decode
-from argosy.workload.restart_causes import CONTAINER, RestartCause
+from argosy.workload.restarts.causes import CONTAINER, RestartCause
 from tests.support.fake_cluster import NODES, FakeCluster, NodeState
 from tests.support.workloads import USUAL, role, workload
 

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from argosy.workload import messages
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry
-from argosy.workload.restart_causes import container_restart_entry
+from argosy.workload.restarts.causes import container_restart_entry
 from tests.support.workloads import NOW, pod
 
 SENTENCES = {

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.plan.record import UnsupportedVersionError
-from argosy.workload import index_ranges, restart_causes
+from argosy.workload import index_ranges
 from argosy.workload.model import Phase
 from argosy.workload.record import (
     MAX_HISTORY,
@@ -17,6 +17,7 @@ from argosy.workload.record import (
     decode,
     encode,
 )
+from argosy.workload.restarts import causes
 from tests.support.workloads import NOW, later, pod
 
 FULL = Record(
@@ -38,7 +39,7 @@ FULL = Record(
             succeeded_indexes={8: 1},
         )
     },
-    restart_history=(restart_causes.restart_entry(pod(2, "Failed", exit_code=137, node="n"), NOW, "Pod"),),
+    restart_history=(causes.restart_entry(pod(2, "Failed", exit_code=137, node="n"), NOW, "Pod"),),
 ).with_history(NOW, "Running", "attempt 3 is running")
 
 
@@ -109,9 +110,7 @@ def test_history_is_bounded() -> None:
 def test_the_restart_history_is_bounded() -> None:
     record = Record(phase_since=NOW)
     for number in range(50):
-        record = record.with_restarts(
-            restart_causes.restart_entry(pod(number, "Failed", exit_code=1), NOW, "Pod")
-        )
+        record = record.with_restarts(causes.restart_entry(pod(number, "Failed", exit_code=1), NOW, "Pod"))
     assert len(record.restart_history) == MAX_RESTART_HISTORY
     assert record.restart_history[-1].index == 49
 
@@ -132,8 +131,8 @@ def test_two_thousand_pods_in_the_worst_order_fit_in_32_kb() -> None:
         lost = pod(1000 + number, "Failed", disrupted=True, reason="Evicted", node="n" * 40)
         lost_pod = replace(lost, message="x" * 1000, role="r" * 40)
         entry = replace(
-            restart_causes.restart_entry(lost_pod, datetime.now(UTC), "Pod"),
-            pod_fingerprint=restart_causes.pod_fingerprint(lost_pod),
+            causes.restart_entry(lost_pod, datetime.now(UTC), "Pod"),
+            pod_fingerprint=causes.pod_fingerprint(lost_pod),
         )
         record = record.with_restarts(entry)
     worker = RoleRecord(

@@ -4,7 +4,7 @@ from argosy.kinds.messages import pluralize
 from argosy.kinds.restart_status import RestartStatus
 from argosy.workload import messages
 from argosy.workload.record import Record, RestartEntry
-from argosy.workload.restart_causes import signal_name
+from argosy.workload.restarts.causes import signal_name
 
 
 def restart_history(record: Record) -> list[RestartStatus]:

@@ -13,7 +13,7 @@ from argosy.workload.dependencies import has_reached
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
-from argosy.workload.restart_causes import RestartCause
+from argosy.workload.restarts.causes import RestartCause
 
 _PHASE_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 _BEFORE_RUNNING = (Phase.PENDING, Phase.STARTING)

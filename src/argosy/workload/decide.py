@@ -20,7 +20,6 @@ from argosy.workload import (
     pods,
     propagation,
     reasons,
-    restart,
     suspend,
     wait_reasons,
 )
@@ -29,6 +28,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record, WaitReason
 from argosy.workload.record_sync import sync_record
+from argosy.workload.restarts.policy import plan_restarts
 from argosy.workload.transitions import find_transitions
 
 _WARNINGS = frozenset({Phase.FAILED.value, reasons.RESTARTING, reasons.INVALID_SPEC})
@@ -61,7 +61,7 @@ def _decide_active(
     if waiting := gang.hold_after_preemption(workload, record, observed, now):
         return _hold(workload, waiting, observed, now)
     record = elastic.resize(workload, record, now)
-    repair = restart.plan_restarts(workload, record, observed, now)
+    repair = plan_restarts(workload, record, observed, now)
     record = elastic.track_below_min(
         workload, phases.with_role_phases(workload, repair.record, observed, now), observed, now
     )

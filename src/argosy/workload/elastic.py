@@ -15,7 +15,7 @@ from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Wor
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult, count_pods
 from argosy.workload.record import Record, RoleRecord
-from argosy.workload.restart import with_next_attempt
+from argosy.workload.restarts.replacement import with_next_attempt
 
 
 def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]:

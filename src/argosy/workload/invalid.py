@@ -22,7 +22,7 @@ from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Action, DeleteJob, DeletePod, Plan
 from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, RoleRecord, WaitReason
-from argosy.workload.restart import with_next_attempt
+from argosy.workload.restarts.replacement import with_next_attempt
 
 _PERMANENT = (ActionStatus.SPEC_REJECTED, ActionStatus.INVALID)
 

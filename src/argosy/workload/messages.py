@@ -11,7 +11,7 @@ from argosy.kinds.messages import APPLY_CRDS_COMMAND, join_names, pluralize
 from argosy.kinds.quantity import format_duration
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry
-from argosy.workload.restart_causes import CONTAINER, RestartCause, restart_entry, signal_name
+from argosy.workload.restarts.causes import CONTAINER, RestartCause, restart_entry, signal_name
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -17,8 +17,8 @@ from argosy.workload.model import Phase, RestartPolicy, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, CreatePod, Plan
 from argosy.workload.record import Record, RoleRecord
-from argosy.workload.restart import should_replace
-from argosy.workload.restart_causes import container_restart_entry
+from argosy.workload.restarts.causes import container_restart_entry
+from argosy.workload.restarts.losses import should_replace
 
 
 def sync_record(workload: Workload, record: Record | None, observed: Observed, now: datetime) -> Record:

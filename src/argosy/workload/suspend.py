@@ -13,7 +13,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
 from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, WaitReason
-from argosy.workload.restart import with_next_attempt
+from argosy.workload.restarts.replacement import with_next_attempt
 
 
 def plan(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:

@@ -20,7 +20,7 @@ from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod
 from argosy.workload.phases import Counts
 from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RestartEntry, WaitReason
-from argosy.workload.restart_causes import pod_fingerprint
+from argosy.workload.restarts.causes import pod_fingerprint
 
 _MOST_SERIOUS_FIRST = (
     ActionStatus.INVALID,

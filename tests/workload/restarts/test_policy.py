@@ -4,10 +4,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.workload import restart
 from argosy.workload.model import Escalation, Limits, Phase, RestartPolicy, RestartScope, Rules
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
+from argosy.workload.restarts.policy import plan_restarts
+from argosy.workload.restarts.replacement import backoff_delay
 from tests.support.workloads import NOW, later, pod, role, seen, workload
 
 KILLED = pod(2, "Failed", exit_code=137, node="node-3")
@@ -157,7 +158,7 @@ def test_lost_pods_are_replaced_within_the_limit(case: Case) -> None:
     last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
     observed = seen(*case.pods, confirmed_absent=case.absent, recently_deleted=case.departed)
-    repair = restart.plan_restarts(job, record, observed, later(5))
+    repair = plan_restarts(job, record, observed, later(5))
     after = repair.record
     assert (repair.result.reason if repair.result else "") == case.want_ending
     assert (after.restarts, after.attempt, after.disruptions) == (
@@ -171,9 +172,9 @@ def test_lost_pods_are_replaced_within_the_limit(case: Case) -> None:
     assert bool(repair.causes) == bool(after.restart_history)
     restarting = after.restarts - case.used + after.disruptions > 0
     assert restarting == (after.phase is Phase.RESTARTING)
-    assert (
-        restart.plan_restarts(job, after, observed, later(6)).record.restart_history == after.restart_history
-    ), "each restart is recorded once"
+    assert plan_restarts(job, after, observed, later(6)).record.restart_history == after.restart_history, (
+        "each restart is recorded once"
+    )
 
 
 class EscalationCase(Struct):
@@ -278,7 +279,7 @@ def test_consecutive_failures_escalate(case: EscalationCase) -> None:
         role_restarts_in_a_row=case.role_restarts,
     )
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
-    repair = restart.plan_restarts(job, record, seen(pod(0), pod(1), case.pod), NOW)
+    repair = plan_restarts(job, record, seen(pod(0), pod(1), case.pod), NOW)
     after, worker = repair.record, repair.record.role("worker")
     assert [entry.scope for entry in after.restart_history] == ([case.want_scope] if case.want_scope else [])
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
@@ -296,7 +297,7 @@ def test_the_message_of_a_replaced_running_pod_has_its_container_restarts() -> N
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=5, escalation=STEPS))
     record = Record(restarts=3, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
     crashing = pod(2, container_restarts=3, last_exit_code=1, node="node-3")
-    after = restart.plan_restarts(job, record, seen(crashing), NOW).record
+    after = plan_restarts(job, record, seen(crashing), NOW).record
     assert after.message == (
         "worker-2 failed (exit 1) on node-3; replacing it after 3 restarts in its place, 3 of 5 restarts used"
     )
@@ -305,7 +306,7 @@ def test_the_message_of_a_replaced_running_pod_has_its_container_restarts() -> N
 def test_the_message_has_pod_cause_node_and_used_restarts() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3))
     record = Record(roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
-    after = restart.plan_restarts(job, record, seen(KILLED), NOW).record
+    after = plan_restarts(job, record, seen(KILLED), NOW).record
     message = "worker-2 was killed (SIGKILL, exit 137) on node-3; replacing it, 1 of 3 restarts used"
     assert (after.phase, after.message) == (Phase.RESTARTING, message)
     assert after.history[-1].message == message
@@ -316,7 +317,7 @@ DELAYS = {1: 0.0, 2: 10.0, 3: 20.0, 4: 40.0, 6: 160.0, 7: 300.0, 5000: 300.0}
 
 @pytest.mark.parametrize(("times", "want"), DELAYS.items())
 def test_the_backoff_doubles_after_the_first_delay(times: int, want: float) -> None:
-    assert restart.backoff_delay(Limits(), times) == want
+    assert backoff_delay(Limits(), times) == want
 
 
 class DelayCase(Struct):
@@ -338,14 +339,14 @@ def test_consecutive_replacements_are_delayed(case: DelayCase) -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE))
     last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3, replacements={0: case.replaced})
     failed = pod(0, "Failed", exit_code=1, replacement=case.replaced, created=case.created)
-    after = restart.plan_restarts(job, Record(roles={"worker": last}), seen(failed), NOW).record
+    after = plan_restarts(job, Record(roles={"worker": last}), seen(failed), NOW).record
     assert after.role("worker").retry_at == case.want
 
 
 def test_more_container_restarts_than_the_limit_fail_the_job() -> None:
     job = workload(role(restart=RestartPolicy.ALWAYS), limits=Limits(restarts=3))
     record = Record(restarts=4, roles={"worker": RoleRecord(size=3)})
-    result = restart.plan_restarts(job, record, Observed(), NOW).result
+    result = plan_restarts(job, record, Observed(), NOW).result
     assert result and result.reason == "RestartsExhausted"
 
 
@@ -376,7 +377,7 @@ def test_message_when_the_restart_limit_is_reached(
     limit, used, failed = case
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=limit))
     record = Record(restarts=used, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
-    result = restart.plan_restarts(job, record, seen(*failed), NOW).result
+    result = plan_restarts(job, record, seen(*failed), NOW).result
     assert result is not None
     assert result.message.endswith(f"; {want}")
 
@@ -386,7 +387,7 @@ def test_the_message_names_a_killed_pod_rather_than_one_that_exited() -> None:
     record = Record(
         attempt_started_at=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)}
     )
-    plan = restart.plan_restarts(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
+    plan = plan_restarts(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
     assert plan.record.message.startswith(
         "worker-2 was killed (SIGKILL, exit 137) on node-3 (and 1 other pod);"
     )

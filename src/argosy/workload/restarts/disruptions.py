@@ -12,7 +12,7 @@ from argosy.workload.current_pods import is_current
 from argosy.workload.model import Phase, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import MAX_RESTART_HISTORY, Record, RestartEntry
-from argosy.workload.restart_causes import pod_fingerprint, restart_entry
+from argosy.workload.restarts.causes import pod_fingerprint, restart_entry
 
 
 def new_disruptions(

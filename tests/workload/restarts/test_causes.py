@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.workload.observed import ObservedPod
-from argosy.workload.restart_causes import RestartCause, cause_of
+from argosy.workload.restarts.causes import RestartCause, cause_of
 from tests.support.workloads import pod
 
 CAUSES: dict[str, tuple[ObservedPod, RestartCause]] = {

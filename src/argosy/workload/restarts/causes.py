@@ -14,10 +14,10 @@ from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry
 
 CONTAINER = "Container"
-"""The lowest rung of restarts, in the pod itself; the others are `Scope`s."""
+"""Scope of a restart by the kubelet, inside the pod; all other scopes are `RestartScope`s."""
 
-_DETAIL = 160
-"""Letters kept of what the cluster said."""
+_MAX_DETAIL_CHARS = 160
+"""Longer messages of the cluster are cut in restart entries."""
 
 
 class RestartCause(StrEnum):
@@ -28,24 +28,24 @@ class RestartCause(StrEnum):
     SIGNAL = "Signal"
     """A program was killed by a signal."""
     OOM_KILLED = "OOMKilled"
-    """A program was killed by the kernel, for it had more memory than its limit allows."""
+    """A program was killed by the kernel because it exceeded its memory limit."""
     FAILED = "Failed"
-    """A pod failed and there is no exit code to tell why."""
+    """A pod failed without an exit code."""
     COMPLETED = "Completed"
-    """A program came to its end in a role that is to run for ever."""
+    """A program exited with code 0 in a role with restart policy Always."""
     CONTAINER_RESTART = "ContainerRestart"
-    """A container was restarted in its place by the node; a word for metrics, which count these together."""
+    """The kubelet restarted a container. Only metrics use this cause; they count these together."""
     EVICTED = "Evicted"
     """The pod was evicted: its node was short of something, drained or tainted, or it used more storage than
     its own limits allow. Only the last is a failure of the pod."""
     PREEMPTED = "Preempted"
-    """The pod had to make room for one of higher priority."""
+    """The pod was preempted by one of higher priority."""
     DISRUPTED = "Disrupted"
-    """The cluster took the pod away for another reason, such as the shutdown of its node."""
+    """The cluster deleted the pod for another reason, such as the shutdown of its node."""
     DELETED = "Deleted"
-    """Somebody deleted the pod."""
+    """The pod was deleted by a user or by another controller."""
     NODE_LOST = "NodeLost"
-    """The pod's node does not answer, or is gone."""
+    """The pod's node is unreachable or was deleted."""
 
 
 _REASONS = {
@@ -57,8 +57,8 @@ _REASONS = {
     "DeletionByTaintManager": RestartCause.EVICTED,
     "DeletionByPodGC": RestartCause.NODE_LOST,
 }
-"""Reasons of failed pods, and of the condition DisruptionTarget, which Kubernetes sets on what it takes
-away."""
+"""By the reason of a failed pod, or of the condition DisruptionTarget, which Kubernetes sets on pods that it
+deletes."""
 
 _PROGRAMS = frozenset(
     {RestartCause.NON_ZERO_EXIT, RestartCause.SIGNAL, RestartCause.OOM_KILLED, RestartCause.COMPLETED}
@@ -66,7 +66,7 @@ _PROGRAMS = frozenset(
 
 
 def cause_of(pod: ObservedPod, down: Set[str] = frozenset()) -> RestartCause:
-    """What ended the pod, or takes it away; `down` are the nodes that do not answer."""
+    """Return why the pod ended or is being deleted; `down` are the nodes that are unreachable."""
     if not pod.ended and pod.node in down:
         return RestartCause.NODE_LOST
     if pod.over_limit:
@@ -83,31 +83,33 @@ def cause_of(pod: ObservedPod, down: Set[str] = frozenset()) -> RestartCause:
 
 
 def restart_entry(
-    pod: ObservedPod, at: datetime, rung: str = "", down: Set[str] = frozenset()
+    pod: ObservedPod, at: datetime, scope: str = "", down: Set[str] = frozenset()
 ) -> RestartEntry:
-    """What is remembered of a pod that ended or is taken away."""
+    """Return the entry of the restart history for a pod that ended or is being deleted."""
     cause = cause_of(pod, down)
     code = pod.exit_code if cause in _PROGRAMS else None
-    said = (
-        pod.message if pod.disrupted or pod.over_limit else pod.reason if cause is RestartCause.FAILED else ""
+    detail = pod.reason if cause is RestartCause.FAILED else ""
+    if pod.disrupted or pod.over_limit:
+        detail = pod.message
+    return RestartEntry(
+        at, pod.role, pod.index, cause, scope, pod.attempt, code, pod.node, detail[:_MAX_DETAIL_CHARS]
     )
-    return RestartEntry(at, pod.role, pod.index, cause, rung, pod.attempt, code, pod.node, said[:_DETAIL])
 
 
 def container_restart_entry(pod: ObservedPod, at: datetime) -> RestartEntry:
-    """What is remembered of a container that its node restarted."""
+    """Return the entry of the restart history for a container that the kubelet restarted."""
     cause = exit_cause(pod.last_exit_code, pod.last_out_of_memory)
     code = pod.last_exit_code
     return RestartEntry(at, pod.role, pod.index, cause, CONTAINER, pod.attempt, code, pod.node)
 
 
 def pod_fingerprint(pod: ObservedPod) -> int:
-    """A number by which a pod is told from others of its place."""
+    """Return a number that tells the pod from other pods of the same replica."""
     return zlib.crc32(pod.uid.encode())
 
 
 def exit_cause(code: int | None, out_of_memory: bool) -> RestartCause:
-    """What ended a container."""
+    """Return why a container ended."""
     if out_of_memory:
         return RestartCause.OOM_KILLED
     if code is None:
@@ -118,7 +120,7 @@ def exit_cause(code: int | None, out_of_memory: bool) -> RestartCause:
 
 
 def signal_name(exit_code: int) -> str:
-    """The signal behind an exit code above 128; empty if there is none."""
+    """Return the name of the signal that an exit code above 128 stands for; empty if there is none."""
     try:
         return signal.Signals(exit_code - 128).name
     except ValueError:
