@@ -1,6 +1,7 @@
-"""The operator killed at every single request of a pass, and back with a list of pods that may be old.
+"""Tests that a crash of the operator at any request changes no result.
 
-Whatever was going on, the job ends up where it would have without the crash, and nothing is counted twice.
+The operator is killed at every single request of a reconcile and starts again with a list of pods that may be
+outdated. The job ends as it would have without the crash, and nothing is counted twice.
 """
 
 from collections import Counter
@@ -57,9 +58,9 @@ def deleted() -> FakeCluster:
     return cluster
 
 
-def climbing(ladder: Escalation) -> FakeCluster:
-    """A place that has failed once fails again."""
-    cluster = running(replace(job(), limits=Limits(restarts=5, escalation=ladder)))
+def escalating(escalation: Escalation) -> FakeCluster:
+    """A replica whose pod failed once fails again."""
+    cluster = running(replace(job(), limits=Limits(restarts=5, escalation=escalation)))
     cluster.fail(cluster.pods["job-worker-1"], 1)
     cluster.settle()
     cluster.fail(cluster.pods["job-worker-1"], 1)
@@ -107,22 +108,22 @@ def exhausted() -> FakeCluster:
 
 
 SCENES: dict[str, Callable[[], FakeCluster]] = {
-    "a new job": lambda: FakeCluster(job()),
-    "a new gang": lambda: FakeCluster(job(gang=Gang(3))),
-    "a deleted pod": deleted,
-    "a preempted pod": preempted,
-    "containers restarted in their place": restarted_in_place,
-    "a failed pod": lambda: failed(RestartScope.POD),
-    "a failure that climbs to the role": lambda: climbing(Escalation(pod=1)),
-    "a failure that climbs to the job": lambda: climbing(Escalation(pod=1, role=0)),
-    "a failed pod whose role starts anew": lambda: failed(RestartScope.ROLE),
-    "a failed pod whose job starts anew": lambda: failed(RestartScope.JOB),
-    "a role that grows": lambda: resized(5, ResizeMode.LIVE),
-    "a role that shrinks": lambda: resized(1, ResizeMode.LIVE),
-    "a size that starts the job anew": lambda: resized(4, ResizeMode.RESTART),
-    "a job being suspended": lambda: edited(job(), replace(job(), suspended=True)),
-    "a job that succeeded": succeeded,
-    "a job out of restarts": exhausted,
+    "new job": lambda: FakeCluster(job()),
+    "new gang": lambda: FakeCluster(job(gang=Gang(3))),
+    "deleted pod": deleted,
+    "preempted pod": preempted,
+    "restarted containers": restarted_in_place,
+    "failed pod": lambda: failed(RestartScope.POD),
+    "failed pod that escalates to its role": lambda: escalating(Escalation(pod=1)),
+    "failed pod that escalates to the job": lambda: escalating(Escalation(pod=1, role=0)),
+    "failed pod with restart scope Role": lambda: failed(RestartScope.ROLE),
+    "failed pod with restart scope Job": lambda: failed(RestartScope.JOB),
+    "role scaled up": lambda: resized(5, ResizeMode.LIVE),
+    "role scaled down": lambda: resized(1, ResizeMode.LIVE),
+    "new size that restarts the job": lambda: resized(4, ResizeMode.RESTART),
+    "job being suspended": lambda: edited(job(), replace(job(), suspended=True)),
+    "succeeded job": succeeded,
+    "failed pod without restarts left": exhausted,
 }
 REQUESTS = 8
 IN_BURST = pytest.mark.parametrize("in_burst", [False, True], ids=["single job", "burst of jobs"])
@@ -144,14 +145,14 @@ def test_a_crash_at_every_request_changes_nothing(
         cluster.restart(age)
         cluster.reconcile()
         cluster.settle()
-        assert end_of(cluster) == end_of(undisturbed), f"after {requests} requests"
-        assert told_of(cluster) <= told_of(undisturbed), f"after {requests} requests"
+        assert final_state(cluster) == final_state(undisturbed), f"after {requests} requests"
+        assert recorded_restarts(cluster) <= recorded_restarts(undisturbed), f"after {requests} requests"
 
 
 @IN_BURST
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
-def test_a_crash_in_every_pass_changes_nothing(scene: Callable[[], FakeCluster], in_burst: bool) -> None:
-    """One more request each time, in a world that goes on meanwhile."""
+def test_a_crash_in_every_reconcile_changes_nothing(scene: Callable[[], FakeCluster], in_burst: bool) -> None:
+    """Each reconcile gets one request further than the one before, while the cluster continues."""
     undisturbed, cluster = scene(), scene()
     undisturbed.settle()
     cluster.in_burst = in_burst
@@ -160,16 +161,16 @@ def test_a_crash_in_every_pass_changes_nothing(scene: Callable[[], FakeCluster],
         cluster.reconcile(crash_after=requests)
         cluster.tick()
     cluster.settle()
-    assert end_of(cluster) == end_of(undisturbed)
-    assert told_of(cluster) <= told_of(undisturbed)
+    assert final_state(cluster) == final_state(undisturbed)
+    assert recorded_restarts(cluster) <= recorded_restarts(undisturbed)
 
 
 @IN_BURST
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
-def test_a_lease_lost_at_every_request_and_won_back_changes_nothing(
+def test_a_lease_lost_at_any_request_and_acquired_again_changes_nothing(
     scene: Callable[[], FakeCluster], in_burst: bool
 ) -> None:
-    """The first leader lives on, keeps its old caches, and leads again when the other has done the rest."""
+    """The first leader keeps its old caches, and leads again after the other one has finished the work."""
     undisturbed = scene()
     undisturbed.settle()
     for requests in range(REQUESTS):
@@ -182,12 +183,12 @@ def test_a_lease_lost_at_every_request_and_won_back_changes_nothing(
         cluster.change_leader()
         cluster.reconcile()
         cluster.settle()
-        assert end_of(cluster) == end_of(undisturbed), f"after {requests} requests"
-        assert told_of(cluster) <= told_of(undisturbed), f"after {requests} requests"
+        assert final_state(cluster) == final_state(undisturbed), f"after {requests} requests"
+        assert recorded_restarts(cluster) <= recorded_restarts(undisturbed), f"after {requests} requests"
 
 
 @IN_BURST
-def test_a_job_without_restarts_that_ran_and_lost_its_pod_is_not_run_again_after_a_crash(
+def test_a_job_without_restarts_that_lost_its_running_pod_is_not_restarted_after_a_crash(
     in_burst: bool,
 ) -> None:
     cluster = FakeCluster(workload(role("worker", 1, RestartPolicy.NEVER), rules=RULES))
@@ -203,21 +204,24 @@ def test_a_job_without_restarts_that_ran_and_lost_its_pod_is_not_run_again_after
     assert not cluster.pods
 
 
-def told_of(cluster: FakeCluster) -> Counter[tuple[str, str, int]]:
-    """The restarts that are told. Who took a pod away may be forgotten; nothing is told twice."""
-    return Counter((one.cause, one.role, one.index) for one in record_of(cluster).restart_history)
+def recorded_restarts(cluster: FakeCluster) -> Counter[tuple[str, str, int]]:
+    """The recorded restarts. The cause of a disruption may be lost; nothing is recorded twice."""
+    return Counter((entry.cause, entry.role, entry.index) for entry in record_of(cluster).restart_history)
 
 
-def end_of(cluster: FakeCluster) -> object:
+def final_state(cluster: FakeCluster) -> object:
     record = record_of(cluster)
-    places = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in cluster.pods.items()}
-    told = [
-        one
-        for one in record.restart_history
-        if one.cause not in (RestartCause.DELETED, RestartCause.PREEMPTED)
+    replicas = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in cluster.pods.items()}
+    failures = [
+        entry
+        for entry in record.restart_history
+        if entry.cause not in (RestartCause.DELETED, RestartCause.PREEMPTED)
     ]
-    causes = [(one.cause, one.scope, one.role, one.index, one.attempt, one.exit_code) for one in told]
-    return record.phase, record.reason, record.attempt, record.restarts, record.disruptions, causes, places
+    causes = [
+        (entry.cause, entry.scope, entry.role, entry.index, entry.attempt, entry.exit_code)
+        for entry in failures
+    ]
+    return record.phase, record.reason, record.attempt, record.restarts, record.disruptions, causes, replicas
 
 
 def record_of(cluster: FakeCluster) -> Record:

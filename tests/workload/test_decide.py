@@ -40,8 +40,8 @@ def test_a_job_without_failures_starts_runs_and_succeeds() -> None:
     assert (Service, "job-worker") in cluster.children
     cluster.settle()
     assert record_of(cluster).phase is Phase.RUNNING
-    for one in cluster.live_pods("Running"):
-        cluster.update(replace(one, phase="Succeeded", exit_code=0))
+    for running in cluster.live_pods("Running"):
+        cluster.update(replace(running, phase="Succeeded", exit_code=0))
     cluster.settle()
     record = record_of(cluster)
     assert (record.phase, record.reason, record.message) == (Phase.SUCCEEDED, "Completed", "in 0 s")
@@ -66,10 +66,10 @@ def test_a_killed_worker_is_replaced() -> None:
 
 
 def test_a_replaced_disrupted_pod_adds_no_history() -> None:
-    there = workload(role(replicas=2, restart=RestartPolicy.ON_FAILURE))
-    record = decide(there, None, Observed(), NOW).record
+    job = workload(role(replicas=2, restart=RestartPolicy.ON_FAILURE))
+    record = decide(job, None, Observed(), NOW).record
     for number, letters in enumerate(("RR", "R.", "RR")):
-        record = decide(there, record, Observed(pods=pods(letters)), later(number)).record
+        record = decide(job, record, Observed(pods=pods(letters)), later(number)).record
     assert record.phase is Phase.RUNNING
     assert [entry.reason for entry in record.history] == ["Running"]
 
@@ -79,7 +79,7 @@ def test_restart_scope_job_starts_a_new_attempt_and_counts_one_failure() -> None
     rules = Rules(succeeded_when=(("launcher",),), failed_when=(("worker",),), restart_scope=RestartScope.JOB)
     cluster = FakeCluster(workload(*roles, rules=rules, limits=Limits(restarts=3)))
     cluster.settle()
-    before = {one.uid for one in cluster.pods.values()}
+    before = {existing.uid for existing in cluster.pods.values()}
     cluster.fail(cluster.pods["job-worker-1"], 137)
     cluster.sync()
     cluster.reconcile()
@@ -87,7 +87,7 @@ def test_restart_scope_job_starts_a_new_attempt_and_counts_one_failure() -> None
     cluster.settle()
     record = record_of(cluster)
     assert (record.phase, record.attempt, record.restarts) == (Phase.RUNNING, 2, 1)
-    assert not before & {one.uid for one in cluster.pods.values()}
+    assert not before & {existing.uid for existing in cluster.pods.values()}
 
 
 def test_restart_scope_job_does_not_succeed_while_a_lost_worker_is_unconfirmed() -> None:
@@ -135,7 +135,7 @@ def test_suspending_deletes_pods_and_resuming_starts_a_new_attempt() -> None:
     cluster.settle()
     record = record_of(cluster)
     assert (record.phase, record.attempt, record.restarts) == (Phase.RUNNING, 2, 0)
-    assert record.started_at == later(500), "the deadline counts anew"
+    assert record.started_at == later(500), "the deadline starts again"
 
 
 def test_a_deleted_status_is_restored_without_replacing_pods() -> None:
@@ -143,11 +143,11 @@ def test_a_deleted_status_is_restored_without_replacing_pods() -> None:
     cluster.settle()
     cluster.fail(cluster.pods["job-worker-1"], 1)
     cluster.settle()
-    uids = {one.uid for one in cluster.pods.values()}
+    uids = {existing.uid for existing in cluster.pods.values()}
     cluster.lose_record()
     cluster.settle()
     record = record_of(cluster)
-    assert {one.uid for one in cluster.pods.values()} == uids
+    assert {existing.uid for existing in cluster.pods.values()} == uids
     assert (record.phase, record.restarts, record.replacement("worker", 1)) == (Phase.RUNNING, 1, 1)
 
 
@@ -202,8 +202,8 @@ def test_a_terminating_pod_on_an_unreachable_node_is_waited_for_and_the_status_n
 
 def test_a_forbidden_pod_is_reported_and_retried() -> None:
     job = workload(role(replicas=1))
-    said = ActionResult("Pod", "job-worker-0", ActionStatus.FORBIDDEN, "exceeded quota: team")
-    plan = decide(job, None, Observed(failed_actions=(said,)), NOW)
+    forbidden = ActionResult("Pod", "job-worker-0", ActionStatus.FORBIDDEN, "exceeded quota: team")
+    plan = decide(job, None, Observed(failed_actions=(forbidden,)), NOW)
     waiting = plan.record.waiting
     assert waiting
     assert (waiting.reason, waiting.message) == ("PodForbidden", "job-worker-0: exceeded quota: team")

@@ -30,7 +30,7 @@ def test_an_invalid_spec_deletes_the_children_and_a_valid_edit_starts_a_new_atte
     assert [action.name for action in plan.actions if isinstance(action, DeletePod)] == ["job-worker-0"]
     assert remove(observed.children[0]) in plan.actions
     again = plan_invalid_deletion(REMAINS, plan.record, PROBLEMS, Observed(), later(2))
-    assert (again.record, again.actions) == (plan.record, ()), "told once"
+    assert (again.record, again.actions) == (plan.record, ()), "reported once"
     cured = decide(replace(STRICT, generation=3), again.record, Observed(), later(3))
     assert [action.attempt for action in cured.actions if isinstance(action, CreatePod)] == [2, 2, 2]
     assert cured.record.finished_at is None

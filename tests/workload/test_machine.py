@@ -1,4 +1,4 @@
-"""The whole pass under random faults: whatever happens, the invariants hold, and left alone the job
+"""Tests reconciles under random faults: invariants always hold, and without further faults the job
 converges."""
 
 from collections import Counter
@@ -32,7 +32,7 @@ RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",
 
 
 class Life(RuleBasedStateMachine):
-    """One job through everything that can happen to it."""
+    """One job, and everything that can happen to it."""
 
     cluster: FakeCluster
     wiped = False
@@ -87,11 +87,11 @@ class Life(RuleBasedStateMachine):
     # The operator.
 
     @rule()
-    def one_pass(self) -> None:
+    def reconcile(self) -> None:
         self.cluster.reconcile()
 
     @rule()
-    def one_pass_up_to_date(self) -> None:
+    def reconcile_with_current_caches(self) -> None:
         self.cluster.sync()
         self.cluster.reconcile()
 
@@ -106,23 +106,23 @@ class Life(RuleBasedStateMachine):
         self.cluster.restart(age)
 
     @rule(age=st.integers(1, 4))
-    def operator_restarts_with_an_old_view_and_passes(self, age: int) -> None:
+    def operator_restarts_with_outdated_caches_and_reconciles(self, age: int) -> None:
         self.cluster.restart(age)
         self.cluster.reconcile()
 
     @rule(after=st.integers(0, 6), up_to_date=st.booleans())
-    def the_leader_loses_the_lease_and_lives_on(self, after: int, up_to_date: bool) -> None:
-        """The one that takes over may lose it to the first again."""
+    def leader_loses_the_lease_and_keeps_running(self, after: int, up_to_date: bool) -> None:
+        """The next leader may lose it to the first again."""
         if up_to_date:
             self.cluster.sync()
         self.cluster.lose_lease(after)
 
     @rule()
-    def leadership_changes_between_passes(self) -> None:
+    def leadership_changes_between_reconciles(self) -> None:
         self.cluster.change_leader()
 
     @rule(after=st.integers(1, 6), ends=st.booleans())
-    def the_other_leads_for_a_while_in_a_burst(self, after: int, ends: bool) -> None:
+    def other_replica_leads_for_a_while_in_a_burst(self, after: int, ends: bool) -> None:
         cluster = self.cluster
         cluster.in_burst = True
         cluster.sync()
@@ -143,12 +143,12 @@ class Life(RuleBasedStateMachine):
             self.cluster.tick()
 
     @rule()
-    def another_operator_serves_the_api_by_mistake(self) -> None:
+    def second_operator_reconciles_by_mistake(self) -> None:
         self.cluster.switch_to_other_leader()
         self.cluster.reconcile()
 
     @rule()
-    def a_crowd_of_jobs_comes_or_goes(self) -> None:
+    def burst_of_jobs_starts_or_ends(self) -> None:
         self.cluster.in_burst = not self.cluster.in_burst
 
     @rule()
@@ -158,7 +158,7 @@ class Life(RuleBasedStateMachine):
     # The cluster.
 
     @rule()
-    def nodes_work(self) -> None:
+    def kubelets_continue(self) -> None:
         self.cluster.tick()
 
     @precondition(lambda self: self.cluster.live_pods("Pending"))
@@ -195,13 +195,13 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.cluster.live_pods("Running"))
     @rule(data=st.data())
-    def pod_is_evicted_for_its_own_storage(self, data: st.DataObject) -> None:
+    def pod_is_evicted_for_exceeding_its_storage_limit(self, data: st.DataObject) -> None:
         pod = data.draw(st.sampled_from(self.cluster.live_pods("Running")))
         self.cluster.fail(replace(pod, reason="Evicted", over_limit=True), 137)
 
     @precondition(lambda self: self.cluster.pods)
     @rule(data=st.data())
-    def pod_is_deleted_by_somebody(self, data: st.DataObject) -> None:
+    def pod_is_deleted_by_a_user(self, data: st.DataObject) -> None:
         pod = data.draw(st.sampled_from(list(self.cluster.pods.values())))
         if not pod.terminating:
             self.cluster.terminate(pod)
@@ -217,11 +217,11 @@ class Life(RuleBasedStateMachine):
         self.cluster.nodes[node] = state
 
     @rule(node=st.sampled_from(NODES))
-    def node_is_not_seen_by_the_cache(self, node: str) -> None:
+    def node_is_missing_from_the_cache(self, node: str) -> None:
         self.cluster.unconfirmed.add(node)
 
     @rule(node=st.sampled_from(NODES), state=st.sampled_from([NodeState.CUT_OFF, NodeState.GONE]))
-    def pods_of_a_lost_node_are_deleted_and_time_goes_by(self, node: str, state: NodeState) -> None:
+    def pods_of_a_lost_node_are_deleted_and_time_passes(self, node: str, state: NodeState) -> None:
         self.cluster.nodes[node] = state
         for pod in [pod for pod in self.cluster.pods.values() if pod.node == node and not pod.terminating]:
             self.cluster.terminate(pod)
@@ -230,10 +230,10 @@ class Life(RuleBasedStateMachine):
         self.cluster.reconcile()
 
     @rule()
-    def nodes_come_back_and_are_seen(self) -> None:
-        self._nodes_are_well()
+    def all_nodes_become_ready(self) -> None:
+        self._make_nodes_ready()
 
-    def _nodes_are_well(self) -> None:
+    def _make_nodes_ready(self) -> None:
         self.cluster.nodes = dict.fromkeys(NODES, NodeState.READY)
         self.cluster.unconfirmed.clear()
 
@@ -260,18 +260,18 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.cluster.job)
     @rule()
-    def break_or_mend_the_definition(self) -> None:
+    def make_the_spec_invalid_or_valid(self) -> None:
         self.cluster.broken = not self.cluster.broken
         self.cluster.edit(self._wanted())
 
     @rule()
-    def wipe_status(self) -> None:
+    def status_is_deleted(self) -> None:
         self.cluster.lose_record()
         self.wiped = True
 
     @rule()
-    def a_crd_that_prunes(self) -> None:
-        """A pass whose Record is dropped on the way creates nothing."""
+    def crd_prunes_the_record(self) -> None:
+        """A reconcile whose Record is pruned creates nothing."""
         pods, writes, self.cluster.prunes_record = set(self.cluster.pods), self.cluster.writes, True
         self.cluster.sync()
         self.cluster.reconcile()
@@ -286,22 +286,22 @@ class Life(RuleBasedStateMachine):
         self.cluster.delete_job()
 
     @rule()
-    def left_alone_it_converges(self) -> None:
+    def job_converges_without_further_faults(self) -> None:
         cluster = self.cluster
-        self._nodes_are_well()
+        self._make_nodes_ready()
         cluster.broken = False
         cluster.settle()
         writes, pods = cluster.writes, dict(cluster.pods)
         cluster.sync()
         plan = cluster.reconcile()
-        assert cluster.writes == writes, "a second pass writes nothing"
-        assert cluster.pods == pods, "a second pass changes nothing"
+        assert cluster.writes == writes, "a second reconcile writes nothing"
+        assert cluster.pods == pods, "a second reconcile changes nothing"
         if cluster.job is None:
             assert not cluster.pods, "no orphans"
         elif plan:
-            self._converged(cluster.job.workload, plan.record)
+            self._assert_converged(cluster.job.workload, plan.record)
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def restarts_are_counted_once(self) -> None:
@@ -310,52 +310,52 @@ class Life(RuleBasedStateMachine):
             return
         assert record.restarts <= len(self.cluster.failed) + self.in_place
         wanted = self._wanted()
-        climbs = (
+        escalates = (
             wanted.limits.escalation != Escalation() or wanted.rules.restart_scope is not RestartScope.POD
         )
-        if not climbs and record.attempt == 1 and not self.in_place:
-            replaced = sum(sum(one.replacements.values()) for one in record.roles.values())
+        if not escalates and record.attempt == 1 and not self.in_place:
+            replaced = sum(sum(role.replacements.values()) for role in record.roles.values())
             assert replaced == record.restarts + record.disruptions
 
     @invariant()
-    def restarts_are_told_once_each_with_its_cause(self) -> None:
+    def restarts_are_recorded_once_with_their_cause(self) -> None:
         record = self._record()
         if record is None or self.wiped:
             return
-        told = Counter(one.cause for one in record.restart_history)
-        assert told.total() <= MAX_RESTART_HISTORY
+        causes = Counter(entry.cause for entry in record.restart_history)
+        assert causes.total() <= MAX_RESTART_HISTORY
         ended = [
-            one
-            for one in record.restart_history
-            if one.cause in (RestartCause.NON_ZERO_EXIT, RestartCause.SIGNAL)
+            entry
+            for entry in record.restart_history
+            if entry.cause in (RestartCause.NON_ZERO_EXIT, RestartCause.SIGNAL)
         ]
-        by_nodes = sum(one.scope == CONTAINER for one in ended)
+        by_nodes = sum(entry.scope == CONTAINER for entry in ended)
         assert by_nodes <= self.in_place
-        # A pod that is given up for it is restarted too: by its node, and then by being replaced.
-        given_up = self.in_place if self._wanted().limits.escalation.container is not None else 0
-        assert len(ended) - by_nodes <= len(self.cluster.failed) + given_up
-        taken = [
-            one
-            for one in record.restart_history
-            if one.cause in (RestartCause.DELETED, RestartCause.PREEMPTED)
+        # A pod with too many container restarts is recorded twice: restarted in place, and then replaced.
+        replaced_after = self.in_place if self._wanted().limits.escalation.container is not None else 0
+        assert len(ended) - by_nodes <= len(self.cluster.failed) + replaced_after
+        disrupted = [
+            entry
+            for entry in record.restart_history
+            if entry.cause in (RestartCause.DELETED, RestartCause.PREEMPTED)
         ]
         deleted = Counter((role, index) for role, index, _ in self.cluster.deleted)
-        assert Counter((one.role, one.index) for one in taken) <= deleted
-        assert not told[RestartCause.CONTAINER_RESTART], "the word is for metrics"
+        assert Counter((entry.role, entry.index) for entry in disrupted) <= deleted
+        assert not causes[RestartCause.CONTAINER_RESTART], "this cause is for metrics only"
 
     @invariant()
-    def nothing_climbs_beyond_its_ladder(self) -> None:
+    def restarts_escalate_within_their_limits(self) -> None:
         record = self._record()
         if record is None or self.wiped:
             return
         wanted = self._wanted()
         most = wanted.limits.escalation.role
-        for one in record.roles.values():
-            assert not one.role_restarts_in_a_row or wanted.rules.restart_scope is RestartScope.POD
-            assert most is None or one.role_restarts_in_a_row <= most
-            assert sum(one.failure_streaks.values()) <= record.restarts
+        for last in record.roles.values():
+            assert not last.role_restarts_in_a_row or wanted.rules.restart_scope is RestartScope.POD
+            assert most is None or last.role_restarts_in_a_row <= most
+            assert sum(last.failure_streaks.values()) <= record.restarts
 
-    def _converged(self, wanted: Workload, record: Record) -> None:
+    def _assert_converged(self, wanted: Workload, record: Record) -> None:
         pods = self.cluster.pods.values()
         if record.finished_at:
             kept = wanted.cleanup is CleanupPolicy.NONE
@@ -367,17 +367,17 @@ class Life(RuleBasedStateMachine):
         assert record.waiting is None or record.phase is not Phase.RUNNING or record.waiting.reason
         for pod in pods:
             assert is_current(record, pod), f"{pod} is left over"
-        for name, one in wanted.roles.items():
+        for name, spec in wanted.roles.items():
             last = record.role(name)
-            assert last.size == one.replicas
-            there = {pod.index for pod in pods if pod.role == name}
+            assert last.size == spec.replicas
+            existing = {pod.index for pod in pods if pod.role == name}
             for index in range(last.size):
-                gone_for_good = one.restart is RestartPolicy.NEVER and last.phase in (
+                not_replaced = spec.restart is RestartPolicy.NEVER and last.phase in (
                     Phase.RUNNING,
                     Phase.FAILED,
                 )
                 done = index in last.succeeded_indexes or last.phase is Phase.SUCCEEDED
-                assert index in there or done or gone_for_good, f"{name}-{index} is missing"
+                assert index in existing or done or not_replaced, f"{name}-{index} is missing"
 
     def _restarts_in_place(self) -> bool:
         return bool(self.cluster.job) and self._wanted().roles["worker"].restart is RestartPolicy.ALWAYS

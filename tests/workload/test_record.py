@@ -117,9 +117,11 @@ def test_the_restart_history_is_bounded() -> None:
 
 def test_an_unknown_cause_of_a_later_version_is_kept() -> None:
     stored = encode(FULL)
-    stored["restarted"] = [{"at": "2030-01-01T12:00:00Z", "role": "w", "index": 0, "cause": "X", "rung": "Y"}]
+    entry = {"at": "2030-01-01T12:00:00Z", "role": "w", "index": 0, "cause": "X", "scope": "Y"}
+    stored["restartHistory"] = [entry]
     record = decode(stored)
     assert record is not None
+    assert [(restart.cause, restart.scope) for restart in record.restart_history] == [("X", "Y")]
     assert encode(record) == stored
 
 
