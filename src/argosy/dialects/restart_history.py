@@ -1,4 +1,4 @@
-"""The last restarts of a job, as every API's status tells them under `restartHistory`."""
+"""Builds `restartHistory` of a job's status, which is the same for every job API."""
 
 from argosy.kinds.messages import pluralize
 from argosy.kinds.restart_status import RestartStatus
@@ -8,21 +8,21 @@ from argosy.workload.restarts.causes import signal_name
 
 
 def restart_history(record: Record) -> list[RestartStatus]:
-    """The oldest first."""
-    return [_entry(one) for one in record.restart_history]
+    """Return the last restarts, the oldest first."""
+    return [_restart_status(entry) for entry in record.restart_history]
 
 
-def _entry(one: RestartEntry) -> RestartStatus:
-    others = f" (and {pluralize(one.also_lost, 'other pod')})" if one.also_lost else ""
+def _restart_status(entry: RestartEntry) -> RestartStatus:
+    others = f" (and {pluralize(entry.also_lost, 'other pod')})" if entry.also_lost else ""
     return RestartStatus(
-        time=one.at,
-        role=one.role,
-        index=one.index,
-        cause=str(one.cause),
-        scope=str(one.scope),
-        attempt=one.attempt,
-        exit_code=one.exit_code,
-        signal=signal_name(one.exit_code) if one.exit_code is not None else "",
-        node=one.node,
-        message=f"{messages.describe_restart(one)}{others}",
+        time=entry.at,
+        role=entry.role,
+        index=entry.index,
+        cause=str(entry.cause),
+        scope=str(entry.scope),
+        attempt=entry.attempt,
+        exit_code=entry.exit_code,
+        signal=signal_name(entry.exit_code) if entry.exit_code is not None else "",
+        node=entry.node,
+        message=f"{messages.describe_restart(entry)}{others}",
     )

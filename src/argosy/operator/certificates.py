@@ -96,8 +96,8 @@ def split_bundle(bundle: str) -> list[str]:
 def dns_names(certificate: str) -> list[str]:
     from cryptography import x509
 
-    found = x509.load_pem_x509_certificate(certificate.encode())
-    return found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
+    loaded = x509.load_pem_x509_certificate(certificate.encode())
+    return loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
         x509.DNSName
     )
 
@@ -107,12 +107,12 @@ def needs_renewal(certificate: str, authority: str, names: Sequence[str], now: d
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 
-    found = x509.load_pem_x509_certificate(certificate.encode())
+    loaded = x509.load_pem_x509_certificate(certificate.encode())
     try:
-        found.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.encode()))
+        loaded.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.encode()))
     except (InvalidSignature, ValueError):
         return True
-    return bool(set(names) - set(dns_names(certificate))) or found.not_valid_after_utc < now + RENEW_BEFORE
+    return bool(set(names) - set(dns_names(certificate))) or loaded.not_valid_after_utc < now + RENEW_BEFORE
 
 
 def _certify_ca(public_key: object, signing_key: "ec.EllipticCurvePrivateKey", now: datetime) -> str:

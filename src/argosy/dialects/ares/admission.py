@@ -49,16 +49,16 @@ def problems(written: SubmittedJob, old: SubmittedJob | None = None) -> Problems
 def default_patch(written: SubmittedJob) -> list[Json]:
     """Return a JSON patch that sets the defaults of the spec; none for an object that will be rejected."""
     job = written.job
-    given = spec.read(job.spec)
-    if problems(written) is not None or not isinstance(given, AresJobSpec):
+    decoded = spec.read(job.spec)
+    if problems(written) is not None or not isinstance(decoded, AresJobSpec):
         return []
-    return list(_operations(job.spec, spec.additions(job.spec, with_defaults(given)), "/spec"))
+    return list(_operations(job.spec, spec.additions(job.spec, with_defaults(decoded)), "/spec"))
 
 
 def _operations(written: Json, added: Json, path: str) -> Iterator[Json]:
     for name, value in added.items():
-        below, there = f"{path}/{name.replace('~', '~0').replace('/', '~1')}", written.get(name)
-        if isinstance(value, Mapping) and isinstance(there, Mapping):
-            yield from _operations(there, value, below)
+        below, current = f"{path}/{name.replace('~', '~0').replace('/', '~1')}", written.get(name)
+        if isinstance(value, Mapping) and isinstance(current, Mapping):
+            yield from _operations(current, value, below)
         else:
             yield {"op": "add", "path": below, "value": value}

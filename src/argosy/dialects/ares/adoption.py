@@ -26,7 +26,7 @@ def adopted_record(obj: AresJob) -> Record | None:
     if status.argosy or phase is None:
         return None
     condition = next(
-        (one for one in status.conditions if one.type == phase.value and one.status == "True"), None
+        (each for each in status.conditions if each.type == phase.value and each.status == "True"), None
     )
     since, generation = _since(obj, condition), obj.metadata.generation
     if condition and condition.reason == reasons.INVALID_DEFINITION and status.running_time is None:
@@ -62,38 +62,38 @@ def _roles(obj: AresJob) -> dict[str, RoleRecord]:
     wanted = roles_of(written) if isinstance(written, AresJobSpec) else {}
     sizes = {name: role.replicas or 1 for name, role in wanted.items()}
     return {
-        name: _role(one, phase, sizes[name])
-        for name, one in obj.status.role_statuses.items()
-        if name in sizes and (phase := _phase(one.phase)) is not None
+        name: _role(status, phase, sizes[name])
+        for name, status in obj.status.role_statuses.items()
+        if name in sizes and (phase := _phase(status.phase)) is not None
     }
 
 
-def _role(condition: RoleStatus, phase: Phase, size: int) -> RoleRecord:
-    """Return the Record of a role; one that has run had all its pods."""
-    begun = phase not in (Phase.PENDING, Phase.STARTING)
+def _role(status: RoleStatus, phase: Phase, size: int) -> RoleRecord:
+    """Return the Record of a role; if it has been Running, all its pods were created."""
+    has_run = phase not in (Phase.PENDING, Phase.STARTING)
     return RoleRecord(
         phase=phase,
-        reason=condition.reason,
-        message=condition.message,
-        phase_since=condition.last_transition_time,
+        reason=status.reason,
+        message=status.message,
+        phase_since=status.last_transition_time,
         size=size,
-        created_below=size if begun else 0,
-        restarts=condition.restarts,
+        created_below=size if has_run else 0,
+        restarts=status.restarts,
     )
 
 
 def _since(obj: AresJob, condition: AresCondition | None) -> datetime:
-    """When the phase was entered, as far as the status tells."""
+    """Return when the phase was entered, or the earliest time after that which the object has."""
     status = obj.status
-    known = (
+    times = (
         status.completion_time,
         condition.last_transition_time if condition else None,
         status.last_reconcile_time,
         obj.metadata.creation_timestamp,
     )
-    return next((time for time in known if time is not None), _LONG_AGO)
+    return next((time for time in times if time is not None), _LONG_AGO)
 
 
 def _phase(written: str) -> Phase | None:
-    known = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED)
-    return next((phase for phase in known if phase.value == written), None)
+    phases = (Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED)
+    return next((phase for phase in phases if phase.value == written), None)

@@ -32,9 +32,9 @@ def conditions(
     phase: str,
     workload: Workload | None,
     record: Record,
-    seen: Observed,
+    observed: Observed,
 ) -> list[AresCondition]:
-    conditions_set = _ConditionSet({one.type: one for one in stored}, record.phase_since)
+    conditions_set = _ConditionSet({condition.type: condition for condition in stored}, record.phase_since)
     wrong = record.waiting is not None and record.waiting.reason in (
         reasons.INVALID_SPEC,
         reasons.SPEC_REJECTED,
@@ -63,7 +63,7 @@ def conditions(
         conditions_set.set(FAILED, "True", *_failure(workload, record, usual))
         conditions_set.clear(RUNNING)
     if workload is not None:
-        _set_scheduled(conditions_set, workload, record, seen)
+        _set_scheduled(conditions_set, workload, record, observed)
         _set_restarting(conditions_set, workload, record, usual)
     _set_suspended(conditions_set, record)
     return conditions_set.all()
@@ -88,7 +88,7 @@ def _failure(workload: Workload | None, record: Record, usual: str) -> tuple[str
 
 
 def _set_scheduled(
-    conditions_set: "_ConditionSet", workload: Workload, record: Record, seen: Observed
+    conditions_set: "_ConditionSet", workload: Workload, record: Record, observed: Observed
 ) -> None:
     if workload.gang is None or record.finished_at:
         return
@@ -98,7 +98,11 @@ def _set_scheduled(
         conditions_set.set(SCHEDULED, "False", reasons.GANG_SCHEDULER_MISSING, message, waiting.since)
     elif record.gang_scheduled_at and not conditions_set.is_true(SCHEDULED):
         conditions_set.set(
-            SCHEDULED, "True", SCHEDULED, seen.group.reason if seen.group else "", record.gang_scheduled_at
+            SCHEDULED,
+            "True",
+            SCHEDULED,
+            observed.group.reason if observed.group else "",
+            record.gang_scheduled_at,
         )
 
 

@@ -63,7 +63,7 @@ SEMANTICS = Semantics(
     count_unreplaced_failures=True,
 )
 SERVICE_PORT = 80
-"""Of a service whose pods name no port."""
+"""The port of a Service whose pods declare none."""
 
 
 class AresJobDialect:
@@ -123,14 +123,14 @@ class AresJobDialect:
         plain = pod_size.with_pod_bytes(plain, injection.list_bytes)
         if too_large := tuple(pod_size.problems(plain)):
             return Problems(too_large)
-        told = {name: injection.inject(plain, role, 0) for name, role in plain.roles.items()}
+        injections = {name: injection.inject(plain, role, 0) for name, role in plain.roles.items()}
         return replace(
             plain,
             roles={
-                name: replace(one, template_hash=_template_hash(plain, one, told[name]))
-                for name, one in plain.roles.items()
+                name: replace(role, template_hash=_template_hash(plain, role, injections[name]))
+                for name, role in plain.roles.items()
             },
-            rules=replace(plain.rules, service_ports=_service_ports(full, told)),
+            rules=replace(plain.rules, service_ports=_service_ports(full, injections)),
         )
 
 
@@ -173,28 +173,29 @@ def _rules(full: AresJobSpec, whole: bool) -> Rules:
 
 
 def _ssh_roles(full: AresJobSpec, profile: Profile) -> tuple[str, ...]:
-    """The roles whose pods share keys for ssh."""
+    """Return the roles whose pods share ssh keys."""
     wanted = mpi_of(full).ssh_keys
     return tuple(name for name in profile.ssh_roles if name in roles_of(full)) if wanted else ()
 
 
 def _service_ports(
-    full: AresJobSpec, told: Mapping[str, Injection]
+    full: AresJobSpec, injections: Mapping[str, Injection]
 ) -> dict[str, tuple[tuple[str, int], ...]]:
-    """The ports of each role's default container, those that its framework adds to it among them."""
+    """Return the ports of each role's default container, including those that its framework adds."""
     profile, roles = profile_of(full), roles_of(full)
     assert profile is not None, "checked before"
     found: dict[str, tuple[tuple[str, int], ...]] = {}
     for name in services_of(full, profile):
         written = ports(default_container(roles[name].template, profile.container))
-        added = [(port.name, port.number) for port in told[name].ports if told[name].ports_container]
-        names = {one for one, _ in written}
-        found[name] = _unique_ports([*written, *(one for one in added if one[0] not in names)])
+        injected = injections[name]
+        added = [(port.name, port.number) for port in injected.ports if injected.ports_container]
+        names = {port_name for port_name, _ in written}
+        found[name] = _unique_ports([*written, *(port for port in added if port[0] not in names)])
     return found
 
 
 def _unique_ports(listed: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Each number and name once; a service without a port gets one."""
+    """Return each number and name once; a Service needs at least one port."""
     found: dict[int, str] = {}
     for name, number in listed:
         if number not in found and (name or f"port-{number}") not in found.values():
@@ -204,22 +205,22 @@ def _unique_ports(listed: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], .
     )
 
 
-def _template_hash(workload: Workload, role: Role, told: Injection) -> str:
-    """Changes with the definition of the role's pods, and with what they are told of the others."""
-    waits = [(want.role, want.phase) for want in role.depends_on or ()]
+def _template_hash(workload: Workload, role: Role, injected: Injection) -> str:
+    """Return a hash of the role's pod template, and of what is injected into its pods."""
+    waits = [(dependency.role, dependency.phase) for dependency in role.depends_on or ()]
     files = injection.options_of(workload).host_files.get(role.name, "")
     keys = role.name in workload.rules.ssh_roles
-    made_of = (
+    hashed = (
         role.template,
         role.container_restart_policy,
         waits,
         files,
         keys,
-        told.env,
-        told.field_env,
-        told.ports,
+        injected.env,
+        injected.field_env,
+        injected.ports,
     )
-    return hashlib.sha256(msgspec.json.encode(made_of, order="deterministic")).hexdigest()[:8]
+    return hashlib.sha256(msgspec.json.encode(hashed, order="deterministic")).hexdigest()[:8]
 
 
 def _gang(run: RunPolicySpec) -> Gang | None:

@@ -72,7 +72,7 @@ def _group_key(result: ActionResult) -> tuple[str, str, str, str, bool]:
 
 
 def _by_index(name: str) -> tuple[int, str]:
-    """Answers come in any order; of names that end with a number the shorter has the smaller one."""
+    """Return a sort key: of names that end with a number, the shorter one has the smaller number."""
     return len(name), name
 
 
@@ -80,26 +80,24 @@ def _phase_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     old, new = before.status.phase or Phase.PENDING.value, after.status.phase or Phase.PENDING.value
     if old == new:
         return
-    failed = next((one for one in after.status.conditions if one.type == new and one.status == "True"), None)
-    why = f": {failed.reason}: {failed.message}" if new == Phase.FAILED.value and failed else ""
-    kind = "Warning" if new == Phase.FAILED.value else "Normal"
-    yield EmitEvent(
-        "Warning" if kind == "Warning" else "Normal",
-        ares_reasons.JOB_PHASE_TRANSITION,
-        f"{old} -> {new}{why}",
-    )
+    has_failed = new == Phase.FAILED.value
+    conditions = (each for each in after.status.conditions if each.type == new and each.status == "True")
+    condition = next(conditions, None)
+    cause = f": {condition.reason}: {condition.message}" if has_failed and condition else ""
+    message = f"{old} -> {new}{cause}"
+    yield EmitEvent("Warning" if has_failed else "Normal", ares_reasons.JOB_PHASE_TRANSITION, message)
 
 
 def _role_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     last: Mapping[str, RoleStatus] = before.status.role_statuses
     for name, role in after.status.role_statuses.items():
-        known = last.get(name, RoleStatus(phase=Phase.PENDING.value))
-        if known.phase != role.phase:
-            why = f": {role.reason}: {role.message}" if role.reason else ""
+        old = last.get(name, RoleStatus(phase=Phase.PENDING.value))
+        if old.phase != role.phase:
+            cause = f": {role.reason}: {role.message}" if role.reason else ""
             yield EmitEvent(
                 "Normal",
                 ares_reasons.ROLE_PHASE_TRANSITION,
-                f"role {name}: {known.phase} -> {role.phase}{why}",
+                f"role {name}: {old.phase} -> {role.phase}{cause}",
             )
 
 
@@ -116,7 +114,7 @@ def _stale_event(role: str) -> EmitEvent:
 
 
 def _invalid_label_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
-    """Annotations that cannot be handed on as labels."""
+    """Yield events about annotations that cannot be propagated as labels."""
     old, new = (str(obj.status.argosy.get("invalidLabelKeys", "")).split(",") for obj in (before, after))
     for key in new:
         if key and key not in old:
@@ -144,12 +142,12 @@ def _spec_events(obj: AresJob) -> Iterator[EmitEvent]:
     if not isinstance(written, AresJobSpec):
         return
     full = with_defaults(written)
-    for path, why in ignored(full):
-        yield EmitEvent("Warning", ares_reasons.FIELD_IGNORED, f"{path}: {why}")
+    for path, reason in ignored(full):
+        yield EmitEvent("Warning", ares_reasons.FIELD_IGNORED, f"{path}: {reason}")
 
 
 def _overwrite_events(workload: Workload) -> Iterator[EmitEvent]:
-    """What the user wrote and the operator or the framework sets to something else."""
+    """Yield events about values of the template that the operator or the framework overwrites."""
     for name, role in workload.roles.items():
         path = f"{workload.semantics.roles_path}.{name}.template.spec"
         policy = pod_spec(role.template).get("restartPolicy")
@@ -161,19 +159,19 @@ def _overwrite_events(workload: Workload) -> Iterator[EmitEvent]:
             if injected.env_container not in ("", container.get("name")):
                 continue
             listed = container.get("env")
-            given = (
-                [one.get("name") for one in listed if isinstance(one, dict)]
+            variables = (
+                [entry.get("name") for entry in listed if isinstance(entry, dict)]
                 if isinstance(listed, list)
                 else []
             )
-            for variable in given:
+            for variable in variables:
                 if variable in injected.override_env:
                     message = f"{path}.containers[{number}].env: {variable} is set by the framework"
                     yield EmitEvent("Warning", ares_reasons.ENV_OVERWRITTEN, message)
 
 
 def _address_list_events(workload: Workload) -> Iterator[EmitEvent]:
-    """Lists of addresses that the job's programs may look for in vain."""
+    """Yield events about variables with lists of addresses that are not set because they are too long."""
     for name in injection.roles_without_address_list(workload):
         missing, service = " and ".join(injection.list_variables(name)), workload.service_address(name)
         message = f"{workload.roles[name].replicas} addresses do not fit into an environment variable"
@@ -182,7 +180,7 @@ def _address_list_events(workload: Workload) -> Iterator[EmitEvent]:
 
 
 def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:
-    """Valid fields that have no use in this job."""
+    """Yield the paths of valid fields that this job ignores, with the reason."""
     framework = full.framework
     if full.available_ports and full.framework_type != "bagua":
         yield "spec.availablePorts", "only Bagua shares out ports"
@@ -199,10 +197,10 @@ def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:
                 yield f"spec.framework.bagua.{name}", "training is not elastic"
     policy = full.run_policy.scheduling_policy if full.run_policy else None
     if policy and policy.min_available is None:
-        for name, given in (
+        for name, setting in (
             ("queue", policy.queue),
             ("minResources", policy.min_resources),
             ("priorityClass", policy.priority_class),
         ):
-            if given:
+            if setting:
                 yield f"spec.runPolicy.schedulingPolicy.{name}", "there is no gang without minAvailable"

@@ -52,7 +52,7 @@ def _missing_fields(raw: Json, full: Mapping[str, object]) -> Json:
 def _unknown(raw: object, kind: type[Struct], path: str) -> Iterator[tuple[str, str]]:
     if not isinstance(raw, dict):
         return
-    known = {one.encode_name: one.name for one in msgspec.structs.fields(kind)}
+    known = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
     hints = get_type_hints(kind)
     for name, value in raw.items():
         if name not in known:
@@ -60,8 +60,8 @@ def _unknown(raw: object, kind: type[Struct], path: str) -> Iterator[tuple[str, 
             continue
         inner, mapped = _struct_in(hints[known[name]])
         if inner is not None and mapped:
-            for key, one in value.items() if isinstance(value, dict) else ():
-                yield from _unknown(one, inner, f"{path}.{name}.{key}")
+            for key, entry in value.items() if isinstance(value, dict) else ():
+                yield from _unknown(entry, inner, f"{path}.{name}.{key}")
         elif inner is not None:
             yield from _unknown(value, inner, f"{path}.{name}")
 
@@ -71,8 +71,8 @@ def _struct_in(hint: object, mapped: bool = False) -> tuple[type[Struct] | None,
     if isinstance(hint, type) and issubclass(hint, Struct):
         return hint, mapped
     arguments = get_args(hint)
-    for one in arguments:
-        found, several = _struct_in(one, mapped or getattr(hint, "__origin__", None) is dict)
-        if found is not None:
-            return found, several
+    for argument in arguments:
+        struct, is_map = _struct_in(argument, mapped or getattr(hint, "__origin__", None) is dict)
+        if struct is not None:
+            return struct, is_map
     return None, mapped

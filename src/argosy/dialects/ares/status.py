@@ -25,20 +25,20 @@ from argosy.workload.record import Record, RoleRecord, encode
 from argosy.workload.wait_reasons import status_message
 
 _CREATE_ERRORS = (ActionStatus.FORBIDDEN, ActionStatus.RETRY)
-_NAMED = 3
+MAX_NAMED_PODS = 3
 """Terminating pods that a message names."""
 
 
 def to_status(obj: AresJob, view: StatusInput) -> AresJobStatus:
     """Return the whole status; the writer adds the time of writing."""
-    workload, record, seen, last = view.workload, view.record, view.observed, obj.status
+    workload, record, observed, last = view.workload, view.record, view.observed, obj.status
     counts = (
-        {name: count_pods(workload, role, record, seen) for name, role in workload.roles.items()}
+        {name: count_pods(workload, role, record, observed) for name, role in workload.roles.items()}
         if workload
         else {}
     )
-    over = record.finished_at is not None and last.completion_time is not None
-    roles = _roles(obj, workload, record, seen, counts)
+    has_finished = record.finished_at is not None and last.completion_time is not None
+    roles = _roles(obj, workload, record, observed, counts)
     phase = ares_phase(last, record)
     return AresJobStatus(
         phase=phase,
@@ -47,14 +47,14 @@ def to_status(obj: AresJob, view: StatusInput) -> AresJobStatus:
         running_time=record.first_running_at,
         completion_time=record.finished_at,
         last_reconcile_time=last.last_reconcile_time,
-        conditions=conditions(last.conditions, obj.metadata.name, phase, workload, record, seen),
+        conditions=conditions(last.conditions, obj.metadata.name, phase, workload, record, observed),
         replica_statuses={
-            name: ReplicaStatus(one.active, one.succeeded, one.failed) for name, one in roles.items()
+            name: ReplicaStatus(role.active, role.succeeded, role.failed) for name, role in roles.items()
         },
         role_statuses=roles,
         message=last.message
-        if over
-        else with_ares_field_names(status_message(workload, record, seen, counts)),
+        if has_finished
+        else with_ares_field_names(status_message(workload, record, observed, counts)),
         restart_history=restart_history(record),
         argosy=encode(record),
     )
@@ -77,7 +77,7 @@ def ares_phase(last: AresJobStatus, record: Record) -> str:
 
 
 def _roles(
-    obj: AresJob, workload: Workload | None, record: Record, seen: Observed, counts: Mapping[str, Counts]
+    obj: AresJob, workload: Workload | None, record: Record, observed: Observed, counts: Mapping[str, Counts]
 ) -> dict[str, RoleStatus]:
     """Return the status of every role; after the job has finished they do not change."""
     last = obj.status.role_statuses
@@ -86,81 +86,92 @@ def _roles(
     if is_invalid(record):
         return {}
     return {
-        name: _role(workload, role, last.get(name, RoleStatus()), record, seen, counts[name])
+        name: _role(workload, role, last.get(name, RoleStatus()), record, observed, counts[name])
         for name, role in workload.roles.items()
     }
 
 
 def _role(
-    workload: Workload, role: Role, last: RoleStatus, record: Record, seen: Observed, counts: Counts
+    workload: Workload, role: Role, last: RoleStatus, record: Record, observed: Observed, counts: Counts
 ) -> RoleStatus:
-    remembered = record.role(role.name)
+    role_record = record.role(role.name)
     numbers = fold_running_into_succeeded(counts, record)
-    reason, message = _role_reason(workload, role, last, remembered, record, seen)
+    reason, message = _role_reason(workload, role, last, role_record, record, observed)
     return RoleStatus(
-        phase=remembered.phase.value,
+        phase=role_record.phase.value,
         reason=reason,
         message=message,
-        last_transition_time=remembered.phase_since,
+        last_transition_time=role_record.phase_since,
         active=numbers.active,
         succeeded=numbers.succeeded,
         failed=numbers.failed,
         pending=numbers.pending,
         unknown=numbers.unknown,
         terminating=numbers.terminating,
-        replicas=_created(role, last, remembered, record, seen),
-        restarts=remembered.restarts + remembered.disruptions,
+        replicas=_created(role, last, role_record, record, observed),
+        restarts=role_record.restarts + role_record.disruptions,
     )
 
 
-def _created(role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed) -> int:
-    if remembered.phase is Phase.PENDING:
+def _created(
+    role: Role, last: RoleStatus, role_record: RoleRecord, record: Record, observed: Observed
+) -> int:
+    if role_record.phase is Phase.PENDING:
         return 0
-    highest = max((pod.index + 1 for pod in current_pods(record, role.name, seen)), default=0)
+    highest = max((pod.index + 1 for pod in current_pods(record, role.name, observed)), default=0)
     return min(max(highest, last.replicas), role.replicas)
 
 
 def _role_reason(
-    workload: Workload, role: Role, last: RoleStatus, remembered: RoleRecord, record: Record, seen: Observed
+    workload: Workload,
+    role: Role,
+    last: RoleStatus,
+    role_record: RoleRecord,
+    record: Record,
+    observed: Observed,
 ) -> tuple[str, str]:
     """Return why the role has failed, or why its pods cannot be created."""
-    if remembered.phase is Phase.FAILED:
+    if role_record.phase is Phase.FAILED:
         if last.phase == Phase.FAILED.value and last.reason:
             return last.reason, last.message
-        return _failure(workload, role, remembered, record, seen)
-    refused = [one for one in seen.failed_actions if one.role == role.name and one.status in _CREATE_ERRORS]
-    return (ares_reasons.CREATE_ERROR, refused[0].message) if refused else ("", "")
+        return _failure(workload, role, role_record, record, observed)
+    failures = [
+        failure
+        for failure in observed.failed_actions
+        if failure.role == role.name and failure.status in _CREATE_ERRORS
+    ]
+    return (ares_reasons.CREATE_ERROR, failures[0].message) if failures else ("", "")
 
 
 def _failure(
-    workload: Workload, role: Role, remembered: RoleRecord, record: Record, seen: Observed
+    workload: Workload, role: Role, role_record: RoleRecord, record: Record, observed: Observed
 ) -> tuple[str, str]:
     """Return the first reason that applies, by the lowest index."""
-    if remembered.reason == reasons.PREEMPTED:
-        return reasons.PREEMPTED, remembered.message
-    pods = sorted(current_pods(record, role.name, seen), key=lambda pod: pod.index)
+    if role_record.reason == reasons.PREEMPTED:
+        return reasons.PREEMPTED, role_record.message
+    pods = sorted(current_pods(record, role.name, observed), key=lambda pod: pod.index)
     live = [pod for pod in pods if not pod.terminating]
     failed = next((pod for pod in live if pod.phase == "Failed"), None)
     if failed is not None:
-        mixed = remembered.reason == reasons.MIXED_OUTCOME
+        mixed = role_record.reason == reasons.MIXED_OUTCOME
         return reasons.MIXED_OUTCOME if mixed else reasons.POD_FAILED, describe_failed_pod(failed)
-    down = seen.failed_nodes(role.policy, workload.semantics)
+    down = observed.failed_nodes(role.policy, workload.semantics)
     lost = next((pod for pod in live if pod.node in down), None)
     if lost is not None:
         return (
             ares_reasons.POSSIBLE_NODE_DOWN,
             f"pod={lost.name}; nodeName={lost.node}; info=the node is down",
         )
-    going = [pod for pod in pods if pod.terminating]
-    if going:
-        indexes = _indexes([pod.index for pod in going])
-        named = ", ".join(f"{pod.name}({pod.node})" for pod in going[:_NAMED])
-        return reasons.POD_MISSING, f"total {len(going)} pods were terminating: {indexes}; {named}"
-    there = {pod.index for pod in pods} | set(remembered.succeeded_indexes)
-    missing = [index for index in range(remembered.size) if index not in there]
+    terminating = [pod for pod in pods if pod.terminating]
+    if terminating:
+        indexes = _indexes([pod.index for pod in terminating])
+        named = ", ".join(f"{pod.name}({pod.node})" for pod in terminating[:MAX_NAMED_PODS])
+        return reasons.POD_MISSING, f"total {len(terminating)} pods were terminating: {indexes}; {named}"
+    existing = {pod.index for pod in pods} | set(role_record.succeeded_indexes)
+    missing = [index for index in range(role_record.size) if index not in existing]
     if missing:
         return reasons.POD_MISSING, f"total {len(missing)} pods were missing: {_indexes(missing)}"
-    return remembered.reason, remembered.message
+    return role_record.reason, role_record.message
 
 
 def describe_failed_pod(pod: ObservedPod) -> str:

@@ -14,7 +14,7 @@ def init_containers(template: Json | None) -> list[Json]:
 
 
 def container_named(template: Json | None, name: str) -> Json | None:
-    return next((one for one in containers(template) if one.get("name") == name), None)
+    return next((each for each in containers(template) if each.get("name") == name), None)
 
 
 def default_container(template: Json | None, name: str) -> Json:
@@ -39,7 +39,7 @@ def port_numbers(container: Json) -> list[int]:
 
 
 def port_named(container: Json, name: str) -> int | None:
-    return next((number for one, number in ports(container) if one == name), None)
+    return next((number for port_name, number in ports(container) if port_name == name), None)
 
 
 def pod_spec(template: Json | None) -> Json:

@@ -34,10 +34,10 @@ from argosy.workload.model import (
 )
 
 _ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_QUANTIFIERS = tuple(one.value for one in Quantifier)
-_RESTARTS = tuple(one.value for one in RestartPolicy)
-_PHASES = tuple(one.value for one in Phase if one not in (Phase.RESTARTING, Phase.SUSPENDED))
-_CLEANUPS = (*(one.value for one in CleanupPolicy), "")
+_QUANTIFIERS = tuple(quantifier.value for quantifier in Quantifier)
+_RESTARTS = tuple(policy.value for policy in RestartPolicy)
+_PHASES = tuple(phase.value for phase in Phase if phase not in (Phase.RESTARTING, Phase.SUSPENDED))
+_CLEANUPS = (*(policy.value for policy in CleanupPolicy), "")
 
 
 def problems(name: str, spec: AresJobSpec) -> list[Problem]:
@@ -45,9 +45,9 @@ def problems(name: str, spec: AresJobSpec) -> list[Problem]:
     profile = profile_of(spec)
     if profile is None:
         known = ", ".join(sorted(PROFILES))
-        given = spec.framework_type or ""
-        hint = did_you_mean(given, PROFILES)
-        error = f"unknown framework: {given or quote_value(given)}{hint} (known frameworks: {known})"
+        name = spec.framework_type or ""
+        hint = did_you_mean(name, PROFILES)
+        error = f"unknown framework: {name or quote_value(name)}{hint} (known frameworks: {known})"
         return [Problem("spec.frameworkType", error)]
     if not spec.role_specs:
         return [Problem("spec.roleSpecs", "must have at least one role")]
@@ -101,7 +101,7 @@ def _template_problems(role: RoleSpec, path: str) -> Iterator[Problem]:
     if not containers(role.template):
         yield Problem(f"{path}.template.spec.containers", "must have at least one container")
     yield from (Problem(*problem) for problem in template_errors(role.template or {}, f"{path}.template"))
-    names = [one.get("name") for one in init_containers(role.template)]
+    names = [container.get("name") for container in init_containers(role.template)]
     if role.dependence is not None and labels.INITIALIZER_CONTAINER in names:
         name = labels.INITIALIZER_CONTAINER
         error = f"invalid value {name!r}: reserved for the container that waits for other roles"
@@ -122,8 +122,8 @@ def _dependency_problems(spec: AresJobSpec) -> Iterator[Problem]:
         for part in dependence.mpi_host_file.split(",") if dependence.mpi_host_file else ():
             if error := _file_path_error(part):
                 yield Problem(f"{path}.mpiHostFile", f"{part!r} {error}")
-    for one in dependencies.problems(wants, "spec.roleSpecs"):
-        yield Problem(one.path.replace(".dependsOn", ".dependence.roleNames"), one.message)
+    for problem in dependencies.problems(wants, "spec.roleSpecs"):
+        yield Problem(problem.path.replace(".dependsOn", ".dependence.roleNames"), problem.message)
 
 
 def _file_path_error(path: str) -> str:

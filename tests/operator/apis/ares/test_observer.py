@@ -272,4 +272,4 @@ async def test_the_initializer_is_released_by_it(scene: Scene) -> None:
     scene.set(worker=Phase.RUNNING)
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
-    assert "waits for worker to be Running; it is Starting" in out.decode()
+    assert "waiting for role worker to be Running; it is Starting" in out.decode()
