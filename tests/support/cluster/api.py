@@ -1,4 +1,4 @@
-"""The few requests that bring a cluster up: apply an object, get one, ask a name of its DNS."""
+"""The requests that start a cluster: apply or get an object, and resolve a name by its DNS server."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ _RESOURCES = {
 
 
 def apply(server: Server, wanted: dict[str, object]) -> None:
-    """Make an object what it should be, whether it is there or not."""
+    """Create or replace an object."""
     version, metadata = str(wanted["apiVersion"]), cast("dict[str, str]", wanted["metadata"])
     place = f"/apis/{version}" if "/" in version else f"/api/{version}"
     if namespace := metadata.get("namespace"):
@@ -30,7 +30,7 @@ def apply(server: Server, wanted: dict[str, object]) -> None:
 
 
 def get(server: Server, place: str) -> dict[str, object] | None:
-    """An object or a list; None when there is none, or the server does not answer."""
+    """An object or a list; None if it does not exist or the server does not respond."""
     try:
         return cast("dict[str, object]", json.loads(_send(server, "GET", place)))
     except (urllib.error.URLError, OSError):
@@ -49,7 +49,7 @@ def ready_nodes(server: Server) -> set[str]:
 
 
 def resolves(server_address: str, name: str) -> bool:
-    """Whether a DNS server knows the address of a name."""
+    """True if a DNS server resolves the name."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(0.5)
         try:

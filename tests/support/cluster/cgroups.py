@@ -1,8 +1,8 @@
-"""The cgroups of a cluster's nodes: made in every hierarchy of the machine, and taken away again.
+"""Creates and removes the cgroups of a cluster's nodes in every hierarchy of the machine.
 
-Both forms are served: the old one, a hierarchy for each controller, and the unified one. Below a node's
-cgroup, `system` holds the node's own programs (in the unified form a cgroup with processes may not hand
-controllers on), and everything else belongs to its kubelet.
+Both versions are supported: v1 with a hierarchy per controller, and v2. Below the cgroup of a node, `system`
+contains the programs of the node (in v2 a cgroup with processes cannot enable controllers for children), and
+everything else belongs to its kubelet.
 """
 
 import errno
@@ -17,7 +17,7 @@ _GONE_SECONDS: Final = 10.0
 
 
 def hierarchies(root: Path = ROOT) -> list[Path]:
-    """The roots of all hierarchies that are mounted at the usual place."""
+    """The roots of all hierarchies that are mounted at the usual path."""
     if (root / "cgroup.procs").exists():
         return [root]
     return sorted(
@@ -26,21 +26,21 @@ def hierarchies(root: Path = ROOT) -> list[Path]:
 
 
 def create(name: str, root: Path = ROOT) -> list[Path]:
-    """Make the cgroup `name`, a path below the root, in every hierarchy; all of them, as absolute paths."""
+    """Create the cgroup `name`, a path below the root, in every hierarchy; returns the absolute paths."""
     made = []
     for hierarchy in hierarchies(root):
         place = hierarchy
         for part in Path(name).parts:
-            _hand_on(place)
+            _enable_controllers(place)
             place = place / part
             place.mkdir(exist_ok=True)
-            _inherit(place)
+            _copy_cpuset(place)
         made.append(place)
     return made
 
 
 def remove(name: str, root: Path = ROOT) -> None:
-    """Take away the cgroup and all below it. Its processes have been killed; the last may still be going."""
+    """Remove the cgroup and its children, after its processes were killed; the last may still be exiting."""
     deadline = time.monotonic() + _GONE_SECONDS
     for hierarchy in hierarchies(root):
         if not (hierarchy / name).is_dir():
@@ -63,20 +63,18 @@ def _remove_one(place: Path, deadline: float) -> None:
             return
 
 
-def _hand_on(place: Path) -> None:
-    """In the unified form children have the controllers that their parent hands on."""
+def _enable_controllers(place: Path) -> None:
+    """Enable controllers for the children of a v2 cgroup."""
     if (place / "cgroup.subtree_control").exists():
         for controller in (place / "cgroup.controllers").read_text().split():
             try:
                 (place / "cgroup.subtree_control").write_text(f"+{controller}")
-            except (
-                OSError
-            ):  # this one is not to be had below here; the kubelet says which it cannot do without
+            except OSError:  # not available here; the kubelet reports a missing controller that it requires
                 continue
 
 
-def _inherit(place: Path) -> None:
-    """In the old form a cpuset is empty until it is set, and takes no process."""
+def _copy_cpuset(place: Path) -> None:
+    """Copy the cpuset of the parent of a v1 cgroup: an empty one accepts no process."""
     for name in _INHERITED:
         own = place / name
         if own.exists() and not own.read_text().strip() and not (place / "cgroup.controllers").exists():

@@ -1,7 +1,7 @@
-"""The parts of a cluster: each one's command, and the files that it is configured by.
+"""The components of a cluster: their commands and configuration files.
 
-Commands are those of any cluster; what is particular is said where it stands. Everything listens on the
-host's address in the cluster or inside a node, nothing on the machine's other interfaces.
+Everything listens on the host's address in the cluster or inside a node, nothing on other interfaces of the
+machine.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ from tests.support.cluster.pki import Identity
 
 _SOCKET: Final = "unix:///run/containerd/containerd.sock"
 _GANGS: Final = "--feature-gates=GenericWorkload=true,GangScheduling=true"
-"""Switches Kubernetes' own groups of pods on, which it has in this form from 1.36."""
+"""Enables gang scheduling of Kubernetes, which has this form since 1.36."""
 
 
 class Settings(Struct, frozen=True):
-    """What `up` was asked for."""
+    """The settings of a cluster."""
 
     version: str
     nodes: int = 1
     audit: str = ""
-    """The level of the audit log, as Kubernetes calls it; empty: no log."""
+    """The level of the audit policy; empty: no audit log."""
     node_grace: int = 0
-    """Seconds of silence after which a node is NotReady; 0: Kubernetes' own."""
+    """Seconds without a heartbeat after which a node is NotReady; 0: the default of Kubernetes."""
     shown: tuple[str, ...] = ()
-    """Folders of the machine that pods may mount, wherever they are mounted from themselves."""
+    """Folders of the machine that pods may mount, also if they are mount points themselves."""
 
     @property
     def has_gangs(self) -> bool:
@@ -41,7 +41,7 @@ class Settings(Struct, frozen=True):
 
 
 def write_identities(layout: Layout, server: str) -> None:
-    """Certificates and kubeconfigs of all parts."""
+    """Write the certificates and kubeconfigs of all components."""
     identities = {
         "apiserver-kubelet-client": Identity("kube-apiserver-kubelet-client", ("system:masters",)),
         "front-proxy-client": Identity("front-proxy-client"),
@@ -59,7 +59,7 @@ def write_identities(layout: Layout, server: str) -> None:
 
 
 def control_plane(layout: Layout, settings: Settings, programs: Programs, port: int) -> dict[str, list[str]]:
-    """The commands of what runs on the host, in the order of their start."""
+    """The commands of the components on the host, in the order of their start."""
     commands = {
         "etcd": servers.etcd_flags(layout.folder),
         "kube-apiserver": (
@@ -74,13 +74,13 @@ def control_plane(layout: Layout, settings: Settings, programs: Programs, port: 
 
 
 def image_registry(layout: Layout, archives: Sequence[Path]) -> list[str]:
-    """The command of what nodes pull images from."""
+    """The command of the image registry."""
     place = (layout.host_address, str(registry.PORT))
     return list(commands.module(registry.__name__, *place, *(str(path) for path in archives)))
 
 
 def node(layout: Layout, name: str, programs: Programs) -> dict[str, list[str]]:
-    """The commands of what runs inside a node, in the order of their start."""
+    """The commands of the components in a node, in the order of their start."""
     folder = layout.node_folder(name)
     commands = {
         "containerd": ("--config", str(folder / "containerd.toml")),
@@ -124,7 +124,7 @@ def write_node_files(layout: Layout, settings: Settings, name: str, programs: Pr
 
 
 def objects(layout: Layout) -> list[dict[str, object]]:
-    """What the API must hold before the cluster is of use: the DNS server's rights, its service and place."""
+    """The objects that every cluster needs: the rights, Service and EndpointSlice of the DNS server."""
     meta = {"name": "kube-dns", "namespace": "kube-system"}
     role = {"name": "system:coredns"}
     ports = [("dns", "UDP"), ("dns-tcp", "TCP")]
@@ -231,7 +231,7 @@ def _corefile(layout: Layout) -> str:
 
 
 def _containerd_config(folder: Path, programs: Programs) -> str:
-    """The form of containerd 2; the two settings on limits are for machines whose root may not raise them."""
+    """The configuration of containerd 2; restrict_oom_score_adj is for machines whose root is restricted."""
     return f"""\
 version = 3
 root = "/var/lib/containerd"
@@ -265,10 +265,10 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.image-verifier.v1
 
 def _kubelet_config(layout: Layout, settings: Settings, name: str) -> dict[str, object]:
     keys = layout.pki
-    # A kubelet renews its lease four times while it lasts; by default that is every ten seconds.
-    heard = {"nodeLeaseDurationSeconds": settings.node_grace} if settings.node_grace else {}
+    # A kubelet renews its lease four times per duration, by default every ten seconds.
+    lease = {"nodeLeaseDurationSeconds": settings.node_grace} if settings.node_grace else {}
     return {
-        **heard,
+        **lease,
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "address": layout.node_address(name),
@@ -290,7 +290,7 @@ def _kubelet_config(layout: Layout, settings: Settings, name: str) -> dict[str, 
         "maxPods": 250,
         "maxOpenFiles": 20000,
         "serializeImagePulls": False,
-        # Both nodes share one disk with all else on the machine: a full one is not theirs to clear.
+        # The nodes share the disk of the machine and must not evict pods or images when it is full.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "evictionHard": {
@@ -312,7 +312,7 @@ def _proxy_config(layout: Layout) -> dict[str, object]:
         "clusterCIDR": str(layout.pods),
         "clientConnection": {"kubeconfig": f"{layout.pki}/kube-proxy.kubeconfig"},
         "nftables": {"minSyncPeriod": "0.1s"},
-        # The table of connections belongs to the whole machine; its size is not ours to set.
+        # The connection table belongs to the whole machine, so its size is not changed.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     }
 

@@ -1,4 +1,4 @@
-"""Takes a cluster away when the process that wanted it has ended without doing so.
+"""Removes a cluster when its owner process has ended without doing so.
 
 Run as `python -m tests.support.cluster.guard OWNER SWITCH FOLDER`, with the pids of the owner and of the
 cluster's switch. Ends by itself when the cluster does.
@@ -13,7 +13,7 @@ from tests.support.cluster import lifecycle
 
 
 def main() -> int:
-    """Wait for either to end."""
+    """Wait until the owner or the cluster has ended."""
     owner, switch, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     try:
         cluster = os.pidfd_open(switch)

@@ -1,8 +1,8 @@
-"""Container images without a registry: OCI archives, written from files and taken in by containerd.
+"""Writes container images as OCI archives, which containerd imports.
 
-An archive names all layers of its image but need not carry those that the node has already: so the large
-one, made of the machine's Python, is written once, and the one with our own package, which changes all the
-time, is small. The same files give the same bytes.
+An archive names all layers of its image but may omit those that the node has: the large layer with the
+machine's Python is written once, and the archive with our package, which changes often, is small. Archives
+are reproducible.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ from argosy.operator.settings import IMAGE
 
 PAUSE: Final = "localhost/argosy/pause:1"
 PYTHON: Final = "localhost/argosy/python:1"
-"""The machine's Python and shell, with what our package needs, without our package."""
+"""The machine's Python and shell, with the dependencies of our package."""
 ARGOSY: Final = "localhost/argosy/argosy:1"
-"""The same with our package, as it stands in the clone."""
+"""The same with our package from the clone."""
 RELEASED: Final = f"docker.io/{IMAGE}"
-"""What the chart's image means to a kubelet; the same as ARGOSY."""
+"""The image of the chart as the kubelet expands it; the same as ARGOSY."""
 LOCAL: Final = "docker.io/library/local:latest"
-"""What the image `local` of the examples means to a kubelet; the same as ARGOSY."""
+"""The image `local` of the examples as the kubelet expands it; the same as ARGOSY."""
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -52,7 +52,7 @@ def write_archive(
     carried: Iterable[Layer] | None = None,
     config: Mapping[str, object],
 ) -> None:
-    """Write an image of these layers, under each of the names; only `carried` ones (all) are in the file."""
+    """Write an image of these layers, under each of the names; the file has the `carried` layers (all)."""
     layers = tuple(layers)
     system = {"architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()), "os": "linux"}
     root = {"type": "layers", "diff_ids": [layer.digest for layer in layers]}
@@ -92,7 +92,7 @@ def write_archive(
 
 
 class LayerWriter:
-    """Writes a layer: files owned by root, with parents that everyone may enter, of no particular time."""
+    """Writes a layer: files owned by root, in folders that everyone may enter, with a fixed time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -110,12 +110,12 @@ class LayerWriter:
         self._add(target, tarfile.REGTYPE, mode, content=content)
 
     def copy(self, source: Path, target: str) -> None:
-        """A file, or what a link leads to, readable by everyone."""
+        """Add a file, or the target of a link, readable by everyone."""
         mode = 0o755 if source.stat().st_mode & 0o100 else 0o644
         self._add(target, tarfile.REGTYPE, mode, content=source.read_bytes())
 
     def tree(self, source: Path, target: str, *, without: frozenset[str] = frozenset()) -> None:
-        """A folder with all below it, but nothing whose name is in `without`; links stay links."""
+        """Add a folder with its contents, except names in `without`; links stay links."""
         for entry in sorted(source.iterdir()):
             if entry.name in without:
                 continue
@@ -128,7 +128,7 @@ class LayerWriter:
                 self.copy(entry, place)
 
     def done(self) -> Layer:
-        """The finished layer. Without this call there is none."""
+        """Complete the layer and return it."""
         self._archive.close()
         self._beside.replace(self._path)
         return Layer.of(self._path)

@@ -1,5 +1,4 @@
-"""Start a program that outlives the process that asked for it: on the host, or as one of a node's own
-processes.
+"""Starts a program that outlives its caller, on the host or inside a node.
 
 Run as `python -m tests.support.cluster.launch [--node PID] --log FILE --folder FOLDER [--cgroup PATH]… --
 COMMAND…`, where PID is the node's first process; prints the program's pid as the host sees it. The program
@@ -26,7 +25,7 @@ _NAMESPACES: Final = {
 
 
 def main() -> int:
-    """Enter, start, tell; the result is the exit code."""
+    """Start the program and print its pid; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--node", type=int)
     parser.add_argument("--log", required=True)

@@ -1,8 +1,8 @@
-"""Where everything of a cluster is: addresses, names, folders; decided by its folder and its slot alone.
+"""The addresses, names and folders of a cluster, which follow from its folder and its slot.
 
-A slot is a number that no other cluster on the machine has. Each has its own 10.x.0.0/16, its own interface
-and its own cgroup, so that clusters stand side by side. A node's files lie in a folder of its own; inside
-the node they are seen at the places where a node has them.
+A slot is a number that no other cluster on the machine has. Each slot has its own 10.x.0.0/16, interface and
+cgroup, so that clusters can run at the same time. The files of a node are in its own folder and are mounted
+at the usual paths inside the node.
 """
 
 from ipaddress import IPv4Address, IPv4Network
@@ -24,7 +24,7 @@ class Layout(Struct, frozen=True):
 
     @property
     def interface(self) -> str:
-        """The host's only interface of this cluster."""
+        """The only interface of this cluster on the host."""
         return interface(self.slot)
 
     @property
@@ -41,7 +41,7 @@ class Layout(Struct, frozen=True):
 
     @property
     def host_address(self) -> str:
-        """Where nodes and pods find what runs on the host: the API server and the DNS server."""
+        """The address at which nodes and pods reach the API server and the DNS server."""
         return self._address(1)
 
     @property
@@ -64,7 +64,7 @@ class Layout(Struct, frozen=True):
         return self._address(10 + self._number(node))
 
     def node_pods(self, node: str) -> IPv4Network:
-        """The addresses of the pods of one node."""
+        """The pod network of a node."""
         return list(self.pods.subnets(new_prefix=24))[self._number(node)]
 
     def node_folder(self, node: str) -> Path:

@@ -1,10 +1,9 @@
-"""A cluster is brought up, repaired, and taken away without a trace.
+"""Starts, repairs and removes a cluster.
 
-`up` starts what does not run, so that a second call does nothing and one after an accident mends it: a
-program that was killed is started again on its data, a node as after a loss of power. Only when the network
-is gone all begins anew. `down` needs nobody's consent: it kills the nodes' first processes and the control
-plane, and the kernel takes the nodes' processes, mounts and interfaces away; what is left are cgroups and
-files.
+`up` starts what does not run, so that a second call changes nothing and a call after a failure repairs the
+cluster: a killed program is started again with its data, a node as after a loss of power. Only if the network
+is gone, a new cluster is created. `down` kills the first processes of the nodes and the control plane; the
+kernel then removes the nodes' processes, mounts and interfaces, and `down` removes the cgroups and files.
 """
 
 import errno
@@ -38,12 +37,12 @@ _GONE_SECONDS: Final = 20.0
 _CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler", "coredns")
 
 
-class ClusterFailed(Exception):  # noqa: N818 - it reads as what it is
-    """The cluster cannot be brought up; the message says why, and what to do where that is known."""
+class ClusterFailed(Exception):  # noqa: N818 - the name reads well without "Error"
+    """The cluster cannot be started; the message has the reason and, if known, the remedy."""
 
 
 def up(folder: Path, settings: Settings) -> Server:
-    """Bring a cluster up in a folder, or mend the one that is there; returns when pods can run."""
+    """Start a cluster in a folder, or repair the existing one; returns when pods can run."""
     programs = Programs(settings.version)
     _check_machine(programs)
     with _locked(folder):
@@ -52,13 +51,13 @@ def up(folder: Path, settings: Settings) -> Server:
             raise ClusterFailed(f"another cluster runs in {folder}; scripts/kubernetes down ends it")
         if state is None or state.settings != settings or SWITCH in state.dead:
             _clear(folder)
-            state = _found(folder, settings, programs)
+            state = _create_cluster(folder, settings, programs)
         _Start(Notes(state), programs).run()
         return state.server
 
 
 def down(folder: Path) -> None:
-    """End a cluster and leave nothing of it; nothing to end is fine."""
+    """Remove a cluster completely, if there is one."""
     if not folder.exists() and not strays(folder):
         return
     with _locked(folder):
@@ -67,7 +66,7 @@ def down(folder: Path) -> None:
 
 
 def power_off(folder: Path, node: str) -> None:
-    """End a node as a loss of power does; `up` starts it again."""
+    """Kill a node as a loss of power does; `up` starts it again."""
     state = read(folder)
     if state is None or node not in state.processes:
         raise ClusterFailed(f"no node {node} in {folder}")
@@ -76,7 +75,7 @@ def power_off(folder: Path, node: str) -> None:
 
 
 def stop(folder: Path, name: str) -> None:
-    """End one program, `kube-apiserver` or `node-2/kubelet`, as a crash does; `up` starts it again."""
+    """Kill a program such as `kube-apiserver` or `node-2/kubelet`; `up` starts it again."""
     state = read(folder)
     if state is None or name not in state.processes:
         raise ClusterFailed(f"no {name} in {folder}")
@@ -136,7 +135,7 @@ class _Start:
         self._notes.note(name, int(self._module("launch", *words, "--", *command)))
 
     def _start_runtime(self, node: str, stored: Path, own_image: "Future[None]") -> None:
-        """A node with containerd that has all images."""
+        """Start a node and its containerd, and import all images."""
         if not self._notes.runs(node):
             self._boot(node, stored)
         if self._notes.runs(f"{node}/containerd"):
@@ -202,21 +201,19 @@ class _Start:
         self._until("services answer", "node-1/kube-proxy", lambda: api.resolves(layout.dns_address, name))
 
     def _until(self, what: str, part: str, condition: Callable[[], bool]) -> None:
-        """Wait for a condition; when a part dies meanwhile, or time is up, tell what its log says."""
+        """Wait for a condition; raises with the log if a component ends or the time is up."""
         deadline = time.monotonic() + _START_SECONDS
         while not condition():
             dead = self._died()
             if dead or time.monotonic() > deadline:
                 part = dead[0] if dead else part
-                reason = (
-                    "ended" if dead else f"{_START_SECONDS:.0f} s have passed, and it is not so that {what}"
-                )
+                reason = "ended" if dead else f"timed out after {_START_SECONDS:.0f} s, waiting until {what}"
                 log = self._layout.logs / f"{part.replace('/', '-')}.log"
                 raise ClusterFailed(f"{part}: {reason}; the last lines of {log}:\n{servers.tail(log)}")
             time.sleep(0.05)
 
-    def _died(self) -> list[str]:
-        """What has ended since this `up` began or was started by it; not what it has yet to start again."""
+    def _ended_components(self) -> list[str]:
+        """The components that have ended since this `up` began, except those not restarted yet."""
         now, then = self._notes.state.processes, self._first
         return [
             name for name in self._notes.state.dead if name not in self._before or now[name] != then[name]
@@ -224,14 +221,14 @@ class _Start:
 
 
 def module(programs: Programs, name: str, *words: str) -> str:
-    """Run one of our small modules that make a process and print its pid."""
+    """Run one of the modules of this package that start a process; returns the pid that it prints."""
     path = f"{programs.cache}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     command = commands.module(f"tests.support.cluster.{name}", *words)
     return _run(command, commands.module_environment(PATH=path)).strip()
 
 
-def _found(folder: Path, settings: Settings, programs: Programs) -> State:
-    """Lay a new cluster out: its switch, which gives it its slot, its keys and its files."""
+def _create_cluster(folder: Path, settings: Settings, programs: Programs) -> State:
+    """Create the switch, which determines the slot, and the keys and files of a new cluster."""
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     pid, slot = module(programs, "switch", str(programs.find("pause")), f"{folder}/switch").split()
     layout = Layout(folder, int(slot), tuple(f"node-{number + 1}" for number in range(settings.nodes)))
@@ -250,7 +247,7 @@ def _found(folder: Path, settings: Settings, programs: Programs) -> State:
 
 
 def _connect(layout: Layout) -> None:
-    """The host's address in the cluster, and its ways to pods and services."""
+    """Set the host's address in the cluster and its routes to pods and services."""
     with Netlink() as netlink:
         index = netlink.links()[layout.interface]
         netlink.set_up(index)
@@ -263,15 +260,17 @@ def _connect(layout: Layout) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """End what runs, by the notes and without them, and empty the folder."""
+    """Kill all processes, recorded or found by the folder, and empty the folder."""
     state = read(folder)
     if state is None and folder.exists() and any(folder.iterdir()) and not (folder / "tokens.csv").exists():
-        raise ClusterFailed(f"{folder} holds other things; give another --dir")
-    found = strays(folder)
-    slots = [words[-1] for words in found.values() if len(words) > 2 and words[1] == f"{folder}/switch"]
+        raise ClusterFailed(f"{folder} contains other files; choose another --dir")
+    stray_processes = strays(folder)
+    slots = [
+        words[-1] for words in stray_processes.values() if len(words) > 2 and words[1] == f"{folder}/switch"
+    ]
     layouts = [state.layout] if state is not None else [Layout(folder, int(slot), ()) for slot in slots]
-    noted = state.processes.values() if state is not None else ()
-    _kill({*noted, *found})
+    recorded = state.processes.values() if state is not None else ()
+    _kill({*recorded, *stray_processes})
     for layout in layouts:
         _disconnect(layout)
         cgroups.remove(layout.cgroup)
@@ -299,7 +298,7 @@ def _kill(processes: Iterable[Process]) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One `up` or `down` at a time in a folder; the folder is made for it."""
+    """Hold the lock of a folder, which is created, so that only one `up` or `down` runs."""
     while True:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -313,7 +312,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _check_machine(programs: Programs) -> None:
-    """Say what is missing before anything is begun."""
+    """Raise ClusterFailed if the machine lacks something."""
     if os.geteuid() != 0:
         raise ClusterFailed("a cluster with nodes needs root; up --apiserver-only does not")
     if not cgroups.hierarchies():

@@ -1,14 +1,12 @@
-"""The first process of a node: makes the namespaces that a machine of its own would have, then waits in
-them.
+"""The first process of a node: creates the namespaces of the node and waits in them.
 
 A node has its own processes, network, mounts, host name and cgroup root. Its file system is the host's, with
-all writes in memory, and a few folders on disk where a node keeps much. So a node's programs run as
-anywhere, at the usual places, and whatever they do ends with this process: when it is killed, the kernel
-ends the node's processes and takes its mounts, interfaces and rules away. Only the cgroup stays, for
-`cgroups`.
+all writes in memory, and a few large folders on disk. Programs of a node therefore run at their usual paths,
+and all their effects end with this process: when it is killed, the kernel ends the processes of the node and
+removes its mounts, interfaces and firewall rules. Only the cgroup stays, for `cgroups`.
 
 Standard library only. Run as `python -m tests.support.cluster.machine SPEC`; prints the first process's pid
-when the node stands.
+when the node is ready.
 """
 
 import errno
@@ -36,7 +34,7 @@ _UNTOUCHED: Final = (
     "vm/overcommit_memory",
     "vm/panic_on_oom",
 )
-"""Settings of the whole machine that a kubelet changes; a node writes to files in their place."""
+"""Settings of the whole machine that a kubelet changes; a node has ordinary files instead."""
 
 
 class Route(TypedDict):
@@ -49,13 +47,13 @@ class Spec(TypedDict):
     name: str
     folder: str
     shown: list[str]
-    """Folders that a node sees where the host has them, whatever they are mounted from."""
+    """Folders of the host that the node mounts at the same paths."""
     init: list[str]
     """The command that the node's first process becomes."""
     cgroups: list[str]
     """The node's cgroup in each hierarchy: absolute paths."""
     store: str
-    """The images that were unpacked beforehand, as `store` keeps them."""
+    """The folder of unpacked images (`store`)."""
     switch: int
     """The pid of the process that holds the switch."""
     link: str
@@ -67,7 +65,7 @@ class Spec(TypedDict):
 
 
 def main() -> int:
-    """Make the node; the result is the exit code of the process that began it."""
+    """Create the node and print its pid; returns the exit code."""
     spec: Spec = json.loads(Path(sys.argv[1]).read_text())
     for cgroup in spec["cgroups"]:
         Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
@@ -100,7 +98,7 @@ def _become_node(spec: Spec, at_switch: Netlink, tell: int) -> None:
 
 
 def become(command: list[str], output: int) -> None:
-    """Turn this process into another program that has nothing of ours open but its output."""
+    """Execute another program in this process, without open files except its output."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -122,7 +120,7 @@ def _wire(spec: Spec, at_switch: Netlink) -> None:
 
 
 def _plug_in(at_switch: Netlink, link: str) -> None:
-    """Connect to the switch, as soon as the link of a node that just lost its power is gone from it."""
+    """Connect to the switch, once the link of a node that was powered off is gone."""
     bridge = at_switch.index("switch")
     assert bridge is not None
     deadline = time.monotonic() + _GONE_SECONDS
@@ -191,7 +189,7 @@ def _bind(source: str, target: str) -> None:
 
 
 def _show_store(store: Path, root: Path) -> None:
-    """Layers and contents of the images that were unpacked beforehand, read-only, among the node's own."""
+    """Mount the layers and contents of the unpacked images, read-only, into the node's containerd folder."""
     for pattern in (
         "io.containerd.snapshotter.v1.overlayfs/snapshots/*",
         "io.containerd.content.*/blobs/*/*",
@@ -208,7 +206,7 @@ def _show_store(store: Path, root: Path) -> None:
 
 
 def _cgroups() -> None:
-    """Mount the hierarchies anew: inside this cgroup namespace the node's own cgroup is the root."""
+    """Mount the cgroup hierarchies again: in this namespace the cgroup of the node is the root."""
     hierarchies = [line.split(":", 2)[:2] for line in Path("/proc/self/cgroup").read_text().splitlines()]
     old = [controllers for number, controllers in hierarchies if number != "0"]
     if not old:

@@ -1,8 +1,7 @@
-"""Who is who in a cluster: a client certificate and a kubeconfig for each part, a serving certificate for
-nodes.
+"""The certificates and kubeconfigs of the components of a cluster, and serving certificates of nodes.
 
-Parts have the names that Kubernetes gives rights to by itself (`system:kube-scheduler`, `system:node:…`),
-and no more than those; only what the API server uses towards nodes is an administrator.
+Components have the user names to which Kubernetes grants rights by default (`system:kube-scheduler`,
+`system:node:…`), and no others; only the client of the API server towards nodes is an administrator.
 """
 
 import base64
@@ -25,11 +24,11 @@ class Identity(Struct, frozen=True):
     user: str
     groups: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
-    """Not empty: the certificate is good for serving at these addresses, too."""
+    """If not empty, the certificate is also a serving certificate for these addresses."""
 
 
 def issue(folder: Path, file_name: str, identity: Identity) -> None:
-    """Write `file_name`.crt and .key for an identity, signed by the authority in `folder`; once."""
+    """Write `file_name`.crt and .key for an identity, signed by the authority in `folder`, if missing."""
     certificate_file, key_file = folder / f"{file_name}.crt", folder / f"{file_name}.key"
     if certificate_file.exists():
         return
@@ -62,7 +61,7 @@ def issue(folder: Path, file_name: str, identity: Identity) -> None:
 
 
 def kubeconfig(folder: Path, file_name: str, server: str) -> Path:
-    """The kubeconfig of an identity that was issued; the path of the file."""
+    """Write the kubeconfig of an issued identity; returns its path."""
 
     def content(name: str) -> str:
         return base64.b64encode((folder / name).read_bytes()).decode()

@@ -1,8 +1,8 @@
-"""A registry that has the images of a cluster, and no other; nodes ask it for whatever they are told to pull.
+"""A read-only image registry with only the images of a cluster.
 
-The images are on the nodes beforehand, but a pod may ask to pull all the same (`imagePullPolicy: Always`, the
-default for a tag `latest`): then the answer is what the node has. For all other names it is, at once, that
-there is no such image. Read-only; the archives themselves are the store, read anew when they change.
+The nodes have the images already, but a pod may require a pull (`imagePullPolicy: Always`, the default of the
+tag `latest`). For all other names the registry responds at once that the image does not exist. It serves the
+archives themselves, and reads them again when they change.
 
 Run as `python -m tests.support.cluster.registry ADDRESS PORT ARCHIVE…`.
 """
@@ -38,12 +38,12 @@ class Contents(Struct, frozen=True):
 
 
 def read_archive(path: Path) -> Contents:
-    """What an archive has, and where in the file; archives may still be missing."""
+    """The images of an archive, and their offsets in the file; the archive may not exist yet."""
     return _read_archive(path, path.stat().st_mtime_ns) if path.exists() else Contents({}, {})
 
 
 def find(archives: list[Path], host: str, place: str) -> tuple[str, Blob] | None:
-    """The digest and the place of what a path below /v2/ names, for images of that host."""
+    """The digest and the blob of a path below /v2/, for images of that host."""
     repository, _, rest = (
         place.rpartition("/manifests/") if "/manifests/" in place else place.rpartition("/blobs/")
     )
@@ -56,7 +56,7 @@ def find(archives: list[Path], host: str, place: str) -> tuple[str, Blob] | None
 
 
 def serve(address: str, port: int, archives: list[Path]) -> ThreadingHTTPServer:
-    """A server for these archives; the caller runs it."""
+    """Create a server for these archives; the caller runs it."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

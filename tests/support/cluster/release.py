@@ -1,4 +1,4 @@
-"""The operator on a test cluster, installed by the real Helm from the chart of this clone or a copy."""
+"""Installs the operator on a test cluster with Helm, from the chart of this clone or a copy."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ SELECTOR = "app.kubernetes.io/name=argosy,app.kubernetes.io/component=operator"
 
 @dataclass(frozen=True)
 class Release:
-    """One release on one cluster; `helm` runs whatever else is needed."""
+    """One release on one cluster."""
 
     cluster: RunningCluster
     namespace: str = OPERATOR_NAMESPACE
@@ -34,7 +34,7 @@ class Release:
         return done
 
     def install(self, *options: str, chart: Path | None = None) -> None:
-        """Into a namespace that enforces the restricted pod security standard, until it is ready."""
+        """Install into a namespace with the restricted pod security standard, and wait until it is ready."""
         strict = "pod-security.kubernetes.io/enforce=restricted"
         self.cluster.kubectl("create", "namespace", self.namespace, code=None)
         self.cluster.kubectl("label", "--overwrite", "namespace", self.namespace, strict)
@@ -47,12 +47,12 @@ class Release:
         self.helm("uninstall", NAME, "--wait")
 
     def pods(self) -> list[dict[str, Json]]:
-        """The operator's pods that are there to stay."""
+        """The operator's pods that are not terminating."""
         found = cast("list[dict[str, Json]]", self.cluster.get("pods", "-A", "-l", SELECTOR)["items"])
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def told(self) -> str:
-        """What the operator's pods are, and said last: for a failed test."""
+        """The operator's pods and the ends of their logs, for the message of a failed test."""
         where = ("-n", self.namespace, "-l", SELECTOR)
         pods = self.cluster.kubectl("describe", "pods", *where, code=None).stdout
         logs = self.cluster.kubectl("logs", "--tail=30", "--prefix", *where, code=None)
@@ -60,7 +60,7 @@ class Release:
 
 
 def older_chart(to: Path, version: str) -> Path:
-    """A copy of the chart that says it is of another version; its image is the same."""
+    """A copy of the chart with another version and the same image."""
     copied = Path(shutil.copytree(chart_folder(), to / "argosy"))
     about = copied / "Chart.yaml"
     lines = [

@@ -1,9 +1,8 @@
-"""What is in the images of a test cluster: this machine's Python, its shell and small tools, and our
-package.
+"""The content of the images of a test cluster: the machine's Python, shell and basic tools, and our package.
 
-Python stands where it stands on the machine; the packages of requirements.lock are in a virtual environment
-of the image's own, as in the clone. Shared libraries come along as the loader names them. So the image fits
-the machine that it was made on, which is the one it runs on.
+Python has the same path as on the machine; the packages of requirements.lock are in a virtual environment of
+the image. Shared libraries are copied as the loader finds them. The image therefore works on the machine on
+which it was built, which is the one it runs on.
 """
 
 import fcntl
@@ -95,7 +94,7 @@ _CONFIG: Final = {
 
 
 def lasting_archives(programs: Programs) -> list[Path]:
-    """The archives of the images that stay the same while the clone's own code changes; named by content."""
+    """The archives of the images that do not contain our package; their names have a hash of the content."""
     _, large = _base()
     program = programs.find("pause")
     pause = large.with_name(f"pause-{hashlib.sha256(program.read_bytes()).hexdigest()[:16]}.tar")
@@ -109,7 +108,7 @@ def lasting_archives(programs: Programs) -> list[Path]:
 
 
 def write_own_archive(path: Path) -> None:
-    """The archive of the image with our own package, for nodes that have the lasting ones."""
+    """Write the archive of the image with our package, for nodes that have the other layers."""
     base, _ = _base()
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         layer = _package_layer(Path(scratch))
@@ -118,7 +117,7 @@ def write_own_archive(path: Path) -> None:
 
 
 def _base() -> tuple[Layer, Path]:
-    """The layer with Python and its packages, and its archive; kept in the cache until they change."""
+    """The layer with Python and its packages, and its archive, from the cache unless they changed."""
     key = hashlib.sha256(_LOCK.read_bytes() + Path(__file__).read_bytes() + sys.version.encode())
     key.update(sys.base_prefix.encode())
     folder = cache() / "images"
@@ -150,7 +149,7 @@ def _write_base(path: Path) -> Layer:
             writer.link(place, str(Path(place).readlink()))
     writer.content("/etc/passwd", _USERS)
     writer.content("/etc/group", _GROUPS)
-    writer.content("/etc/ssh/sshd_config", b"")  # sshd itself is the machine's, where tests mount it
+    writer.content("/etc/ssh/sshd_config", b"")  # tests mount sshd of the machine
     writer.content("/etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files dns\n")
     for extra in (Path("/etc/ssl/certs/ca-certificates.crt"), *Path("/usr/lib/locale").glob("C.*/**/*")):
         if extra.is_file():
@@ -170,7 +169,7 @@ def _tools(writer: LayerWriter) -> Iterator[Path]:
 
 
 def _python(writer: LayerWriter) -> Iterator[Path]:
-    """The interpreter and its library, where they are; the native files among them."""
+    """Add the interpreter and its library at their paths; returns the native files."""
     interpreter = Path(sys.executable).resolve()
     writer.copy(interpreter, str(interpreter))
     yield interpreter
@@ -186,7 +185,7 @@ def _python(writer: LayerWriter) -> Iterator[Path]:
 
 
 def _packages(writer: LayerWriter) -> Iterator[Path]:
-    """What the lock names and the clone has, in the image's environment; the native files among it."""
+    """Add the locked packages to the environment of the image; returns the native files."""
     for distribution in _locked():
         for file in distribution.files or ():
             source = Path(str(distribution.locate_file(file))).resolve()
@@ -209,7 +208,7 @@ def _locked() -> Iterator[Distribution]:
 
 
 def _package_layer(scratch: Path) -> Layer:
-    """Our own package, as its wheel has it."""
+    """The layer with our package, with the files of its wheel."""
     command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(scratch))
     subprocess.run(command, cwd=_ROOT, check=True, capture_output=True)
     packages = f"{_ENVIRONMENT}/{Path(sysconfig.get_path('purelib')).relative_to(sys.prefix)}"
@@ -227,11 +226,11 @@ def _with_own_python(script: bytes) -> bytes:
 
 
 def _libraries(files: Iterable[Path]) -> Iterator[Path]:
-    """The shared libraries of the machine that these files need, as the loader finds them."""
+    """The shared libraries that these files need, as the loader finds them."""
     command = ["ldd", *(str(file) for file in files)]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     found = set(re.findall(r"(?:=> |^\t)(/\S+) \(0x", listed, re.MULTILINE))
-    for name in ("libnss_files.so.2", "libnss_dns.so.2"):  # the C library loads them by name
+    for name in ("libnss_files.so.2", "libnss_dns.so.2"):  # loaded by the C library by name
         found |= {str(Path(path).with_name(name)) for path in found if "/libc.so." in path}
     for path in sorted(found):
         if Path(path).exists() and not Path(path).is_relative_to(sys.prefix):

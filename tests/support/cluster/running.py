@@ -1,4 +1,4 @@
-"""A real cluster as tests use it: brought up, spoken to by kubectl, hurt, and taken away."""
+"""A running real cluster for tests, with kubectl and ways to break it."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from tests.support.local_control_plane import KUBECTL
 from tests.support.servers import Server
 
 _CUT = "argosy-cut"
-"""The table of rules that keep a node from the API server."""
+"""The nftables table that blocks a node from the API server."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class RunningCluster:
 
     @classmethod
     def up(cls, folder: Path, settings: Settings, owner: int | None = None) -> "RunningCluster":
-        """Bring a cluster up that ends with this process, or with another one, however that ends."""
+        """Start a cluster that is removed when this process, or another one, ends."""
         fresh = read(folder) is None
         try:
             server = lifecycle.up(folder, settings)
         except BaseException:
             if fresh:
-                lifecycle.down(folder)  # half a cluster would have no guard
+                lifecycle.down(folder)  # an incomplete cluster would have no guard
             raise
         state = read(folder)
         assert state is not None
@@ -64,23 +64,23 @@ class RunningCluster:
         return done
 
     def get(self, *words: str) -> dict[str, object]:
-        """An object, or a list of them, as kubectl gets it."""
+        """The JSON that `kubectl get` returns."""
         return msgspec.json.decode(self.kubectl("get", *words, "-o", "json").stdout, type=dict[str, object])
 
     def mend(self) -> None:
-        """Start again what has ended."""
+        """Restart what has ended."""
         lifecycle.up(self.folder, self.settings)
 
     def stop(self, name: str) -> None:
-        """End one program, `kube-apiserver` or `node-2/kubelet`, as a crash does."""
+        """Kill a program such as `kube-apiserver` or `node-2/kubelet`."""
         lifecycle.stop(self.folder, name)
 
     def power_off(self, node: str) -> None:
-        """End a node as a loss of power does."""
+        """Kill a node as a loss of power does."""
         lifecycle.power_off(self.folder, node)
 
     def cut_off(self, node: str) -> None:
-        """Let nothing pass between a node and the API server any more; what runs on the node goes on."""
+        """Block traffic between a node and the API server; pods on the node keep running."""
         address, port = self.state.layout.host_address, self.server.port
         chains = "; ".join(
             f"chain {hook} {{ type filter hook {hook} priority -300; {what} drop; }}"
@@ -92,7 +92,7 @@ class RunningCluster:
         self._in_network_of(node, "nft", f"table ip {_CUT} {{ {chains}; }}")
 
     def reconnect(self, node: str) -> None:
-        """Undo `cut_off`; a node that is not cut off, or has no power, stays as it is."""
+        """Undo `cut_off`; a node that is not cut off, or is powered off, is not changed."""
         if not self.state.processes[node].alive:
             return
         self._in_network_of(node, "nft", f"add table ip {_CUT}; delete table ip {_CUT}")

@@ -1,7 +1,7 @@
-"""What runs of a cluster, written down at every change, so that another command can go on or clear up.
+"""Records the processes of a cluster at every change, so that another command can repair or remove it.
 
-A process is remembered by pid and start time. Should the notes be lost, what runs is found all the same:
-every process on the host's side is one of our programs and was told the cluster's folder.
+A process is recorded by pid and start time. If the record is lost, processes are found by their command
+lines: every process on the host has the folder of the cluster as an argument.
 """
 
 import os
@@ -31,7 +31,7 @@ class State(Struct, frozen=True):
     layout: Layout
     server: Server
     processes: dict[str, Process]
-    """By name; what runs inside a node has the node's name before it: `node-1/kubelet`."""
+    """By name; those inside a node have its name as a prefix: `node-1/kubelet`."""
 
     @property
     def dead(self) -> list[str]:
@@ -39,7 +39,7 @@ class State(Struct, frozen=True):
 
 
 class Notes:
-    """The state of a cluster that is being started; every change is on disk when the call returns."""
+    """The state of a cluster that is being started; every change is written to disk at once."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -71,7 +71,7 @@ class Notes:
 
 
 def read(folder: Path) -> State | None:
-    """What was started in a folder, if anything was; it may have ended since."""
+    """The recorded state of a folder, if any; its processes may have ended."""
     try:
         content = (folder / _FILE).read_bytes()
         return msgspec.json.decode(content, type=State, dec_hook=lambda kind, value: kind(value))
@@ -80,7 +80,7 @@ def read(folder: Path) -> State | None:
 
 
 def strays(folder: Path, environment: Mapping[str, str] = os.environ) -> dict[Process, list[str]]:
-    """Our programs that were told this folder, wherever the notes are, with the words of their commands."""
+    """The processes whose command line has this folder, with the words of their command lines."""
     programs = tuple(str(place) for place in (cache(), environment.get("KUBEBUILDER_ASSETS")) if place)
     found: dict[Process, list[str]] = {}
     for entry in Path("/proc").iterdir():

@@ -1,8 +1,8 @@
-"""The images that never change, unpacked once for all nodes of all clusters.
+"""Unpacks the images that do not change once for all nodes of all clusters.
 
-Unpacking the large image takes longer than all the rest of a node's start. So containerd does it once, into
-a folder in the cache; a node begins with a copy of that containerd's notes, which are small, and sees the
-unpacked layers themselves where they are, read-only (`machine` mounts them).
+Unpacking the large image takes longer than the rest of a node's start. containerd therefore does it once,
+into a folder in the cache; a node starts with a copy of that containerd's small database, and mounts the
+unpacked layers read-only (`machine`).
 """
 
 import fcntl
@@ -27,12 +27,12 @@ _START_SECONDS: Final = 30.0
 _KEPT_SECONDS: Final = 14 * 24 * 3600.0
 
 
-class StoreFailed(Exception):  # noqa: N818 - it reads as what it is
-    """The images could not be unpacked; the message says what containerd said."""
+class StoreFailed(Exception):  # noqa: N818 - the name reads well without "Error"
+    """The images could not be unpacked; the message has the output of containerd."""
 
 
 def prepare(programs: Programs, archives: Sequence[Path]) -> Path:
-    """A folder of containerd's that has these images; archives are told apart by their names."""
+    """A containerd folder with these images; archives are identified by their names."""
     size = programs.find("containerd").stat().st_size
     key = hashlib.sha256(repr([size, *(path.name for path in archives)]).encode())
     folder = cache() / "images"
@@ -52,7 +52,7 @@ def prepare(programs: Programs, archives: Sequence[Path]) -> Path:
 
 
 def take_over(store: Path, root: Path) -> None:
-    """Let the containerd of `root`, which has not run yet, believe that it unpacked these images."""
+    """Prepare the folder of a new containerd as if it had unpacked these images."""
     for note in _NOTES:
         (root / note).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(store / note, root / note)
@@ -86,7 +86,7 @@ def _unpack(programs: Programs, archives: Sequence[Path], root: Path) -> None:
         ctr = (str(programs.find("ctr")), "--address", str(socket_file), "--namespace", "k8s.io", "images")
         for archive in archives:
             _run(*ctr, "import", str(archive))
-        # The last act of a synchronous removal is that what no image needs is thrown away.
+        # A synchronous removal ends with the garbage collection of unused content.
         _run(*ctr, "tag", images.PAUSE, "localhost/argosy/nothing:1")
         _run(*ctr, "rm", "--sync", "localhost/argosy/nothing:1")
     finally:
@@ -103,13 +103,13 @@ def _run(*command: str) -> None:
 
 
 def _prune(folder: Path) -> None:
-    """Take away what no cluster has begun with for long: not what one may still run on."""
+    """Remove folders that no cluster has started with for long."""
     for old in (*folder.glob("*.store"), *folder.glob("python-*")):
         if time.time() - old.stat().st_mtime > _KEPT_SECONDS:
             shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
 def _own_mounts() -> None:
-    """What containerd mounts while it unpacks is nobody else's business."""
+    """Enter a mount namespace, so that mounts of containerd are not visible elsewhere."""
     kernel.unshare(kernel.NEW_MOUNT)
     kernel.mount("none", "/", flags=kernel.RECURSIVE | kernel.PRIVATE)

@@ -1,11 +1,11 @@
-"""The network between the nodes and the host: a switch in a network namespace of its own.
+"""The network between the nodes and the host: a switch in its own network namespace.
 
-Outside of the host's network, so that the host's firewall rules neither see nor hinder what nodes say to
-each other. On the host there is one interface, and the routes over it; they go with the process that holds
-the namespace. Making the interface is also how a cluster claims its slot.
+The firewall rules of the host do not apply to traffic between nodes. The host has one interface with its
+routes, which are removed with the process that holds the namespace. Creating the interface also claims the
+slot of the cluster.
 
-Run as `python -m tests.support.cluster.switch COMMAND…`; prints the pid of the process that holds the
-switch, which has become COMMAND with the slot as its last word, and the slot.
+Run as `python -m tests.support.cluster.switch COMMAND…`; prints the pid of the process that holds the switch,
+which has become COMMAND with the slot as its last word, and the slot.
 """
 
 import errno
@@ -23,7 +23,7 @@ _HARDWARE_ADDRESS: Final = bytes.fromhex("0a5a00000001")
 
 
 def main() -> int:
-    """Make the switch and the host's link to it, and leave a process that holds them."""
+    """Create the switch and the host's link to it, and leave a process that holds them."""
     with Path("/proc/self/ns/net").open() as host:
         kernel.unshare(kernel.NEW_NET)
         with Netlink() as netlink:
