@@ -168,7 +168,7 @@ FAULTS = {
     "the right to start there is on its way": Fault(
         f"{FORBIDDEN},{FORBIDDEN},{FORBIDDEN},{FORBIDDEN}", 5, 0, command="touch $DONE", want_left=True
     ),
-    "the pod is not one of the job": Fault(",".join([FORBIDDEN] * 40), None, 1, want_done=False),
+    "the pod is not one of the job": Fault(",".join([FORBIDDEN] * 400), None, 1, want_done=False),
     "the pod is gone": Fault(f"cut,{NOT_FOUND}", 2, 1, command="true", want_done=False, want_left=True),
 }
 
@@ -179,7 +179,12 @@ def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Pa
     left_before = exit_code_files()
     agent = subprocess.Popen(
         [folder / "remote-exec", "mnist-worker-1", fault.command],
-        env={"PATH": os.environ["PATH"], "NOTES": str(notes), "FAULTS": fault.faults, "DONE": str(done)},
+        env={
+            "PATH": f"{short_sleep(tmp_path)}:{os.environ['PATH']}",
+            "NOTES": str(notes),
+            "FAULTS": fault.faults,
+            "DONE": str(done),
+        },
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -192,6 +197,15 @@ def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Pa
     for path in left:
         path.unlink()
     assert bool(left) is fault.want_left
+
+
+def short_sleep(folder: Path) -> Path:
+    """A folder with a program `sleep` that shortens the seconds between the agent's retries."""
+    program = folder / "short" / "sleep"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec /bin/sleep 0.1\n")
+    program.chmod(0o755)
+    return program.parent
 
 
 def exit_code_files() -> set[Path]:

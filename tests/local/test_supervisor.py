@@ -76,6 +76,7 @@ from argosy.local import supervisor
 from argosy.local.processes import Options
 from argosy.local.state import State
 
+supervisor._LONGEST_DELAY = 0.5
 supervisor.components = lambda state, options: (supervisor.Component("failing", ("false",)),)
 supervisor.stop_pods = lambda state: None
 supervisor.supervise(State(Path(sys.argv[1])), Options())
@@ -83,14 +84,14 @@ supervisor.supervise(State(Path(sys.argv[1])), Options())
 
 
 def test_a_supervisor_stopped_for_longer_than_it_waits_goes_on_when_continued(tmp_path: Path) -> None:
-    """Its only component fails at once, so it waits for the next start for a few seconds at a time."""
+    """Its only component fails at once, so it waits for the next start for half a second at a time."""
     state = State(tmp_path / "s")
     state.create()
     process = subprocess.Popen([sys.executable, "-c", _ALWAYS_FAILING, str(state.folder)])
     try:
         _wait_for_failures(process, state, 4)
         process.send_signal(signal.SIGSTOP)
-        time.sleep(5.5)  # the stop itself: the longest wait is five seconds
+        time.sleep(1)  # the stop itself: the longest wait is half a second
         process.send_signal(signal.SIGCONT)
         _wait_for_failures(process, state, 6)
         process.send_signal(signal.SIGTERM)

@@ -69,10 +69,6 @@ async def create_ares_job(scene: Scene) -> None:
 
 
 Create = Callable[[Scene], Awaitable[None]]
-JOBS: dict[str, tuple[Create, type[TrainingRun] | type[AresJob]]] = {
-    "TrainingRun": (create_training_run, TrainingRun),
-    "AresJob": (create_ares_job, AresJob),
-}
 
 
 async def create_restarting_ares_job(scene: Scene) -> None:
@@ -96,7 +92,13 @@ async def run_on(scene: Scene, node: str) -> set[str]:
     return {pod.metadata.uid for pod in pods.values()}
 
 
-@pytest.mark.parametrize(("create", "kind"), JOBS.values(), ids=JOBS.keys())
+@pytest.mark.parametrize(
+    ("create", "kind"),
+    [
+        pytest.param(create_training_run, TrainingRun, id="TrainingRun"),
+        pytest.param(create_ares_job, AresJob, id="AresJob", marks=pytest.mark.long),
+    ],
+)
 async def test_pods_on_a_node_that_a_stalled_watch_has_not_brought_go_on(
     scene: Scene,
     node_watch: FaultProxy,

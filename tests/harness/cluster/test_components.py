@@ -46,10 +46,10 @@ def test_audit_log_is_enabled_by_its_setting(programs: Programs, tmp_path: Path)
 
 def test_node_grace_sets_the_node_monitor_grace_period(programs: Programs) -> None:
     layout = Layout(Path("/c"), 0, NODES)
-    told = components.control_plane(layout, Settings("1.36", node_grace=8), programs, 6443)
-    assert "--node-monitor-grace-period=8s" in told["kube-controller-manager"]
-    told = components.control_plane(layout, Settings("1.36"), programs, 6443)
-    assert not [flag for flag in told["kube-controller-manager"] if "grace" in flag]
+    commands = components.control_plane(layout, Settings("1.36", node_grace=8), programs, 6443)
+    assert "--node-monitor-grace-period=8s" in commands["kube-controller-manager"]
+    commands = components.control_plane(layout, Settings("1.36"), programs, 6443)
+    assert not [flag for flag in commands["kube-controller-manager"] if "grace-period" in flag]
 
 
 def test_node_leases_are_shorter_than_the_grace_period(programs: Programs, tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_node_leases_are_shorter_than_the_grace_period(programs: Programs, tmp_p
 def test_gang_scheduling_is_enabled_from_kubernetes_1_36(programs: Programs) -> None:
     layout = Layout(Path("/c"), 0, NODES)
     for version, want in (("1.36", 3), ("1.35", 0)):
-        told = components.control_plane(layout, Settings(version), programs, 6443)
-        gates = [flag for flags in told.values() for flag in flags if "GenericWorkload=true" in flag]
+        commands = components.control_plane(layout, Settings(version), programs, 6443)
+        gates = [flag for flags in commands.values() for flag in flags if "GenericWorkload=true" in flag]
         assert len(gates) == want
 
 
