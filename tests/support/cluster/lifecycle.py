@@ -204,7 +204,7 @@ class _Start:
         """Wait for a condition; raises with the log if a component ends or the time is up."""
         deadline = time.monotonic() + _START_SECONDS
         while not condition():
-            dead = self._died()
+            dead = self._ended_components()
             if dead or time.monotonic() > deadline:
                 part = dead[0] if dead else part
                 reason = "ended" if dead else f"timed out after {_START_SECONDS:.0f} s, waiting until {what}"
