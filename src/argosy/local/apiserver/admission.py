@@ -41,6 +41,8 @@ def _check_namespace(call: Call, obj: Json) -> None:
 
 def complete_new(call: Call, obj: Json) -> Json:
     """Fill in the fields that the server sets in a new object."""
+    if call.served.storage == "namespaces":
+        ensure(obj, "metadata", "labels")["kubernetes.io/metadata.name"] = text(obj, "metadata", "name")
     if call.served.storage == "services":
         allocate_new(call, obj)
     if call.served.builtin is not None:

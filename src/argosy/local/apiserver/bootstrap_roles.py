@@ -84,34 +84,17 @@ def cluster_role_bindings() -> list[Json]:
     ]
 
 
+_VIEWED_CORE_RESOURCES = [
+    *("bindings", "configmaps", "endpoints", "events", "limitranges", "namespaces", "namespaces/status"),
+    *("persistentvolumeclaims", "persistentvolumeclaims/status", "pods", "pods/log", "pods/status"),
+    *("replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status"),
+    *("resourcequotas", "resourcequotas/status", "serviceaccounts", "services", "services/status"),
+]
+
+
 def _view_rules() -> list[Json]:
     return [
-        _rule(
-            _READ,
-            [""],
-            [
-                "bindings",
-                "configmaps",
-                "endpoints",
-                "events",
-                "limitranges",
-                "namespaces",
-                "namespaces/status",
-                "persistentvolumeclaims",
-                "persistentvolumeclaims/status",
-                "pods",
-                "pods/log",
-                "pods/status",
-                "replicationcontrollers",
-                "replicationcontrollers/scale",
-                "replicationcontrollers/status",
-                "resourcequotas",
-                "resourcequotas/status",
-                "serviceaccounts",
-                "services",
-                "services/status",
-            ],
-        ),
+        _rule(_READ, [""], _VIEWED_CORE_RESOURCES),
         _rule(_READ, ["events.k8s.io"], ["events"]),
         _rule(_READ, ["discovery.k8s.io"], ["endpointslices"]),
         _rule(

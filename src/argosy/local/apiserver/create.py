@@ -1,5 +1,7 @@
 """Handles create: from a request body to a stored object with the fields that the server sets."""
 
+from collections.abc import Sequence
+
 from argosy.local.apiserver import object_schema, representations
 from argosy.local.apiserver.admission import admit, check_may_create, complete_new, drop_hidden
 from argosy.local.apiserver.api import Call
@@ -63,37 +65,43 @@ async def create(
         check_version_number(version)
     _generate_name(call, obj)
     name = text(obj, "metadata", "name")
-    if served.storage == "namespaces":
-        ensure(ensure(obj, "metadata"), "labels")["kubernetes.io/metadata.name"] = name
     obj = complete_new(call, obj)
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, None)
     if errors := object_schema.validate(obj, served, None):
         raise invalid_error(served.group, served.kind, name, errors)
     drop_hidden(call, obj)
-    call.request.warnings += warnings(served.group, served.kind, obj, created=True)
-    if served.custom is not None:
-        call.request.warnings += finalizer_warnings(obj, None)
+    created = warnings(served.group, served.kind, obj, created=True)
+    call.request.warnings += created if served.custom is None else finalizer_warnings(obj, None)
     if implicit:
         check_may_create(call)
     charged = charges(call, name)
     if version.isdigit() and version != "0" and not implicit and not options.dry_run:
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
-    if (existing := call.api.head(served, call.namespace, name)) is not None:
-        generated = bool(metadata.get("generateName"))
-        refusal = already_exists(served.group, served.plural, name, generated=generated)
-        if text(existing.decoded(), "metadata", "deletionTimestamp"):
-            refusal.message = f"object is being deleted: {refusal.message}"
-        raise refusal
+    _check_absent(call, name, generated=bool(metadata.get("generateName")))
     if options.dry_run:
         if version:  # only storing the object would drop it
             ensure(obj, "metadata")["resourceVersion"] = version
         return representations.as_served(obj, served)
+    return await _store(call, obj, name, charged)
+
+
+def _check_absent(call: Call, name: str, *, generated: bool) -> None:
+    existing = call.api.head(call.served, call.namespace, name)
+    if existing is None:
+        return
+    error = already_exists(call.served.group, call.served.plural, name, generated=generated)
+    if text(existing.decoded(), "metadata", "deletionTimestamp"):
+        error.message = f"object is being deleted: {error.message}"
+    raise error
+
+
+async def _store(call: Call, obj: Json, name: str, charged: Sequence[Json]) -> Stored:
     writing = write_charges(call.api, charged) if charged else None
-    stored = await call.api.put(served, obj)
+    stored = await call.api.put(call.served, obj)
     if writing is not None:
         await writing
-    if served.storage == "namespaces":
+    if call.served.storage == "namespaces":
         await create_namespace_defaults(call.api, name)
     return stored
 

@@ -205,6 +205,11 @@ def merge(old: object, new: object, shape: Shape) -> object:
     return new
 
 
+def _merge_items(previous: list[object] | None, item: object, shape: Shape) -> object:
+    """Merge a list item into the old item with its key; duplicates are replaced."""
+    return merge(previous[0], item, shape) if previous is not None and len(previous) == 1 else item
+
+
 def _merge_lists(old: list[object], new: list[object], shape: Shape) -> list[object]:
     """Common items in the order of new, other items of old at their relative position."""
     ours: dict[str, object] = {}
@@ -221,19 +226,12 @@ def _merge_lists(old: list[object], new: list[object], shape: Shape) -> list[obj
     done: set[str] = set()
     result: list[object] = []
     left, right = 0, 0
-
-    def merged(key: str) -> object:
-        previous = theirs.get(key)
-        if previous is None or len(previous) > 1:
-            return ours[key]
-        return merge(previous[0], ours[key], shape.element)
-
     while left < len(old_keys) or right < len(new_keys):
         if left < len(old_keys) and right < len(new_keys):
             key = old_keys[left]
             if key == new_keys[right]:
                 done.add(key)
-                result.append(merged(key))
+                result.append(_merge_items(theirs.get(key), ours[key], shape.element))
                 left, right = left + 1, right + 1
                 wanted = shared.pop(0) if shared else None
                 continue
@@ -251,7 +249,7 @@ def _merge_lists(old: list[object], new: list[object], shape: Shape) -> list[obj
         if right < len(new_keys):
             key = new_keys[right]
             done.add(key)
-            result.append(merged(key))
+            result.append(_merge_items(theirs.get(key), ours[key], shape.element))
             right += 1
             if wanted == key:
                 wanted = shared.pop(0) if shared else None
