@@ -1,4 +1,4 @@
-"""A reconciler of one job, driven reconcile by reconcile."""
+"""A reconciler of one job with a fake client, which a test drives reconcile by reconcile."""
 
 import asyncio
 import copy
@@ -35,21 +35,21 @@ from tests.support.manual_clock import ManualClock
 KEY = Key("default", "mnist")
 
 
-class Api:
+class FakeApi:
     """A fake client: stores what is written, and logs one line per write."""
 
     def __init__(self, kind: type[ApiObject], clock: ManualClock) -> None:
         self.kind = kind
         self.clock = clock
         self.version = self.run_version = 100
-        self.takes = 0.0
+        self.write_seconds = 0.0
         """Seconds that a write takes."""
-        self.began_at = 0
-        """The version at which this replica began to lead."""
+        self.latest = 0
+        """The latest version when this replica became the leader."""
         self.quota: int | None = None
-        """How many more pods may be made."""
+        """The number of pods that may still be created."""
         self.log: list[str] = []
-        self.refuse: ApiError | None = None
+        self.error: ApiError | None = None
         self.delete_error: ApiError | None = None
         self.prunes = False
         self.run: dict[str, object] = {}
@@ -58,9 +58,9 @@ class Api:
         self, kind: type[ApiObject], body: Mapping[str, object], namespace: str, *, subresource: str
     ) -> Any:
         assert (kind, namespace, subresource) == (self.kind, "default", "status")
-        self.clock.seconds += self.takes
-        if self.refuse is not None:
-            raise self.refuse
+        self.clock.seconds += self.write_seconds
+        if self.error is not None:
+            raise self.error
         wire = msgspec.json.decode(msgspec.json.encode(body))
         if self.prunes:
             wire["status"].pop("argosy")
@@ -111,7 +111,7 @@ class Api:
 
     async def latest_version(self, kind: type[ApiObject], namespace: str | None) -> int:
         del kind, namespace
-        return self.began_at
+        return self.latest
 
     def writes(self) -> list[str]:
         return [line for line in self.log if line.startswith("status")]
@@ -122,7 +122,7 @@ class Api:
         return msgspec.convert({**self.run, "metadata": metadata}, self.kind)
 
 
-class Silent:
+class FakeRecorder:
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
 
@@ -137,18 +137,18 @@ class Silent:
     def forget_job(self, dialect: str, key: Key) -> None: ...
 
 
-class Stage:
+class ReconcilerHarness:
     """A reconciler of one job with a fake client, and caches that the test fills."""
 
     def __init__(self, job: Json, api: JobApi[Any] | None = None, clock: Clock | None = None) -> None:
         job_api = api or training_run_api()
-        self.clock, self.silent = ManualClock(), Silent()
-        self.api = Api(job_api.kind, self.clock)
-        self.passes = 0
+        self.clock, self.recorder = ManualClock(), FakeRecorder()
+        self.api = FakeApi(job_api.kind, self.clock)
+        self.reconciles = 0
         clock = clock or self.clock
-        nowhere = Client(Connection(server="https://127.0.0.1:1"))
-        self.caches = Caches(nowhere, clock)
-        self.jobs = Cache(nowhere, job_api.kind)
+        unreachable = Client(Connection(server="https://127.0.0.1:1"))
+        self.caches = Caches(unreachable, clock)
+        self.jobs = Cache(unreachable, job_api.kind)
         self.api.run = dict(job)
         meta = {"uid": "u", "generation": 1, "namespace": "default", "name": "mnist"}
         self.api.run["metadata"] = meta
@@ -159,36 +159,36 @@ class Stage:
             self.caches,
             cast("Client", self.api),
             clock,
-            cast("Recorder", self.silent),
+            cast("Recorder", self.recorder),
             PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
-            self.silent,
+            self.recorder,
         )
 
-    async def go(self) -> float | None:
+    async def reconcile(self) -> float | None:
         """Reconcile once; `api.log` then contains only the writes of this reconcile."""
         self.api.log.clear()
-        wake = await self.reconciler.reconcile(KEY)
-        return wake.after if wake else None
+        requeue = await self.reconciler.reconcile(KEY)
+        return requeue.after if requeue else None
 
     @asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
+    async def running_controller(self) -> AsyncIterator[None]:
         """Reconcile during the block whenever the operator would."""
-        controller: Controller[Key] = Controller("test", self._pass, clock=self.reconciler.clock)
+        controller: Controller[Key] = Controller("test", self._reconcile, clock=self.reconciler.clock)
         Triggers(self.caches).add(self.reconciler, controller)
         controller.enqueue(KEY)
-        work = asyncio.create_task(controller.run())
+        task = asyncio.create_task(controller.run())
         yield
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
-    async def _pass(self, key: Key) -> Requeue | None:
-        self.passes += 1
+    async def _reconcile(self, key: Key) -> Requeue | None:
+        self.reconciles += 1
         return await self.reconciler.reconcile(key)
 
-    def pod_goes(self, index: int) -> None:
+    def remove_pod(self, index: int) -> None:
         self.caches.pods._store(Key("default", f"mnist-worker-{index}"), None)
 
-    def cannot_be_scheduled(self, index: int, message: str) -> None:
+    def set_unschedulable(self, index: int, message: str) -> None:
         """Set the condition PodScheduled of a pod to False with a reason."""
         pod = self.caches.pods.get("default", f"mnist-worker-{index}")
         assert pod is not None
@@ -205,7 +205,7 @@ class Stage:
         raw["metadata"]["resourceVersion"] = str(self.api.version)
         self.caches.pods.put(msgspec.convert(raw, Pod))
 
-    def pods_become(self, phase: str, *indexes: int) -> None:
+    def set_phase(self, phase: str, *indexes: int) -> None:
         for index in indexes:
             pod = self.caches.pods.get("default", f"mnist-worker-{index}")
             assert pod is not None
@@ -217,8 +217,8 @@ class Stage:
 
 
 @contextmanager
-def crowd_around(stage: Stage) -> Iterator[None]:
-    with ExitStack() as others:
+def in_burst(harness: ReconcilerHarness) -> Iterator[None]:
+    with ExitStack() as stack:
         for _ in range(BURST_JOBS):
-            others.enter_context(stage.reconciler.status.bursts.for_namespace(KEY[0]))
+            stack.enter_context(harness.reconciler.status.bursts.for_namespace(KEY[0]))
         yield
