@@ -1,5 +1,6 @@
 """What must hold of the repository itself: pins without hosts, no machine's paths, scripts that run."""
 
+import ast
 import os
 import re
 import subprocess
@@ -70,6 +71,28 @@ def test_no_test_asserts_a_duration() -> None:
         for match in re.finditer(f"{cpu}|{elapsed}", path.read_text())
     ]
     assert not found
+
+
+MAX_FUNCTION_LINES, MAX_MODULE_LINES = 50, 400
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in (ROOT / "src" / "argosy").iterdir()))
+def test_functions_and_modules_are_short(folder: str) -> None:
+    path = ROOT / "src" / "argosy" / folder
+    too_long = []
+    for module in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        if module.suffix != ".py":
+            continue
+        source = module.read_text()
+        name = module.relative_to(ROOT)
+        if (lines := source.count("\n")) > MAX_MODULE_LINES:
+            too_long.append(f"{name}: {lines} lines")
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    too_long.append(f"{name}: {node.name} has {lines} lines")
+    assert not too_long
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

@@ -149,8 +149,18 @@ class NamespacesController:
         self._context.namespaces.put(written)
 
 
-def deletion_conditions(known: list[Condition], remaining: Remaining, now: datetime) -> list[Condition]:
+def deletion_conditions(existing: list[Condition], remaining: Remaining, now: datetime) -> list[Condition]:
     """Return the five conditions of a terminating namespace; times change only with their status."""
+    conditions = _conditions(remaining)
+    by_type = {condition.type: condition for condition in existing}
+    for condition in conditions:
+        old = by_type.get(condition.type)
+        same = old is not None and old.status == condition.status
+        condition.last_transition_time = old.last_transition_time if old is not None and same else now
+    return conditions
+
+
+def _conditions(remaining: Remaining) -> list[Condition]:
     some = ", ".join(
         f"{kind} has {count} resource instances" for kind, count in sorted(remaining.resources.items())
     )
@@ -158,7 +168,7 @@ def deletion_conditions(known: list[Condition], remaining: Remaining, now: datet
         f"{name} in {count} resource instances" for name, count in sorted(remaining.finalizers.items())
     )
     failed = "; ".join(sorted(remaining.problems))
-    said = [
+    return [
         _condition(
             "NamespaceDeletionDiscoveryFailure",
             "DiscoveryFailed" if remaining.undiscovered else "",
@@ -195,12 +205,6 @@ def deletion_conditions(known: list[Condition], remaining: Remaining, now: datet
             "All content-preserving finalizers finished",
         ),
     ]
-    before = {condition.type: condition for condition in known}
-    for condition in said:
-        old = before.get(condition.type)
-        same = old is not None and old.status == condition.status
-        condition.last_transition_time = old.last_transition_time if old is not None and same else now
-    return said
 
 
 def _condition(type: str, reason: str, message: str, fine: str, fine_message: str) -> Condition:

@@ -66,41 +66,17 @@ class ContainerSupervisor:
 
     def start(self) -> None:
         """Start a run. A failed start is a run that ended at once, as in container runtimes."""
-        if self.state["ended"] is not None or self._runs:
-            self.state["last"] = self.state["ended"] or self.state["last"]
-            self.state["restarts"] = self._runs
-        run, self._runs = self._runs, self._runs + 1
-        self._generation += 1
-        self.stopping, self._wait_status = False, None
+        scratch, now = self._begin_run(), time.time()
         runspec, folder = self._context.runspec, self._context.folder
-        scratch = self._scratch(run)
-        self._log = logs.LogWriter(
-            logs.log_path(folder, self.name, run),
-            runspec["log_bytes"],
-            earliest=self._log.latest if self._log else 0.0,
-        )
-        now = time.time()
-        self.state.update(
-            {"ended": None, "waiting": "", "waiting_message": "", "ready": False, "started": False}
-        )
+        isolation = None
         try:
-            if self._context.hierarchy:
-                cgroups.create(self._context.hierarchy, self.cgroup, self.plan["memory"], self.plan["cpu"])
-                self._oom_kills_before = (
-                    self._oom_kills()
-                )  # counts of an earlier run, if its cgroup still exists
-            isolation = container_process.Isolation(
-                self._context.pid_namespace(scratch), self._context.hierarchy, self.cgroup
-            )
-        except (StartError, OSError) as error:
-            self._log.close()
-            self._finish(_START_FAILED_EXIT_CODE, 0, "StartError", str(error), now)
-            return
-        try:
+            isolation = self._isolate(scratch)
             process = container_process.start(runspec, self.plan, folder, scratch, isolation)
         except (StartError, OSError) as error:
+            assert self._log is not None
             self._log.close()
-            self._release(isolation)
+            if isolation is not None:
+                self._release(isolation)
             self._finish(_START_FAILED_EXIT_CODE, 0, "StartError", str(error), now)
             return
         self._process, self.state["running"] = process, now
@@ -115,6 +91,32 @@ class ContainerSupervisor:
         self._probe_runner = ProbeRunner(self._container, self.state, self._context, self.stop)
         self._probe_runner.start()
         self._context.notify_change()
+
+    def _begin_run(self) -> Path:
+        """Count the run, reset the state and open the log; return the run's scratch folder."""
+        if self.state["ended"] is not None or self._runs:
+            self.state["last"] = self.state["ended"] or self.state["last"]
+            self.state["restarts"] = self._runs
+        run, self._runs = self._runs, self._runs + 1
+        self._generation += 1
+        self.stopping, self._wait_status = False, None
+        self._log = logs.LogWriter(
+            logs.log_path(self._context.folder, self.name, run),
+            self._context.runspec["log_bytes"],
+            earliest=self._log.latest if self._log else 0.0,
+        )
+        self.state.update(
+            {"ended": None, "waiting": "", "waiting_message": "", "ready": False, "started": False}
+        )
+        return self._scratch(run)
+
+    def _isolate(self, scratch: Path) -> container_process.Isolation:
+        """Create the cgroup and the PID namespace of a run."""
+        hierarchy = self._context.hierarchy
+        if hierarchy:
+            cgroups.create(hierarchy, self.cgroup, self.plan["memory"], self.plan["cpu"])
+            self._oom_kills_before = self._oom_kills()  # those of earlier runs, if the cgroup existed
+        return container_process.Isolation(self._context.pid_namespace(scratch), hierarchy, self.cgroup)
 
     def stop(self, grace: float) -> None:
         """Run the preStop hook, send the stop signal, and after `grace` seconds kill every process."""

@@ -175,19 +175,13 @@ def _container(
     _check_non_root(pod, container, uid)
     privileged = bool(security.privileged)
     groups = sorted({gid, *shared.supplemental_groups, *([shared.fs_group] if shared.fs_group else [])})
-    indexes = allocation.gpu_indexes.get(container.name)
-    own = {"PATH": DEFAULT_PATH, "HOSTNAME": hostname(pod)}
-    if indexes is not None:
-        own["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, indexes))
-    if container.tty:
-        own["TERM"] = "xterm"
     limits = container.resources.limits
     return ContainerPlan(
         name=path_component(container.name),
         kind=kind,
         root=settings.image_root(container.image),
         argv=build_command(container, values) or ["/bin/sh"],
-        env=own | values,
+        env=_default_variables(pod, container, allocation) | values,
         cwd=container.working_dir or "/",
         mounts=_mounts(pod, container, allocation, values),
         uid=uid,
@@ -212,6 +206,17 @@ def _container(
         pre_stop=_action(container, container.lifecycle.pre_stop),
         stop_signal=_signal_number(container.lifecycle.stop_signal),
     )
+
+
+def _default_variables(pod: Pod, container: Container, allocation: Allocation) -> dict[str, str]:
+    """Return the variables that every container has unless it sets them itself."""
+    variables = {"PATH": DEFAULT_PATH, "HOSTNAME": hostname(pod)}
+    gpus = allocation.gpu_indexes.get(container.name)
+    if gpus is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+    if container.tty:
+        variables["TERM"] = "xterm"
+    return variables
 
 
 def _check_non_root(pod: Pod, container: Container, uid: int) -> None:

@@ -212,13 +212,7 @@ def _merge_items(previous: list[object] | None, item: object, shape: Shape) -> o
 
 def _merge_lists(old: list[object], new: list[object], shape: Shape) -> list[object]:
     """Common items in the order of new, other items of old at their relative position."""
-    ours: dict[str, object] = {}
-    for item in new:
-        key = shape.item_key(item)
-        if key in ours:
-            raise MergeError(f"duplicate entries for key {shown(key)}")
-        ours[key] = item
-    theirs = _items_by_key(old, shape)
+    ours, theirs = _unique_items(new, shape), _items_by_key(old, shape)
     old_keys = [shape.item_key(item) for item in old]
     new_keys = list(ours)
     shared = [key for key in new_keys if key in theirs]
@@ -254,6 +248,17 @@ def _merge_lists(old: list[object], new: list[object], shape: Shape) -> list[obj
             if wanted == key:
                 wanted = shared.pop(0) if shared else None
     return result
+
+
+def _unique_items(items: list[object], shape: Shape) -> dict[str, object]:
+    """Return the items by key; raises MergeError if two have the same key."""
+    by_key: dict[str, object] = {}
+    for item in items:
+        key = shape.item_key(item)
+        if key in by_key:
+            raise MergeError(f"duplicate entries for key {shown(key)}")
+        by_key[key] = item
+    return by_key
 
 
 def remove(value: object, fields: FieldSet, shape: Shape) -> object:
