@@ -77,7 +77,7 @@ def _clear_registry() -> None:
 def test_unusable_adapters_are_listed_with_the_problem() -> None:
     lines = [" ".join(line.split()) for line in output_of(frameworks).splitlines()]
     assert "broken ? cannot be loaded: ZeroDivisionError: division by zero" in lines
-    assert "mpi ? has the name of one that is built in" in lines
+    assert "mpi ? has the name of a built-in framework" in lines
     assert "silent" in registry.installed()
     assert "broken" not in registry.installed()
     assert type(registry.installed()["mpi"]).__name__ == "Mpi"

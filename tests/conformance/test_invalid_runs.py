@@ -135,17 +135,17 @@ REPORTED: dict[str, tuple[Edit, str, Edit]] = {
     ),
     "role is unknown to the framework": (
         {"spec.framework": "mpi", "spec.roles.stranger": "worker"},
-        "spec.roles: framework mpi needs a role 'launcher'",
+        "spec.roles: framework mpi requires a role 'launcher'",
         {"spec.framework": "custom"},
     ),
     "option is unknown to the framework": (
         {"spec.framework": "mpi", "spec.roles.launcher": "worker", "spec.options": {"slots": 2}},
-        "spec.options.slots: there is no such option; framework mpi has implementation, launcherAs",
+        "spec.options.slots: unknown option: framework mpi has implementation, launcherAs",
         {"spec.options": None},
     ),
     "option is misspelt": (
         {"spec.framework": "pytorch", "spec.options": {"maxRestart": 2}},
-        "spec.options.maxRestart: there is no such option; did you mean maxRestarts?",
+        "spec.options.maxRestart: unknown option: did you mean maxRestarts?",
         {"spec.options": None},
     ),
     "value of an option is unknown": (

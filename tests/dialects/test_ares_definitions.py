@@ -67,14 +67,14 @@ INVALID: dict[str, tuple[AresJob, str]] = {
         ),
         "spec.availablePorts: must have at least 4 ports; has 3",
     ),
-    "37. MPI job without launcher": (job("mpi"), "spec.roleSpecs: framework mpi needs a role 'launcher'"),
+    "37. MPI job without launcher": (job("mpi"), "spec.roleSpecs: framework mpi requires a role 'launcher'"),
     "37. dask without scheduler": (
         job("dask", roles={"launcher": {"template": template("dask", ports=[{"containerPort": 1}])}}),
-        "spec.roleSpecs: framework dask needs a role 'scheduler'",
+        "spec.roleSpecs: framework dask requires a role 'scheduler'",
     ),
     "37. bagua without master": (
         job("bagua", availablePorts=[1, 2]),
-        "spec.roleSpecs: framework bagua needs a role 'master'",
+        "spec.roleSpecs: framework bagua requires a role 'master'",
     ),
     "37. jobPhasePolicy naming an absent role": (
         job(jobPhasePolicy={"failed": [["chief"]]}),

@@ -91,7 +91,7 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     ),
     "an unknown option": (
         run(framework="pytorch", options={"procPerNode": 2}),
-        "spec.options.procPerNode: there is no such option; did you mean procsPerNode?",
+        "spec.options.procPerNode: unknown option: did you mean procsPerNode?",
     ),
     "an option of the wrong type": (
         run(framework="pytorch", options={"procsPerNode": "two"}),
@@ -151,7 +151,10 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(restartScope="Pod", limits={"escalation": {"pod": 1}}),
         "spec.limits.escalation: not supported together with spec.restartScope; remove one of them",
     ),
-    "a framework's own demand": (run(framework="mpi"), "spec.roles: framework mpi needs a role 'launcher'"),
+    "a framework's own demand": (
+        run(framework="mpi"),
+        "spec.roles: framework mpi requires a role 'launcher'",
+    ),
 }
 
 

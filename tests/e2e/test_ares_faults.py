@@ -37,7 +37,7 @@ INVALID: dict[str, tuple[Json, list[str]]] = {
     "framework is unknown": (spec("pytroch"), ["spec.frameworkType: unknown framework: pytroch"]),
     "role that the framework requires is missing": (
         spec("mpi"),
-        [f"{ROLES}: framework mpi needs a role 'launcher'"],
+        [f"{ROLES}: framework mpi requires a role 'launcher'"],
     ),
     "ports that the framework requires are missing": (
         spec("bagua", roles={"master": {"template": template("bagua", **MAIN)}}),

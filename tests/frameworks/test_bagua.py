@@ -107,27 +107,27 @@ def test_rules() -> None:
 
 
 PROBLEMS = {
-    "no master": (job(WORKER), "spec.roles: framework bagua needs a role 'master'"),
-    "no etcd": (job(MOVING), "spec.roles: framework bagua needs a role 'etcd'"),
+    "no master": (job(WORKER), "spec.roles: framework bagua requires a role 'master'"),
+    "no etcd": (job(MOVING), "spec.roles: framework bagua requires a role 'etcd'"),
     "two masters": (
         job(role("master", 2)),
-        "spec.roles.master.replicas: there is one master, not 2; write 1",
+        "spec.roles.master.replicas: invalid value 2: must be 1",
     ),
     "a master of an elastic group": (
         job(MOVING, ETCD, MASTER),
-        "spec.roles.master: an elastic group meets at its etcd; take the role away or take elastic away",
+        "spec.roles.master: not supported with elastic workers, which use role 'etcd'",
     ),
     "one port": (
         job(MASTER, WORKER, availablePorts=[1]),
-        "spec.options.availablePorts: 1 are too few; write at least 2, or none at all",
+        "spec.options.availablePorts: too few ports: must be empty or at least 2",
     ),
     "three ports for two elastic workers": (
         job(MOVING, ETCD, availablePorts=[1, 2, 3]),
-        "spec.options.availablePorts: 3 are too few; write at least 4, or none at all",
+        "spec.options.availablePorts: too few ports: must be empty or at least 4",
     ),
     "a port twice": (
         job(MASTER, WORKER, availablePorts=[1, 2, 1]),
-        "spec.options.availablePorts: a port is named twice; write each once",
+        "spec.options.availablePorts: duplicate port: each must be listed once",
     ),
 }
 

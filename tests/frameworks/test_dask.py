@@ -106,16 +106,16 @@ def test_rules() -> None:
 
 
 PROBLEMS = {
-    "no scheduler": ((WORKER, LAUNCHER), "spec.roles: framework dask needs a role 'scheduler'"),
-    "no launcher": ((SCHEDULER, WORKER), "spec.roles: framework dask needs a role 'launcher'"),
-    "nobody to work": ((SCHEDULER, LAUNCHER), "spec.roles: framework dask needs a role 'worker'"),
+    "no scheduler": ((WORKER, LAUNCHER), "spec.roles: framework dask requires a role 'scheduler'"),
+    "no launcher": ((SCHEDULER, WORKER), "spec.roles: framework dask requires a role 'launcher'"),
+    "nobody to work": ((SCHEDULER, LAUNCHER), "spec.roles: framework dask requires a role 'worker'"),
     "two schedulers": (
         (role("scheduler", 2), WORKER, LAUNCHER),
-        "spec.roles.scheduler.replicas: there is one scheduler, not 2; write 1",
+        "spec.roles.scheduler.replicas: invalid value 2: must be 1",
     ),
     "two leaders": (
         (SCHEDULER, role("leadworker", 2), LAUNCHER),
-        "spec.roles.leadworker.replicas: there is one leadworker, not 2; write 1",
+        "spec.roles.leadworker.replicas: invalid value 2: must be 1",
     ),
 }
 

@@ -66,14 +66,15 @@ def test_without_a_launcher_all_must_succeed() -> None:
 
 
 PROBLEMS = {
-    "no worker": (job(LAUNCHER), "spec.roles: framework deepspeed needs a role 'worker'"),
+    "no worker": (job(LAUNCHER), "spec.roles: framework deepspeed requires a role 'worker'"),
     "two launchers": (
         job(role("launcher", 2), WORKER),
-        "spec.roles.launcher.replicas: there is one launcher, not 2; write 1",
+        "spec.roles.launcher.replicas: invalid value 2: must be 1",
     ),
     "elastic": (
         job(replace(WORKER, elastic=Elastic(1, 2))),
-        "spec.roles.worker.elastic: DeepSpeed's processes form one group of a fixed size; take elastic away",
+        "spec.roles.worker.elastic: not supported with framework deepspeed,"
+        " whose process group has a fixed size",
     ),
 }
 

@@ -52,10 +52,10 @@ def test_other_roles_take_no_part() -> None:
 
 
 PROBLEMS = {
-    "no launcher": (job(ROLES[1]), "spec.roles: framework horovod needs a role 'launcher'"),
+    "no launcher": (job(ROLES[1]), "spec.roles: framework horovod requires a role 'launcher'"),
     "nobody to take ranks": (
         job(ROLES[0], controller="mpi"),
-        "spec.options.launcherAsHost: without a role 'worker' the launcher must take the ranks; write true",
+        "spec.options.launcherAsHost: invalid value false: must be true without role 'worker'",
     ),
 }
 

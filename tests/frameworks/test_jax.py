@@ -44,4 +44,4 @@ def test_a_group_that_lost_one_starts_anew() -> None:
 
 def test_without_workers_there_is_nothing_to_run() -> None:
     found = [str(problem) for problem in JAX.check(job(role("chief")))]
-    assert found == ["spec.roles: framework jax needs a role 'worker'"]
+    assert found == ["spec.roles: framework jax requires a role 'worker'"]

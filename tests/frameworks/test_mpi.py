@@ -162,15 +162,15 @@ def test_rules() -> None:
 
 
 PROBLEMS = {
-    "no launcher": (job(ROLES[1]), "spec.roles: framework mpi needs a role 'launcher'"),
+    "no launcher": (job(ROLES[1]), "spec.roles: framework mpi requires a role 'launcher'"),
     "two launchers": (
         job(role("launcher", 2), ROLES[1]),
-        "spec.roles.launcher.replicas: there is one launcher, not 2; write 1",
+        "spec.roles.launcher.replicas: invalid value 2: must be 1",
     ),
-    "nobody to take ranks": (job(ROLES[0]), "spec.options.launcherAsHost: without a role 'worker'"),
+    "nobody to take ranks": (job(ROLES[0]), "spec.options.launcherAsHost: invalid value false: must be true"),
     "Intel MPI with more ranks in one role than in the other": (
         job(ROLES[0], replace(ROLES[1], slots=2), implementation="intel", launcherAsHost=True),
-        "spec.options.slotsPerWorker: Intel MPI starts equally many ranks in every pod; write how many",
+        "spec.options.slotsPerWorker: required: Intel MPI starts the same number of ranks in every pod",
     ),
 }
 

@@ -65,7 +65,7 @@ WRONG: dict[str, tuple[str, Options, str]] = {
     "a typing error": (
         "pytorch",
         {"procPerNode": 2},
-        "spec.options.procPerNode: there is no such option; did you mean procsPerNode? framework pytorch has"
+        "spec.options.procPerNode: unknown option: did you mean procsPerNode? framework pytorch has"
         " maxRestarts, port and procsPerNode",
     ),
     "a key instead of whether there are any": (
@@ -76,13 +76,13 @@ WRONG: dict[str, tuple[str, Options, str]] = {
     "words of another language": (
         "mpi",
         {"speed": "high"},
-        "spec.options.speed: there is no such option; framework mpi has implementation, launcherAsHost,"
+        "spec.options.speed: unknown option: framework mpi has implementation, launcherAsHost,"
         " slotsPerWorker and sshKeys",
     ),
     "an option where there are none": (
         "custom",
         {"port": 1},
-        "spec.options.port: there is no such option; framework custom has none",
+        "spec.options.port: unknown option: framework custom has no options",
     ),
     "no port for JAX": (
         "jax",
@@ -125,7 +125,7 @@ WRONG: dict[str, tuple[str, Options, str]] = {
     "wrong ports of Bagua": (
         "bagua",
         {"availablePorts": [0]},
-        "spec.options.availablePorts: invalid value [0]: must be a list, each of it an integer"
+        "spec.options.availablePorts: invalid value [0]: must be a list in which each item is an integer"
         " from 1 to 65535",
     ),
     "wrong ones of DeepSpeed": (
@@ -138,13 +138,13 @@ WRONG: dict[str, tuple[str, Options, str]] = {
     "an option for pods that are left alone": (
         "standalone",
         {"port": 1},
-        "spec.options.port: there is no such option; framework standalone has none",
+        "spec.options.port: unknown option: framework standalone has no options",
     ),
     "two at once": (
         "pytorch",
         {"port": 0, "maxRestart": 3},
         "spec.options.port: invalid value 0: must be an integer from 1 to 65535; "
-        "spec.options.maxRestart: there is no such option; did you mean maxRestarts? framework pytorch has"
+        "spec.options.maxRestart: unknown option: did you mean maxRestarts? framework pytorch has"
         " maxRestarts, port and procsPerNode",
     ),
     "a value without end": (
@@ -218,18 +218,18 @@ class Foreign(Struct, rename="camel", forbid_unknown_fields=True):
 
 FOREIGN: dict[str, tuple[Options, str]] = {
     "deep inside": ({"store": {"url": "file:"}}, 'o.store.url: invalid value "file:": must be text that'),
-    "missing deep inside": ({"store": {}}, "o.store.url: is missing; must be text that matches ^s3:"),
-    "unknown deep inside": ({"store": {"url": "s3:", "part": []}}, "o.store.part: there is no such option; "),
+    "missing deep inside": ({"store": {}}, "o.store.url: required: must be text that matches ^s3:"),
+    "unknown deep inside": ({"store": {"url": "s3:", "part": []}}, "o.store.part: unknown option: "),
     "text for a map": ({"store": "s3:"}, 'o.store: invalid value "s3:": must be a map with url and parts'),
     "a list of other things": (
         {"store": {"url": "s3:", "parts": ["a"]}},
-        'o.store.parts: invalid value ["a"]: must be a list, each of it an integer',
+        'o.store.parts: invalid value ["a"]: must be a list in which each item is an integer',
     ),
     "a bound that is not reached": ({"rate": 0}, "o.rate: invalid value 0: must be a number above 0"),
     "a word that is none": ({"level": "mid"}, 'o.level: invalid value "mid": must be high or low'),
     "a map of other things": (
         {"hosts": {"a": "b"}},
-        'o.hosts: invalid value {"a": "b"}: must be a map, each value of it an integer',
+        'o.hosts: invalid value {"a": "b"}: must be a map in which each value is an integer',
     ),
     "a rule about two of them": ({"least": 2}, "o: least is more than most"),
 }

@@ -72,14 +72,14 @@ def test_rules_follow_from_whether_it_is_elastic() -> None:
 
 
 PROBLEMS = {
-    "neither master nor worker": ([role("chief")], "spec.roles: framework pytorch needs a role 'worker'"),
+    "neither master nor worker": ([role("chief")], "spec.roles: framework pytorch requires a role 'worker'"),
     "two masters": (
         [role("master", 2)],
-        "spec.roles.master.replicas: there is one master, not 2; write 1",
+        "spec.roles.master.replicas: invalid value 2: must be 1",
     ),
     "a master of an elastic group": (
         [role("master", 1), role("worker", 2, elastic=Elastic(1, 2))],
-        "spec.roles.master: an elastic group meets at a worker",
+        "spec.roles.master: not supported with elastic workers",
     ),
 }
 

@@ -18,4 +18,4 @@ def test_the_workers_decide_and_nobody_is_found_by_name() -> None:
 
 def test_without_workers_there_is_nothing_to_run() -> None:
     found = [str(problem) for problem in STANDALONE.check(workload(role("chief")))]
-    assert found == ["spec.roles: framework custom needs a role 'worker'"]
+    assert found == ["spec.roles: framework custom requires a role 'worker'"]

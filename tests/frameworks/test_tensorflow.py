@@ -121,15 +121,15 @@ def test_what_starts_anew(
 PROBLEMS = {
     "nobody to train": (
         (SERVER,),
-        "spec.roles: framework tensorflow needs a role 'worker', 'chief' or 'master'",
+        "spec.roles: framework tensorflow requires a role 'worker', 'chief' or 'master'",
     ),
     "two chiefs": (
         (role("chief", 2), WORKER),
-        "spec.roles.chief.replicas: there is one chief, not 2; write 1",
+        "spec.roles.chief.replicas: invalid value 2: must be 1",
     ),
     "a chief under both names": (
         (CHIEF, role("master", 1)),
-        "spec.roles.master: is another word for chief; take one of them away",
+        "spec.roles.master: not supported with role 'chief', which means the same",
     ),
 }
 

@@ -52,4 +52,4 @@ def test_a_group_that_lost_one_starts_anew() -> None:
 
 def test_without_workers_there_is_nothing_to_run() -> None:
     found = [str(problem) for problem in XGBOOST.check(job(role("chief")))]
-    assert found == ["spec.roles: framework xgboost needs a role 'worker'"]
+    assert found == ["spec.roles: framework xgboost requires a role 'worker'"]

@@ -1,24 +1,29 @@
-"""`ring`: an adapter from outside of Argosy. Every pod of role `worker` knows its rank and the next pod.
+"""`ring`: an adapter in a package of its own. Every pod of role `worker` gets its rank and the next pod.
 
-`pip install` it where the operator runs, and a TrainingRun may say `framework: ring`. What it needs of Argosy
-is what it imports; `argosy conformance framework ring` tries it with its samples.
+Install it with `pip` where the operator runs; then TrainingRuns can use `framework: ring`. The command
+`argosy conformance framework ring` tests it with its samples.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from argosy.frameworks.base import Injection, Port, Sample
-from argosy.frameworks.common import options_of, require_role, with_default_policies
-from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
-
-WORKER = "worker"
+from argosy.frameworks.common import (
+    WORKER,
+    PortNumber,
+    group_rules,
+    options_of,
+    require_role,
+    with_default_policies,
+)
+from argosy.workload.model import Problem, Role, Rules, Workload
 
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    port: Annotated[int, Meta(ge=1, le=65535)] = 7000
-    """Where each waits for the one before it."""
+    port: PortNumber = 7000
+    """Port on which each pod waits for the one before it."""
 
 
 class Ring:
@@ -40,14 +45,8 @@ class Ring:
         yield from require_role(workload, WORKER)
 
     def rules(self, workload: Workload) -> Rules:
-        """A ring that is broken, or has another size, is made anew."""
-        return Rules(
-            succeeded_when=((WORKER,),),
-            failed_when=((WORKER,),),
-            restart_scope=RestartScope.JOB,
-            resize=ResizeMode.RESTART,
-            services=(WORKER,),
-        )
+        """A lost pod breaks the ring, so the whole job restarts."""
+        return group_rules(workload, (WORKER,))
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         if role.name != WORKER:

@@ -1,8 +1,8 @@
-"""Bagua: a static group around a master, or an elastic one around etcd when role `worker` has `elastic`.
+"""Bagua: a static group with a master, or an elastic one with etcd when role `worker` has `elastic`.
 
-Static: one `master`, which is rank 0, and `worker`. Elastic: `worker` and one `etcd`, which runs an etcd if
-it has no command; workers meet there under the job's name. Bagua wants to be told which ports it may use: the
-first two are for meeting, the others for its own servers, in the elastic form shared out among the workers.
+Static: one `master`, which is rank 0, and `worker`. Elastic: `worker` and one `etcd`, which runs etcd if it
+has no command; workers register there under the job's name. Bagua needs a list of ports that it may use: the
+first two are for the rendezvous, the others for its own servers; elastic workers share the latter.
 """
 
 from collections.abc import Iterator
@@ -12,17 +12,28 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import PortNumber, options_of, require_role, require_single, with_defaults
-from argosy.workload.model import Dependency, Problem, ResizeMode, RestartScope, Role, Rules, Workload
+from argosy.frameworks.common import (
+    MASTER,
+    WORKER,
+    PortNumber,
+    group_rules,
+    has_elastic_workers,
+    options_of,
+    present_roles,
+    require_role,
+    require_single,
+    with_defaults,
+)
+from argosy.workload.model import Dependency, Problem, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
-MASTER, WORKER, ETCD = "master", "worker", "etcd"
+ETCD = "etcd"
 FIRST_PORT = 12345
 
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     available_ports: Annotated[tuple[PortNumber, ...], Meta(max_length=1000)] = ()
-    """Ports to hand out; if empty, as many as are needed from 12345 on."""
+    """Ports that Bagua may use; if empty, as many as needed from 12345 on."""
 
 
 class Bagua:
@@ -30,59 +41,53 @@ class Bagua:
     Options: ClassVar[type[Struct]] = Options
 
     def defaults(self, workload: Workload) -> Workload:
-        first = ETCD if _elastic(workload) else MASTER
-        waits = (Dependency(first),) if first in workload.roles else ()
+        first = ETCD if has_elastic_workers(workload) else MASTER
+        dependencies = (Dependency(first),) if first in workload.roles else ()
         return replace(
             workload,
             roles={
-                name: with_defaults(role, depends_on=waits if name == WORKER else ())
+                name: with_defaults(role, depends_on=dependencies if name == WORKER else ())
                 for name, role in workload.roles.items()
             },
         )
 
     def check(self, workload: Workload) -> Iterator[Problem]:
-        needed = (WORKER, ETCD) if _elastic(workload) else (MASTER,)
-        for name in needed:
+        elastic = has_elastic_workers(workload)
+        for name in (WORKER, ETCD) if elastic else (MASTER,):
             yield from require_role(workload, name)
         for name in (MASTER, ETCD):
             yield from require_single(workload, name)
-        if _elastic(workload) and MASTER in workload.roles:
-            said = "an elastic group meets at its etcd; take the role away or take elastic away"
-            yield Problem("spec.roles.master", said)
+        if elastic and MASTER in workload.roles:
+            yield Problem("spec.roles.master", "not supported with elastic workers, which use role 'etcd'")
         yield from _port_problems(workload)
 
     def rules(self, workload: Workload) -> Rules:
-        elastic = _elastic(workload)
-        deciding = (WORKER,) if elastic else _ranked(workload)
-        failing = (WORKER, ETCD) if elastic else deciding
-        return Rules(
-            succeeded_when=(deciding,),
-            failed_when=tuple((name,) for name in failing if name in workload.roles),
-            restart_scope=RestartScope.POD if elastic else RestartScope.JOB,
-            resize=ResizeMode.LIVE if elastic else ResizeMode.RESTART,
-            services=tuple(workload.roles),
-        )
+        if not has_elastic_workers(workload):
+            return group_rules(workload, _ranked(workload))
+        failing = present_roles(workload, (WORKER, ETCD))
+        rules = group_rules(workload, (WORKER,), elastic=True)
+        return replace(rules, failed_when=tuple((name,) for name in failing))
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         ports = _ports(workload)
-        if _elastic(workload):
-            return _in_elastic(workload, role, index, ports)
-        return _in_static(workload, role, index, ports)
+        if has_elastic_workers(workload):
+            return _inject_elastic(workload, role, index, ports)
+        return _inject_static(workload, role, index, ports)
 
     def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
-        if _elastic(workload):
+        if has_elastic_workers(workload):
             return ListBytes()
         return static_bytes(workload, role, _ports(workload))
 
 
-def _in_static(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
+def _inject_static(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
     if role.name not in _ranked(workload):
         return Injection()
     return Injection(env=static_variables(workload, role, index, ports), ports=named(ports))
 
 
 def static_variables(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> dict[str, str]:
-    """What the master and the workers of a static group are told."""
+    """Return the variables of the master and the workers of a static group."""
     ranked = _ranked(workload)
     return {
         "BAGUA_SSH_PORT": str(ports[0]),
@@ -97,7 +102,7 @@ def static_variables(workload: Workload, role: Role, index: int, ports: tuple[in
 
 
 def static_bytes(workload: Workload, role: Role, ports: tuple[int, ...]) -> ListBytes:
-    """How much `static_variables` and the ports add to a pod of this role."""
+    """Return how many bytes `static_variables` and the ports add to a pod of this role."""
     ranked = _ranked(workload)
     if role.name not in ranked:
         return ListBytes()
@@ -107,44 +112,44 @@ def static_bytes(workload: Workload, role: Role, ports: tuple[int, ...]) -> List
     return ListBytes(per_container=addresses + listed, ports=named_port * len(ports))
 
 
-def _in_elastic(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
+def _inject_elastic(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
     if role.name == ETCD:
         return Injection(
-            # Bagua's client speaks version 2, which etcd has up to 3.5.
-            env={**meeting_ports(ports), "ETCD_ENABLE_V2": "true"},
+            # Bagua's client uses API version 2, which etcd supports up to 3.5.
+            env={**etcd_ports(ports), "ETCD_ENABLE_V2": "true"},
             ports=named(ports[:2]),
             default_command=_etcd(workload, ports[0], ports[1]),
         )
     if role.name != WORKER or role.elastic is None:
         return Injection()
     sizes = role.elastic.min, role.elastic.max
-    mine = share(ports[2:], role.replicas, index)
-    return Injection(env=elastic_variables(workload, ports, mine, *sizes), ports=named(mine))
+    own_ports = share(ports[2:], role.replicas, index)
+    return Injection(env=elastic_variables(workload, ports, own_ports, *sizes), ports=named(own_ports))
 
 
-def meeting_ports(ports: tuple[int, ...]) -> dict[str, str]:
-    """What etcd is told, and those that come to it."""
+def etcd_ports(ports: tuple[int, ...]) -> dict[str, str]:
+    """Return the variables with etcd's ports, for etcd itself and for the workers."""
     return {"ETCD_CLIENT_PORT": str(ports[0]), "ETCD_SERVER_PORT": str(ports[1])}
 
 
 def elastic_variables(
-    workload: Workload, ports: tuple[int, ...], mine: tuple[int, ...], least: int, most: int
+    workload: Workload, ports: tuple[int, ...], own_ports: tuple[int, ...], minimum: int, maximum: int
 ) -> dict[str, str]:
-    """What a worker of an elastic group is told, whose own part of the ports is `mine`."""
+    """Return the variables of a worker of an elastic group; `own_ports` are those of this worker."""
     return {
-        **meeting_ports(ports),
+        **etcd_ports(ports),
         "ETCD_HOST": workload.address(ETCD, 0),
         "JOB_ID": workload.name,
-        "MIN_SIZE": str(least),
-        "MAX_SIZE": str(most),
+        "MIN_SIZE": str(minimum),
+        "MAX_SIZE": str(maximum),
         "SERVICE_DOMAIN_NAME": workload.service_address(WORKER),
-        "BAGUA_SSH_PORT": _joined(mine[:1]),
-        "BAGUA_AVAILABLE_PORTS": _joined(mine[1:]),
+        "BAGUA_SSH_PORT": _joined(own_ports[:1]),
+        "BAGUA_AVAILABLE_PORTS": _joined(own_ports[1:]),
     }
 
 
 def share(ports: tuple[int, ...], replicas: int, index: int) -> tuple[int, ...]:
-    """The part of the ports that is for one of the replicas: all parts are of one size."""
+    """Return the ports of one replica; all replicas have equally many."""
     size = len(ports) // replicas
     return ports[size * index : size * (index + 1)]
 
@@ -167,9 +172,9 @@ def _port_problems(workload: Workload) -> Iterator[Problem]:
     ports = options_of(workload, Options).available_ports
     path = "spec.options.availablePorts"
     if len(set(ports)) < len(ports):
-        yield Problem(path, "a port is named twice; write each once")
-    if ports and len(ports) < _least(workload):
-        yield Problem(path, f"{len(ports)} are too few; write at least {_least(workload)}, or none at all")
+        yield Problem(path, "duplicate port: each must be listed once")
+    if ports and len(ports) < _required_ports(workload):
+        yield Problem(path, f"too few ports: must be empty or at least {_required_ports(workload)}")
 
 
 def _ports(workload: Workload) -> tuple[int, ...]:
@@ -177,21 +182,16 @@ def _ports(workload: Workload) -> tuple[int, ...]:
     if ports:
         return ports
     workers = workload.roles[WORKER].replicas if WORKER in workload.roles else 0
-    more = 2 * workers if _elastic(workload) else 2
-    return tuple(range(FIRST_PORT, FIRST_PORT + 2 + more))
+    server_ports = 2 * workers if has_elastic_workers(workload) else 2
+    return tuple(range(FIRST_PORT, FIRST_PORT + 2 + server_ports))
 
 
-def _least(workload: Workload) -> int:
-    return 2 + workload.roles[WORKER].replicas if _elastic(workload) else 2
-
-
-def _elastic(workload: Workload) -> bool:
-    worker = workload.roles.get(WORKER)
-    return worker is not None and worker.elastic is not None
+def _required_ports(workload: Workload) -> int:
+    return 2 + workload.roles[WORKER].replicas if has_elastic_workers(workload) else 2
 
 
 def _ranked(workload: Workload) -> tuple[str, ...]:
-    return tuple(name for name in (MASTER, WORKER) if name in workload.roles)
+    return present_roles(workload, (MASTER, WORKER))
 
 
 def _joined(ports: tuple[int, ...]) -> str:
@@ -199,5 +199,5 @@ def _joined(ports: tuple[int, ...]) -> str:
 
 
 def named(ports: tuple[int, ...]) -> tuple[Port, ...]:
-    """The same as ports of a container."""
+    """Return the numbers as ports of a container."""
     return tuple(Port(f"port-{port}", port) for port in ports)

@@ -1,7 +1,7 @@
-"""The face of a framework adapter, and what it may ask for in a pod.
+"""The interface of framework adapters, and what an adapter can request for a pod.
 
-An adapter is pure: it sees a Workload and answers with data. Whatever it asks for (variables, files, waits,
-remote exec) is put into the pod by the renderer, the same way for every framework.
+An adapter is pure: it maps a Workload to data. What it requests (variables, files, dependencies, remote exec)
+is added to the pod by the renderer, in the same way for every framework.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ class Port(Struct, frozen=True):
 
 
 class Initializer(Struct, frozen=True):
-    """An init container that takes the place of the helper's own, with a name and arguments of the API's."""
+    """An init container that replaces the helper's, with the name and arguments that an API prescribes."""
 
     name: str
     arguments: tuple[str, ...]
@@ -27,83 +27,83 @@ class Initializer(Struct, frozen=True):
     field_env: Mapping[str, str] = field(default_factory=dict)
     """Variables whose values are fields of the pod."""
     folders: Mapping[str, str] = field(default_factory=dict)
-    """Volume by path: empty folders that it shares with all containers, unless the first container mounts a
-    volume there."""
+    """Volume by path: empty folders shared with all containers, unless the first container mounts a volume
+    there."""
     image: str = ""
     """The helper's image if empty."""
     command: tuple[str, ...] = ()
-    """Runs in place of the helper and `arguments`, if set."""
+    """Runs instead of the helper with `arguments`, if set."""
     host_folders: Mapping[str, str] = field(default_factory=dict)
-    """Path by volume: folders of the node, mounted under the same path in this container alone."""
+    """Path by volume: folders of the node, mounted at the same path in this container only."""
     url: str = ""
-    """The endpoint that it asks; the operator's if empty."""
+    """The endpoint that it queries; the operator's if empty."""
     tls: bool = True
     """False if that endpoint has no certificate."""
 
 
 class Injection(Struct, frozen=True):
-    """What one pod needs from its framework."""
+    """What a framework adds to a pod."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    """For every container; replaces a variable of that name only if listed in `override_env`."""
+    """Variables of every container; they replace existing ones only if listed in `override_env`."""
     override_env: frozenset[str] = frozenset()
     env_container: str = ""
-    """The one container that gets the variables; all of them if empty."""
+    """The only container that gets the variables; all containers if empty."""
     field_env: Mapping[str, str] = field(default_factory=dict)
-    """Further variables, whose values are fields of the pod itself, such as `status.podIP`."""
+    """Further variables, whose values are fields of the pod, such as `status.podIP`."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Absolute path to content, present before any container of the user starts."""
+    """Content by absolute path, written before any container of the user starts."""
     ports: tuple[Port, ...] = ()
-    """Container ports added to a container unless it has one of that name or number."""
+    """Container ports, added unless the container has one with that name or number."""
     ports_container: str = ""
     """The container that gets the ports; the first if there is none of this name."""
     depends_on: tuple[Dependency, ...] = ()
-    """Roles to wait for in an init container."""
+    """Roles that an init container waits for."""
     initializer: "Initializer | None" = None
-    """The init container that waits, where it is not to be the usual one."""
+    """Replaces the init container that waits, if set."""
     remote_exec: bool = False
-    """The pod starts processes in the job's other pods: give it `REMOTE_AGENT` and a service account for
-    it."""
+    """Whether the pod starts processes in other pods of the job: it gets `REMOTE_AGENT` and a service
+    account."""
     default_command: tuple[str, ...] = ()
-    """For the first container if it names neither command nor args."""
+    """Command of the first container if it has neither command nor args."""
     dns_searches: tuple[str, ...] = ()
-    """DNS search domains added, so that the short host names of the job's pods resolve."""
+    """Additional DNS search domains, so that the short host names of the job's pods resolve."""
     identity: bool = True
-    """Whether containers are told which pod they are in (`ARGOSY_JOB`, `ARGOSY_ROLE`, …)."""
+    """Whether containers get `ARGOSY_JOB`, `ARGOSY_ROLE` and the other variables that identify their pod."""
 
 
 SSH_FOLDER = "/root/.ssh"
-"""Where pods that reach each other by ssh have the job's keys."""
+"""The folder of the job's keys in pods that use ssh."""
 
 REMOTE_AGENT = "/opt/argosy/remote-exec"
-"""The executable with ssh's face, `REMOTE_AGENT HOST COMMAND…`; HOST is a pod's host name or its full DNS
-name."""
+"""An executable that is called like ssh, `REMOTE_AGENT HOST COMMAND…`; HOST is the host name or full DNS name
+of a pod."""
 
 
 class RankInfo(Struct, frozen=True):
-    """What one pod is told of ranks."""
+    """The ranks in a pod's environment."""
 
     rank: int | None = None
-    """Of its first process; None if it has none, or is not told."""
+    """The rank of its first process; None if the pod has none or does not get it."""
     world_size: int | None = None
-    """How many processes there are; None if it is not told."""
+    """The number of processes; None if the pod does not get it."""
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """A job that an adapter accepts, to hold it to the conformance kit; and what it tells of ranks."""
+    """A job that an adapter accepts, for the conformance kit, and where its pods find their ranks."""
 
     title: str
     roles: Mapping[str, int]
-    """How many pods each has."""
+    """Replicas by role."""
     options: Json = field(default_factory=dict)
     elastic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Of roles that are elastic, the least and the greatest size."""
+    """Minimum and maximum size of elastic roles."""
     rank_variable: str = ""
-    """The variable with the rank of a pod's first process; none if the adapter gives no ranks."""
+    """The variable with the rank of a pod's first process; empty if the adapter assigns no ranks."""
     world_size_variable: str = ""
     """The variable with the number of processes."""
     read_ranks: Callable[[Injection], RankInfo] | None = None
-    """Where there are no such variables: reads what a pod is given, such as a host file."""
+    """Reads the ranks from something else, such as a host file, if there are no such variables."""
     ranked_roles: tuple[str, ...] = ("worker",)
     """The roles whose pods have ranks."""
     slots: int = 1
@@ -111,22 +111,22 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 
 class Framework(Protocol):
-    """One framework. Found by name through the entry-point group `argosy.frameworks`."""
+    """An adapter for a framework, found by name through the entry-point group `argosy.frameworks`."""
 
     name: ClassVar[str]
     Options: ClassVar[type[Struct]]
-    """The shape of `spec.options`; unknown fields are refused."""
+    """The type of `spec.options`; unknown fields are rejected."""
 
     def defaults(self, workload: Workload) -> Workload:
-        """The workload with what its user left out filled in: role policies, dependencies, slots."""
+        """Return the workload with defaults for what the user omitted: role policies, dependencies, slots."""
         ...
 
     def check(self, workload: Workload) -> Iterator[Problem]:
-        """What this framework cannot work with. Options have been checked against `Options` before."""
+        """Yield what this framework does not support. `Options` have been validated before."""
         ...
 
     def rules(self, workload: Workload) -> Rules:
-        """The job policy, restart scope and services that follow from the roles."""
+        """Return job policy, restart scope and services, which follow from the roles."""
         ...
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection: ...
@@ -134,16 +134,16 @@ class Framework(Protocol):
 
 @runtime_checkable
 class ListsAddresses(Protocol):
-    """What an adapter has besides whose pods are told of all others: how much that is, without making it.
+    """Optional interface of an adapter whose pods get the addresses of others: computes the size of that.
 
-    A job whose pods are too large to be stored is refused by it before anything is created.
+    With it, a job whose pods would be too large for the API server is rejected before anything is created.
     """
 
     def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
-        """How much JSON `inject` adds to a pod of this role."""
+        """Return how many bytes of JSON `inject` adds to a pod of this role."""
         ...
 
 
 def list_bytes(framework: Framework, workload: Workload, role: Role) -> ListBytes:
-    """The same of any adapter; nothing if it does not say."""
+    """Return how many bytes an adapter adds to a pod; zero if it does not implement `ListsAddresses`."""
     return framework.list_bytes(workload, role) if isinstance(framework, ListsAddresses) else ListBytes()

@@ -1,9 +1,9 @@
-"""`custom`: no framework at all. Every pod is told who it is and where the others are.
+"""`custom`: no framework. Every pod gets its own role and index, and the addresses of all pods.
 
-Variables: `ROLE`, `INDEX`, and for every role `ROLE_<NAME>` (addresses of its pods, comma between),
-`ROLE_<NAME>_SIZE` and `ROLE_<NAME>_SERVICE`; NAME is upper case with `_` for `-`. Of a role with more than
-500 pods the list is left out, since one variable has room for about that many: its service name gives all
-addresses by DNS.
+Variables: `ROLE`, `INDEX`, and for every role `ROLE_<NAME>` (addresses of its pods, separated by commas),
+`ROLE_<NAME>_SIZE` and `ROLE_<NAME>_SERVICE`; NAME is upper case with `_` for `-`. Roles with more than 500
+pods have no list of addresses, because a variable cannot be much longer: their service name resolves to all
+addresses.
 """
 
 from collections.abc import Iterator
@@ -12,20 +12,16 @@ from typing import ClassVar
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import variable_bytes, with_default_policies
+from argosy.frameworks.common import NoOptions, variable_bytes, with_default_policies
 from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
-LARGEST_LIST = 500
-
-
-class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """There are none."""
+MAX_LISTED_PODS = 500
 
 
 class Custom:
     name: ClassVar[str] = "custom"
-    Options: ClassVar[type[Struct]] = Options
+    Options: ClassVar[type[Struct]] = NoOptions
 
     def defaults(self, workload: Workload) -> Workload:
         return with_default_policies(workload)
@@ -48,7 +44,7 @@ class Custom:
             word = variable_of(name)
             env[f"{word}_SIZE"] = str(other.replicas)
             env[f"{word}_SERVICE"] = workload.service_address(name)
-            if other.replicas <= LARGEST_LIST:
+            if other.replicas <= MAX_LISTED_PODS:
                 env[word] = workload.address_list(name)
         return Injection(env=env)
 
@@ -59,11 +55,11 @@ class Custom:
             word = variable_of(name)
             total += variable_bytes(f"{word}_SIZE", len(str(other.replicas)))
             total += variable_bytes(f"{word}_SERVICE", len(workload.service_address(name)))
-            if other.replicas <= LARGEST_LIST:
+            if other.replicas <= MAX_LISTED_PODS:
                 total += variable_bytes(word, workload.address_bytes(name))
         return ListBytes(per_container=total)
 
 
 def variable_of(role: str) -> str:
-    """The variable with the addresses of a role, under a name that every shell can read."""
+    """Return the name of the variable with the addresses of a role, which every shell can read."""
     return "ROLE_" + role.upper().replace("-", "_")

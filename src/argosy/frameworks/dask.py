@@ -1,12 +1,12 @@
-"""Dask: a scheduler, workers that offer themselves to it, and a launcher whose program is the client.
+"""Dask: a scheduler, workers that register with it, and a launcher that runs the client.
 
-Roles `scheduler`, `launcher`, `worker`; optionally one `leadworker`, the first of the workers. They
-start in the order scheduler, workers, launcher, each when the one before runs. Scheduler and workers without
-a command run Dask's own. All find the scheduler in `DASK_SCHEDULER_ADDRESS`, which Dask reads by itself. All
-but the scheduler are numbered as well (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT`), for libraries
-that form a ring of their own; not if the workers are elastic, for their number would not stay true.
+Roles `scheduler`, `launcher`, `worker`; optionally one `leadworker`, which is the first worker. They start in
+the order scheduler, workers, launcher, each when the one before runs. Scheduler and workers without a command
+run Dask's. All get the scheduler in `DASK_SCHEDULER_ADDRESS`, which Dask reads. All but the scheduler also
+get ranks (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT`), for libraries that form their own ring; not if
+the workers are elastic, because their number changes.
 
-Workers may come, go and be replaced one by one: the scheduler gives their tasks to others.
+Workers may be added, removed and replaced one by one: the scheduler gives their tasks to others.
 """
 
 from collections.abc import Iterator
@@ -17,23 +17,30 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import PortNumber, options_of, require_role, require_single, with_defaults
+from argosy.frameworks.common import (
+    WORKER,
+    PortNumber,
+    options_of,
+    present_roles,
+    require_role,
+    require_single,
+    with_defaults,
+)
 from argosy.workload.model import Dependency, Problem, ResizeMode, RestartScope, Role, Rules, Workload
 
-SCHEDULER, LEAD, WORKER, LAUNCHER = "scheduler", "leadworker", "worker", "launcher"
-ORDER = (SCHEDULER, LEAD, WORKER, LAUNCHER)
-"""In which they start."""
+SCHEDULER, LEAD, LAUNCHER = "scheduler", "leadworker", "launcher"
+START_ORDER = (SCHEDULER, LEAD, WORKER, LAUNCHER)
 RANKED = (LEAD, WORKER, LAUNCHER)
-"""In the order of their ranks."""
+"""Roles with ranks, in the order of their ranks."""
 
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     port: PortNumber = 8786
     """Port of the scheduler."""
     master_port: PortNumber = 23456
-    """`MASTER_PORT`, which Dask itself has no use for."""
+    """The value of `MASTER_PORT`, which Dask itself does not use."""
     threads_per_worker: Annotated[int, Meta(ge=1, le=1024)] | None = None
-    """Threads of a worker that has no command; if unset Dask takes one for each core that it may use."""
+    """Threads of a worker without a command; if unset, Dask starts one for each core that it may use."""
 
 
 class Dask:
@@ -41,12 +48,12 @@ class Dask:
     Options: ClassVar[type[Struct]] = Options
 
     def defaults(self, workload: Workload) -> Workload:
-        present = [name for name in ORDER if name in workload.roles]
-        before = {name: (Dependency(earlier),) for earlier, name in pairwise(present)}
+        ordered = present_roles(workload, START_ORDER)
+        dependencies = {name: (Dependency(earlier),) for earlier, name in pairwise(ordered)}
         return replace(
             workload,
             roles={
-                name: with_defaults(role, depends_on=before.get(name, ()))
+                name: with_defaults(role, depends_on=dependencies.get(name, ()))
                 for name, role in workload.roles.items()
             },
         )
@@ -62,7 +69,7 @@ class Dask:
     def rules(self, workload: Workload) -> Rules:
         return Rules(
             succeeded_when=((LAUNCHER,),),
-            failed_when=tuple((name,) for name in ORDER if name in workload.roles),
+            failed_when=tuple((name,) for name in present_roles(workload, START_ORDER)),
             restart_scope=RestartScope.POD,
             resize=ResizeMode.LIVE,
             services=tuple(workload.roles),
@@ -90,8 +97,8 @@ def _worker(role: Role, options: Options) -> tuple[str, ...]:
 
 
 def _ring(workload: Workload, role: Role, index: int, options: Options) -> dict[str, str]:
-    """Ranks over all but the scheduler; the first of them listens, so it is told no name."""
-    members = [name for name in RANKED if name in workload.roles]
+    """Return ranks over all pods but the scheduler; rank 0 gets the address to listen on."""
+    members = present_roles(workload, RANKED)
     sizes = [workload.roles[name].replicas for name in members]
     rank = sum(sizes[: members.index(role.name)]) + index
     return {

@@ -1,8 +1,8 @@
-"""DeepSpeed: every pod starts its own processes, or a launcher starts them in all.
+"""DeepSpeed: every pod starts its own processes, or a launcher starts them in all pods.
 
-With role `worker` alone each pod runs `deepspeed --no_ssh` or plain Python, and the variables are PyTorch's.
+With only role `worker`, each pod runs `deepspeed --no_ssh` or plain Python, and the variables are PyTorch's.
 With a `launcher`, it runs `deepspeed --launcher openmpi` (or `mpich`, `impi`) and pods are set up as for MPI.
-In both the host file is where `deepspeed` looks for it, so that it need not be named.
+In both cases the host file has the path at which `deepspeed` expects it.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from argosy.workload.model import Problem, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
 HOST_FILE = "/job/hostfile"
-"""DeepSpeed's own default."""
+"""DeepSpeed's default."""
 _MPI, _TORCH = Mpi(), PyTorch()
 
 
@@ -27,9 +27,9 @@ class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     procs_per_node: Annotated[int, Meta(ge=1, le=1024)] | None = None
     """Processes in a pod; if unset, the role's slots, its GPUs, else 1."""
     port: PortNumber = 29500
-    """Port at which rank 0 is met."""
+    """Port on which rank 0 listens."""
     implementation: Implementation = Implementation.OPEN_MPI
-    """Whose mpirun the launcher calls."""
+    """The MPI implementation of the launcher's mpirun."""
 
 
 class DeepSpeed:
@@ -42,8 +42,10 @@ class DeepSpeed:
     def check(self, workload: Workload) -> Iterator[Problem]:
         yield from require_role(workload, WORKER)
         if WORKER in workload.roles and workload.roles[WORKER].elastic:
-            said = "DeepSpeed's processes form one group of a fixed size; take elastic away"
-            yield Problem("spec.roles.worker.elastic", said)
+            yield Problem(
+                "spec.roles.worker.elastic",
+                "not supported with framework deepspeed, whose process group has a fixed size",
+            )
         if LAUNCHER in workload.roles:
             yield from _MPI.check(_as_mpi(workload))
 
@@ -60,7 +62,7 @@ class DeepSpeed:
         return _with_host_file(injection, workload) if role.name == WORKER else injection
 
     def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
-        """The host file of the pods that start processes; with a launcher, MPI's besides."""
+        """Return the size of the host file, in pods that start processes; with a launcher, MPI's is added."""
         launched = LAUNCHER in workload.roles
         if role.name != (LAUNCHER if launched else WORKER):
             return ListBytes()
@@ -70,7 +72,7 @@ class DeepSpeed:
 
 
 def _with_host_file(injection: Injection, workload: Workload) -> Injection:
-    """Full names in it: no pod needs search domains to read them."""
+    """Add a host file with full names, which resolve without search domains."""
     slots = _slots(workload)
     lines = [f"{address}{slots}\n" for address in workload.addresses[WORKER]]
     return replace(injection, files={**injection.files, HOST_FILE: "".join(lines)})
@@ -83,10 +85,10 @@ def _slots(workload: Workload) -> str:
 
 def _as_mpi(workload: Workload) -> Workload:
     options = options_of(workload, Options)
-    told: dict[str, object] = {"implementation": options.implementation.value}
+    mpi_options: dict[str, object] = {"implementation": options.implementation.value}
     if options.procs_per_node:
-        told["slotsPerWorker"] = options.procs_per_node
-    return replace(workload, options=told)
+        mpi_options["slotsPerWorker"] = options.procs_per_node
+    return replace(workload, options=mpi_options)
 
 
 def _as_torch(workload: Workload) -> Workload:

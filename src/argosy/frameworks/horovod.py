@@ -1,9 +1,9 @@
-"""Horovod: a launcher starts ranks in the workers, by `mpirun` or by `horovodrun`.
+"""Horovod: a launcher starts ranks in the workers, with `mpirun` or `horovodrun`.
 
-Pods are set up as for MPI, whose host file Horovod reads too, so both find hosts and remote exec.
-`horovodrun` over gloo calls `ssh`: with `sshKeys` the real one; else the one in `/opt/argosy/bin` is our
-remote exec, and is found if the command puts that folder first on its PATH. A rank that is lost ends all, so
-the job starts anew as a whole.
+Pods are set up as for MPI: Horovod reads the same host file, and both use the same remote exec. `horovodrun`
+with gloo calls `ssh`: the real one with `sshKeys`, otherwise `/opt/argosy/bin/ssh`, which is Argosy's remote
+exec and is used if the command puts that folder first in PATH. A lost rank ends all others, so the whole job
+restarts.
 """
 
 from collections.abc import Iterator
@@ -29,15 +29,15 @@ class Controller(StrEnum):
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     controller: Controller | None = None
-    """What ranks talk over; if unset Horovod finds out by how they were started."""
+    """How ranks communicate; if unset, Horovod detects it from how they were started."""
     implementation: Implementation = Implementation.OPEN_MPI
-    """Whose mpirun."""
+    """The MPI implementation of mpirun."""
     slots_per_worker: Annotated[int, Meta(ge=1, le=1024)] | None = None
     """Ranks in a pod; if unset, the role's slots, its GPUs, else 1."""
     launcher_as_host: bool = False
-    """The launcher takes ranks too, the first ones."""
+    """Whether the launcher runs ranks too, the first ones."""
     ssh_keys: bool = False
-    """Ranks are started by ssh, with keys that are made for the job, instead of by remote exec."""
+    """Whether ranks are started by ssh, with keys generated for the job, instead of by remote exec."""
 
 
 class Horovod:
@@ -66,6 +66,6 @@ class Horovod:
 
 
 def _as_mpi(workload: Workload) -> Workload:
-    """The same with the options that MPI has too."""
+    """Return the workload with only those options that MPI has too."""
     options = {name: value for name, value in workload.options.items() if name != "controller"}
     return replace(workload, options=options)

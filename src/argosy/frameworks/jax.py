@@ -1,8 +1,8 @@
-"""JAX: one process a pod, which join in `jax.distributed.initialize`.
+"""JAX: one process in each pod; they join in `jax.distributed.initialize`.
 
-Role `worker`. JAX itself reads `JAX_COORDINATOR_ADDRESS`; the other two numbers it wants as arguments, unless
-it knows the cluster, so they are set under names like it. On CPU its collectives go over gloo. A process
-that is lost takes the others with it, so the whole job starts anew, and a new size does the same.
+Role `worker`. JAX itself reads `JAX_COORDINATOR_ADDRESS`. The number of processes and the process id are
+arguments of `initialize`, so they are set as variables with similar names. On CPU its collectives use gloo. A
+lost process ends the others, so the whole job restarts; a new size restarts it too.
 """
 
 from collections.abc import Iterator
@@ -11,15 +11,20 @@ from typing import ClassVar
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import PortNumber, options_of, require_role, with_default_policies
-from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
-
-WORKER = "worker"
+from argosy.frameworks.common import (
+    WORKER,
+    PortNumber,
+    group_rules,
+    options_of,
+    require_role,
+    with_default_policies,
+)
+from argosy.workload.model import Problem, Role, Rules, Workload
 
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     port: PortNumber = 1234
-    """Port of the coordinator, which is in process 0."""
+    """Port of the coordinator, which runs in process 0."""
 
 
 class Jax:
@@ -33,13 +38,7 @@ class Jax:
         yield from require_role(workload, WORKER)
 
     def rules(self, workload: Workload) -> Rules:
-        return Rules(
-            succeeded_when=((WORKER,),),
-            failed_when=((WORKER,),),
-            restart_scope=RestartScope.JOB,
-            resize=ResizeMode.RESTART,
-            services=tuple(workload.roles),
-        )
+        return group_rules(workload, (WORKER,))
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         if role.name != WORKER:

@@ -1,12 +1,12 @@
-"""MPI: a launcher runs `mpirun`, which starts ranks in the workers: by our remote exec, or by ssh if asked.
+"""MPI: a launcher runs `mpirun`, which starts ranks in the workers by remote exec, or by ssh with `sshKeys`.
 
-Roles `launcher` and `worker`. Workers without a command sleep until they are told to go, or run sshd. The
-launcher waits until all workers run, and finds the host file and the start agent in its environment, so that
-its command needs no host options. One lost process ends an MPI job, so it starts anew as a whole.
+Roles `launcher` and `worker`. Workers without a command sleep until they are stopped, or run sshd. The
+launcher waits until all workers run. Its environment names the host file and the agent that starts processes,
+so that its command needs no host options. A lost process ends an MPI job, so the whole job restarts.
 
-Without ssh only the launcher has the agent and may start processes elsewhere, so every mpirun is told to
-start all others itself, not by a tree of them. No interface is chosen for the ranks' own messages: a pod has
-the one that its cluster gave it, and a second one (a fast network) is there to be used.
+Without ssh only the launcher has the agent and may start processes in other pods, so mpirun is configured to
+start all of them itself instead of by a tree. No network interface is chosen for the ranks' own messages, so
+that a second, faster network of a pod is used if there is one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +17,22 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Injection
-from argosy.frameworks.common import options_of, require_role, require_single, slots, with_defaults
+from argosy.frameworks.common import (
+    WORKER,
+    options_of,
+    present_roles,
+    require_role,
+    require_single,
+    slots,
+    with_defaults,
+)
 from argosy.workload.model import Dependency, Phase, Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
-LAUNCHER, WORKER = "launcher", "worker"
+LAUNCHER = "launcher"
 HOST_FILE = "/etc/argosy/hostfile"
 IDLE_COMMAND = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
-"""Ends at once when told to, which a plain `sleep` as first process of a container does not."""
+"""Ends at SIGTERM, which a plain `sleep` as first process of a container ignores."""
 
 _SSHD = f"/usr/sbin/sshd -D -e -h {SSH_FOLDER}/ssh_host_ed25519_key"
 SSHD = ("/bin/sh", "-c", f"mkdir -p /run/sshd && exec {_SSHD}")
@@ -40,13 +48,13 @@ class Implementation(StrEnum):
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     implementation: Implementation = Implementation.OPEN_MPI
-    """Whose mpirun: it decides the form of the host file and the names of variables."""
+    """The MPI implementation, which decides the format of the host file and the names of variables."""
     slots_per_worker: Annotated[int, Meta(ge=1, le=1024)] | None = None
     """Ranks in a pod; if unset, the role's slots, its GPUs, else 1."""
     launcher_as_host: bool = False
-    """The launcher takes ranks too, the first ones."""
+    """Whether the launcher runs ranks too, the first ones."""
     ssh_keys: bool = False
-    """Ranks are started by ssh, with keys that are made for the job, instead of by remote exec."""
+    """Whether ranks are started by ssh, with keys generated for the job, instead of by remote exec."""
 
 
 class Mpi:
@@ -54,14 +62,14 @@ class Mpi:
     Options: ClassVar[type[Struct]] = Options
 
     def defaults(self, workload: Workload) -> Workload:
-        waits = (Dependency(WORKER, Phase.RUNNING),) if WORKER in workload.roles else ()
+        dependencies = (Dependency(WORKER, Phase.RUNNING),) if WORKER in workload.roles else ()
         return replace(
             workload,
             roles={
                 name: with_defaults(
                     role,
                     node_down_as_failed=name in (LAUNCHER, WORKER),
-                    depends_on=waits if name == LAUNCHER else (),
+                    depends_on=dependencies if name == LAUNCHER else (),
                 )
                 for name, role in workload.roles.items()
             },
@@ -71,12 +79,13 @@ class Mpi:
         yield from require_role(workload, LAUNCHER)
         yield from require_single(workload, LAUNCHER)
         if WORKER not in workload.roles and not options_of(workload, Options).launcher_as_host:
-            said = "without a role 'worker' the launcher must take the ranks; write true"
-            yield Problem("spec.options.launcherAsHost", said)
+            yield Problem(
+                "spec.options.launcherAsHost", "invalid value false: must be true without role 'worker'"
+            )
         yield from _check_equal_slots(workload)
 
     def rules(self, workload: Workload) -> Rules:
-        present = tuple(name for name in (LAUNCHER, WORKER) if name in workload.roles)
+        present = present_roles(workload, (LAUNCHER, WORKER))
         by_ssh = options_of(workload, Options).ssh_keys
         return Rules(
             succeeded_when=((LAUNCHER,),),
@@ -91,8 +100,7 @@ class Mpi:
         )
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
-        present = (name for name in (LAUNCHER, WORKER) if name in workload.roles)
-        searches = tuple(map(workload.service_address, present))
+        searches = tuple(map(workload.service_address, present_roles(workload, (LAUNCHER, WORKER))))
         options = options_of(workload, Options)
         if role.name == WORKER:
             return Injection(
@@ -113,14 +121,14 @@ class Mpi:
         options = options_of(workload, Options)
         return ListBytes(
             files=sum(
-                workload.hostname_bytes(taker.name, extra=len(_line("", taker, options)) + len("\n"))
-                for taker in _rank_roles(workload, options)
+                workload.hostname_bytes(ranked.name, extra=len(_line("", ranked, options)) + len("\n"))
+                for ranked in _rank_roles(workload, options)
             )
         )
 
 
 def host_file(workload: Workload, options: Options) -> str:
-    """One line a pod with its slots. Names are host names: the start agent and DNS know them."""
+    """Return a line for each pod with its host name, which the agent and DNS resolve, and its slots."""
     lines = [
         _line(workload.hostname(role.name, index), role, options)
         for role in _rank_roles(workload, options)
@@ -135,23 +143,24 @@ def _line(host: str, role: Role, options: Options) -> str:
 
 
 def _rank_roles(workload: Workload, options: Options) -> list[Role]:
-    """The roles that take ranks, in the order of the ranks."""
+    """Return the roles that run ranks, in the order of the ranks."""
     names = (LAUNCHER, WORKER) if options.launcher_as_host else (WORKER,)
     return [workload.roles[name] for name in names if name in workload.roles]
 
 
 def _check_equal_slots(workload: Workload) -> Iterator[Problem]:
-    """Intel MPI reads names from its host file and one number of ranks for all of them from a variable."""
+    """Check that Intel MPI, which has one number of ranks for all hosts, gets equal ones."""
     options = options_of(workload, Options)
     if options.implementation is not Implementation.INTEL or options.slots_per_worker:
         return
     if len({slots(role) for role in _rank_roles(workload, options)}) > 1:
-        said = "Intel MPI starts equally many ranks in every pod; write how many"
-        yield Problem("spec.options.slotsPerWorker", said)
+        yield Problem(
+            "spec.options.slotsPerWorker", "required: Intel MPI starts the same number of ranks in every pod"
+        )
 
 
 def _runs_our_sshd(workload: Workload) -> bool:
-    """Return True if no worker has a command, or keys, of its own."""
+    """Return True if the workers have neither a command nor ssh keys of their own."""
     if WORKER not in workload.roles:
         return True
     spec = workload.roles[WORKER].template.get("spec")
@@ -176,9 +185,9 @@ def _environment(workload: Workload, options: Options) -> dict[str, str]:
 
 
 def host_variables(implementation: Implementation, path: str, launcher: Role) -> dict[str, str]:
-    """By which an mpirun in a pod of this role finds the host file, and is found by what it starts elsewhere.
+    """Return variables with the host file, and with the interface on which the launcher is reachable.
 
-    Version 4 of Open MPI reads OMPI_…, version 5 PRTE_….
+    Open MPI 4 reads OMPI_…, version 5 PRTE_….
     """
     match implementation:
         case Implementation.MPICH:
@@ -190,9 +199,9 @@ def host_variables(implementation: Implementation, path: str, launcher: Role) ->
 
 
 def _interface(variable: str, launcher: Role) -> dict[str, str]:
-    """Proxies call back to an address: the launcher's host name alone may not resolve elsewhere.
+    """Make proxies connect back to an address: the launcher's host name may not resolve in other pods.
 
-    A pod's own network is always eth0; in the node's network the name is anything, and mpirun must find it.
+    A pod's own network is always eth0; with hostNetwork the name is not known, and mpirun has to find it.
     """
     spec = launcher.template.get("spec")
     return {} if isinstance(spec, dict) and spec.get("hostNetwork") else {variable: "eth0"}
@@ -212,7 +221,7 @@ def _intel_agent(workload: Workload, options: Options) -> dict[str, str]:
 
 
 def _long_names(workload: Workload) -> dict[str, str]:
-    """The mpirun of version 4 writes the list of hosts in short, and crashes on names too long for that."""
+    """Disable the abbreviated list of hosts of Open MPI 4, which crashes with long names."""
     longest = max(len(workload.hostname(role.name, role.replicas)) for role in workload.roles.values())
     return {"OMPI_MCA_regx": "naive"} if longest >= LONG_FOR_OPEN_MPI_4 else {}
 
@@ -223,7 +232,7 @@ AS_ROOT = {
     "PRTE_ALLOW_RUN_AS_ROOT": "1",
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-"""Open MPI starts nothing as root unless it is told to; in a container that is the usual user."""
+"""Open MPI requires these to run as root, which is the usual user in a container."""
 _AGENTS = f"{REMOTE_AGENT} : /bin/sh"
 _OPEN_MPI_AGENT = {
     "OMPI_MCA_plm_rsh_agent": _AGENTS,
@@ -231,5 +240,5 @@ _OPEN_MPI_AGENT = {
     "PRTE_MCA_plm_ssh_agent": _AGENTS,
     "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
 }
-"""The daemons of version 4 look for the agent too, never use it, and end where there is none: there they find
-the second one of the list, which every container has that can be started in."""
+"""The daemons of version 4 exit if they find no agent, although they never use it. The second one of the list
+exists in every container."""

@@ -1,9 +1,8 @@
 """PyTorch: static process groups, and torchrun's elastic ones when role `worker` has `elastic`.
 
-Roles: `worker`, and optionally one `master`, which then is rank 0. The variables serve both a script that
-calls `init_process_group` by itself and one started by torchrun, which reads those named `PET_…`. A static
-group cannot lose or gain a member, so a lost pod, or a new size, starts the whole job anew; an elastic one
-goes on.
+Roles: `worker`, and optionally one `master`, which then is rank 0. The variables are for scripts that call
+`init_process_group` themselves and for torchrun, which reads those named `PET_…`. A static group cannot lose
+or gain a member, so a lost pod or a new size restarts the whole job; an elastic group continues.
 """
 
 from collections.abc import Iterator
@@ -13,25 +12,28 @@ from msgspec import Meta, Struct
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import (
+    MASTER,
+    WORKER,
     PortNumber,
+    group_rules,
+    has_elastic_workers,
     options_of,
+    present_roles,
     require_role,
     require_single,
     slots,
     with_default_policies,
 )
-from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
-
-MASTER, WORKER = "master", "worker"
+from argosy.workload.model import Problem, Role, Rules, Workload
 
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     procs_per_node: Annotated[int, Meta(ge=1, le=1024)] | None = None
     """Processes in a pod; if unset, the role's slots, its GPUs, else 1."""
     port: PortNumber = 29500
-    """Port at which rank 0 is met."""
+    """Port on which rank 0 listens."""
     max_restarts: Annotated[int, Meta(ge=0, le=10_000)] = 100
-    """How often torchrun forms the group anew before it gives up (elastic only)."""
+    """How often torchrun restarts the group before it gives up (elastic only)."""
 
 
 class PyTorch:
@@ -44,20 +46,11 @@ class PyTorch:
     def check(self, workload: Workload) -> Iterator[Problem]:
         yield from require_role(workload, WORKER) if MASTER not in workload.roles else ()
         yield from require_single(workload, MASTER)
-        if MASTER in workload.roles and _elastic(workload):
-            said = "an elastic group meets at a worker; take the role away or take elastic away"
-            yield Problem("spec.roles.master", said)
+        if MASTER in workload.roles and has_elastic_workers(workload):
+            yield Problem("spec.roles.master", "not supported with elastic workers: one of them is rank 0")
 
     def rules(self, workload: Workload) -> Rules:
-        ranked = _ranked(workload)
-        elastic = _elastic(workload)
-        return Rules(
-            succeeded_when=(ranked,),
-            failed_when=tuple((name,) for name in ranked),
-            restart_scope=RestartScope.POD if elastic else RestartScope.JOB,
-            resize=ResizeMode.LIVE if elastic else ResizeMode.RESTART,
-            services=tuple(workload.roles),
-        )
+        return group_rules(workload, _ranked(workload), elastic=has_elastic_workers(workload))
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         ranked = _ranked(workload)
@@ -102,16 +95,11 @@ def _rendezvous(workload: Workload, role: Role, options: Options) -> dict[str, s
         "PET_RDZV_ENDPOINT": f"{workload.address(role.name, 0)}:{options.port}",
         "PET_RDZV_ID": workload.name,
         "PET_MAX_RESTARTS": str(options.max_restarts),
-        # A survivor does not publish the shared store again, so an agent that was replaced could not join.
+        # Surviving agents do not publish the shared store again, so a replaced agent could not join.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
 
 
-def _elastic(workload: Workload) -> bool:
-    worker = workload.roles.get(WORKER)
-    return worker is not None and worker.elastic is not None
-
-
 def _ranked(workload: Workload) -> tuple[str, ...]:
-    """The roles whose pods have ranks, in the order of their ranks."""
-    return tuple(name for name in (MASTER, WORKER) if name in workload.roles)
+    """Return the roles whose pods have ranks, in the order of their ranks."""
+    return present_roles(workload, (MASTER, WORKER))

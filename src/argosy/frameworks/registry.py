@@ -1,7 +1,7 @@
-"""Finds adapters by name: those of installed packages (entry-point group `argosy.frameworks`) and our own.
+"""Finds adapters by name: the built-in ones, and those of installed packages.
 
-Our own are named here as well, so that they are found in a checkout that is not installed; a package cannot
-take the name of one of them.
+Packages register theirs in the entry-point group `argosy.frameworks`. The built-in ones are listed here, so
+that a checkout works without being installed; a package cannot replace them.
 """
 
 from collections.abc import Mapping
@@ -44,43 +44,43 @@ def find_framework(name: str) -> Framework | None:
 
 
 class Entry(Struct, frozen=True):
-    """An adapter that there is, or would be but for a problem."""
+    """An adapter, or why it cannot be used."""
 
     name: str
     origin: str
-    """The package that it came with, and its version."""
+    """The package that contains it, with its version."""
     framework: Framework | None = None
     problem: str = ""
 
 
 @cache
 def installed() -> Mapping[str, Framework]:
-    """Every adapter by name. One that cannot be loaded is left out: it must not take the operator with it."""
+    """Return every adapter by name, without those that cannot be loaded."""
     return {entry.name: entry.framework for entry in entries() if entry.framework}
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """All that were found, sorted by name: ours, and what other packages brought."""
-    ours = {own.name: Entry(own.name, "argosy", own()) for own in BUILTIN_FRAMEWORKS}
-    foreign = [_loaded(point) for point in entry_points(group=GROUP) if not _is_ours(point)]
-    adapters = [*ours.values(), *(_unless_taken(entry, ours) for entry in foreign)]
+    """Return all adapters, sorted by name, including those that cannot be used."""
+    builtin = {kind.name: Entry(kind.name, "argosy", kind()) for kind in BUILTIN_FRAMEWORKS}
+    foreign = [_load(point) for point in entry_points(group=GROUP) if not _is_builtin(point)]
+    adapters = [*builtin.values(), *(_check_name(entry, builtin) for entry in foreign)]
     return tuple(sorted(adapters, key=lambda entry: (entry.name, entry.origin)))
 
 
-def _is_ours(point: EntryPoint) -> bool:
+def _is_builtin(point: EntryPoint) -> bool:
     return point.dist is not None and point.dist.name == "argosy"
 
 
-def _loaded(point: EntryPoint) -> Entry:
+def _load(point: EntryPoint) -> Entry:
     origin = f"{point.dist.name} {point.dist.version}" if point.dist else "?"
     try:
         return Entry(point.name, origin, point.load()())
-    except Exception as error:  # a foreign package may fail in any way
+    except Exception as error:  # importing another package may raise anything
         return Entry(point.name, origin, problem=f"cannot be loaded: {type(error).__name__}: {error}")
 
 
-def _unless_taken(entry: Entry, ours: Mapping[str, Entry]) -> Entry:
-    if entry.name not in ours:
+def _check_name(entry: Entry, builtin: Mapping[str, Entry]) -> Entry:
+    if entry.name not in builtin:
         return entry
-    return Entry(entry.name, entry.origin, problem="has the name of one that is built in")
+    return Entry(entry.name, entry.origin, problem="has the name of a built-in framework")

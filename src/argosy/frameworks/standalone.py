@@ -1,8 +1,7 @@
-"""`standalone`: pods that know nothing of each other, such as one training on one machine, or a sweep.
+"""`standalone`: independent pods, such as training on a single machine, or a sweep.
 
-Role `worker`, and others beside it if wanted. Each pod finds its number in `ARGOSY_INDEX`, as every pod does,
-and nothing else is set; there is nobody to be found by name, so there are no services. A lost pod is replaced
-alone.
+Role `worker`, and optionally others. Each pod gets its index in `ARGOSY_INDEX`, as every pod does, and
+nothing else. There are no services, because no pod needs to find another. A lost pod is replaced alone.
 """
 
 from collections.abc import Iterator
@@ -11,19 +10,13 @@ from typing import ClassVar
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import require_role, with_default_policies
+from argosy.frameworks.common import WORKER, NoOptions, require_role, with_default_policies
 from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
-
-WORKER = "worker"
-
-
-class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """There are none."""
 
 
 class Standalone:
     name: ClassVar[str] = "standalone"
-    Options: ClassVar[type[Struct]] = Options
+    Options: ClassVar[type[Struct]] = NoOptions
 
     def defaults(self, workload: Workload) -> Workload:
         return with_default_policies(workload)

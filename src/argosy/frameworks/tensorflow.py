@@ -1,12 +1,12 @@
-"""TensorFlow: every process finds all others, and its own part, in `TF_CONFIG`.
+"""TensorFlow: every process gets the cluster and its own task in `TF_CONFIG`.
 
-Roles `chief` or `master` (one pod), `worker`, `ps` and `evaluator`; others take no part. An evaluator knows
-the cluster without being in it, as TensorFlow has it. A single process gets no `TF_CONFIG`: with one it
-would wait for others.
+Roles `chief` or `master` (one pod), `worker`, `ps` and `evaluator`; other roles get no `TF_CONFIG`. An
+evaluator gets the cluster without being part of it, as TensorFlow expects. A single process gets no
+`TF_CONFIG`, because it would wait for others.
 
-Without `ps` all train as one and none can be lost, so the job starts anew as a whole. With `ps` the workers
-and parameter servers only serve a chief, which outlives the loss of a worker: pods are replaced one by one,
-and the job has succeeded when its chief has, since servers never end.
+Without `ps` all processes form one group, so a lost pod restarts the whole job. With `ps` the workers and
+parameter servers only serve a chief, which survives the loss of a worker: pods are replaced one by one, and
+the job succeeds when its chief does, because servers never end.
 """
 
 import json
@@ -17,8 +17,11 @@ from msgspec import Struct
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import (
+    MASTER,
+    WORKER,
     PortNumber,
     options_of,
+    present_roles,
     require_single,
     variable_bytes,
     with_default_policies,
@@ -26,10 +29,10 @@ from argosy.frameworks.common import (
 from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
-CHIEF, MASTER, WORKER, SERVER, EVALUATOR = "chief", "master", "worker", "ps", "evaluator"
+CHIEF, SERVER, EVALUATOR = "chief", "ps", "evaluator"
 LEADERS = (MASTER, CHIEF)
 TRAINING = (*LEADERS, WORKER)
-"""Whose success is the job's, in this order."""
+"""Roles that train, in the order of their ranks; their success is the job's."""
 CLUSTER = (*TRAINING, SERVER)
 KNOWN = (*CLUSTER, EVALUATOR)
 PORT_NAME = "tfjob-port"
@@ -42,7 +45,7 @@ class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     port: PortNumber = PORT
     """Port of every process."""
     dynamic_workers: bool = False
-    """A worker is told of itself and the parameter servers only, so that workers may come and go."""
+    """Whether a worker gets only itself and the parameter servers, so that their number may change."""
 
 
 class TensorFlow:
@@ -54,10 +57,9 @@ class TensorFlow:
 
     def check(self, workload: Workload) -> Iterator[Problem]:
         if not any(name in workload.roles for name in TRAINING):
-            said = "framework tensorflow needs a role 'worker', 'chief' or 'master'"
-            yield Problem("spec.roles", said)
+            yield Problem("spec.roles", "framework tensorflow requires a role 'worker', 'chief' or 'master'")
         if all(name in workload.roles for name in LEADERS):
-            yield Problem("spec.roles.master", "is another word for chief; take one of them away")
+            yield Problem("spec.roles.master", "not supported with role 'chief', which means the same")
         for name in LEADERS:
             yield from require_single(workload, name)
 
@@ -66,7 +68,7 @@ class TensorFlow:
         alone = dynamic or SERVER in workload.roles
         return Rules(
             succeeded_when=(_decisive(workload),),
-            failed_when=tuple((name,) for name in KNOWN if name in workload.roles),
+            failed_when=tuple((name,) for name in present_roles(workload, KNOWN)),
             restart_scope=RestartScope.POD if alone else RestartScope.JOB,
             resize=ResizeMode.LIVE if dynamic else ResizeMode.RESTART,
             services=tuple(workload.roles),
@@ -88,17 +90,17 @@ class TensorFlow:
 
 
 def _decisive(workload: Workload) -> tuple[str, ...]:
-    """The roles that must succeed: with parameter servers the chief if there is one, else all that train."""
-    leaders = tuple(name for name in LEADERS if name in workload.roles)
+    """Return the roles that must succeed: the chief if there are parameter servers, else all that train."""
+    leaders = present_roles(workload, LEADERS)
     if leaders and SERVER in workload.roles:
         return leaders
-    return tuple(name for name in TRAINING if name in workload.roles)
+    return present_roles(workload, TRAINING)
 
 
 def variables(role: str, index: int, hosts: Hosts, *, dynamic: bool) -> dict[str, str]:
-    """`TF_CONFIG` of the pod in this place: the cluster, in which the evaluator is not, and its own task.
+    """Return `TF_CONFIG` with the cluster, without the evaluator, and the pod's own task.
 
-    `hosts` are those of every role; without a second one that TensorFlow knows there is nothing to tell.
+    `hosts` are those of every role; there is no `TF_CONFIG` if only one of them takes part.
     """
     if sum(len(hosts.get(name, ())) for name in KNOWN) < 2:
         return {}
@@ -112,11 +114,11 @@ def variables(role: str, index: int, hosts: Hosts, *, dynamic: bool) -> dict[str
 
 
 def config_bytes(workload: Workload, role: Role, ports: Mapping[str, int], *, dynamic: bool) -> ListBytes:
-    """How long `variables` makes `TF_CONFIG` for a pod of this role, given the port of each role."""
+    """Return the size of `TF_CONFIG` in a pod of this role, given the port of each role."""
     if role.name not in KNOWN:
         return ListBytes()
     listed = ((SERVER,) if role.name == WORKER else ()) if dynamic else CLUSTER
-    escaped = len('\\"\\",')  # quotes in a text that stands in JSON itself
+    escaped = len('\\"\\",')  # the quotes of a string within a JSON string
     total = sum(
         workload.address_bytes(name, extra=len(f":{ports[name]}") + escaped)
         for name in listed
@@ -126,7 +128,7 @@ def config_bytes(workload: Workload, role: Role, ports: Mapping[str, int], *, dy
 
 
 def _sparse_cluster(role: str, index: int, hosts: Hosts) -> dict[str, object]:
-    """A worker sees itself and all parameter servers; one of these sees itself; others see nobody."""
+    """Return the sparse cluster: a worker with all parameter servers, or one server, or nothing."""
     itself = hosts[role][index]
     servers = {WORKER: hosts.get(SERVER, []), SERVER: [itself]}
     return {"ps": servers.get(role, []), "worker": {str(index): itself} if role == WORKER else {}}

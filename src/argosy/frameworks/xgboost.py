@@ -1,8 +1,8 @@
-"""XGBoost: workers that meet at a tracker, which the program in the first of them starts.
+"""XGBoost: workers that connect to a tracker, which the program in the first worker starts.
 
-Role `worker`. The variables are those that XGBoost's collective takes as arguments, in capitals: it reads
-none itself. Task ids are padded with zeros, because the tracker sorts them as text to give out ranks
-(`sortby="task"`): so a pod's rank is its number. A member that is lost ends the training of all.
+Role `worker`. XGBoost reads no variables; those set here are named like the arguments of its collective, in
+upper case. Task ids are padded with zeros, because the tracker sorts them as text to assign ranks
+(`sortby="task"`): so a pod's rank is its index. A lost worker ends the training, so the whole job restarts.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,15 @@ from typing import ClassVar
 from msgspec import Struct
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.common import PortNumber, options_of, require_role, with_default_policies
-from argosy.workload.model import Problem, ResizeMode, RestartScope, Role, Rules, Workload
-
-WORKER = "worker"
+from argosy.frameworks.common import (
+    WORKER,
+    PortNumber,
+    group_rules,
+    options_of,
+    require_role,
+    with_default_policies,
+)
+from argosy.workload.model import Problem, Role, Rules, Workload
 
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -33,13 +38,7 @@ class XGBoost:
         yield from require_role(workload, WORKER)
 
     def rules(self, workload: Workload) -> Rules:
-        return Rules(
-            succeeded_when=((WORKER,),),
-            failed_when=((WORKER,),),
-            restart_scope=RestartScope.JOB,
-            resize=ResizeMode.RESTART,
-            services=tuple(workload.roles),
-        )
+        return group_rules(workload, (WORKER,))
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         if role.name != WORKER:

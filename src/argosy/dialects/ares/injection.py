@@ -286,7 +286,7 @@ def _bagua(workload: Workload, role: Role, index: int) -> Injection:
 
 def _bagua_elastic(workload: Workload, options: Options, role: Role, index: int) -> Injection:
     if role.name == ETCD:
-        return _forced(bagua.meeting_ports(options.ports), bagua.named(options.ports[:2]))
+        return _forced(bagua.etcd_ports(options.ports), bagua.named(options.ports[:2]))
     if role.name != WORKER:
         return Injection()
     mine = bagua.share(options.ports[2:], role.replicas, index)

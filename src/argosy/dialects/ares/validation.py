@@ -139,9 +139,11 @@ def _framework_problems(spec: AresJobSpec, profile: Profile) -> Iterator[Problem
     framework = spec.framework_type
     for name in profile.required:
         if name not in (spec.role_specs or {}):
-            yield Problem("spec.roleSpecs", f"framework {framework} needs a role {name!r}")
+            yield Problem("spec.roleSpecs", f"framework {framework} requires a role {name!r}")
     if profile.one_of and not any(name in present for name in profile.one_of):
-        yield Problem("spec.roleSpecs", f"framework {framework} needs a role {' or '.join(profile.one_of)}")
+        yield Problem(
+            "spec.roleSpecs", f"framework {framework} requires a role {' or '.join(profile.one_of)}"
+        )
     for name in profile.single:
         if name in present and (present[name].replicas or 0) > 1:
             error = f"invalid value {present[name].replicas}: must be 1 for role {name}"
@@ -156,7 +158,7 @@ def _framework_problems(spec: AresJobSpec, profile: Profile) -> Iterator[Problem
 def _dask_problems(present: Mapping[str, RoleSpec], profile: Profile) -> Iterator[Problem]:
     if WORKER in present and LEADWORKER not in present:
         yield Problem(
-            "spec.roleSpecs", "framework dask needs a role 'leadworker' if there is a role 'worker'"
+            "spec.roleSpecs", "framework dask requires a role 'leadworker' if there is a role 'worker'"
         )
     for name, least, most in ((SCHEDULER, 2, 2), (LEADWORKER, 1, 1), (LAUNCHER, 1, None)):
         if name not in present:
