@@ -22,7 +22,7 @@ def injection(made: Workload, name: str, index: int = 0) -> Injection:
     return BAGUA.inject(made, made.roles[name], index)
 
 
-def test_a_static_group_meets_at_its_master() -> None:
+def test_a_static_group_gets_the_masters_address() -> None:
     made = job(MASTER, WORKER, availablePorts=PORTS[:4])
     master = f"job-master-0.job-master.{SUFFIX}"
     first, second = (f"job-worker-{index}.job-worker.{SUFFIX}" for index in (0, 1))
@@ -40,13 +40,13 @@ def test_a_static_group_meets_at_its_master() -> None:
     assert injection(made, "master").ports == tuple(Port(f"port-{port}", port) for port in PORTS[:4])
 
 
-def test_a_master_may_be_alone() -> None:
+def test_a_master_without_workers_is_a_world_of_one() -> None:
     made = job(MASTER)
     assert injection(made, "master").env["SERVICE_DOMAIN_NAME"] == f"job-master.{SUFFIX}"
     assert BAGUA.rules(made).succeeded_when == (("master",),)
 
 
-def test_ports_are_shared_out_among_elastic_workers() -> None:
+def test_elastic_workers_share_the_ports() -> None:
     made = job(MOVING, ETCD, availablePorts=PORTS)
     told = [injection(made, "worker", index) for index in (0, 1)]
     assert [one.env["BAGUA_SSH_PORT"] for one in told] == ["12357", "12359"]
@@ -54,13 +54,13 @@ def test_ports_are_shared_out_among_elastic_workers() -> None:
     assert [[port.number for port in one.ports] for one in told] == [[12357, 12358], [12359, 12360]]
 
 
-def test_of_five_ports_two_workers_get_one_each() -> None:
+def test_two_elastic_workers_get_one_of_five_ports_each() -> None:
     made = job(MOVING, ETCD, availablePorts=PORTS[:5])
     assert injection(made, "worker", 1).env["BAGUA_SSH_PORT"] == "12358"
     assert injection(made, "worker", 1).env["BAGUA_AVAILABLE_PORTS"] == ""
 
 
-def test_elastic_workers_meet_at_etcd_under_the_name_of_the_job() -> None:
+def test_elastic_workers_get_etcds_address_and_the_name_of_the_job() -> None:
     env = injection(job(replace(WORKER, elastic=Elastic(1, 4)), ETCD, availablePorts=PORTS), "worker").env
     assert {name: env[name] for name in ("ETCD_HOST", "ETCD_CLIENT_PORT", "ETCD_SERVER_PORT", "JOB_ID")} == {
         "ETCD_HOST": f"job-etcd-0.job-etcd.{SUFFIX}",
@@ -72,27 +72,27 @@ def test_elastic_workers_meet_at_etcd_under_the_name_of_the_job() -> None:
     assert env["SERVICE_DOMAIN_NAME"] == f"job-worker.{SUFFIX}"
 
 
-def test_etcd_is_told_its_ports_and_runs_itself() -> None:
+def test_etcd_gets_its_ports_and_a_default_command() -> None:
     made = injection(job(MOVING, ETCD, availablePorts=PORTS), "etcd")
     assert made.env == {"ETCD_CLIENT_PORT": "12355", "ETCD_SERVER_PORT": "12356", "ETCD_ENABLE_V2": "true"}
     assert made.ports == (Port("port-12355", 12355), Port("port-12356", 12356))
     assert made.default_command[:2] == ("etcd", "--listen-client-urls=http://0.0.0.0:12355")
 
 
-def test_ports_need_not_be_named() -> None:
+def test_without_available_ports_they_count_from_12345() -> None:
     static, elastic = job(MASTER, WORKER), job(MOVING, ETCD)
     assert injection(static, "worker").env["BAGUA_AVAILABLE_PORTS"] == "12347,12348"
     assert injection(elastic, "worker", 1).env["BAGUA_SSH_PORT"] == "12349"
     assert injection(elastic, "worker", 1).env["BAGUA_AVAILABLE_PORTS"] == "12350"
 
 
-def test_other_roles_take_no_part() -> None:
+def test_other_roles_get_nothing() -> None:
     board = role("board", 1, policy=None)
     assert injection(job(MASTER, WORKER, board), "board") == Injection()
     assert injection(job(MOVING, ETCD, board), "board") == Injection()
 
 
-def test_workers_wait_for_where_they_meet() -> None:
+def test_workers_depend_on_the_master_or_on_etcd() -> None:
     assert job(MASTER, WORKER).roles["worker"].depends_on == (Dependency("master", Phase.RUNNING),)
     assert job(MOVING, ETCD).roles["worker"].depends_on == (Dependency("etcd", Phase.RUNNING),)
 
@@ -107,25 +107,25 @@ def test_rules() -> None:
 
 
 PROBLEMS = {
-    "no master": (job(WORKER), "spec.roles: framework bagua requires a role 'master'"),
-    "no etcd": (job(MOVING), "spec.roles: framework bagua requires a role 'etcd'"),
-    "two masters": (
+    "static without master: rejected": (job(WORKER), "spec.roles: framework bagua requires a role 'master'"),
+    "elastic without etcd: rejected": (job(MOVING), "spec.roles: framework bagua requires a role 'etcd'"),
+    "two masters: rejected": (
         job(role("master", 2)),
         "spec.roles.master.replicas: invalid value 2: must be 1",
     ),
-    "a master of an elastic group": (
+    "master with elastic workers: rejected": (
         job(MOVING, ETCD, MASTER),
         "spec.roles.master: not supported with elastic workers, which use role 'etcd'",
     ),
-    "one port": (
+    "one port: too few": (
         job(MASTER, WORKER, availablePorts=[1]),
         "spec.options.availablePorts: too few ports: must be empty or at least 2",
     ),
-    "three ports for two elastic workers": (
+    "three ports for two elastic workers: too few": (
         job(MOVING, ETCD, availablePorts=[1, 2, 3]),
         "spec.options.availablePorts: too few ports: must be empty or at least 4",
     ),
-    "a port twice": (
+    "port listed twice: rejected": (
         job(MASTER, WORKER, availablePorts=[1, 2, 1]),
         "spec.options.availablePorts: duplicate port: each must be listed once",
     ),

@@ -5,7 +5,7 @@ from tests.support.workloads import role, workload
 CUSTOM = Custom()
 
 
-def test_every_pod_knows_who_it_is_and_where_the_others_are() -> None:
+def test_every_pod_gets_its_role_its_index_and_all_addresses() -> None:
     job = workload(role("ps-main", 1), role("worker", 2))
     assert CUSTOM.inject(job, job.roles["worker"], 1).env == {
         "ROLE": "worker",
@@ -20,7 +20,7 @@ def test_every_pod_knows_who_it_is_and_where_the_others_are() -> None:
     }
 
 
-def test_a_very_long_list_is_left_to_dns() -> None:
+def test_a_role_with_too_many_pods_has_no_address_list() -> None:
     job = workload(role("worker", 501))
     env = CUSTOM.inject(job, job.roles["worker"], 0).env
     assert "ROLE_WORKER" not in env
@@ -33,6 +33,6 @@ def test_all_roles_must_succeed_and_none_may_fail() -> None:
     assert rules.services == ("b", "a")
 
 
-def test_our_own_are_found_by_name() -> None:
+def test_built_in_frameworks_are_found_by_name() -> None:
     assert {"custom", "mpi", "pytorch"} <= set(installed())
     assert find_framework("pytroch") is None

@@ -27,30 +27,38 @@ def injection(made: Workload, name: str, index: int = 0) -> Injection:
 
 
 @pytest.mark.parametrize("name", ["scheduler", "worker", "launcher"])
-def test_all_find_the_scheduler(name: str) -> None:
+def test_every_role_gets_the_address_of_the_scheduler(name: str) -> None:
     assert injection(job(), name).env["DASK_SCHEDULER_ADDRESS"] == ADDRESS
 
 
 COMMANDS = {
-    "the scheduler": ("scheduler", {}, ("dask", "scheduler", "--port", "8786")),
-    "the scheduler at another port": ("scheduler", {"port": 99}, ("dask", "scheduler", "--port", "99")),
-    "a worker": ("worker", {}, ("dask", "worker")),
-    "a worker with threads": ("worker", {"threadsPerWorker": 3}, ("dask", "worker", "--nthreads", "3")),
-    "the launcher has its own": ("launcher", {}, ()),
+    "scheduler: default command": ("scheduler", {}, ("dask", "scheduler", "--port", "8786")),
+    "scheduler with another port: port in its command": (
+        "scheduler",
+        {"port": 99},
+        ("dask", "scheduler", "--port", "99"),
+    ),
+    "worker: default command": ("worker", {}, ("dask", "worker")),
+    "worker with threadsPerWorker: threads in its command": (
+        "worker",
+        {"threadsPerWorker": 3},
+        ("dask", "worker", "--nthreads", "3"),
+    ),
+    "launcher: no default command": ("launcher", {}, ()),
 }
 
 
 @pytest.mark.parametrize(("name", "options", "want"), COMMANDS.values(), ids=COMMANDS.keys())
-def test_commands(name: str, options: dict[str, object], want: tuple[str, ...]) -> None:
+def test_default_commands(name: str, options: dict[str, object], want: tuple[str, ...]) -> None:
     assert injection(job(**options), name).default_command == want
 
 
-def test_slots_are_processes() -> None:
+def test_slots_become_worker_processes() -> None:
     made = job(SCHEDULER, replace(WORKER, slots=4), LAUNCHER)
     assert injection(made, "worker").default_command == ("dask", "worker", "--nworkers", "4")
 
 
-def test_the_scheduler_has_a_port() -> None:
+def test_the_scheduler_exposes_its_port() -> None:
     assert injection(job(), "scheduler").ports == (Port("scheduler", 8786),)
 
 
@@ -59,7 +67,7 @@ def ring(made: Workload, name: str, index: int) -> tuple[str, str, str, str]:
     return env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"], env["MASTER_PORT"]
 
 
-def test_all_but_the_scheduler_are_numbered_the_leader_first() -> None:
+def test_all_but_the_scheduler_have_ranks_the_leader_first() -> None:
     made = job(SCHEDULER, LEAD, WORKER, LAUNCHER)
     master = f"job-leadworker-0.job-leadworker.{SUFFIX}"
     assert [ring(made, *place) for place in (("leadworker", 0), ("worker", 1), ("launcher", 0))] == [
@@ -76,13 +84,13 @@ def test_without_a_leader_the_first_worker_is_rank_0() -> None:
     assert ring(made, "launcher", 0) == ("2", "3", f"job-worker-0.job-worker.{SUFFIX}", "7")
 
 
-def test_elastic_workers_are_not_numbered() -> None:
+def test_elastic_workers_have_no_ranks() -> None:
     made = job(SCHEDULER, replace(WORKER, elastic=Elastic(1, 4)), LAUNCHER)
     assert injection(made, "worker").env == injection(made, "launcher").env
     assert "RANK" not in injection(made, "worker").env
 
 
-def test_they_start_one_after_the_other() -> None:
+def test_roles_start_in_order_scheduler_workers_launcher() -> None:
     made = job(LAUNCHER, WORKER, LEAD, SCHEDULER)
     assert {name: one.depends_on for name, one in made.roles.items()} == {
         "scheduler": (),
@@ -106,14 +114,17 @@ def test_rules() -> None:
 
 
 PROBLEMS = {
-    "no scheduler": ((WORKER, LAUNCHER), "spec.roles: framework dask requires a role 'scheduler'"),
-    "no launcher": ((SCHEDULER, WORKER), "spec.roles: framework dask requires a role 'launcher'"),
-    "nobody to work": ((SCHEDULER, LAUNCHER), "spec.roles: framework dask requires a role 'worker'"),
-    "two schedulers": (
+    "no scheduler: rejected": ((WORKER, LAUNCHER), "spec.roles: framework dask requires a role 'scheduler'"),
+    "no launcher: rejected": ((SCHEDULER, WORKER), "spec.roles: framework dask requires a role 'launcher'"),
+    "neither worker nor leadworker: rejected": (
+        (SCHEDULER, LAUNCHER),
+        "spec.roles: framework dask requires a role 'worker'",
+    ),
+    "two schedulers: rejected": (
         (role("scheduler", 2), WORKER, LAUNCHER),
         "spec.roles.scheduler.replicas: invalid value 2: must be 1",
     ),
-    "two leaders": (
+    "two leadworkers: rejected": (
         (SCHEDULER, role("leadworker", 2), LAUNCHER),
         "spec.roles.leadworker.replicas: invalid value 2: must be 1",
     ),
@@ -125,5 +136,5 @@ def test_problems(roles: tuple[Role, ...], want: str) -> None:
     assert [str(problem) for problem in DASK.check(job(*roles))] == [want]
 
 
-def test_a_leader_may_work_alone() -> None:
+def test_a_leadworker_without_workers_is_accepted() -> None:
     assert list(DASK.check(job(SCHEDULER, LEAD, LAUNCHER))) == []

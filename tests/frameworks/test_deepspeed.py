@@ -35,23 +35,23 @@ def at(index: int) -> str:
     return f"job-worker-{index}.job-worker.ns.svc.cluster.local"
 
 
-def test_a_pod_can_join_by_itself() -> None:
+def test_without_a_launcher_pods_get_pytorchs_variables() -> None:
     env = injection(job(WORKER, port=5), "worker", 1).env
     assert [env[name] for name in REQUIRED] == ["1", "2", at(0), "5", "0"]
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_every_pod_has_the_host_file_where_deepspeed_looks(index: int) -> None:
+def test_every_pod_has_the_host_file_at_deepspeeds_default_path(index: int) -> None:
     assert hosts(injection(job(WORKER, procsPerNode=4), "worker", index)) == {at(0): 4, at(1): 4}
 
 
-def test_processes_in_a_pod() -> None:
+def test_procs_per_node_are_slots_in_the_host_file() -> None:
     env = injection(job(replace(WORKER, slots=2)), "worker", 1).env
     assert (env["RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == ("2", "4", "2")
     assert hosts(injection(job(replace(WORKER, slots=2)), "worker")) == {at(0): 2, at(1): 2}
 
 
-def test_a_launcher_starts_them_as_mpirun_does() -> None:
+def test_with_a_launcher_pods_are_set_up_as_for_mpi() -> None:
     made = job(LAUNCHER, WORKER, procsPerNode=2, implementation="mpich")
     launcher = injection(made, "launcher")
     assert hosts(launcher) == {at(0): 2, at(1): 2}
@@ -61,17 +61,17 @@ def test_a_launcher_starts_them_as_mpirun_does() -> None:
     assert DEEPSPEED.rules(made).succeeded_when == (("launcher",),)
 
 
-def test_without_a_launcher_all_must_succeed() -> None:
+def test_without_a_launcher_all_workers_must_succeed() -> None:
     assert DEEPSPEED.rules(job(WORKER)).succeeded_when == (("worker",),)
 
 
 PROBLEMS = {
-    "no worker": (job(LAUNCHER), "spec.roles: framework deepspeed requires a role 'worker'"),
-    "two launchers": (
+    "no worker: rejected": (job(LAUNCHER), "spec.roles: framework deepspeed requires a role 'worker'"),
+    "two launchers: rejected": (
         job(role("launcher", 2), WORKER),
         "spec.roles.launcher.replicas: invalid value 2: must be 1",
     ),
-    "elastic": (
+    "elastic worker: rejected": (
         job(replace(WORKER, elastic=Elastic(1, 2))),
         "spec.roles.worker.elastic: not supported with framework deepspeed,"
         " whose process group has a fixed size",

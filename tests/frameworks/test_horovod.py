@@ -28,7 +28,7 @@ def test_pods_are_set_up_as_for_mpi() -> None:
     assert HOROVOD.rules(made) == Mpi().rules(made)
 
 
-def test_keys_are_those_of_mpi() -> None:
+def test_ssh_keys_are_used_as_for_mpi() -> None:
     made = job(sshKeys=True, controller="gloo")
     assert HOROVOD.rules(made).ssh_roles == ("launcher", "worker")
     assert injection(made, "worker").default_command == SSHD
@@ -37,23 +37,23 @@ def test_keys_are_those_of_mpi() -> None:
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 @pytest.mark.parametrize("name", ["launcher", "worker"])
-def test_all_ranks_talk_over_what_was_chosen(controller: str, name: str) -> None:
+def test_all_ranks_get_the_configured_controller(controller: str, name: str) -> None:
     env = injection(job(controller=controller), name).env
     assert env["HOROVOD_CONTROLLER"] == env["HOROVOD_CPU_OPERATIONS"] == controller
 
 
-def test_unless_it_is_left_to_horovod() -> None:
+def test_without_a_controller_no_variable_is_set() -> None:
     assert not [key for key in injection(job(), "launcher").env if key.startswith("HOROVOD")]
 
 
-def test_other_roles_take_no_part() -> None:
+def test_other_roles_get_nothing() -> None:
     made = job(*ROLES, role("board", 1, policy=None), controller="gloo")
     assert injection(made, "board") == Injection()
 
 
 PROBLEMS = {
-    "no launcher": (job(ROLES[1]), "spec.roles: framework horovod requires a role 'launcher'"),
-    "nobody to take ranks": (
+    "no launcher: rejected": (job(ROLES[1]), "spec.roles: framework horovod requires a role 'launcher'"),
+    "no worker without launcherAsHost: rejected": (
         job(ROLES[0], controller="mpi"),
         "spec.options.launcherAsHost: invalid value false: must be true without role 'worker'",
     ),

@@ -16,7 +16,7 @@ def injection(made: Workload, name: str, index: int) -> Injection:
     return JAX.inject(made, made.roles[name], index)
 
 
-def test_every_process_knows_its_number_and_where_the_first_one_is() -> None:
+def test_every_process_gets_its_id_and_the_coordinators_address() -> None:
     assert injection(job(role("worker", 3), port=5), "worker", 2).env == {
         "JAX_COORDINATOR_ADDRESS": "job-worker-0.job-worker.ns.svc.cluster.local:5",
         "JAX_NUM_PROCESSES": "3",
@@ -25,23 +25,23 @@ def test_every_process_knows_its_number_and_where_the_first_one_is() -> None:
     }
 
 
-def test_the_first_one_has_the_coordinators_port() -> None:
+def test_the_first_worker_exposes_the_coordinators_port() -> None:
     made = job(role("worker", 2))
     assert injection(made, "worker", 0).ports == (Port("coordinator", 1234),)
     assert injection(made, "worker", 1).ports == ()
 
 
-def test_other_roles_take_no_part() -> None:
+def test_other_roles_get_nothing() -> None:
     made = job(role("worker", 2), role("board", 1))
     assert injection(made, "board", 0) == Injection()
     assert JAX.rules(made).succeeded_when == (("worker",),)
 
 
-def test_a_group_that_lost_one_starts_anew() -> None:
+def test_a_lost_pod_restarts_the_whole_job() -> None:
     rules = JAX.rules(job(role("worker", 2)))
     assert (rules.restart_scope, rules.resize) == (RestartScope.JOB, ResizeMode.RESTART)
 
 
-def test_without_workers_there_is_nothing_to_run() -> None:
+def test_a_job_without_workers_is_rejected() -> None:
     found = [str(problem) for problem in JAX.check(job(role("chief")))]
     assert found == ["spec.roles: framework jax requires a role 'worker'"]

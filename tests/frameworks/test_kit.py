@@ -19,12 +19,12 @@ SAMPLE = BUILT_IN["jax"][0]
 ELASTIC = replace(SAMPLE, elastic={"worker": (1, 8)})
 
 
-def test_every_built_in_one_has_samples() -> None:
+def test_every_built_in_framework_has_samples() -> None:
     assert {own.name for own in BUILTIN_FRAMEWORKS} == set(BUILT_IN)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_a_built_in_one_passes(name: str) -> None:
+def test_built_in_frameworks_pass_the_kit(name: str) -> None:
     framework = installed()[name]
     found = list(findings(framework, samples_of(framework)))
     assert len(found) == len(CHECKS) * len(BUILT_IN[name])
@@ -32,7 +32,7 @@ def test_a_built_in_one_passes(name: str) -> None:
 
 
 class Likeness(Jax):
-    """As JAX's, but for one fault."""
+    """Like JAX's adapter, except for one fault."""
 
     name: ClassVar[str] = "likeness"
 
@@ -91,7 +91,7 @@ class Remembers(Likeness):
 
 
 class TakesItLive(Likeness):
-    """Tells the number of all, which does not stay true."""
+    """Injects the number of workers although they are elastic."""
 
     def rules(self, workload: Workload) -> Rules:
         return replace(super().rules(workload), resize=ResizeMode.LIVE)
@@ -124,65 +124,85 @@ class Crashes(Likeness):
 
 
 FAULTS: dict[str, tuple[type[Likeness], Sample, str, str]] = {
-    "ranks from 1": (CountsFromOne, SAMPLE, "ranks are unique and dense", "are [1, 2, 3], not [0, 1, 2]"),
-    "a rank twice": (GivesTwoTheSame, SAMPLE, "ranks are unique and dense", "are [0, 0, 1], not [0, 1, 2]"),
-    "no rank at all": (TellsNobody, SAMPLE, "ranks are unique and dense", "worker-0 gets no rank"),
-    "no number of ranks": (
+    "ranks start at 1: reported": (
+        CountsFromOne,
+        SAMPLE,
+        "ranks are unique and dense",
+        "are [1, 2, 3], not [0, 1, 2]",
+    ),
+    "duplicate rank: reported": (
+        GivesTwoTheSame,
+        SAMPLE,
+        "ranks are unique and dense",
+        "are [0, 0, 1], not [0, 1, 2]",
+    ),
+    "no rank: reported": (TellsNobody, SAMPLE, "ranks are unique and dense", "worker-0 gets no rank"),
+    "no world size: reported": (
         TellsNobody,
         SAMPLE,
         "the world size is the number of ranks",
         "worker-2 gets no world size",
     ),
-    "a world of one": (
+    "world size of one: reported": (
         WrongWorld,
         SAMPLE,
         "the world size is the number of ranks",
         "worker-0 gets world size 1, not 3",
     ),
-    "an address of nobody": (
+    "address of a pod that does not exist: reported": (
         NamesNobody,
         SAMPLE,
         "every address can be resolved",
         "job-worker-3.job-worker.ns.svc.cluster.local is not the address of a pod of the job",
     ),
-    "no service": (
+    "address without a service: reported": (
         ForgetsTheService,
         SAMPLE,
         "every address can be resolved",
         "services must contain worker",
     ),
-    "short names without a search": (
+    "short host names without a DNS search domain: reported": (
         ShortNames,
         SAMPLE,
         "every address can be resolved",
         "job-worker-0 is not the address of a pod of the job",
     ),
-    "a memory": (Remembers, SAMPLE, "pods get the same values after a restart", "another instance"),
-    "a stale world": (
+    "adapter with state: reported": (
+        Remembers,
+        SAMPLE,
+        "pods get the same values after a restart",
+        "another instance",
+    ),
+    "world size with elastic workers: reported": (
         TakesItLive,
         ELASTIC,
         "a resize leaves no pod with outdated values",
         "worker-0 would need another rank or world size while it runs",
     ),
-    "no success": (
+    "no rule for success: reported": (
         NeverSucceeds,
         SAMPLE,
         "success and failure of the job follow from its roles",
         "must set succeeded_when",
     ),
-    "an option for anything": (TakesAnyOption, SAMPLE, "invalid options are rejected", "option extra: "),
-    "a sample that is refused": (
+    "unknown options accepted: reported": (
+        TakesAnyOption,
+        SAMPLE,
+        "invalid options are rejected",
+        "option extra: ",
+    ),
+    "sample that the adapter rejects: reported": (
         RefusesItsSample,
         SAMPLE,
         "the sample is valid",
         "spec: no",
     ),
-    "a crash": (Crashes, SAMPLE, "ranks are unique and dense", "KeyError: 'port'"),
+    "adapter that raises: reported": (Crashes, SAMPLE, "ranks are unique and dense", "KeyError: 'port'"),
 }
 
 
 @pytest.mark.parametrize(("kind", "sample", "check", "want"), FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_is_found(kind: type[Likeness], sample: Sample, check: str, want: str) -> None:
+def test_faults_of_adapters_are_reported(kind: type[Likeness], sample: Sample, check: str, want: str) -> None:
     found = [one for one in findings(kind(), (sample,)) if one.problem]
     assert check in {one.check for one in found}
     assert any(want in one.problem for one in found if one.check == check), found
@@ -197,14 +217,14 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("case", NOTHING)
-def test_where_there_is_nothing_to_check_it_is_said(case: str) -> None:
+def test_checks_that_do_not_apply_are_reported_as_skipped(case: str) -> None:
     name, title = case.split(": ")
     sample = next(one for one in BUILT_IN[name] if one.title == title)
     assert {one.skipped for one in findings(installed()[name], (sample,)) if one.skipped} == NOTHING[case]
 
 
 class DoublesAHost(Mpi):
-    """Two pods under one name."""
+    """Gives two pods the same name."""
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         usual = super().inject(workload, role, index)
@@ -212,12 +232,12 @@ class DoublesAHost(Mpi):
         return replace(usual, files=files)
 
 
-def test_a_host_that_is_named_twice_is_found() -> None:
+def test_a_host_listed_twice_is_reported() -> None:
     found = [one.problem for one in findings(DoublesAHost(), BUILT_IN["mpi"][:1]) if one.problem]
     assert "launcher-0 gets world size 1, not 2" in found
 
 
-def test_every_check_finds_something() -> None:
+def test_every_check_is_covered_by_a_fault() -> None:
     assert {check for _, _, check, _ in FAULTS.values()} == set(CHECKS)
 
 

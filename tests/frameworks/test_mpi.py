@@ -19,10 +19,13 @@ def launcher(made: Workload) -> Injection:
 
 
 HOST_FILES = {
-    "Open MPI": ({}, "job-worker-0 slots=1\njob-worker-1 slots=1\n"),
-    "MPICH": ({"implementation": "mpich"}, "job-worker-0:1\njob-worker-1:1\n"),
-    "Intel": ({"implementation": "intel", "slotsPerWorker": 4}, "job-worker-0:4\njob-worker-1:4\n"),
-    "the launcher first": (
+    "Open MPI: slots after a space": ({}, "job-worker-0 slots=1\njob-worker-1 slots=1\n"),
+    "MPICH: slots after a colon": ({"implementation": "mpich"}, "job-worker-0:1\njob-worker-1:1\n"),
+    "Intel MPI: slots after a colon": (
+        {"implementation": "intel", "slotsPerWorker": 4},
+        "job-worker-0:4\njob-worker-1:4\n",
+    ),
+    "launcherAsHost: the launcher is first": (
         {"launcherAsHost": True},
         "job-launcher-0 slots=1\njob-worker-0 slots=1\njob-worker-1 slots=1\n",
     ),
@@ -35,7 +38,7 @@ def test_host_file(options: dict[str, object], want: str) -> None:
 
 
 ENVIRONMENTS = {
-    "Open MPI finds agent and hosts, and its daemons an agent too, for they end where there is none": (
+    "Open MPI: variables with agent and host file": (
         {"implementation": "ompi"},
         {
             "OMPI_MCA_plm_rsh_agent": f"{REMOTE_AGENT} : /bin/sh",
@@ -44,15 +47,15 @@ ENVIRONMENTS = {
             "PRTE_MCA_prte_default_hostfile": HOST_FILE,
         },
     ),
-    "Open MPI starts all daemons from the launcher": (
+    "Open MPI: no tree spawn": (
         {"implementation": "ompi"},
         {"OMPI_MCA_plm_rsh_no_tree_spawn": "1", "PRTE_MCA_plm_ssh_no_tree_spawn": "1"},
     ),
-    "MPICH finds agent and hosts, and is called back at the pod's address": (
+    "MPICH: variables with agent, host file and interface": (
         {"implementation": "mpich"},
         {"HYDRA_LAUNCHER_EXEC": REMOTE_AGENT, "HYDRA_HOST_FILE": HOST_FILE, "HYDRA_IFACE": "eth0"},
     ),
-    "Intel MPI finds agent and hosts, and is called back at the pod's address": (
+    "Intel MPI: variables with agent, host file and interface": (
         {"implementation": "intel"},
         {
             "I_MPI_HYDRA_BOOTSTRAP_EXEC": REMOTE_AGENT,
@@ -60,15 +63,15 @@ ENVIRONMENTS = {
             "I_MPI_HYDRA_IFACE": "eth0",
         },
     ),
-    "Intel MPI puts one rank into a pod, not one for each core": (
+    "Intel MPI without slots: one rank in each pod": (
         {"implementation": "intel"},
         {"I_MPI_PERHOST": "1"},
     ),
-    "Intel MPI puts as many ranks into a pod as are wanted": (
+    "Intel MPI with slotsPerWorker: as many ranks in each pod": (
         {"implementation": "intel", "slotsPerWorker": 4},
         {"I_MPI_PERHOST": "4"},
     ),
-    "Intel MPI starts all proxies from the launcher": (
+    "Intel MPI: branch count is the number of hosts": (
         {"implementation": "intel", "launcherAsHost": True},
         {"I_MPI_HYDRA_BRANCH_COUNT": "3"},
     ),
@@ -85,19 +88,19 @@ LENGTHS = {"a name of usual length": (38, False), "a name that crashes the mpiru
 
 
 @pytest.mark.parametrize(("length", "want"), LENGTHS.values(), ids=LENGTHS.keys())
-def test_long_host_names_are_listed_in_full(length: int, want: bool) -> None:
+def test_open_mpi_does_not_abbreviate_long_host_names(length: int, want: bool) -> None:
     made = replace(job(), name="n" * length)
     assert ("OMPI_MCA_regx" in launcher(made).env) is want
 
 
 @pytest.mark.parametrize("name", ["mpich", "intel"])
-def test_no_interface_is_named_in_the_network_of_the_node(name: str) -> None:
+def test_with_host_network_no_interface_is_set(name: str) -> None:
     spec = {"hostNetwork": True, "containers": [{"name": "main"}]}
     given = launcher(job(replace(ROLES[0], template={"spec": spec}), ROLES[1], implementation=name)).env
     assert not [key for key in given if key.endswith("IFACE")]
 
 
-def test_the_launcher_waits_for_its_workers_and_starts_processes_in_them() -> None:
+def test_the_launcher_depends_on_workers_and_may_exec_into_them() -> None:
     made = job()
     assert made.roles["launcher"].depends_on == (Dependency("worker", Phase.RUNNING),)
     assert launcher(made).remote_exec
@@ -112,12 +115,12 @@ def test_a_users_own_dependency_is_kept() -> None:
     assert made.roles["launcher"].depends_on == own
 
 
-def test_workers_sleep_unless_they_have_a_command() -> None:
+def test_workers_without_a_command_sleep() -> None:
     made = job()
     assert MPI.inject(made, made.roles["worker"], 1).default_command == IDLE_COMMAND
 
 
-def test_with_keys_ranks_are_started_by_ssh_and_nobody_has_rights_over_pods() -> None:
+def test_with_ssh_keys_no_pod_may_exec() -> None:
     made = job(sshKeys=True)
     assert MPI.rules(made).ssh_roles == ("launcher", "worker")
     assert MPI.rules(made).exec_from == MPI.rules(made).exec_into == ()
@@ -128,10 +131,10 @@ def test_with_keys_ranks_are_started_by_ssh_and_nobody_has_rights_over_pods() ->
 
 
 OWN_SSHD: dict[str, tuple[dict[str, object], bool]] = {
-    "a worker without a command runs our sshd: hosts are verified": ({}, True),
-    "a worker with a command: hosts are not verified": ({"command": ["sshd"]}, False),
-    "a worker with arguments for its image: hosts are not verified": ({"args": ["-D"]}, False),
-    "a worker with keys of its own: hosts are not verified": (
+    "worker without a command: hosts are verified": ({}, True),
+    "worker with a command: hosts are not verified": ({"command": ["sshd"]}, False),
+    "worker with args: hosts are not verified": ({"args": ["-D"]}, False),
+    "worker with its own keys: hosts are not verified": (
         {"volumeMounts": [{"name": "keys", "mountPath": "/root/.ssh"}]},
         False,
     ),
@@ -139,14 +142,16 @@ OWN_SSHD: dict[str, tuple[dict[str, object], bool]] = {
 
 
 @pytest.mark.parametrize(("container", "want"), OWN_SSHD.values(), ids=OWN_SSHD.keys())
-def test_ssh_verifies_hosts_if_every_sshd_is_ours(container: dict[str, object], want: bool) -> None:
+def test_ssh_verifies_hosts_if_all_workers_run_the_default_sshd(
+    container: dict[str, object], want: bool
+) -> None:
     template = {"spec": {"containers": [{"name": "main", **container}]}}
     made = job(ROLES[0], replace(ROLES[1], template=template), sshKeys=True)
     assert MPI.rules(made).ssh_verifies_hosts is want
 
 
 @pytest.mark.parametrize("name", [*Implementation])
-def test_with_keys_no_agent_is_named(name: str) -> None:
+def test_with_ssh_keys_no_agent_is_set(name: str) -> None:
     usual, by_ssh = (launcher(job(implementation=name, sshKeys=keys)).env for keys in (False, True))
     assert any(REMOTE_AGENT in value for value in usual.values())
     assert not any(REMOTE_AGENT in value for value in by_ssh.values())
@@ -162,13 +167,16 @@ def test_rules() -> None:
 
 
 PROBLEMS = {
-    "no launcher": (job(ROLES[1]), "spec.roles: framework mpi requires a role 'launcher'"),
-    "two launchers": (
+    "no launcher: rejected": (job(ROLES[1]), "spec.roles: framework mpi requires a role 'launcher'"),
+    "two launchers: rejected": (
         job(role("launcher", 2), ROLES[1]),
         "spec.roles.launcher.replicas: invalid value 2: must be 1",
     ),
-    "nobody to take ranks": (job(ROLES[0]), "spec.options.launcherAsHost: invalid value false: must be true"),
-    "Intel MPI with more ranks in one role than in the other": (
+    "no worker without launcherAsHost: rejected": (
+        job(ROLES[0]),
+        "spec.options.launcherAsHost: invalid value false: must be true",
+    ),
+    "Intel MPI with different slots by role: slotsPerWorker required": (
         job(ROLES[0], replace(ROLES[1], slots=2), implementation="intel", launcherAsHost=True),
         "spec.options.slotsPerWorker: required: Intel MPI starts the same number of ranks in every pod",
     ),
@@ -183,28 +191,28 @@ def test_problems(made: Workload, want: str) -> None:
 
 
 ACCEPTED = {
-    "Intel MPI, told how many ranks": job(
+    "Intel MPI with slotsPerWorker: accepted": job(
         ROLES[0],
         replace(ROLES[1], slots=2),
         implementation="intel",
         launcherAsHost=True,
         slotsPerWorker=2,
     ),
-    "Intel MPI, the launcher takes no ranks": job(
+    "Intel MPI with ranks in workers only: accepted": job(
         ROLES[0], replace(ROLES[1], slots=2), implementation="intel"
     ),
-    "others have the numbers in the host file": job(
+    "MPICH with different slots by role: accepted": job(
         ROLES[0], replace(ROLES[1], slots=2), implementation="mpich", launcherAsHost=True
     ),
 }
 
 
 @pytest.mark.parametrize("made", ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_no_problem(made: Workload) -> None:
+def test_accepted_jobs(made: Workload) -> None:
     assert list(MPI.check(made)) == []
 
 
-def test_a_launcher_that_takes_all_ranks_needs_no_worker() -> None:
+def test_with_launcher_as_host_a_worker_is_not_required() -> None:
     made = job(ROLES[0], launcherAsHost=True)
     assert list(MPI.check(made)) == []
     assert launcher(made).files == {HOST_FILE: "job-launcher-0 slots=1\n"}

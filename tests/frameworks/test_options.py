@@ -12,102 +12,102 @@ from argosy.frameworks.registry import find_framework, installed
 Options = dict[str, object]
 
 WRONG: dict[str, tuple[str, Options, str]] = {
-    "processes in words": (
+    "text for an integer: rejected": (
         "pytorch",
         {"procsPerNode": "two"},
         'spec.options.procsPerNode: invalid value "two": must be an integer from 1 to 1024',
     ),
-    "no processes": (
+    "integer below its minimum: rejected": (
         "pytorch",
         {"procsPerNode": 0},
         "spec.options.procsPerNode: invalid value 0: must be an integer from 1 to 1024",
     ),
-    "half a process": (
+    "fraction for an integer: rejected": (
         "pytorch",
         {"procsPerNode": 1.5},
         "spec.options.procsPerNode: invalid value 1.5: must be an integer from 1 to 1024",
     ),
-    "a port beyond all ports": (
+    "port above 65535: rejected": (
         "pytorch",
         {"port": 65536},
         "spec.options.port: invalid value 65536: must be an integer from 1 to 65535",
     ),
-    "a port that is nothing": (
+    "null for a port: rejected": (
         "pytorch",
         {"port": None},
         "spec.options.port: invalid value null: must be an integer from 1 to 65535",
     ),
-    "fewer than no restarts": (
+    "negative number of restarts: rejected": (
         "pytorch",
         {"maxRestarts": -1},
         "spec.options.maxRestarts: invalid value -1: must be an integer from 0 to 10000",
     ),
-    "an implementation that is none": (
+    "unknown implementation: rejected": (
         "mpi",
         {"implementation": "lam"},
         'spec.options.implementation: invalid value "lam": must be ompi, mpich or intel',
     ),
-    "an implementation that is a list": (
+    "list for an implementation: rejected": (
         "mpi",
         {"implementation": ["ompi"]},
         'spec.options.implementation: invalid value ["ompi"]: must be ompi, mpich or intel',
     ),
-    "slots that are true": (
+    "boolean for an integer: rejected": (
         "mpi",
         {"slotsPerWorker": True},
         "spec.options.slotsPerWorker: invalid value true: must be an integer from 1 to 1024",
     ),
-    "yes instead of true": (
+    "text for a boolean: rejected": (
         "mpi",
         {"launcherAsHost": "yes"},
         'spec.options.launcherAsHost: invalid value "yes": must be true or false',
     ),
-    "a typing error": (
+    "misspelled option: nearest one suggested": (
         "pytorch",
         {"procPerNode": 2},
         "spec.options.procPerNode: unknown option: did you mean procsPerNode? framework pytorch has"
         " maxRestarts, port and procsPerNode",
     ),
-    "a key instead of whether there are any": (
+    "text for sshKeys: rejected": (
         "mpi",
         {"sshKeys": "id_ed25519"},
         'spec.options.sshKeys: invalid value "id_ed25519": must be true or false',
     ),
-    "words of another language": (
+    "option of another framework: known options listed": (
         "mpi",
         {"speed": "high"},
         "spec.options.speed: unknown option: framework mpi has implementation, launcherAsHost,"
         " slotsPerWorker and sshKeys",
     ),
-    "an option where there are none": (
+    "option of a framework without options: rejected": (
         "custom",
         {"port": 1},
         "spec.options.port: unknown option: framework custom has no options",
     ),
-    "no port for JAX": (
+    "invalid port of JAX: rejected": (
         "jax",
         {"port": 0},
         "spec.options.port: invalid value 0: must be an integer from 1 to 65535",
     ),
-    "ports of Dask that are none": (
+    "invalid options of Dask: rejected": (
         "dask",
         {"port": -1, "masterPort": "any", "threadsPerWorker": 0},
         "spec.options.port: invalid value -1: must be an integer from 1 to 65535; "
         'spec.options.masterPort: invalid value "any": must be an integer from 1 to 65535; '
         "spec.options.threadsPerWorker: invalid value 0: must be an integer from 1 to 1024",
     ),
-    "wrong ones of TensorFlow": (
+    "invalid options of TensorFlow: rejected": (
         "tensorflow",
         {"port": 70000, "dynamicWorkers": "on"},
         "spec.options.port: invalid value 70000: must be an integer from 1 to 65535; "
         'spec.options.dynamicWorkers: invalid value "on": must be true or false',
     ),
-    "no port for XGBoost": (
+    "invalid port of XGBoost: rejected": (
         "xgboost",
         {"port": []},
         "spec.options.port: invalid value []: must be an integer from 1 to 65535",
     ),
-    "wrong ones of Horovod": (
+    "invalid options of Horovod: rejected": (
         "horovod",
         {
             "controller": "nccl",
@@ -122,32 +122,32 @@ WRONG: dict[str, tuple[str, Options, str]] = {
         "spec.options.launcherAsHost: invalid value null: must be true or false; "
         "spec.options.sshKeys: invalid value 1: must be true or false",
     ),
-    "wrong ports of Bagua": (
+    "invalid ports of Bagua: rejected": (
         "bagua",
         {"availablePorts": [0]},
         "spec.options.availablePorts: invalid value [0]: must be a list in which each item is an integer"
         " from 1 to 65535",
     ),
-    "wrong ones of DeepSpeed": (
+    "invalid options of DeepSpeed: rejected": (
         "deepspeed",
         {"procsPerNode": -1, "port": "ssh", "implementation": "pdsh"},
         "spec.options.procsPerNode: invalid value -1: must be an integer from 1 to 1024; "
         'spec.options.port: invalid value "ssh": must be an integer from 1 to 65535; '
         'spec.options.implementation: invalid value "pdsh": must be ompi, mpich or intel',
     ),
-    "an option for pods that are left alone": (
+    "option of standalone: rejected": (
         "standalone",
         {"port": 1},
         "spec.options.port: unknown option: framework standalone has no options",
     ),
-    "two at once": (
+    "two invalid options: both reported": (
         "pytorch",
         {"port": 0, "maxRestart": 3},
         "spec.options.port: invalid value 0: must be an integer from 1 to 65535; "
         "spec.options.maxRestart: unknown option: did you mean maxRestarts? framework pytorch has"
         " maxRestarts, port and procsPerNode",
     ),
-    "a value without end": (
+    "very long value: truncated in the message": (
         "mpi",
         {"implementation": "x" * 5000},
         f'spec.options.implementation: invalid value "{"x" * 59}…: must be ompi, mpich or intel',
@@ -162,11 +162,11 @@ def told(framework: str, options: Options) -> str:
 
 
 @pytest.mark.parametrize(("framework", "options", "want"), WRONG.values(), ids=WRONG.keys())
-def test_wrong(framework: str, options: Options, want: str) -> None:
+def test_invalid_options(framework: str, options: Options, want: str) -> None:
     assert told(framework, options) == want
 
 
-def test_every_option_of_every_framework_is_in_the_table() -> None:
+def test_the_table_covers_every_option_of_every_framework() -> None:
     every = {
         (name, field.encode_name)
         for name, framework in installed().items()
@@ -176,7 +176,7 @@ def test_every_option_of_every_framework_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("name", installed())
-def test_every_option_says_what_is_possible(name: str) -> None:
+def test_allowed_values_of_every_option_are_described(name: str) -> None:
     for field in fields(installed()[name].Options):
         said = told(name, {field.encode_name: {"no": "such"}})
         assert said.startswith(f'spec.options.{field.encode_name}: invalid value {{"no": "such"}}: must be ')
@@ -184,15 +184,18 @@ def test_every_option_says_what_is_possible(name: str) -> None:
 
 
 RIGHT: dict[str, tuple[str, Options]] = {
-    "none": ("pytorch", {}),
-    "all of pytorch": ("pytorch", {"procsPerNode": 1024, "port": 1, "maxRestarts": 0}),
-    "an option unset": ("pytorch", {"procsPerNode": None}),
-    "all of mpi": ("mpi", {"implementation": "intel", "slotsPerWorker": 1, "launcherAsHost": True}),
+    "no options: accepted": ("pytorch", {}),
+    "all options of pytorch: accepted": ("pytorch", {"procsPerNode": 1024, "port": 1, "maxRestarts": 0}),
+    "optional option set to null: accepted": ("pytorch", {"procsPerNode": None}),
+    "all options of mpi: accepted": (
+        "mpi",
+        {"implementation": "intel", "slotsPerWorker": 1, "launcherAsHost": True},
+    ),
 }
 
 
 @pytest.mark.parametrize(("framework", "options"), RIGHT.values(), ids=RIGHT.keys())
-def test_right(framework: str, options: Options) -> None:
+def test_valid_options(framework: str, options: Options) -> None:
     assert told(framework, options) == ""
 
 
@@ -202,7 +205,7 @@ class Store(Struct, forbid_unknown_fields=True):
 
 
 class Foreign(Struct, rename="camel", forbid_unknown_fields=True):
-    """Options as an adapter from elsewhere may have them."""
+    """Options of an adapter of another package."""
 
     store: Store | None = None
     rate: Annotated[float, Meta(gt=0)] = 1.0
@@ -217,25 +220,40 @@ class Foreign(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 FOREIGN: dict[str, tuple[Options, str]] = {
-    "deep inside": ({"store": {"url": "file:"}}, 'o.store.url: invalid value "file:": must be text that'),
-    "missing deep inside": ({"store": {}}, "o.store.url: required: must be text that matches ^s3:"),
-    "unknown deep inside": ({"store": {"url": "s3:", "part": []}}, "o.store.part: unknown option: "),
-    "text for a map": ({"store": "s3:"}, 'o.store: invalid value "s3:": must be a map with url and parts'),
-    "a list of other things": (
+    "invalid nested option: rejected with its path": (
+        {"store": {"url": "file:"}},
+        'o.store.url: invalid value "file:": must be text that',
+    ),
+    "missing nested option: rejected with its path": (
+        {"store": {}},
+        "o.store.url: required: must be text that matches ^s3:",
+    ),
+    "unknown nested option: rejected with its path": (
+        {"store": {"url": "s3:", "part": []}},
+        "o.store.part: unknown option: ",
+    ),
+    "text for a map: rejected": (
+        {"store": "s3:"},
+        'o.store: invalid value "s3:": must be a map with url and parts',
+    ),
+    "list with items of another type: rejected": (
         {"store": {"url": "s3:", "parts": ["a"]}},
         'o.store.parts: invalid value ["a"]: must be a list in which each item is an integer',
     ),
-    "a bound that is not reached": ({"rate": 0}, "o.rate: invalid value 0: must be a number above 0"),
-    "a word that is none": ({"level": "mid"}, 'o.level: invalid value "mid": must be high or low'),
-    "a map of other things": (
+    "number at an exclusive bound: rejected": (
+        {"rate": 0},
+        "o.rate: invalid value 0: must be a number above 0",
+    ),
+    "unknown literal: rejected": ({"level": "mid"}, 'o.level: invalid value "mid": must be high or low'),
+    "map with values of another type: rejected": (
         {"hosts": {"a": "b"}},
         'o.hosts: invalid value {"a": "b"}: must be a map in which each value is an integer',
     ),
-    "a rule about two of them": ({"least": 2}, "o: least is more than most"),
+    "check of several options: its message reported": ({"least": 2}, "o: least is more than most"),
 }
 
 
 @pytest.mark.parametrize(("options", "want"), FOREIGN.values(), ids=FOREIGN.keys())
-def test_options_of_an_adapter_from_elsewhere(options: Options, want: str) -> None:
+def test_invalid_options_of_an_adapter_of_another_package(options: Options, want: str) -> None:
     (found,) = option_problems("foreign", options, Foreign, "o")
     assert str(found).startswith(want)

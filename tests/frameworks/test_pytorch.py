@@ -18,7 +18,7 @@ def env(made: Workload, name: str, index: int) -> dict[str, str]:
     return dict(TORCH.inject(made, made.roles[name], index).env)
 
 
-def test_static_workers_alone() -> None:
+def test_static_workers_without_a_master() -> None:
     given = env(job(role("worker", 3)), "worker", 2)
     assert {name: given[name] for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")} == {
         "MASTER_ADDR": f"job-worker-0.job-worker.{SUFFIX}",
@@ -37,7 +37,7 @@ def test_a_master_is_rank_0_and_workers_follow() -> None:
     assert TORCH.rules(made).succeeded_when == (("master", "worker"),)
 
 
-def test_several_processes_in_a_pod() -> None:
+def test_several_processes_in_a_pod_multiply_the_ranks() -> None:
     for made in (
         job(role("worker", 3), procsPerNode=2),
         job(replace(role("worker", 3), slots=2)),
@@ -49,7 +49,7 @@ def test_several_processes_in_a_pod() -> None:
         assert "LOCAL_RANK" not in given
 
 
-def test_elastic_meets_at_the_first_worker() -> None:
+def test_elastic_workers_get_a_rendezvous_at_the_first_worker() -> None:
     made = job(role("worker", 4, elastic=Elastic(2, 8)), port=1234)
     given = env(made, "worker", 3)
     assert given["PET_NNODES"] == "2:8"
@@ -59,7 +59,7 @@ def test_elastic_meets_at_the_first_worker() -> None:
     assert "RANK" not in given
 
 
-def test_rules_follow_from_whether_it_is_elastic() -> None:
+def test_elastic_jobs_replace_pods_and_static_jobs_restart() -> None:
     static, elastic = job(role("worker", 2)), job(role("worker", 2, elastic=Elastic(1, 2)))
     assert (TORCH.rules(static).restart_scope, TORCH.rules(static).resize) == (
         RestartScope.JOB,
@@ -72,12 +72,15 @@ def test_rules_follow_from_whether_it_is_elastic() -> None:
 
 
 PROBLEMS = {
-    "neither master nor worker": ([role("chief")], "spec.roles: framework pytorch requires a role 'worker'"),
-    "two masters": (
+    "neither master nor worker: rejected": (
+        [role("chief")],
+        "spec.roles: framework pytorch requires a role 'worker'",
+    ),
+    "two masters: rejected": (
         [role("master", 2)],
         "spec.roles.master.replicas: invalid value 2: must be 1",
     ),
-    "a master of an elastic group": (
+    "master with elastic workers: rejected": (
         [role("master", 1), role("worker", 2, elastic=Elastic(1, 2))],
         "spec.roles.master: not supported with elastic workers",
     ),

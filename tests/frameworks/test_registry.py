@@ -60,11 +60,11 @@ def test_conformance(name: str, job: Workload) -> None:
     check_framework(installed()[name], replace(job, framework=name))
 
 
-def test_every_one_is_in_the_table() -> None:
+def test_the_table_covers_every_framework() -> None:
     assert {name for name, _ in CASES.values()} == {own.name for own in BUILTIN_FRAMEWORKS}
 
 
-def test_entry_points_name_what_is_built_in() -> None:
+def test_entry_points_list_the_built_in_frameworks() -> None:
     points = {point.name: point.load() for point in entry_points(group=GROUP)}
     assert {name: points.get(name) for name in (own.name for own in BUILTIN_FRAMEWORKS)} == {
         own.name: own for own in BUILTIN_FRAMEWORKS
@@ -76,7 +76,7 @@ class Loose(Struct):
 
 
 class Careless(Custom):
-    """Breaks a rule at a time."""
+    """An adapter with one fault."""
 
     name: ClassVar[str] = "careless"
 
@@ -101,15 +101,15 @@ class LeavesPoliciesOpen(Careless):
 
 
 BROKEN: dict[str, tuple[Careless, str]] = {
-    "options that take anything": (IgnoresTypingErrors(), "forbid_unknown_fields"),
-    "rules about roles that are not there": (SpeaksOfOthers(), r"\['chief'\]"),
-    "a workload that is refused": (FindsProblems(), "spec: wrong"),
-    "policies left open": (LeavesPoliciesOpen(), "must set a policy"),
+    "unknown options accepted: reported": (IgnoresTypingErrors(), "forbid_unknown_fields"),
+    "rules about missing roles: reported": (SpeaksOfOthers(), r"\['chief'\]"),
+    "valid workload rejected: reported": (FindsProblems(), "spec: wrong"),
+    "role without a policy: reported": (LeavesPoliciesOpen(), "must set a policy"),
 }
 
 
 @pytest.mark.parametrize(("framework", "message"), BROKEN.values(), ids=BROKEN.keys())
-def test_the_kit_finds_faults(framework: Careless, message: str) -> None:
+def test_faults_are_reported(framework: Careless, message: str) -> None:
     one: Role = WORKER
     with pytest.raises(NonConformance, match=message):
         check_framework(framework, workload(one))

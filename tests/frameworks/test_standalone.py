@@ -6,16 +6,16 @@ from tests.support.workloads import role, workload
 STANDALONE = Standalone()
 
 
-def test_pods_are_left_alone() -> None:
+def test_pods_get_no_variables() -> None:
     job = workload(role("worker", 2))
     assert STANDALONE.inject(job, job.roles["worker"], 1) == Injection()
 
 
-def test_the_workers_decide_and_nobody_is_found_by_name() -> None:
+def test_the_workers_decide_about_the_job_and_there_are_no_services() -> None:
     made = STANDALONE.rules(workload(role("worker"), role("board", 1)))
     assert made == Rules(succeeded_when=(("worker",),), failed_when=(("worker",),))
 
 
-def test_without_workers_there_is_nothing_to_run() -> None:
+def test_a_job_without_workers_is_rejected() -> None:
     found = [str(problem) for problem in STANDALONE.check(workload(role("chief")))]
     assert found == ["spec.roles: framework custom requires a role 'worker'"]

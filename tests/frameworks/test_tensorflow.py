@@ -28,7 +28,7 @@ def at(name: str, index: int, port: int = 2222) -> str:
     return f"job-{name}-{index}.job-{name}.ns.svc.cluster.local:{port}"
 
 
-def test_workers_are_told_of_each_other() -> None:
+def test_workers_get_the_addresses_of_all_workers() -> None:
     assert config(job(WORKER), "worker", 1) == {
         "cluster": {"worker": [at("worker", 0), at("worker", 1)]},
         "environment": "cloud",
@@ -36,13 +36,13 @@ def test_workers_are_told_of_each_other() -> None:
     }
 
 
-def test_the_text_is_the_same_however_the_roles_were_written() -> None:
+def test_tf_config_does_not_depend_on_the_order_of_roles() -> None:
     one, other = job(CHIEF, WORKER, SERVER), job(SERVER, WORKER, CHIEF)
     assert injection(one, "ps").env == injection(other, "ps").env
     assert injection(one, "ps").env["TF_CONFIG"].startswith('{"cluster":{"chief":[')
 
 
-def test_an_evaluator_knows_the_cluster_without_being_in_it() -> None:
+def test_an_evaluator_gets_the_cluster_without_being_part_of_it() -> None:
     assert config(job(CHIEF, WORKER, EVALUATOR), "evaluator") == {
         "cluster": {"chief": [at("chief", 0)], "worker": [at("worker", 0), at("worker", 1)]},
         "environment": "cloud",
@@ -50,18 +50,18 @@ def test_an_evaluator_knows_the_cluster_without_being_in_it() -> None:
     }
 
 
-def test_one_alone_is_told_nothing() -> None:
+def test_a_single_process_gets_no_tf_config() -> None:
     assert injection(job(role("worker", 1)), "worker").env == {}
     assert injection(job(role("worker", 1), role("board", 1)), "worker").env == {}
 
 
 DYNAMIC = {
-    "a worker sees itself and all servers": (
+    "worker: itself and all parameter servers": (
         ("worker", 1),
         {"ps": [at("ps", 0)], "worker": {"1": at("worker", 1)}},
     ),
-    "a server sees itself": (("ps", 0), {"ps": [at("ps", 0)], "worker": {}}),
-    "a chief sees nobody": (("chief", 0), {"ps": [], "worker": {}}),
+    "parameter server: itself only": (("ps", 0), {"ps": [at("ps", 0)], "worker": {}}),
+    "chief: empty cluster": (("chief", 0), {"ps": [], "worker": {}}),
 }
 
 
@@ -77,24 +77,24 @@ def test_dynamic_workers_without_servers() -> None:
     assert config(made, "worker") == {"sparseCluster": told, "task": {"index": 0, "type": "worker"}}
 
 
-def test_all_listen_at_one_port() -> None:
+def test_every_pod_exposes_the_configured_port() -> None:
     made = job(WORKER, port=7)
     assert injection(made, "worker").ports == (Port("tfjob-port", 7),)
     assert at("worker", 1, 7) in injection(made, "worker").env["TF_CONFIG"]
 
 
-def test_other_roles_take_no_part() -> None:
+def test_other_roles_get_nothing() -> None:
     made = job(WORKER, role("board", 1))
     assert injection(made, "board") == Injection()
     assert "board" not in injection(made, "worker").env["TF_CONFIG"]
 
 
 SUCCESS = {
-    "workers": ((WORKER,), ("worker",)),
-    "a chief and workers that train as one": ((WORKER, CHIEF), ("chief", "worker")),
-    "a chief that workers serve": ((WORKER, CHIEF, SERVER), ("chief",)),
-    "workers that fetch from servers": ((WORKER, SERVER), ("worker",)),
-    "an evaluator only looks on": ((WORKER, EVALUATOR), ("worker",)),
+    "only workers: workers decide": ((WORKER,), ("worker",)),
+    "chief and workers: both decide": ((WORKER, CHIEF), ("chief", "worker")),
+    "chief with parameter servers: chief decides": ((WORKER, CHIEF, SERVER), ("chief",)),
+    "workers with parameter servers: workers decide": ((WORKER, SERVER), ("worker",)),
+    "evaluator: does not decide": ((WORKER, EVALUATOR), ("worker",)),
 }
 
 
@@ -104,14 +104,29 @@ def test_success(roles: tuple[Role, ...], want: tuple[str, ...]) -> None:
 
 
 SCOPES = {
-    "all train as one": ((CHIEF, WORKER), False, RestartScope.JOB, ResizeMode.RESTART),
-    "servers stand between": ((CHIEF, WORKER, SERVER), False, RestartScope.POD, ResizeMode.RESTART),
-    "workers come and go": ((WORKER, SERVER), True, RestartScope.POD, ResizeMode.LIVE),
+    "no parameter servers: the whole job restarts": (
+        (CHIEF, WORKER),
+        False,
+        RestartScope.JOB,
+        ResizeMode.RESTART,
+    ),
+    "parameter servers: pods are replaced": (
+        (CHIEF, WORKER, SERVER),
+        False,
+        RestartScope.POD,
+        ResizeMode.RESTART,
+    ),
+    "dynamic workers: pods are replaced and resized live": (
+        (WORKER, SERVER),
+        True,
+        RestartScope.POD,
+        ResizeMode.LIVE,
+    ),
 }
 
 
 @pytest.mark.parametrize(("roles", "dynamic", "scope", "resize"), SCOPES.values(), ids=SCOPES.keys())
-def test_what_starts_anew(
+def test_restart_scope_and_resize(
     roles: tuple[Role, ...], dynamic: bool, scope: RestartScope, resize: ResizeMode
 ) -> None:
     rules = TENSORFLOW.rules(job(*roles, dynamicWorkers=dynamic))
@@ -119,15 +134,15 @@ def test_what_starts_anew(
 
 
 PROBLEMS = {
-    "nobody to train": (
+    "no role that trains: rejected": (
         (SERVER,),
         "spec.roles: framework tensorflow requires a role 'worker', 'chief' or 'master'",
     ),
-    "two chiefs": (
+    "two chiefs: rejected": (
         (role("chief", 2), WORKER),
         "spec.roles.chief.replicas: invalid value 2: must be 1",
     ),
-    "a chief under both names": (
+    "chief and master: rejected": (
         (CHIEF, role("master", 1)),
         "spec.roles.master: not supported with role 'chief', which means the same",
     ),

@@ -16,7 +16,7 @@ def injection(made: Workload, name: str, index: int) -> Injection:
     return XGBOOST.inject(made, made.roles[name], index)
 
 
-def test_every_worker_knows_its_number_and_where_the_tracker_is() -> None:
+def test_every_worker_gets_its_task_id_and_the_trackers_address() -> None:
     assert injection(job(role("worker", 3), port=5), "worker", 2).env == {
         "DMLC_TRACKER_URI": "job-worker-0.job-worker.ns.svc.cluster.local",
         "DMLC_TRACKER_PORT": "5",
@@ -33,23 +33,23 @@ def test_task_ids_sorted_as_text_are_in_the_order_of_the_pods() -> None:
     assert [int(one) for one in ids] == list(range(12))
 
 
-def test_the_first_one_has_the_trackers_port() -> None:
+def test_the_first_worker_exposes_the_trackers_port() -> None:
     made = job(role("worker", 2))
     assert injection(made, "worker", 0).ports == (Port("tracker", 9091),)
     assert injection(made, "worker", 1).ports == ()
 
 
-def test_other_roles_take_no_part() -> None:
+def test_other_roles_get_nothing() -> None:
     made = job(role("worker", 2), role("board", 1))
     assert injection(made, "board", 0) == Injection()
     assert XGBOOST.rules(made).failed_when == (("worker",),)
 
 
-def test_a_group_that_lost_one_starts_anew() -> None:
+def test_a_lost_pod_restarts_the_whole_job() -> None:
     rules = XGBOOST.rules(job(role("worker", 2)))
     assert (rules.restart_scope, rules.resize) == (RestartScope.JOB, ResizeMode.RESTART)
 
 
-def test_without_workers_there_is_nothing_to_run() -> None:
+def test_a_job_without_workers_is_rejected() -> None:
     found = [str(problem) for problem in XGBOOST.check(job(role("chief")))]
     assert found == ["spec.roles: framework xgboost requires a role 'worker'"]
