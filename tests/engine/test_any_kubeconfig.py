@@ -63,19 +63,19 @@ NOBODY = "127.0.0.1:9"
 """Where no proxy listens."""
 
 ROWS: dict[str, Row] = {
-    "a token": Row(),
-    "a token in a file": Row(user={"tokenFile": "token"}),
-    "a client certificate in files": Row(
+    "token: same user as kubectl": Row(),
+    "token file: same user as kubectl": Row(user={"tokenFile": "token"}),
+    "client certificate files: same user as kubectl": Row(
         user=CERTIFICATE, want_user="carol", want_groups=[MASTERS, EVERYBODY], want_uid=""
     ),
-    "an exec plugin": Row(user={"exec": PLUGIN}),
-    "an authority whose file has comments that are not ASCII": Row(
+    "exec plugin: same user as kubectl": Row(user={"exec": PLUGIN}),
+    "CA file with comments that are not ASCII: trusted": Row(
         cluster={"certificate-authority-data": None, "certificate-authority": "commented.crt"}
     ),
-    "a user who acts as another": Row(
+    "as: impersonated user": Row(
         user={"token": ADMIN.token, **JANE}, want_user="jane", want_groups=[EVERYBODY], want_uid=""
     ),
-    "a user who acts as another with uid, groups and extra": Row(
+    "as with uid, groups and extra: impersonated user": Row(
         user={
             "token": ADMIN.token,
             "as": "jane",
@@ -88,32 +88,28 @@ ROWS: dict[str, Row] = {
         want_extra={"scopes": ["view", "edit"], "example.com/a%b": ["x"]},
         want_uid="jane-1",
     ),
-    "a user with a certificate who acts as another": Row(
+    "certificate and as: impersonated user": Row(
         user={**CERTIFICATE, **JANE}, want_user="jane", want_groups=[EVERYBODY], want_uid=""
     ),
-    "a user with an exec plugin who acts as another": Row(
+    "exec plugin and as: impersonated user": Row(
         user={"exec": PLUGIN, **JANE}, want_user="jane", want_groups=[EVERYBODY], want_uid=""
     ),
-    "an HTTP proxy": proxied("http"),
-    "an HTTP proxy with a login": proxied("http", "me:secret"),
-    "an HTTPS proxy": proxied("https"),
-    "an HTTPS proxy with a login": proxied("https", "me:secret"),
-    "a SOCKS5 proxy": proxied("socks5"),
-    "a SOCKS5 proxy with a login": proxied("socks5", "me:secret"),
-    "an HTTP proxy of the environment": Row(proxy="http", environment={"HTTPS_PROXY": "http://PROXY"}),
-    "a proxy of the environment without scheme, in lower case": Row(
-        proxy="http", environment={"https_proxy": "PROXY"}
-    ),
-    "a SOCKS5 proxy of the environment with a login": Row(
+    "HTTP proxy: used": proxied("http"),
+    "HTTP proxy with a login: used": proxied("http", "me:secret"),
+    "HTTPS proxy: used": proxied("https"),
+    "HTTPS proxy with a login: used": proxied("https", "me:secret"),
+    "SOCKS5 proxy: used": proxied("socks5"),
+    "SOCKS5 proxy with a login: used": proxied("socks5", "me:secret"),
+    "HTTPS_PROXY in the environment: used": Row(proxy="http", environment={"HTTPS_PROXY": "http://PROXY"}),
+    "https_proxy without a scheme: used": Row(proxy="http", environment={"https_proxy": "PROXY"}),
+    "SOCKS5 proxy with a login in the environment: used": Row(
         proxy="socks5", login="me:secret", environment={"HTTPS_PROXY": "socks5://me:secret@PROXY"}
     ),
-    "the cluster's proxy wins over the environment's": Row(
+    "proxy-url and HTTPS_PROXY: proxy-url is used": Row(
         proxy="http", cluster={"proxy-url": "http://PROXY"}, environment={"HTTPS_PROXY": NOBODY}
     ),
-    "a loopback address is not reached through the environment's proxy": Row(
-        environment={"HTTPS_PROXY": NOBODY}
-    ),
-    "a user who acts as another through a proxy": Row(
+    "loopback address and HTTPS_PROXY: no proxy": Row(environment={"HTTPS_PROXY": NOBODY}),
+    "as through a proxy: impersonated user": Row(
         user={"token": ADMIN.token, **JANE},
         cluster={"proxy-url": "socks5://PROXY"},
         proxy="socks5",
@@ -217,9 +213,9 @@ def kubectl(kubeconfig: Path, environment: dict[str, str], *words: str) -> subpr
     )
 
 
-@pytest.mark.parametrize("sentence", ROWS)
-async def test_the_api_server_takes_us_for_whom_it_takes_kubectl(sentence: str, place: Place) -> None:
-    row = ROWS[sentence]
+@pytest.mark.parametrize("case", ROWS)
+async def test_the_api_server_sees_the_same_user_as_with_kubectl(case: str, place: Place) -> None:
+    row = ROWS[case]
     with running_proxy(place.folder, row.proxy, row.login) as proxy:
         kubeconfig, environment = await place.write_row(row, proxy)
         async with Client(Connection.from_kubeconfig(kubeconfig, environment=environment)) as client:
@@ -239,7 +235,7 @@ REFUSING = {scheme: proxied(scheme) for scheme in ("http", "https", "socks5")}
 
 
 @pytest.mark.parametrize("scheme", REFUSING)
-async def test_a_proxy_that_wants_a_login_refuses_us_as_it_refuses_kubectl(scheme: str, place: Place) -> None:
+async def test_a_proxy_that_requires_a_login_rejects_us_as_it_does_kubectl(scheme: str, place: Place) -> None:
     row = REFUSING[scheme]
     row.login = "me:secret"
     with running_proxy(place.folder, row.proxy, row.login) as proxy:
@@ -261,22 +257,22 @@ async def first(chunks: AsyncGenerator[object, None]) -> object:
 
 
 REQUESTS: dict[str, Act] = {
-    "a get": lambda client: client.get(ConfigMap, "a", "default"),
-    "a list": lambda client: client.list(ConfigMap),
-    "a creation": lambda client: client.create(ConfigMap, {"metadata": {"name": "a"}}, "default"),
-    "a deletion": lambda client: client.delete(ConfigMap, "a", "default"),
-    "a watch": lambda client: first(client.watch(ConfigMap)),
-    "a log": lambda client: first(client.logs("a", "default")),
-    "a command in a container": lambda client: client.exec("a", "default", ["true"]),
+    "get: impersonated": lambda client: client.get(ConfigMap, "a", "default"),
+    "list: impersonated": lambda client: client.list(ConfigMap),
+    "create: impersonated": lambda client: client.create(ConfigMap, {"metadata": {"name": "a"}}, "default"),
+    "delete: impersonated": lambda client: client.delete(ConfigMap, "a", "default"),
+    "watch: impersonated": lambda client: first(client.watch(ConfigMap)),
+    "logs: impersonated": lambda client: first(client.logs("a", "default")),
+    "exec: impersonated": lambda client: client.exec("a", "default", ["true"]),
 }
 
 
-@pytest.mark.parametrize("sentence", REQUESTS)
-async def test_whoever_acts_as_another_does_so_in(sentence: str, place: Place) -> None:
+@pytest.mark.parametrize("case", REQUESTS)
+async def test_every_kind_of_request_is_impersonated(case: str, place: Place) -> None:
     kubeconfig = place.write_kubeconfig({"token": ADMIN.token, **JANE})
     async with Client(Connection.from_kubeconfig(kubeconfig)) as client:
         with pytest.raises(Forbidden, match='User "jane" cannot'):
-            await REQUESTS[sentence](client)
+            await REQUESTS[case](client)
 
 
 @contextlib.asynccontextmanager
@@ -288,7 +284,7 @@ async def rotating(place: Place, user: Fields) -> AsyncIterator[tuple[Client, Ma
         yield client, clock
 
 
-async def test_a_client_certificate_that_is_replaced_is_used_without_a_restart(place: Place) -> None:
+async def test_a_replaced_client_certificate_is_used_without_a_restart(place: Place) -> None:
     async with rotating(place, CERTIFICATE) as (client, clock):
         assert (await who_am_i(client)).username == "carol"
         place.write_certificate("dave")
@@ -296,7 +292,7 @@ async def test_a_client_certificate_that_is_replaced_is_used_without_a_restart(p
         assert (await who_am_i(client)).username == "dave"
 
 
-async def test_a_watch_goes_on_while_its_client_certificate_is_replaced(place: Place) -> None:
+async def test_a_watch_continues_while_its_client_certificate_is_replaced(place: Place) -> None:
     async with rotating(place, CERTIFICATE) as (client, clock):
         listed = await client.list(ConfigMap, "kube-public")
         async with contextlib.aclosing(
@@ -312,7 +308,7 @@ async def test_a_watch_goes_on_while_its_client_certificate_is_replaced(place: P
             assert (await anext(events)).object.metadata.name == after.metadata.name
 
 
-async def test_a_client_certificate_that_is_refused_is_read_again_at_once(place: Place) -> None:
+async def test_a_rejected_client_certificate_is_read_again_at_once(place: Place) -> None:
     place.write_certificate("mallory", Authority())
     async with rotating(place, CERTIFICATE) as (client, _):
         with pytest.raises(Unauthorized):
@@ -321,7 +317,7 @@ async def test_a_client_certificate_that_is_refused_is_read_again_at_once(place:
         assert (await who_am_i(client)).username == "dave"
 
 
-async def test_a_token_that_is_replaced_is_used_without_a_restart(place: Place) -> None:
+async def test_a_replaced_token_is_used_without_a_restart(place: Place) -> None:
     async with rotating(place, {"tokenFile": "token"}) as (client, clock):
         assert (await who_am_i(client)).username == ADMIN.name
         (place.folder / "token").write_text(READER.token)
@@ -332,19 +328,19 @@ async def test_a_token_that_is_replaced_is_used_without_a_restart(place: Place) 
 REFRESHED: dict[str, Act] = {name: act for name, act in REQUESTS.items() if "list" not in name}
 
 
-@pytest.mark.parametrize("sentence", REFRESHED)
-async def test_a_token_that_is_refused_is_read_again_at_once_in(sentence: str, place: Place) -> None:
+@pytest.mark.parametrize("case", REFRESHED)
+async def test_a_rejected_token_is_read_again_at_once(case: str, place: Place) -> None:
     """The stranger has no rights, but is known."""
     (place.folder / "token").write_text("wrong")
     async with rotating(place, {"tokenFile": "token"}) as (client, _):
         with pytest.raises(Unauthorized):
-            await REQUESTS[sentence](client)
+            await REQUESTS[case](client)
         (place.folder / "token").write_text(STRANGER.token)
         with pytest.raises(Forbidden, match='User "stranger" cannot'):
-            await REQUESTS[sentence](client)
+            await REQUESTS[case](client)
 
 
-async def test_an_authority_that_is_replaced_is_trusted_at_once_when_the_server_was_not(place: Place) -> None:
+async def test_a_replaced_ca_is_read_again_at_once_if_the_server_is_not_trusted(place: Place) -> None:
     path = place.folder / "ca.crt"
     path.write_bytes(Authority().certificate)
     kubeconfig = place.write_kubeconfig(
@@ -357,7 +353,7 @@ async def test_an_authority_that_is_replaced_is_trusted_at_once_when_the_server_
         assert (await who_am_i(client)).username == ADMIN.name
 
 
-async def test_in_a_pod_token_and_authority_are_read_again(place: Place) -> None:
+async def test_in_a_pod_token_and_ca_are_read_again(place: Place) -> None:
     (place.folder / "ca.crt").write_bytes(Authority().certificate)
     environment = {
         "KUBERNETES_SERVICE_HOST": "127.0.0.1",

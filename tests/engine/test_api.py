@@ -35,9 +35,7 @@ def config_map(name: str, **data: str) -> dict[str, object]:
     return {"metadata": {"name": name, "labels": {"app": "engine"}}, "data": data}
 
 
-async def test_of_a_secret_that_is_asked_for_as_metadata_nothing_else_is_sent(
-    client: Client, namespace: str
-) -> None:
+async def test_a_secret_requested_as_metadata_has_no_data(client: Client, namespace: str) -> None:
     await client.create(Secret, {"metadata": {"name": "a"}, "stringData": {"key": "hidden"}}, namespace)
     assert (await client.get(SecretMetadata, "a", namespace)).metadata.name == "a"
     path = f"/api/v1/namespaces/{namespace}/secrets/a"
@@ -74,9 +72,7 @@ async def test_objects_are_created_read_changed_and_deleted(client: Client, name
         await client.get(ConfigMap, "a", namespace)
 
 
-async def test_of_what_is_created_metadata_alone_comes_back_if_that_is_enough(
-    client: Client, namespace: str
-) -> None:
+async def test_create_with_metadata_only_returns_no_spec(client: Client, namespace: str) -> None:
     made = await client.create(ConfigMap, config_map("a", x="1"), namespace, metadata_only=True)
     there = await client.get(ConfigMap, "a", namespace)
     assert (made.metadata, made.data, there.data) == (there.metadata, {}, {"x": "1"})
@@ -86,7 +82,7 @@ async def test_of_what_is_created_metadata_alone_comes_back_if_that_is_enough(
         await client.create(ConfigMap, config_map("A b"), namespace, metadata_only=True)
 
 
-async def test_of_a_pod_that_is_known_in_brief_the_watch_brings_the_rest(
+async def test_a_pod_cached_with_metadata_only_is_completed_by_the_watch(
     client: Client, namespace: str
 ) -> None:
     """A pod with a gate is told to wait when it is made, and may not change for hours."""
@@ -106,7 +102,7 @@ def _waits_for(pod: Pod | None) -> list[str]:
     return [condition.reason for condition in pod.status.conditions] if pod is not None else []
 
 
-async def test_the_four_kinds_of_patches(client: Client, namespace: str) -> None:
+async def test_all_four_types_of_patches(client: Client, namespace: str) -> None:
     await client.create(Pod, POD, namespace)
     strategic = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
     await client.patch(Pod, "p", strategic, namespace, type=PatchType.STRATEGIC)
@@ -124,7 +120,7 @@ async def test_the_four_kinds_of_patches(client: Client, namespace: str) -> None
         assert forced.data == {"x": "2"}
 
 
-async def test_status_is_written_apart(client: Client, namespace: str) -> None:
+async def test_status_is_written_by_its_subresource_only(client: Client, namespace: str) -> None:
     await client.create(Pod, POD, namespace)
     status = {"status": {"phase": "Running"}}
     assert (await client.patch(Pod, "p", status, namespace)).status.phase == "Pending"
@@ -138,13 +134,13 @@ async def test_a_dry_run_creates_nothing(client: Client, namespace: str) -> None
         await client.get(ConfigMap, "a", namespace)
 
 
-async def test_an_invalid_object_is_invalid(client: Client, namespace: str) -> None:
+async def test_creating_an_invalid_object_raises_invalid(client: Client, namespace: str) -> None:
     with pytest.raises(Invalid) as caught:
         await client.create(Pod, {"metadata": {"name": "p"}, "spec": {"containers": []}}, namespace)
     assert "spec.containers" in caught.value.message
 
 
-async def test_a_token_that_nobody_knows_is_unauthorized(api: Server, client: Client) -> None:
+async def test_an_unknown_token_raises_unauthorized(api: Server, client: Client) -> None:
     connection = Connection(api.url, certificate_authority=api.ca_file.read_bytes())
     async with Client(connection) as stranger:
         with pytest.raises((Unauthorized, Exception)) as caught:
@@ -165,7 +161,7 @@ async def test_lists_are_paged_and_selected(client: Client, namespace: str) -> N
     assert whole.raw["kind"] == "ConfigMap"
 
 
-async def test_metadata_alone_can_be_listed_and_watched(client: Client, namespace: str) -> None:
+async def test_metadata_can_be_listed_and_watched(client: Client, namespace: str) -> None:
     cache = Cache(client, ServiceAccount, namespace=namespace, timings=TIMINGS)
     async with running(cache):
         await cache.wait_synced()
@@ -173,7 +169,7 @@ async def test_metadata_alone_can_be_listed_and_watched(client: Client, namespac
         await eventually(lambda: cache.get(namespace, "new"))
 
 
-async def test_a_watch_from_a_version_brings_what_came_after_it(client: Client, namespace: str) -> None:
+async def test_a_watch_from_a_version_delivers_later_changes(client: Client, namespace: str) -> None:
     made = await client.create(ConfigMap, config_map("a"), namespace)
     await client.patch(ConfigMap, "a", {"data": {"x": "1"}}, namespace)
     await client.delete(ConfigMap, "a", namespace)
@@ -190,7 +186,7 @@ async def test_a_watch_from_a_version_brings_what_came_after_it(client: Client, 
 
 
 @pytest.mark.parametrize("version", ["1"])
-async def test_a_watch_from_the_dawn_of_time_is_gone_or_served(
+async def test_a_watch_from_the_oldest_version_is_served_or_raises_gone(
     client: Client, namespace: str, version: str
 ) -> None:
     """A server may still have the history; if it has not, it says 410 and nothing else."""
@@ -223,7 +219,7 @@ HARMS = {
 
 
 @pytest.mark.parametrize("harm", HARMS)
-async def test_a_cache_behind_a_bad_connection_ends_up_with_the_truth(
+async def test_a_cache_behind_a_faulty_connection_converges(
     harm: str, api: Server, client: Client, namespace: str
 ) -> None:
     told: dict[str, list[str]] = {}
@@ -255,7 +251,7 @@ async def test_a_cache_behind_a_bad_connection_ends_up_with_the_truth(
     assert {name for name, words in told.items() if words[-1] == "there"} == want
 
 
-async def test_two_contend_and_one_leads(client: Client, namespace: str) -> None:
+async def test_one_of_two_candidates_becomes_leader(client: Client, namespace: str) -> None:
     first, second = (
         Leader(client, "work", namespace, name, duration=3, renew_deadline=2, retry=0.2) for name in "ab"
     )

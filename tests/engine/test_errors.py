@@ -16,27 +16,28 @@ class Case:
 
 
 CASES = {
-    "another writer was first": Case(409, errors.Conflict, "Conflict"),
-    "the name is taken": Case(409, errors.AlreadyExists, "AlreadyExists"),
-    "the object is not there": Case(404, errors.NotFound, "NotFound"),
-    "the version is too old": Case(410, errors.Gone, "Expired"),
-    "the object breaks its schema": Case(422, errors.Invalid, "Invalid"),
-    "the request is wrong": Case(400, errors.BadRequest, "BadRequest"),
-    "nobody knows us": Case(401, errors.Unauthorized),
-    "we may not": Case(403, errors.Forbidden, "Forbidden"),
-    "too many requests": Case(429, errors.Throttled, headers={"Retry-After": "3"}, want_retry_after=3),
-    "too many requests, without saying when": Case(429, errors.Throttled, want_retry_after=1),
-    "the server says when to come back": Case(
+    "409 Conflict: Conflict": Case(409, errors.Conflict, "Conflict"),
+    "409 AlreadyExists: AlreadyExists": Case(409, errors.AlreadyExists, "AlreadyExists"),
+    "404: NotFound": Case(404, errors.NotFound, "NotFound"),
+    "410: Gone": Case(410, errors.Gone, "Expired"),
+    "422: Invalid": Case(422, errors.Invalid, "Invalid"),
+    "400: BadRequest": Case(400, errors.BadRequest, "BadRequest"),
+    "401: Unauthorized": Case(401, errors.Unauthorized),
+    "403: Forbidden": Case(403, errors.Forbidden, "Forbidden"),
+    "429 with Retry-After: Throttled for that time": Case(
+        429, errors.Throttled, headers={"Retry-After": "3"}, want_retry_after=3
+    ),
+    "429 without Retry-After: Throttled for a second": Case(429, errors.Throttled, want_retry_after=1),
+    "503 with Retry-After: Throttled for that time": Case(
         503, errors.Throttled, headers={"Retry-After": "2"}, want_retry_after=2
     ),
-    "the server is broken": Case(500, errors.Unavailable, "InternalError"),
-    "a code nobody treats specially": Case(415, errors.ApiError),
+    "500: Unavailable": Case(500, errors.Unavailable, "InternalError"),
+    "other status: ApiError": Case(415, errors.ApiError),
 }
 
 
-@pytest.mark.parametrize("sentence", CASES)
-def test_an_answer_becomes_the_error_that_says_what_to_do(sentence: str) -> None:
-    case = CASES[sentence]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_response_becomes_a_typed_error(case: Case) -> None:
     body = msgspec.json.encode({"kind": "Status", "reason": case.reason, "message": "because"})
     error = errors.error_from_response(case.status, case.headers, body)
     assert type(error) is case.want
@@ -46,11 +47,11 @@ def test_an_answer_becomes_the_error_that_says_what_to_do(sentence: str) -> None
         assert error.retry_after == case.want_retry_after
 
 
-def test_an_answer_that_is_no_status_keeps_its_text() -> None:
+def test_response_that_is_not_a_status_keeps_its_text() -> None:
     error = errors.error_from_response(502, {}, b"<html>bad gateway</html>")
     assert isinstance(error, errors.Unavailable)
     assert "bad gateway" in str(error)
 
 
-def test_a_name_that_is_taken_is_not_a_conflict() -> None:
+def test_already_exists_is_not_a_conflict() -> None:
     assert not issubclass(errors.AlreadyExists, errors.Conflict)

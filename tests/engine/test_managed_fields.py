@@ -21,14 +21,14 @@ async def client(api: Server) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_an_apply_alone_keeps_what_our_post_wrote(client: Client, namespace: str) -> None:
+async def test_apply_without_a_claim_keeps_the_fields_of_our_create(client: Client, namespace: str) -> None:
     """Why `claim_created_fields` exists."""
     await client.create(ConfigMap, CREATED, namespace)
     applied = await client.apply(ConfigMap, APPLIED, namespace, force=True)
     assert applied.data == {"x": "3", "y": "2"}
 
 
-async def test_an_apply_after_the_claim_removes_what_it_omits(client: Client, namespace: str) -> None:
+async def test_apply_after_a_claim_removes_omitted_fields(client: Client, namespace: str) -> None:
     created = await client.create(ConfigMap, CREATED, namespace)
     await claim_created_fields(client, ConfigMap, "a", namespace, created.metadata.uid)
     assert (await client.apply(ConfigMap, APPLIED, namespace)).data == {"x": "3"}
@@ -43,7 +43,7 @@ async def test_a_second_claim_writes_nothing(client: Client, namespace: str) -> 
     assert await client.get(ConfigMap, "a", namespace) == claimed
 
 
-async def test_what_another_manager_wrote_is_not_claimed(client: Client, namespace: str) -> None:
+async def test_fields_of_another_manager_are_not_claimed(client: Client, namespace: str) -> None:
     created = await client.create(ConfigMap, CREATED, namespace)
     async with Client(client.connection, field_manager="somebody") as somebody:
         await somebody.patch(ConfigMap, "a", {"data": {"z": "theirs"}}, namespace)
@@ -51,14 +51,14 @@ async def test_what_another_manager_wrote_is_not_claimed(client: Client, namespa
     assert (await client.apply(ConfigMap, APPLIED, namespace)).data == {"x": "3", "z": "theirs"}
 
 
-async def test_an_object_that_we_did_not_create_is_left_as_it_is(client: Client, namespace: str) -> None:
+async def test_an_object_of_another_creator_is_not_changed(client: Client, namespace: str) -> None:
     async with Client(client.connection, field_manager="somebody") as somebody:
         theirs = await somebody.create(ConfigMap, CREATED, namespace)
     await claim_created_fields(client, ConfigMap, "a", namespace, theirs.metadata.uid)
     assert await client.get(ConfigMap, "a", namespace) == theirs
 
 
-async def test_a_claim_of_another_object_is_a_conflict(client: Client, namespace: str) -> None:
+async def test_a_claim_of_an_object_with_another_uid_raises_conflict(client: Client, namespace: str) -> None:
     await client.create(ConfigMap, CREATED, namespace)
     with pytest.raises(Conflict, match="another object"):
         await claim_created_fields(client, ConfigMap, "a", namespace, "00000000-0000-0000-0000-000000000000")

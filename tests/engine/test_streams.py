@@ -50,7 +50,7 @@ V5 = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 V4 = ("v4.channel.k8s.io",)
 
 
-async def test_a_command_gives_its_output_and_exit_code(client: Client, server: FakeServer) -> None:
+async def test_exec_returns_output_and_exit_code(client: Client, server: FakeServer) -> None:
     shell = server.exec_handler = Shell(failure("42"), V5)
     out: list[bytes] = []
     err: list[bytes] = []
@@ -64,14 +64,16 @@ async def test_a_command_gives_its_output_and_exit_code(client: Client, server: 
 
 
 @pytest.mark.parametrize("protocols", [V5, V4])
-async def test_stdin_is_fed_and_ended(client: Client, server: FakeServer, protocols: tuple[str, ...]) -> None:
+async def test_stdin_is_sent_and_closed(
+    client: Client, server: FakeServer, protocols: tuple[str, ...]
+) -> None:
     shell = server.exec_handler = Shell(SUCCESS, protocols)
     data = b"x" * 100_000 + b"end"
     assert await client.exec("p", "default", ["cat"], stdin=data) == 0
     assert shell.stdin == data
 
 
-async def test_stdin_may_come_bit_by_bit(client: Client, server: FakeServer) -> None:
+async def test_stdin_may_be_an_iterator(client: Client, server: FakeServer) -> None:
     async def bits() -> AsyncIterator[bytes]:
         for bit in (b"a", b"b"):
             yield bit
@@ -81,29 +83,27 @@ async def test_stdin_may_come_bit_by_bit(client: Client, server: FakeServer) -> 
     assert shell.stdin == b"ab"
 
 
-async def test_a_terminal_has_no_second_output(client: Client, server: FakeServer) -> None:
+async def test_a_terminal_has_no_stderr(client: Client, server: FakeServer) -> None:
     shell = server.exec_handler = Shell(SUCCESS, V5)
     await client.exec("p", "default", ["sh"], tty=True)
     assert ("tty", "true") in shell.query
     assert ("stderr", "true") not in shell.query
 
 
-async def test_a_connection_that_ends_before_the_command_is_an_error(
-    client: Client, server: FakeServer
-) -> None:
+async def test_a_connection_that_ends_before_the_command_raises(client: Client, server: FakeServer) -> None:
     server.exec_handler = Shell(None, V5)
     with pytest.raises(Unavailable, match="before the command"):
         await client.exec("p", "default", ["sh"])
 
 
-async def test_a_command_that_could_not_start_is_an_error(client: Client, server: FakeServer) -> None:
+async def test_a_command_that_cannot_be_started_raises(client: Client, server: FakeServer) -> None:
     status = {"status": "Failure", "reason": "InternalError", "message": "no such file", "code": 500}
     server.exec_handler = Shell(status, V5)
     with pytest.raises(ApiError, match="no such file"):
         await client.exec("p", "default", ["nothing"])
 
 
-async def test_a_pod_that_is_not_there_is_not_found_in_the_words_of_the_server(
+async def test_exec_in_a_missing_pod_raises_not_found_with_the_servers_message(
     client: Client, server: FakeServer
 ) -> None:
     server.faults.append(Fault(404, reason="NotFound", message='pods "p" not found'))
@@ -111,7 +111,7 @@ async def test_a_pod_that_is_not_there_is_not_found_in_the_words_of_the_server(
         await client.exec("p", "default", ["sh"])
 
 
-async def test_logs_come_in_chunks_with_what_was_asked_for(client: Client, server: FakeServer) -> None:
+async def test_logs_are_streamed_with_the_requested_options(client: Client, server: FakeServer) -> None:
     server.log_chunks = [b"one\n", b"two\n"]
     text = b"".join(
         [chunk async for chunk in client.logs("p", "default", container="c", follow=True, tail=5)]
@@ -121,7 +121,7 @@ async def test_logs_come_in_chunks_with_what_was_asked_for(client: Client, serve
     assert server.requests[-1].query == {"container": "c", "follow": "true", "tailLines": "5"}
 
 
-async def test_logs_of_a_pod_that_is_not_there_are_not_found(client: Client, server: FakeServer) -> None:
+async def test_logs_of_a_missing_pod_raise_not_found(client: Client, server: FakeServer) -> None:
     server.faults.append(Fault(404))
     with pytest.raises(NotFound):
         await anext(client.logs("p", "default"))

@@ -26,7 +26,7 @@ def test_comments_of_a_bundle_may_be_in_any_encoding() -> None:
     assert serials(TlsContexts(bundle).current(None)) == trusted(one, two)
 
 
-def test_a_certificate_of_a_bundle_that_cannot_be_read_is_passed_over() -> None:
+def test_an_invalid_certificate_in_a_bundle_is_skipped() -> None:
     one = Authority()
     bad = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     assert serials(TlsContexts(bad + one.certificate).current(None)) == trusted(one)
@@ -35,7 +35,7 @@ def test_a_certificate_of_a_bundle_that_cannot_be_read_is_passed_over() -> None:
             check_authority(bundle)
 
 
-def test_an_authority_that_is_replaced_is_trusted_after_a_minute(tmp_path: Path) -> None:
+def test_a_replaced_ca_is_trusted_after_a_minute(tmp_path: Path) -> None:
     one, two, clock, path = Authority(), Authority(), ManualClock(), tmp_path / "ca.crt"
     path.write_bytes(one.certificate)
     contexts = TlsContexts(one.certificate, path, clock=clock)
@@ -47,7 +47,7 @@ def test_an_authority_that_is_replaced_is_trusted_after_a_minute(tmp_path: Path)
     assert serials(contexts.current(None)) == trusted(two)
 
 
-def test_an_authority_that_is_replaced_is_trusted_at_once_when_the_server_was_not(tmp_path: Path) -> None:
+def test_a_replaced_ca_is_read_again_at_once_if_the_server_is_not_trusted(tmp_path: Path) -> None:
     one, two, path = Authority(), Authority(), tmp_path / "ca.crt"
     path.write_bytes(two.certificate)
     contexts = TlsContexts(one.certificate, path, clock=ManualClock())
@@ -59,12 +59,12 @@ def test_an_authority_that_is_replaced_is_trusted_at_once_when_the_server_was_no
 UNFIT = {"is missing": None, "is empty": b"", "is half written": b"-----BEGIN CERTIFICATE-----\nMI"}
 
 
-@pytest.mark.parametrize("sentence", UNFIT)
-def test_an_authority_whose_file_is_unfit_for_a_moment_is_trusted_on(sentence: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", UNFIT)
+def test_the_last_ca_is_kept_while_its_file_is_invalid(case: str, tmp_path: Path) -> None:
     one, two, clock, path = Authority(), Authority(), ManualClock(), tmp_path / "ca.crt"
     contexts = TlsContexts(one.certificate, path, clock=clock)
     before = contexts.current(None)
-    content = UNFIT[sentence]
+    content = UNFIT[case]
     if content is not None:
         path.write_bytes(content)
     clock.advance(61)
@@ -74,7 +74,7 @@ def test_an_authority_whose_file_is_unfit_for_a_moment_is_trusted_on(sentence: s
     assert serials(contexts.current(None)) == trusted(two)
 
 
-def test_an_unchanged_authority_and_certificate_keep_their_context(tmp_path: Path) -> None:
+def test_the_context_is_reused_while_ca_and_certificate_are_unchanged(tmp_path: Path) -> None:
     authority, clock, path = Authority(), ManualClock(), tmp_path / "ca.crt"
     path.write_bytes(authority.certificate)
     contexts = TlsContexts(authority.certificate, path, clock=clock)
@@ -85,7 +85,7 @@ def test_an_unchanged_authority_and_certificate_keep_their_context(tmp_path: Pat
     assert contexts.current(other) is not before
 
 
-def test_an_encrypted_key_is_refused_without_asking_for_its_password() -> None:
+def test_an_encrypted_key_is_rejected_without_a_password_prompt() -> None:
     authority = Authority()
     key: Key = authority.key
     encrypted = Certificate(authority.certificate, private_key(key, b"secret"))

@@ -74,12 +74,14 @@ async def who(connection: Connection) -> str:
         return (await client.get(ConfigMap, "x", "default")).metadata.name
 
 
-async def test_a_server_of_the_named_authority_is_trusted(server: TlsServer, authority: Authority) -> None:
+async def test_a_server_with_a_certificate_of_the_ca_is_trusted(
+    server: TlsServer, authority: Authority
+) -> None:
     url = f"https://127.0.0.1:{server.port}"
     assert await who(Connection(url, certificate_authority=authority.certificate)) == "nobody"
 
 
-async def test_a_server_of_another_authority_is_not(server: TlsServer) -> None:
+async def test_a_server_with_a_certificate_of_another_ca_is_not_trusted(server: TlsServer) -> None:
     url = f"https://127.0.0.1:{server.port}"
     with pytest.raises(Unavailable, match="certificate"):
         await who(Connection(url, certificate_authority=Authority().certificate))
@@ -88,7 +90,7 @@ async def test_a_server_of_another_authority_is_not(server: TlsServer) -> None:
     assert await who(Connection(url, verify=False)) == "nobody"
 
 
-async def test_the_name_that_is_verified_can_be_given(tmp_path: Path, authority: Authority) -> None:
+async def test_tls_server_name_is_verified_instead_of_the_host(tmp_path: Path, authority: Authority) -> None:
     async with TlsServer(tmp_path, authority, x509.DNSName("kubernetes.default")) as server:
         url = f"https://127.0.0.1:{server.port}"
         with pytest.raises(Unavailable, match="certificate"):
@@ -99,7 +101,7 @@ async def test_the_name_that_is_verified_can_be_given(tmp_path: Path, authority:
         assert await who(connection) == "nobody"
 
 
-async def test_a_client_certificate_identifies(server: TlsServer, authority: Authority) -> None:
+async def test_the_client_certificate_is_sent(server: TlsServer, authority: Authority) -> None:
     connection = Connection(
         f"https://127.0.0.1:{server.port}",
         credentials=FixedCredentials(Identity(certificate=authority.issue("alice"))),
@@ -121,7 +123,7 @@ class Rotating:
         return True
 
 
-async def test_a_certificate_that_changed_is_used_from_then_on(
+async def test_a_changed_certificate_is_used_for_new_requests(
     server: TlsServer, authority: Authority
 ) -> None:
     credentials = Rotating(*(Identity(certificate=authority.issue(name)) for name in ("one", "two")))
@@ -132,7 +134,7 @@ async def test_a_certificate_that_changed_is_used_from_then_on(
     assert names == ["one", "two"]
 
 
-async def test_an_authority_that_was_replaced_is_trusted_once_the_old_one_has_failed(
+async def test_a_replaced_ca_is_trusted_after_a_failure_with_the_old_one(
     server: TlsServer, authority: Authority, tmp_path: Path
 ) -> None:
     connection = Connection(
@@ -147,7 +149,7 @@ async def test_an_authority_that_was_replaced_is_trusted_once_the_old_one_has_fa
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_tls_goes_through_a_unix_socket_with_the_name_of_the_url(
+def test_tls_over_a_unix_socket_verifies_the_host_of_the_url(
     loop: Literal["asyncio", "uvloop"], tmp_path: Path, authority: Authority
 ) -> None:
     async def dial() -> list[str]:
@@ -171,7 +173,7 @@ def test_tls_goes_through_a_unix_socket_with_the_name_of_the_url(
         assert runner.run(dial()) == ["nobody", "nobody"]
 
 
-async def test_a_unix_socket_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+async def test_a_missing_unix_socket_raises_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="Unreachable"):
         await who(Connection("http://x", unix_socket=str(tmp_path / "none")))
 
@@ -227,7 +229,7 @@ async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_tunnel_through_a_proxy_ends_at_the_server(
+def test_tls_is_tunnelled_through_a_proxy(
     loop: Literal["asyncio", "uvloop"], scheme: str, tmp_path: Path, authority: Authority
 ) -> None:
     async def dial() -> None:
@@ -251,7 +253,7 @@ def test_a_tunnel_through_a_proxy_ends_at_the_server(
         runner.run(dial())
 
 
-async def test_a_proxy_is_told_the_whole_url_of_what_needs_no_tunnel() -> None:
+async def test_plain_http_through_a_proxy_has_the_whole_url() -> None:
     async with ForwardProxy() as proxy:
         connection = Connection(
             "http://api.example:8080/base", proxy=f"http://me:secret@127.0.0.1:{proxy.port}"
@@ -265,32 +267,34 @@ async def test_a_proxy_is_told_the_whole_url_of_what_needs_no_tunnel() -> None:
 
 
 REFUSALS = {
-    "that wants to know who asks": b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
-    "that speaks something else": b"220 mail.example ESMTP\r\n",
-    "that hangs up": b"HTTP/1.1 2",
+    "proxy requires a login: unavailable": (
+        b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
+    ),
+    "proxy does not speak HTTP: unavailable": b"220 mail.example ESMTP\r\n",
+    "proxy closes the connection: unavailable": b"HTTP/1.1 2",
 }
 
 
-@pytest.mark.parametrize("sentence", REFUSALS)
-async def test_a_server_behind_a_proxy_is_unavailable(sentence: str) -> None:
-    async with ForwardProxy(refuse=REFUSALS[sentence]) as proxy:
+@pytest.mark.parametrize("case", REFUSALS)
+async def test_failing_proxies(case: str) -> None:
+    async with ForwardProxy(refuse=REFUSALS[case]) as proxy:
         with pytest.raises(Unavailable, match=r"407|not HTTP|closed"):
             await who(Connection("https://api.example", proxy=f"http://127.0.0.1:{proxy.port}"))
 
 
 UNUSABLE = {
-    "a URL without scheme": Connection("127.0.0.1:6443"),
-    "a proxy of an unknown kind": Connection("https://a", proxy="ftp://p:21"),
+    "URL without a scheme: rejected": Connection("127.0.0.1:6443"),
+    "proxy with an unsupported scheme: rejected": Connection("https://a", proxy="ftp://p:21"),
 }
 
 
-@pytest.mark.parametrize("sentence", UNUSABLE)
-async def test_what_cannot_be_dialled_is_refused_not_tried_again(sentence: str) -> None:
+@pytest.mark.parametrize("case", UNUSABLE)
+async def test_an_invalid_address_is_rejected_without_a_retry(case: str) -> None:
     with pytest.raises(KubeconfigError, match="unsupported scheme"):
-        await who(UNUSABLE[sentence])
+        await who(UNUSABLE[case])
 
 
-async def test_a_server_that_speaks_http_2_only_is_named_as_such() -> None:
+async def test_a_server_that_requires_http_2_is_an_error_that_says_so() -> None:
     """Such a server ends the handshake with the alert no_application_protocol."""
     offered: list[bytes] = []
 
@@ -331,7 +335,7 @@ async def converse(
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_body_whose_length_is_not_told_is_whole_only_with_a_farewell(
+def test_a_body_without_length_is_complete_only_with_tls_close_notify(
     loop: Literal["asyncio", "uvloop"], tmp_path: Path, authority: Authority
 ) -> None:
     """Who can cut the line must not be able to make half a log look like a whole one."""
@@ -351,9 +355,7 @@ def test_a_body_whose_length_is_not_told_is_whole_only_with_a_farewell(
             runner.run(follow("cut"))
 
 
-async def test_a_stream_that_is_left_ends_without_waiting_for_its_peer(
-    server: TlsServer, authority: Authority
-) -> None:
+async def test_leaving_a_stream_does_not_wait_for_the_peer(server: TlsServer, authority: Authority) -> None:
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"
     silent, gone = await converse(server.context, answer, "silence")
     async with silent, asyncio.timeout(60), Client(trusting(silent, authority)) as client:
