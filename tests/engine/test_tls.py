@@ -56,7 +56,11 @@ def test_a_replaced_ca_is_read_again_at_once_if_the_server_is_not_trusted(tmp_pa
     assert serials(contexts.current(None)) == trusted(two)
 
 
-UNFIT = {"is missing": None, "is empty": b"", "is half written": b"-----BEGIN CERTIFICATE-----\nMI"}
+UNFIT = {
+    "missing file: last CA kept": None,
+    "empty file: last CA kept": b"",
+    "truncated file: last CA kept": b"-----BEGIN CERTIFICATE-----\nMI",
+}
 
 
 @pytest.mark.parametrize("case", UNFIT)

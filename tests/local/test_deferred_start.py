@@ -32,7 +32,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     return State(tmp_path)
 
 
-def test_it_begins_when_everything_is_prepared(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_component_starts_when_the_state_is_prepared(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
     component = Component()
     monkeypatch.setitem(sys.modules, "component.__main__", component)
     glances: list[float] = []
@@ -49,7 +51,7 @@ def test_it_begins_when_everything_is_prepared(state: State, monkeypatch: pytest
     assert codes == [3]
 
 
-def test_it_gives_up_with_a_reason(
+def test_the_component_does_not_start_if_the_state_is_never_prepared(
     state: State, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     component = Component()

@@ -3,14 +3,14 @@ import socket
 from argosy.local.ports import claim, claim_first
 
 
-def test_two_that_want_one_port_at_the_same_moment_get_different_ones() -> None:
+def test_concurrent_claims_get_different_ports() -> None:
     first = claim_first(())
     second = claim_first((first.port,))
     with first.holder, second.holder:
         assert second.port != first.port
 
 
-def test_a_port_with_a_listener_is_not_to_be_had() -> None:
+def test_a_port_in_use_cannot_be_claimed() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

@@ -24,7 +24,7 @@ def test_a_process_ends_when_signalled(sleeper: "subprocess.Popen[bytes]") -> No
     assert sleeper.wait() == -signal.SIGTERM
 
 
-def test_a_pid_given_to_another_process_is_left_alone(sleeper: "subprocess.Popen[bytes]") -> None:
+def test_a_reused_pid_is_not_signalled(sleeper: "subprocess.Popen[bytes]") -> None:
     stranger = Process(sleeper.pid, Process.of(sleeper.pid).started + 1)
     assert not stranger.alive
     stranger.signal(signal.SIGKILL)
@@ -51,21 +51,21 @@ def test_process_is_alive_until_its_last_thread_has_ended() -> None:
     assert child.wait() == -signal.SIGKILL
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     run = Run(Options(nodes=3, images={"a": "/b"}), Process(1, 2), {"apiserver": Process(3, 4)})
     run.write(tmp_path / "run.json")
     assert read_run(tmp_path / "run.json") == run
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b'{"options": 1}'])
-def test_a_missing_or_broken_file_means_nothing_runs(tmp_path: Path, content: bytes | None) -> None:
+def test_a_missing_or_invalid_file_is_no_run(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "run.json"
     if content is not None:
         path.write_bytes(content)
     assert read_run(path) is None
 
 
-def test_our_processes_are_found_by_the_folder_they_were_told(tmp_path: Path) -> None:
+def test_running_components_are_found_by_their_state_folder(tmp_path: Path) -> None:
     sleepers = [
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *words])
         for words in (

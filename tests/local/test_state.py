@@ -9,32 +9,34 @@ import pytest
 from argosy.local.state import State, StateError
 
 
-def test_the_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_folder_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     state = State(tmp_path / "s")
     state.create()
     assert state.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_home_is_chosen_by_argosy_home_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_argosy_home_takes_precedence_over_the_users_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
     assert State.of("a").folder == tmp_path / "xdg" / "argosy" / "a"
     monkeypatch.setenv("ARGOSY_HOME", str(tmp_path / "own"))
     assert State.of("a").folder == tmp_path / "own" / "a"
 
 
-def test_a_path_too_long_for_a_socket_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_path_too_long_for_a_socket_is_an_error_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="set ARGOSY_HOME to a shorter folder"):
         State(tmp_path / ("x" * 120)).create()
 
 
-def test_a_folder_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_an_error_with_a_hint(tmp_path: Path) -> None:
     blocker = tmp_path / "file"
     blocker.write_text("not a folder")
     with pytest.raises(StateError, match=r"cannot be written .* set ARGOSY_HOME"):
         State(blocker / "s").create()
 
 
-def test_a_folder_that_can_be_written_has_no_problem_and_one_that_cannot_says_which(tmp_path: Path) -> None:
+def test_problem_is_empty_for_a_writable_folder_and_describes_a_read_only_one(tmp_path: Path) -> None:
     state = State(tmp_path / "s")
     state.create()
     assert state.problem() == ""
@@ -45,7 +47,7 @@ def test_a_folder_that_can_be_written_has_no_problem_and_one_that_cannot_says_wh
 
 
 @pytest.mark.root
-def test_a_full_disk_is_told_with_what_is_free(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_its_free_space(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", tmp_path], check=True)
     try:
         state = State(tmp_path / "s")
@@ -59,7 +61,7 @@ def test_a_full_disk_is_told_with_what_is_free(tmp_path: Path) -> None:
         subprocess.run(["umount", tmp_path], check=True)
 
 
-def test_two_cannot_hold_the_lock_and_it_is_free_again_afterwards(tmp_path: Path) -> None:
+def test_the_lock_is_exclusive_and_released(tmp_path: Path) -> None:
     state = State(tmp_path / "s")
     state.create()
     with state.locked(), pytest.raises(StateError, match="another `argosy up`"), state.locked():
@@ -68,7 +70,7 @@ def test_two_cannot_hold_the_lock_and_it_is_free_again_afterwards(tmp_path: Path
         pass
 
 
-def test_several_who_look_whether_the_folder_can_be_written_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_concurrent_checks_for_a_writable_folder_do_not_interfere(tmp_path: Path) -> None:
     state = State(tmp_path / "s")
 
     def create() -> None:

@@ -14,7 +14,7 @@ from argosy.local.processes import Options, Process, Run, read_run
 from argosy.local.state import State
 
 
-def test_a_list_that_cannot_be_written_does_not_end_it(
+def test_the_supervisor_continues_if_run_json_cannot_be_written(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = Run(Options(), Process(1, 2))
@@ -24,7 +24,7 @@ def test_a_list_that_cannot_be_written_does_not_end_it(
     assert read_run(tmp_path / "run.json") == run
 
 
-def test_components_that_die_at_once_are_started_ever_more_slowly(tmp_path: Path) -> None:
+def test_components_that_exit_at_once_are_restarted_with_backoff(tmp_path: Path) -> None:
     log = tmp_path / "log"
     child = supervisor._Child(
         supervisor.Component("short", (sys.executable, "-c", "raise SystemExit(3)")), log
@@ -42,7 +42,7 @@ def test_components_that_die_at_once_are_started_ever_more_slowly(tmp_path: Path
     assert log.read_text().splitlines()[0] == "supervisor: short ended with 3; start 2"
 
 
-def test_a_component_that_ran_steadily_is_started_again_at_once(tmp_path: Path) -> None:
+def test_a_component_that_ran_for_long_is_restarted_at_once(tmp_path: Path) -> None:
     child = supervisor._Child(supervisor.Component("steady", ("sleep", "60")), tmp_path / "log")
     child.failures = 5
     child.start(0.0)
@@ -53,7 +53,7 @@ def test_a_component_that_ran_steadily_is_started_again_at_once(tmp_path: Path) 
     assert child.due == 100.0
 
 
-def test_a_supervisor_whose_components_cannot_run_still_stops_when_told(tmp_path: Path) -> None:
+def test_a_supervisor_whose_components_cannot_run_stops_at_sigterm(tmp_path: Path) -> None:
     """Nothing it needs is in the state folder, so every component fails; it goes on and can be ended."""
     state = State(tmp_path / "s")
     state.create()
@@ -83,7 +83,7 @@ supervisor.supervise(State(Path(sys.argv[1])), Options())
 """
 
 
-def test_a_supervisor_stopped_for_longer_than_it_waits_goes_on_when_continued(tmp_path: Path) -> None:
+def test_a_supervisor_continues_after_sigstop_and_sigcont(tmp_path: Path) -> None:
     """Its only component fails at once, so it waits for the next start for half a second at a time."""
     state = State(tmp_path / "s")
     state.create()

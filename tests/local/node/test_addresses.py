@@ -5,7 +5,7 @@ import pytest
 from argosy.local.node.addresses import AddressPool, NoAddressError
 
 
-def test_addresses_of_pods_that_are_there_are_kept_and_released_ones_are_not_reused_soon() -> None:
+def test_addresses_of_existing_pods_are_kept_and_released_ones_are_not_reused_soon() -> None:
     network = IPv4Network("10.9.0.0/24")
     first = AddressPool(network, {})
     assert [first.allocate("a"), first.allocate("b"), first.allocate("a")] == [
@@ -20,7 +20,7 @@ def test_addresses_of_pods_that_are_there_are_kept_and_released_ones_are_not_reu
     assert again.allocate("d") == "10.9.0.5"
 
 
-def test_a_full_network_is_said_to_be_full() -> None:
+def test_a_full_network_raises_no_address_error() -> None:
     addresses = AddressPool(IPv4Network("10.9.0.0/29"), {})
     given = {addresses.allocate(str(number)) for number in range(5)}
     assert given == {f"10.9.0.{number}" for number in range(2, 7)}

@@ -33,7 +33,7 @@ async def here() -> AsyncIterator[Machine]:
 FOREVER = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
 
-async def test_a_pod_runs_and_its_end_its_log_and_its_address_are_known(here: Machine) -> None:
+async def test_a_pod_runs_and_its_result_log_and_address_are_reported(here: Machine) -> None:
     await here.run("one", "echo hello from $HOSTNAME; echo bad >&2; exit 3")
     pod = await here.phase("one", "Failed")
     ended = pod.status.container_statuses[0].state.terminated
@@ -45,7 +45,7 @@ async def test_a_pod_runs_and_its_end_its_log_and_its_address_are_known(here: Ma
     await here.gone("one")
 
 
-async def test_pods_find_each_other_by_service_and_by_their_own_name_and_see_the_api_server(
+async def test_pods_reach_services_other_pods_and_the_api_server_by_name(
     here: Machine,
 ) -> None:
     await here.client.create(
@@ -92,7 +92,7 @@ async def test_pods_find_each_other_by_service_and_by_their_own_name_and_see_the
     assert (await here.logs("client")).split() == ["served", "served", "served", "ok"]
 
 
-async def test_a_pod_outlives_its_agent_and_the_next_agent_goes_on_with_it(here: Machine) -> None:
+async def test_a_pod_outlives_its_agent_and_the_next_agent_adopts_it(here: Machine) -> None:
     await here.run("steady", FOREVER)
     before = await here.phase("steady", "Running")
     here.kill()
@@ -109,7 +109,7 @@ async def test_a_pod_outlives_its_agent_and_the_next_agent_goes_on_with_it(here:
     await here.gone("steady")
 
 
-async def test_a_pod_can_be_deleted_at_any_moment_of_its_beginning(here: Machine) -> None:
+async def test_a_pod_can_be_deleted_at_any_time_while_it_starts(here: Machine) -> None:
     moments = [milliseconds / 1000 for milliseconds in range(0, 160, 10)]
     for number, moment in enumerate(moments):
         await here.run(f"early-{number}", FOREVER, terminationGracePeriodSeconds=1)
@@ -119,7 +119,7 @@ async def test_a_pod_can_be_deleted_at_any_moment_of_its_beginning(here: Machine
         await here.gone(f"early-{number}")
 
 
-async def test_a_pod_deleted_while_the_agent_was_away_is_ended_when_it_comes_back(here: Machine) -> None:
+async def test_a_pod_deleted_while_the_agent_was_down_is_ended_when_it_starts(here: Machine) -> None:
     await here.run("doomed", FOREVER)
     pod = await here.phase("doomed", "Running")
     here.kill()
@@ -130,7 +130,7 @@ async def test_a_pod_deleted_while_the_agent_was_away_is_ended_when_it_comes_bac
     await _until(lambda: not folder.exists())
 
 
-async def test_the_last_lines_of_a_pod_are_there_for_a_while_after_it_was_deleted(here: Machine) -> None:
+async def test_logs_of_a_deleted_pod_are_kept_for_the_retention_period(here: Machine) -> None:
     """It failed while its agent was away, and was deleted as soon as that was seen."""
     await here.run("brief", "echo first; trap 'echo last; exit 3' TERM; while :; do sleep 0.05; done")
     uid = (await here.phase("brief", "Running")).metadata.uid
@@ -157,7 +157,7 @@ async def test_the_last_lines_of_a_pod_are_there_for_a_while_after_it_was_delete
         [piece async for piece in here.client.logs("brief", "default", container="main", uid=uid)]
 
 
-async def test_logs_are_served_before_the_api_server_can_be_asked_or_told_anything(here: Machine) -> None:
+async def test_logs_are_served_while_the_api_server_is_unreachable(here: Machine) -> None:
     await here.run("quiet", "echo something; exit 1")
     uid = (await here.phase("quiet", "Failed")).metadata.uid
     here.kill()
@@ -175,7 +175,7 @@ async def test_logs_are_served_before_the_api_server_can_be_asked_or_told_anythi
         here.start()
 
 
-async def test_a_volume_of_an_unsupported_type_holds_the_pod_and_is_named(here: Machine) -> None:
+async def test_a_pod_with_an_unsupported_volume_waits_with_an_event_that_names_it(here: Machine) -> None:
     await here.run(
         "remote",
         "touch /data/checkpoint",
@@ -193,7 +193,7 @@ async def test_a_volume_of_an_unsupported_type_holds_the_pod_and_is_named(here: 
     await here.gone("remote")
 
 
-async def test_a_pod_waits_for_its_claim_which_is_a_folder_until_it_is_deleted(here: Machine) -> None:
+async def test_a_pod_waits_for_its_claim_whose_folder_is_deleted_with_it(here: Machine) -> None:
     volume: dict[str, object] = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     claim: dict[str, object] = {
@@ -227,7 +227,7 @@ def _absent(path: Path) -> bool:
     return not path.exists()
 
 
-async def test_the_folder_of_a_claim_deleted_while_the_agent_was_away_goes_when_it_comes_back(
+async def test_the_folder_of_a_claim_deleted_while_the_agent_was_down_is_removed_when_it_starts(
     here: Machine,
 ) -> None:
     body: dict[str, object] = {
@@ -249,7 +249,7 @@ async def test_the_folder_of_a_claim_deleted_while_the_agent_was_away_goes_when_
     assert (folder / "of-somebody-else").is_dir()
 
 
-async def test_a_container_that_must_not_be_root_and_would_be_waits(here: Machine) -> None:
+async def test_a_container_with_run_as_non_root_that_would_be_root_waits(here: Machine) -> None:
     await here.run("modest", "exit 0", securityContext={"runAsNonRoot": True})
     pod = await here.wait("modest", lambda pod: pod.status.container_statuses)
     waiting = pod.status.container_statuses[0].state.waiting
@@ -260,7 +260,7 @@ async def test_a_container_that_must_not_be_root_and_would_be_waits(here: Machin
     await here.gone("modest")
 
 
-async def test_an_image_that_is_the_machines_own_root_is_told_once(here: Machine) -> None:
+async def test_an_event_says_once_that_an_image_is_the_machines_root(here: Machine) -> None:
     """Whatever the number of its containers and restarts, and of agents that looked after the pod."""
     second = {"name": "second", "image": "other:1", "command": ["/bin/sh", "-c", FOREVER]}
     first = {"name": "main", "image": "host", "command": ["/bin/sh", "-c", "sleep 0.1; exit 1"]}
@@ -279,7 +279,7 @@ async def test_an_image_that_is_the_machines_own_root_is_told_once(here: Machine
     await here.client.delete(Pod, "plain", "default", grace_seconds=0)
 
 
-async def test_every_pod_has_a_cgroup_which_goes_with_it(here: Machine) -> None:
+async def test_every_pod_has_a_cgroup_that_is_removed_with_it(here: Machine) -> None:
     hierarchy = cgroups.find_hierarchy()
     if hierarchy is None:
         pytest.skip("no cgroup that may be written")
@@ -291,7 +291,7 @@ async def test_every_pod_has_a_cgroup_which_goes_with_it(here: Machine) -> None:
     await _until(lambda: not any(path.exists() for path in paths))
 
 
-async def test_a_pod_with_a_forbidden_kernel_parameter_fails(here: Machine) -> None:
+async def test_a_pod_with_a_forbidden_sysctl_fails(here: Machine) -> None:
     sysctls = [{"name": "kernel.msgmax", "value": "65536"}]
     await here.run("tuned", "exit 0", securityContext={"sysctls": sysctls})
     pod = await here.phase("tuned", "Failed")
@@ -301,7 +301,7 @@ async def test_a_pod_with_a_forbidden_kernel_parameter_fails(here: Machine) -> N
     await here.gone("tuned")
 
 
-async def test_mount_paths_cannot_name_the_host_while_a_container_is_made(
+async def test_mount_paths_cannot_reach_the_host_while_a_container_is_created(
     here: Machine, tmp_path: Path
 ) -> None:
     """The host is reached under a name that nobody can know, whatever folder a pod mounts something on."""
@@ -321,7 +321,7 @@ def _made_on_the_host(folder: Path) -> list[Path]:
     return [*folder.iterdir(), *Path("/etc").glob("argosy-made*")]
 
 
-async def test_a_service_that_names_the_agents_socket_reaches_nothing(here: Machine) -> None:
+async def test_a_service_annotated_with_the_agents_socket_reaches_nothing(here: Machine) -> None:
     """Neither by the annotation of the operator's own Service, nor to exec in anybody's container."""
     await here.run("victim", FOREVER)
     victim = await here.phase("victim", "Running")
@@ -368,7 +368,7 @@ def _ask_agent(here: Machine, path: str, token: str | None = None) -> bytes:
         return client.makefile("rb").read()
 
 
-async def test_a_killed_shim_is_a_lost_pod_and_restarts_when_that_is_asked(here: Machine) -> None:
+async def test_a_pod_whose_shim_was_killed_restarts_by_its_restart_policy(here: Machine) -> None:
     await here.run("again", FOREVER, restartPolicy="Always")
     await here.run("once", FOREVER)
     for name in ("again", "once"):
@@ -384,7 +384,7 @@ async def test_a_killed_shim_is_a_lost_pod_and_restarts_when_that_is_asked(here:
     await here.phase("again", "Running")
 
 
-async def test_a_missing_config_map_holds_a_pod_up_and_a_changed_one_is_seen_inside(here: Machine) -> None:
+async def test_a_pod_waits_for_its_config_map_and_sees_changes_of_it(here: Machine) -> None:
     await here.run(
         "reader",
         "while ! grep -q two /etc/settings/value; do sleep 0.05; done; echo saw it",
@@ -416,13 +416,13 @@ async def test_a_pod_reads_neither_the_state_folder_nor_another_pods_files(here:
     assert "testing-admin" not in text
 
 
-async def test_a_deadline_ends_a_pod(here: Machine) -> None:
+async def test_a_pod_ends_at_its_active_deadline(here: Machine) -> None:
     await here.run("slow", FOREVER, activeDeadlineSeconds=1, terminationGracePeriodSeconds=1)
     pod = await here.phase("slow", "Failed")
     assert pod.status.reason == "DeadlineExceeded"
 
 
-async def test_nothing_is_left_when_the_machine_is_stopped() -> None:
+async def test_stopping_the_node_leaves_no_processes_and_mounts() -> None:
     async with machine() as here:
         await here.run("one", FOREVER)
         pod = await here.phase("one", "Running")
@@ -435,7 +435,7 @@ async def test_nothing_is_left_when_the_machine_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
-async def test_many_pods_leave_nothing_behind(here: Machine, count: int) -> None:
+async def test_many_pods_leave_no_processes_and_mounts(here: Machine, count: int) -> None:
     slots = asyncio.Semaphore(30)
 
     async def live(number: int) -> None:

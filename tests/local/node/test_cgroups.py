@@ -13,7 +13,7 @@ def version_two(folder: Path) -> Path:
     return folder
 
 
-def test_a_group_is_made_in_a_hierarchy_that_hands_its_controllers_down(tmp_path: Path) -> None:
+def test_a_group_is_created_in_a_hierarchy_that_delegates_its_controllers(tmp_path: Path) -> None:
     found = cgroups.find_usable_hierarchy("argosy/x", version_two(tmp_path))
     assert found == cgroups.Hierarchy(2, tmp_path, tmp_path)
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory +cpu"

@@ -49,31 +49,51 @@ def zone() -> Zone:
 
 
 CASES: dict[str, tuple[str, str, int, list[str]]] = {
-    "a service is its cluster address": ("web.ml.svc.cluster.local", "A", RCODE.NOERROR, ["10.96.0.7"]),
-    "names are not case sensitive": ("WEB.ml.SVC.cluster.local", "A", RCODE.NOERROR, ["10.96.0.7"]),
-    "a headless service is its ready pods": ("job.ml.svc.cluster.local", "A", RCODE.NOERROR, ["10.88.0.4"]),
-    "a pod by its hostname": ("w0.job.ml.svc.cluster.local", "A", RCODE.NOERROR, ["10.88.0.4"]),
-    "a pod that is not ready has no name": ("w1.job.ml.svc.cluster.local", "A", RCODE.NXDOMAIN, []),
-    "unless its service publishes it": ("w2.early.ml.svc.cluster.local", "A", RCODE.NOERROR, ["10.88.0.6"]),
-    "no pod, no name": ("empty.ml.svc.cluster.local", "A", RCODE.NXDOMAIN, []),
-    "an unknown service": ("nope.ml.svc.cluster.local", "A", RCODE.NXDOMAIN, []),
-    "an unknown namespace": ("web.other.svc.cluster.local", "A", RCODE.NXDOMAIN, []),
-    "there is no IPv6, but the name exists": ("web.ml.svc.cluster.local", "AAAA", RCODE.NOERROR, []),
-    "a pod by its address": ("10-88-0-4.ml.pod.cluster.local", "A", RCODE.NOERROR, ["10.88.0.4"]),
-    "a named port of a service": (
+    "service: cluster IP": ("web.ml.svc.cluster.local", "A", RCODE.NOERROR, ["10.96.0.7"]),
+    "name in other case: resolves": ("WEB.ml.SVC.cluster.local", "A", RCODE.NOERROR, ["10.96.0.7"]),
+    "headless service: addresses of ready pods": (
+        "job.ml.svc.cluster.local",
+        "A",
+        RCODE.NOERROR,
+        ["10.88.0.4"],
+    ),
+    "host name of a pod: its address": ("w0.job.ml.svc.cluster.local", "A", RCODE.NOERROR, ["10.88.0.4"]),
+    "host name of a pod that is not ready: NXDOMAIN": (
+        "w1.job.ml.svc.cluster.local",
+        "A",
+        RCODE.NXDOMAIN,
+        [],
+    ),
+    "host name of an unready pod with publishNotReadyAddresses: its address": (
+        "w2.early.ml.svc.cluster.local",
+        "A",
+        RCODE.NOERROR,
+        ["10.88.0.6"],
+    ),
+    "headless service without pods: NXDOMAIN": ("empty.ml.svc.cluster.local", "A", RCODE.NXDOMAIN, []),
+    "unknown service: NXDOMAIN": ("nope.ml.svc.cluster.local", "A", RCODE.NXDOMAIN, []),
+    "unknown namespace: NXDOMAIN": ("web.other.svc.cluster.local", "A", RCODE.NXDOMAIN, []),
+    "AAAA of an existing name: no records": ("web.ml.svc.cluster.local", "AAAA", RCODE.NOERROR, []),
+    "name with a pod's address: its address": (
+        "10-88-0-4.ml.pod.cluster.local",
+        "A",
+        RCODE.NOERROR,
+        ["10.88.0.4"],
+    ),
+    "SRV of a service's named port: the service": (
         "_http._tcp.web.ml.svc.cluster.local",
         "SRV",
         RCODE.NOERROR,
         ["0 100 80 web.ml.svc.cluster.local."],
     ),
-    "a named port of headless pods": (
+    "SRV of a headless service's named port: its pods": (
         "_rdv._tcp.job.ml.svc.cluster.local",
         "SRV",
         RCODE.NOERROR,
         ["0 100 29500 w0.job.ml.svc.cluster.local."],
     ),
-    "a name for something outside": ("far.ml.svc.cluster.local", "A", RCODE.NOERROR, ["db.example.org."]),
-    "an address of ours, backwards": (
+    "ExternalName service: CNAME": ("far.ml.svc.cluster.local", "A", RCODE.NOERROR, ["db.example.org."]),
+    "reverse lookup of a cluster address: its name": (
         "7.0.96.10.in-addr.arpa",
         "PTR",
         RCODE.NOERROR,
@@ -93,9 +113,9 @@ async def ask(name: str, kind: str, limit: int = 65535) -> DNSRecord:
     return answer
 
 
-@pytest.mark.parametrize("sentence", CASES)
-async def test_answers(sentence: str) -> None:
-    name, kind, want_code, want = CASES[sentence]
+@pytest.mark.parametrize("case", CASES)
+async def test_answers(case: str) -> None:
+    name, kind, want_code, want = CASES[case]
     answer = await ask(name, kind)
     assert answer.header.aa == 1
     assert (answer.header.rcode, [str(record.rdata) for record in answer.rr]) == (want_code, want)
@@ -103,14 +123,14 @@ async def test_answers(sentence: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["example.org", "1.2.0.192.in-addr.arpa"])
-async def test_other_names_are_not_ours_to_answer_and_fail_at_once_without_a_resolver_outside(
+async def test_other_names_fail_at_once_without_an_upstream_resolver(
     name: str,
 ) -> None:
     answer = await ask(name, "A")
     assert (answer.header.rcode, answer.header.aa, answer.rr) == (RCODE.SERVFAIL, 0, [])
 
 
-async def test_what_does_not_fit_is_left_out_and_said_to_be() -> None:
+async def test_an_answer_that_does_not_fit_is_truncated() -> None:
     whole = await ask("_rdv._tcp.job.ml.svc.cluster.local", "SRV")
     assert (len(whole.rr), whole.header.tc) == (1, 0)
     cut = await ask("_rdv._tcp.job.ml.svc.cluster.local", "SRV", limit=60)
@@ -118,15 +138,17 @@ async def test_what_does_not_fit_is_left_out_and_said_to_be() -> None:
 
 
 RUBBISH = {
-    "too short for a header": b"\x00\x01",
-    "an answer": bytes.fromhex("abcd81800001000000000000") + b"\x01a\x00\x00\x01\x00\x01",
-    "no question": bytes.fromhex("abcd01000000000000000000"),
-    "a name without an end": bytes.fromhex("abcd01000001000000000000") + b"\x07exam",
-    "a name that points at itself": bytes.fromhex("abcd01000001000000000000") + b"\xc0\x0c\x00\x01\x00\x01",
-    "a question without a type": bytes.fromhex("abcd01000001000000000000") + b"\x01a\x00\x00",
+    "too short for a header: not answered": b"\x00\x01",
+    "response instead of a query: not answered": bytes.fromhex("abcd81800001000000000000")
+    + b"\x01a\x00\x00\x01\x00\x01",
+    "no question: not answered": bytes.fromhex("abcd01000000000000000000"),
+    "incomplete name: not answered": bytes.fromhex("abcd01000001000000000000") + b"\x07exam",
+    "name with a compression loop: not answered": bytes.fromhex("abcd01000001000000000000")
+    + b"\xc0\x0c\x00\x01\x00\x01",
+    "question without a type: not answered": bytes.fromhex("abcd01000001000000000000") + b"\x01a\x00\x00",
 }
 
 
 @pytest.mark.parametrize("message", RUBBISH.values(), ids=RUBBISH.keys())
-async def test_rubbish_is_not_answered(message: bytes) -> None:
+async def test_invalid_messages_are_not_answered(message: bytes) -> None:
     assert await Responder(zone(), None).respond(message) is None

@@ -30,11 +30,11 @@ async def here(world: str) -> AsyncIterator[Machine]:
     assert link not in _links_and_rules()
 
 
-async def test_a_pod_reaches_the_world_under_the_hosts_address(here: Machine, world: str) -> None:
+async def test_a_pod_reaches_other_hosts_with_the_hosts_address(here: Machine, world: str) -> None:
     assert await _asked(here, "first", world) == f"hello {HOST}"
 
 
-async def test_it_still_does_with_the_next_agent(here: Machine, world: str) -> None:
+async def test_a_pod_reaches_other_hosts_after_the_agent_restarted(here: Machine, world: str) -> None:
     here.kill()
     here.start()
     assert await _asked(here, "second", world) == f"hello {HOST}"

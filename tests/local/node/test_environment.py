@@ -62,18 +62,18 @@ def sources(*services: Service) -> Sources:
 
 
 EXPANSIONS = {
-    "a known name is replaced": ("$(A)-x", "1-x"),
-    "an unknown name stays": ("$(NOPE)", "$(NOPE)"),
-    "two dollars are one and begin no reference": ("$$(A)", "$(A)"),
-    "a lone dollar stays": ("cost $5", "cost $5"),
-    "references next to each other": ("$(A)$(A)", "11"),
-    "an unclosed reference stays": ("$(A", "$(A"),
+    "defined name: replaced": ("$(A)-x", "1-x"),
+    "undefined name: kept": ("$(NOPE)", "$(NOPE)"),
+    "two dollar signs: one, and no reference": ("$$(A)", "$(A)"),
+    "single dollar sign: kept": ("cost $5", "cost $5"),
+    "adjacent references: both replaced": ("$(A)$(A)", "11"),
+    "unclosed reference: kept": ("$(A", "$(A"),
 }
 
 
-@pytest.mark.parametrize("sentence", EXPANSIONS)
-def test_expand(sentence: str) -> None:
-    given, want = EXPANSIONS[sentence]
+@pytest.mark.parametrize("case", EXPANSIONS)
+def test_expand(case: str) -> None:
+    given, want = EXPANSIONS[case]
     assert expand_references(given, {"A": "1"}) == want
 
 
@@ -84,13 +84,13 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "a variable may use those before it": Case(
+    "reference to an earlier variable: replaced": Case(
         [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2"}], {"A": "1", "B": "12"}
     ),
-    "a variable may not use those after it": Case(
+    "reference to a later variable: kept": Case(
         [{"name": "B", "value": "$(A)"}, {"name": "A", "value": "1"}], {"B": "$(A)", "A": "1"}
     ),
-    "fields of the pod": Case(
+    "fieldRef: fields of the pod": Case(
         [
             {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
             for name, path in {
@@ -115,22 +115,22 @@ CASES = {
             "H": "10.88.0.1",
         },
     ),
-    "a limit in units of its divisor, rounded up": Case(
+    "resourceFieldRef with a divisor: rounded up": Case(
         [{"name": "M", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}}],
         {"M": "2"},
         {"resources": {"limits": {"memory": "1500Ki"}}},
     ),
-    "an absent limit is what the node has": Case(
+    "resourceFieldRef without a limit: the node's capacity": Case(
         [{"name": "C", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}], {"C": "2"}
     ),
-    "keys of a config map and a secret": Case(
+    "keys of a ConfigMap and a Secret: their values": Case(
         [
             {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}},
             {"name": "T", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}},
         ],
         {"C": "blue", "T": "s3cret"},
     ),
-    "what is optional and missing is left out": Case(
+    "optional source missing: no variable": Case(
         [
             {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "x", "optional": True}}},
             {
@@ -140,7 +140,7 @@ CASES = {
         ],
         {},
     ),
-    "all of a config map with a prefix, and own variables win": Case(
+    "envFrom with a prefix: env takes precedence": Case(
         [{"name": "P_color", "value": "red"}],
         {"P_color": "red", "P_size": "9"},
         {"envFrom": [{"prefix": "P_", "configMapRef": {"name": "settings"}}]},
@@ -148,25 +148,30 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("sentence", CASES)
-def test_environment(sentence: str) -> None:
-    case = CASES[sentence]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_environment(case: Case) -> None:
     given = pod(*case.env, **(case.container or {}))
     assert build_environment(given, given.spec.containers[0], sources()) == case.want
 
 
 MISSING = {
-    "a config map": ({"configMapKeyRef": {"name": "none", "key": "x"}}, 'configmap "none" not found'),
-    "a key of a config map": (
+    "ConfigMap missing: error names it": (
+        {"configMapKeyRef": {"name": "none", "key": "x"}},
+        'configmap "none" not found',
+    ),
+    "key of a ConfigMap missing: error names it": (
         {"configMapKeyRef": {"name": "settings", "key": "x"}},
         "couldn't find key x in ConfigMap ns/settings",
     ),
-    "a secret": ({"secretKeyRef": {"name": "none", "key": "x"}}, 'secret "none" not found'),
+    "Secret missing: error names it": (
+        {"secretKeyRef": {"name": "none", "key": "x"}},
+        'secret "none" not found',
+    ),
 }
 
 
 @pytest.mark.parametrize("what", MISSING)
-def test_what_is_missing_is_named(what: str) -> None:
+def test_missing_sources_are_errors(what: str) -> None:
     source, want = MISSING[what]
     given = pod({"name": "A", "valueFrom": source})
     with pytest.raises(MissingError) as caught:
@@ -174,7 +179,7 @@ def test_what_is_missing_is_named(what: str) -> None:
     assert str(caught.value) == want
 
 
-def test_services_of_the_namespace_and_the_api_server_are_variables() -> None:
+def test_variables_for_services_of_the_namespace_and_the_api_server() -> None:
     given = pod()
     found = build_environment(
         given,
@@ -191,7 +196,7 @@ def test_services_of_the_namespace_and_the_api_server_are_variables() -> None:
     assert not any(name.startswith("FAR_") for name in found)
 
 
-def test_a_pod_may_do_without_service_links_but_not_without_the_api_server() -> None:
+def test_without_service_links_only_the_api_servers_variables_are_set() -> None:
     given = pod()
     given.spec.enable_service_links = False
     found = build_environment(

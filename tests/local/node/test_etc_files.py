@@ -25,29 +25,29 @@ def test_the_hosts_file_has_the_pods_own_names_and_aliases() -> None:
 
 
 RESOLVERS: dict[str, tuple[Json, str]] = {
-    "the cluster first, then the host's domains": (
+    "ClusterFirst: cluster domains, then the host's": (
         {},
         "search ml.svc.cluster.local svc.cluster.local cluster.local lab.example\n"
         "nameserver 10.88.0.1\noptions ndots:5\n",
     ),
-    "the host's own when asked": (
+    "Default: the host's resolv.conf": (
         {"dnsPolicy": "Default"},
         "search lab.example\nnameserver 192.0.2.53\noptions timeout:2\n",
     ),
-    "a host network pod uses the host's": (
+    "ClusterFirst with hostNetwork: the host's resolv.conf": (
         {"hostNetwork": True},
         "search lab.example\nnameserver 192.0.2.53\noptions timeout:2\n",
     ),
-    "unless it insists on the cluster's": (
+    "ClusterFirstWithHostNet: cluster domains": (
         {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
         "search ml.svc.cluster.local svc.cluster.local cluster.local lab.example\n"
         "nameserver 10.88.0.1\noptions ndots:5\n",
     ),
-    "nothing but what the pod says": (
+    "None: only the pod's dnsConfig": (
         {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.9"], "searches": ["x.example"]}},
         "search x.example\nnameserver 192.0.2.9\n",
     ),
-    "the pod's options win": (
+    "options in dnsConfig: take precedence": (
         {"dnsConfig": {"options": [{"name": "ndots", "value": "1"}, {"name": "rotate"}]}},
         "search ml.svc.cluster.local svc.cluster.local cluster.local lab.example\n"
         "nameserver 10.88.0.1\noptions ndots:1 rotate\n",
@@ -55,12 +55,12 @@ RESOLVERS: dict[str, tuple[Json, str]] = {
 }
 
 
-@pytest.mark.parametrize("sentence", RESOLVERS)
-def test_resolver_file(sentence: str) -> None:
-    spec, want = RESOLVERS[sentence]
+@pytest.mark.parametrize("case", RESOLVERS)
+def test_resolv_conf(case: str) -> None:
+    spec, want = RESOLVERS[case]
     assert render_resolv_conf(pod(**spec), "10.88.0.1", "cluster.local", HOST) == want
 
 
-def test_a_long_name_is_cut_to_what_a_hostname_may_be() -> None:
+def test_a_long_host_name_is_truncated() -> None:
     long = msgspec.convert({"metadata": {"name": "a" * 62 + "-b"}}, Pod)
     assert hostname(long) == "a" * 62

@@ -24,25 +24,25 @@ def plans(kinds: str) -> list[ContainerPlan]:
 
 
 CASES: dict[str, tuple[str, str, str, list[str], bool]] = {
-    "the first init container first": ("iim", "...", "Never", ["i0"], False),
-    "the next when it has ended well": ("iim", "0..", "Never", ["i1"], False),
-    "none while one runs": ("iim", "R..", "Never", [], False),
-    "a failed one fails the pod": ("iim", "1..", "Never", [], True),
-    "or is tried again": ("iim", "1..", "OnFailure", ["i0"], False),
-    "a sidecar holds the next back until it has started": ("sim", "R..", "Never", [], False),
-    "and no longer": ("sim", "S..", "Never", ["i1"], False),
-    "main containers together": ("imm", "0..", "Never", ["m1", "m2"], False),
-    "a main container that ended well stays so": ("m", "0", "OnFailure", [], True),
-    "one that failed runs again": ("m", "1", "OnFailure", ["m0"], False),
-    "one that always runs": ("m", "0", "Always", ["m0"], False),
-    "a sidecar alone does not keep a pod": ("sm", "S0", "Never", [], True),
-    "a sidecar that ended runs again beside a main container": ("sm", "0R", "Never", ["s0"], False),
+    "new pod: first init container starts": ("iim", "...", "Never", ["i0"], False),
+    "init container succeeded: the next starts": ("iim", "0..", "Never", ["i1"], False),
+    "init container running: none starts": ("iim", "R..", "Never", [], False),
+    "init container failed with Never: pod is over": ("iim", "1..", "Never", [], True),
+    "init container failed with OnFailure: starts again": ("iim", "1..", "OnFailure", ["i0"], False),
+    "sidecar not started yet: none starts": ("sim", "R..", "Never", [], False),
+    "sidecar started: the next init container starts": ("sim", "S..", "Never", ["i1"], False),
+    "init containers done: all main containers start": ("imm", "0..", "Never", ["m1", "m2"], False),
+    "main container succeeded with OnFailure: pod is over": ("m", "0", "OnFailure", [], True),
+    "main container failed with OnFailure: starts again": ("m", "1", "OnFailure", ["m0"], False),
+    "main container succeeded with Always: starts again": ("m", "0", "Always", ["m0"], False),
+    "only a sidecar running: pod is over": ("sm", "S0", "Never", [], True),
+    "sidecar ended while a main container runs: starts again": ("sm", "0R", "Never", ["s0"], False),
 }
 
 
-@pytest.mark.parametrize("sentence", CASES)
-def test_what_starts_and_whether_it_is_over(sentence: str) -> None:
-    kinds, states, policy, want, want_over = CASES[sentence]
+@pytest.mark.parametrize("case", CASES)
+def test_containers_to_start_and_end_of_the_pod(case: str) -> None:
+    kinds, states, policy, want, want_over = CASES[case]
     runspec = run_spec(*plans(kinds), restart_policy=policy)
     names = [plan["name"] for plan in runspec["containers"]]
     reports = {name: entry(name, state) for name, state in zip(names, states, strict=True)}
@@ -51,7 +51,7 @@ def test_what_starts_and_whether_it_is_over(sentence: str) -> None:
         assert [plan["name"] for plan in containers_to_start(runspec, reports)] == want
 
 
-def test_pauses_double_up_to_a_limit_and_a_long_run_forgives() -> None:
+def test_backoff_doubles_up_to_a_maximum_and_a_long_run_resets_it() -> None:
     short = Termination(exit_code=1, signal=0, reason="", message="", started=0.0, finished=1.0)
     pauses = [0.0]
     for _ in range(7):

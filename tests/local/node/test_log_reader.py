@@ -15,7 +15,7 @@ def _texts(reader: LogReader) -> list[str]:
             return said
 
 
-def test_a_line_written_while_the_first_ones_are_read_comes_once(tmp_path: Path) -> None:
+def test_a_line_written_during_the_first_read_is_returned_once(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "0.log", 1 << 20)
     writer.write("stdout", b"one\ntwo\n")
     reader = LogReader(tmp_path / "0.log")
@@ -26,7 +26,7 @@ def test_a_line_written_while_the_first_ones_are_read_comes_once(tmp_path: Path)
     assert said + _texts(reader) == ["one", "two", "three"]
 
 
-def test_a_rotation_while_they_are_read_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_rotation_during_reads_neither_loses_nor_repeats_lines(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "0.log", 500)
     reader = LogReader(tmp_path / "0.log")
     writer.write("stdout", b"0\n")
@@ -37,7 +37,7 @@ def test_a_rotation_while_they_are_read_loses_and_doubles_nothing(tmp_path: Path
     assert said + _texts(reader) == [str(number) for number in range(100)]
 
 
-def test_a_log_rotated_before_it_is_read_begins_with_what_is_left_of_it(tmp_path: Path) -> None:
+def test_a_log_rotated_before_the_first_read_starts_with_the_kept_lines(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "0.log", 500)
     for number in range(20):
         writer.write("stdout", f"{number}\n".encode())
@@ -48,14 +48,14 @@ def test_a_log_rotated_before_it_is_read_begins_with_what_is_left_of_it(tmp_path
     assert _texts(reader) == []
 
 
-def test_a_log_that_is_not_there_yet_is_read_when_it_comes(tmp_path: Path) -> None:
+def test_a_log_that_does_not_exist_yet_is_read_once_it_does(tmp_path: Path) -> None:
     reader = LogReader(tmp_path / "0.log")
     assert list(reader.read_existing(tail=3)) == []
     LogWriter(tmp_path / "0.log", 500).write("stderr", b"at last\n")
     assert _texts(reader) == ["at last"]
 
 
-def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_returned_once_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.write_bytes(b"2026-01-01T00:00:00.000000000Z stdout F one\n2026-01-01T00:0")
     reader = LogReader(path)

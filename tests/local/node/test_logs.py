@@ -6,7 +6,7 @@ import pytest
 from argosy.local.node.logs import LogWriter, log_path, parse, read_lines, rotated_path, tail_text, timestamp
 
 
-def test_lines_come_back_as_they_were_written(tmp_path: Path) -> None:
+def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     path = log_path(tmp_path, "c", 0)
     writer = LogWriter(path, 1 << 20)
     writer.write("stdout", b"one\ntw")
@@ -18,7 +18,7 @@ def test_lines_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert [line.text for line in read_lines(path, tail=1)] == [b"no end"]
 
 
-def test_a_log_is_bounded_and_its_newest_lines_stay(tmp_path: Path) -> None:
+def test_a_log_is_limited_in_size_and_keeps_the_newest_lines(tmp_path: Path) -> None:
     path = tmp_path / "c.log"
     writer = LogWriter(path, 1000)
     for number in range(200):
@@ -29,7 +29,7 @@ def test_a_log_is_bounded_and_its_newest_lines_stay(tmp_path: Path) -> None:
     assert [line.text for line in read_lines(path)][-1] == b"line 199"
 
 
-def test_a_line_without_end_is_cut_into_pieces(tmp_path: Path) -> None:
+def test_an_endless_line_is_split(tmp_path: Path) -> None:
     path = tmp_path / "c.log"
     writer = LogWriter(path, 1 << 20)
     writer.write("stdout", b"x" * 40000 + b"\n")
@@ -44,14 +44,14 @@ def test_since_and_timestamps() -> None:
     assert timestamp(1777636800.5) == "2026-05-01T12:00:00.500000000Z"
 
 
-def test_the_end_of_a_log_as_a_message(tmp_path: Path) -> None:
+def test_the_end_of_a_log_becomes_the_termination_message(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "c.log", 1 << 20)
     writer.write("stderr", b"a\nb\nc\n")
     writer.close()
     assert tail_text(tmp_path / "c.log", 2, 100) == "b\nc\n"
 
 
-def test_times_do_not_go_back_with_the_clock(tmp_path: Path) -> None:
+def test_times_do_not_decrease_when_the_clock_is_set_back(tmp_path: Path) -> None:
     path = tmp_path / "c.log"
     clock = iter([1000.0, 1001.0, 400.0, 401.0, 1002.0])
     writer = LogWriter(path, 1 << 20, lambda: next(clock))
@@ -60,7 +60,7 @@ def test_times_do_not_go_back_with_the_clock(tmp_path: Path) -> None:
     assert [line.time[17:19] for line in read_lines(path)] == ["40", "41", "41", "41", "42"]
 
 
-def test_a_line_torn_by_a_full_disk_does_not_spoil_the_next(
+def test_a_line_truncated_by_a_full_disk_does_not_damage_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "c.log"
@@ -74,7 +74,7 @@ def test_a_line_torn_by_a_full_disk_does_not_spoil_the_next(
     assert [line.text for line in read_lines(path)][-1] == b"the second line"
 
 
-def test_times_do_not_go_back_from_one_run_to_the_next(tmp_path: Path) -> None:
+def test_times_do_not_decrease_from_one_run_to_the_next(tmp_path: Path) -> None:
     first = LogWriter(tmp_path / "0.log", 1 << 20, lambda: 1000.0)
     first.write("stdout", b"a\n")
     second = LogWriter(tmp_path / "1.log", 1 << 20, lambda: 400.0, earliest=first.latest)

@@ -41,7 +41,7 @@ show()
         ),
     ],
 )
-def test_what_is_set_up_is_taken_away(tool: str, policy: str, want: dict[str, int]) -> None:
+def test_all_added_rules_are_removed(tool: str, policy: str, want: dict[str, int]) -> None:
     if masquerade.find_program(tool) is None or (policy and masquerade.find_program("iptables") is None):
         pytest.skip(f"{tool} is not installed")
     done = subprocess.run(

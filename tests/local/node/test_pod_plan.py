@@ -62,9 +62,7 @@ UNSUPPORTED: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("kind", UNSUPPORTED)
-def test_a_volume_of_a_type_that_is_not_supported_is_an_error_and_no_empty_folder(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_volume_of_an_unsupported_type_is_an_error(kind: str, tmp_path: Path) -> None:
     with pytest.raises(VolumeError, match=f'volume "v": {kind} is not supported on this node; supported are'):
         plan_volume(tmp_path, UNSUPPORTED[kind])
     assert list(tmp_path.iterdir()) == []
@@ -76,13 +74,13 @@ def test_raw_block_devices_are_an_error(tmp_path: Path) -> None:
 
 
 NAMES: dict[str, Json] = {
-    "a volume name that climbs out": {"name": "../v", "emptyDir": {}},
+    "volume name with dots and slashes: rejected": {"name": "../v", "emptyDir": {}},
 }
 
 
-@pytest.mark.parametrize("sentence", NAMES)
-def test_names_cannot_lead_out_of_the_folder(sentence: str, tmp_path: Path) -> None:
-    volume: Json = {"name": "v", **NAMES[sentence]}
+@pytest.mark.parametrize("case", NAMES)
+def test_names_cannot_lead_out_of_the_folder(case: str, tmp_path: Path) -> None:
+    volume: Json = {"name": "v", **NAMES[case]}
     mounts: Json = {"volumeMounts": [{"name": volume["name"], "mountPath": "/v"}]}
     with pytest.raises(VolumeError, match="invalid name"):
         plan(tmp_path, {"volumes": [volume]}, mounts)
@@ -90,16 +88,16 @@ def test_names_cannot_lead_out_of_the_folder(sentence: str, tmp_path: Path) -> N
 
 
 FORBIDDEN_SYSCTLS: dict[str, tuple[str, Json, str]] = {
-    "a path of the host": ("/etc/crontab", {}, "not allowlisted"),
-    "a path that climbs out": ("net/../../../etc/crontab", {}, "not allowlisted"),
-    "one of the whole machine": ("kernel.core_pattern", {}, "not allowlisted"),
-    "a namespaced one that kubelets forbid": ("net.core.somaxconn", {}, "not allowlisted"),
-    "one of the network, on the host's": (
+    "path instead of a name: forbidden": ("/etc/crontab", {}, "not allowlisted"),
+    "name with dots and slashes: forbidden": ("net/../../../etc/crontab", {}, "not allowlisted"),
+    "sysctl of the whole machine: forbidden": ("kernel.core_pattern", {}, "not allowlisted"),
+    "namespaced sysctl that kubelets forbid: forbidden": ("net.core.somaxconn", {}, "not allowlisted"),
+    "network sysctl with hostNetwork: forbidden": (
         "net.ipv4.tcp_fin_timeout",
         {"hostNetwork": True},
         "not allowed with host net enabled",
     ),
-    "one of shared memory, with the host's": (
+    "shared memory sysctl with hostIPC: forbidden": (
         "kernel.shm_rmid_forced",
         {"hostIPC": True},
         "not allowed with host ipc enabled",
@@ -107,14 +105,14 @@ FORBIDDEN_SYSCTLS: dict[str, tuple[str, Json, str]] = {
 }
 
 
-@pytest.mark.parametrize("sentence", FORBIDDEN_SYSCTLS)
-def test_a_kernel_parameter_that_is_not_the_pods_own_is_forbidden(sentence: str, tmp_path: Path) -> None:
-    name, spec, want = FORBIDDEN_SYSCTLS[sentence]
+@pytest.mark.parametrize("case", FORBIDDEN_SYSCTLS)
+def test_sysctls_outside_of_the_pods_namespaces_are_forbidden(case: str, tmp_path: Path) -> None:
+    name, spec, want = FORBIDDEN_SYSCTLS[case]
     with pytest.raises(SysctlForbiddenError, match=f'forbidden sysctl: "{name}" {want}'):
         plan(tmp_path, {"securityContext": {"sysctls": [{"name": name, "value": "1"}]}, **spec})
 
 
-def test_safe_kernel_parameters_become_paths_whatever_their_separator(tmp_path: Path) -> None:
+def test_safe_sysctls_become_paths_with_either_separator(tmp_path: Path) -> None:
     wanted = [
         {"name": "net.ipv4.tcp_syncookies", "value": "1"},
         {"name": "net/ipv4/tcp_fin_timeout", "value": "9"},
@@ -131,9 +129,9 @@ ESCALATION: dict[str, tuple[Json, bool]] = {
 }
 
 
-@pytest.mark.parametrize("sentence", ESCALATION)
-def test_new_privileges(sentence: str, tmp_path: Path) -> None:
-    security, want_none = ESCALATION[sentence]
+@pytest.mark.parametrize("case", ESCALATION)
+def test_new_privileges(case: str, tmp_path: Path) -> None:
+    security, want_none = ESCALATION[case]
     runspec = plan(tmp_path, {}, {"securityContext": security})
     assert runspec["containers"][0]["no_new_privileges"] is want_none
 
@@ -141,20 +139,28 @@ def test_new_privileges(sentence: str, tmp_path: Path) -> None:
 _IMAGE_IS_ROOT = 'container has runAsNonRoot and image will run as root (pod: "p_ns(u)", container: c)'
 _USER_IS_ROOT = 'container\'s runAsUser breaks non-root policy (pod: "p_ns(u)", container: c)'
 NON_ROOT: dict[str, tuple[Json, Json, str]] = {
-    "no user given: the image's is root": ({"runAsNonRoot": True}, {}, _IMAGE_IS_ROOT),
-    "the container forbids root, no user given": ({}, {"runAsNonRoot": True}, _IMAGE_IS_ROOT),
-    "the pod's user is root": ({"runAsNonRoot": True, "runAsUser": 0}, {}, _USER_IS_ROOT),
-    "the container's user is root": ({"runAsUser": 7}, {"runAsNonRoot": True, "runAsUser": 0}, _USER_IS_ROOT),
-    "the pod's user is another": ({"runAsNonRoot": True, "runAsUser": 7}, {}, ""),
-    "the container's user is another": ({"runAsNonRoot": True}, {"runAsUser": 7}, ""),
-    "the container allows what the pod forbids": ({"runAsNonRoot": True}, {"runAsNonRoot": False}, ""),
-    "nobody forbids root": ({}, {}, ""),
+    "pod with runAsNonRoot without a user: rejected": ({"runAsNonRoot": True}, {}, _IMAGE_IS_ROOT),
+    "container with runAsNonRoot without a user: rejected": ({}, {"runAsNonRoot": True}, _IMAGE_IS_ROOT),
+    "pod's user is root: rejected": ({"runAsNonRoot": True, "runAsUser": 0}, {}, _USER_IS_ROOT),
+    "container's user is root: rejected": (
+        {"runAsUser": 7},
+        {"runAsNonRoot": True, "runAsUser": 0},
+        _USER_IS_ROOT,
+    ),
+    "pod's user is not root: accepted": ({"runAsNonRoot": True, "runAsUser": 7}, {}, ""),
+    "container's user is not root: accepted": ({"runAsNonRoot": True}, {"runAsUser": 7}, ""),
+    "container overrides the pod's runAsNonRoot: accepted": (
+        {"runAsNonRoot": True},
+        {"runAsNonRoot": False},
+        "",
+    ),
+    "no runAsNonRoot: accepted": ({}, {}, ""),
 }
 
 
-@pytest.mark.parametrize("sentence", NON_ROOT)
-def test_run_as_non_root(sentence: str, tmp_path: Path) -> None:
-    of_pod, of_container, want_error = NON_ROOT[sentence]
+@pytest.mark.parametrize("case", NON_ROOT)
+def test_run_as_non_root(case: str, tmp_path: Path) -> None:
+    of_pod, of_container, want_error = NON_ROOT[case]
     if not want_error:
         plan(tmp_path, {"securityContext": of_pod}, {"securityContext": of_container})
         return

@@ -71,34 +71,38 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "running and ready": Case(
+    "all containers running and ready: Ready": Case(
         pod(),
         report(a="R", b="R"),
         "Running",
         {"Ready": "True", "ContainersReady": "True", "Initialized": "True"},
     ),
-    "one container not ready": Case(pod(), report(a="R", b="N"), "Running", {"Ready": "False"}),
-    "nothing has run yet": Case(pod(), report(a="W", b="W"), "Pending", {"Ready": "False"}),
-    "one has not started": Case(pod(), report(a="R", b="W"), "Pending", {"Ready": "False"}),
-    "an init container runs": Case(
+    "one container not ready: not Ready": Case(pod(), report(a="R", b="N"), "Running", {"Ready": "False"}),
+    "no container has started: Pending": Case(pod(), report(a="W", b="W"), "Pending", {"Ready": "False"}),
+    "one container has not started: Pending": Case(
+        pod(), report(a="R", b="W"), "Pending", {"Ready": "False"}
+    ),
+    "init container running: not Initialized": Case(
         pod(init=("i",)), report(i="R", a="W", b="W"), "Pending", {"Initialized": "False", "Ready": "False"}
     ),
-    "all ended well, never to restart": Case(
+    "all succeeded with Never: Succeeded": Case(
         pod("Never"), report(a="0", b="0"), "Succeeded", {"Ready": "False", "Initialized": "True"}
     ),
-    "one failed, never to restart, the other runs": Case(pod("Never"), report(a="1", b="R"), "Running", {}),
-    "one failed, all over": Case(
+    "one failed with Never, another running: Running": Case(
+        pod("Never"), report(a="1", b="R"), "Running", {}
+    ),
+    "one failed with Never, all ended: Failed": Case(
         pod("Never"), report(finished=True, a="1", b="0"), "Failed", {"Ready": "False"}
     ),
-    "all ended well and only failures restart": Case(pod("OnFailure"), report(a="0", b="0"), "Succeeded", {}),
-    "a crash loop is a running pod": Case(pod(), report(a="C", b="R"), "Running", {"Ready": "False"}),
-    "a failed init container of a pod that never restarts": Case(
+    "all succeeded with OnFailure: Succeeded": Case(pod("OnFailure"), report(a="0", b="0"), "Succeeded", {}),
+    "crash loop: Running": Case(pod(), report(a="C", b="R"), "Running", {"Ready": "False"}),
+    "init container failed with Never: Failed": Case(
         pod("Never", init=("i",)),
         report(finished=True, i="1", a="W", b="W"),
         "Failed",
         {"Initialized": "False"},
     ),
-    "a started sidecar counts as initialized": Case(
+    "sidecar started: Initialized": Case(
         pod(sidecars=("s",)), report(s="R", a="R", b="R"), "Running", {"Initialized": "True", "Ready": "True"}
     ),
 }
@@ -110,9 +114,8 @@ def conditions(status: Json) -> dict[str, Json]:
     return {entry["type"]: entry for entry in found}
 
 
-@pytest.mark.parametrize("sentence", CASES)
-def test_phase_and_conditions(sentence: str) -> None:
-    case = CASES[sentence]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_phase_and_conditions(case: Case) -> None:
     status = pod_status(case.pod, case.report, HERE)
     assert status["phase"] == case.want_phase
     assert {name: conditions(status)[name]["status"] for name in case.want} == case.want
@@ -125,7 +128,7 @@ def test_addresses_and_times() -> None:
     assert status["startTime"] == "2026-05-01T12:00:30Z"
 
 
-def test_a_crash_loop_shows_the_wait_and_how_the_last_run_ended() -> None:
+def test_crash_loop_shows_waiting_and_last_state() -> None:
     status = pod_status(pod(), report(a="C", b="R"), HERE)
     listed = status["containerStatuses"]
     assert isinstance(listed, list)
@@ -134,24 +137,24 @@ def test_a_crash_loop_shows_the_wait_and_how_the_last_run_ended() -> None:
     assert listed[0]["lastState"]["terminated"]["finishedAt"] == "1970-01-01T00:00:10Z"
 
 
-def test_unready_containers_are_named() -> None:
+def test_ready_condition_names_unready_containers() -> None:
     ready = conditions(pod_status(pod(), report(a="N", b="N"), HERE))["Ready"]
     assert ready["reason"] == "ContainersNotReady"
     assert ready["message"] == "containers with unready status: [a b]"
 
 
-def test_a_condition_that_did_not_turn_keeps_its_time() -> None:
+def test_unchanged_condition_keeps_its_transition_time() -> None:
     held = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-01T11:00:00Z"}
     status = pod_status(pod(conditions=[held]), report(a="R", b="R"), HERE)
     assert conditions(status)["Ready"]["lastTransitionTime"] == "2026-05-01T11:00:00Z"
 
 
-def test_conditions_of_others_are_kept() -> None:
+def test_conditions_of_other_managers_are_kept() -> None:
     status = pod_status(pod(conditions=[{"type": "DisruptionTarget", "status": "True"}]), None, HERE)
     assert "DisruptionTarget" in conditions(status)
 
 
-def test_what_a_condition_no_longer_says_is_nulled_in_the_patch() -> None:
+def test_removed_fields_of_a_condition_are_null_in_the_patch() -> None:
     held = {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "x"}
     given = pod(conditions=[held])
     patch = status_patch(given, pod_status(given, report(a="R", b="R"), HERE))
@@ -159,7 +162,7 @@ def test_what_a_condition_no_longer_says_is_nulled_in_the_patch() -> None:
     assert conditions(patch)["Ready"]["message"] is None
 
 
-def test_a_reference_that_is_missing_is_why_containers_wait() -> None:
+def test_missing_reference_is_the_containers_waiting_reason() -> None:
     situation = HERE._replace(waiting=("CreateContainerConfigError", 'configmap "x" not found'))
     status = pod_status(pod(), None, situation)
     listed = status["containerStatuses"]
@@ -168,7 +171,7 @@ def test_a_reference_that_is_missing_is_why_containers_wait() -> None:
     assert status["phase"] == "Pending"
 
 
-def test_an_end_from_outside_fails_the_pod_with_its_reason() -> None:
+def test_pod_failure_sets_phase_and_reason() -> None:
     status = pod_status(
         pod(), report(a="R", b="R"), HERE._replace(failure=PodFailure("DeadlineExceeded", "too long"))
     )

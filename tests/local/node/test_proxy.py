@@ -43,7 +43,7 @@ async def ask(port: int, text: bytes) -> bytes:
     return answer
 
 
-async def test_tcp_goes_to_an_endpoint_that_answers_and_half_closes_work() -> None:
+async def test_tcp_is_relayed_to_a_reachable_endpoint_and_may_be_half_closed() -> None:
     server = await asyncio.start_server(shout, "127.0.0.1", 0)
     alive = server.sockets[0].getsockname()[1]
     ours = listener()
@@ -76,14 +76,14 @@ SERVICES = {
 
 
 @pytest.mark.parametrize("case", SERVICES)
-def test_only_services_of_the_control_plane_lead_to_a_socket(case: str) -> None:
+def test_only_services_of_the_control_plane_have_a_socket(case: str) -> None:
     namespace, name, annotation, want_socket = SERVICES[case]
     annotations = {"argosy.dev/unix-socket": annotation} if annotation else {}
     meta = ObjectMeta(name=name, namespace=namespace, annotations=annotations)
     assert control_plane_socket(Service(metadata=meta)) == want_socket
 
 
-async def test_a_service_of_the_control_plane_leads_to_a_unix_socket(tmp_path: Path) -> None:
+async def test_a_service_of_the_control_plane_is_relayed_to_its_socket(tmp_path: Path) -> None:
     server = await asyncio.start_unix_server(shout, tmp_path / "api.sock")
     ours = listener()
     proxy = Proxy(NO_BRIDGE, lambda _: [tmp_path / "api.sock"])
@@ -93,7 +93,7 @@ async def test_a_service_of_the_control_plane_leads_to_a_unix_socket(tmp_path: P
     server.close()
 
 
-async def test_without_endpoints_a_client_is_refused() -> None:
+async def test_without_endpoints_connections_are_reset() -> None:
     ours = listener()
     proxy = Proxy(NO_BRIDGE, lambda _: [])
     await proxy.update({ours})
@@ -102,7 +102,7 @@ async def test_without_endpoints_a_client_is_refused() -> None:
     proxy.close()
 
 
-async def test_datagrams_find_their_way_back() -> None:
+async def test_udp_answers_are_returned_to_their_client() -> None:
     class Echo(asyncio.DatagramProtocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             self.transport = transport
@@ -127,7 +127,7 @@ async def test_datagrams_find_their_way_back() -> None:
     far.close()
 
 
-def test_headless_and_external_services_have_nothing_to_listen_on() -> None:
+def test_headless_and_external_services_have_no_listeners() -> None:
     specs = [
         {"clusterIP": "10.96.0.5", "ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]},
         {"clusterIP": "None", "ports": [{"port": 80}]},

@@ -102,10 +102,14 @@ kernel.restrict_mount = impossible
 """
 
 KERNELS = {
-    "overlay in user namespaces": ("", ["read-only in pods, as the kernel cannot overlay them: /mnt"], 3),
-    "no overlay in user namespaces": (NO_OVERLAY, [], 3),
-    "no overlay and no mount_setattr": (NO_OVERLAY + NO_MOUNT_SETATTR, [], 3),
-    "a mount that cannot be made read-only": (
+    "overlay in user namespaces: only unsupported folders are read-only": (
+        "",
+        ["read-only in pods, as the kernel cannot overlay them: /mnt"],
+        3,
+    ),
+    "no overlay in user namespaces: writes stay in the pod": (NO_OVERLAY, [], 3),
+    "neither overlay nor mount_setattr: writes stay in the pod": (NO_OVERLAY + NO_MOUNT_SETATTR, [], 3),
+    "mount that cannot be made read-only: hidden": (
         NOT_READ_ONLY,
         ["hidden in pods, as the kernel cannot overlay them: /mnt"],
         1,
@@ -146,7 +150,7 @@ def run(python: Python, folder: Path, patch: str) -> Outcome:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_nothing_that_a_rootless_pod_writes_reaches_the_host(kernel: str, folder: Path) -> None:
+def test_writes_of_a_rootless_pod_do_not_reach_the_host(kernel: str, folder: Path) -> None:
     python = Python.of_nobody()
     if python is None:
         pytest.skip("no Python with our dependencies that an unprivileged user may run")
@@ -170,7 +174,7 @@ def test_nothing_that_a_rootless_pod_writes_reaches_the_host(kernel: str, folder
         assert any(note.startswith("read-only") and "/mnt" in note and "/usr" in note for note in notes)
 
 
-def test_a_file_system_below_another_disk_is_read_only_for_root_too(pods: Stage) -> None:
+def test_mounts_below_another_disk_are_read_only_for_root(pods: Stage) -> None:
     """The disk is bound with all that is mounted below it, and all of that is read-only."""
     disk = Path(tempfile.mkdtemp(prefix="argosy-disk-", dir="/srv"))
     try:

@@ -55,7 +55,7 @@ def interpreter() -> str | None:
 
 
 @pytest.mark.root
-def test_a_pod_of_an_unprivileged_user() -> None:
+def test_an_unprivileged_user_can_run_a_pod() -> None:
     python = interpreter()
     if python is None:
         pytest.skip("no Python 3.11 that an unprivileged user may run")
@@ -99,14 +99,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("setting", CASES)
-def test_the_setting_that_forbids_namespaces_is_named_with_the_remedy(setting: str, tmp_path: Path) -> None:
+def test_the_error_names_the_setting_that_forbids_namespaces(setting: str, tmp_path: Path) -> None:
     value, want = CASES[setting]
     (tmp_path / setting).parent.mkdir()
     (tmp_path / setting).write_text(f"{value}\n")
     assert want in explain_forbidden(PermissionError(1, "Operation not permitted"), tmp_path)
 
 
-def test_the_remedy_for_apparmor_opens_nothing_for_other_programs(tmp_path: Path) -> None:
+def test_the_apparmor_profile_applies_to_one_program_only(tmp_path: Path) -> None:
     setting = tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns"
     setting.parent.mkdir()
     setting.write_text("1\n")

@@ -44,7 +44,7 @@ def entry(folder: Path, container: str) -> pod_state.ContainerState:
     return (state["containers"] if state else {}).get(container) or pod_state.waiting_state(container, "")
 
 
-def test_two_containers_run_side_by_side_and_their_ends_are_reported(pods: Stage) -> None:
+def test_two_containers_run_in_parallel_and_their_results_are_reported(pods: Stage) -> None:
     folder = pods.run(
         run_spec(container_plan("a", "echo one; exit 3"), container_plan("b", "echo two >&2; hostname"))
     )
@@ -88,7 +88,7 @@ def test_a_failed_init_container_ends_a_pod_that_never_restarts(pods: Stage) -> 
     assert not log_path(folder, "main", 0).exists()
 
 
-def test_a_crashing_container_is_restarted_with_growing_pauses(pods: Stage, tmp_path: Path) -> None:
+def test_a_crashing_container_is_restarted_with_backoff(pods: Stage, tmp_path: Path) -> None:
     """The first restart is at once, later ones are held up; told by the reports, as wall time is load."""
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -115,7 +115,7 @@ def test_a_crashing_container_is_restarted_with_growing_pauses(pods: Stage, tmp_
     assert last["exit_code"] == 1
 
 
-def test_only_failures_are_restarted_on_failure(pods: Stage, tmp_path: Path) -> None:
+def test_with_on_failure_only_failed_containers_restart(pods: Stage, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     plan = container_plan(
@@ -127,7 +127,7 @@ def test_only_failures_are_restarted_on_failure(pods: Stage, tmp_path: Path) -> 
     assert state["containers"]["main"]["restarts"] == 1
 
 
-def test_a_command_that_is_not_there_is_a_start_error(pods: Stage) -> None:
+def test_a_missing_command_is_a_start_error(pods: Stage) -> None:
     state = finished(pods.run(run_spec(container_plan("main", "", argv=["no-such-program"]))))
     ended = state["containers"]["main"]["ended"]
     assert ended is not None
@@ -154,7 +154,7 @@ def test_a_pod_sees_neither_homes_nor_the_host_and_its_writes_stay_inside(pods: 
     assert "denied" in text
 
 
-def test_a_container_may_make_no_device_files_and_send_no_raw_packets(pods: Stage) -> None:
+def test_a_container_can_neither_create_device_files_nor_send_raw_packets(pods: Stage) -> None:
     raw = "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"
     script = f'mknod /x c 1 3 || echo no device; python3 -c "{raw}" 2>/dev/null || echo no packets'
     folder = pods.run(run_spec(container_plan("main", script)))
@@ -162,7 +162,7 @@ def test_a_container_may_make_no_device_files_and_send_no_raw_packets(pods: Stag
     assert output(folder, "main").splitlines()[-2:] == ["no device", "no packets"]
 
 
-def test_device_files_that_a_container_makes_do_not_open_unless_it_is_privileged(
+def test_device_files_created_in_a_container_open_only_if_it_is_privileged(
     pods: Stage, tmp_path: Path
 ) -> None:
     """MKNOD is granted on request, and of no use: only the device files that were given to it open."""
@@ -181,7 +181,7 @@ def test_device_files_that_a_container_makes_do_not_open_unless_it_is_privileged
     assert "opened /dev\n" in output(folder, "privileged")
 
 
-def test_stopping_runs_the_hook_then_sends_the_signal_and_after_the_grace_kills(pods: Stage) -> None:
+def test_stopping_runs_the_hook_sends_the_signal_and_kills_after_the_grace_period(pods: Stage) -> None:
     polite = container_plan(
         "polite",
         "trap 'echo term; exit 9' TERM; echo up; while :; do sleep 0.05; done",
@@ -213,21 +213,24 @@ def test_processes_in_the_background_end_with_their_container(pods: Stage) -> No
 
 
 ENDS: dict[str, dict[str, object]] = {
-    "a PID namespace of its own": {"share_pids": False},
-    "the pod's PID namespace and a cgroup": {"share_pids": True, "cgroup": f"argosy/test-{os.getpid()}"},
+    "own PID namespace: process ends": {"share_pids": False},
+    "shared PID namespace and cgroup: process ends": {
+        "share_pids": True,
+        "cgroup": f"argosy/test-{os.getpid()}",
+    },
 }
 
 
-@pytest.mark.parametrize("sentence", ENDS)
-def test_a_process_that_left_the_mount_namespace_ends_with_its_container(sentence: str, pods: Stage) -> None:
-    if "cgroup" in ENDS[sentence] and cgroups.find_hierarchy() is None:
+@pytest.mark.parametrize("case", ENDS)
+def test_a_process_that_left_the_mount_namespace_ends_with_its_container(case: str, pods: Stage) -> None:
+    if "cgroup" in ENDS[case] and cgroups.find_hierarchy() is None:
         pytest.skip("no cgroup that may be written")
     script = "unshare -m setsid sleep 1001 & until ps ax | grep -q '[s]leep 1001'; do :; done; exit 0"
     folder = pods.run(
         run_spec(
             container_plan("main", script, privileged=True),
             container_plan("other", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
-            **ENDS[sentence],
+            **ENDS[case],
         )
     )
     wait_for(lambda: entry(folder, "main")["ended"])
@@ -373,7 +376,7 @@ def test_the_end_of_the_shim_is_the_end_of_every_process_in_the_pod(pods: Stage)
     wait_for(lambda: not has_shim(folder))
 
 
-def test_users_groups_and_capabilities_are_those_asked_for(pods: Stage) -> None:
+def test_users_groups_and_capabilities_are_applied(pods: Stage) -> None:
     plan = container_plan(
         "main",
         "id -u; id -g; id -G; grep CapEff /proc/self/status; touch /x 2>&1 || echo refused",
@@ -388,13 +391,13 @@ def test_users_groups_and_capabilities_are_those_asked_for(pods: Stage) -> None:
     assert "refused" in output(folder, "main")
 
 
-def test_a_terminal_of_its_own_is_logged_and_has_a_name(pods: Stage) -> None:
+def test_a_terminal_is_logged_and_has_a_name(pods: Stage) -> None:
     folder = pods.run(run_spec(container_plan("main", "tty; stty -echo; echo done", tty=True)))
     finished(folder)
     assert output(folder, "main").replace("\r", "").split("\n")[:2] == ["/dev/pts/0", "done"]
 
 
-def test_a_container_above_its_memory_limit_is_killed_and_said_to_be(pods: Stage) -> None:
+def test_a_container_above_its_memory_limit_is_reported_as_oom_killed(pods: Stage) -> None:
     if cgroups.find_hierarchy() is None:
         pytest.skip("no cgroup that may be written")
     plan = container_plan(
@@ -411,7 +414,7 @@ def test_a_container_above_its_memory_limit_is_killed_and_said_to_be(pods: Stage
     assert not any(path.exists() for path in hierarchy.paths(group))
 
 
-def test_an_image_folder_is_the_root_and_stays_as_it_was(pods: Stage, tmp_path: Path) -> None:
+def test_an_image_folder_is_the_root_and_is_not_modified(pods: Stage, tmp_path: Path) -> None:
     image = tmp_path / "image"
     for name in ("bin", "lib", "lib64", "usr", "etc"):
         (image / name).mkdir(parents=True)
@@ -427,7 +430,7 @@ def test_an_image_folder_is_the_root_and_stays_as_it_was(pods: Stage, tmp_path: 
     assert not (image / "new").exists()
 
 
-def test_volumes_are_shared_by_containers_and_memory_ones_are_memory(pods: Stage) -> None:
+def test_volumes_are_shared_by_containers_and_medium_memory_is_tmpfs(pods: Stage) -> None:
     runspec = run_spec(
         container_plan("writer", "echo $$ > /v/x; stat -f -c %T /v; sleep 100", kind="sidecar"),
         container_plan("reader", "until test -s /v/x; do :; done; echo read; touch /ro/x || echo no"),
@@ -458,7 +461,7 @@ def test_standard_input_is_attached_through_the_socket(pods: Stage) -> None:
     assert finished(folder)["containers"]["main"]["ended"] is not None
 
 
-def test_the_interpreter_and_this_package_are_there_even_if_they_live_in_a_home(pods: Stage) -> None:
+def test_the_interpreter_and_this_package_are_available_even_in_a_home(pods: Stage) -> None:
     plan = container_plan("main", "", argv=[sys.executable, "-c", "import argosy; print(argosy.__name__)"])
     folder = pods.run(run_spec(plan, visible=interpreter_folders(), hidden=hidden_folders(pods.folder)))
     finished(folder)

@@ -29,7 +29,7 @@ def test_the_socket_of_a_dead_owner_is_taken_over(tmp_path: Path) -> None:
         assert [path.name for path in tmp_path.iterdir()] == [shim_socket.SHIM_SOCKET]
 
 
-def test_a_folder_may_be_deeper_than_a_sockets_path(tmp_path: Path) -> None:
+def test_a_folder_may_be_deeper_than_the_maximum_socket_path(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a" * 30] * 5)
     deep.mkdir(parents=True)
     with shim_socket.listen(deep), shim_socket.connect(deep):

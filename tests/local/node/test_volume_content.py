@@ -57,7 +57,7 @@ CLOCKS = {"a clock long past": "2001-01-01T00:00:00Z", "a clock far ahead": "219
 
 
 @pytest.mark.parametrize("ends", CLOCKS.values(), ids=CLOCKS.keys())
-async def test_a_token_is_renewed_when_most_of_its_life_is_over_by(ends: str, tmp_path: Path) -> None:
+async def test_a_token_is_renewed_before_it_expires(ends: str, tmp_path: Path) -> None:
     api = Api(ends)
     content = VolumeContent(cast("Client", api), None, None, tmp_path / "ca")  # type: ignore[arg-type]  # not asked
     assert await content.write_volumes(POD, tmp_path, SOURCES) == pytest.approx(800, abs=5)

@@ -33,27 +33,27 @@ def pod(volume: Json) -> Pod:
 
 
 CASES: dict[str, tuple[Json, dict[str, tuple[bytes, int]]]] = {
-    "every key of a config map": (
+    "ConfigMap: a file for each key": (
         {"configMap": {"name": "settings"}},
         {"color": (b"blue", 0o644), "size": (b"9", 0o644)},
     ),
-    "some keys under other names": (
+    "items: only these keys at their paths": (
         {"configMap": {"name": "settings", "items": [{"key": "color", "path": "deep/c", "mode": 0o400}]}},
         {"deep/c": (b"blue", 0o400)},
     ),
-    "a secret with a mode": (
+    "Secret with defaultMode: files have the mode": (
         {"secret": {"secretName": "keys", "defaultMode": 0o400}},
         {"token": (b"s3cret", 0o400)},
     ),
-    "what is optional and missing is an empty folder": (
+    "optional source missing: empty folder": (
         {"configMap": {"name": "none", "optional": True}},
         {},
     ),
-    "the downward API": (
+    "downwardAPI: files with fields of the pod": (
         {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
         {"labels": (b'a="1"', 0o644)},
     ),
-    "several sources in one": (
+    "projected: files of all sources": (
         {
             "projected": {
                 "sources": [
@@ -68,20 +68,20 @@ CASES: dict[str, tuple[Json, dict[str, tuple[bytes, int]]]] = {
 }
 
 
-@pytest.mark.parametrize("sentence", CASES)
-def test_content(sentence: str) -> None:
-    volume, want = CASES[sentence]
+@pytest.mark.parametrize("case", CASES)
+def test_files_of_volumes(case: str) -> None:
+    volume, want = CASES[case]
     given = pod(volume)
     assert render_files(given, given.spec.volumes[0], sources(), {"tok": "jwt"}) == want
 
 
-def test_a_missing_source_is_named() -> None:
+def test_a_missing_source_is_an_error_that_names_it() -> None:
     given = pod({"secret": {"secretName": "none"}})
     with pytest.raises(MissingError, match='secret "none" not found'):
         render_files(given, given.spec.volumes[0], sources(), {})
 
 
-def test_files_are_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_all_files_are_replaced_atomically(tmp_path: Path) -> None:
     folder = tmp_path / "v"
     assert write_files(folder, {"a": (b"1", 0o644), "deep/b": (b"2", 0o600)}, "one")
     before = (folder / "..data").readlink()
@@ -94,23 +94,23 @@ def test_files_are_replaced_as_a_whole(tmp_path: Path) -> None:
 
 
 PATHS_OUT = {
-    "a path to the folder above": "../x",
-    "a path that climbs later": "a/../../x",
-    "an absolute path": "/etc/x",
-    "a path into the folders of the volume itself": "..data/x",
-    "no path at all": ".",
+    "path to the parent folder: rejected": "../x",
+    "path that leaves the volume later: rejected": "a/../../x",
+    "absolute path: rejected": "/etc/x",
+    "path into the volume's internal folders: rejected": "..data/x",
+    "empty path: rejected": ".",
 }
 
 
-@pytest.mark.parametrize("sentence", PATHS_OUT)
-def test_no_file_is_written_when_one_path_leads_out_of_the_volume(sentence: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", PATHS_OUT)
+def test_no_file_is_written_if_a_path_leaves_the_volume(case: str, tmp_path: Path) -> None:
     folder = tmp_path / "pod" / "v"
     with pytest.raises(VolumeError, match="must be relative"):
-        write_files(folder, {"good": (b"1", 0o644), PATHS_OUT[sentence]: (b"2", 0o644)}, "one")
+        write_files(folder, {"good": (b"1", 0o644), PATHS_OUT[case]: (b"2", 0o644)}, "one")
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_a_link_in_a_volume_makes_no_folder_outside_of_it(tmp_path: Path) -> None:
+def test_a_link_in_a_volume_creates_no_folder_outside(tmp_path: Path) -> None:
     volume, outside = tmp_path / "volume", tmp_path / "outside"
     for folder in (volume, outside):
         folder.mkdir()
@@ -120,7 +120,7 @@ def test_a_link_in_a_volume_makes_no_folder_outside_of_it(tmp_path: Path) -> Non
     assert list(outside.iterdir()) == []
 
 
-def test_a_sub_path_is_made_and_may_not_leave_the_volume(tmp_path: Path) -> None:
+def test_a_sub_path_is_created_and_must_stay_in_the_volume(tmp_path: Path) -> None:
     mount = VolumeMount(name="v", mount_path="/x", sub_path_expr="$(NAME)/logs")
     assert mount_source(mount, tmp_path, {"NAME": "p"}) == str(tmp_path / "p" / "logs")
     (tmp_path / "out").symlink_to("/etc")
