@@ -12,8 +12,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import PortNumber, options_of, require_role, slots
-from argosy.frameworks.mpi import LAUNCHER, WORKER, Implementation, Mpi
+from argosy.frameworks.common import WORKER, PortNumber, options_of, require_role, slots
+from argosy.frameworks.mpi import LAUNCHER, Implementation, Mpi
 from argosy.frameworks.pytorch import PyTorch
 from argosy.workload.model import Problem, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes

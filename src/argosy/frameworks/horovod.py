@@ -14,8 +14,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import options_of
-from argosy.frameworks.mpi import LAUNCHER, WORKER, Implementation, Mpi
+from argosy.frameworks.common import WORKER, options_of
+from argosy.frameworks.mpi import LAUNCHER, Implementation, Mpi
 from argosy.workload.model import Problem, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 

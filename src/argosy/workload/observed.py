@@ -184,13 +184,10 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
     `noticed` is the time of a preemption for which the scheduler reports no time.
     """
     meta, status = pod.metadata, pod.status
-    try:
-        index = int(meta.labels[labels.INDEX])
-        attempt = int(meta.labels[labels.ATTEMPT])
-        replacement = int(meta.labels[labels.REPLACEMENT])
-        role = meta.labels[labels.ROLE]
-    except (KeyError, ValueError):
+    replica = _replica_labels(meta.labels)
+    if replica is None:
         return None
+    role, index, attempt, replacement = replica
     name, ended = _exit(status.container_statuses) or _exit(status.init_container_statuses) or ("", None)
     first, last = _first_ended(status.container_statuses), _last_exit(status.container_statuses)
     disruption, over_limit = _disruption(pod), _is_over_limit(status)
@@ -231,6 +228,19 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         metadata=select_metadata(meta.labels, meta.annotations, keys),
         resource_version=meta.resource_version,
     )
+
+
+def _replica_labels(values: Mapping[str, str]) -> tuple[str, int, int, int] | None:
+    """Return role, index, attempt and replacement; None if a label is missing or not a number."""
+    try:
+        return (
+            values[labels.ROLE],
+            int(values[labels.INDEX]),
+            int(values[labels.ATTEMPT]),
+            int(values[labels.REPLACEMENT]),
+        )
+    except (KeyError, ValueError):
+        return None
 
 
 def select_metadata(
