@@ -125,7 +125,7 @@ async def phase(client: Client, namespace: str, name: str) -> str:
     return (await client.get(Pod, name, namespace)).status.phase
 
 
-async def test_pods_are_placed_or_told_why_not(client: Client, namespace: str) -> None:
+async def test_pods_are_bound_or_get_a_reason_why_not(client: Client, namespace: str) -> None:
     async with cluster(client, nodes=2, cpu="2"):
         await client.create(Pod, pod("small", container=needs(cpu="1")), namespace)
         await client.create(Pod, pod("large", container=needs(cpu="3")), namespace)
@@ -151,7 +151,7 @@ async def test_pods_are_placed_or_told_why_not(client: Client, namespace: str) -
         await until(told, "events tell it")
 
 
-async def test_a_gang_is_placed_whole_when_there_is_room(client: Client, namespace: str) -> None:
+async def test_a_gang_is_placed_completely_when_resources_are_free(client: Client, namespace: str) -> None:
     await _define_groups(client)
     async with cluster(client, nodes=2, gpu="2"):
         for gang in ("first", "second"):
@@ -188,7 +188,7 @@ async def test_a_gang_is_placed_whole_when_there_is_room(client: Client, namespa
         await until(second_runs, "the other gang runs when the first is gone")
 
 
-async def test_a_gang_held_for_its_least_resources_is_admitted_when_a_pod_is_deleted(
+async def test_a_gang_waiting_for_min_resources_is_admitted_when_a_pod_is_deleted(
     client: Client, namespace: str
 ) -> None:
     await _define_groups(client)
@@ -214,7 +214,9 @@ async def test_a_gang_held_for_its_least_resources_is_admitted_when_a_pod_is_del
         await until(is_admitted, "the gang is admitted")
 
 
-async def test_a_higher_priority_takes_the_room_of_a_lower(client: Client, namespace: str) -> None:
+async def test_a_pod_of_higher_priority_preempts_one_of_lower_priority(
+    client: Client, namespace: str
+) -> None:
     await _define_priority(client, f"{namespace}-high", 1000)
     async with cluster(client, nodes=1, gpu="1") as simulator:
         await client.create(Pod, pod("low", container=needs(gpu="1")), namespace)
@@ -310,7 +312,7 @@ async def test_a_job_fails_when_its_pods_do(client: Client, namespace: str) -> N
         assert slow.status.conditions[-1].reason == "DeadlineExceeded"
 
 
-async def test_the_indexes_of_a_job_fail_and_succeed_one_by_one(client: Client, namespace: str) -> None:
+async def test_the_indexes_of_a_job_fail_and_succeed_independently(client: Client, namespace: str) -> None:
     async with cluster(client):
         sizes: Json = {"completions": 2, "parallelism": 2, "completionMode": "Indexed"}
         await client.create(Job, job("each", **sizes, code="3", backoffLimitPerIndex=1), namespace)
@@ -388,7 +390,7 @@ async def test_a_service_has_the_addresses_of_its_ready_pods(client: Client, nam
         await until(no_slices, "the slice goes with its service")
 
 
-async def test_a_budget_counts_what_a_custom_resource_is_scaled_to(client: Client, namespace: str) -> None:
+async def test_a_budget_uses_the_scale_of_a_custom_resource(client: Client, namespace: str) -> None:
     group = f"{namespace}.example.com"
     gauge = Resource(group, "v1", "Gauge", "gauges")
     await client.create(CustomResourceDefinition, _scaled_definition(group))
@@ -456,7 +458,7 @@ def owned(name: str, owner: ConfigMap, *, block: bool = False) -> Json:
     return {"metadata": {"name": name, "ownerReferences": [reference]}}
 
 
-async def test_a_claim_is_bound_and_stays_while_a_pod_uses_it(client: Client, namespace: str) -> None:
+async def test_a_claim_is_bound_and_kept_while_a_pod_uses_it(client: Client, namespace: str) -> None:
     def claim(name: str, **spec: object) -> Json:
         storage = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
         return {"metadata": {"name": name}, "spec": {**storage, **spec}}
@@ -494,7 +496,7 @@ async def test_a_claim_is_bound_and_stays_while_a_pod_uses_it(client: Client, na
         await until(lambda: gone(client, PersistentVolumeClaim, "data", namespace), "the claim goes")
 
 
-async def test_garbage_is_collected_in_the_background(client: Client, namespace: str) -> None:
+async def test_dependents_of_a_deleted_owner_are_deleted(client: Client, namespace: str) -> None:
     async with cluster(client, nodes=0):
         owner = await client.create(ConfigMap, {"metadata": {"name": "owner"}}, namespace)
         middle = await client.create(ConfigMap, owned("middle", owner), namespace)
@@ -506,7 +508,7 @@ async def test_garbage_is_collected_in_the_background(client: Client, namespace:
         await until(lambda: gone(client, ConfigMap, "haunted", namespace), "its owner never was")
 
 
-async def test_an_owner_waits_for_its_dependents_in_the_foreground(client: Client, namespace: str) -> None:
+async def test_foreground_deletion_waits_for_dependents(client: Client, namespace: str) -> None:
     async with cluster(client, nodes=0):
         owner = await client.create(ConfigMap, {"metadata": {"name": "owner"}}, namespace)
         body = owned("held", owner, block=True)
@@ -524,7 +526,7 @@ async def test_an_owner_waits_for_its_dependents_in_the_foreground(client: Clien
         await until(lambda: gone(client, ConfigMap, "owner", namespace), "then the owner")
 
 
-async def test_orphans_stay(client: Client, namespace: str) -> None:
+async def test_orphaned_dependents_are_kept(client: Client, namespace: str) -> None:
     async with cluster(client, nodes=0):
         owner = await client.create(ConfigMap, {"metadata": {"name": "owner"}}, namespace)
         await client.create(ConfigMap, owned("orphan", owner), namespace)
@@ -534,7 +536,7 @@ async def test_orphans_stay(client: Client, namespace: str) -> None:
         assert orphan.metadata.owner_references == []
 
 
-async def test_a_custom_resource_made_at_run_time_owns_too(client: Client, namespace: str) -> None:
+async def test_dependents_of_a_custom_resource_are_deleted(client: Client, namespace: str) -> None:
     async with cluster(client, nodes=0):
         await _define_groups(client)
         body = {"metadata": {"name": "owner"}, "spec": {"minMember": 1}}
@@ -552,7 +554,7 @@ async def test_a_custom_resource_made_at_run_time_owns_too(client: Client, names
         await until(lambda: gone(client, ConfigMap, "child", namespace), "the child follows")
 
 
-async def test_a_namespace_goes_with_all_that_is_in_it(client: Client, namespace: str) -> None:
+async def test_a_namespace_is_deleted_with_its_content(client: Client, namespace: str) -> None:
     async with cluster(client, nodes=1):
         await client.create(Pod, pod("a"), namespace)
         await client.create(ConfigMap, {"metadata": {"name": "a"}}, namespace)
@@ -565,7 +567,7 @@ async def test_a_namespace_goes_with_all_that_is_in_it(client: Client, namespace
         await until(lambda: gone(client, Namespace, namespace), "the namespace is gone")
 
 
-async def test_every_namespace_has_its_account_and_authority(client: Client, namespace: str) -> None:
+async def test_every_namespace_has_a_service_account_and_the_ca(client: Client, namespace: str) -> None:
     async with cluster(client, nodes=0):
         name = f"{namespace}-more"
         await client.create(Namespace, {"metadata": {"name": name}})
@@ -582,7 +584,7 @@ async def test_every_namespace_has_its_account_and_authority(client: Client, nam
         await until(complete, "a deleted account comes back")
 
 
-async def test_a_silent_node_loses_its_pods_and_comes_back(client: Client, namespace: str) -> None:
+async def test_a_silent_node_loses_its_pods_and_recovers(client: Client, namespace: str) -> None:
     async with cluster(client, nodes=2) as simulator:
         lost = next(iter(simulator.nodes))
         pinned: Json = {"kubernetes.io/hostname": lost}
@@ -622,7 +624,7 @@ async def test_a_silent_node_loses_its_pods_and_comes_back(client: Client, names
         await until(lambda: gone(client, Pod, "guest", namespace), "its evicted pod ends there")
 
 
-async def test_nodes_have_their_grace_after_everything_was_stopped(client: Client) -> None:
+async def test_nodes_have_their_grace_period_after_the_controllers_were_stopped(client: Client) -> None:
     async with cluster(client, nodes=1) as simulator:
         node = next(iter(simulator.nodes))
 
@@ -653,7 +655,7 @@ async def test_the_pods_of_a_deleted_node_are_removed(client: Client, namespace:
         await until(lambda: gone(client, Pod, "guest", namespace), "its pod is collected")
 
 
-async def test_a_second_look_at_an_unchanged_world_writes_nothing(untouched: Server) -> None:
+async def test_a_restart_without_changes_writes_nothing(untouched: Server) -> None:
     async with Client(Connection.from_kubeconfig(untouched.kubeconfig)) as client:
         await _look_twice(client, await _namespace(client))
     await connections_closed()

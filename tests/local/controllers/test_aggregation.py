@@ -15,20 +15,20 @@ def part(name: str, *resources: str, **labels: str) -> ClusterRole:
 
 PODS, NODES, BOTH = part("b", "pods", to="x"), part("a", "nodes", to="x"), part("c", "nodes", "pods", to="y")
 CASES: dict[str, tuple[list[dict[str, str]], list[ClusterRole], list[str]]] = {
-    "rules come in the order of names": ([{"to": "x"}], [PODS, NODES], ["nodes", "pods"]),
-    "and before that in the order of selectors": (
+    "two roles selected: rules in the order of names": ([{"to": "x"}], [PODS, NODES], ["nodes", "pods"]),
+    "two selectors: rules in the order of selectors": (
         [{"to": "y"}, {"to": "x"}],
         [PODS, NODES, BOTH],
         ["nodes", "pods"],
     ),
-    "a role without the label gives nothing": ([{"to": "z"}], [PODS, NODES], []),
-    "an empty selector selects all": ([{}], [PODS, BOTH], ["pods", "nodes"]),
-    "a role is no part of itself": ([{}], [part("sum", "secrets"), PODS], ["pods"]),
+    "no role selected: no rules": ([{"to": "z"}], [PODS, NODES], []),
+    "empty selector: all roles": ([{}], [PODS, BOTH], ["pods", "nodes"]),
+    "role that selects itself: its own rules are ignored": ([{}], [part("sum", "secrets"), PODS], ["pods"]),
 }
 
 
 @pytest.mark.parametrize(("selectors", "others", "wanted"), CASES.values(), ids=CASES)
-def test_a_role_gathers_rules(
+def test_aggregated_rules(
     selectors: list[dict[str, str]], others: list[ClusterRole], wanted: list[str]
 ) -> None:
     chosen = [LabelSelector(match_labels=labels) for labels in selectors]

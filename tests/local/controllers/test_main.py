@@ -14,7 +14,7 @@ from tests.support.servers import Server
 from tests.support.waiting import until
 
 
-async def test_the_process_works_until_it_is_told_to_end(local_apiserver: Server, tmp_path: Path) -> None:
+async def test_the_process_runs_until_sigterm(local_apiserver: Server, tmp_path: Path) -> None:
     (tmp_path / "kubeconfigs").mkdir()
     shutil.copy(local_apiserver.kubeconfig, tmp_path / "kubeconfigs" / "controllers")
     name = f"main-{tmp_path.name}"[:40].replace("_", "-").rstrip("-")

@@ -18,25 +18,28 @@ def pod(*owners: OwnerReference, deleted: bool = False, **labels: str) -> Pod:
 
 
 CASES = {
-    "its own that it selects is held": (pod(OURS, app="a"), "held"),
-    "its own that it selects no more is released": (pod(OURS, app="b"), "release"),
-    "one without a controller that it selects is adopted": (pod(app="a"), "adopt"),
-    "one with an owner that is no controller is adopted": (pod(OwnerReference(uid="x"), app="a"), "adopt"),
-    "one that is being deleted is not adopted": (pod(app="a", deleted=True), ""),
-    "one of another controller is left alone": (pod(OTHER, app="a"), ""),
-    "one that it does not select is left alone": (pod(app="b"), ""),
+    "owned and selected: kept": (pod(OURS, app="a"), "held"),
+    "owned and no longer selected: released": (pod(OURS, app="b"), "release"),
+    "selected without a controller: adopted": (pod(app="a"), "adopt"),
+    "selected with an owner that is not its controller: adopted": (
+        pod(OwnerReference(uid="x"), app="a"),
+        "adopt",
+    ),
+    "selected and terminating: not adopted": (pod(app="a", deleted=True), ""),
+    "selected with another controller: ignored": (pod(OTHER, app="a"), ""),
+    "not selected: ignored": (pod(app="b"), ""),
 }
 
 
 @pytest.mark.parametrize(("each", "wanted"), CASES.values(), ids=CASES)
-def test_a_controller_claims(each: Pod, wanted: str) -> None:
+def test_ownership(each: Pod, wanted: str) -> None:
     found = resolve_ownership(ObjectMeta(uid="me"), LabelSelector(MATCH), [each])
     assert {"held": found.owned, "adopt": found.to_adopt, "release": found.to_release} == {
         name: [each] if name == wanted else [] for name in ("held", "adopt", "release")
     }
 
 
-def test_one_that_is_being_deleted_claims_nothing_more() -> None:
+def test_an_owner_being_deleted_adopts_nothing() -> None:
     owner = ObjectMeta(uid="me", deletion_timestamp=GONE)
     held = pod(OURS, app="a")
     found = resolve_ownership(owner, LabelSelector(MATCH), [held, pod(app="a"), pod(OURS, app="b")])

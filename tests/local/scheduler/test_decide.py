@@ -60,22 +60,24 @@ NEED_TWO = "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 
 A = {"app": "a"}
 
 CASES = {
-    "pods spread over empty nodes": Case(
+    "empty nodes: pods are spread": Case(
         nodes=[node("n1"), node("n2")], pods=[pod("a", cpu=1), pod("b", cpu=1)], want={"a": "n1", "b": "n2"}
     ),
-    "the emptiest node is taken": Case(
+    "nodes with different load: the emptiest is used": Case(
         nodes=[node("n1"), node("n2")],
         running=[pod("x", node="n1", cpu=2)],
         pods=[pod("a", cpu=1)],
         want={"a": "n2"},
     ),
-    "no nodes at all": Case(nodes=[], pods=[pod("a")], want={"a": "no nodes available to schedule pods"}),
-    "too little cpu everywhere": Case(
+    "no nodes: unschedulable": Case(
+        nodes=[], pods=[pod("a")], want={"a": "no nodes available to schedule pods"}
+    ),
+    "insufficient CPU on every node: unschedulable": Case(
         nodes=[node(f"n{i}", cpu=1) for i in range(3)],
         pods=[pod("a", cpu=2)],
         want={"a": "0/3 nodes are available: 3 Insufficient cpu."},
     ),
-    "each node's reason is counted, sorted, and all short resources named": Case(
+    "different reasons by node: counted, sorted, all insufficient resources named": Case(
         nodes=[
             node("n1", cpu=1, memory="1Gi"),
             node("n2", taints=["gpu=yes:NoSchedule"]),
@@ -87,38 +89,38 @@ CASES = {
             "1 node(s) had untolerated taint(s), 1 node(s) were unschedulable."
         },
     ),
-    "GPUs are counted": Case(
+    "GPUs requested: placed as far as there are GPUs": Case(
         nodes=[node("n1", gpu=2)],
         pods=[pod("a", gpu=1), pod("b", gpu=1), pod("c", gpu=1)],
         want={"a": "n1", "b": "n1", "c": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."},
     ),
-    "a node holds only so many pods": Case(
+    "node with its maximum of pods: unschedulable": Case(
         nodes=[node("n1", pods=1)],
         pods=[pod("a"), pod("b")],
         want={"a": "n1", "b": "0/1 nodes are available: 1 Too many pods."},
     ),
-    "a toleration opens a tainted node": Case(
+    "tainted node: only the tolerating pod is placed": Case(
         nodes=[node("n1", taints=["gpu=yes:NoSchedule"])],
         pods=[pod("a", spec={"tolerations": [{"key": "gpu", "operator": "Exists"}]})],
         want={"a": "n1"},
     ),
-    "a node to be avoided is taken last": Case(
+    "PreferNoSchedule taint: node is used last": Case(
         nodes=[node("n1", taints=["old=:PreferNoSchedule"]), node("n2", cpu=1)],
         pods=[pod("a", cpu=1), pod("b", cpu=1)],
         want={"a": "n2", "b": "n1"},
     ),
-    "a selector nobody has": Case(
+    "nodeSelector matches no node: unschedulable": Case(
         nodes=[node("n1")],
         pods=[pod("a", spec={"nodeSelector": {"zone": "b"}})],
         want={"a": "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."},
     ),
-    "a preferred zone outweighs emptiness": Case(
+    "preferred zone: used although it is fuller": Case(
         nodes=[node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"})],
         running=[pod("x", node="n2", cpu=2)],
         pods=[pod("a", cpu=1, spec=_prefers("b"))],
         want={"a": "n2"},
     ),
-    "host ports clash": Case(
+    "same host port: unschedulable": Case(
         nodes=[node("n1")],
         pods=[
             pod(name, spec={"containers": [{"ports": [{"containerPort": 80, "hostPort": 80}]}]}, age=-index)
@@ -129,7 +131,7 @@ CASES = {
             "b": "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.",
         },
     ),
-    "anti-affinity keeps pods apart": Case(
+    "anti-affinity: pods on different nodes": Case(
         nodes=[node("n1"), node("n2")],
         pods=[pod(name, labels=A, spec=_affinity("podAntiAffinity", "a")) for name in "abc"],
         want={
@@ -138,35 +140,35 @@ CASES = {
             "c": "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.",
         },
     ),
-    "a pod is repelled by one that is there": Case(
+    "anti-affinity of a placed pod: other node": Case(
         nodes=[node("n1")],
         running=[pod("x", node="n1", spec=_affinity("podAntiAffinity", "a"))],
         pods=[pod("a", labels=A)],
         want={"a": "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."},
     ),
-    "the anti-affinity of other namespaces does not count": Case(
+    "anti-affinity in another namespace: ignored": Case(
         nodes=[node("n1")],
         running=[pod("x", node="n1", namespace="other", spec=_affinity("podAntiAffinity", "a"))],
         pods=[pod("a", labels=A)],
         want={"a": "n1"},
     ),
-    "affinity draws pods to the zone of another": Case(
+    "affinity: placed in the zone of the other pod": Case(
         nodes=[node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}), node("n3")],
         running=[pod("x", node="n2", labels=A, cpu=3)],
         pods=[pod("p", spec=_affinity("podAffinity", "a", key="zone"))],
         want={"p": "n2"},
     ),
-    "affinity to nobody waits": Case(
+    "affinity to no existing pod: unschedulable": Case(
         nodes=[node("n1")],
         pods=[pod("p", spec=_affinity("podAffinity", "a"))],
         want={"p": "0/1 nodes are available: 1 node(s) didn't match pod affinity rules."},
     ),
-    "the first pod of a self-affine group may start, the rest follow it": Case(
+    "affinity to its own group: first pod is placed, others follow": Case(
         nodes=[node("n1"), node("n2")],
         pods=[pod(name, labels=A, spec=_affinity("podAffinity", "a")) for name in "ab"],
         want={"a": "n1", "b": "n1"},
     ),
-    "pods are spread evenly over zones, whatever is free there": Case(
+    "topology spread: even over zones, whatever is free": Case(
         nodes=[node("n1", labels={"zone": "a"}, cpu=64), node("n2", labels={"zone": "b"}, cpu=2), node("n3")],
         pods=[pod(name, labels=A, cpu=1, spec=_spread("zone")) for name in "abcde"],
         want={
@@ -177,7 +179,7 @@ CASES = {
             "e": "n1",
         },
     ),
-    "a spread that cannot be kept waits": Case(
+    "topology spread violated on every node: unschedulable": Case(
         nodes=[node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}, cpu=1), node("n3")],
         running=[pod("x", labels=A, node="n1", cpu=1)],
         pods=[pod("a", labels=A, cpu=2, spec=_spread("zone"))],
@@ -186,24 +188,24 @@ CASES = {
             "constraints, 1 node(s) didn't match pod topology spread constraints (missing required label)."
         },
     ),
-    "the higher priority goes first": Case(
+    "two priorities: the higher one is placed first": Case(
         nodes=[node("n1", cpu=1)],
         pods=[pod("a", cpu=1, age=10), pod("b", cpu=1)],
         priorities={"b": 5},
         want={"b": "n1", "a": "0/1 nodes are available: 1 Insufficient cpu."},
     ),
-    "the older goes first": Case(
+    "same priority: the older one is placed first": Case(
         nodes=[node("n1", cpu=1)],
         pods=[pod("a", cpu=1), pod("b", cpu=1, age=10)],
         want={"b": "n1", "a": "0/1 nodes are available: 1 Insufficient cpu."},
     ),
-    "a gang that fits is placed whole": Case(
+    "gang fits: placed completely": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         pods=[pod("a", group="g", cpu=1), pod("b", group="g", cpu=1)],
         gangs={"g": Gang(2)},
         want={"a": "n1", "b": "n2"},
     ),
-    "a gang that does not fit is not placed at all": Case(
+    "gang does not fit: no member is placed": Case(
         nodes=[node("n1", cpu=1)],
         pods=[pod("a", group="g", cpu=1), pod("b", group="g", cpu=1)],
         gangs={"g": Gang(2)},
@@ -212,7 +214,7 @@ CASES = {
             "b": "0/1 nodes are available: 1 Insufficient cpu.",
         },
     ),
-    "a gang waits for its pods to exist": Case(
+    "gang with missing pods: waits": Case(
         nodes=[node("n1")],
         pods=[pod("a", group="g")],
         gangs={"g": Gang(2)},
@@ -221,7 +223,7 @@ CASES = {
             "Pending: 1 Undetermined"
         },
     ),
-    "of two gangs for which there is room for one, one is placed whole": Case(
+    "resources for one of two gangs: one is placed completely": Case(
         nodes=[node("n1", cpu=2)],
         pods=[
             pod("a1", group="g", cpu=1, age=4),
@@ -237,7 +239,7 @@ CASES = {
             "b2": f"{NEED_TWO}; Pending: 1 Undetermined, 1 Unschedulable",
         },
     ),
-    "a small pod behind a gang that does not fit is placed": Case(
+    "small pod after a gang that does not fit: placed": Case(
         nodes=[node("n1", cpu=1)],
         pods=[pod("a", group="g", cpu=1, age=2), pod("b", group="g", cpu=1, age=2), pod("c", cpu=1)],
         gangs={"g": Gang(2)},
@@ -247,26 +249,26 @@ CASES = {
             "c": "n1",
         },
     ),
-    "members beyond the minimum come along when there is room": Case(
+    "members beyond the minimum: placed if they fit": Case(
         nodes=[node("n1", cpu=2)],
         pods=[pod(name, group="g", cpu=1) for name in "abc"],
         gangs={"g": Gang(2)},
         want={"a": "n1", "b": "n1", "c": "0/1 nodes are available: 1 Insufficient cpu."},
     ),
-    "a member that comes back joins its running gang alone": Case(
+    "new member of a running gang: placed alone": Case(
         nodes=[node("n1", cpu=1)],
         pods=[pod("b", group="g", cpu=1)],
         gangs={"g": Gang(2, bound={"": 1})},
         want={"b": "n1"},
     ),
-    "a gang half bound goes before one of higher priority": Case(
+    "partially bound gang: before one of higher priority": Case(
         nodes=[node("n1", cpu=1)],
         pods=[pod("b", group="g", cpu=1), pod("c", cpu=1)],
         priorities={"c": 100},
         gangs={"g": Gang(2, bound={"": 1})},
         want={"b": "n1", "c": "0/1 nodes are available: 1 Insufficient cpu."},
     ),
-    "each task of a gang has its own minimum": Case(
+    "minTaskMember: each task needs its minimum": Case(
         nodes=[node("n1", cpu=1)],
         pods=[
             pod("a", group="g", cpu=1, age=1, annotations={"volcano.sh/task-spec": "worker"}),
@@ -279,7 +281,7 @@ CASES = {
             "b": "0/1 nodes are available: 1 Insufficient cpu.",
         },
     ),
-    "a gang of different sizes is packed when spreading fails": Case(
+    "gang fits only if packed: packed": Case(
         nodes=[node("n1", gpu=4), node("n2", gpu=4)],
         pods=[
             pod("a", group="g", gpu=2, age=3),
@@ -289,7 +291,7 @@ CASES = {
         gangs={"g": Gang(3)},
         want={"c": "n1", "a": "n2", "b": "n2"},
     ),
-    "a group that is not queued waits": Case(
+    "PodGroup not in queue: waits": Case(
         nodes=[node("n1")],
         pods=[pod("a", group="g")],
         gangs={"g": Gang(1, queued=False)},
@@ -298,12 +300,12 @@ CASES = {
             "Pending: 1 Undetermined"
         },
     ),
-    "a pod for Volcano waits for its PodGroup to exist": Case(
+    "Volcano pod without its PodGroup: waits": Case(
         nodes=[node("n1")],
         pods=[pod("a", group="g", spec={"schedulerName": "volcano"})],
         want={"a": 'PodGroup "default/g" not found'},
     ),
-    "a pod for the default scheduler does not": Case(
+    "default scheduler pod without its PodGroup: placed": Case(
         nodes=[node("n1")], pods=[pod("a", group="g")], want={"a": "n1"}
     ),
 }
@@ -320,7 +322,7 @@ def test_decide(case: Case) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_gang_is_ever_half_placed_and_no_node_is_overbooked(seed: int) -> None:
+def test_gangs_are_placed_completely_or_not_and_nodes_are_never_overcommitted(seed: int) -> None:
     chance = random.Random(seed)
     nodes = [node(f"n{i}", cpu=chance.randint(1, 6), gpu=chance.randint(0, 4)) for i in range(6)]
     pods, gangs = [], {}
@@ -343,13 +345,13 @@ def test_no_gang_is_ever_half_placed_and_no_node_is_overbooked(seed: int) -> Non
     assert not {facts.group for facts, _ in again.bind} - set(placed), "what was refused would have fitted"
 
 
-def test_the_least_resources_of_a_group_are_compared_with_what_is_free() -> None:
+def test_min_resources_of_a_group_are_compared_with_free_resources() -> None:
     world = SchedulerCache([node("n1", cpu=10)])
     assert can_enqueue(world, {"cpu": 12_000})
     assert not can_enqueue(world, {"cpu": 12_001})
 
 
-def test_placing_pods_on_as_many_nodes_grows_with_their_number_not_with_its_square() -> None:
+def test_the_cost_of_placing_pods_is_linear() -> None:
     def steps(count: int) -> int:
         world = SchedulerCache([node(f"n{i}") for i in range(count)])
         waiting = [PodInfo.of(pod(f"p{i}", cpu=1)) for i in range(count)]
@@ -361,7 +363,7 @@ def test_placing_pods_on_as_many_nodes_grows_with_their_number_not_with_its_squa
     assert steps(400) < 6 * steps(100)
 
 
-def test_refusing_gangs_that_do_not_fit_grows_with_their_number_not_with_its_square() -> None:
+def test_the_cost_of_rejecting_gangs_is_linear() -> None:
     def steps(count: int) -> int:
         world = SchedulerCache([node(f"n{i}", gpu=8) for i in range(2 * count)])
         names = [f"g{number}" for number in range(5 * count)]

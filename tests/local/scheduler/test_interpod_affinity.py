@@ -43,43 +43,43 @@ class Case(Struct):
 
 
 CASES = {
-    "a pod goes where it prefers its company, though that is fuller": Case(
+    "preferred affinity: used although the node is fuller": Case(
         running=[pod("x", node="n2", labels=A, cpu=2)],
         pods=[pod("p", cpu=1, spec=preferred("podAffinity", (10, term(A))))],
         want={"p": "n2"},
     ),
-    "preferred company may be in the same zone": Case(
+    "preferred affinity by zone: same zone": Case(
         running=[pod("x", node="n3", labels=A, cpu=2)],
         pods=[pod("p", cpu=1, spec=preferred("podAffinity", (10, term(A, "zone"))))],
         want={"p": "n3"},
     ),
-    "a pod goes elsewhere if it would rather not have company": Case(
+    "preferred anti-affinity: other node": Case(
         running=[pod("x", node="n1", labels=A), pod("y", node="n2", labels=A)],
         pods=[pod("p", cpu=1, spec=preferred("podAntiAffinity", (10, term(A))))],
         want={"p": "n3"},
     ),
-    "and takes the company if there is no other place": Case(
+    "preferred anti-affinity with no other node: placed anyway": Case(
         nodes=[node("n1")],
         running=[pod("x", node="n1", labels=A)],
         pods=[pod("p", cpu=1, spec=preferred("podAntiAffinity", (10, term(A))))],
         want={"p": "n1"},
     ),
-    "the heavier wish wins": Case(
+    "two preferences: the larger weight decides": Case(
         running=[pod("x", node="n1", labels=A), pod("y", node="n3", labels=B)],
         pods=[pod("p", spec=preferred("podAffinity", (10, term(A)), (20, term(B))))],
         want={"p": "n3"},
     ),
-    "each pod of the company counts": Case(
+    "preferred affinity: node with more matching pods": Case(
         running=[pod("x", node="n1", labels=B), *(pod(f"y{i}", node="n3", labels=A) for i in range(3))],
         pods=[pod("p", spec=preferred("podAffinity", (10, term(A)), (20, term(B))))],
         want={"p": "n3"},
     ),
-    "what placed pods prefer counts as well": Case(
+    "preferred affinity of placed pods: counts": Case(
         running=[pod("x", node="n3", cpu=2, spec=preferred("podAffinity", (10, term(A))))],
         pods=[pod("p", labels=A, cpu=1)],
         want={"p": "n3"},
     ),
-    "what placed pods would rather not have counts too": Case(
+    "preferred anti-affinity of placed pods: counts": Case(
         nodes=[node("n1"), node("n2")],
         running=[
             pod("x", node="n1", spec=preferred("podAntiAffinity", (10, term(A)))),
@@ -88,28 +88,28 @@ CASES = {
         pods=[pod("p", labels=A, cpu=1)],
         want={"p": "n2"},
     ),
-    "pods that prefer to be apart spread": Case(
+    "preferred anti-affinity among pods: spread": Case(
         pods=[pod(name, labels=A, spec=preferred("podAntiAffinity", (1, term(A)))) for name in "pqr"],
         want={"p": "n1", "q": "n2", "r": "n3"},
     ),
-    "required company must match all terms at once": Case(
+    "two affinity terms: both must match": Case(
         running=[pod("x", node="n1", labels=A), pod("y", node="n3", labels={**A, "tier": "1"})],
         pods=[pod("p", spec=required("podAffinity", term(A), term({"tier": "1"}, "zone")))],
         want={"p": "n3"},
     ),
-    "company in another namespace is none": Case(
+    "affinity to a pod in another namespace: ignored": Case(
         nodes=[node("n1")],
         running=[pod("x", node="n1", namespace="other", labels=A)],
         pods=[pod("p", spec=required("podAffinity", term(A)))],
         want={"p": "0/1 nodes are available: 1 node(s) didn't match pod affinity rules."},
     ),
-    "unless the namespace is named": Case(
+    "affinity with namespaces: other namespace counts": Case(
         nodes=[node("n1")],
         running=[pod("x", node="n1", namespace="other", labels=A)],
         pods=[pod("p", spec=required("podAffinity", term(A, namespaces=["other"])))],
         want={"p": "n1"},
     ),
-    "or chosen by its labels": Case(
+    "affinity with namespaceSelector: other namespace counts": Case(
         nodes=[node("n1")],
         running=[pod("x", node="n1", namespace="other", labels=A)],
         pods=[pod("p", spec=required("podAffinity", term(A, namespaceSelector={"matchLabels": {"t": "1"}})))],
@@ -120,7 +120,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_surroundings(case: Case) -> None:
+def test_placement(case: Case) -> None:
     world = SchedulerCache(case.nodes)
     world.topology.namespaces = {name: dict(labels) for name, labels in case.namespaces.items()}
     for each in case.running:
@@ -130,7 +130,7 @@ def test_surroundings(case: Case) -> None:
     assert placed | {facts.pod.metadata.name: text for facts, text in decision.unschedulable} == case.want
 
 
-def test_pods_that_nothing_is_said_about_are_placed_without_a_look_around() -> None:
+def test_pods_without_terms_have_no_constraints() -> None:
     world = SchedulerCache([node("n1")])
     world.place(PodInfo.of(pod("x", node="n1", spec=required("podAntiAffinity", term(A)))), "n1")
     assert depends_on_pods(PodInfo.of(pod("a", labels=A)), world)
@@ -139,7 +139,7 @@ def test_pods_that_nothing_is_said_about_are_placed_without_a_look_around() -> N
     assert not depends_on_pods(PodInfo.of(pod("a", labels=A)), world)
 
 
-def test_a_preference_holds_for_a_pod_that_is_packed() -> None:
+def test_preferences_count_when_packing() -> None:
     world = SchedulerCache([node("n1"), node("n2")])
     world.place(PodInfo.of(pod("x", labels=A, cpu=1)), "n1")
     world.place(PodInfo.of(pod("y", cpu=2)), "n2")

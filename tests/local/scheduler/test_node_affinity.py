@@ -11,9 +11,9 @@ from tests.support.scheduler_objects import Json, pod
 LABELS = {"zone": "a", "gpus": "8"}
 
 NODES: dict[str, tuple[Json, bool]] = {
-    "nothing asked": ({}, True),
-    "nodeSelector that matches": ({"nodeSelector": {"zone": "a"}}, True),
-    "nodeSelector that does not": ({"nodeSelector": {"zone": "b"}}, False),
+    "no constraint: matches": ({}, True),
+    "nodeSelector with the node's label: matches": ({"nodeSelector": {"zone": "a"}}, True),
+    "nodeSelector with another value: does not match": ({"nodeSelector": {"zone": "b"}}, False),
 }
 
 
@@ -29,19 +29,22 @@ def _label(key: str, operator: str, *values: str) -> Json:
 NODES |= {
     "In": (_required(_label("zone", "In", "a", "b")), True),
     "NotIn": (_required(_label("zone", "NotIn", "a")), False),
-    "NotIn with the label missing": (_required(_label("rack", "NotIn", "a")), True),
+    "NotIn without the label: matches": (_required(_label("rack", "NotIn", "a")), True),
     "Exists": (_required(_label("zone", "Exists")), True),
     "DoesNotExist": (_required(_label("zone", "DoesNotExist")), False),
     "Gt": (_required(_label("gpus", "Gt", "4")), True),
     "Lt": (_required(_label("gpus", "Lt", "4")), False),
-    "Gt of a word": (_required(_label("zone", "Gt", "4")), False),
-    "terms are alternatives": (_required(_label("zone", "In", "b"), _label("gpus", "Exists")), True),
-    "an empty term matches nothing": (_required({}), False),
-    "by the node's name": (
+    "Gt with a label that is not a number: does not match": (_required(_label("zone", "Gt", "4")), False),
+    "one of two terms matches: matches": (
+        _required(_label("zone", "In", "b"), _label("gpus", "Exists")),
+        True,
+    ),
+    "empty term: does not match": (_required({}), False),
+    "matchFields with the node's name: matches": (
         _required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}),
         True,
     ),
-    "nodeSelector and affinity must both hold": (
+    "nodeSelector matches, affinity does not: does not match": (
         {"nodeSelector": {"zone": "b"}, **_required(_label("zone", "Exists"))},
         False,
     ),
@@ -49,47 +52,47 @@ NODES |= {
 
 
 @pytest.mark.parametrize("case", NODES.values(), ids=NODES)
-def test_a_pod_accepts_a_node(case: tuple[Json, bool]) -> None:
+def test_matches_node(case: tuple[Json, bool]) -> None:
     spec, want = case
     assert matches_node(pod("p", spec=spec), "n1", LABELS) is want
 
 
 TAINT = Taint(key="gpu", value="yes", effect="NoSchedule")
 TOLERATIONS = {
-    "same key and value": (Toleration(key="gpu", value="yes"), True),
-    "another value": (Toleration(key="gpu", value="no"), False),
-    "the key, whatever the value": (Toleration(key="gpu", operator="Exists"), True),
+    "same key and value: tolerated": (Toleration(key="gpu", value="yes"), True),
+    "another value: not tolerated": (Toleration(key="gpu", value="no"), False),
+    "key with Exists: tolerated": (Toleration(key="gpu", operator="Exists"), True),
     "everything": (Toleration(operator="Exists"), True),
-    "another effect": (Toleration(key="gpu", operator="Exists", effect="NoExecute"), False),
-    "no key and no Exists": (Toleration(value="yes"), False),
+    "another effect: not tolerated": (Toleration(key="gpu", operator="Exists", effect="NoExecute"), False),
+    "neither key nor Exists: not tolerated": (Toleration(value="yes"), False),
 }
 
 
 @pytest.mark.parametrize("case", TOLERATIONS.values(), ids=TOLERATIONS)
-def test_a_toleration_covers_a_taint(case: tuple[Toleration, bool]) -> None:
+def test_tolerations(case: tuple[Toleration, bool]) -> None:
     toleration, want = case
     assert tolerates(toleration, TAINT) is want
 
 
-def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
+def test_a_missing_selector_selects_nothing_and_an_empty_one_everything() -> None:
     assert not selects(None, {"a": "b"})
     assert selects(LabelSelector(), {"a": "b"})
     assert not selects(msgspec.convert({"matchLabels": {"a": "c"}}, LabelSelector), {"a": "b"})
 
 
 PORTS = {
-    "the same port": (("TCP", 80, "0.0.0.0"), True),
-    "another protocol": (("UDP", 80, "0.0.0.0"), False),
-    "one address among all": (("TCP", 80, "10.0.0.1"), True),
-    "another port": (("TCP", 81, "0.0.0.0"), False),
+    "same port: conflict": (("TCP", 80, "0.0.0.0"), True),
+    "another protocol: no conflict": (("UDP", 80, "0.0.0.0"), False),
+    "one address and all addresses: conflict": (("TCP", 80, "10.0.0.1"), True),
+    "another port: no conflict": (("TCP", 81, "0.0.0.0"), False),
 }
 
 
 @pytest.mark.parametrize("case", PORTS.values(), ids=PORTS)
-def test_host_ports_clash(case: tuple[tuple[str, int, str], bool]) -> None:
+def test_host_port_conflicts(case: tuple[tuple[str, int, str], bool]) -> None:
     wanted, want = case
     assert ports_conflict([wanted], [("TCP", 80, "0.0.0.0")]) is want
 
 
-def test_two_addresses_share_a_port() -> None:
+def test_different_addresses_may_use_the_same_host_port() -> None:
     assert not ports_conflict([("TCP", 80, "10.0.0.1")], [("TCP", 80, "10.0.0.2")])

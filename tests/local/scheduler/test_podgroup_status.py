@@ -26,23 +26,25 @@ class Case(Struct):
 RUNNING = [pod("a", node="n1", phase="Running"), pod("b", node="n1", phase="Running")]
 
 CASES = {
-    "new and the cluster too small for it": Case(
+    "new group larger than the cluster: Pending": Case(
         "Pending", queued=False, outcome=BLOCKED, want_condition="Unschedulable"
     ),
     "new": Case("Inqueue"),
-    "no room now": Case("Inqueue", outcome=BLOCKED, want_condition="Unschedulable"),
-    "placed in this pass": Case("Inqueue", outcome=PLACED, want_condition="Scheduled"),
-    "all bound": Case("Running", pods=[pod("a", node="n1"), pod("b", node="n1")], want_condition="Scheduled"),
+    "does not fit now: Unschedulable": Case("Inqueue", outcome=BLOCKED, want_condition="Unschedulable"),
+    "placed in this pass: Scheduled": Case("Inqueue", outcome=PLACED, want_condition="Scheduled"),
+    "all bound: Running": Case(
+        "Running", pods=[pod("a", node="n1"), pod("b", node="n1")], want_condition="Scheduled"
+    ),
     "running": Case("Running", pods=RUNNING, want_condition="Scheduled"),
-    "below its minimum while some run": Case(
+    "fewer running than the minimum: Unknown": Case(
         "Unknown", pods=[RUNNING[0], pod("b")], outcome=BLOCKED, want_condition="Unschedulable"
     ),
-    "all over": Case(
+    "all finished: Completed": Case(
         "Completed",
         pods=[pod("a", node="n1", phase="Succeeded"), pod("b", node="n1", phase="Failed")],
         want_condition="Scheduled",
     ),
-    "one done, one running": Case(
+    "one finished, one running: Running": Case(
         "Running", pods=[pod("a", node="n1", phase="Succeeded"), RUNNING[1]], want_condition="Scheduled"
     ),
 }
@@ -56,14 +58,14 @@ def test_phase_and_condition(case: Case) -> None:
     assert [each.type for each in status.conditions] == ([case.want_condition] if case.want_condition else [])
 
 
-def test_what_is_said_again_is_not_written_again() -> None:
+def test_an_unchanged_condition_is_not_written_again() -> None:
     group = pod_group("g", 2)
     group.status = group_status(group, [], BLOCKED, queued=True, now=START, transition="t1")
     later = group_status(group, [], BLOCKED, queued=True, now=START + timedelta(seconds=9), transition="t2")
     assert later == group.status
 
 
-def test_a_group_that_found_room_says_so_after_it_said_it_had_none() -> None:
+def test_scheduled_replaces_unschedulable() -> None:
     group = pod_group("g", 2)
     group.status.conditions = [
         StatusCondition(

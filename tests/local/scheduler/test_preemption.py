@@ -49,7 +49,7 @@ def members(group: str, *places: str, cpu: int = 0, gpu: int = 0) -> list[Pod]:
 
 
 CASES = {
-    "a pod of higher priority takes the room of a lower one, and waits for it": Case(
+    "higher priority does not fit: preempts a lower one and is nominated": Case(
         nodes=[node("n1", cpu=1)],
         running=[pod("x", node="n1", cpu=1)],
         pods=[pod("a", cpu=1)],
@@ -57,26 +57,26 @@ CASES = {
         victims=["x"],
         nominated={"a": "n1"},
     ),
-    "an equal priority takes nothing": Case(
+    "equal priority: no preemption": Case(
         nodes=[node("n1", cpu=1)],
         running=[pod("x", node="n1", cpu=1)],
         pods=[pod("a", cpu=1)],
         priorities={"a": HIGH, "x": HIGH},
     ),
-    "a pod that fits takes nothing": Case(
+    "pod fits: no preemption": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=[pod("x", node="n1", cpu=1)],
         pods=[pod("a", cpu=1)],
         priorities={"a": HIGH},
         bound={"a": "n2"},
     ),
-    "a class that never preempts waits": Case(
+    "preemptionPolicy Never: no preemption": Case(
         nodes=[node("n1", cpu=1)],
         running=[pod("x", node="n1", cpu=1)],
         pods=[pod("a", cpu=1, spec=spec("Never"))],
         priorities={"a": HIGH},
     ),
-    "no more go than must": Case(
+    "several lower pods: only as many as necessary": Case(
         nodes=[node("n1", cpu=4)],
         running=[pod("x", node="n1", cpu=2), pod("y", node="n1", cpu=2, age=1)],
         pods=[pod("a", cpu=1)],
@@ -84,7 +84,7 @@ CASES = {
         victims=["x"],
         nominated={"a": "n1"},
     ),
-    "the lowest priority goes first": Case(
+    "several priorities: the lowest is preempted": Case(
         nodes=[node("n1", cpu=2)],
         running=[pod("x", node="n1", cpu=1), pod("y", node="n1", cpu=1)],
         pods=[pod("a", cpu=1)],
@@ -92,7 +92,7 @@ CASES = {
         victims=["y"],
         nominated={"a": "n1"},
     ),
-    "the node where the lowest priority is lost is taken": Case(
+    "several nodes: the one with the lowest victim priority": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
         pods=[pod("a", cpu=1)],
@@ -100,7 +100,7 @@ CASES = {
         victims=["y"],
         nominated={"a": "n2"},
     ),
-    "then the one where the fewest go": Case(
+    "several nodes, equal priority: the one with the fewest victims": Case(
         nodes=[node("n1", cpu=2), node("n2", cpu=2)],
         running=[pod("x", node="n1", cpu=1), pod("y", node="n1", cpu=1), pod("z", node="n2", cpu=2)],
         pods=[pod("a", cpu=2)],
@@ -108,7 +108,7 @@ CASES = {
         victims=["z"],
         nominated={"a": "n2"},
     ),
-    "then the one where the youngest goes": Case(
+    "several nodes, equal priority and number: the one with the youngest victim": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=[pod("x", node="n1", cpu=1, age=50), pod("y", node="n2", cpu=1, age=5)],
         pods=[pod("a", cpu=1)],
@@ -116,13 +116,13 @@ CASES = {
         victims=["y"],
         nominated={"a": "n2"},
     ),
-    "nobody goes where it would not help": Case(
+    "preemption would not help: no victims": Case(
         nodes=[node("n1", cpu=1, taints=["gpu=yes:NoSchedule"]), node("n2", cpu=1)],
         running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
         pods=[pod("a", cpu=2), pod("b", cpu=1, spec={"nodeSelector": {"zone": "b"}})],
         priorities={"a": HIGH, "b": HIGH},
     ),
-    "while somebody is leaving, nobody else has to": Case(
+    "victim already terminating: no further victims": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
         leaving=["x"],
@@ -130,7 +130,7 @@ CASES = {
         priorities={"a": HIGH},
         nominated={"a": "n1"},
     ),
-    "the room that becomes free is kept for the one it was made for": Case(
+    "nominated pod: resources are reserved for it": Case(
         nodes=[node("n1", cpu=2)],
         running=[pod("x", node="n1", cpu=1)],
         leaving=["x"],
@@ -138,14 +138,14 @@ CASES = {
         priorities={"a": HIGH, "x": LOW},
         nominated={"a": "n1"},
     ),
-    "among equals the one for which room was made goes first": Case(
+    "equal priority: the nominated pod is placed first": Case(
         nodes=[node("n1", cpu=1)],
         running=[],
         pods=[pod("a", cpu=1, status={"nominatedNodeName": "n1"}), pod("b", cpu=1, age=100)],
         priorities={"a": HIGH, "b": HIGH},
         bound={"a": "n1"},
     ),
-    "two pods do not take the same room": Case(
+    "two preemptors: different victims": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
         pods=[pod("a", cpu=1, age=2), pod("b", cpu=1, age=1)],
@@ -153,7 +153,7 @@ CASES = {
         victims=["x", "y"],
         nominated={"a": "n1", "b": "n2"},
     ),
-    "who is repelled by a lower priority takes its room too": Case(
+    "anti-affinity of a lower priority pod: preempted": Case(
         nodes=[node("n1")],
         running=[pod("x", node="n1", spec=away("a"))],
         pods=[pod("a", labels={"app": "a"})],
@@ -161,7 +161,7 @@ CASES = {
         victims=["x"],
         nominated={"a": "n1"},
     ),
-    "a gang takes what it needs, whole": Case(
+    "gang of higher priority: preempts for its whole minimum": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1), node("n3", cpu=1)],
         running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
         pods=members("g", "", "", "", cpu=1),
@@ -170,14 +170,14 @@ CASES = {
         victims=["x", "y"],
         nominated={"g0": "n3", "g1": "n1", "g2": "n2"},
     ),
-    "a gang that would not start even so takes nobody's": Case(
+    "gang would not fit even with preemption: no victims": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
         pods=members("g", "", "", "", cpu=1),
         priorities={"g0": HIGH, "g1": HIGH, "g2": HIGH},
         gangs={"g": Gang(3)},
     ),
-    "nobody goes for what a gang has beyond its minimum": Case(
+    "members beyond a gang's minimum: no preemption for them": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=[pod("x", node="n1", cpu=1), pod("y", node="n2", cpu=1)],
         pods=members("g", "", "", cpu=1),
@@ -186,7 +186,7 @@ CASES = {
         victims=["x"],
         nominated={"g0": "n1"},
     ),
-    "a gang loses first what it has beyond its minimum": Case(
+    "gang as victim: members beyond its minimum first": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=members("g", "n1", "n2", cpu=1),
         pods=[pod("a", cpu=1)],
@@ -195,7 +195,7 @@ CASES = {
         victims=["g0"],
         nominated={"a": "n1"},
     ),
-    "a gang at its minimum goes whole": Case(
+    "gang at its minimum as victim: all members": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=members("g", "n1", "n2", cpu=1),
         pods=[pod("a", cpu=1)],
@@ -204,7 +204,7 @@ CASES = {
         victims=["g0", "g1"],
         nominated={"a": "n1"},
     ),
-    "a gang is spared if a single pod will do, though that has the higher priority": Case(
+    "single pod or gang as victim: the single pod, even of higher priority": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1), node("n3", cpu=1)],
         running=[*members("g", "n1", "n2", cpu=1), pod("x", node="n3", cpu=1)],
         pods=[pod("a", cpu=1)],
@@ -213,14 +213,14 @@ CASES = {
         victims=["x"],
         nominated={"a": "n3"},
     ),
-    "a gang of which one has the higher priority stays": Case(
+    "gang with a member of higher priority: no victim": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=1)],
         running=members("g", "n1", "n2", cpu=1),
         pods=[pod("a", cpu=1)],
         priorities={"a": MIDDLE, "g1": HIGH},
         gangs={"g": Gang(2)},
     ),
-    "who need not go after all stays": Case(
+    "victim that turns out unnecessary: kept": Case(
         nodes=[node("n1", cpu=1), node("n2", cpu=2)],
         running=[*members("old", "n1", "n2", cpu=1), pod("x", node="n2", cpu=1)],
         pods=members("new", "", "", cpu=1),
@@ -229,7 +229,7 @@ CASES = {
         victims=["old0", "old1"],
         nominated={"new0": "n2", "new1": "n1"},
     ),
-    "a gang takes the room of another, which goes whole": Case(
+    "gang preempts a gang: all members of the latter": Case(
         nodes=[node("n1", gpu=2), node("n2", gpu=2)],
         running=members("old", "n1", "n1", "n2", "n2", gpu=1),
         pods=members("new", "", "", gpu=1),
@@ -260,7 +260,7 @@ def test_preempt(case: Case) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_goes_it_is_lower_it_is_needed_and_no_gang_is_halved(seed: int) -> None:
+def test_victims_have_lower_priority_are_necessary_and_gangs_stay_complete(seed: int) -> None:
     chance = random.Random(seed)
     world = SchedulerCache([node(f"n{i}", cpu=chance.randint(2, 8)) for i in range(5)])
     gangs: dict[tuple[str, str], Gang] = {}
@@ -291,7 +291,7 @@ def test_whatever_goes_it_is_lower_it_is_needed_and_no_gang_is_halved(seed: int)
         assert all(used <= room.allocatable.get(name, 0) for name, used in room.requested.items())
 
 
-def test_preempting_costs_less_than_a_look_of_every_pod_at_every_other() -> None:
+def test_the_cost_of_preemption_is_less_than_quadratic() -> None:
     def steps(count: int) -> int:
         world = SchedulerCache([node(f"n{i}", cpu=count // 20) for i in range(20)])
         for number in range(count):

@@ -122,15 +122,15 @@ def _finish_pod(shared: ControllerContext) -> None:
 
 
 CAPACITY = {
-    "a node is added": _add_node,
-    "a node becomes larger": _grow_node,
-    "a node is uncordoned": _uncordon_node,
-    "a pod finishes": _finish_pod,
+    "node added: admitted": _add_node,
+    "node becomes larger: admitted": _grow_node,
+    "node uncordoned: admitted": _uncordon_node,
+    "pod finishes: admitted": _finish_pod,
 }
 
 
 @pytest.mark.parametrize("comes", CAPACITY.values(), ids=CAPACITY)
-async def test_a_group_held_for_its_least_resources_is_admitted_when(
+async def test_a_group_waiting_for_min_resources_is_admitted(
     client: Client, monkeypatch: pytest.MonkeyPatch, comes: Callable[[ControllerContext], None]
 ) -> None:
     groups = Groups()
@@ -156,7 +156,7 @@ async def client() -> AsyncIterator[Client]:
         yield client
 
 
-async def test_a_pod_is_told_one_thing_at_a_time_and_the_newest_last(
+async def test_the_last_reason_of_a_pending_pod_is_written_last(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two messages under way could arrive in either order; a pod that cannot be told yet is told later."""

@@ -13,7 +13,7 @@ APPS, NAMESPACES, NODES = ("a", "b", "c"), ("default", "other"), ("n1", "n2", "n
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_kept_up_is_what_is_there(seed: int) -> None:
+def test_updated_counts_equal_a_new_count(seed: int) -> None:
     chance = random.Random(seed)
     world = SchedulerCache([node(name) for name in NODES[:2]])  # the third is not there yet
     pods = [_pod(f"p{number}", chance) for number in range(30)]

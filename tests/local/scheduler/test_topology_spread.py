@@ -44,45 +44,45 @@ class Case(Struct):
 
 
 CASES = {
-    "pods go where there are fewest, though there is less room": Case(
+    "ScheduleAnyway: domain with the fewest pods, although it is fuller": Case(
         running=[pod("x", node="n1", labels=A), pod("y", node="n2", cpu=2)],
         pods=[pod("p", labels=A, cpu=1, spec=rather())],
         want={"p": "n2"},
     ),
-    "an uneven place is better than none": Case(
+    "ScheduleAnyway with only an uneven domain: placed": Case(
         nodes=[zoned("n1", "a"), node("n2", labels={"zone": "b"}, cpu=1)],
         running=[pod("x", node="n1", labels=A)],
         pods=[pod("p", labels=A, cpu=2, spec=rather())],
         want={"p": "n1"},
     ),
-    "a node without the label is the last choice": Case(
+    "ScheduleAnyway: node without the label is used last": Case(
         nodes=[zoned("n1", "a"), node("n2", cpu=64)],
         running=[pod("x", node="n1", labels=A)],
         pods=[pod("p", labels=A, cpu=1, spec=rather())],
         want={"p": "n1"},
     ),
-    "many pods lie evenly": Case(
+    "many pods: spread evenly": Case(
         nodes=[zoned("n1", "a"), zoned("n2", "a"), zoned("n3", "b")],
         pods=[pod(f"p{i}", labels=A, spec=rather()) for i in range(4)],
         want={"p0": "n1", "p1": "n3", "p2": "n2", "p3": "n3"},
     ),
-    "pods of other namespaces are not counted": Case(
+    "pods of other namespaces: not counted": Case(
         running=[pod("x", node="n1", namespace="other", labels=A), pod("z", node="n2", cpu=4)],
         pods=[pod("p", labels=A, cpu=1, spec=even())],
         want={"p": "n1"},
     ),
-    "nor are those that are leaving": Case(
+    "terminating pods: not counted": Case(
         running=[pod("x", node="n1", labels=A), pod("y", node="n1", labels=A), pod("z", node="n2", cpu=4)],
         leaving=["x", "y"],
         pods=[pod("p", labels=A, cpu=1, spec=even())],
         want={"p": "n1"},
     ),
-    "nodes that the pod cannot go to make up no domain": Case(
+    "nodes that nodeSelector excludes: no domain": Case(
         running=[pod("x", node="n1", labels=A)],
         pods=[pod("p", labels=A, spec=even() | {"nodeSelector": {"zone": "a"}})],
         want={"p": "n1"},
     ),
-    "unless that is to be ignored": Case(
+    "nodeAffinityPolicy Ignore: excluded nodes are a domain": Case(
         running=[pod("x", node="n1", labels=A)],
         pods=[pod("p", labels=A, spec=even(nodeAffinityPolicy="Ignore") | {"nodeSelector": {"zone": "a"}})],
         want={
@@ -90,7 +90,7 @@ CASES = {
             f"1 {SPREAD_UNMET}."
         },
     ),
-    "tainted nodes make up a domain": Case(
+    "tainted nodes: a domain": Case(
         nodes=[zoned("n1", "a"), zoned("n2", "b", ["gpu=yes:NoSchedule"])],
         running=[pod("x", node="n1", labels=A)],
         pods=[pod("p", labels=A, spec=even())],
@@ -98,18 +98,18 @@ CASES = {
             "p": f"0/2 nodes are available: 1 {SPREAD_UNMET}, 1 node(s) had untolerated taint(s).",
         },
     ),
-    "unless taints are to be honoured": Case(
+    "nodeTaintsPolicy Honor: tainted nodes are no domain": Case(
         nodes=[zoned("n1", "a"), zoned("n2", "b", ["gpu=yes:NoSchedule"])],
         running=[pod("x", node="n1", labels=A)],
         pods=[pod("p", labels=A, spec=even(nodeTaintsPolicy="Honor"))],
         want={"p": "n1"},
     ),
-    "too few domains count as one that is empty": Case(
+    "fewer domains than minDomains: counts as an empty one": Case(
         running=[pod("x", node="n1", labels=A), pod("y", node="n2", labels=A)],
         pods=[pod("p", labels=A, spec=even(minDomains=3))],
         want={"p": REFUSED},
     ),
-    "label keys tell the versions of an application apart": Case(
+    "matchLabelKeys: only pods with the same value are counted": Case(
         running=[pod("x", node="n1", labels={**A, "v": "1"})],
         pods=[pod(name, labels={**A, "v": "2"}, spec=even(matchLabelKeys=["v"])) for name in "pq"],
         want={"p": "n2", "q": "n1"},
@@ -128,7 +128,7 @@ def test_spread(case: Case) -> None:
     assert placed | {facts.pod.metadata.name: text for facts, text in decision.unschedulable} == case.want
 
 
-def test_the_cost_of_spreading_pods_grows_with_their_number_not_with_its_square() -> None:
+def test_the_cost_of_spreading_pods_is_linear() -> None:
     """It would grow with the square if pods were counted again for each pod that is placed."""
 
     def steps(count: int) -> int:

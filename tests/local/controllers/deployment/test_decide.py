@@ -93,67 +93,71 @@ class Case:
 
 V1, V2 = "web-v1", "web-v2"
 CASES = {
-    "a new deployment makes a set of full size": Case(deployment(3), [], made=3),
-    "a new template makes a set as large as the surge allows": Case(
+    "new deployment: ReplicaSet of full size": Case(deployment(3), [], made=3),
+    "new template: new ReplicaSet as large as maxSurge allows": Case(
         deployment(4), [part("v1", 4)], made=1, sizes={V1: 3}
     ),
-    "without surge the old set makes room first": Case(
+    "maxSurge 0: old ReplicaSet is scaled down first": Case(
         deployment(4, rolling(0, 2)), [part("v1", 4)], made=0, sizes={V1: 2}
     ),
-    "then the new one uses it": Case(
+    "maxSurge 0, old ReplicaSet scaled down: new one is scaled up": Case(
         deployment(4, rolling(0, 2)), [part("v1", 2), part("v2", 0, revision=2)], sizes={V2: 2}
     ),
-    "nothing goes while new pods are not available": Case(
+    "new pods not available: old ReplicaSet is kept": Case(
         deployment(4, rolling(1, 0)), [part("v1", 4), part("v2", 1, 0, revision=2)]
     ),
-    "one goes for each that is available": Case(
+    "new pod available: old ReplicaSet is scaled down by one": Case(
         deployment(4, rolling(1, 0)), [part("v1", 4), part("v2", 1, revision=2)], sizes={V1: 3}
     ),
-    "old pods that do not work go first, of the oldest set": Case(
+    "unhealthy old pods: scaled down first, in the oldest ReplicaSet": Case(
         deployment(4, rolling(1, 1)),
         [part("v0", 2, 0), part("v1", 2, revision=2), part("v2", 1, revision=3)],
         sizes={"web-v0": 0},
     ),
-    "a set that has not said what it has left is not made smaller again": Case(
+    "status of a scaled ReplicaSet outdated: not scaled down again": Case(
         deployment(3, rolling(1, 0)),
         [part("v1", 4, 12, desired=3), part("v2", 0, desired=3, revision=2)],
     ),
-    "percentages are rounded up for the surge and down for what may be missing": Case(
+    "percentages: maxSurge rounded up, maxUnavailable rounded down": Case(
         deployment(10, rolling("25%", "25%")), [part("v1", 10, desired=10)], made=3, sizes={V1: 8}
     ),
-    "when both are rounded to nothing, one pod may be missing": Case(
+    "both percentages round to zero: maxUnavailable is one": Case(
         deployment(1, rolling("0%", "10%")), [part("v1", 1, desired=1)], made=0, sizes={V1: 0}
     ),
-    "a deployment that was scaled gives its only set the size": Case(
-        deployment(6), [part("v2", 4)], sizes={V2: 6}
-    ),
-    "to nothing, too": Case(deployment(0), [part("v2", 4)], sizes={V2: 0}),
-    "scaled in a rollout, each set gets its share": Case(
+    "scaled with one ReplicaSet: it gets the size": Case(deployment(6), [part("v2", 4)], sizes={V2: 6}),
+    "scaled to zero: ReplicaSet is scaled to zero": Case(deployment(0), [part("v2", 4)], sizes={V2: 0}),
+    "scaled up during a rollout: proportional sizes": Case(
         deployment(8, rolling(2, 1)),
         [part("v1", 3), part("v2", 2, 1, revision=2)],
         sizes={V1: 6, V2: 4},
     ),
-    "and keeps it when shrinking": Case(
+    "scaled down during a rollout: proportional sizes": Case(
         deployment(2, rolling(1, 1)),
         [part("v1", 3), part("v2", 2, 1, revision=2)],
         sizes={V1: 2, V2: 1},
     ),
-    "a paused deployment does not roll out": Case(deployment(4, paused=True), [part("v1", 4)]),
-    "but scales": Case(deployment(5, paused=True), [part("v1", 4)], sizes={V1: 5}),
-    "recreate: the old set goes first": Case(deployment(4, RECREATE), [part("v1", 4)], sizes={V1: 0}),
-    "recreate: nothing comes while old pods are there": Case(
+    "paused with a new template: no rollout": Case(deployment(4, paused=True), [part("v1", 4)]),
+    "paused and scaled: ReplicaSet gets the size": Case(
+        deployment(5, paused=True), [part("v1", 4)], sizes={V1: 5}
+    ),
+    "Recreate: old ReplicaSet is scaled to zero first": Case(
+        deployment(4, RECREATE), [part("v1", 4)], sizes={V1: 0}
+    ),
+    "Recreate with old pods: new ReplicaSet is not scaled up": Case(
         deployment(4, RECREATE), [part("v1", 0)], old_pods=True
     ),
-    "recreate: then all come at once": Case(deployment(4, RECREATE), [part("v1", 0)], made=4),
-    "recreate: an old set that comes back gets its size": Case(
+    "Recreate without old pods: new ReplicaSet of full size": Case(
+        deployment(4, RECREATE), [part("v1", 0)], made=4
+    ),
+    "Recreate with a rollback: the old ReplicaSet gets the size": Case(
         deployment(4, RECREATE), [part("v1", 0, revision=2), part("v2", 0)], sizes={V2: 4}
     ),
-    "rolled out means nothing to do": Case(deployment(4), [part("v1", 0), part("v2", 4, revision=2)]),
+    "rollout complete: no change": Case(deployment(4), [part("v1", 0), part("v2", 4, revision=2)]),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_step(case: Case) -> None:
+def test_next_step(case: Case) -> None:
     plan = decide(case.deployment, case.sets, NOW, old_pods=case.old_pods)
     assert (plan.create.replicas if plan.create else None) == case.made
     changed = {
@@ -162,7 +166,7 @@ def test_a_step(case: Case) -> None:
     assert changed == case.sizes
 
 
-def test_a_new_set_is_told_apart_by_its_hash() -> None:
+def test_a_new_replica_set_has_a_template_hash() -> None:
     plan = decide(deployment(3), [], NOW)
     made = plan.create
     assert made is not None
@@ -178,7 +182,7 @@ def test_a_new_set_is_told_apart_by_its_hash() -> None:
     assert other.name != made.name
 
 
-def test_rolling_back_gives_the_old_set_a_new_revision() -> None:
+def test_a_rollback_gives_the_old_replica_set_a_new_revision() -> None:
     plan = decide(deployment(4), [part("v2", 0), part("v1", 4, revision=2)], NOW)
     assert plan.create is None
     assert plan.rollout.new is not None
@@ -187,7 +191,7 @@ def test_rolling_back_gives_the_old_set_a_new_revision() -> None:
     assert plan.revision == "3"
 
 
-def test_annotations_come_from_the_deployment() -> None:
+def test_annotations_are_copied_from_the_deployment() -> None:
     wanted = deployment(4)
     wanted.metadata.annotations = {"kubernetes.io/change-cause": "why", REVISION_ANNOTATION: "7"}
     plan = decide(wanted, [part("v2", 4)], NOW)
@@ -197,7 +201,7 @@ def test_annotations_come_from_the_deployment() -> None:
     assert plan.revision == "1"
 
 
-def test_old_sets_beyond_the_limit_are_forgotten() -> None:
+def test_old_replica_sets_beyond_the_history_limit_are_deleted() -> None:
     wanted = deployment(1, revision_history_limit=2)
     wanted.status = DeploymentStatus(2, 1, 1, 1, 1)
     old = [part(f"v1{n}", 0, desired=1, revision=n) for n in range(1, 5)]
@@ -228,51 +232,63 @@ def progressing(
 ROLLED = [part("v1", 0), part("v2", 4, revision=2)]
 STUCK = [part("v1", 4), part("v2", 1, 0, revision=2)]
 PROGRESS: dict[str, tuple[Deployment, DeploymentStatus, list[ReplicaSet], tuple[str, str], float | None]] = {
-    "a set was made": (deployment(4), DeploymentStatus(), [], ("True", "NewReplicaSetCreated"), 601.0),
-    "a set was found": (
+    "ReplicaSet created: NewReplicaSetCreated": (
+        deployment(4),
+        DeploymentStatus(),
+        [],
+        ("True", "NewReplicaSetCreated"),
+        601.0,
+    ),
+    "ReplicaSet found: FoundNewReplicaSet": (
         deployment(4, rolling(1, 0)),
         rolling_status(),
         STUCK,
         ("True", "FoundNewReplicaSet"),
         601.0,
     ),
-    "pods come": (
+    "pods become available: ReplicaSetUpdated": (
         deployment(4, rolling(1, 0)),
         progressing(100, status=rolling_status(0)),
         STUCK,
         ("True", "ReplicaSetUpdated"),
         601.0,
     ),
-    "none come for a while": (
+    "no progress before the deadline: unchanged": (
         deployment(4, rolling(1, 0)),
         progressing(100, status=rolling_status()),
         STUCK,
         ("True", "ReplicaSetUpdated"),
         501.0,
     ),
-    "none come for too long": (
+    "no progress after the deadline: ProgressDeadlineExceeded": (
         deployment(4, rolling(1, 0)),
         progressing(601, status=rolling_status()),
         STUCK,
         ("False", "ProgressDeadlineExceeded"),
         None,
     ),
-    "all is there": (deployment(4), progressing(10), ROLLED, ("True", "NewReplicaSetAvailable"), None),
-    "it is paused": (
+    "rollout complete: NewReplicaSetAvailable": (
+        deployment(4),
+        progressing(10),
+        ROLLED,
+        ("True", "NewReplicaSetAvailable"),
+        None,
+    ),
+    "paused: DeploymentPaused": (
         deployment(4, paused=True),
         progressing(10),
         STUCK,
         ("Unknown", "DeploymentPaused"),
         None,
     ),
-    "it goes on": (
+    "resumed: DeploymentResumed": (
         deployment(4, rolling(1, 0)),
         progressing(1000, "DeploymentPaused", rolling_status()),
         STUCK,
         ("Unknown", "DeploymentResumed"),
         601.0,
     ),
-    "nobody asked when it should be done": (
+    "no progressDeadlineSeconds: no condition": (
         deployment(4, progress_deadline_seconds=None),
         progressing(10),
         ROLLED,
@@ -283,7 +299,7 @@ PROGRESS: dict[str, tuple[Deployment, DeploymentStatus, list[ReplicaSet], tuple[
 
 
 @pytest.mark.parametrize(("wanted", "status", "sets", "told", "wake"), PROGRESS.values(), ids=PROGRESS)
-def test_progress_is_told(
+def test_progressing_condition(
     wanted: Deployment,
     status: DeploymentStatus,
     sets: list[ReplicaSet],
@@ -296,7 +312,7 @@ def test_progress_is_told(
     assert plan.requeue_after == wake
 
 
-def test_the_counts() -> None:
+def test_status_counts() -> None:
     plan = decide(deployment(4), [part("v1", 3, 2), part("v2", 2, 1, revision=2)], NOW)
     status = plan.status
     assert (status.replicas, status.updated_replicas, status.ready_replicas) == (5, 2, 3)
@@ -308,7 +324,7 @@ def test_the_counts() -> None:
     ]
 
 
-def test_pods_that_cannot_be_made_are_told() -> None:
+def test_replica_failure_is_reported() -> None:
     failing = part("v2", 4, 0)
     failing.status.conditions = [StatusCondition("ReplicaFailure", "True", "FailedCreate", "quota", NOW)]
     plan = decide(deployment(4), [failing], NOW)

@@ -113,7 +113,7 @@ def world(replicas: int, strategy: Strategy) -> World:
 
 
 @given(st.integers(0, 12), AMOUNTS, AMOUNTS, st.lists(st.integers(0, 7), max_size=60))
-def test_a_rolling_update_stays_within_its_bounds(
+def test_a_rolling_update_respects_max_surge_and_max_unavailable(
     replicas: int, surge: int | str, unavailable: int | str, order: list[int]
 ) -> None:
     there = world(replicas, Strategy("RollingUpdate", RollingUpdate(surge, unavailable)))
@@ -135,9 +135,7 @@ def test_a_rolling_update_stays_within_its_bounds(
 
 
 @given(st.integers(1, 12), st.integers(0, 12), st.lists(st.integers(0, 7), max_size=20))
-def test_scaling_in_the_middle_of_a_rollout_ends_at_the_new_size(
-    before: int, after: int, order: list[int]
-) -> None:
+def test_scaling_during_a_rollout_ends_at_the_new_size(before: int, after: int, order: list[int]) -> None:
     there = world(before, Strategy("RollingUpdate", RollingUpdate("25%", "25%")))
     there.finish()
     there.change("v2")
@@ -155,7 +153,7 @@ def test_scaling_in_the_middle_of_a_rollout_ends_at_the_new_size(
     assert len(there.sets) == 2
 
 
-def test_old_revisions_are_forgotten_and_found_again() -> None:
+def test_old_revisions_are_deleted_beyond_the_limit_and_reused_by_a_rollback() -> None:
     there = world(1, Strategy("Recreate"))
     for image in ("v1", "v2", "v3", "v4", "v3"):
         there.change(image)

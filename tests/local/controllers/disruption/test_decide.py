@@ -48,41 +48,37 @@ class Case:
 
 
 CASES = {
-    "a minimum as a number counts the pods there are": Case(budget(2), THREE, (3, 2, 3, 1), scale=99),
-    "a minimum above the healthy pods allows nothing": Case(budget(5), THREE, (3, 5, 3, 0)),
-    "a minimum in percent is rounded up and taken of the scale": Case(budget("50%"), THREE, (3, 2, 3, 1)),
-    "a maximum as a number is taken off the scale": Case(budget(None, 1), THREE, (3, 2, 3, 1)),
-    "a maximum in percent is rounded up too": Case(budget(None, "34%"), THREE, (3, 1, 3, 2)),
-    "a maximum above the scale wants nobody healthy": Case(budget(None, 9), THREE, (3, 0, 3, 3)),
-    "no maximum at all allows nothing": Case(budget(None, "0%"), THREE, (3, 3, 3, 0)),
-    "a budget without amounts allows nothing": Case(budget(), THREE, (0, 0, 3, 0)),
-    "no pods allow nothing": Case(budget(0), [], (0, 0, 0, 0)),
-    "pods without a controller have no scale, and allow nothing": Case(
-        budget(None, 1), THREE, (0, 0, 3, 0), scale=0
-    ),
-    "fewer pods than their controller wants leave less to disrupt": Case(
-        budget(None, 1), THREE[:2], (3, 2, 2, 0)
-    ),
-    "pods that are not ready or going are not healthy": Case(
+    "minAvailable number: compared with the existing pods": Case(budget(2), THREE, (3, 2, 3, 1), scale=99),
+    "minAvailable above the healthy pods: no disruption": Case(budget(5), THREE, (3, 5, 3, 0)),
+    "minAvailable percentage: of the scale, rounded up": Case(budget("50%"), THREE, (3, 2, 3, 1)),
+    "maxUnavailable number: subtracted from the scale": Case(budget(None, 1), THREE, (3, 2, 3, 1)),
+    "maxUnavailable percentage: rounded up": Case(budget(None, "34%"), THREE, (3, 1, 3, 2)),
+    "maxUnavailable above the scale: all may be disrupted": Case(budget(None, 9), THREE, (3, 0, 3, 3)),
+    "maxUnavailable 0%: no disruption": Case(budget(None, "0%"), THREE, (3, 3, 3, 0)),
+    "neither minAvailable nor maxUnavailable: no disruption": Case(budget(), THREE, (0, 0, 3, 0)),
+    "no pods: no disruption": Case(budget(0), [], (0, 0, 0, 0)),
+    "pods without a controller: no disruption": Case(budget(None, 1), THREE, (0, 0, 3, 0), scale=0),
+    "fewer pods than the scale: fewer disruptions": Case(budget(None, 1), THREE[:2], (3, 2, 2, 0)),
+    "unready and terminating pods: not healthy": Case(
         budget(1), [pod("a"), pod("b", ready=False), pod("c", going=True)], (3, 1, 1, 0)
     ),
-    "an evicted pod is gone at once, and is looked at again later": Case(
+    "evicted pod: not healthy, checked again later": Case(
         budget(1, None, a=30), THREE, (3, 1, 2, 1), want_disrupted=("a",), want_recheck=90.0
     ),
-    "an evicted pod that is going is no longer noted": Case(
+    "evicted pod terminating: removed from disruptedPods": Case(
         budget(1, None, a=30), [pod("a", going=True), pod("b")], (2, 1, 1, 0)
     ),
-    "an evicted pod that is gone is no longer noted": Case(
+    "evicted pod deleted: removed from disruptedPods": Case(
         budget(1, None, a=30), [pod("b"), pod("c")], (2, 1, 2, 1)
     ),
-    "an evicted pod that stays for two minutes counts again": Case(
+    "evicted pod still running after two minutes: healthy again": Case(
         budget(1, None, a=121), THREE, (3, 1, 3, 2), want_overdue=("a",)
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_status_of_a_budget(case: Case) -> None:
+def test_status_of_a_budget(case: Case) -> None:
     outcome = decide(case.budget, case.pods, case.scale, NOW)
     status = outcome.status
     counts = (
@@ -101,13 +97,13 @@ def test_the_status_of_a_budget(case: Case) -> None:
     assert status.conditions == [Condition("DisruptionAllowed", str(allowed), reason, "", NOW, 7)]
 
 
-def test_a_second_look_changes_nothing() -> None:
+def test_a_second_pass_changes_nothing() -> None:
     first = budget(2)
     first.status = decide(first, THREE, 3, EARLIER).status
     assert decide(first, THREE, 3, NOW).status == first.status
 
 
-def test_a_budget_that_cannot_be_computed_allows_nothing_and_says_why() -> None:
+def test_a_budget_with_an_error_allows_no_disruption_and_has_its_message() -> None:
     given = budget(2)
     given.status = decide(given, THREE, 3, EARLIER).status
     status = sync_failed_status(given, "no scale", NOW)

@@ -67,7 +67,7 @@ def test_a_ready_pod_is_an_endpoint() -> None:
     ]
 
 
-def test_what_a_pod_is_doing_shows_in_its_conditions() -> None:
+def test_endpoint_conditions_follow_the_pod() -> None:
     pods = [web("a", ready=False), web("b", deleting=True), web("c", phase="Succeeded"), web("d", address="")]
     (made,) = plan(service(), pods).write
     shown = [(e.target_ref.name if e.target_ref else "", e.conditions) for e in made.endpoints]
@@ -77,13 +77,13 @@ def test_what_a_pod_is_doing_shows_in_its_conditions() -> None:
     ]
 
 
-def test_addresses_may_be_published_before_they_are_ready() -> None:
+def test_publish_not_ready_addresses_makes_endpoints_ready() -> None:
     (made,) = plan(service(publishNotReadyAddresses=True), [web("a", ready=False)]).write
     assert made.endpoints[0].conditions.ready is True
     assert made.endpoints[0].conditions.serving is False
 
 
-def test_a_headless_service_names_its_pods() -> None:
+def test_endpoints_of_a_headless_service_have_host_names() -> None:
     pods = [web("a", hostname="a-0", subdomain="web"), web("b", hostname="b-0", subdomain="other")]
     (made,) = plan(service(clusterIP="None"), pods).write
     assert made.labels["service.kubernetes.io/headless"] == ""
@@ -97,24 +97,24 @@ def test_a_service_without_pods_has_one_empty_slice() -> None:
     assert plan(service(), [], slices) == Plan()
 
 
-def test_the_empty_slice_is_used_when_pods_come() -> None:
+def test_the_empty_slice_is_reused_for_new_pods() -> None:
     slices = apply(plan(service(), []))
     after = plan(service(), [web("a")], slices)
     assert [wanted.name for wanted in after.write] == [slices[0].metadata.name]
     assert after.delete == []
 
 
-def test_pods_that_name_different_ports_are_in_different_slices() -> None:
+def test_pods_with_different_target_ports_are_in_different_slices() -> None:
     made = plan(service(), [web("a"), web("b", port=9090)]).write
     assert [[port.port for port in wanted.ports] for wanted in made] == [[8080], [9090]]
 
 
-def test_a_pod_without_the_named_port_is_no_endpoint() -> None:
+def test_a_pod_without_the_named_port_has_no_endpoint() -> None:
     given = service(ports=[{"port": 80, "targetPort": "metrics"}])
     assert [wanted.endpoints for wanted in plan(given, [web("a")]).write] == [[]]
 
 
-def test_a_hundred_endpoints_fill_a_slice_and_stay_where_they_are() -> None:
+def test_a_slice_has_at_most_a_hundred_endpoints_which_keep_their_slice() -> None:
     pods = [web(f"p{number:03}") for number in range(150)]
     slices = apply(plan(service(), pods))
     assert sorted(len(piece.endpoints or ()) for piece in slices) == [50, 100]
@@ -126,7 +126,7 @@ def test_a_hundred_endpoints_fill_a_slice_and_stay_where_they_are() -> None:
     assert len(few.write) + len(few.delete) == 1, "the slice that emptied is deleted, the other unchanged"
 
 
-def test_new_labels_of_the_service_reach_its_slices() -> None:
+def test_labels_of_the_service_are_copied_to_its_slices() -> None:
     slices = apply(plan(service(), [web("a")]))
     changed = service()
     changed.metadata.labels = {"team": "b"}

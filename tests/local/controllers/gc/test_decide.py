@@ -51,48 +51,54 @@ CHILD = thing("child", "owner", block=True)
 LOOSE = thing("child", "owner")
 
 CASES = {
-    "nobody's child is left alone": Case(thing("it"), None),
-    "its owner is there": Case(thing("it", "owner"), None, others=[thing("owner")]),
-    "its owner is on another level": Case(
+    "no owner: kept": Case(thing("it"), None),
+    "owner exists: kept": Case(thing("it", "owner"), None, others=[thing("owner")]),
+    "cluster-scoped owner exists: kept": Case(
         thing("it", "owner"), None, others=[thing("owner", namespace="", resource=CLUSTER)]
     ),
-    "its owner was never seen": Case(thing("it", "owner"), LookUpOwners((reference("owner"),))),
-    "its owner is in another namespace": Case(
+    "owner unknown: looked up": Case(thing("it", "owner"), LookUpOwners((reference("owner"),))),
+    "owner of the same uid in another namespace: looked up": Case(
         thing("it", "owner"), LookUpOwners((reference("owner"),)), others=[thing("owner", namespace="other")]
     ),
-    "its owner is absent": Case(thing("it", "owner"), Delete("Background"), absent=[("owner", "ns")]),
-    "absent for another namespace proves nothing": Case(
+    "owner absent: deleted": Case(thing("it", "owner"), Delete("Background"), absent=[("owner", "ns")]),
+    "owner absent in another namespace: looked up": Case(
         thing("it", "owner"), LookUpOwners((reference("owner"),)), absent=[("owner", "other")]
     ),
-    "one owner is left": Case(
+    "one of two owners absent: its reference removed": Case(
         thing("it", "gone", "owner"),
         RemoveOwners((thing("it", "gone", "owner"),), frozenset({"gone"})),
         others=[thing("owner")],
         absent=[("gone", "ns")],
     ),
-    "all owners must be known before it is deleted": Case(
+    "one owner absent, one unknown: looked up": Case(
         thing("it", "gone", "who"), LookUpOwners((reference("who"),)), absent=[("gone", "ns")]
     ),
-    "its owner waits for it": Case(thing("it", "owner"), Delete("Background"), others=[WAITING]),
-    "its owner waits for it and it has dependents itself": Case(
+    "owner in foreground deletion: deleted": Case(
+        thing("it", "owner"), Delete("Background"), others=[WAITING]
+    ),
+    "owner in foreground deletion, has dependents: deleted in the foreground": Case(
         thing("it", "owner"), Delete("Foreground"), others=[WAITING, thing("grandchild", "it")]
     ),
-    "its owner is being deleted in the background": Case(
+    "owner in background deletion: kept": Case(
         thing("it", "owner"), None, others=[thing("owner", deleting=True, finalizers=("example.com/x",))]
     ),
-    "it is being deleted and waits for a dependent": Case(
+    "in foreground deletion with a blocking dependent: waits": Case(
         WAITING, WaitForDependents((CHILD,)), others=[CHILD]
     ),
-    "it is being deleted and no dependent blocks it": Case(
+    "in foreground deletion without a blocking dependent: finalizer removed": Case(
         WAITING, RemoveFinalizer(FOREGROUND), others=[LOOSE]
     ),
-    "it is being deleted and has no dependents": Case(WAITING, RemoveFinalizer(FOREGROUND)),
-    "its dependents are to be orphaned": Case(
+    "in foreground deletion without dependents: finalizer removed": Case(
+        WAITING, RemoveFinalizer(FOREGROUND)
+    ),
+    "orphan finalizer: owner references of dependents removed": Case(
         thing("owner", finalizers=(ORPHAN,), deleting=True),
         RemoveOwners((CHILD,), frozenset({"owner"}), then=ORPHAN),
         others=[CHILD],
     ),
-    "something else holds it": Case(thing("it", finalizers=("example.com/x",), deleting=True), None),
+    "terminating with another finalizer: kept": Case(
+        thing("it", finalizers=("example.com/x",), deleting=True), None
+    ),
 }
 
 
@@ -104,7 +110,7 @@ def test_decide(case: Case) -> None:
     assert decide(case.it, graph, set(case.absent)) == case.want
 
 
-def test_the_graph_forgets_what_is_removed() -> None:
+def test_removed_objects_are_removed_from_the_graph() -> None:
     graph = Graph()
     graph.put(thing("a", "owner"))
     graph.put(thing("b", "owner"))

@@ -133,7 +133,7 @@ def test_every_pod_is_counted_once(seed: int, mode: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_index_has_its_tries_and_no_more(seed: int) -> None:
+def test_every_index_has_exactly_its_retries(seed: int) -> None:
     world = World(random.Random(seed), "Indexed", tries=1)
     for _ in range(2000):
         if finished_condition(world.job) is not None:

@@ -111,90 +111,90 @@ MET = {
 }
 
 CASES = {
-    "a new job starts its pods": Case(
+    "new job: creates its pods": Case(
         job(completions=3, parallelism=2),
         create=[None, None],
         status={"active": 2, "start_time": START},
     ),
-    "no more pods than completions left": Case(
+    "fewer completions left than parallelism: as many pods": Case(
         job(STARTED, completions=3, parallelism=3),
         pods=[worker("a", "Succeeded"), worker("b"), worker("c")],
         release=["a"],
         status={"active": 2, "succeeded": 0},
     ),
-    "a pod that ended is noted before it is counted": Case(
+    "terminated pod: recorded before it is counted": Case(
         job(STARTED, completions=2, parallelism=1),
         pods=[worker("a", "Succeeded")],
         create=[None],
         release=["a"],
         status={"succeeded": 0, "active": 1},
     ),
-    "a noted pod without finalizer is counted": Case(
+    "recorded pod without finalizer: counted": Case(
         job({**STARTED, "uncountedTerminatedPods": {"succeeded": ["uid-default-a"]}}, completions=2),
         pods=[worker("a", "Succeeded", tracked=False)],
         create=[None],
         status={"succeeded": 1},
     ),
-    "a noted pod that vanished is counted": Case(
+    "recorded pod deleted: counted": Case(
         job({**STARTED, "uncountedTerminatedPods": {"failed": ["uid-default-a"]}}, completions=1),
         create=[None],
         status={"failed": 1},
     ),
-    "a noted pod that still has its finalizer is noted once": Case(
+    "recorded pod with finalizer: recorded once": Case(
         job({**STARTED, "uncountedTerminatedPods": {"succeeded": ["uid-default-a"]}}, completions=2),
         pods=[worker("a", "Succeeded")],
         create=[None],
         release=["a"],
         status={"succeeded": 0},
     ),
-    "all succeeded: it says so and waits for the count": Case(
+    "all succeeded: SuccessCriteriaMet until all are counted": Case(
         job(STARTED, completions=1),
         pods=[worker("a", "Succeeded")],
         release=["a"],
         conditions=[f"SuccessCriteriaMet={COMPLETED}"],
         status={"completion_time": None},
     ),
-    "all counted: complete": Case(
+    "all counted: Complete": Case(
         job({**STARTED, "succeeded": 1}, completions=1),
         pods=[worker("a", "Succeeded", tracked=False)],
         conditions=[f"SuccessCriteriaMet={COMPLETED}", f"Complete={COMPLETED}"],
         status={"completion_time": START, "succeeded": 1, "active": 0},
     ),
-    "without completions one success ends it when the rest have ended": Case(
+    "no completions, one success and all ended: Complete": Case(
         job({**STARTED, "succeeded": 1}, parallelism=2),
         pods=[worker("a", "Succeeded", tracked=False), worker("b")],
         status={"active": 1},
     ),
-    "the completions of an indexed job are counted by index": Case(
+    "indexed job: completions counted by index": Case(
         job(STARTED, completions=3, parallelism=3, completionMode="Indexed"),
         pods=[worker("a", "Succeeded", index=0), worker("b", index=1)],
         create=[2],
         release=["a"],
         status={"succeeded": 1, "completed_indexes": "0", "active": 2},
     ),
-    "an index has one pod": Case(
+    "two pods of an index: one deleted": Case(
         job(STARTED, completions=2, parallelism=2, completionMode="Indexed"),
         pods=[worker("a", index=0), worker("b", index=0)],
         drop=["a"],
         status={"active": 1, "terminating": 1},
     ),
-    "a failed index is tried again after a pause": Case(
+    "index failed: retried after the backoff": Case(
         job(STARTED, completions=1, completionMode="Indexed"),
         pods=[worker("a", "Failed", index=0, code=1, ago=4)],
         release=["a"],
         wake=6.0,
         status={"active": 0},
     ),
-    "pauses double": Case(
+    "two failures: doubled backoff": Case(
         job({**STARTED, "failed": 1}, completions=1),
         pods=[worker("a", "Failed", tracked=False, ago=30), worker("b", "Failed", code=1, ago=4)],
         release=["b"],
         wake=16.0,
     ),
-    "after the pause the pod is replaced": Case(
+    "backoff over: pod replaced": Case(
         job(STARTED, completions=1), pods=[worker("a", "Failed", code=1)], create=[None], release=["a"]
     ),
-    "one failure more than the limit fails the job and stops the rest": Case(
+    "more failures than backoffLimit: FailureTarget, pods deleted": Case(
         job({**STARTED, "failed": 1}, completions=3, parallelism=2, backoffLimit=1),
         pods=[worker("a", "Failed", code=1), worker("b")],
         stop=["b"],
@@ -202,7 +202,7 @@ CASES = {
         conditions=["FailureTarget=BackoffLimitExceeded"],
         status={"active": 0, "terminating": 1},
     ),
-    "a failing job has failed when its last pod is gone": Case(
+    "FailureTarget and no pods left: Failed": Case(
         job(
             {
                 **STARTED,
@@ -214,7 +214,7 @@ CASES = {
         conditions=["FailureTarget=X", "Failed=X"],
         status={"failed": 3},
     ),
-    "containers that restart too often fail the job": Case(
+    "more container restarts than backoffLimit: FailureTarget": Case(
         job(
             STARTED,
             backoffLimit=2,
@@ -231,49 +231,49 @@ CASES = {
         stop=["a"],
         conditions=["FailureTarget=BackoffLimitExceeded"],
     ),
-    "past its deadline": Case(
+    "activeDeadlineSeconds exceeded: FailureTarget": Case(
         job({"startTime": START - timedelta(seconds=11)}, activeDeadlineSeconds=10),
         pods=[worker("a")],
         stop=["a"],
         release=["a"],
         conditions=["FailureTarget=DeadlineExceeded"],
     ),
-    "before its deadline it wakes for it": Case(
+    "activeDeadlineSeconds not reached: requeued for it": Case(
         job({"startTime": START - timedelta(seconds=4)}, activeDeadlineSeconds=10),
         pods=[worker("a")],
         wake=6.0,
     ),
-    "suspended: pods go, uncounted": Case(
+    "suspended: pods deleted and not counted": Case(
         job(STARTED, suspend=True),
         pods=[worker("a")],
         drop=["a"],
         conditions=["Suspended=JobSuspended"],
         status={"active": 0, "failed": 0, "start_time": None},
     ),
-    "resumed: the clock starts anew": Case(
+    "resumed: startTime reset": Case(
         job({"conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}]}),
         create=[None],
         conditions=["Suspended=JobResumed"],
         status={"start_time": START},
     ),
-    "less parallelism drops pods": Case(
+    "parallelism lowered: pods deleted": Case(
         job(STARTED, completions=5, parallelism=1),
         pods=[worker("a"), worker("b")],
         drop=["a"],
         status={"active": 1},
     ),
-    "a deleted pod counts as failed and is replaced": Case(
+    "terminating pod: counted as failed and replaced": Case(
         job(STARTED, completions=1),
         pods=[worker("a", deleting=True, tracked=True)],
         release=["a"],
         wake=10.0,
     ),
-    "with replacement policy Failed a deleted pod is waited for": Case(
+    "podReplacementPolicy Failed, terminating pod: not replaced yet": Case(
         job(STARTED, completions=1, podReplacementPolicy="Failed"),
         pods=[worker("a", deleting=True)],
         status={"terminating": 1, "active": 0},
     ),
-    "a policy may ignore a failure": Case(
+    "podFailurePolicy Ignore: not counted": Case(
         job(
             STARTED,
             backoffLimit=0,
@@ -286,7 +286,7 @@ CASES = {
         release=["a"],
         status={"failed": 0},
     ),
-    "a policy may end the job at once": Case(
+    "podFailurePolicy FailJob: FailureTarget": Case(
         job(
             STARTED,
             podFailurePolicy={
@@ -298,20 +298,20 @@ CASES = {
         release=["a", "b"],
         conditions=["FailureTarget=PodFailurePolicy"],
     ),
-    "each index has its own tries: the count goes on to the next pod": Case(
+    "backoffLimitPerIndex, index failed: next pod has its count": Case(
         each_index(STARTED, tries=2),
         pods=[worker("a", "Failed", index=0, code=1, failures=1), worker("b", index=1)],
         create=[0],
         notes={0: {FAILURES_ANNOTATION: "2"}},
         status={"failed_indexes": "", "active": 2, "failed": 0},
     ),
-    "first pods start with no failures": Case(
+    "backoffLimitPerIndex, new job: pods have no failures": Case(
         each_index(STARTED),
         create=[0, 1],
         notes={0: {FAILURES_ANNOTATION: "0"}, 1: {FAILURES_ANNOTATION: "0"}},
         status={"failed_indexes": ""},
     ),
-    "a failed pod is counted when its successor exists": Case(
+    "backoffLimitPerIndex: failed pod counted once its successor exists": Case(
         each_index(STARTED, tries=2),
         pods=[
             worker("a", "Failed", index=0, code=1),
@@ -321,7 +321,7 @@ CASES = {
         release=["a"],
         status={"active": 2},
     ),
-    "each index has its own pause": Case(
+    "backoffLimitPerIndex: each index has its own backoff": Case(
         each_index(STARTED, tries=5, completions=3),
         pods=[
             worker("a", "Failed", index=0, code=1, failures=1, ago=4),
@@ -333,25 +333,25 @@ CASES = {
         wake=16.0,
         status={"active": 2},
     ),
-    "an index without tries left is failed for good, the others go on": Case(
+    "index without retries left: failed, others continue": Case(
         each_index(STARTED, tries=1),
         pods=[worker("a", "Failed", index=0, code=1, failures=1), worker("b", index=1)],
         release=["a"],
         status={"failed_indexes": "0", "active": 1},
     ),
-    "a failed index is not forgotten": Case(
+    "failed index in the status: kept": Case(
         each_index({**STARTED, "failedIndexes": "0", "failed": 1}),
         pods=[worker("b", index=1)],
         status={"failed_indexes": "0", "active": 1},
     ),
-    "the job has failed when all its indexes are done and one failed": Case(
+    "all indexes done, one failed: FailureTarget": Case(
         each_index({**STARTED, "failedIndexes": "0"}),
         pods=[worker("b", "Succeeded", index=1)],
         release=["b"],
         conditions=["FailureTarget=FailedIndexes"],
         status={"failed_indexes": "0", "completed_indexes": "1", "succeeded": 1},
     ),
-    "more failed indexes than allowed end the job": Case(
+    "more failed indexes than maxFailedIndexes: FailureTarget": Case(
         each_index({**STARTED, "failedIndexes": "0"}, completions=4, parallelism=4, maxFailedIndexes=1),
         pods=[worker("b", "Failed", index=1, code=1), worker("c", index=2), worker("d", index=3)],
         stop=["c", "d"],
@@ -359,32 +359,32 @@ CASES = {
         conditions=["FailureTarget=MaxFailedIndexesExceeded"],
         status={"failed_indexes": "0,1", "active": 0},
     ),
-    "as many failed indexes as allowed do not": Case(
+    "as many failed indexes as maxFailedIndexes: continues": Case(
         each_index({**STARTED, "failedIndexes": "0"}, completions=3, maxFailedIndexes=1),
         pods=[worker("b", index=1), worker("c", index=2)],
         status={"failed_indexes": "0", "active": 2},
     ),
-    "a policy may fail an index at once": Case(
+    "podFailurePolicy FailIndex: index failed": Case(
         each_index(STARTED, tries=5, podFailurePolicy=_policy("FailIndex")),
         pods=[worker("a", "Failed", index=0, code=7), worker("b", index=1)],
         release=["a"],
         status={"failed_indexes": "0", "active": 1},
     ),
-    "an ignored failure costs an index no try, and lengthens its pause": Case(
+    "podFailurePolicy Ignore per index: longer backoff, no retry used": Case(
         each_index(STARTED, tries=0, podFailurePolicy=_policy("Ignore")),
         pods=[worker("a", "Failed", index=0, code=7, ignored=1, ago=21), worker("b", index=1)],
         create=[0],
         notes={0: {FAILURES_ANNOTATION: "0", IGNORED_ANNOTATION: "2"}},
         status={"failed_indexes": "", "active": 2},
     ),
-    "the tries of indexes leave the job's own limit alone": Case(
+    "backoffLimitPerIndex: backoffLimit is not used": Case(
         each_index(STARTED, tries=5, backoffLimit=0),
         pods=[worker("a", "Failed", index=0, code=1), worker("b", index=1)],
         stop=["b"],
         release=["a", "b"],
         conditions=["FailureTarget=BackoffLimitExceeded"],
     ),
-    "a success policy is met by the indexes that it names": Case(
+    "successPolicy with its indexes succeeded: SuccessCriteriaMet": Case(
         named({"succeededIndexes": "0,2"}),
         pods=[worker("a", "Succeeded", index=0), worker("b", index=1), worker("c", "Succeeded", index=2)],
         stop=["b"],
@@ -392,7 +392,7 @@ CASES = {
         conditions=["SuccessCriteriaMet=SuccessPolicy"],
         status={"completed_indexes": "0,2", "active": 0, "terminating": 1},
     ),
-    "not by others": Case(
+    "successPolicy with other indexes succeeded: continues": Case(
         named({"succeededIndexes": "0,2"}),
         pods=[worker("a", "Succeeded", index=0), worker("b", "Succeeded", index=1), worker("c", index=2)],
         release=["a", "b"],
@@ -459,7 +459,7 @@ def test_decide(case: Case) -> None:
     assert msgspec.json.encode(case.job) == before, "the job that came in is untouched"
 
 
-def test_as_many_pods_as_can_be_noted_at_once_are_let_go_after_an_interruption() -> None:
+def test_after_an_interruption_finalizers_of_all_recorded_pods_are_removed() -> None:
     """Noted and not yet let go: were they passed over because the list is full, it would stay full."""
     noted = [f"uid-default-p{number}" for number in range(MAX_PODS_PER_PASS)]
     status = {**STARTED, "uncountedTerminatedPods": {"succeeded": noted}}
@@ -469,7 +469,7 @@ def test_as_many_pods_as_can_be_noted_at_once_are_let_go_after_an_interruption()
     assert plan.status.uncounted_terminated_pods.succeeded == noted
 
 
-def test_the_cost_of_a_pass_grows_with_the_pods_not_with_their_square() -> None:
+def test_the_cost_of_a_pass_is_linear_in_the_number_of_pods() -> None:
     def steps(count: int) -> int:
         status = {**STARTED, "completedIndexes": f"0-{count - 1}"}
         large = job(status, completions=2 * count, parallelism=count, completionMode="Indexed")

@@ -14,7 +14,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("case", FORMS.values(), ids=FORMS)
-def test_both_ways(case: tuple[str, set[int]]) -> None:
+def test_parse_and_format_indexes(case: tuple[str, set[int]]) -> None:
     text, indexes = case
     assert format_indexes(indexes) == text
     assert parse_indexes(text) == indexes

@@ -16,7 +16,7 @@ JOB = msgspec.convert(
 )
 
 
-def test_a_pod_carries_its_job() -> None:
+def test_a_pod_has_labels_owner_and_finalizer_of_its_job() -> None:
     assert build_pod(JOB, None) == {
         "metadata": {
             "generateName": "j-",
@@ -45,7 +45,7 @@ def test_a_pod_carries_its_job() -> None:
     }
 
 
-def test_an_indexed_pod_knows_its_index() -> None:
+def test_a_pod_of_an_indexed_job_has_its_index() -> None:
     made = msgspec.convert(build_pod(JOB, 4), dict[str, dict[str, object]])
     key = "batch.kubernetes.io/job-completion-index"
     source = {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}}

@@ -30,8 +30,8 @@ UNREACHABLE = Taint("node.kubernetes.io/unreachable", "NoExecute", "", START)
 
 TAINTS = {
     "healthy": (node(), []),
-    "healthy again": (node(taints=[FOREIGN, UNREACHABLE]), ["gpu:NoSchedule"]),
-    "not ready": (
+    "Ready again: unreachable taint removed": (node(taints=[FOREIGN, UNREACHABLE]), ["gpu:NoSchedule"]),
+    "not Ready: not-ready taints": (
         node("False"),
         ["node.kubernetes.io/not-ready:NoSchedule", "node.kubernetes.io/not-ready:NoExecute"],
     ),
@@ -39,7 +39,7 @@ TAINTS = {
         node("Unknown"),
         ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"],
     ),
-    "never heard of": (
+    "no Ready condition: unreachable taints": (
         node(None),
         ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"],
     ),
@@ -53,25 +53,25 @@ def test_taints_follow_conditions(case: tuple[Node, list[str]]) -> None:
     assert [f"{taint.key}:{taint.effect}" for taint in desired_taints(given, START)] == want
 
 
-def test_a_taint_that_is_there_keeps_its_time() -> None:
+def test_an_existing_taint_keeps_its_time() -> None:
     given = node("Unknown", taints=[UNREACHABLE])
     assert UNREACHABLE in desired_taints(given, START + timedelta(hours=1))
 
 
-def test_silence_counts_from_the_last_change_that_was_seen() -> None:
+def test_silence_counts_from_the_last_observed_change() -> None:
     first = observe(None, START, None, 10.0)
     assert observe(first, START, None, 20.0).observed_at == 10.0
     assert observe(first, START + timedelta(seconds=1), None, 20.0).observed_at == 20.0
     assert observe(first, START, START, 20.0).observed_at == 20.0
 
 
-def test_a_stop_of_the_process_does_not_count_as_running_time() -> None:
+def test_running_time_does_not_include_a_stopped_process() -> None:
     readings = iter([0.0, 1.0, 2.0, 3600.0, 3601.0])
     running = RunningTime(lambda: next(readings), step=1.0)
     assert [running.seconds() for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
 
 
-def test_a_silent_node_is_marked_once() -> None:
+def test_conditions_of_a_silent_node_become_unknown_once() -> None:
     changed = unknown_conditions(node(), START)
     assert [(c.type, c.reason) for c in changed] == [
         ("Ready", "NodeStatusUnknown"),
@@ -85,19 +85,19 @@ def test_a_silent_node_is_marked_once() -> None:
 
 
 LEAVES: dict[str, tuple[list[Toleration], float | None, float | None]] = {
-    "no toleration: at once": ([], None, 60.0),
-    "five minutes tolerated": (
+    "no toleration: evicted at once": ([], None, 60.0),
+    "tolerationSeconds 300: evicted after five minutes": (
         [Toleration("node.kubernetes.io/unreachable", "Exists", toleration_seconds=300)],
         None,
         300.0,
     ),
-    "tolerated for ever": ([Toleration(operator="Exists")], None, None),
-    "less than nothing is at once": (
+    "toleration without seconds: never evicted": ([Toleration(operator="Exists")], None, None),
+    "negative tolerationSeconds: evicted at once": (
         [Toleration("node.kubernetes.io/unreachable", "Exists", toleration_seconds=-1)],
         None,
         0.0,
     ),
-    "a limit over all": (
+    "maximum toleration: evicted at the latest then": (
         [Toleration("node.kubernetes.io/unreachable", "Exists", toleration_seconds=300)],
         5.0,
         5.0,
@@ -106,7 +106,7 @@ LEAVES: dict[str, tuple[list[Toleration], float | None, float | None]] = {
 
 
 @pytest.mark.parametrize("case", LEAVES.values(), ids=LEAVES)
-def test_a_pod_leaves(case: tuple[list[Toleration], float | None, float | None]) -> None:
+def test_eviction_time(case: tuple[list[Toleration], float | None, float | None]) -> None:
     """Seconds after the taint came; a minute has passed."""
     tolerations, longest, want = case
     guest = pod("guest", node="n")

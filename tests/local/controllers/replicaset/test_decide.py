@@ -56,23 +56,23 @@ class Case:
 
 
 CASES = {
-    "pods that are missing are made": Case(replica_set(3), [pod("a")], create=2, counts=(1, 1, 1, 0)),
-    "at most 500 at once": Case(replica_set(2000), [], create=500),
-    "one that ended is replaced": Case(replica_set(1), [pod("a", "Failed", ready=None)], create=1),
-    "one that is being deleted is replaced, and counted apart": Case(
+    "too few pods: missing ones created": Case(replica_set(3), [pod("a")], create=2, counts=(1, 1, 1, 0)),
+    "2,000 missing: at most 500 created": Case(replica_set(2000), [], create=500),
+    "failed pod: replaced": Case(replica_set(1), [pod("a", "Failed", ready=None)], create=1),
+    "terminating pod: replaced and counted as terminating": Case(
         replica_set(1), [pod("a", deletion_timestamp=GONE)], create=1, counts=(0, 0, 0, 1)
     ),
-    "one whose deletion was asked for counts no more": Case(
+    "deletion not confirmed by the watch yet: not counted": Case(
         replica_set(1), [pod("a"), pod("b")], {"a"}, counts=(1, 1, 1, 0)
     ),
-    "enough is enough": Case(replica_set(2), [pod("a"), pod("b", ready=None)], counts=(2, 1, 1, 0)),
-    "one too many goes: the one that is not ready": Case(
+    "enough pods: no change": Case(replica_set(2), [pod("a"), pod("b", ready=None)], counts=(2, 1, 1, 0)),
+    "one pod too many: the unready one deleted": Case(
         replica_set(1), [pod("a"), pod("b", ready=None)], delete=["b"], counts=(2, 1, 1, 0)
     ),
-    "a set that is being deleted makes and deletes nothing": Case(
+    "ReplicaSet being deleted: no change": Case(
         ReplicaSet(ObjectMeta(deletion_timestamp=GONE), ReplicaSetSpec(replicas=3)), []
     ),
-    "available is who has been ready for long enough": Case(
+    "minReadySeconds: only pods ready for so long are available": Case(
         replica_set(2, min_ready_seconds=30),
         [pod("a", ready=60), pod("b", ready=10)],
         counts=(2, 2, 1, 0),
@@ -82,7 +82,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_replica_set_decides(case: Case) -> None:
+def test_decide(case: Case) -> None:
     plan = decide(case.owner, case.pods, case.pods, case.leaving, NOW)
     status = plan.status
     assert plan.create == case.create
@@ -94,15 +94,15 @@ def test_a_replica_set_decides(case: Case) -> None:
 
 
 SPARED = {
-    "without a node": (pod("a"), pod("b", "Pending", ready=None, node="")),
-    "not yet running": (pod("a", ready=None), pod("b", "Pending", ready=None)),
-    "not ready": (pod("a"), pod("b", ready=None)),
-    "cheap to delete": (
+    "unscheduled: deleted first": (pod("a"), pod("b", "Pending", ready=None, node="")),
+    "Pending: deleted first": (pod("a", ready=None), pod("b", "Pending", ready=None)),
+    "unready: deleted first": (pod("a"), pod("b", ready=None)),
+    "lower pod-deletion-cost: deleted first": (
         pod("a", annotations={DELETION_COST_ANNOTATION: "5"}),
         pod("b", annotations={DELETION_COST_ANNOTATION: "-1"}),
     ),
-    "ready for a much shorter time": (pod("a", ready=3000), pod("b", ready=2)),
-    "much younger": (
+    "ready for a much shorter time: deleted first": (pod("a", ready=3000), pod("b", ready=2)),
+    "much younger: deleted first": (
         pod("a", ready=None),
         pod("b", ready=None, creation_timestamp=NOW - timedelta(seconds=2)),
     ),
@@ -110,18 +110,18 @@ SPARED = {
 
 
 @pytest.mark.parametrize(("kept", "gone"), SPARED.values(), ids=SPARED)
-def test_who_goes_first(kept: Pod, gone: Pod) -> None:
+def test_deletion_order(kept: Pod, gone: Pod) -> None:
     assert deletion_order([kept, gone], [], NOW) == [gone, kept]
     assert deletion_order([gone, kept], [], NOW) == [gone, kept]
 
 
-def test_who_shares_a_node_goes_first() -> None:
+def test_pods_on_a_node_with_more_related_pods_are_deleted_first() -> None:
     alone, crowded = pod("a", node="n1"), pod("b", node="n2")
     related = [alone, crowded, pod("c", node="n2")]
     assert deletion_order([alone, crowded], related, NOW) == [crowded, alone]
 
 
-def test_a_refusal_is_told_until_it_is_over() -> None:
+def test_replica_failure_is_set_until_pods_can_be_created() -> None:
     told = with_replica_failure(ReplicaSetStatus(), "FailedCreate", "exceeded quota", NOW)
     assert [(c.type, c.status, c.reason, c.message) for c in told.conditions] == [
         ("ReplicaFailure", "True", "FailedCreate", "exceeded quota")
@@ -130,7 +130,7 @@ def test_a_refusal_is_told_until_it_is_over() -> None:
     assert with_replica_failure(told, "FailedCreate", None, NOW).conditions == []
 
 
-def test_a_pod_is_made_from_the_template() -> None:
+def test_a_pod_is_built_from_the_template() -> None:
     owner = replica_set(1)
     owner.spec.template = {
         "metadata": {"labels": LABELS, "annotations": {"x": "y"}, "name": "ignored"},
