@@ -94,7 +94,7 @@ on_local = pytest.mark.parametrize("api", ["local"], indirect=True)
 
 
 @on_local
-async def test_an_address_with_too_many_connections_is_refused_and_another_is_served(
+async def test_address_over_its_connection_limit_is_refused_and_others_are_served(
     scene: Scene, clients: Clients
 ) -> None:
     async with operator(scene, clients, max_connections_per_address=5) as (endpoint, metrics):
@@ -106,29 +106,29 @@ async def test_an_address_with_too_many_connections_is_refused_and_another_is_se
         assert await refused(metrics) == {"address": 1}
 
 
-QUESTIONS = {
-    "a question without a token": b"GET /v1/jobs/default/job/hosts HTTP/1.1\r\nHost: here\r\n\r\n",
-    "a path that is not served": b"GET /secrets HTTP/1.1\r\nHost: here\r\n\r\n",
-    "a phase that is none": b"GET /v1/jobs/a/b/roles/c?phase=Odd HTTP/1.1\r\nHost: here\r\n\r\n",
-    "an observer's path that is not served": b"GET /cache/all HTTP/1.1\r\nHost: here\r\n\r\n",
-    "a head of 9 KiB": b"GET /v1/" + b"x" * 9216 + b" HTTP/1.1\r\nHost: here\r\n\r\n",
+REFUSED = {
+    "no token": b"GET /v1/jobs/default/job/hosts HTTP/1.1\r\nHost: here\r\n\r\n",
+    "unknown path": b"GET /secrets HTTP/1.1\r\nHost: here\r\n\r\n",
+    "unknown phase": b"GET /v1/jobs/a/b/roles/c?phase=Odd HTTP/1.1\r\nHost: here\r\n\r\n",
+    "unknown path of the observer": b"GET /cache/all HTTP/1.1\r\nHost: here\r\n\r\n",
+    "head of 9 KiB": b"GET /v1/" + b"x" * 9216 + b" HTTP/1.1\r\nHost: here\r\n\r\n",
 }
 
 
 @on_local
-async def test_a_refusal_ends_the_connection(scene: Scene, clients: Clients) -> None:
+async def test_refused_request_closes_the_connection(scene: Scene, clients: Clients) -> None:
     async with operator(scene, clients) as (endpoint, _):
-        for sentence, question in QUESTIONS.items():
+        for case, request in REFUSED.items():
             reader, writer = await clients.connect(endpoint)
-            writer.write(question)
+            writer.write(request)
             async with asyncio.timeout(20):
-                answer = await reader.read()  # until it is closed
-            assert answer.startswith(b"HTTP/1.1 4"), sentence
-            assert b"connection: close" in answer, sentence
+                response = await reader.read()  # until it is closed
+            assert response.startswith(b"HTTP/1.1 4"), case
+            assert b"connection: close" in response, case
 
 
 @on_local
-async def test_the_probes_have_bounds_of_their_own(scene: Scene, clients: Clients) -> None:
+async def test_probes_have_their_own_connection_limits(scene: Scene, clients: Clients) -> None:
     async with operator(scene, clients) as (_, metrics):
         for number in range(64):
             reader, writer = await clients.connect(metrics, tls=False)
@@ -147,7 +147,7 @@ async def _read_or_reset(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def test_connections_fit_the_limit_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_limit_is_lowered_to_the_limit_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (1024, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: raised.append(limits))
@@ -156,7 +156,7 @@ def test_connections_fit_the_limit_of_open_files(monkeypatch: pytest.MonkeyPatch
     assert raised == [(2000 + RESERVED_FILES, 4096), (4096, 4096)]
 
 
-def test_refusals_have_a_handful_of_series() -> None:
+def test_refusals_are_counted_by_few_reasons() -> None:
     registry = CollectorRegistry()
     metrics = EndpointMetrics(registry)
     metrics.refused("address")

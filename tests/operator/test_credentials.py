@@ -85,12 +85,12 @@ class Replica:
         return cls(scene, await load_or_create(store, NAMES, CLOCK, is_not_led))
 
 
-async def test_replicas_that_start_together_make_one_secret(scene: Scene) -> None:
+async def test_replicas_that_start_together_create_one_secret(scene: Scene) -> None:
     first, second = await Replica.start(scene), await Replica.start(scene)
     assert first.credentials.current == second.credentials.current == await stored(scene)
 
 
-async def test_a_deleted_secret_is_put_back_by_the_leader_with_the_same_keys(scene: Scene) -> None:
+async def test_leader_restores_a_deleted_secret_with_the_same_keys(scene: Scene) -> None:
     leader, standby = await Replica.start(scene), await Replica.start(scene)
     before = leader.credentials.current
     await scene.client.delete(Secret, SECRET, scene.namespace)
@@ -102,7 +102,7 @@ async def test_a_deleted_secret_is_put_back_by_the_leader_with_the_same_keys(sce
     assert before == await stored(scene) == standby.credentials.current
 
 
-async def test_a_damaged_secret_is_put_back_by_the_leader(scene: Scene) -> None:
+async def test_leader_restores_a_damaged_secret(scene: Scene) -> None:
     leader = await Replica.start(scene)
     before = leader.credentials.current
     await scene.client.patch(Secret, SECRET, {"data": {"ca.key": None, "token.key": ""}}, scene.namespace)
@@ -110,7 +110,7 @@ async def test_a_damaged_secret_is_put_back_by_the_leader(scene: Scene) -> None:
     assert await stored(scene) == before
 
 
-async def test_a_replica_that_starts_while_the_secret_is_lost_waits_for_the_leader(scene: Scene) -> None:
+async def test_replica_that_starts_without_the_secret_waits_for_the_leader(scene: Scene) -> None:
     """Else it would make other keys, and the pods that run would be refused."""
     leader = await Replica.start(scene)
     await scene.client.delete(Secret, SECRET, scene.namespace)
@@ -127,13 +127,13 @@ async def test_a_replica_that_starts_while_the_secret_is_lost_waits_for_the_lead
     assert (started.current, looks) == (leader.credentials.current, 1)
 
 
-async def test_a_leader_that_does_not_put_the_secret_back_is_not_waited_for_for_ever(scene: Scene) -> None:
+async def test_replica_stops_waiting_for_a_leader_that_does_not_restore_the_secret(scene: Scene) -> None:
     store = SecretStore(scene.client, scene.namespace, SECRET)
     started = await load_or_create(store, NAMES, CLOCK, is_led)
     assert started.current == await stored(scene)
 
 
-async def test_observers_read_a_secret_of_their_own_that_follows_every_rotation(scene: Scene) -> None:
+async def test_secret_of_observers_is_updated_at_every_rotation(scene: Scene) -> None:
     leader = await Replica.start(scene)
     await leader.leading.maintain()
     store = SecretStore(scene.client, scene.namespace, OBSERVER_SECRET, issued=True)
@@ -148,7 +148,7 @@ async def test_observers_read_a_secret_of_their_own_that_follows_every_rotation(
     assert observing.current.certificate != before.certificate
 
 
-async def test_an_unchanged_secret_is_not_written_again(scene: Scene) -> None:
+async def test_unchanged_secret_is_not_written(scene: Scene) -> None:
     leader = await Replica.start(scene)
     await leader.leading.maintain()
     names = (SECRET, OBSERVER_SECRET)
@@ -157,7 +157,7 @@ async def test_an_unchanged_secret_is_not_written_again(scene: Scene) -> None:
     assert before == [await scene.client.get(Secret, name, scene.namespace) for name in names]
 
 
-async def test_a_second_rotation_waits_until_every_replica_knows_the_first(
+async def test_second_rotation_is_refused_until_all_replicas_have_read_the_first(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await Replica.start(scene)
@@ -169,7 +169,7 @@ async def test_a_second_rotation_waits_until_every_replica_knows_the_first(
     assert (refused.exit_code, "less than 60 s ago" in refused.output) == (1, True), refused.output
 
 
-async def test_a_rotation_without_an_installation_says_what_is_missing(scene: Scene) -> None:
+async def test_rotation_without_an_installation_fails_with_a_hint(scene: Scene) -> None:
     refused = await _command(["--kubeconfig", str(scene.server.kubeconfig), "-n", scene.namespace])
     assert refused.exit_code == 1
     assert f"Secret {scene.namespace}/argosy-operator-tls: missing or damaged" in refused.output
@@ -264,7 +264,7 @@ async def asked(scene: Scene) -> AsyncIterator[Asked]:
         yield Asked(scene, ports)
 
 
-async def test_pods_are_answered_after_a_rotation_and_refused_after_the_second(
+async def test_tokens_of_pods_are_accepted_after_one_rotation_and_rejected_after_two(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "UNKNOWN_JOB_GRACE_SECONDS", 0.05)
@@ -288,7 +288,7 @@ async def test_pods_are_answered_after_a_rotation_and_refused_after_the_second(
         assert await all_three.statuses(second) == [200, 200, 200]
 
 
-async def test_running_pods_trust_the_endpoint_after_its_authority_was_rotated(scene: Scene) -> None:
+async def test_running_pods_trust_the_endpoint_after_a_rotation_of_its_authority(scene: Scene) -> None:
     async with asked(scene) as all_three:
         first = await all_three.new_pod("first")
         await all_three.until_all(first, 200)
@@ -302,7 +302,7 @@ async def test_running_pods_trust_the_endpoint_after_its_authority_was_rotated(s
         await all_three.until_all(first, 0)
 
 
-async def test_a_deleted_secret_changes_nothing_for_pods(scene: Scene) -> None:
+async def test_deleted_secret_does_not_affect_pods(scene: Scene) -> None:
     async with asked(scene) as all_three:
         first = await all_three.new_pod("first")
         await all_three.until_all(first, 200)

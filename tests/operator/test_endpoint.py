@@ -157,7 +157,7 @@ async def stage() -> AsyncIterator[Stage]:
         yield stage
 
 
-async def test_a_helper_waits_until_the_role_runs(stage: Stage) -> None:
+async def test_helper_waits_until_the_role_is_running(stage: Stage) -> None:
     stage.jobs.set("mnist", Phase.STARTING, worker=Phase.STARTING)
     stage.pod("worker", 0)
     stage.pod("worker", 1, "Pending")
@@ -171,7 +171,7 @@ async def test_a_helper_waits_until_the_role_runs(stage: Stage) -> None:
     assert "role worker is Running" in ended.out
 
 
-async def test_pods_that_come_and_go_do_not_make_helpers_ask_again(stage: Stage) -> None:
+async def test_changes_of_pods_alone_do_not_end_the_wait_of_helpers(stage: Stage) -> None:
     """A thousand may wait: each answer that does not let them go is a thousand new questions."""
     stage.jobs.set("mnist", Phase.STARTING, worker=Phase.STARTING)
     stage.pod("worker", 0, "Pending")
@@ -180,14 +180,14 @@ async def test_pods_that_come_and_go_do_not_make_helpers_ask_again(stage: Stage)
     await eventually(lambda: stage.readings._waiting)
     stage.pod("worker", 0)
     (one,) = stage.readings._waiting["default", "mnist"]
-    await eventually(lambda: not one._any.is_set())  # it was looked at, and is not told
+    await eventually(lambda: not one._any.is_set())  # the change was processed, and not reported
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     stage.readings._notify("default", "mnist", record_changed=True)
     assert (await waiting).code == 0
     assert stage.asked == 2
 
 
-async def test_a_change_of_the_job_is_heard_at_once() -> None:
+async def test_change_of_the_job_ends_a_wait_at_once() -> None:
     changes = ChangeSignal()
     loop = asyncio.get_running_loop()
     changes.notify(record_changed=False)
@@ -203,7 +203,7 @@ async def test_a_change_of_the_job_is_heard_at_once() -> None:
     assert not await changes.wait(loop.time() + 0.01), "nothing else happened"
 
 
-async def test_a_helper_gives_up_when_the_job_has_failed(stage: Stage) -> None:
+async def test_helper_fails_when_the_job_has_failed(stage: Stage) -> None:
     stage.jobs.set("mnist", Phase.FAILED, worker=Phase.FAILED)
     ended = await stage.helper("wait", "worker=Running")
     assert ended.code == 1
@@ -211,7 +211,7 @@ async def test_a_helper_gives_up_when_the_job_has_failed(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "unreachable"), [(0, False), (61, True)])
-async def test_a_failed_role_is_waited_for_during_a_grace_period(
+async def test_failed_role_is_waited_for_during_a_grace_period(
     stage: Stage, seconds: int, unreachable: bool
 ) -> None:
     since = datetime.now(UTC) - timedelta(seconds=seconds)
@@ -220,12 +220,12 @@ async def test_a_failed_role_is_waited_for_during_a_grace_period(
     assert (status, b"role worker has been Failed for 60 s" in body) == (200, unreachable)
 
 
-async def test_a_role_that_has_succeeded_has_run(stage: Stage) -> None:
+async def test_succeeded_role_counts_as_having_been_running(stage: Stage) -> None:
     stage.jobs.set("mnist", Phase.RUNNING, data=Phase.SUCCEEDED)
     assert (await stage.helper("wait", "data=Running")).code == 0
 
 
-async def test_a_token_opens_its_own_job_only(stage: Stage) -> None:
+async def test_token_is_accepted_for_its_own_job_only(stage: Stage) -> None:
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     stage.jobs.set("other", Phase.RUNNING, worker=Phase.RUNNING)
     ended = await stage.helper("wait", "worker=Running", job="other", token=stage.trust.token("uid-of-mnist"))
@@ -234,7 +234,7 @@ async def test_a_token_opens_its_own_job_only(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("job", ["mnist", "other"], ids=["a job", "none"])
-async def test_without_a_token_nobody_learns_which_jobs_there_are(stage: Stage, job: str) -> None:
+async def test_request_without_a_token_does_not_reveal_whether_a_job_exists(stage: Stage, job: str) -> None:
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     context = ssl.create_default_context(cadata=stage.trust.ca)
     client = HttpClient(Origin.from_url(f"https://localhost:{stage.port}"))
@@ -247,7 +247,7 @@ async def test_without_a_token_nobody_learns_which_jobs_there_are(stage: Stage, 
     assert (answer.status, answer.body) == (401, b'{"message":"missing token"}')
 
 
-async def test_questions_with_invented_phases_and_roles_leave_nothing_in_memory(stage: Stage) -> None:
+async def test_requests_for_unknown_phases_and_roles_are_not_cached(stage: Stage) -> None:
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     for number in range(2000):
         status, body = await ask(stage, "/v1/jobs/default/mnist/roles/worker", f"phase={number}{'x' * 999}")
@@ -261,7 +261,7 @@ async def test_questions_with_invented_phases_and_roles_leave_nothing_in_memory(
     assert entries(stage.readings) == 1 + len(ROLE_PHASES)
 
 
-async def test_a_job_is_read_only_for_those_with_its_token(
+async def test_job_is_translated_only_for_requests_with_its_token(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Translating a job may take long; a stranger must not be able to cause it."""
@@ -273,7 +273,7 @@ async def test_a_job_is_read_only_for_those_with_its_token(
     assert stage.jobs.read == ["mnist"]
 
 
-async def test_wrong_tokens_beyond_the_bound_are_not_held(stage: Stage) -> None:
+async def test_requests_with_invalid_tokens_over_the_limit_do_not_wait(stage: Stage) -> None:
     held = [
         asyncio.create_task(ask(stage, f"/v1/jobs/default/job-{number}/roles/worker", token="wrong"))
         for number in range(MAX_UNKNOWN_WAITS)
@@ -289,13 +289,13 @@ async def test_wrong_tokens_beyond_the_bound_are_not_held(stage: Stage) -> None:
     assert not stage.readings._waiting
 
 
-async def test_an_unknown_role_is_told(stage: Stage) -> None:
+async def test_unknown_role_is_reported(stage: Stage) -> None:
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     ended = await stage.helper("wait", "boss=Running")
     assert (ended.code, '404 unknown role "boss"' in ended.err) == (1, True)
 
 
-async def test_a_replica_that_is_not_ready_is_asked_again(stage: Stage) -> None:
+async def test_helper_retries_a_replica_that_is_not_ready(stage: Stage) -> None:
     stage.not_ready = "not synced: Pod"
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     waiting = asyncio.create_task(stage.helper("wait", "worker=Running", "--deadline", "20"))

@@ -47,20 +47,20 @@ def handshake(server: ssl.SSLContext, authority: str, name: str) -> None:
     raise AssertionError("the handshake does not end")
 
 
-def test_pods_trust_the_certificate_under_every_name() -> None:
+def test_pods_trust_the_certificate_for_each_dns_name() -> None:
     trust = make_credentials(NAMES, datetime.now(UTC))
     for name in NAMES:
         handshake(server_tls(trust), trust.ca, name)
 
 
-def test_a_renewed_certificate_is_trusted_by_pods_that_hold_the_old_authority() -> None:
+def test_renewed_certificate_is_trusted_by_existing_pods() -> None:
     old = make_credentials(NAMES[:1], datetime.now(UTC) - timedelta(days=30))
     new = renew(old, NAMES, datetime.now(UTC))
     assert new.certificate != old.certificate
     handshake(server_tls(new), old.ca, "argosy-operator.argosy-system.svc")
 
 
-def test_a_token_is_good_for_its_own_job_and_authority_only() -> None:
+def test_token_is_valid_for_its_own_job_and_key_only() -> None:
     trust, other = make_credentials(NAMES, NOW), make_credentials(NAMES, NOW)
     token = trust.token("uid-1")
     assert trust.verify(token, "uid-1")
@@ -82,14 +82,14 @@ def test_tokens_of_the_previous_key_are_accepted_until_the_second_rotation() -> 
     assert third.verify(second.token("uid"), "uid")
 
 
-def test_a_new_token_key_is_used_only_after_every_replica_had_time_to_read_it() -> None:
+def test_new_token_key_is_used_once_all_replicas_had_time_to_read_it() -> None:
     first = make_credentials(NAMES, NOW)
     second = rotate_token_key(first, NOW)
     assert second.token("uid", NOW + TOKEN_KEY_DELAY / 2) == first.token("uid")
     assert second.token("uid", NOW + TOKEN_KEY_DELAY) == second.token("uid") != first.token("uid")
 
 
-def test_a_rotated_authority_is_trusted_by_pods_that_know_only_the_one_before_it() -> None:
+def test_rotated_authority_is_trusted_by_pods_that_have_the_previous_one() -> None:
     now = datetime.now(UTC)
     first = make_credentials(NAMES, now)
     second = rotate_ca(first, now)
@@ -102,7 +102,7 @@ def test_a_rotated_authority_is_trusted_by_pods_that_know_only_the_one_before_it
         handshake(server_tls(third), first.ca, NAMES[0])
 
 
-def test_a_reloaded_certificate_is_presented_on_new_connections() -> None:
+def test_reloaded_certificate_is_used_for_new_connections() -> None:
     now = datetime.now(UTC)
     old, new = make_credentials(NAMES, now), make_credentials(NAMES, now)
     context = server_tls(old)
@@ -112,7 +112,7 @@ def test_a_reloaded_certificate_is_presented_on_new_connections() -> None:
         handshake(context, old.ca, NAMES[0])
 
 
-def test_observers_are_given_no_private_key_of_the_operator() -> None:
+def test_secret_of_observers_has_no_private_key_of_the_operator() -> None:
     now = datetime.now(UTC)
     trust = rotate_token_key(make_credentials(NAMES, now), now)
     given = issued_credentials(trust, None, ["ares-observer"], now)
@@ -128,25 +128,25 @@ def test_observers_are_given_no_private_key_of_the_operator() -> None:
     handshake(server_tls(renewed), trust.ca, "ares-observer")
 
 
-def test_a_secret_gives_back_what_was_put_into_it() -> None:
+def test_credentials_survive_encoding_as_a_secret() -> None:
     trust = make_credentials(NAMES, NOW)
     for stored in (trust, rotate_ca(rotate_token_key(trust, NOW), NOW)):
         assert _read(_data(secret_body("ns", "name", stored))) == stored
 
 
 DAMAGED: dict[str, dict[str, str]] = {
-    "a part is missing": {"ca.key": ""},
-    "a part is not base64": {"token.key": "?"},
-    "a certificate is not PEM": {"tls.crt": b64encode(b"certificate").decode()},
-    "a key belongs to another certificate": {
+    "missing value": {"ca.key": ""},
+    "value is not base64": {"token.key": "?"},
+    "certificate is not PEM": {"tls.crt": b64encode(b"certificate").decode()},
+    "key of another certificate": {
         "tls.key": b64encode(make_credentials(NAMES, NOW).certificate_key.encode()).decode()
     },
-    "a time is none": {"token-rotated": b64encode(b"yesterday").decode()},
+    "invalid time": {"token-rotated": b64encode(b"yesterday").decode()},
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
-def test_a_damaged_secret_is_not_used(damage: dict[str, str]) -> None:
+def test_damaged_secret_is_rejected(damage: dict[str, str]) -> None:
     assert _read({**_data(secret_body("ns", "name", make_credentials(NAMES, NOW))), **damage}) is None
 
 
@@ -163,7 +163,7 @@ STALE: dict[str, tuple[EndpointCredentials, bool]] = {
 
 
 @pytest.mark.parametrize("case", STALE.values(), ids=STALE.keys())
-def test_whether_a_certificate_is_renewed(case: tuple[EndpointCredentials, bool]) -> None:
+def test_certificate_renewal(case: tuple[EndpointCredentials, bool]) -> None:
     trust, want = case
     assert needs_renewal_for(trust, NAMES, NOW) is want
 

@@ -59,14 +59,14 @@ async def group_of(scene: Scene) -> Json:
 
 
 async def until_reason(scene: Scene, reason: str, name: str = "mnist") -> TrainingRun:
-    async def told() -> bool:
+    async def is_reported() -> bool:
         return (await scene.run(name)).status.reason == reason
 
-    await scene.until(f"{name} waits for {reason}", told)
+    await scene.until(f"{name} waits for {reason}", is_reported)
     return await scene.run(name)
 
 
-async def test_45_a_back_end_that_is_installed_later_is_noticed(scene: Scene) -> None:
+async def test_45_gang_scheduler_that_is_installed_later_is_used(scene: Scene) -> None:
     async with scene.operator(gang_backend="scheduler-plugins"):
         await scene.apply(run("plain").role("worker", 1))
         await scene.until_pods("plain-worker-0")
@@ -82,7 +82,7 @@ async def test_45_a_back_end_that_is_installed_later_is_noticed(scene: Scene) ->
             assert "scheduling.x-k8s.io/pod-group" not in pods["plain-worker-0"].metadata.labels
 
 
-async def test_the_group_is_kept_in_step_with_the_job(scene: Scene) -> None:
+async def test_pod_group_follows_changes_of_the_job(scene: Scene) -> None:
     """Other people's annotations on it stay; those that the job has no longer go."""
     async with coscheduling(scene.client), scene.operator(gang_backend="scheduler-plugins"):
         await scene.apply(run().role("worker", 3).gang())
@@ -106,7 +106,7 @@ async def test_the_group_is_kept_in_step_with_the_job(scene: Scene) -> None:
         assert cast("Json", group["spec"])["minMember"] == 2
 
 
-async def test_kueues_pods_carry_its_labels(scene: Scene) -> None:
+async def test_pods_of_a_kueue_gang_have_its_labels(scene: Scene) -> None:
     kueue = defined(scene.client, "kueue.x-k8s.io", "v1beta1", "Workload", "workloads")
     async with kueue, scene.operator(gang_backend="kueue"):
         await scene.apply(run().role("worker", 3).gang(queue="research"))
@@ -122,14 +122,14 @@ async def test_kueues_pods_carry_its_labels(scene: Scene) -> None:
         await scene.until_pods()
 
 
-async def test_kubernetes_own_groups_may_be_switched_off(scene: Scene) -> None:
+async def test_gang_waits_while_the_api_of_kubernetes_pod_groups_is_disabled(scene: Scene) -> None:
     async with scene.operator(gang_backend="kubernetes"):
         await scene.apply(run().role("worker", 3).gang())
         waiting = await until_reason(scene, "GangSchedulerMissing")
         assert "GenericWorkload" in waiting.status.message
 
 
-async def test_auto_takes_what_there_is(scene: Scene) -> None:
+async def test_auto_uses_the_first_gang_scheduler_that_is_installed(scene: Scene) -> None:
     """Volcano's PodGroup is defined here."""
     async with scene.operator(gang_backend="auto"):
         await scene.apply(run().role("worker", 3).gang())
@@ -168,8 +168,8 @@ def asking(scene: Scene, name: str = "mnist") -> RunBuilder:
     return run(name).role("worker", 3, template=template).gang()
 
 
-async def test_53_the_operator_itself_holds_a_gang_back(scene: Scene) -> None:
-    """Room for 2 pods -> no pods; room for 3 -> all pods at once."""
+async def test_53_builtin_gang_scheduler_holds_a_gang_until_it_fits(scene: Scene) -> None:
+    """Capacity for 2 of 3 pods: no pods. Capacity for 3: all pods at once."""
     async with node(scene, cpu=2), scene.operator(gang_backend="builtin"):
         await scene.apply(asking(scene))
         waiting = await until_reason(scene, "Queued")
@@ -180,7 +180,7 @@ async def test_53_the_operator_itself_holds_a_gang_back(scene: Scene) -> None:
         assert (await scene.run()).status.argosy["gangScheduler"] == "builtin"
 
 
-async def test_two_gangs_are_not_let_in_for_the_same_room(scene: Scene) -> None:
+async def test_two_gangs_are_not_admitted_for_the_same_capacity(scene: Scene) -> None:
     async with node(scene, cpu=5), scene.operator(gang_backend="builtin"):
         await asyncio.gather(*(scene.apply(asking(scene, name)) for name in ("one", "two")))
 

@@ -39,23 +39,26 @@ def serving(
 
 
 CACHES = {
-    "caches that fill": (serving("not synced: Pod"), CheckResult(False, "not synced: Pod")),
-    "caches that nothing is heard of": (
+    "caches not synced: not ready": (serving("not synced: Pod"), CheckResult(False, "not synced: Pod")),
+    "no event for too long: not ready": (
         serving(age=MAX_CACHE_AGE_SECONDS + 1),
         CheckResult(False, "no event of Pod for 301 s"),
     ),
-    "filled caches": (serving(age=9), CheckResult(True, "synced; last event 9 s ago")),
+    "synced caches with recent events: ready": (
+        serving(age=9),
+        CheckResult(True, "synced; last event 9 s ago"),
+    ),
 }
 
 
 @pytest.mark.parametrize(("replica", "want"), CACHES.values(), ids=CACHES.keys())
-def test_caches_make_ready(replica: Manager, want: CheckResult) -> None:
+def test_readiness_by_caches(replica: Manager, want: CheckResult) -> None:
     caches, lease = ready_checks(replica, None)
     assert caches.run() == want
     assert lease.run() == CheckResult(True, "leader election is off")
 
 
-def test_workers_are_unhealthy_when_reconciles_do_not_end() -> None:
+def test_reconciles_that_do_not_end_make_the_replica_unhealthy() -> None:
     def look(replica: Manager) -> bool:
         return live_checks(replica, None)[0].run().ok
 
@@ -64,7 +67,7 @@ def test_workers_are_unhealthy_when_reconciles_do_not_end() -> None:
     assert not look(serving(longest_running=MAX_RECONCILE_SECONDS + 1))
 
 
-async def test_the_lease_makes_ready_once_it_is_seen_and_while_it_is_heard_of() -> None:
+async def test_replica_is_ready_while_it_can_read_the_lease() -> None:
     async with FakeServer() as server, Client(server.connection()) as client:
         clock = ManualClock()
         first = Leader(client, "lease", "default", "first", clock=clock)
@@ -84,7 +87,7 @@ async def test_the_lease_makes_ready_once_it_is_seen_and_while_it_is_heard_of() 
         assert look() == CheckResult(False, "not read for 31 s")
 
 
-async def test_work_that_does_not_end_with_the_lease_is_unhealthy() -> None:
+async def test_controllers_that_run_without_the_lease_make_the_replica_unhealthy() -> None:
     async with FakeServer() as server, Client(server.connection()) as client:
         clock, stuck, let_go = ManualClock(), asyncio.Event(), asyncio.Event()
         leader = Leader(
@@ -114,7 +117,7 @@ async def test_work_that_does_not_end_with_the_lease_is_unhealthy() -> None:
         assert look() == CheckResult(True, "not leading")
 
 
-def test_nothing_is_asked_of_a_server() -> None:
+def test_checks_send_no_requests() -> None:
     """A probe must be answered at once, whatever the API server does."""
     leader = Leader(Client(Connection("http://127.0.0.1:1")), "lease", "default", "me")
     for check in (*live_checks(serving(), leader), *ready_checks(serving(), leader)):

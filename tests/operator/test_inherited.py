@@ -22,8 +22,8 @@ async def left(scene: Scene, name: str, phase: str, **status: object) -> str:
         "spec": spec,
     }
     made = await scene.client.create(KIND, body, scene.namespace)
-    told = {"phase": phase, "roleStatuses": {"worker": {"phase": phase}}, **status}
-    await scene.client.patch(KIND, name, {"status": told}, scene.namespace, subresource="status")
+    written = {"phase": phase, "roleStatuses": {"worker": {"phase": phase}}, **status}
+    await scene.client.patch(KIND, name, {"status": written}, scene.namespace, subresource="status")
     return str(cast("dict[str, object]", made.raw["metadata"])["uid"])
 
 
@@ -47,7 +47,7 @@ async def made(scene: Scene, name: str, uid: str) -> None:
     await scene.client.create(Service, service, scene.namespace)
 
 
-async def test_jobs_of_the_original_go_on(scene: Scene) -> None:
+async def test_jobs_of_aresoperator_are_adopted(scene: Scene) -> None:
     await made(scene, "runs", await left(scene, "runs", "Running", runningTime=AT))
     await left(scene, "ended", "Succeeded", completionTime=AT)
     names = {"runs-worker-0-x", "runs-worker-1-x"}

@@ -35,7 +35,7 @@ def jobs(registry: CollectorRegistry) -> Mapping[str, float]:
     }
 
 
-def test_each_job_is_counted_in_its_phase_until_it_is_gone() -> None:
+def test_job_is_counted_in_its_phase_until_it_is_deleted() -> None:
     statistics, registry = counted()
     running, done = Record(phase=Phase.RUNNING), Record(phase=Phase.SUCCEEDED)
     for key in (A, B):
@@ -48,7 +48,7 @@ def test_each_job_is_counted_in_its_phase_until_it_is_gone() -> None:
     assert len(statistics._phases) == 1
 
 
-def test_a_replica_that_leads_no_more_counts_no_jobs() -> None:
+def test_replica_that_stops_leading_counts_no_jobs() -> None:
     statistics, registry = counted()
     statistics.record_plan("TrainingRun", A, JOB, None, Plan(Record(phase=Phase.RUNNING)))
     statistics.clear()
@@ -57,7 +57,7 @@ def test_a_replica_that_leads_no_more_counts_no_jobs() -> None:
     assert jobs(registry) == {"Running": 1}
 
 
-def test_restarts_are_counted_by_cause_those_in_place_too() -> None:
+def test_restarts_are_counted_by_cause_including_container_restarts() -> None:
     statistics, registry = counted()
     before = Record(roles={"worker": RoleRecord(container_restarts_counted=1)})
     after = Record(roles={"worker": RoleRecord(container_restarts_counted=3)})
@@ -69,7 +69,7 @@ def test_restarts_are_counted_by_cause_those_in_place_too() -> None:
     assert found == wanted
 
 
-def test_time_in_a_phase_is_told_when_it_is_left() -> None:
+def test_duration_of_a_phase_is_observed_when_it_ends() -> None:
     statistics, registry = counted()
     starting = Record(phase=Phase.STARTING, phase_since=NOW)
     running = Record(phase=Phase.RUNNING, phase_since=NOW + timedelta(seconds=7))
@@ -80,7 +80,7 @@ def test_time_in_a_phase_is_told_when_it_is_left() -> None:
     assert registry.get_sample_value("argosy_job_phase_duration_seconds_sum", labels) == 7
 
 
-def test_waits_for_roles_and_for_a_gang_are_told_when_they_end() -> None:
+def test_waits_for_roles_and_gangs_are_observed_when_they_end() -> None:
     statistics, registry = counted()
     launcher = replace(role("launcher"), depends_on=(Dependency("worker"),))
     job = workload(launcher, role("worker"), gang=Gang(2))
@@ -94,7 +94,7 @@ def test_waits_for_roles_and_for_a_gang_are_told_when_they_end() -> None:
     assert (sums, counts) == ({"gang": 4, "dependency": 2}, {"gang": 1, "dependency": 1})
 
 
-def test_a_job_that_cannot_be_used_has_no_framework() -> None:
+def test_invalid_job_has_no_framework() -> None:
     statistics, registry = counted()
     before, after = Record(phase_since=NOW), Record(phase=Phase.FAILED, phase_since=later(1))
     statistics.record_plan("AresJob", A, None, before, Plan(after))

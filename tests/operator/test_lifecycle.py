@@ -89,7 +89,7 @@ def passes(text: str) -> float:
     return sum(map(float, re.findall(r"argosy_reconcile_total\{[^}]*\} (\S+)", text)))
 
 
-async def test_a_second_operator_finds_nothing_to_do(scene: Scene) -> None:
+async def test_restarted_operator_writes_nothing_if_nothing_changed(scene: Scene) -> None:
     jobs = 10
     async with scene.operator():
         for number in range(jobs):
@@ -118,7 +118,7 @@ async def test_a_second_operator_finds_nothing_to_do(scene: Scene) -> None:
         assert writes(await metrics(port)) == 0
 
 
-async def test_an_operator_that_starts_before_its_definitions_serves_when_they_come(scene: Scene) -> None:
+async def test_operator_that_starts_before_its_crds_serves_them_once_installed(scene: Scene) -> None:
     await scene.client.delete(CustomResourceDefinition, CRD)
 
     async def undefined() -> bool:
@@ -149,7 +149,7 @@ async def test_an_operator_that_starts_before_its_definitions_serves_when_they_c
         await scene.until_pods("mnist-worker-0")
 
 
-async def test_an_api_server_that_is_not_up_yet_is_waited_for(scene: Scene, tmp_path: Path) -> None:
+async def test_operator_waits_for_an_api_server_that_starts_later(scene: Scene, tmp_path: Path) -> None:
     """The kubeconfig names a port behind which the server appears only later."""
     port = free_port()
     kubeconfig = tmp_path / "kubeconfig"
@@ -175,15 +175,15 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-async def test_a_definition_that_drops_the_record_is_named_and_nothing_is_made(scene: Scene) -> None:
+async def test_crd_that_prunes_the_record_is_reported_and_no_pods_are_created(scene: Scene) -> None:
     await scene.client.apply(CustomResourceDefinition, without_record(), force=True)
     async with scene.operator():
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             await scene.apply(run().role("worker", 1))
             return CRD in (await scene.run()).status.message
 
-        await scene.until("status names the definition", told)
+        await scene.until("status names the definition", is_reported)
         assert not await scene.pods()
         version = (await scene.run()).metadata.resource_version
         await scene.client.apply(CustomResourceDefinition, crd_for(TrainingRun), force=True)
@@ -191,7 +191,7 @@ async def test_a_definition_that_drops_the_record_is_named_and_nothing_is_made(s
         assert version != (await scene.run()).metadata.resource_version
 
 
-async def test_a_standby_takes_over_when_the_leader_stops(scene: Scene) -> None:
+async def test_standby_replica_takes_over_when_the_leader_stops(scene: Scene) -> None:
     def led_by(name: str) -> Callable[[], Awaitable[bool]]:
         async def led() -> bool:
             return await holder(scene) == name
@@ -210,7 +210,7 @@ async def test_a_standby_takes_over_when_the_leader_stops(scene: Scene) -> None:
             await scene.until_pods("one-worker-0", "two-worker-0")
 
 
-async def test_sigterm_ends_the_process_well_and_gives_the_lease_back(scene: Scene) -> None:
+async def test_sigterm_releases_the_lease_and_exits_with_0(scene: Scene) -> None:
     process = await start(scene, "elect")
 
     async def leads() -> bool:
@@ -223,7 +223,7 @@ async def test_sigterm_ends_the_process_well_and_gives_the_lease_back(scene: Sce
     assert await holder(scene) == ""
 
 
-async def test_keys_are_made_once(scene: Scene) -> None:
+async def test_credentials_are_created_once(scene: Scene) -> None:
     async def key() -> dict[str, str]:
         return (await scene.client.get(Secret, f"{NAME}-tls", scene.namespace)).data
 
@@ -242,7 +242,7 @@ async def test_keys_are_made_once(scene: Scene) -> None:
     assert await key() == before
 
 
-async def test_a_run_survives_an_operator_that_is_killed_again_and_again(scene: Scene) -> None:
+async def test_run_succeeds_although_its_operator_is_killed_repeatedly(scene: Scene) -> None:
     """Its one failure is counted once and its end is right, wherever the operator was when it died."""
     chance = random.Random(7)
     workers = [f"mnist-worker-{index}" for index in range(4)]
@@ -306,7 +306,7 @@ def _without(value: dict[str, object]) -> dict[str, object]:
     }
 
 
-async def test_what_is_switched_off_is_not_watched(scene: Scene) -> None:
+async def test_disabled_features_are_not_watched(scene: Scene) -> None:
     port = free_port()
     off = {"gang_backend": "none", "remote_exec": False, "apis": (ARGOSY,)}
     async with scene.operator(**off, **shown_at(port)):
@@ -316,7 +316,7 @@ async def test_what_is_switched_off_is_not_watched(scene: Scene) -> None:
         assert watched == {"CustomResourceDefinition", "Node", "Pod", "Service", "TrainingRun"}
         await scene.apply(run("gang").role("worker", 1).gang())
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             return "gang scheduling is disabled" in (await scene.run("gang")).status.message
 
-        await scene.until("status tells that there are no gangs", told)
+        await scene.until("the status says that there is no gang scheduler", is_reported)

@@ -21,7 +21,7 @@ from argosy.reconcile.render_context import Helper, RenderContext
 KEY, OTHER = Key("default", "a"), Key("default", "b")
 
 
-async def test_a_pass_under_way_ends_before_the_gate_is_shut() -> None:
+async def test_drain_waits_for_a_running_reconcile_and_admits_no_other() -> None:
     gate, entered, leave = DrainGate(), asyncio.Event(), asyncio.Event()
     ended: list[Key] = []
 
@@ -46,7 +46,7 @@ async def test_a_pass_under_way_ends_before_the_gate_is_shut() -> None:
     assert ended == [KEY]
 
 
-async def test_a_pass_that_does_not_end_is_not_waited_for_for_ever() -> None:
+async def test_drain_stops_waiting_for_a_reconcile_after_its_timeout() -> None:
     gate, entered = DrainGate(), asyncio.Event()
 
     async def endless(key: Key) -> Requeue | None:
@@ -62,14 +62,14 @@ async def test_a_pass_that_does_not_end_is_not_waited_for_for_ever() -> None:
     stuck.cancel()
 
 
-async def test_a_gate_that_is_not_open_lets_nothing_through() -> None:
+async def test_closed_gate_requeues_without_a_reconcile() -> None:
     async def never(key: Key) -> Requeue | None:
         raise AssertionError
 
     assert await DrainGate().guard(never)(KEY) == Requeue(1.0)
 
 
-async def test_an_operator_that_may_not_read_definitions_waits_for_its_jobs_before_it_is_ready() -> None:
+async def test_operator_that_may_not_read_crds_is_ready_once_its_jobs_are_cached() -> None:
     client = Client(Connection(server="https://127.0.0.1:1"))
     serving = Manager(
         client,

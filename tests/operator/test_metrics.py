@@ -92,7 +92,7 @@ def value(metrics: dict[str, Metric], name: str, **labels: str) -> float:
     return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
 
 
-async def test_a_run_is_seen_from_outside(scene: Scene) -> None:
+async def test_metrics_of_a_run(scene: Scene) -> None:
     port = free_port()
     with captured_lines() as lines:
         async with scene.operator(**shown_at(port)):
@@ -145,11 +145,11 @@ async def test_a_run_is_seen_from_outside(scene: Scene) -> None:
     more = sum(len(metric.samples) for metric in metrics.values()) - series
     new = {"Succeeded": 1, "phase_seconds": 2 * 13, "codes": 6}
     assert more <= sum(new.values()), "what two more jobs bring are phases and codes that were not there yet"
-    told = [
+    logged = [
         (line["was"], line["phase"], line["attempt"])
         for line in lines
         if line["event"] == "phase changed" and line["object"] == f"{scene.namespace}/mnist"
     ]
-    assert told[0][0] == ""
-    assert [phase for _, phase, _ in told][-3:] == ["Restarting", "Running", "Succeeded"]
-    assert {attempt for _, _, attempt in told} == {1}
+    assert logged[0][0] == ""
+    assert [phase for _, phase, _ in logged][-3:] == ["Restarting", "Running", "Succeeded"]
+    assert {attempt for _, _, attempt in logged} == {1}

@@ -99,7 +99,7 @@ async def run_on(scene: Scene, node: str) -> set[str]:
         pytest.param(create_ares_job, AresJob, id="AresJob", marks=pytest.mark.long),
     ],
 )
-async def test_pods_on_a_node_that_a_stalled_watch_has_not_brought_go_on(
+async def test_pods_on_a_node_missing_from_a_stalled_cache_are_not_replaced(
     scene: Scene,
     node_watch: FaultProxy,
     node: str,
@@ -131,9 +131,7 @@ async def test_pods_on_a_node_that_a_stalled_watch_has_not_brought_go_on(
         assert (await scene.client.get(kind, "job", scene.namespace)).status.message.count("confirm") == 0
 
 
-async def test_a_node_that_the_api_says_is_gone_counts_as_down(
-    scene: Scene, node_watch: FaultProxy, node: str
-) -> None:
+async def test_deleted_node_counts_as_down(scene: Scene, node_watch: FaultProxy, node: str) -> None:
     """The watch says nothing, the API when asked says 404: that is believed."""
     async with scene.operator():
         await create_ares_job(scene)

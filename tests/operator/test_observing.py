@@ -1,4 +1,4 @@
-"""An observer beside an operator, from its start to its end, against both API servers."""
+"""An observer next to an operator, from its start to its end, against both API servers."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ async def ask(port: int, path: str, **headers: str) -> Response | None:
         await client.close()
 
 
-async def test_an_observer_is_ready_when_it_knows_all_and_ends_with_an_answer(scene: Scene) -> None:
+async def test_observer_becomes_ready_and_answers_waiting_requests_when_it_stops(scene: Scene) -> None:
     """ready only when synced; drains on SIGTERM; in plain HTTP for clients of the original"""
     await scene.client.apply(CustomResourceDefinition, crd_for(AresJobCrd), force=True)
     await until_served(scene.client, Stored, scene.namespace)
@@ -47,12 +47,12 @@ async def test_an_observer_is_ready_when_it_knows_all_and_ends_with_an_answer(sc
             answer = await ask(port, "/cache/ping")
             return answer is not None and answer.status == 200
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             answer = await ask(port, key)
             return answer is not None and "worker" in json.loads(answer.body)
 
         await scene.until("the observer is ready", ready)
-        await scene.until("it knows the role", told)
+        await scene.until("it knows the role", is_reported)
         known = await ask(port, key)
         assert known is not None
         held = asyncio.create_task(ask(port, f"{key}?wait=20", If_None_Match=known.headers["etag"]))

@@ -1,7 +1,7 @@
-"""Jobs made at random beside an honest one, in front of an operator and of both API servers.
+"""Random jobs next to a valid one, with an operator and both API servers.
 
-Whatever the server stores is run or told what is wrong with it, no pass fails, and a right definition cures
-what did not run.
+Every stored job runs or its status says what is wrong with it, no reconcile fails, and a valid spec cures
+the jobs that did not run.
 """
 
 import logging
@@ -55,7 +55,7 @@ APIS = {
 
 
 @pytest.mark.parametrize("kind", APIS)
-async def test_poison_harms_nobody_and_is_cured(
+async def test_random_specs_do_not_affect_other_jobs_and_are_cured_by_an_edit(
     scene: Scene, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -77,21 +77,21 @@ async def test_poison_harms_nobody_and_is_cured(
     assert not failed, failed[0].exc_info
 
 
-async def test_the_longest_name_that_an_object_may_have_is_told_of(scene: Scene) -> None:
+async def test_job_with_the_longest_name_is_reported_by_an_event(scene: Scene) -> None:
     under, name = APIS["AresJob"], "n" * 253
     async with scene.operator(remote_exec=False):
         await _create(scene, under, name, under.right)
         status = (await _judged(scene, under, [name]))[name]
         assert under.reason(status).startswith("metadata.name: the name of its last pod of role worker, 'nnn")
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             return any(one.involved_object.name == name for one in await scene.events())
 
-        await scene.until("it is told by an event too", told)
+        await scene.until("it is reported by an event", is_reported)
 
 
 @pytest.mark.parametrize("api", ["kubernetes"], indirect=True)
-async def test_an_object_too_deep_to_be_read_is_told_and_cured(scene: Scene) -> None:
+async def test_too_deeply_nested_object_is_reported_and_cured_by_an_edit(scene: Scene) -> None:
     """A real API server stores it; who reads it must not fall over it."""
     under = APIS["AresJob"]
     deep = b'{"frameworkType":"custom","unheardOf":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
@@ -100,11 +100,11 @@ async def test_an_object_too_deep_to_be_read_is_told_and_cured(scene: Scene) -> 
     async with scene.operator(remote_exec=False):
         await scene.client.request("POST", path, body=body)
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             said = [one.message for one in await scene.events() if one.involved_object.name == "deep"]
             return any("spec: is nested too deeply" in one for one in said)
 
-        await scene.until("it is told what is wrong", told)
+        await scene.until("its status says what is wrong", is_reported)
         await _create(scene, under, "honest", under.right)
         await _until_running(scene, under, ["honest"])
         cure = msgspec.json.encode([{"op": "replace", "path": "/spec", "value": under.right}])

@@ -23,7 +23,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Site:
-    """A server that answers reviews, and ordinary questions beside them."""
+    """A server that answers reviews, and other requests."""
 
     def __init__(self) -> None:
         self.refused: Counter[RefusalReason] = Counter()
@@ -92,7 +92,7 @@ async def site() -> AsyncIterator[Site]:
         yield site
 
 
-async def test_a_review_is_judged_outside_of_the_event_loop(site: Site) -> None:
+async def test_review_runs_in_a_thread(site: Site) -> None:
     reader, _ = connection = await site.send(WHOLE)
     assert await status(connection) == 200
     answer = await reader.read(4096)
@@ -100,22 +100,22 @@ async def test_a_review_is_judged_outside_of_the_event_loop(site: Site) -> None:
     assert threading.get_ident() not in site.threads
 
 
-async def test_a_body_beyond_the_bound_is_refused_before_it_is_read(site: Site) -> None:
+async def test_too_large_body_is_refused_before_it_is_read(site: Site) -> None:
     assert await status(await site.send(head(MAX_BODY_BYTES + 1))) == 413
     assert site.refused == {"too-large": 1}
 
 
-async def test_a_body_in_chunks_beyond_the_bound_is_refused(site: Site) -> None:
+async def test_too_large_chunked_body_is_refused(site: Site) -> None:
     start = b"POST %b HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n" % PATH.encode()
     chunk = b"%x\r\n%b\r\n" % (MAX_BODY_BYTES + 1, b"x" * (MAX_BODY_BYTES + 1))
     assert await status(await site.send(start + chunk)) == 413
 
 
-async def test_a_body_that_is_no_review_is_refused(site: Site) -> None:
+async def test_body_that_is_not_a_review_is_refused(site: Site) -> None:
     assert await status(await site.send(head(2) + b"{}")) == 400
 
 
-async def test_bodies_beyond_a_few_wait_unread_and_more_are_refused(site: Site) -> None:
+async def test_reviews_over_the_limit_wait_unread_and_further_ones_are_refused(site: Site) -> None:
     slow = [await site.send(head(MAX_BODY_BYTES) + b"{") for _ in range(MAX_REVIEWS)]
     await eventually(lambda: site.reviewer._slots.locked())
     waiting = [await site.send(WHOLE) for _ in range(MAX_WAITING)]
@@ -129,7 +129,7 @@ async def test_bodies_beyond_a_few_wait_unread_and_more_are_refused(site: Site) 
     assert site.reviewer._in_flight == 0
 
 
-async def test_a_body_that_comes_slowly_gives_its_place_to_others(
+async def test_body_that_arrives_slowly_does_not_block_other_reviews(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "BODY_SECONDS", 0.1)

@@ -14,7 +14,7 @@ from tests.support.servers import Server
 WORKERS = ("mnist-worker-0", "mnist-worker-1")
 
 
-async def test_a_run_succeeds_when_its_pods_do(scene: Scene) -> None:
+async def test_run_succeeds_when_its_pods_succeed(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2))
         pods = await scene.until_pods(*WORKERS)
@@ -29,13 +29,13 @@ async def test_a_run_succeeds_when_its_pods_do(scene: Scene) -> None:
         done = await scene.until_phase("Succeeded")
         assert done.status.completion_time is not None
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             return {one.reason for one in await scene.events()} >= {"Running", "Succeeded"}
 
-        await scene.until("there are events of both", told)
+        await scene.until("there are events of both", is_reported)
 
 
-async def test_a_failed_pod_is_replaced_and_the_restart_counted(scene: Scene) -> None:
+async def test_failed_pod_is_replaced_and_counted_as_a_restart(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2, restart="OnFailure"))
         before = await scene.until_pods(*WORKERS)
@@ -53,7 +53,7 @@ async def test_a_failed_pod_is_replaced_and_the_restart_counted(scene: Scene) ->
         await scene.until_phase("Running")
 
 
-async def test_a_run_without_restarts_left_fails_with_its_cause(scene: Scene) -> None:
+async def test_run_without_restarts_left_fails_with_the_cause(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2).limits(restarts=0))
         await scene.until_pods(*WORKERS)
@@ -63,7 +63,7 @@ async def test_a_run_without_restarts_left_fails_with_its_cause(scene: Scene) ->
         assert "3" in failed.status.message
 
 
-async def test_a_suspended_run_has_no_pods_and_comes_back(scene: Scene) -> None:
+async def test_suspended_run_has_no_pods_until_it_is_resumed(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2))
         await scene.until_pods(*WORKERS)
@@ -87,7 +87,7 @@ async def _scale_workers(scene: Scene, replicas: int) -> None:
     )
 
 
-async def test_an_elastic_run_is_scaled_while_it_runs(scene: Scene) -> None:
+async def test_elastic_run_is_scaled_while_running(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2, elastic={"min": 1, "max": 4}))
         await scene.until_pods(*WORKERS)
@@ -99,7 +99,7 @@ async def test_an_elastic_run_is_scaled_while_it_runs(scene: Scene) -> None:
         await scene.until_pods("mnist-worker-0")
 
 
-async def test_a_gang_gets_its_group_before_its_pods(scene: Scene) -> None:
+async def test_pod_group_of_a_gang_is_created_before_its_pods(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2).gang())
 
@@ -117,7 +117,7 @@ async def test_a_gang_gets_its_group_before_its_pods(scene: Scene) -> None:
         assert pods["mnist-worker-0"].metadata.annotations["scheduling.k8s.io/group-name"] == "mnist"
 
 
-async def test_a_finished_run_goes_when_its_time_is_over(scene: Scene) -> None:
+async def test_finished_run_is_deleted_after_its_ttl(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 1).limits(ttlAfterSucceeded="1s"))
         await scene.until_pods("mnist-worker-0")
@@ -129,14 +129,14 @@ async def test_a_finished_run_goes_when_its_time_is_over(scene: Scene) -> None:
         await scene.until("the run is deleted", gone)
 
 
-async def test_a_definition_that_cannot_be_honoured_is_told_and_cured_by_editing(scene: Scene) -> None:
+async def test_invalid_spec_is_reported_and_cured_by_an_edit(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run(framework="nonsuch").role("worker", 1))
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             return "spec.framework" in (await scene.run()).status.message
 
-        await scene.until("status tells the path", told)
+        await scene.until("the status has the path", is_reported)
         assert not await scene.pods()
         await scene.apply(run(framework="custom").role("worker", 1))
         await scene.until_pods("mnist-worker-0")
@@ -144,20 +144,20 @@ async def test_a_definition_that_cannot_be_honoured_is_told_and_cured_by_editing
         assert [one.count for one in problems] == [1]
 
 
-async def test_a_pod_that_the_api_refuses_is_told_and_cured_by_editing(scene: Scene) -> None:
+async def test_rejected_pod_is_reported_and_cured_by_an_edit(scene: Scene) -> None:
     bad = {"metadata": {"labels": {"team": "not a value!"}}, **pod_template()}
     async with scene.operator():
         await scene.apply(run().role("worker", 1, template=bad))
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             return "metadata.labels" in (await scene.run()).status.message
 
-        await scene.until("status tells what is refused", told)
+        await scene.until("the status says what is rejected", is_reported)
         await scene.apply(run().role("worker", 1))
         await scene.until_pods("mnist-worker-0")
 
 
-async def test_a_taken_name_is_reported_and_left_alone(scene: Scene) -> None:
+async def test_name_conflict_is_reported_and_the_other_object_unchanged(scene: Scene) -> None:
     spec = {"containers": [{"name": "main", "image": "x"}]}
     mine = await scene.client.create(
         Pod, {"metadata": {"name": "mnist-worker-0"}, "spec": spec}, scene.namespace
@@ -165,10 +165,10 @@ async def test_a_taken_name_is_reported_and_left_alone(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2))
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             return "mnist-worker-0" in (await scene.run()).status.message
 
-        await scene.until("status tells which name is taken", told)
+        await scene.until("the status names the object with that name", is_reported)
         assert (await scene.pods())["mnist-worker-0"].metadata.uid == mine.metadata.uid
         await scene.client.delete(Pod, "mnist-worker-0", scene.namespace, grace_seconds=0)
 
@@ -179,7 +179,7 @@ async def test_a_taken_name_is_reported_and_left_alone(scene: Scene) -> None:
         await scene.until("the name is ours once it is free", ours)
 
 
-async def test_a_deleted_service_is_made_again(scene: Scene) -> None:
+async def test_deleted_service_is_created_again(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run(framework="pytorch").role("worker", 2))
         await scene.until_pods(*WORKERS)
@@ -194,7 +194,7 @@ async def test_a_deleted_service_is_made_again(scene: Scene) -> None:
         await scene.until("the service is back", back)
 
 
-async def test_a_wiped_status_is_rebuilt_from_the_pods(scene: Scene) -> None:
+async def test_removed_status_is_rebuilt_from_the_pods(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run().role("worker", 2))
         before = await scene.until_pods(*WORKERS)
@@ -230,7 +230,7 @@ async def test_pods_of_every_framework_pass_the_restricted_standard(
         await scene.until_pods("mpi-launcher-0", "mpi-worker-0", "mpi-worker-1", "torch-worker-0")
 
 
-async def test_remote_exec_may_reach_the_jobs_own_pods_and_no_others(scene: Scene) -> None:
+async def test_launcher_may_exec_into_pods_of_its_own_job_only(scene: Scene) -> None:
     async with scene.operator():
         await scene.apply(run("mpi", framework="mpi").role("launcher", 1).role("worker", 2))
         await scene.until_pods("mpi-launcher-0", "mpi-worker-0", "mpi-worker-1")
@@ -246,7 +246,7 @@ async def test_remote_exec_may_reach_the_jobs_own_pods_and_no_others(scene: Scen
             assert await _may(scene, "mpi-launcher", verb, pod, subresource) is want, (verb, pod, subresource)
 
 
-async def test_a_run_named_like_a_strangers_pods_gets_no_rights_over_them(scene: Scene) -> None:
+async def test_launcher_gets_no_rights_over_foreign_pods_with_names_of_its_job(scene: Scene) -> None:
     container = {"name": "main", "image": "local"}
     stranger = {"metadata": {"name": "mpi-worker-0"}, "spec": {"containers": [container]}}
     await scene.client.create(Pod, stranger, scene.namespace)
@@ -285,16 +285,14 @@ FEATURES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-async def test_a_run_that_needs_a_feature_that_is_off_says_which_value_turns_it_on(
-    scene: Scene, feature: str
-) -> None:
+async def test_run_that_needs_a_disabled_feature_names_the_chart_value(scene: Scene, feature: str) -> None:
     settings, options = FEATURES[feature]
     builder = run(framework="mpi").role("launcher", 1).role("worker", 1)
     async with scene.operator(**settings):
         await scene.apply(builder.having(options=options))
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             return f"features.{feature}=true" in (await scene.run()).status.message
 
-        await scene.until("the status names the value", told)
+        await scene.until("the status names the value", is_reported)
         assert await scene.pods() == {}

@@ -8,7 +8,7 @@ import pytest
 from argosy.operator.settings import Settings
 
 
-def test_replicas_with_one_host_name_and_process_id_have_different_identities(
+def test_replicas_with_the_same_host_name_and_pid_have_different_identities(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "node-1")

@@ -129,7 +129,7 @@ async def ready(port: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-async def test_five_thousand_jobs_leave_nothing_behind(real_apiserver: Server) -> None:
+async def test_five_thousand_jobs_leave_nothing_in_memory(real_apiserver: Server) -> None:
     server, port = real_apiserver, free_port()
     known = ("--kubeconfig", str(server.kubeconfig))
     shown = (f"--metrics-bind-address=127.0.0.1:{port}", f"--health-probe-bind-address=127.0.0.1:{port}")

@@ -38,14 +38,17 @@ async def phase(scene: Scene, name: str) -> str:
     return (await scene.client.get(AresJob, name, scene.namespace)).status.phase
 
 
-async def told(scene: Scene, name: str, reason: str) -> list[str]:
-    events = [one for one in await scene.events() if one.reason == reason]
-    return [one.message for one in events if one.involved_object.name == name]
+async def event_messages(scene: Scene, name: str, reason: str) -> list[str]:
+    events = [event for event in await scene.events() if event.reason == reason]
+    return [event.message for event in events if event.involved_object.name == name]
 
 
 COLLISIONS = {
-    "a service": ("custom", "Service a-b-worker exists and does not belong to this job"),
-    "a pod, where the second has no services": (
+    "both need a Service: the second job waits": (
+        "custom",
+        "Service a-b-worker exists and does not belong to this job",
+    ),
+    "both need a pod: the second job waits": (
         "standalone",
         "Pod a-b-worker-0 exists and does not belong to this job",
     ),
@@ -53,14 +56,14 @@ COLLISIONS = {
 
 
 @pytest.mark.parametrize(("framework", "want"), COLLISIONS.values(), ids=COLLISIONS.keys())
-async def test_two_jobs_whose_names_meet_in(stage: Scene, framework: str, want: str) -> None:
+async def test_two_jobs_that_need_an_object_of_the_same_name(stage: Scene, framework: str, want: str) -> None:
     """Role b-worker of job a, and role worker of job a-b."""
     await create(stage, "a", {"b-worker": {}})
     (first,) = (await stage.until_pods("a-b-worker-0")).values()
     await create(stage, "a-b", {"worker": {}}, framework)
 
     async def conflict() -> bool:
-        return any(want in said for said in await told(stage, "a-b", "NameConflict"))
+        return any(want in message for message in await event_messages(stage, "a-b", "NameConflict"))
 
     await stage.until("the second says that a name is taken", conflict)
     assert await phase(stage, "a-b") in ("Pending", "Starting")
@@ -76,13 +79,13 @@ async def test_two_jobs_whose_names_meet_in(stage: Scene, framework: str, want: 
     await stage.until("the second goes on when the name is free", taken_over)
 
 
-async def test_a_run_and_a_job_of_one_name(stage: Scene) -> None:
+async def test_training_run_and_ares_job_of_the_same_name(stage: Scene) -> None:
     await stage.apply(run("twin").role("worker", 1))
     first = (await stage.until_pods("twin-worker-0"))["twin-worker-0"]
     await create(stage, "twin", {"worker": {}})
 
     async def conflict() -> bool:
-        return bool(await told(stage, "twin", "NameConflict"))
+        return bool(await event_messages(stage, "twin", "NameConflict"))
 
     await stage.until("the job says that a name is taken", conflict)
     await stage.report("twin-worker-0", "Running")
@@ -92,7 +95,7 @@ async def test_a_run_and_a_job_of_one_name(stage: Scene) -> None:
     assert [pod.metadata.uid for pod in pods.values()] == [first.metadata.uid]
 
 
-async def test_labels_that_lie_are_not_believed(stage: Scene) -> None:
+async def test_pods_with_forged_labels_are_ignored(stage: Scene) -> None:
     """A stranger's pod with all of our labels, owned by another or by nobody, is neither counted nor
     deleted."""
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "11111111", "controller": True}
@@ -125,7 +128,7 @@ async def test_labels_that_lie_are_not_believed(stage: Scene) -> None:
     await stage.until_pods("forged", "orphan")
 
 
-async def test_a_template_claims_nothing_for_its_pods(stage: Scene) -> None:
+async def test_labels_of_the_template_do_not_override_those_of_the_operator(stage: Scene) -> None:
     """Owner, name, namespace and our labels are the operator's; what else it names is its user's own."""
     claims = {
         "name": "stranger",
@@ -143,13 +146,13 @@ async def test_a_template_claims_nothing_for_its_pods(stage: Scene) -> None:
     assert wanted.items() <= meta.labels.items()
 
 
-async def test_a_strangers_service_outlives_the_job(stage: Scene) -> None:
+async def test_foreign_service_is_kept_when_the_job_is_deleted(stage: Scene) -> None:
     body: Json = {"metadata": {"name": "job-worker"}, "spec": {"ports": [{"port": 80}]}}
     stranger = await stage.client.create(Service, body, stage.namespace)
     await create(stage, "job", {"worker": {}})
 
     async def conflict() -> bool:
-        return bool(await told(stage, "job", "NameConflict"))
+        return bool(await event_messages(stage, "job", "NameConflict"))
 
     await stage.until("the job says that a name is taken", conflict)
     edit = {"spec": {"roleSpecs": {"worker": {"replicas": 0}}}}

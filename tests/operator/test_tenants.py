@@ -76,9 +76,7 @@ async def pods_to_exec_into(victim: Scene) -> set[str]:
     return {name for rule in rules if "pods/exec" in rule["resources"] for name in rule["resourceNames"]}
 
 
-async def test_objects_forged_in_another_namespace_change_nothing_for_a_job(
-    victim: Scene, hostile: str
-) -> None:
+async def test_objects_forged_in_another_namespace_do_not_affect_a_job(victim: Scene, hostile: str) -> None:
     before = {name: pod.metadata.uid for name, pod in (await victim.pods()).items()}
     await forge(victim, hostile)
     change = {"metadata": {"annotations": {"example.com/note": "reconcile again"}}}
@@ -91,7 +89,7 @@ async def test_objects_forged_in_another_namespace_change_nothing_for_a_job(
     assert before.items() <= after.items()
 
 
-async def test_a_failure_is_counted_once_whatever_another_namespace_has_forged(
+async def test_failure_is_counted_once_despite_forged_objects_in_another_namespace(
     victim: Scene, hostile: str
 ) -> None:
     await forge(victim, hostile)

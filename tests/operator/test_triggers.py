@@ -33,15 +33,15 @@ JOB = TrainingRun(
 )
 
 
-class Woken:
-    """Notes what a queue is told."""
+class RecordingQueue:
+    """Records the keys that are enqueued or discarded."""
 
     def __init__(self) -> None:
-        self.woken: list[tuple[Key, float]] = []
+        self.enqueued: list[tuple[Key, float]] = []
         self.discarded: list[Key] = []
 
     def enqueue(self, key: Key, after: float = 0.0) -> None:
-        self.woken.append((key, after))
+        self.enqueued.append((key, after))
 
     def discard(self, key: Key) -> None:
         self.discarded.append(key)
@@ -72,12 +72,12 @@ def pod(index: int, phase: str) -> Pod:
     return Pod(meta, PodSpec(), PodStatus(phase=phase))
 
 
-def becomes(caches: Caches, index: int, phase: str) -> None:
+def set_phase(caches: Caches, index: int, phase: str) -> None:
     changed = pod(index, phase)
     caches.pods.put(replace(changed, metadata=replace(changed.metadata, resource_version="2")))
 
 
-def going(caches: Caches) -> None:
+def terminate(caches: Caches) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     changed = pod(0, "Running")
     meta = replace(changed.metadata, resource_version="2", deletion_timestamp=now)
@@ -85,73 +85,74 @@ def going(caches: Caches) -> None:
 
 
 CASES: dict[str, tuple[Callable[[Caches], None], float]] = {
-    "one that ends: soon, its fellows may end too": (
-        lambda caches: becomes(caches, 0, "Failed"),
+    "failed pod: soon, as others may fail too": (
+        lambda caches: set_phase(caches, 0, "Failed"),
         POD_DEBOUNCE_SECONDS,
     ),
-    "one that succeeds while others go on: when they have had time to follow": (
-        lambda caches: becomes(caches, 0, "Succeeded"),
+    "succeeded pod while others run: later, as others may succeed too": (
+        lambda caches: set_phase(caches, 0, "Succeeded"),
         FOLLOW_DEBOUNCE_SECONDS,
     ),
-    "one that runs while others start: when there is more to tell": (
-        lambda caches: becomes(caches, 1, "Running"),
+    "running pod while others start: when the counts are written": (
+        lambda caches: set_phase(caches, 1, "Running"),
         START_DEBOUNCE_SECONDS,
     ),
-    "one on its way out: before its fellows give up because of it": (going, 0.0),
-    "one that is gone: likewise": (
+    "terminating pod: at once": (terminate, 0.0),
+    "deleted pod: at once": (
         lambda caches: caches.pods._store(Key("default", "mnist-worker-0"), None),
         0.0,
     ),
 }
 
 
-@pytest.mark.parametrize(("happens", "want"), CASES.values(), ids=CASES.keys())
-def test_a_pod_wakes_its_job(happens: Callable[[Caches], None], want: float) -> None:
-    assert woken(happens, alone=False) == [(KEY, want)]
+@pytest.mark.parametrize(("change", "want"), CASES.values(), ids=CASES.keys())
+def test_changed_pod_enqueues_its_job(change: Callable[[Caches], None], want: float) -> None:
+    assert enqueued(change, only_replaced=False) == [(KEY, want)]
 
 
-def test_a_pod_on_its_way_out_that_is_merely_replaced_wakes_its_job_when_it_may_be_gone() -> None:
-    assert woken(going, alone=True) == [(KEY, FOLLOW_DEBOUNCE_SECONDS)]
+def test_terminating_pod_that_is_only_replaced_enqueues_its_job_later() -> None:
+    assert enqueued(terminate, only_replaced=True) == [(KEY, FOLLOW_DEBOUNCE_SECONDS)]
 
 
-def test_a_pod_that_is_gone_wakes_its_job_at_once_in_any_case() -> None:
-    assert woken(lambda caches: caches.pods._store(Key("default", "mnist-worker-0"), None), alone=True) == [
-        (KEY, 0.0)
-    ]
+def test_deleted_pod_enqueues_its_job_at_once() -> None:
+    deleted = Key("default", "mnist-worker-0")
+    assert enqueued(lambda caches: caches.pods._store(deleted, None), only_replaced=True) == [(KEY, 0.0)]
 
 
-def woken(happens: Callable[[Caches], None], *, alone: bool) -> list[tuple[Key, float]]:
-    """What a job whose lost pods are replaced alone, or with others, is woken to by what happens."""
+def enqueued(change: Callable[[Caches], None], *, only_replaced: bool) -> list[tuple[Key, float]]:
+    """Return the keys and delays after a change; `only_replaced`: the job replaces single lost pods."""
     nowhere = Client(Connection(server="https://127.0.0.1:1"))
     caches = Caches(nowhere, SystemClock())
-    queue, jobs = Woken(), Cache(nowhere, TrainingRun)
+    queue, jobs = RecordingQueue(), Cache(nowhere, TrainingRun)
     reconciler = SimpleNamespace(
-        api=SimpleNamespace(resource=TrainingRun.resource), jobs=jobs, on_pod_terminating=lambda *_: alone
+        api=SimpleNamespace(resource=TrainingRun.resource),
+        jobs=jobs,
+        on_pod_terminating=lambda *_: only_replaced,
     )
     jobs.put(JOB)
     for index, phase in enumerate(("Running", "Pending", "Pending")):
         caches.pods.put(pod(index, phase))
     Triggers(caches).add(cast("Reconciler[TrainingRun]", reconciler), queue)
-    happens(caches)
-    return queue.woken
+    change(caches)
+    return queue.enqueued
 
 
-def test_the_last_of_a_role_to_succeed_wakes_its_job_soon() -> None:
+def test_last_pod_of_a_role_that_succeeds_enqueues_its_job_soon() -> None:
     nowhere = Client(Connection(server="https://127.0.0.1:1"))
     caches = Caches(nowhere, SystemClock())
     for index in range(2):
         caches.pods.put(pod(index, "Running"))
-    becomes(caches, 0, "Succeeded")
-    becomes(caches, 1, "Succeeded")
+    set_phase(caches, 0, "Succeeded")
+    set_phase(caches, 1, "Succeeded")
     last = caches.pods.get("default", "mnist-worker-1")
     assert last is not None
     assert not caches.role_still_running(last)
 
 
-def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
-    """Its pods go later than it does; a replica that stands by would keep its name for ever."""
+def test_pods_of_a_deleted_job_enqueue_nothing() -> None:
+    """Pods are deleted after their job; a standby replica would keep its key in the queue."""
     nowhere = Client(Connection(server="https://127.0.0.1:1"))
-    caches, queue, jobs = Caches(nowhere, SystemClock()), Woken(), Cache(nowhere, TrainingRun)
+    caches, queue, jobs = Caches(nowhere, SystemClock()), RecordingQueue(), Cache(nowhere, TrainingRun)
     deleted: list[TrainingRun] = []
     reconciler = SimpleNamespace(
         api=SimpleNamespace(resource=TrainingRun.resource),
@@ -163,8 +164,8 @@ def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
     Triggers(caches).add(cast("Reconciler[TrainingRun]", reconciler), queue)
     jobs.put(JOB)
     jobs._store(KEY, None)
-    going(caches)
+    terminate(caches)
     caches.pods._store(Key("default", "mnist-worker-0"), None)
-    assert queue.woken == [(KEY, 0.0)]
+    assert queue.enqueued == [(KEY, 0.0)]
     assert queue.discarded == [KEY]
     assert deleted == [JOB]

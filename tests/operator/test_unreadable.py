@@ -49,15 +49,15 @@ async def stored(scene: Scene, name: str) -> AnyObject:
 
 
 async def until_told(scene: Scene, name: str, path: str) -> AnyObject:
-    async def told() -> bool:
+    async def is_reported() -> bool:
         status = (await stored(scene, name)).raw.get("status")
         return isinstance(status, dict) and path in status.get("message", "")
 
-    await scene.until(f"the status of {name} names {path}", told)
+    await scene.until(f"the status of {name} names {path}", is_reported)
     return await stored(scene, name)
 
 
-async def test_a_run_that_does_not_fit_is_told_once_and_cured_by_editing(lax: Scene) -> None:
+async def test_undecodable_run_is_reported_once_and_cured_by_an_edit(lax: Scene) -> None:
     await lax.client.create(Anything, wrong("mnist"), lax.namespace)
     async with lax.operator():
         bad = await until_told(lax, "mnist", "spec.roles.worker.slots")
@@ -78,7 +78,7 @@ async def test_a_run_that_does_not_fit_is_told_once_and_cured_by_editing(lax: Sc
         assert [(one.involved_object.name, one.count) for one in problems] == [("mnist", 1)]
 
 
-async def test_a_second_operator_has_nothing_to_add(lax: Scene) -> None:
+async def test_restarted_operator_does_not_report_an_undecodable_run_again(lax: Scene) -> None:
     await lax.client.create(Anything, wrong("mnist"), lax.namespace)
     async with lax.operator():
         bad = await until_told(lax, "mnist", "spec.roles.worker.slots")
@@ -88,7 +88,7 @@ async def test_a_second_operator_has_nothing_to_add(lax: Scene) -> None:
     assert (await stored(lax, "mnist")).metadata.resource_version == bad.metadata.resource_version
 
 
-async def test_a_run_that_stops_fitting_keeps_its_pods(lax: Scene) -> None:
+async def test_run_that_becomes_undecodable_keeps_its_pods(lax: Scene) -> None:
     async with lax.operator():
         await lax.apply(run().role("worker", 2))
         before = await lax.until_pods("mnist-worker-0", "mnist-worker-1")
@@ -105,7 +105,7 @@ async def test_a_run_that_stops_fitting_keeps_its_pods(lax: Scene) -> None:
         assert {pod.metadata.uid for pod in after.values()} == {pod.metadata.uid for pod in before.values()}
 
 
-async def test_a_status_that_does_not_fit_is_made_anew(lax: Scene) -> None:
+async def test_undecodable_status_is_rebuilt(lax: Scene) -> None:
     await lax.apply(run().role("worker", 1))
     bad = {"status": {"attempt": "first", "conditions": 3}}
     await lax.client.patch(Anything, "mnist", bad, lax.namespace, subresource="status")
@@ -114,7 +114,7 @@ async def test_a_status_that_does_not_fit_is_made_anew(lax: Scene) -> None:
         assert (await lax.run()).status.attempt == 1
 
 
-async def test_a_run_that_does_not_fit_can_be_deleted(lax: Scene) -> None:
+async def test_undecodable_run_can_be_deleted(lax: Scene) -> None:
     await lax.client.create(Anything, wrong("mnist"), lax.namespace)
     async with lax.operator():
         await until_told(lax, "mnist", "spec.roles.worker.slots")
@@ -123,7 +123,7 @@ async def test_a_run_that_does_not_fit_can_be_deleted(lax: Scene) -> None:
         await lax.until_pods("mnist-worker-0")
 
 
-async def test_a_run_stored_before_its_definition_was_tightened_is_told(lax: Scene) -> None:
+async def test_run_stored_under_a_weaker_crd_is_reported(lax: Scene) -> None:
     await lax.client.create(Anything, wrong("mnist"), lax.namespace)
     await lax.client.apply(CustomResourceDefinition, crd_for(TrainingRun), force=True)
 

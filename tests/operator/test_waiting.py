@@ -27,7 +27,7 @@ from tests.support.servers import free_port
 Json = dict[str, object]
 pytestmark = pytest.mark.parametrize("api", ["local"], indirect=True)
 
-CROWD = 100
+WAITING_PODS = 100
 BURST = 12
 """New jobs at once, of which most have their first status deferred."""
 IN_TIME = 15.0
@@ -43,19 +43,21 @@ class Waiting:
         self._threads = ThreadPoolExecutor(len(pods))
 
     def begin(self) -> "asyncio.Future[list[int | BaseException]]":
-        """How each of them ends."""
+        """Start to wait; return the exit code or the error of each."""
         loop = asyncio.get_running_loop()
-        ends = [loop.run_in_executor(self._threads, one.run) for one in self.all]
+        ends = [loop.run_in_executor(self._threads, waiter.run) for waiter in self.all]
         return asyncio.gather(*ends, return_exceptions=True)
 
-    async def are_told(self) -> bool:
-        """Whether each knows for what it waits, and has asked to be told of news."""
+    async def all_wait(self) -> bool:
+        """Return True if each has a response and has sent a long poll."""
         return all(
-            one.last_message.startswith("waits for first") and one.long_poll_seconds for one in self.all
+            waiter.last_message.startswith("waiting for role first") and waiter.long_poll_seconds
+            for waiter in self.all
         )
 
-    async def are_alone(self) -> bool:
-        return all(one.last_message.startswith("the observer does not answer") for one in self.all)
+    async def all_failed(self) -> bool:
+        """Return True if the last request of each has failed."""
+        return all(waiter.last_message.startswith("request to the observer failed") for waiter in self.all)
 
 
 def _waiter(container: Json, port: int) -> initializer._Waiter:
@@ -91,9 +93,9 @@ class Answerer:
 
 
 @asynccontextmanager
-async def crowd(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting]]:
-    """A job whose role `late` waits for its role `first`, and all of those that wait."""
-    late = {"template": template(), "replicas": CROWD, "dependence": {"roleNames": ["first"]}}
+async def waiting_job(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting]]:
+    """Create a job whose role `late` waits for its role `first`; yield the server and the waiting pods."""
+    late = {"template": template(), "replicas": WAITING_PODS, "dependence": {"roleNames": ["first"]}}
     roles = {"first": {"template": template()}, "late": late}
     body = {"metadata": {"name": "job"}, "spec": {"frameworkType": "custom", "roleSpecs": roles}}
     await scene.client.create(dynamic_kind(AresJob.resource), body, scene.namespace)
@@ -105,10 +107,10 @@ async def crowd(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, Waiting
         asked = Answerer(scene, who)
         stack.callback(asked.kill)
 
-        async def made() -> bool:
-            return len(await scene.pods()) == CROWD + 1
+        async def all_created() -> bool:
+            return len(await scene.pods()) == WAITING_PODS + 1
 
-        await scene.until("all pods are made", made)
+        await scene.until("all pods are created", all_created)
         pods = (await scene.client.list(dynamic_kind(Pod.resource), scene.namespace)).items
         yield asked, Waiting([pod.raw for pod in pods if "-late-" in pod.metadata.name], asked.port)
 
@@ -119,15 +121,15 @@ async def role_phase(scene: Scene) -> str:
 
 
 @pytest.mark.parametrize("who", ["operator", "observer"])
-async def test_all_are_released_though_what_they_ask_was_killed(
+async def test_waiting_pods_are_released_although_the_process_they_ask_was_killed(
     scene: Scene, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(initializer, "MAX_PAUSE_SECONDS", 1.0)
-    async with crowd(scene, who) as (asked, waiting):
+    async with waiting_job(scene, who) as (asked, waiting):
         ends = waiting.begin()
-        await scene.until("all know for what they wait", waiting.are_told)
+        await scene.until("all pods wait", waiting.all_wait)
         asked.kill()
-        await scene.until("all have noticed", waiting.are_alone)
+        await scene.until("requests of all pods have failed", waiting.all_failed)
         assert not ends.done()
         asked.start()
         await scene.report("job-first-0", "Running")
@@ -140,10 +142,10 @@ async def test_all_are_released_though_what_they_ask_was_killed(
             assert set(await ends) == {0}
 
 
-async def test_all_end_with_a_reason_when_what_they_wait_for_fails(scene: Scene) -> None:
-    async with crowd(scene, "operator") as (_, waiting):
+async def test_waiting_pods_fail_with_a_reason_when_the_role_fails(scene: Scene) -> None:
+    async with waiting_job(scene, "operator") as (_, waiting):
         ends = waiting.begin()
-        await scene.until("all know for what they wait", waiting.are_told)
+        await scene.until("all pods wait", waiting.all_wait)
         await scene.report("job-first-0", "Failed", 1)
         async with asyncio.timeout(IN_TIME):
             assert {str(end) for end in await ends} == {"the job is Failed"}
@@ -166,10 +168,10 @@ async def test_in_a_burst_pods_are_released_without_waiting_for_a_deferred_statu
         await scene.client.create(dynamic_kind(AresJob.resource), body, scene.namespace)
     async with scene.operator(endpoint=f"127.0.0.1:{port}"):
 
-        async def made() -> bool:
+        async def all_created() -> bool:
             return len(await scene.pods()) == 2 * BURST
 
-        await scene.until("all pods are made", made)
+        await scene.until("all pods are created", all_created)
         pods = (await scene.client.list(dynamic_kind(Pod.resource), scene.namespace)).items
         waiting = Waiting([pod.raw for pod in pods if "-late-" in pod.metadata.name], port)
         ends = waiting.begin()

@@ -73,7 +73,7 @@ async def bundles(stage: Scene, name: str) -> set[str]:
     return {one.client_config.ca_bundle for one in (*mutating.webhooks, *validating.webhooks)}
 
 
-async def test_wrong_jobs_are_refused_and_right_ones_stored_with_their_defaults(
+async def test_webhooks_reject_invalid_jobs_and_set_defaults_of_valid_ones(
     scene: tuple[Scene, int],
 ) -> None:
     stage, port = scene
@@ -98,7 +98,7 @@ async def test_wrong_jobs_are_refused_and_right_ones_stored_with_their_defaults(
         await stage.client.delete(Stored, "job", stage.namespace)
 
 
-async def test_no_job_is_refused_while_the_authority_is_rotated_twice(
+async def test_no_job_is_rejected_while_the_authority_is_rotated_twice(
     scene: tuple[Scene, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server asks whichever replica, whether that has reloaded or not."""
@@ -117,12 +117,12 @@ async def test_no_job_is_refused_while_the_authority_is_rotated_twice(
         async def known() -> bool:
             """Writes a job each time: one that the webhook cannot be asked about raises."""
             trust, _ = await store.read()
-            told = await bundles(stage, name)
-            if trust is None or "" in told:
+            stored = await bundles(stage, name)
+            if trust is None or "" in stored:
                 return False
             await stage.client.create(Stored, body(stage.namespace, worker={}), stage.namespace)
             await stage.client.delete(Stored, "job", stage.namespace)
-            return told == {b64encode(trust.ca.encode()).decode()}
+            return stored == {b64encode(trust.ca.encode()).decode()}
 
         await stage.until("the webhooks know our authority", known)
         for _ in range(2):

@@ -50,7 +50,7 @@ def ares(text: str) -> AresSettings:
     return ares_settings(settings(text))
 
 
-def test_a_file_of_aresoperator_is_read() -> None:
+def test_config_file_of_aresoperator_is_read() -> None:
     found = ares(ORIGINAL)
     assert found.observers == ObserverService(
         "ares-observer.ares", 30037, "ares", {"app": "ares", "module": "ares-observer"}, require_tokens=True
@@ -104,13 +104,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_settings_of_a_file(case: Case) -> None:
+def test_settings_from_a_config_file(case: Case) -> None:
     found, found_ares = settings(case.text), ares(case.text)
     assert {name: getattr(found, name) for name in case.want} == case.want
     assert {name: getattr(found_ares, name) for name in case.want_ares} == case.want_ares
 
 
-def test_without_aresjobs_only_the_settings_of_the_operator_are_used() -> None:
+def test_without_aresjobs_only_settings_of_the_operator_are_applied() -> None:
     served = apply_config(Settings(apis=(ARGOSY,)), read("operator: {clusterDomain: example.org}"))
     assert (served.apis, served.cluster_domain) == ((ARGOSY,), "example.org")
 
@@ -159,19 +159,19 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("message", ERRORS)
-def test_an_invalid_file_is_rejected_with_the_key(message: str) -> None:
+def test_invalid_config_file_is_rejected_with_the_key(message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         read(ERRORS[message])
     assert str(raised.value).startswith(message)
 
 
-def test_all_errors_of_a_file_are_reported_at_once() -> None:
+def test_all_errors_of_a_config_file_are_reported_together() -> None:
     with pytest.raises(ConfigError, match=r"cache\.uri: .*; operator\.restConfig\.qps: "):
         read("{cache: {uri: x}, operator: {restConfig: {qps: -1}}}")
 
 
 @pytest.mark.parametrize("command", [operator, observer], ids=["operator", "observer"])
-def test_an_invalid_file_stops_the_start(command: object, tmp_path: Path) -> None:
+def test_invalid_config_file_ends_the_command(command: object, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("operator: {restConfig: {qps: 0}}")
     assert command in (operator, observer)
@@ -180,7 +180,7 @@ def test_an_invalid_file_stops_the_start(command: object, tmp_path: Path) -> Non
     assert f"{file}: operator.restConfig.qps: invalid value 0: must be more than 0" in done.output
 
 
-def test_the_configmap_of_the_chart_is_read() -> None:
+def test_config_file_of_the_chart_is_read() -> None:
     chart, preset = Chart(chart_folder()), PRESETS["ares"]
     given: Json = {**preset.values, "config": {"operator": {"restConfig": {"qps": 7}}}}
     (config_map,) = (obj for obj in chart.objects("ares", chart.values(given)) if obj["kind"] == "ConfigMap")

@@ -113,11 +113,11 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
 
 
 ERRORS = {
-    "47. auth none: an unknown job 404 230404": ("none", "/cache/keys/ns.other", 404, 230404),
-    "47. key without a dot 400 230400": ("none", "/cache/keys/job", 400, 230400),
-    "47. auth token: no token -> 401 230401": ("token", "/cache/keys/ns.job", 401, 230401),
-    "auth token: an unknown job is not told from a known one": ("token", "/cache/keys/ns.other", 401, 230401),
-    "auth token: a malformed key is 400": ("token", "/cache/keys/job", 400, 230400),
+    "47. auth none, unknown job: 404 230404": ("none", "/cache/keys/ns.other", 404, 230404),
+    "47. auth none, key without a dot: 400 230400": ("none", "/cache/keys/job", 400, 230400),
+    "47. auth token, no token: 401 230401": ("token", "/cache/keys/ns.job", 401, 230401),
+    "auth token, unknown job: 401 as for a known one": ("token", "/cache/keys/ns.other", 401, 230401),
+    "auth token, key without a dot: 400 230400": ("token", "/cache/keys/job", 400, 230400),
 }
 
 
@@ -134,7 +134,7 @@ async def test_47_ping(scene: Scene) -> None:
     assert (answer.status, answer.body) == (200, b'"pong"')
 
 
-async def test_roles_are_told_with_their_addresses(scene: Scene) -> None:
+async def test_response_has_the_roles_with_their_addresses(scene: Scene) -> None:
     scene.set(worker=Phase.RUNNING, launcher=Phase.STARTING, hosts=Phase.RUNNING)
     for index in (10, 2):
         scene.pod("worker", index)
@@ -149,7 +149,7 @@ async def test_roles_are_told_with_their_addresses(scene: Scene) -> None:
     assert answer.headers["ares-job-phase"] == "Starting"
 
 
-async def test_a_token_reads_its_own_job_and_nothing_of_others(scene: Scene) -> None:
+async def test_token_gives_access_to_its_own_job_only(scene: Scene) -> None:
     """Not even whether there are others."""
     scene.set(worker=Phase.RUNNING)
     scene.put("rival", "other-uid", worker=Phase.RUNNING)
@@ -162,7 +162,7 @@ async def test_a_token_reads_its_own_job_and_nothing_of_others(scene: Scene) -> 
     assert (await scene.get("/cache/keys/ns.job", auth="token", **scene.token)).status == 200
 
 
-async def test_a_run_of_another_kind_is_no_job_of_this_api(scene: Scene) -> None:
+async def test_training_run_is_not_found(scene: Scene) -> None:
     """A TrainingRun may have the name of an AresJob; who asks here asks for the latter."""
     scene.set(worker=Phase.RUNNING)
     scene.jobs["run"] = replace(scene.jobs["job"], status=TrainingRunStatus())
@@ -184,7 +184,7 @@ class Namesake:
         return self.found
 
 
-async def test_what_people_do_to_labels_and_questions_is_borne(scene: Scene) -> None:
+async def test_invalid_labels_and_parameters_are_ignored(scene: Scene) -> None:
     scene.set(worker=Phase.RUNNING)
     scene.pod("worker", 0)
     scene.pod("worker", 1, label="first")
@@ -195,7 +195,9 @@ async def test_what_people_do_to_labels_and_questions_is_borne(scene: Scene) -> 
         assert (await scene.get(f"/cache/keys/ns.job?wait={wait}", If_None_Match=tag)).status == 200
 
 
-async def test_the_same_answer_to_many_is_made_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_response_is_built_once_for_many_requests(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Hundreds of pods ask at once whenever something changes."""
     scene.set(worker=Phase.STARTING)
     made: list[str] = []
@@ -213,7 +215,7 @@ async def test_the_same_answer_to_many_is_made_once(scene: Scene, monkeypatch: p
     assert (json.loads(answer.body)["worker"]["ips"], made) == (["10.0.0.0"], ["worker", "worker"])
 
 
-async def test_questions_about_unknown_jobs_beyond_the_bound_are_refused_at_once(scene: Scene) -> None:
+async def test_requests_about_unknown_jobs_over_the_limit_are_refused_at_once(scene: Scene) -> None:
     scene.set(worker=Phase.RUNNING)
     questions = [scene.get(f"/cache/keys/ns.unknown-{i}") for i in range(MAX_UNKNOWN_WAITS + 1)]
     answers = await asyncio.gather(*questions)
@@ -222,7 +224,7 @@ async def test_questions_about_unknown_jobs_beyond_the_bound_are_refused_at_once
     assert not scene.readings._waiting
 
 
-async def test_a_mistake_is_told_in_the_words_of_this_api(
+async def test_internal_error_has_the_format_of_this_api(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scene.readings, "find", lambda namespace, name, admits: 1 / 0)
@@ -230,7 +232,7 @@ async def test_a_mistake_is_told_in_the_words_of_this_api(
     assert (answer.status, json.loads(answer.body)["code"]) == (500, 230500)
 
 
-async def test_a_question_is_held_until_the_answer_is_another(scene: Scene) -> None:
+async def test_long_poll_ends_when_the_response_changes(scene: Scene) -> None:
     scene.set(worker=Phase.STARTING)
     tag = (await scene.get("/cache/keys/ns.job")).headers["etag"]
     held = asyncio.create_task(scene.get("/cache/keys/ns.job?wait=20", If_None_Match=tag))
@@ -242,7 +244,7 @@ async def test_a_question_is_held_until_the_answer_is_another(scene: Scene) -> N
     assert (await scene.get("/cache/keys/ns.job?wait=1", If_None_Match=tag)).status == 304
 
 
-async def test_an_observer_that_ends_answers_what_it_held_back(scene: Scene) -> None:
+async def test_stopping_observer_answers_long_polls(scene: Scene) -> None:
     """drains on SIGTERM"""
     scene.set(worker=Phase.STARTING)
     tag = (await scene.get("/cache/keys/ns.job")).headers["etag"]
@@ -253,7 +255,7 @@ async def test_an_observer_that_ends_answers_what_it_held_back(scene: Scene) -> 
         assert (await held).status == 304
 
 
-async def test_the_initializer_is_released_by_it(scene: Scene) -> None:
+async def test_observer_releases_the_initializer(scene: Scene) -> None:
     """The whole way: the real initializer, its token, TLS, a question that is held."""
     scene.set(worker=Phase.STARTING)
     environ = {

@@ -1,4 +1,4 @@
-"""Where the initializers of AresJobs are told to ask."""
+"""The addresses that the initializers of AresJobs use."""
 
 from collections.abc import Sequence
 
@@ -26,42 +26,42 @@ class Case(Struct):
 
 
 CASES = {
-    "without observers the operator is asked": Case(None, ObserverAddress(OPERATOR), cluster_ip="10.96.0.7"),
-    "a pod in its node's network asks the operator by its address": Case(
+    "no observers: Service of the operator": Case(None, ObserverAddress(OPERATOR), cluster_ip="10.96.0.7"),
+    "no observers, host network: address of the operator's Service": Case(
         None, ObserverAddress("https://10.96.0.7"), host_network=True, cluster_ip="10.96.0.7"
     ),
-    "observers are asked by the name of their Service": Case(
+    "observers: their Service": Case(
         ObserverService(), ObserverAddress("https://ares-observer.ares"), cluster_ip="10.96.0.8"
     ),
-    "and by its address in a node's network": Case(
+    "observers, host network: address of their Service": Case(
         ObserverService(), ObserverAddress("https://10.96.0.8"), host_network=True, cluster_ip="10.96.0.8"
     ),
-    "an address of the newer kind is in brackets, and a port stays": Case(
+    "observers with a port, host network, IPv6: address in brackets with the port": Case(
         ObserverService("o.ares:8443"),
         ObserverAddress("https://[fd00::8]:8443"),
         host_network=True,
         cluster_ip="fd00::8",
     ),
-    "by name while there is no address": Case(
+    "observers, host network, Service without an address: its name": Case(
         ObserverService(), ObserverAddress("https://ares-observer.ares"), host_network=True, cluster_ip="None"
     ),
-    "in plain HTTP where no token is asked for": Case(
+    "observers without tokens: plain HTTP": Case(
         ObserverService(require_tokens=False), ObserverAddress("http://ares-observer.ares", tls=False)
     ),
-    "with a port on the nodes: those that have observers, each once, in order": Case(
+    "node port: sorted addresses of the nodes with observers": Case(
         NODE_PORT,
         ObserverAddress("nodePort://10.0.0.1,10.0.0.2:30037"),
         hosts=("10.0.0.2", "", "10.0.0.1", "10.0.0.2"),
     ),
-    "the port alone while no node is known": Case(NODE_PORT, ObserverAddress("nodePort://30037")),
-    "the port in a node's network too": Case(
+    "node port, no observer is running: port only": Case(NODE_PORT, ObserverAddress("nodePort://30037")),
+    "node port, host network: addresses of nodes": Case(
         NODE_PORT, ObserverAddress("nodePort://10.0.0.1:30037"), host_network=True, hosts=("10.0.0.1",)
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_where_to_ask(case: Case) -> None:
+async def test_observer_address(case: Case) -> None:
     client = Client(Connection(server="https://127.0.0.1:1"))
     found = ObserverLocator(client, OPERATOR, "argosy-operator.argosy-system", case.observers)
     if found.services is not None and case.cluster_ip:
