@@ -76,7 +76,7 @@ from argosy.local import supervisor
 from argosy.local.processes import Options
 from argosy.local.state import State
 
-supervisor._LONGEST_DELAY = 0.5
+supervisor._MAX_BACKOFF_SECONDS = 0.5
 supervisor.components = lambda state, options: (supervisor.Component("failing", ("false",)),)
 supervisor.stop_pods = lambda state: None
 supervisor.supervise(State(Path(sys.argv[1])), Options())

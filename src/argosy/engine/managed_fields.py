@@ -21,7 +21,7 @@ async def claim_created_fields(
 ) -> None:
     """Count what our field manager created as applied, unless it has applied to this object before.
 
-    `Conflict` if there is another object of this name, or if somebody writes to it at the same time.
+    `Conflict` if there is another object of this name, or if it is changed at the same time.
     """
     answer = await client.request(
         "GET", path_of(kind, name, namespace), headers={"Accept": metadata_only_header()}

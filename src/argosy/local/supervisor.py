@@ -23,25 +23,25 @@ from msgspec import Struct
 from argosy.local.processes import Options, Process, Run
 from argosy.local.state import State
 
-_STEADY = 10.0
-"""Seconds after which a component counts as started well, and its next death is answered at once."""
+_STABLE_SECONDS = 10.0
+"""A component that ran for so long is restarted at once, without backoff."""
 
-_LONGEST_DELAY = 5.0
-_FULL_DISK = 1.0
-"""Seconds until run.json is written again when it could not be."""
+_MAX_BACKOFF_SECONDS = 5.0
+_WRITE_RETRY_SECONDS = 1.0
+"""Delay until run.json is written again after an error."""
 
-_GRACE = 15.0
-_HEAD_START = 1.0
-"""Seconds that the first components may have the processors for themselves; the rest waits no longer."""
+_STOP_GRACE_SECONDS = 15.0
+_MAX_DEFER_SECONDS = 1.0
+"""How long the start of components that need the API server is deferred, so that it starts faster."""
 
-_GLANCE = 0.02
+_POLL_SECONDS = 0.02
 
 
 class Component(Struct, frozen=True):
     name: str
     command: tuple[str, ...]
     after: Path | None = None
-    """Starts when this is there: until then the processors are left to what everybody waits for."""
+    """Deferred until this exists, so that the API server, which all wait for, has the processors."""
 
 
 def components(state: State, options: Options) -> tuple[Component, ...]:
@@ -75,7 +75,7 @@ class _Child:
         self.component = component
         self.log = log
         self.failures = 0
-        self.due = time.monotonic() + (0.0 if component.after is None else _HEAD_START)
+        self.due = time.monotonic() + (0.0 if component.after is None else _MAX_DEFER_SECONDS)
         self.started_at = 0.0
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -104,9 +104,9 @@ class _Child:
             return False
         code = self.process.returncode
         self.process = None
-        self.failures = 1 if now - self.started_at > _STEADY else self.failures + 1
-        self.due = now + (0.0 if self.failures == 1 else min(0.1 * 2**self.failures, _LONGEST_DELAY))
-        with contextlib.suppress(OSError), self.log.open("a") as log:  # a full disk is no reason to die
+        self.failures = 1 if now - self.started_at > _STABLE_SECONDS else self.failures + 1
+        self.due = now + (0.0 if self.failures == 1 else min(0.1 * 2**self.failures, _MAX_BACKOFF_SECONDS))
+        with contextlib.suppress(OSError), self.log.open("a") as log:  # the disk may be full
             log.write(f"supervisor: {self.component.name} ended with {code}; start {self.failures + 1}\n")
         return True
 
@@ -130,23 +130,23 @@ class _Signals:
 
     def __init__(self) -> None:
         self.stop = False
-        self._woken, wakes = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(wakes, False)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # ignored, its byte would not be written
+        self._wakeup, writer = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler it would not wake the loop
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._order_stop)
+            signal.signal(number, self._request_stop)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
-    def _order_stop(self, _number: int, _frame: FrameType | None) -> None:
+    def _request_stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stop = True
 
     def wait(self, seconds: float) -> None:
         """Return at the next signal, or when the time is over."""
-        select.select([self._woken], [], [], seconds)
+        select.select([self._wakeup], [], [], seconds)
         with contextlib.suppress(BlockingIOError):
-            os.read(self._woken, select.PIPE_BUF)
+            os.read(self._wakeup, select.PIPE_BUF)
 
 
 def supervise(state: State, options: Options) -> None:
@@ -165,16 +165,16 @@ def supervise(state: State, options: Options) -> None:
             if child.is_due(now):
                 try:
                     child.start(now)
-                except OSError:  # no process, no memory, no file to be had: it may be better soon
-                    child.due = now + _LONGEST_DELAY
+                except OSError:  # the system lacks processes, memory or files: try again later
+                    child.due = now + _MAX_BACKOFF_SECONDS
                 changed = True
         if changed:
             alive = {c.component.name: Process.of(c.process.pid) for c in children if c.process is not None}
-            changed = not _saved(Run(options, myself, alive), state.run)
-        patience = _next_start(children, time.monotonic())
-        signals.wait(min(patience, _FULL_DISK) if changed else patience)
+            changed = not _save_run(Run(options, myself, alive), state.run)
+        timeout = _next_start(children, time.monotonic())
+        signals.wait(min(timeout, _WRITE_RETRY_SECONDS) if changed else timeout)
     for child in reversed(children):
-        child.stop(_GRACE)
+        child.stop(_STOP_GRACE_SECONDS)
         if child.component.name == "node":
             stop_pods(state)
     state.run.unlink(missing_ok=True)
@@ -211,7 +211,8 @@ def launch(state: State, options: Options, claim: socket.socket) -> subprocess.P
         )
 
 
-def _saved(run: Run, path: Path) -> bool:
+def _save_run(run: Run, path: Path) -> bool:
+    """Write run.json; return False if that failed."""
     try:
         run.write(path)
     except OSError as error:
@@ -223,15 +224,16 @@ def _saved(run: Run, path: Path) -> bool:
 
 
 def _next_start(children: Sequence[_Child], now: float) -> float:
-    waiting = [child.due - now for child in children if child.process is None]
-    held = any(child.process is None and child.started_at == 0.0 for child in children)
-    return max(0.0, min([_GLANCE if held else 60.0, *waiting]))
+    """Return the seconds until the next component may have to be started."""
+    delays = [child.due - now for child in children if child.process is None]
+    is_deferred = any(child.process is None and child.started_at == 0.0 for child in children)
+    return max(0.0, min([_POLL_SECONDS if is_deferred else 60.0, *delays]))
 
 
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="argosy.local.supervisor", description=__doc__)
     parser.add_argument("--state", required=True, type=Path)
-    parser.add_argument("--options", required=True, help="what was asked of `argosy up`, as JSON")
+    parser.add_argument("--options", required=True, help="the options of `argosy up`, as JSON")
     arguments = parser.parse_args()
     supervise(State(arguments.state), msgspec.json.decode(arguments.options, type=Options))
 

@@ -14,7 +14,7 @@ from argosy.local.node import kernel
 
 STATE_FILE: Final = "state.json"
 LOCK_FILE: Final = "lock"
-"""Held by a shim for as long as it lives."""
+"""Locked by a shim while it runs."""
 
 
 class Termination(TypedDict):
@@ -29,11 +29,11 @@ class Termination(TypedDict):
 class ContainerState(TypedDict):
     name: str
     running: float | None
-    """When it started, while it runs."""
+    """Start time of the present run, if it is running."""
     ended: Termination | None
-    """How the present run ended, when it has and no other began."""
+    """How the present run ended; None while it is running."""
     last: Termination | None
-    """How the run before ended."""
+    """How the run before it ended."""
     restarts: int
     waiting: str
     waiting_message: str
@@ -43,17 +43,17 @@ class ContainerState(TypedDict):
 
 class PodState(TypedDict):
     pid: int
-    """Of the shim, as the machine sees it."""
+    """The shim's, in the machine's PID namespace."""
     start_time: int
     address: str
     containers: dict[str, ContainerState]
     finished: bool
-    """All that will ever run has ended and the shim is leaving."""
+    """Whether all containers have ended for good and the shim is exiting."""
     stopping: bool
     error: str
-    """Why the pod could not even be set up (namespaces, network)."""
+    """Why the pod's namespaces or network could not be set up."""
     notes: list[str]
-    """Warnings for people: what was asked for and could not be had."""
+    """Warnings for users about requested features that are not supported."""
 
 
 def read_state(folder: Path) -> PodState | None:

@@ -1,8 +1,8 @@
 """Relays service ports to endpoints in user space; service addresses are assigned to the bridge.
 
-This needs no packet filter and works rootless. A TCP connection goes to a random endpoint, and to the next
-one if it is refused; UDP keeps one endpoint per client while packets flow. Services of the control plane lead
-to a Unix socket, which crosses from the cluster's network to the host.
+This needs no packet filter and works rootless. A TCP connection is relayed to a random endpoint, and to the
+next one if it is refused; UDP keeps one endpoint per client while packets flow. Services of the control plane
+are relayed to a Unix socket, which crosses from the cluster's network to the host.
 """
 
 import asyncio

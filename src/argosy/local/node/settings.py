@@ -12,7 +12,7 @@ class Settings(Struct, frozen=True):
     pretend_gpus: int = 0
     """Per node, in addition to real ones."""
     images: dict[str, str] = field(default_factory=dict)
-    """Image name to the folder that is its root."""
+    """Root folder by image name."""
     rootless: bool = False
     pod_network: IPv4Network = IPv4Network("10.88.0.0/16")
     pods_per_node: int = 250
@@ -21,10 +21,10 @@ class Settings(Struct, frozen=True):
     longest_backoff: float = 300.0
     log_bytes: int = 10 << 20
     log_retention: float = 30.0
-    """Seconds for which the log of a deleted pod is kept, for followers that were cut off and come again."""
+    """Seconds for which the logs of a deleted pod are kept, for followers that reconnect."""
     cluster_domain: str = "cluster.local"
     bridge: str = "argosy0"
-    """In a network namespace of the cluster's own, so the name meets no other cluster's."""
+    """Clusters may use the same name, because each has its own network namespace."""
 
     @property
     def gateway(self) -> str:

@@ -32,11 +32,11 @@ class Program(NamedTuple):
     argv: list[str]
     env: dict[str, str]
     descriptors: dict[int, int]
-    """What becomes its standard streams, by number; with a terminal, none."""
+    """Descriptors of its standard streams, by number; empty with a terminal."""
     tty: bool
-    """Whether `prepare` makes a terminal its standard streams."""
+    """Whether `prepare` opens a terminal as its standard streams."""
     data_limit: int | None
-    """Bytes of memory that it may have for itself (RLIMIT_DATA)."""
+    """Maximum of its private memory in bytes (RLIMIT_DATA)."""
 
 
 def spawn(prepare: Callable[[socket.socket], None], program: Program) -> tuple[int, dict[bytes, int]]:
