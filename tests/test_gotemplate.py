@@ -44,13 +44,13 @@ CASES = {
         "<true>",
     ),
 }
-WRONG = {
-    "unknown function": ("{{ nonsuch 1 }}", "nonsuch"),
-    "block without end": ("{{ if .name }}", "no end"),
-    "unclosed braces": ("{{ .name", "not understood"),
-    "field of a missing field": ("{{ .missing.field }}", "field"),
-    "unclosed parenthesis": ("{{ up (.name }}", "parenthesis"),
-    "empty command": ("{{ .name | }}", "missing"),
+INVALID = {
+    "unknown function: error names it": ("{{ nonsuch 1 }}", "nonsuch"),
+    "block without end: error": ("{{ if .name }}", "missing end"),
+    "unclosed braces: error": ("{{ .name", "invalid syntax"),
+    "field of a missing field: error": ("{{ .missing.field }}", "field"),
+    "unclosed parenthesis: error": ("{{ up (.name }}", "parenthesis"),
+    "empty command: error": ("{{ .name | }}", "missing"),
 }
 
 
@@ -66,8 +66,8 @@ def test_template(case: str) -> None:
     assert rendered(source) == want
 
 
-@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("case", INVALID)
 def test_invalid_template_is_an_error(case: str) -> None:
-    source, want = WRONG[case]
+    source, want = INVALID[case]
     with pytest.raises(TemplateError, match=want):
         rendered(source)

@@ -100,7 +100,7 @@ class Templates:
     def render(self, name: str, dot: object) -> str:
         """Render a template, or one that another template defines."""
         if name not in self._defined:
-            raise TemplateError(f"there is no template {name}")
+            raise TemplateError(f"unknown template {name}")
         return self._run(self._defined[name], dot, {"": dot})
 
     def _nodes(
@@ -119,15 +119,15 @@ class Templates:
                 nodes.append(block)
             elif piece and piece[0] == "define":
                 body, end = self._nodes(pieces, at + 1, ("end",))
-                at = _found(end, "define")
-                self._defined[_unquoted(piece[1])] = body
+                at = _require_end(end, "define")
+                self._defined[_unquote(piece[1])] = body
             elif piece[1:2] == [":="]:
                 nodes.append(_Assign(piece[0].removeprefix("$"), _pipeline(piece[2:])))
             elif piece:
                 nodes.append(_Output(_pipeline(piece)))
             at += 1
         if until:
-            raise TemplateError("a block has no end")
+            raise TemplateError("missing end of a block")
         return nodes, None
 
     def _block(self, pieces: Sequence[str | list[str]], at: int, words: Sequence[str]) -> tuple[_Block, int]:
@@ -138,7 +138,7 @@ class Templates:
             names = tuple(word.removeprefix("$") for word in value[:cut] if word != ",")
             value = value[cut + 1 :]
         body, end_index = self._nodes(pieces, at + 1, ("else", "end"))
-        end = _found(end_index, words[0])
+        end = _require_end(end_index, words[0])
         otherwise: list[_Node] = []
         piece = pieces[end]
         if piece[0] == "else" and len(piece) > 1:
@@ -146,7 +146,7 @@ class Templates:
             otherwise = [nested]
         elif piece[0] == "else":
             otherwise, end_index = self._nodes(pieces, end + 1, ("end",))
-            end = _found(end_index, "else")
+            end = _require_end(end_index, "else")
         return _Block(words[0], _pipeline(value), names, body, otherwise), end
 
     def _run(self, nodes: Sequence[_Node], dot: object, variables: dict[str, object]) -> str:
@@ -156,7 +156,7 @@ class Templates:
                 case _Text():
                     parts.append(node.text)
                 case _Output():
-                    parts.append(_printed(self._value(node.value, dot, variables)))
+                    parts.append(_format(self._value(node.value, dot, variables)))
                 case _Assign():
                     variables[node.name] = self._value(node.value, dot, variables)
                 case _Block():
@@ -187,7 +187,7 @@ class Templates:
             if callable(value):
                 value = value(*arguments)
             elif arguments:
-                raise TemplateError(f"{first} is no function")
+                raise TemplateError(f"{first} is not a function")
             piped = (value,)
         return piped[0]
 
@@ -209,23 +209,23 @@ class Templates:
         if name == "include":
             return self.render(str(arguments[0]), arguments[1])
         if name not in self.functions:
-            raise TemplateError(f"the function {name} is not known")
+            raise TemplateError(f"unknown function {name}")
         return self.functions[name](*arguments)
 
 
 def _pieces(source: str) -> Iterator[str | list[str]]:
     """Yield texts, and the tokens of each action; `{{-` and `-}}` trim the adjacent white space."""
-    at, eat = 0, False
+    position, trim = 0, False
     for match in _ACTION.finditer(source):
-        text = source[at : match.start()]
-        text = text.lstrip() if eat else text
+        text = source[position : match.start()]
+        text = text.lstrip() if trim else text
         yield text.rstrip() if match[1] else text
         if not match[2].startswith("/*"):
             yield list(_tokens(match[2]))
-        at, eat = match.end(), bool(match[3])
-    rest = source[at:].lstrip() if eat else source[at:]
+        position, trim = match.end(), bool(match[3])
+    rest = source[position:].lstrip() if trim else source[position:]
     if "{{" in rest:
-        raise TemplateError(f"not understood: {rest[rest.index('{{') :][:40]}")
+        raise TemplateError(f"invalid syntax: {rest[rest.index('{{') :][:40]}")
     yield rest
 
 
@@ -234,40 +234,40 @@ def _tokens(code: str) -> Iterator[str]:
     while at < len(code):
         match = _TOKEN.match(code, at)
         if match is None:
-            raise TemplateError(f"not understood: {code}")
+            raise TemplateError(f"invalid syntax: {code}")
         yield match[0].strip()
         at = match.end()
 
 
 def _pipeline(words: Sequence[str]) -> _Pipeline:
-    pipeline, rest = _read(list(words))
+    pipeline, rest = _parse_pipeline(list(words))
     if rest:
-        raise TemplateError(f"not understood: {' '.join(words)}")
+        raise TemplateError(f"invalid syntax: {' '.join(words)}")
     return pipeline
 
 
-def _read(words: list[str]) -> tuple[_Pipeline, list[str]]:
+def _parse_pipeline(words: list[str]) -> tuple[_Pipeline, list[str]]:
     commands: list[list[_Operand]] = [[]]
     while words and words[0] != ")":
         word, words = words[0], words[1:]
         if word == "|":
             commands.append([])
         elif word == "(":
-            inner, words = _read(words)
+            inner, words = _parse_pipeline(words)
             if words[:1] != [")"]:
-                raise TemplateError("a parenthesis is not closed")
+                raise TemplateError("missing closing parenthesis")
             words = words[1:]
             commands[-1].append(inner)
         else:
-            commands[-1].append(_single(word))
+            commands[-1].append(_parse_operand(word))
     if not all(commands):
-        raise TemplateError("a command is missing")
+        raise TemplateError("missing command in a pipeline")
     return _Pipeline(tuple(map(tuple, commands))), words
 
 
-def _single(word: str) -> _Operand:
+def _parse_operand(word: str) -> _Operand:
     if word.startswith('"'):
-        return _Literal(_unquoted(word))
+        return _Literal(_unquote(word))
     if word.lstrip("-").isdigit():
         return _Literal(int(word))
     if word in ("true", "false"):
@@ -282,11 +282,11 @@ def _member(value: object, name: str) -> object:
     if isinstance(value, Mapping):
         return value.get(name)
     if value is None:
-        raise TemplateError(f"there is nothing to take {name} from")
+        raise TemplateError(f"cannot read field {name} of nil")
     return getattr(value, name)
 
 
-def _printed(value: object) -> str:
+def _format(value: object) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -294,15 +294,15 @@ def _printed(value: object) -> str:
 
 def _items(value: object) -> Sequence[object]:
     if not isinstance(value, list | tuple):
-        raise TemplateError(f"cannot go through {value!r}")
+        raise TemplateError(f"range cannot iterate over {value!r}")
     return value
 
 
-def _found(at: int | None, word: str) -> int:
-    if at is None:
-        raise TemplateError(f"{word} has no end")
-    return at
+def _require_end(index: int | None, word: str) -> int:
+    if index is None:
+        raise TemplateError(f"missing end of {word}")
+    return index
 
 
-def _unquoted(word: str) -> str:
+def _unquote(word: str) -> str:
     return word[1:-1].encode().decode("unicode_escape")

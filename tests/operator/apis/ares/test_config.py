@@ -139,12 +139,12 @@ ERRORS = {
     "operator.restconfig: unknown key": "operator: {restconfig: {qps: 5}}",
     "caches: unknown key": "caches: {}",
     "initializers.common.image: must not be empty": "initializers: {common: {image: ''}}",
-    "initializers.common.cmd: command: not understood": "initializers: {common: {cmd: 'a {{.Key'}}",
+    "initializers.common.cmd: command: invalid syntax": "initializers: {common: {cmd: 'a {{.Key'}}",
     "initializers.common.cmd: {{.Key}}: must not be inside quotes": (
         """initializers: {common: {cmd: "a '{{.Key}}'"}}"""
     ),
     "initializers.common.cmd: unknown variable .Other": "initializers: {common: {cmd: '{{.Other}}'}}",
-    "initializers.common.cmd: the function upper is not known": (
+    "initializers.common.cmd: unknown function upper": (
         "initializers: {common: {cmd: '{{upper .Key}}'}}"
     ),
     "initializers.common.volumes[1].name: required": (
