@@ -1,4 +1,4 @@
-"""Kubeconfigs of every kind against a real kube-apiserver, through real proxies, beside the real kubectl.
+"""Kubeconfigs of every kind against a real kube-apiserver, through real proxies, compared with kubectl.
 
 The API server says who it takes us for (SelfSubjectReview). Behind a proxy it has a name that only the proxy
 can resolve, so whoever reaches it has come that way.
@@ -59,7 +59,7 @@ PLUGIN = {
     "interactiveMode": "Never",
 }
 CERTIFICATE: Fields = {"client-certificate": "client.crt", "client-key": "client.key"}
-NOBODY = "127.0.0.1:9"
+UNREACHABLE = "127.0.0.1:9"
 """Where no proxy listens."""
 
 ROWS: dict[str, Row] = {
@@ -106,9 +106,9 @@ ROWS: dict[str, Row] = {
         proxy="socks5", login="me:secret", environment={"HTTPS_PROXY": "socks5://me:secret@PROXY"}
     ),
     "proxy-url and HTTPS_PROXY: proxy-url is used": Row(
-        proxy="http", cluster={"proxy-url": "http://PROXY"}, environment={"HTTPS_PROXY": NOBODY}
+        proxy="http", cluster={"proxy-url": "http://PROXY"}, environment={"HTTPS_PROXY": UNREACHABLE}
     ),
-    "loopback address and HTTPS_PROXY: no proxy": Row(environment={"HTTPS_PROXY": NOBODY}),
+    "loopback address and HTTPS_PROXY: no proxy": Row(environment={"HTTPS_PROXY": UNREACHABLE}),
     "as through a proxy: impersonated user": Row(
         user={"token": ADMIN.token, **JANE},
         cluster={"proxy-url": "socks5://PROXY"},
@@ -143,12 +143,12 @@ class Place:
         (folder / "proxy.pem").write_bytes(own.certificate + own.key)
 
     def write_certificate(self, name: str, authority: Authority | None = None) -> None:
-        given = (authority or self.authority).issue(name, organization=MASTERS)
-        (self.folder / "client.crt").write_bytes(given.certificate)
-        (self.folder / "client.key").write_bytes(given.key)
+        issued = (authority or self.authority).issue(name, organization=MASTERS)
+        (self.folder / "client.crt").write_bytes(issued.certificate)
+        (self.folder / "client.key").write_bytes(issued.key)
 
     def write_kubeconfig(self, user: Fields, cluster: Fields | None = None) -> Path:
-        given: Fields = {
+        fields: Fields = {
             "server": self.server.url,
             "certificate-authority-data": base64.b64encode(self.authority.certificate).decode(),
             **(cluster or {}),
@@ -156,7 +156,7 @@ class Place:
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {k: v for k, v in given.items() if v is not None}}],
+            "clusters": [{"name": "c", "cluster": {k: v for k, v in fields.items() if v is not None}}],
             "users": [{"name": "u", "user": user}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "current-context": "x",

@@ -74,8 +74,8 @@ async def test_objects_are_created_read_changed_and_deleted(client: Client, name
 
 async def test_create_with_metadata_only_returns_no_spec(client: Client, namespace: str) -> None:
     made = await client.create(ConfigMap, config_map("a", x="1"), namespace, metadata_only=True)
-    there = await client.get(ConfigMap, "a", namespace)
-    assert (made.metadata, made.data, there.data) == (there.metadata, {}, {"x": "1"})
+    created = await client.get(ConfigMap, "a", namespace)
+    assert (made.metadata, made.data, created.data) == (created.metadata, {}, {"x": "1"})
     with pytest.raises(AlreadyExists):
         await client.create(ConfigMap, config_map("a"), namespace, metadata_only=True)
     with pytest.raises(Invalid, match="name"):
@@ -85,7 +85,7 @@ async def test_create_with_metadata_only_returns_no_spec(client: Client, namespa
 async def test_a_pod_cached_with_metadata_only_is_completed_by_the_watch(
     client: Client, namespace: str
 ) -> None:
-    """A pod with a gate is told to wait when it is made, and may not change for hours."""
+    """A pod with a scheduling gate gets its condition when it is created, and may not change for hours."""
     spec = {"containers": [{"name": "main", "image": "none"}], "schedulingGates": [{"name": "a.b/c"}]}
     cache = Cache(client, Pod, namespace=namespace, timings=TIMINGS)
     async with running(cache):
@@ -111,7 +111,7 @@ async def test_all_four_types_of_patches(client: Client, namespace: str) -> None
     assert patched.metadata.labels["step"] == "json"
     applied = await client.apply(ConfigMap, {"metadata": {"name": "c"}, "data": {"x": "1"}}, namespace)
     assert applied.data == {"x": "1"}
-    async with Client(client.connection, field_manager="somebody-else") as other:
+    async with Client(client.connection, field_manager="another-manager") as other:
         with pytest.raises(Conflict):
             await other.apply(ConfigMap, {"metadata": {"name": "c"}, "data": {"x": "2"}}, namespace)
         forced = await other.apply(
@@ -154,8 +154,8 @@ async def test_lists_are_paged_and_selected(client: Client, namespace: str) -> N
     await client.create(ConfigMap, {"metadata": {"name": "foreign"}}, namespace)
     listed = await client.list(ConfigMap, namespace, labels="app=engine", limit=5)
     assert {item.metadata.name for item in listed.items} == {f"c{number}" for number in range(12)}
-    one = await client.list(ConfigMap, namespace, fields="metadata.name=foreign")
-    assert len(one.items) == 1
+    selected = await client.list(ConfigMap, namespace, fields="metadata.name=foreign")
+    assert len(selected.items) == 1
     kind = dynamic_kind(ConfigMap.resource)
     (whole,) = (await client.list(kind, namespace, fields="metadata.name=c1")).items
     assert whole.raw["kind"] == "ConfigMap"
@@ -222,12 +222,12 @@ HARMS = {
 async def test_a_cache_behind_a_faulty_connection_converges(
     harm: str, api: Server, client: Client, namespace: str
 ) -> None:
-    told: dict[str, list[str]] = {}
+    changes: dict[str, list[str]] = {}
 
     def note(change: Change[ConfigMap]) -> None:
         obj = change.new or change.old
         assert obj is not None
-        told.setdefault(obj.metadata.name, []).append("there" if change.new else "gone")
+        changes.setdefault(obj.metadata.name, []).append("present" if change.new else "deleted")
 
     connection = Connection.from_kubeconfig(api.kubeconfig)
     async with FaultProxy("127.0.0.1", api.port) as proxy:
@@ -248,7 +248,7 @@ async def test_a_cache_behind_a_faulty_connection_converges(
                     await client.delete(ConfigMap, f"c{number}", namespace)
                 want = {f"c{number}" for number in range(1, 30, 2)}
                 await eventually(lambda: {obj.metadata.name for obj in cache} == want, 60)
-    assert {name for name, words in told.items() if words[-1] == "there"} == want
+    assert {name for name, words in changes.items() if words[-1] == "present"} == want
 
 
 async def test_one_of_two_candidates_becomes_leader(client: Client, namespace: str) -> None:

@@ -45,15 +45,15 @@ async def test_a_second_claim_writes_nothing(client: Client, namespace: str) -> 
 
 async def test_fields_of_another_manager_are_not_claimed(client: Client, namespace: str) -> None:
     created = await client.create(ConfigMap, CREATED, namespace)
-    async with Client(client.connection, field_manager="somebody") as somebody:
-        await somebody.patch(ConfigMap, "a", {"data": {"z": "theirs"}}, namespace)
+    async with Client(client.connection, field_manager="another-manager") as other:
+        await other.patch(ConfigMap, "a", {"data": {"z": "theirs"}}, namespace)
     await claim_created_fields(client, ConfigMap, "a", namespace, created.metadata.uid)
     assert (await client.apply(ConfigMap, APPLIED, namespace)).data == {"x": "3", "z": "theirs"}
 
 
 async def test_an_object_of_another_creator_is_not_changed(client: Client, namespace: str) -> None:
-    async with Client(client.connection, field_manager="somebody") as somebody:
-        theirs = await somebody.create(ConfigMap, CREATED, namespace)
+    async with Client(client.connection, field_manager="another-manager") as other:
+        theirs = await other.create(ConfigMap, CREATED, namespace)
     await claim_created_fields(client, ConfigMap, "a", namespace, theirs.metadata.uid)
     assert await client.get(ConfigMap, "a", namespace) == theirs
 

@@ -20,7 +20,7 @@ def failure(code: str) -> dict[str, object]:
 
 
 class Shell:
-    """The server's side of a command: says hello, sends stdin back, ends as told."""
+    """The server's side of a command: sends a greeting, echoes stdin, and ends with a given Status."""
 
     def __init__(self, status: Mapping[str, object] | None, protocols: tuple[str, ...]) -> None:
         self.status = status

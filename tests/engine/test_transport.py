@@ -49,7 +49,7 @@ class TlsServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peercert")
-        name = dict(part[0] for part in peer["subject"])["commonName"] if peer else "nobody"
+        name = dict(part[0] for part in peer["subject"])["commonName"] if peer else "anonymous"
         try:
             while await reader.readuntil(b"\r\n\r\n"):
                 body = b'{"metadata":{"name":"%s"}}' % name.encode()
@@ -78,7 +78,7 @@ async def test_a_server_with_a_certificate_of_the_ca_is_trusted(
     server: TlsServer, authority: Authority
 ) -> None:
     url = f"https://127.0.0.1:{server.port}"
-    assert await who(Connection(url, certificate_authority=authority.certificate)) == "nobody"
+    assert await who(Connection(url, certificate_authority=authority.certificate)) == "anonymous"
 
 
 async def test_a_server_with_a_certificate_of_another_ca_is_not_trusted(server: TlsServer) -> None:
@@ -87,7 +87,7 @@ async def test_a_server_with_a_certificate_of_another_ca_is_not_trusted(server: 
         await who(Connection(url, certificate_authority=Authority().certificate))
     with pytest.raises(Unavailable, match="certificate"):
         await who(Connection(url))
-    assert await who(Connection(url, verify=False)) == "nobody"
+    assert await who(Connection(url, verify=False)) == "anonymous"
 
 
 async def test_tls_server_name_is_verified_instead_of_the_host(tmp_path: Path, authority: Authority) -> None:
@@ -98,7 +98,7 @@ async def test_tls_server_name_is_verified_instead_of_the_host(tmp_path: Path, a
         connection = Connection(
             url, certificate_authority=authority.certificate, server_name="kubernetes.default"
         )
-        assert await who(connection) == "nobody"
+        assert await who(connection) == "anonymous"
 
 
 async def test_the_client_certificate_is_sent(server: TlsServer, authority: Authority) -> None:
@@ -145,7 +145,7 @@ async def test_a_replaced_ca_is_trusted_after_a_failure_with_the_old_one(
     async with Client(connection) as client:
         with pytest.raises(Unavailable, match="certificate"):
             await client.get(ConfigMap, "x", "default")
-        assert (await client.get(ConfigMap, "x", "default")).metadata.name == "nobody"
+        assert (await client.get(ConfigMap, "x", "default")).metadata.name == "anonymous"
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -170,7 +170,7 @@ def test_tls_over_a_unix_socket_verifies_the_host_of_the_url(
         return names
 
     with asyncio.Runner(loop_factory=loop_factory() if loop == "uvloop" else None) as runner:
-        assert runner.run(dial()) == ["nobody", "nobody"]
+        assert runner.run(dial()) == ["anonymous", "anonymous"]
 
 
 async def test_a_missing_unix_socket_raises_unavailable(tmp_path: Path) -> None:

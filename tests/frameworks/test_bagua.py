@@ -48,10 +48,10 @@ def test_a_master_without_workers_is_a_world_of_one() -> None:
 
 def test_elastic_workers_share_the_ports() -> None:
     made = job(MOVING, ETCD, availablePorts=PORTS)
-    told = [injection(made, "worker", index) for index in (0, 1)]
-    assert [one.env["BAGUA_SSH_PORT"] for one in told] == ["12357", "12359"]
-    assert [one.env["BAGUA_AVAILABLE_PORTS"] for one in told] == ["12358", "12360"]
-    assert [[port.number for port in one.ports] for one in told] == [[12357, 12358], [12359, 12360]]
+    injections = [injection(made, "worker", index) for index in (0, 1)]
+    assert [each.env["BAGUA_SSH_PORT"] for each in injections] == ["12357", "12359"]
+    assert [each.env["BAGUA_AVAILABLE_PORTS"] for each in injections] == ["12358", "12360"]
+    assert [[port.number for port in each.ports] for each in injections] == [[12357, 12358], [12359, 12360]]
 
 
 def test_two_elastic_workers_get_one_of_five_ports_each() -> None:

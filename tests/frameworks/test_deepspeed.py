@@ -27,8 +27,8 @@ def injection(made: Workload, name: str, index: int = 0) -> Injection:
 
 
 def hosts(made: Injection) -> dict[str, int]:
-    found = [LINE.match(line) for line in made.files[HOST_FILE].splitlines()]
-    return {match[1]: int(match[2]) for match in found if match}
+    matches = [LINE.match(line) for line in made.files[HOST_FILE].splitlines()]
+    return {match[1]: int(match[2]) for match in matches if match}
 
 
 def at(index: int) -> str:

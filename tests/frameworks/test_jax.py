@@ -43,5 +43,5 @@ def test_a_lost_pod_restarts_the_whole_job() -> None:
 
 
 def test_a_job_without_workers_is_rejected() -> None:
-    found = [str(problem) for problem in JAX.check(job(role("chief")))]
-    assert found == ["spec.roles: framework jax requires a role 'worker'"]
+    problems = [str(problem) for problem in JAX.check(job(role("chief")))]
+    assert problems == ["spec.roles: framework jax requires a role 'worker'"]

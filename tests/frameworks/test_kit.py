@@ -26,9 +26,9 @@ def test_every_built_in_framework_has_samples() -> None:
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_built_in_frameworks_pass_the_kit(name: str) -> None:
     framework = installed()[name]
-    found = list(findings(framework, samples_of(framework)))
-    assert len(found) == len(CHECKS) * len(BUILT_IN[name])
-    assert [finding for finding in found if finding.problem] == []
+    reported = list(findings(framework, samples_of(framework)))
+    assert len(reported) == len(CHECKS) * len(BUILT_IN[name])
+    assert [finding for finding in reported if finding.problem] == []
 
 
 class Likeness(Jax):
@@ -203,9 +203,9 @@ FAULTS: dict[str, tuple[type[Likeness], Sample, str, str]] = {
 
 @pytest.mark.parametrize(("kind", "sample", "check", "want"), FAULTS.values(), ids=FAULTS.keys())
 def test_faults_of_adapters_are_reported(kind: type[Likeness], sample: Sample, check: str, want: str) -> None:
-    found = [one for one in findings(kind(), (sample,)) if one.problem]
-    assert check in {one.check for one in found}
-    assert any(want in one.problem for one in found if one.check == check), found
+    problems = [finding for finding in findings(kind(), (sample,)) if finding.problem]
+    assert check in {finding.check for finding in problems}
+    assert any(want in finding.problem for finding in problems if finding.check == check), problems
 
 
 NOTHING = {
@@ -219,8 +219,10 @@ NOTHING = {
 @pytest.mark.parametrize("case", NOTHING)
 def test_checks_that_do_not_apply_are_reported_as_skipped(case: str) -> None:
     name, title = case.split(": ")
-    sample = next(one for one in BUILT_IN[name] if one.title == title)
-    assert {one.skipped for one in findings(installed()[name], (sample,)) if one.skipped} == NOTHING[case]
+    sample = next(finding for finding in BUILT_IN[name] if finding.title == title)
+    assert {
+        finding.skipped for finding in findings(installed()[name], (sample,)) if finding.skipped
+    } == NOTHING[case]
 
 
 class DoublesAHost(Mpi):
@@ -233,8 +235,10 @@ class DoublesAHost(Mpi):
 
 
 def test_a_host_listed_twice_is_reported() -> None:
-    found = [one.problem for one in findings(DoublesAHost(), BUILT_IN["mpi"][:1]) if one.problem]
-    assert "launcher-0 gets world size 1, not 2" in found
+    problems = [
+        finding.problem for finding in findings(DoublesAHost(), BUILT_IN["mpi"][:1]) if finding.problem
+    ]
+    assert "launcher-0 gets world size 1, not 2" in problems
 
 
 def test_every_check_is_covered_by_a_fault() -> None:

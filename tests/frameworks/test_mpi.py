@@ -80,8 +80,8 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize(("options", "want"), ENVIRONMENTS.values(), ids=ENVIRONMENTS.keys())
 def test_environment(options: dict[str, object], want: dict[str, str]) -> None:
-    given = launcher(job(**options)).env
-    assert {key: given[key] for key in want} == want
+    env = launcher(job(**options)).env
+    assert {key: env[key] for key in want} == want
 
 
 LENGTHS = {"a name of usual length": (38, False), "a name that crashes the mpirun of Open MPI 4": (39, True)}
@@ -96,8 +96,8 @@ def test_open_mpi_does_not_abbreviate_long_host_names(length: int, want: bool) -
 @pytest.mark.parametrize("name", ["mpich", "intel"])
 def test_with_host_network_no_interface_is_set(name: str) -> None:
     spec = {"hostNetwork": True, "containers": [{"name": "main"}]}
-    given = launcher(job(replace(ROLES[0], template={"spec": spec}), ROLES[1], implementation=name)).env
-    assert not [key for key in given if key.endswith("IFACE")]
+    env = launcher(job(replace(ROLES[0], template={"spec": spec}), ROLES[1], implementation=name)).env
+    assert not [key for key in env if key.endswith("IFACE")]
 
 
 def test_the_launcher_depends_on_workers_and_may_exec_into_them() -> None:
@@ -185,9 +185,9 @@ PROBLEMS = {
 
 @pytest.mark.parametrize(("made", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_problems(made: Workload, want: str) -> None:
-    found = [str(problem) for problem in MPI.check(made)]
-    assert len(found) == 1
-    assert found[0].startswith(want)
+    problems = [str(problem) for problem in MPI.check(made)]
+    assert len(problems) == 1
+    assert problems[0].startswith(want)
 
 
 ACCEPTED = {

@@ -155,15 +155,15 @@ WRONG: dict[str, tuple[str, Options, str]] = {
 }
 
 
-def told(framework: str, options: Options) -> str:
-    found = find_framework(framework)
-    assert found is not None
-    return "; ".join(map(str, option_problems(framework, options, found.Options, "spec.options")))
+def problem_text(framework: str, options: Options) -> str:
+    adapter = find_framework(framework)
+    assert adapter is not None
+    return "; ".join(map(str, option_problems(framework, options, adapter.Options, "spec.options")))
 
 
 @pytest.mark.parametrize(("framework", "options", "want"), WRONG.values(), ids=WRONG.keys())
 def test_invalid_options(framework: str, options: Options, want: str) -> None:
-    assert told(framework, options) == want
+    assert problem_text(framework, options) == want
 
 
 def test_the_table_covers_every_option_of_every_framework() -> None:
@@ -178,9 +178,11 @@ def test_the_table_covers_every_option_of_every_framework() -> None:
 @pytest.mark.parametrize("name", installed())
 def test_allowed_values_of_every_option_are_described(name: str) -> None:
     for field in fields(installed()[name].Options):
-        said = told(name, {field.encode_name: {"no": "such"}})
-        assert said.startswith(f'spec.options.{field.encode_name}: invalid value {{"no": "such"}}: must be ')
-        assert "of another form" not in said
+        message = problem_text(name, {field.encode_name: {"no": "such"}})
+        assert message.startswith(
+            f'spec.options.{field.encode_name}: invalid value {{"no": "such"}}: must be '
+        )
+        assert "of another form" not in message
 
 
 RIGHT: dict[str, tuple[str, Options]] = {
@@ -196,7 +198,7 @@ RIGHT: dict[str, tuple[str, Options]] = {
 
 @pytest.mark.parametrize(("framework", "options"), RIGHT.values(), ids=RIGHT.keys())
 def test_valid_options(framework: str, options: Options) -> None:
-    assert told(framework, options) == ""
+    assert problem_text(framework, options) == ""
 
 
 class Store(Struct, forbid_unknown_fields=True):

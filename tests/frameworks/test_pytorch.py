@@ -19,14 +19,14 @@ def env(made: Workload, name: str, index: int) -> dict[str, str]:
 
 
 def test_static_workers_without_a_master() -> None:
-    given = env(job(role("worker", 3)), "worker", 2)
-    assert {name: given[name] for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")} == {
+    variables = env(job(role("worker", 3)), "worker", 2)
+    assert {name: variables[name] for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")} == {
         "MASTER_ADDR": f"job-worker-0.job-worker.{SUFFIX}",
         "MASTER_PORT": "29500",
         "WORLD_SIZE": "3",
         "RANK": "2",
     }
-    assert (given["PET_NNODES"], given["PET_NODE_RANK"], given["LOCAL_RANK"]) == ("3", "2", "0")
+    assert (variables["PET_NNODES"], variables["PET_NODE_RANK"], variables["LOCAL_RANK"]) == ("3", "2", "0")
 
 
 def test_a_master_is_rank_0_and_workers_follow() -> None:
@@ -43,20 +43,20 @@ def test_several_processes_in_a_pod_multiply_the_ranks() -> None:
         job(replace(role("worker", 3), slots=2)),
         job(replace(role("worker", 3), template=GPUS)),
     ):
-        given = env(made, "worker", 1)
-        assert (given["WORLD_SIZE"], given["RANK"], given["LOCAL_WORLD_SIZE"]) == ("6", "2", "2")
-        assert given["PET_NPROC_PER_NODE"] == "2"
-        assert "LOCAL_RANK" not in given
+        variables = env(made, "worker", 1)
+        assert (variables["WORLD_SIZE"], variables["RANK"], variables["LOCAL_WORLD_SIZE"]) == ("6", "2", "2")
+        assert variables["PET_NPROC_PER_NODE"] == "2"
+        assert "LOCAL_RANK" not in variables
 
 
 def test_elastic_workers_get_a_rendezvous_at_the_first_worker() -> None:
     made = job(role("worker", 4, elastic=Elastic(2, 8)), port=1234)
-    given = env(made, "worker", 3)
-    assert given["PET_NNODES"] == "2:8"
-    assert given["PET_RDZV_BACKEND"] == "c10d"
-    assert given["PET_RDZV_ENDPOINT"] == f"job-worker-0.job-worker.{SUFFIX}:1234"
-    assert given["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
-    assert "RANK" not in given
+    variables = env(made, "worker", 3)
+    assert variables["PET_NNODES"] == "2:8"
+    assert variables["PET_RDZV_BACKEND"] == "c10d"
+    assert variables["PET_RDZV_ENDPOINT"] == f"job-worker-0.job-worker.{SUFFIX}:1234"
+    assert variables["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+    assert "RANK" not in variables
 
 
 def test_elastic_jobs_replace_pods_and_static_jobs_restart() -> None:
@@ -89,6 +89,6 @@ PROBLEMS = {
 
 @pytest.mark.parametrize(("roles", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_problems(roles: list[Role], want: str) -> None:
-    found = [str(problem) for problem in TORCH.check(job(*roles))]
-    assert len(found) == 1
-    assert found[0].startswith(want)
+    problems = [str(problem) for problem in TORCH.check(job(*roles))]
+    assert len(problems) == 1
+    assert problems[0].startswith(want)

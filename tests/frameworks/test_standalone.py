@@ -17,5 +17,5 @@ def test_the_workers_decide_about_the_job_and_there_are_no_services() -> None:
 
 
 def test_a_job_without_workers_is_rejected() -> None:
-    found = [str(problem) for problem in STANDALONE.check(workload(role("chief")))]
-    assert found == ["spec.roles: framework custom requires a role 'worker'"]
+    problems = [str(problem) for problem in STANDALONE.check(workload(role("chief")))]
+    assert problems == ["spec.roles: framework custom requires a role 'worker'"]

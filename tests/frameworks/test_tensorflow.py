@@ -73,8 +73,8 @@ def test_dynamic_workers(place: tuple[str, int], want: object) -> None:
 
 def test_dynamic_workers_without_servers() -> None:
     made = job(WORKER, dynamicWorkers=True)
-    told = {"ps": [], "worker": {"0": at("worker", 0)}}
-    assert config(made, "worker") == {"sparseCluster": told, "task": {"index": 0, "type": "worker"}}
+    cluster = {"ps": [], "worker": {"0": at("worker", 0)}}
+    assert config(made, "worker") == {"sparseCluster": cluster, "task": {"index": 0, "type": "worker"}}
 
 
 def test_every_pod_exposes_the_configured_port() -> None:

@@ -30,7 +30,7 @@ def test_task_ids_sorted_as_text_are_in_the_order_of_the_pods() -> None:
     made = job(role("worker", 12))
     ids = [injection(made, "worker", index).env["DMLC_TASK_ID"] for index in range(12)]
     assert ids == sorted(ids)
-    assert [int(one) for one in ids] == list(range(12))
+    assert [int(task_id) for task_id in ids] == list(range(12))
 
 
 def test_the_first_worker_exposes_the_trackers_port() -> None:
@@ -51,5 +51,5 @@ def test_a_lost_pod_restarts_the_whole_job() -> None:
 
 
 def test_a_job_without_workers_is_rejected() -> None:
-    found = [str(problem) for problem in XGBOOST.check(job(role("chief")))]
-    assert found == ["spec.roles: framework xgboost requires a role 'worker'"]
+    problems = [str(problem) for problem in XGBOOST.check(job(role("chief")))]
+    assert problems == ["spec.roles: framework xgboost requires a role 'worker'"]

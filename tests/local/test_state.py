@@ -53,8 +53,8 @@ def test_a_full_disk_is_reported_with_its_free_space(tmp_path: Path) -> None:
         state = State(tmp_path / "s")
         state.create()
         (tmp_path / "large").write_bytes(b"x" * (1500 << 10))
-        told = f"full: 548 kB free in {tmp_path}/s; free disk space to continue"
-        assert state.problem() == told
+        want = f"full: 548 kB free in {tmp_path}/s; free disk space to continue"
+        assert state.problem() == want
         (tmp_path / "large").unlink()
         assert state.problem() == ""
     finally:

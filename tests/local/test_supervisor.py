@@ -18,9 +18,9 @@ def test_the_supervisor_continues_if_run_json_cannot_be_written(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = Run(Options(), Process(1, 2))
-    assert not supervisor._saved(run, tmp_path / "missing" / "run.json")
+    assert not supervisor._save_run(run, tmp_path / "missing" / "run.json")
     assert "trying again" in capfd.readouterr().err
-    assert supervisor._saved(run, tmp_path / "run.json")
+    assert supervisor._save_run(run, tmp_path / "run.json")
     assert read_run(tmp_path / "run.json") == run
 
 
@@ -104,7 +104,7 @@ def test_a_supervisor_continues_after_sigstop_and_sigcont(tmp_path: Path) -> Non
 def _wait_for_failures(process: subprocess.Popen[bytes], state: State, count: int) -> None:
     deadline = time.monotonic() + 60
     while _text(state.logs / "failing.log").count("ended with 1") < count:
-        assert process.poll() is None, "the supervisor ended though nobody told it to"
+        assert process.poll() is None, "the supervisor ended without a signal"
         assert time.monotonic() < deadline, f"the component did not fail {count} times"
         time.sleep(0.05)
 

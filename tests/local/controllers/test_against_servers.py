@@ -143,12 +143,12 @@ async def test_pods_are_bound_or_get_a_reason_why_not(client: Client, namespace:
         # Nodes of an earlier test may just be leaving.
         assert re.fullmatch(r"0/\d nodes are available: .*[2-9] Insufficient cpu.*\.", message)
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             events = await client.list(Event, namespace)
             reasons = {(event.involved_object.name, event.reason) for event in events.items}
             return {("small", "Scheduled"), ("large", "FailedScheduling")} <= reasons
 
-        await until(told, "events tell it")
+        await until(is_reported, "events report it")
 
 
 async def test_a_gang_is_placed_completely_when_resources_are_free(client: Client, namespace: str) -> None:
@@ -165,12 +165,12 @@ async def test_a_gang_is_placed_completely_when_resources_are_free(client: Clien
 
         async def phases() -> dict[str, str] | None:
             groups = await client.list(PodGroup, namespace)
-            found = {group.metadata.name: group.status.phase for group in groups.items}
-            return found if sorted(found.values()) == ["Inqueue", "Running"] else None
+            phases_by_name = {group.metadata.name: group.status.phase for group in groups.items}
+            return phases_by_name if sorted(phases_by_name.values()) == ["Inqueue", "Running"] else None
 
-        found = await until(phases, "one gang runs, the other waits")
-        winner = next(name for name, value in found.items() if value == "Running")
-        loser = next(name for name in found if name != winner)
+        phases_by_name = await until(phases, "one gang runs, the other waits")
+        winner = next(name for name, value in phases_by_name.items() if value == "Running")
+        loser = next(name for name in phases_by_name if name != winner)
         pods = (await client.list(Pod, namespace)).items
         assert all(bool(each.spec.node_name) == each.metadata.name.startswith(winner) for each in pods)
 
@@ -226,8 +226,8 @@ async def test_a_pod_of_higher_priority_preempts_one_of_lower_priority(
 
         await until(lambda: running("low"), "the first pod runs")
         low = await client.get(Pod, "low", namespace)
-        seen: list[Pod] = []
-        watch = asyncio.create_task(_follow(client, namespace, seen))
+        observed: list[Pod] = []
+        watch = asyncio.create_task(_follow(client, namespace, observed))
         try:
             high = pod("high", container=needs(gpu="1"), priorityClassName=f"{namespace}-high")
             made = await client.create(Pod, high, namespace)
@@ -236,20 +236,22 @@ async def test_a_pod_of_higher_priority_preempts_one_of_lower_priority(
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
         assert await gone(client, Pod, "low", namespace)
-        lost = [each for each in seen if each.metadata.uid == low.metadata.uid]
+        lost = [each for each in observed if each.metadata.uid == low.metadata.uid]
         reasons = {c.reason for each in lost for c in each.status.conditions if c.type == "DisruptionTarget"}
         assert reasons == {"PreemptionByScheduler"}
-        waited = [each.status.nominated_node_name for each in seen if each.metadata.uid == made.metadata.uid]
+        waited = [
+            each.status.nominated_node_name for each in observed if each.metadata.uid == made.metadata.uid
+        ]
         only = next(iter(simulator.nodes))
         assert only in waited
         assert (await client.get(Pod, "high", namespace)).status.nominated_node_name == ""
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             message = f"Preempted by pod {made.metadata.uid} on node {only}"
             events = await client.list(Event, namespace)
             return any((event.reason, event.message) == ("Preempted", message) for event in events.items)
 
-        await until(told, "an event tells it")
+        await until(is_reported, "an event reports it")
 
 
 async def _follow(client: Client, namespace: str, seen: list[Pod]) -> None:
@@ -274,9 +276,9 @@ def job(name: str, **spec: object) -> Json:
 
 async def _ended(client: Client, namespace: str, name: str) -> Job:
     async def ended() -> Job | None:
-        found = await client.get(Job, name, namespace)
-        over = any(c.type in ("Complete", "Failed") and c.status == "True" for c in found.status.conditions)
-        return found if over else None
+        job = await client.get(Job, name, namespace)
+        over = any(c.type in ("Complete", "Failed") and c.status == "True" for c in job.status.conditions)
+        return job if over else None
 
     return await until(ended, f"job {name} ends")
 
@@ -365,9 +367,9 @@ async def test_a_service_has_the_addresses_of_its_ready_pods(client: Client, nam
         )
 
         async def slices(count: int) -> EndpointSlice | None:
-            found = (await client.list(EndpointSlice, namespace)).items
-            fits = len(found) == 1 and len(found[0].endpoints or ()) == count
-            return found[0] if fits else None
+            items = (await client.list(EndpointSlice, namespace)).items
+            fits = len(items) == 1 and len(items[0].endpoints or ()) == count
+            return items[0] if fits else None
 
         empty = await until(lambda: slices(0), "an empty slice")
         assert empty.metadata.labels["a"] == "b"
@@ -476,13 +478,13 @@ async def test_a_claim_is_bound_and_kept_while_a_pod_uses_it(client: Client, nam
         async def placed() -> bool:
             return bool((await client.get(Pod, "user", namespace)).spec.node_name)
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             events = (await client.list(Event, namespace)).items
             return ("disk", "ProvisioningFailed") in {(e.involved_object.name, e.reason) for e in events}
 
         await until(bound, "the claim is bound")
         await until(placed, "the pod has a node")
-        await until(told, "a claim for a block device says why it waits")
+        await until(is_reported, "an event reports why a claim for a block device waits")
         await client.delete(PersistentVolumeClaim, "data", namespace)
         await client.create(PersistentVolumeClaim, claim("later"), namespace)
 

@@ -33,8 +33,8 @@ CASES = {
 
 @pytest.mark.parametrize(("each", "wanted"), CASES.values(), ids=CASES)
 def test_ownership(each: Pod, wanted: str) -> None:
-    found = resolve_ownership(ObjectMeta(uid="me"), LabelSelector(MATCH), [each])
-    assert {"held": found.owned, "adopt": found.to_adopt, "release": found.to_release} == {
+    ownership = resolve_ownership(ObjectMeta(uid="me"), LabelSelector(MATCH), [each])
+    assert {"held": ownership.owned, "adopt": ownership.to_adopt, "release": ownership.to_release} == {
         name: [each] if name == wanted else [] for name in ("held", "adopt", "release")
     }
 
@@ -42,5 +42,5 @@ def test_ownership(each: Pod, wanted: str) -> None:
 def test_an_owner_being_deleted_adopts_nothing() -> None:
     owner = ObjectMeta(uid="me", deletion_timestamp=GONE)
     held = pod(OURS, app="a")
-    found = resolve_ownership(owner, LabelSelector(MATCH), [held, pod(app="a"), pod(OURS, app="b")])
-    assert (found.owned, found.to_adopt, found.to_release) == ([held], [], [])
+    ownership = resolve_ownership(owner, LabelSelector(MATCH), [held, pod(app="a"), pod(OURS, app="b")])
+    assert (ownership.owned, ownership.to_adopt, ownership.to_release) == ([held], [], [])

@@ -22,9 +22,9 @@ def test_addresses_of_existing_pods_are_kept_and_released_ones_are_not_reused_so
 
 def test_a_full_network_raises_no_address_error() -> None:
     addresses = AddressPool(IPv4Network("10.9.0.0/29"), {})
-    given = {addresses.allocate(str(number)) for number in range(5)}
-    assert given == {f"10.9.0.{number}" for number in range(2, 7)}
+    allocated = {addresses.allocate(str(number)) for number in range(5)}
+    assert allocated == {f"10.9.0.{number}" for number in range(2, 7)}
     with pytest.raises(NoAddressError):
         addresses.allocate("one too many")
     addresses.release("3")
-    assert addresses.allocate("another") in given
+    assert addresses.allocate("another") in allocated

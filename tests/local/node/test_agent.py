@@ -144,10 +144,10 @@ async def test_logs_of_a_deleted_pod_are_kept_for_the_retention_period(here: Mac
     await here.client.delete(Pod, "brief", "default")
     await here.gone("brief")
     await here.run("brief", "echo another", restartPolicy="Always")
-    said = [
+    lines = [
         piece async for piece in here.client.logs("brief", "default", container="main", uid=uid, follow=True)
     ]
-    assert b"".join(said) == b"first\nlast\n"
+    assert b"".join(lines) == b"first\nlast\n"
     with pytest.raises(Gone):
         [piece async for piece in here.client.logs("brief", "default", container="main", uid=uid, run=1)]
     with pytest.raises(Gone):
@@ -241,12 +241,12 @@ async def test_the_folder_of_a_claim_deleted_while_the_agent_was_down_is_removed
     )
     await here.phase("short", "Succeeded")
     folder = here.state / "volumes" / "default"
-    (folder / "of-somebody-else").mkdir()
+    (folder / "of-another-program").mkdir()
     here.kill()
     await here.client.delete(PersistentVolumeClaim, "brief", "default")
     here.start()
     await _until(lambda: not (folder / f"brief_{claim.metadata.uid}").exists())
-    assert (folder / "of-somebody-else").is_dir()
+    assert (folder / "of-another-program").is_dir()
 
 
 async def test_a_container_with_run_as_non_root_that_would_be_root_waits(here: Machine) -> None:
@@ -274,8 +274,8 @@ async def test_an_event_says_once_that_an_image_is_the_machines_root(here: Machi
     assert event.message.startswith(
         'No image is pulled here: "host", "other:1" runs on this machine\'s own root'
     )
-    found = [e for e in (await here.client.list(Event, "default")).items if e.reason == event.reason]
-    assert len([e for e in found if e.involved_object.name == "plain"]) == 1
+    events = [e for e in (await here.client.list(Event, "default")).items if e.reason == event.reason]
+    assert len([e for e in events if e.involved_object.name == "plain"]) == 1
     await here.client.delete(Pod, "plain", "default", grace_seconds=0)
 
 
@@ -304,7 +304,7 @@ async def test_a_pod_with_a_forbidden_sysctl_fails(here: Machine) -> None:
 async def test_mount_paths_cannot_reach_the_host_while_a_container_is_created(
     here: Machine, tmp_path: Path
 ) -> None:
-    """The host is reached under a name that nobody can know, whatever folder a pod mounts something on."""
+    """The host's root has a random name, so that no mount path of a pod can refer to it."""
     names = [f"/.argosy-host{tmp_path}/made", "/.argosy-host/etc/argosy-made"]
     mounts = [{"name": "v", "mountPath": name} for name in names]
     await here.run(
@@ -428,7 +428,7 @@ async def test_stopping_the_node_leaves_no_processes_and_mounts() -> None:
         pod = await here.phase("one", "Running")
         here.kill(signal.SIGTERM)
         folder = here.state / "pods" / pod.metadata.uid
-        assert shim_manager.has_shim(folder), "an agent that is told to end leaves its pods"
+        assert shim_manager.has_shim(folder), "a stopped agent leaves its pods running"
         here.stop_pods()
         assert not shim_manager.has_shim(folder)
         assert namespace_holder.find(here.state / "pods") is None

@@ -1,4 +1,4 @@
-"""Which hierarchy of cgroups a node uses, told by folders that look like one."""
+"""Which cgroup hierarchy a node uses, tested with folders that imitate one."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ def version_two(folder: Path) -> Path:
 
 
 def test_a_group_is_created_in_a_hierarchy_that_delegates_its_controllers(tmp_path: Path) -> None:
-    found = cgroups.find_usable_hierarchy("argosy/x", version_two(tmp_path))
-    assert found == cgroups.Hierarchy(2, tmp_path, tmp_path)
+    hierarchy = cgroups.find_usable_hierarchy("argosy/x", version_two(tmp_path))
+    assert hierarchy == cgroups.Hierarchy(2, tmp_path, tmp_path)
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory +cpu"
 
 

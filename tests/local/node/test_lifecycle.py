@@ -8,14 +8,14 @@ from tests.support.runspecs import container_plan, run_spec
 
 def entry(name: str, state: str) -> ContainerState:
     """`.` not yet, R running, S running and started, a digit: ended so."""
-    found = waiting_state(name, "")
+    container = waiting_state(name, "")
     if state in "RS":
-        found.update({"running": 1.0, "started": state == "S"})
+        container.update({"running": 1.0, "started": state == "S"})
     elif state != ".":
-        found["ended"] = Termination(
+        container["ended"] = Termination(
             exit_code=int(state), signal=0, reason="", message="", started=0.0, finished=1.0
         )
-    return found
+    return container
 
 
 def plans(kinds: str) -> list[ContainerPlan]:

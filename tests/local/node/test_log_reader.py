@@ -7,12 +7,12 @@ from argosy.local.node.logs import LogWriter
 
 
 def _texts(reader: LogReader) -> list[str]:
-    said: list[str] = []
+    texts: list[str] = []
     while True:
         lines, some = reader.read_new()
-        said += [line.text.decode() for line in lines]
+        texts += [line.text.decode() for line in lines]
         if not some:
-            return said
+            return texts
 
 
 def test_a_line_written_during_the_first_read_is_returned_once(tmp_path: Path) -> None:
@@ -20,21 +20,21 @@ def test_a_line_written_during_the_first_read_is_returned_once(tmp_path: Path) -
     writer.write("stdout", b"one\ntwo\n")
     reader = LogReader(tmp_path / "0.log")
     first = reader.read_existing()
-    said = [next(first).text.decode()]
+    lines = [next(first).text.decode()]
     writer.write("stdout", b"three\n")
-    said += [line.text.decode() for line in first]
-    assert said + _texts(reader) == ["one", "two", "three"]
+    lines += [line.text.decode() for line in first]
+    assert lines + _texts(reader) == ["one", "two", "three"]
 
 
 def test_a_rotation_during_reads_neither_loses_nor_repeats_lines(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "0.log", 500)
     reader = LogReader(tmp_path / "0.log")
     writer.write("stdout", b"0\n")
-    said = [line.text.decode() for line in reader.read_existing()]
+    lines = [line.text.decode() for line in reader.read_existing()]
     for number in range(1, 100):
         writer.write("stdout", f"{number}\n".encode())
-        said += _texts(reader) if number % 5 == 0 else []
-    assert said + _texts(reader) == [str(number) for number in range(100)]
+        lines += _texts(reader) if number % 5 == 0 else []
+    assert lines + _texts(reader) == [str(number) for number in range(100)]
 
 
 def test_a_log_rotated_before_the_first_read_starts_with_the_kept_lines(tmp_path: Path) -> None:
@@ -42,9 +42,9 @@ def test_a_log_rotated_before_the_first_read_starts_with_the_kept_lines(tmp_path
     for number in range(20):
         writer.write("stdout", f"{number}\n".encode())
     reader = LogReader(tmp_path / "0.log")
-    said = [line.text.decode() for line in reader.read_existing()]
-    assert said == [str(number) for number in range(20)][-len(said) :]
-    assert len(said) > 10
+    lines = [line.text.decode() for line in reader.read_existing()]
+    assert lines == [str(number) for number in range(20)][-len(lines) :]
+    assert len(lines) > 10
     assert _texts(reader) == []
 
 

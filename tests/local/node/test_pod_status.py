@@ -109,9 +109,9 @@ CASES = {
 
 
 def conditions(status: Json) -> dict[str, Json]:
-    found = status["conditions"]
-    assert isinstance(found, list)
-    return {entry["type"]: entry for entry in found}
+    conditions = status["conditions"]
+    assert isinstance(conditions, list)
+    return {entry["type"]: entry for entry in conditions}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -76,15 +76,15 @@ def test_an_unprivileged_user_can_run_a_pod() -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert {name: ended["exit_code"] for name, ended in found["ends"].items()} == {
+    output = json.loads(done.stdout)
+    assert {name: ended["exit_code"] for name, ended in output["ends"].items()} == {
         "root": 0,
         "user": 0,
         "net": 0,
     }
-    assert found["text"]["root"].split() == ["0", "written", "/home:", "/root:", "pod"]
-    assert found["text"]["user"].split() == ["1234", "CapEff:", "0000000000000000"]
-    assert found["text"]["net"] == "1\n"
+    assert output["text"]["root"].split() == ["0", "written", "/home:", "/root:", "pod"]
+    assert output["text"]["user"].split() == ["1234", "CapEff:", "0000000000000000"]
+    assert output["text"]["net"] == "1\n"
 
 
 CASES = {

@@ -89,7 +89,7 @@ def test_a_failed_init_container_ends_a_pod_that_never_restarts(pods: Stage) -> 
 
 
 def test_a_crashing_container_is_restarted_with_backoff(pods: Stage, tmp_path: Path) -> None:
-    """The first restart is at once, later ones are held up; told by the reports, as wall time is load."""
+    """The first restart is at once, later ones have a backoff, by the reports: wall time depends on load."""
     shared = tmp_path / "shared"
     shared.mkdir()
     plan = container_plan(
@@ -104,10 +104,12 @@ def test_a_crashing_container_is_restarted_with_backoff(pods: Stage, tmp_path: P
         client.sendall(b'{"op": "watch"}\n')
         for line in stream:
             (shared / "go").touch()
-            told = json.loads(line).get("report", {}).get("containers", {}).get("main")
-            if told and told["waiting"]:
-                pauses.append((told["restarts"], told["waiting_message"].partition(" restarting")[0]))
-            if told and told["restarts"] == 3:
+            container = json.loads(line).get("report", {}).get("containers", {}).get("main")
+            if container and container["waiting"]:
+                pauses.append(
+                    (container["restarts"], container["waiting_message"].partition(" restarting")[0])
+                )
+            if container and container["restarts"] == 3:
                 break
     assert pauses == [(1, "back-off 0.05s"), (2, "back-off 0.1s")]
     last = entry(folder, "main")["last"]

@@ -1,4 +1,4 @@
-"""Sockets in folders: found by short paths, and only when somebody listens."""
+"""Sockets in folders have short paths, and exist only while a process listens."""
 
 import socket
 from pathlib import Path

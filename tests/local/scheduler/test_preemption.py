@@ -256,7 +256,7 @@ def test_preempt(case: Case) -> None:
     assert {facts.pod.metadata.name: where for facts, where in decision.bind} == case.bound
     bound = {(facts.uid, where) for facts, where in decision.bind}
     after = {(facts.uid, where) for facts, where in world.placed_pods()}
-    assert sorted(after - bound) == before, "nobody has left yet, and nobody is there who was not bound"
+    assert sorted(after - bound) == before, "no victim has ended yet, and only bound pods are on nodes"
 
 
 @pytest.mark.parametrize("seed", range(60))

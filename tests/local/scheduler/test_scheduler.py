@@ -26,7 +26,7 @@ class Deaf:
     ) -> None: ...
 
 
-class Told(msgspec.Struct):
+class StatusPatch(msgspec.Struct):
     conditions: list[Condition]
 
 
@@ -45,8 +45,8 @@ class Desk:
         self._version = 100
 
     async def patch(self, _kind: type[Pod], name: str, patch: Json, namespace: str, **_: object) -> Pod:
-        told = msgspec.convert(patch["status"], Told)
-        message = told.conditions[0].message
+        status = msgspec.convert(patch["status"], StatusPatch)
+        message = status.conditions[0].message
         self.words.append((name, message))
         if name in self.held:
             self.open += 1
@@ -56,7 +56,7 @@ class Desk:
         self.last[name] = message
         self._version += 1
         written = pod(name, namespace=namespace, cpu=9)
-        written.status.conditions = told.conditions
+        written.status.conditions = status.conditions
         return versioned(written, self._version)
 
 
@@ -159,7 +159,7 @@ async def client() -> AsyncIterator[Client]:
 async def test_the_last_reason_of_a_pending_pod_is_written_last(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two messages under way could arrive in either order; a pod that cannot be told yet is told later."""
+    """Concurrent writes could arrive in either order, so a later message waits for the write before it."""
     desk = Desk()
     desk.held.add("large")
     monkeypatch.setattr(client, "patch", desk.patch)
@@ -169,7 +169,7 @@ async def test_the_last_reason_of_a_pending_pod_is_written_last(
     try:
         shared.nodes.put(versioned(node("n1"), 1))
         shared.pods.put(versioned(pod("large", cpu=9), 1))
-        await until(said(desk, "large", "0/1"), "the pod is being told")
+        await until(said(desk, "large", "0/1"), "the first reason is being written")
         shared.nodes.put(versioned(node("n2"), 2))
         shared.pods.put(versioned(pod("other", cpu=9), 2))
         await until(said(desk, "other", "0/2"), "a later pass has looked at both pods")
@@ -177,7 +177,7 @@ async def test_the_last_reason_of_a_pending_pod_is_written_last(
             "0/1 nodes are available: 1 Insufficient cpu."
         ]
         desk.gate.set()
-        await until(said(desk, "large", "0/2"), "the pod is told what is true now")
+        await until(said(desk, "large", "0/2"), "the latest reason is written")
         assert desk.most_open == 1
         assert desk.last["large"] == "0/2 nodes are available: 2 Insufficient cpu."
     finally:

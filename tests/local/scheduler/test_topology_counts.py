@@ -63,9 +63,9 @@ def _searched(world: SchedulerCache, term: Term) -> Counter[str]:
 
 
 def _refusing(world: SchedulerCache, about: PodInfo) -> set[tuple[bytes, tuple[tuple[str, int], ...]]]:
-    found: dict[bytes, Counter[str]] = {}
+    counts: dict[bytes, Counter[str]] = {}
     for facts, where in world.placed_pods():
         for term in facts.terms.anti_affinity:
             if term.matches(about.namespace, about.pod.metadata.labels, {}):
-                found.setdefault(term.key, Counter())[where] += 1
-    return {(key, tuple(sorted(nodes.items()))) for key, nodes in found.items()}
+                counts.setdefault(term.key, Counter())[where] += 1
+    return {(key, tuple(sorted(nodes.items()))) for key, nodes in counts.items()}

@@ -41,7 +41,7 @@ def rolling(surge: int | str = "25%", unavailable: int | str = "25%") -> Strateg
 
 def deployment(replicas: int = 4, strategy: Strategy | None = None, **spec: object) -> Deployment:
     """One that wants image v2."""
-    given: dict[str, object] = {"progress_deadline_seconds": 600, "revision_history_limit": 10, **spec}
+    fields: dict[str, object] = {"progress_deadline_seconds": 600, "revision_history_limit": 10, **spec}
     return Deployment(
         ObjectMeta(name="web", namespace="ns", uid="d", generation=2),
         DeploymentSpec(
@@ -49,7 +49,7 @@ def deployment(replicas: int = 4, strategy: Strategy | None = None, **spec: obje
             selector=LabelSelector({"app": "a"}),
             strategy=strategy or rolling(),
             template=template("v2"),
-            **given,  # type: ignore[arg-type]
+            **fields,  # type: ignore[arg-type]
         ),
     )
 
@@ -210,8 +210,8 @@ def test_old_replica_sets_beyond_the_history_limit_are_deleted() -> None:
 
 
 def reason(plan: Plan) -> tuple[str, str]:
-    found = find_condition(plan.status, PROGRESSING)
-    return (found.status, found.reason) if found else ("", "")
+    condition = find_condition(plan.status, PROGRESSING)
+    return (condition.status, condition.reason) if condition else ("", "")
 
 
 def rolling_status(updated: int = 1) -> DeploymentStatus:
@@ -298,18 +298,20 @@ PROGRESS: dict[str, tuple[Deployment, DeploymentStatus, list[ReplicaSet], tuple[
 }
 
 
-@pytest.mark.parametrize(("wanted", "status", "sets", "told", "wake"), PROGRESS.values(), ids=PROGRESS)
+@pytest.mark.parametrize(
+    ("deployment", "status", "sets", "want", "want_requeue_after"), PROGRESS.values(), ids=PROGRESS
+)
 def test_progressing_condition(
-    wanted: Deployment,
+    deployment: Deployment,
     status: DeploymentStatus,
     sets: list[ReplicaSet],
-    told: tuple[str, str],
-    wake: float | None,
+    want: tuple[str, str],
+    want_requeue_after: float | None,
 ) -> None:
-    wanted.status = status
-    plan = decide(wanted, sets, NOW)
-    assert reason(plan) == told
-    assert plan.requeue_after == wake
+    deployment.status = status
+    plan = decide(deployment, sets, NOW)
+    assert reason(plan) == want
+    assert plan.requeue_after == want_requeue_after
 
 
 def test_status_counts() -> None:

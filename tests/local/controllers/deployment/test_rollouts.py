@@ -116,51 +116,51 @@ def world(replicas: int, strategy: Strategy) -> World:
 def test_a_rolling_update_respects_max_surge_and_max_unavailable(
     replicas: int, surge: int | str, unavailable: int | str, order: list[int]
 ) -> None:
-    there = world(replicas, Strategy("RollingUpdate", RollingUpdate(surge, unavailable)))
-    there.finish()
-    there.change("v2")
-    most = replicas + max_surge(there.deployment)
-    least = replicas - max_unavailable(there.deployment)
+    simulation = world(replicas, Strategy("RollingUpdate", RollingUpdate(surge, unavailable)))
+    simulation.finish()
+    simulation.change("v2")
+    most = replicas + max_surge(simulation.deployment)
+    least = replicas - max_unavailable(simulation.deployment)
     for number in order:
-        there.step()
-        assert there.wanted <= most
-        assert there.available >= least
-        there.happen(number)
-    there.finish()
-    sizes = sorted(each.spec.replicas for each in there.sets.values())
+        simulation.step()
+        assert simulation.wanted <= most
+        assert simulation.available >= least
+        simulation.happen(number)
+    simulation.finish()
+    sizes = sorted(each.spec.replicas for each in simulation.sets.values())
     assert sizes == [0, replicas]
-    found = find_condition(there.deployment.status, PROGRESSING)
-    assert found is not None
-    assert found.reason == "NewReplicaSetAvailable"
+    condition = find_condition(simulation.deployment.status, PROGRESSING)
+    assert condition is not None
+    assert condition.reason == "NewReplicaSetAvailable"
 
 
 @given(st.integers(1, 12), st.integers(0, 12), st.lists(st.integers(0, 7), max_size=20))
 def test_scaling_during_a_rollout_ends_at_the_new_size(before: int, after: int, order: list[int]) -> None:
-    there = world(before, Strategy("RollingUpdate", RollingUpdate("25%", "25%")))
-    there.finish()
-    there.change("v2")
+    simulation = world(before, Strategy("RollingUpdate", RollingUpdate("25%", "25%")))
+    simulation.finish()
+    simulation.change("v2")
     for number in order:
-        there.step()
-        there.happen(number)
-    there.change("v2", after)
-    most = max(there.wanted, after + max_surge(there.deployment))
+        simulation.step()
+        simulation.happen(number)
+    simulation.change("v2", after)
+    most = max(simulation.wanted, after + max_surge(simulation.deployment))
     for number in order:
-        there.step()
-        assert there.wanted <= most
-        there.happen(number)
-    there.finish()
-    assert there.wanted == after
-    assert len(there.sets) == 2
+        simulation.step()
+        assert simulation.wanted <= most
+        simulation.happen(number)
+    simulation.finish()
+    assert simulation.wanted == after
+    assert len(simulation.sets) == 2
 
 
 def test_old_revisions_are_deleted_beyond_the_limit_and_reused_by_a_rollback() -> None:
-    there = world(1, Strategy("Recreate"))
+    simulation = world(1, Strategy("Recreate"))
     for image in ("v1", "v2", "v3", "v4", "v3"):
-        there.change(image)
-        there.finish()
-    images = {name: each.spec.template for name, each in there.sets.items()}
+        simulation.change(image)
+        simulation.finish()
+    images = {name: each.spec.template for name, each in simulation.sets.items()}
     assert len(images) == 3
     revisions = sorted(
-        each.metadata.annotations["deployment.kubernetes.io/revision"] for each in there.sets.values()
+        each.metadata.annotations["deployment.kubernetes.io/revision"] for each in simulation.sets.values()
     )
     assert revisions == ["2", "4", "5"]

@@ -104,9 +104,9 @@ def test_a_second_pass_changes_nothing() -> None:
 
 
 def test_a_budget_with_an_error_allows_no_disruption_and_has_its_message() -> None:
-    given = budget(2)
-    given.status = decide(given, THREE, 3, EARLIER).status
-    status = sync_failed_status(given, "no scale", NOW)
+    before = budget(2)
+    before.status = decide(before, THREE, 3, EARLIER).status
+    status = sync_failed_status(before, "no scale", NOW)
     assert status.disruptions_allowed == 0
     assert status.conditions == [Condition("DisruptionAllowed", "False", "SyncFailed", "no scale", NOW, 7)]
     assert status.current_healthy == 3

@@ -12,9 +12,12 @@ from tests.support.scheduler_objects import START, Json, pod
 
 
 def service(**spec: object) -> Service:
-    given = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]} | spec
+    fields = {
+        "selector": {"app": "web"},
+        "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+    } | spec
     metadata = {"name": "web", "namespace": "default", "uid": "s1", "labels": {"team": "a"}}
-    return msgspec.convert({"metadata": metadata, "spec": given}, Service)
+    return msgspec.convert({"metadata": metadata, "spec": fields}, Service)
 
 
 def web(name: str, *, ready: bool = True, port: int = 8080, address: str = "10.0.0.1", **more: object) -> Pod:
@@ -110,8 +113,8 @@ def test_pods_with_different_target_ports_are_in_different_slices() -> None:
 
 
 def test_a_pod_without_the_named_port_has_no_endpoint() -> None:
-    given = service(ports=[{"port": 80, "targetPort": "metrics"}])
-    assert [wanted.endpoints for wanted in plan(given, [web("a")]).write] == [[]]
+    metrics_service = service(ports=[{"port": 80, "targetPort": "metrics"}])
+    assert [wanted.endpoints for wanted in plan(metrics_service, [web("a")]).write] == [[]]
 
 
 def test_a_slice_has_at_most_a_hundred_endpoints_which_keep_their_slice() -> None:

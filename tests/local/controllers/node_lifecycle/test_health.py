@@ -54,8 +54,8 @@ def test_taints_follow_conditions(case: tuple[Node, list[str]]) -> None:
 
 
 def test_an_existing_taint_keeps_its_time() -> None:
-    given = node("Unknown", taints=[UNREACHABLE])
-    assert UNREACHABLE in desired_taints(given, START + timedelta(hours=1))
+    tainted = node("Unknown", taints=[UNREACHABLE])
+    assert UNREACHABLE in desired_taints(tainted, START + timedelta(hours=1))
 
 
 def test_silence_counts_from_the_last_observed_change() -> None:

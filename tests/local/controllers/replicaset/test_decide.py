@@ -24,9 +24,9 @@ def pod(
     """A pod that has been ready for so many seconds, or is not."""
     since = NOW - timedelta(seconds=ready or 0)
     conditions = [Condition("Ready", "True", last_transition_time=since)] if ready is not None else []
-    given: dict[str, object] = {"labels": LABELS, "creation_timestamp": NOW - timedelta(hours=1), **meta}
+    metadata: dict[str, object] = {"labels": LABELS, "creation_timestamp": NOW - timedelta(hours=1), **meta}
     return Pod(
-        ObjectMeta(name=name, uid=name, **given),  # type: ignore[arg-type]
+        ObjectMeta(name=name, uid=name, **metadata),  # type: ignore[arg-type]
         PodSpec(node_name=node),
         PodStatus(phase=phase, conditions=conditions),
     )
@@ -122,12 +122,12 @@ def test_pods_on_a_node_with_more_related_pods_are_deleted_first() -> None:
 
 
 def test_replica_failure_is_set_until_pods_can_be_created() -> None:
-    told = with_replica_failure(ReplicaSetStatus(), "FailedCreate", "exceeded quota", NOW)
-    assert [(c.type, c.status, c.reason, c.message) for c in told.conditions] == [
+    status = with_replica_failure(ReplicaSetStatus(), "FailedCreate", "exceeded quota", NOW)
+    assert [(c.type, c.status, c.reason, c.message) for c in status.conditions] == [
         ("ReplicaFailure", "True", "FailedCreate", "exceeded quota")
     ]
-    assert with_replica_failure(told, "FailedCreate", "exceeded quota again", NOW) == told
-    assert with_replica_failure(told, "FailedCreate", None, NOW).conditions == []
+    assert with_replica_failure(status, "FailedCreate", "exceeded quota again", NOW) == status
+    assert with_replica_failure(status, "FailedCreate", None, NOW).conditions == []
 
 
 def test_a_pod_is_built_from_the_template() -> None:

@@ -144,9 +144,7 @@ ERRORS = {
         """initializers: {common: {cmd: "a '{{.Key}}'"}}"""
     ),
     "initializers.common.cmd: unknown variable .Other": "initializers: {common: {cmd: '{{.Other}}'}}",
-    "initializers.common.cmd: unknown function upper": (
-        "initializers: {common: {cmd: '{{upper .Key}}'}}"
-    ),
+    "initializers.common.cmd: unknown function upper": ("initializers: {common: {cmd: '{{upper .Key}}'}}"),
     "initializers.common.volumes[1].name: required": (
         "initializers: {common: {volumes: [{name: a, hostPath: /a}, {hostPath: /b}]}}"
     ),
