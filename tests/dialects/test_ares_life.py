@@ -485,7 +485,7 @@ def test_restarts_are_told_as_in_a_training_run() -> None:
     ended = hurt.reconcile(pod(0), back)
     assert ended.status.message == (
         "a container of worker-1 was killed (SIGKILL, exit 137);"
-        " 2 restarts were needed and 1 allowed (spec.runPolicy.backoffLimit)"
+        " restart limit exceeded: 2 needed, 1 allowed (spec.runPolicy.backoffLimit)"
     )
     told = [(one.cause, one.scope, one.exit_code, one.node) for one in ended.status.restart_history]
     assert told == [("Evicted", "Pod", None, "n1"), ("Signal", "Container", 137, "")]

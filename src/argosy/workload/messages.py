@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from argosy.kinds.messages import APPLY_CRDS_COMMAND, join_names, pluralize
 from argosy.kinds.quantity import format_duration
+from argosy.workload.model import RestartScope
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry
 from argosy.workload.restarts.causes import CONTAINER, RestartCause, restart_entry, signal_name
@@ -182,7 +183,41 @@ def feature_disabled(feature: str, value: str) -> str:
     )
 
 
+def restarting(
+    entry: RestartEntry, scope: RestartScope, lost: int, next_attempt: int, container_restarts: int
+) -> str:
+    """Pods are being replaced because of this loss and others at the same time (Restarting)."""
+    others = f" (and {pluralize(lost - 1, 'other pod')})" if lost > 1 else ""
+    action = {
+        RestartScope.POD: "replacing it" if lost == 1 else "replacing them",
+        RestartScope.ROLE: f"restarting all pods of {entry.role}",
+        RestartScope.JOB: f"starting attempt {next_attempt}",
+    }[scope]
+    after = f" after {pluralize(container_restarts, 'container restart')}" if container_restarts else ""
+    return f"{describe_restart(entry)}{others}; {action}{after}"
+
+
+def restarts_used(used: int, limit: int | None) -> str:
+    """Follows the message of a restart that counts (Restarting)."""
+    return f"{used} of {limit} restarts used" if limit is not None else f"{used} restarts used"
+
+
 # A job, or one of its roles, has failed.
+
+
+def too_many_restarts(last: RestartEntry | None, needed: int, limit: int) -> str:
+    """Container restarts or failed pods that are kept exceed the limit (RestartsExhausted)."""
+    cause = f"{describe_restart(last)}; " if last else ""
+    return f"{cause}restart limit exceeded: {needed} needed, {limit} allowed (limits.restarts)"
+
+
+def no_restarts_left(entry: RestartEntry, limit: int, *, used: int, needed: int) -> str:
+    """A lost pod needs more restarts than the limit leaves (RestartsExhausted)."""
+    if not limit:
+        return f"{describe_restart(entry)}; no restarts are allowed (limits.restarts is 0)"
+    counts = f"{used} of {pluralize(limit, 'restart')} used, {needed} more needed"
+    return f"{describe_restart(entry)}; restart limit reached: {counts} (limits.restarts)"
+
 
 GANG_EVICTED = "the scheduler evicted the pod group"
 """The whole gang was evicted (Preempted)."""

@@ -299,7 +299,7 @@ def test_the_message_of_a_replaced_running_pod_has_its_container_restarts() -> N
     crashing = pod(2, container_restarts=3, last_exit_code=1, node="node-3")
     after = plan_restarts(job, record, seen(crashing), NOW).record
     assert after.message == (
-        "worker-2 failed (exit 1) on node-3; replacing it after 3 restarts in its place, 3 of 5 restarts used"
+        "worker-2 failed (exit 1) on node-3; replacing it after 3 container restarts, 3 of 5 restarts used"
     )
 
 
