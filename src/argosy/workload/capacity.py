@@ -74,7 +74,9 @@ def fits(workload: Workload, capacity: Capacity) -> bool:
     """
     assert workload.gang
     batches = sorted(pod_batches(workload), key=lambda batch: _size(batch.requirements), reverse=True)
-    return any(_placed(order, capacity) >= workload.gang.min_available for order in (batches, batches[::-1]))
+    return any(
+        _count_placed(order, capacity) >= workload.gang.min_available for order in (batches, batches[::-1])
+    )
 
 
 def pod_batches(workload: Workload) -> list[PodBatch]:
@@ -105,7 +107,7 @@ def _size(needs: PodRequirements) -> tuple[int, int, int]:
     return devices, requested.get("cpu", 0), requested.get("memory", 0)
 
 
-def _placed(batches: Iterable[PodBatch], capacity: Capacity) -> int:
+def _count_placed(batches: Iterable[PodBatch], capacity: Capacity) -> int:
     """Return how many pods of the batches fit on nodes after the pending pods."""
     free = {node.name: dict(node.free) for node in capacity.nodes}
     for batch in capacity.pending:

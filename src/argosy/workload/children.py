@@ -1,4 +1,4 @@
-"""The objects that a job owns besides pods and its pod group, as data.
+"""Defines the children of a job besides pods and its pod group, as data.
 
 - A headless Service for each role whose pods are reached by name.
 - A ServiceAccount, Role and RoleBinding for each role whose pods start processes in other pods.

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from argosy.workload.record import Record, RoleRecord
 
 MAX_CLOCK_SKEW = timedelta(minutes=1)
-"""Clocks of two machines that take turns may differ by this much without being moved to and fro."""
+"""Clocks of two replicas may differ by this much without a shift."""
 
 
 def deadline(since: datetime, seconds: float) -> datetime | None:
-    """When so many seconds have passed; None if that is beyond all time."""
+    """Return the time so many seconds later; None if that is beyond the calendar."""
     try:
         return since + timedelta(seconds=seconds)
     except OverflowError:
@@ -25,9 +25,9 @@ def deadline(since: datetime, seconds: float) -> datetime | None:
 
 
 def shift_to_clock(record: Record, now: datetime) -> Record:
-    """The record with its times set back as the clock was; the same record if it was not."""
+    """Return the record with its times shifted if the clock was set back; otherwise unchanged."""
     waiting = record.waiting.since if record.waiting else None
-    facts = [
+    times = [
         record.phase_since,
         record.started_at,
         record.attempt_started_at,
@@ -36,14 +36,14 @@ def shift_to_clock(record: Record, now: datetime) -> Record:
         record.finished_at,
         waiting,
     ]
-    facts += [role.phase_since for role in record.roles.values()]
-    latest = max((time for time in facts if time), default=now)
+    times += [role.phase_since for role in record.roles.values()]
+    latest = max((time for time in times if time), default=now)
     if latest - now <= MAX_CLOCK_SKEW:
         return record
-    return _moved(record, latest - now)
+    return _shift_record(record, latest - now)
 
 
-def _moved(record: Record, back: timedelta) -> Record:
+def _shift_record(record: Record, back: timedelta) -> Record:
     waiting = record.waiting
     return replace(
         record,
@@ -55,11 +55,11 @@ def _moved(record: Record, back: timedelta) -> Record:
         finished_at=_earlier(record.finished_at, back),
         retry_at=_earlier(record.retry_at, back),
         waiting=replace(waiting, since=waiting.since - back) if waiting else None,
-        roles={name: _moved_role(role, back) for name, role in record.roles.items()},
+        roles={name: _shift_role(role, back) for name, role in record.roles.items()},
     )
 
 
-def _moved_role(role: RoleRecord, back: timedelta) -> RoleRecord:
+def _shift_role(role: RoleRecord, back: timedelta) -> RoleRecord:
     return replace(
         role,
         phase_since=_earlier(role.phase_since, back),

@@ -57,7 +57,7 @@ def _decide_active(
         return suspend.plan(workload, record, observed, now)
     if workload.semantics.report_pending_first and _is_first_pass(workload, before, record, observed):
         return Plan(replace(record, waiting=None), requeue_at=now)
-    record = gang.choose_scheduler(workload, suspend.resumed(record, now), observed)
+    record = gang.choose_scheduler(workload, suspend.resume(record, now), observed)
     if waiting := gang.hold_after_preemption(workload, record, observed, now):
         return _hold(workload, waiting, observed, now)
     record = elastic.resize(workload, record, now)
@@ -138,7 +138,7 @@ def _converge(workload: Workload, record: Record, observed: Observed, now: datet
     )
     if record.attempt_started_at is None and (missing.create or (idle and gate.allowed)):
         record = phases.with_attempt_started(record, now)
-    record = gang.mark_scheduled(workload, _phase(workload, record, observed, now), observed, now)
+    record = gang.mark_scheduled(workload, _with_phase(workload, record, observed, now), observed, now)
     record = wait_reasons.with_wait_reason(workload, record, observed, gate, missing, now)
     forced, recheck_at = pods.forced_deletions(workload.limits, observed, now)
     actions = (
@@ -154,7 +154,7 @@ def _converge(workload: Workload, record: Record, observed: Observed, now: datet
     return Plan(record, actions).with_requeue_at(missing.retry_at, recheck_at, rights_at)
 
 
-def _phase(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
+def _with_phase(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
     phase = phases.job_phase(workload, record, observed)
     if phase is record.phase:
         return record

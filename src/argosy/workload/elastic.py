@@ -49,7 +49,7 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     if restarts:
         record = with_next_attempt(record)
     for role in changed:
-        record = record.with_role(role.name, _resized(record.role(role.name), role.replicas))
+        record = record.with_role(role.name, _resize_role(record.role(role.name), role.replicas))
     message = messages.resized(sizes, record.attempt if restarts else None)
     return record.with_history(now, reasons.RESIZED, message) if started else record
 
@@ -88,7 +88,7 @@ def _is_below_min(
     return counts.active + counts.succeeded < role.min_running
 
 
-def _resized(last: RoleRecord, size: int) -> RoleRecord:
+def _resize_role(last: RoleRecord, size: int) -> RoleRecord:
     in_place = {index: n for index, n in last.container_restarts.items() if index < size}
     return replace(
         last,

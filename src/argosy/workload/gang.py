@@ -68,7 +68,7 @@ def admission(workload: Workload, record: Record, observed: Observed) -> Admissi
         return Admission(
             allowed=started,
             reason=reasons.GANG_SCHEDULER_MISSING,
-            message=_missing(observed.gang_scheduler_setting, backend),
+            message=_missing_scheduler(observed.gang_scheduler_setting, backend),
         )
     action = _sync_group(workload, backend.group, observed, started) if backend.group else None
     if started:
@@ -157,7 +157,7 @@ def gang_limit(
     return deadline(since, gang.timeout)
 
 
-def _missing(setting: str, chosen: GangScheduler | None) -> str:
+def _missing_scheduler(setting: str, chosen: GangScheduler | None) -> str:
     """Return what to install: the gang scheduler of the job, or the configured one."""
     wanted = chosen or GANG_SCHEDULERS.get(setting, VOLCANO)
     if setting == NONE:

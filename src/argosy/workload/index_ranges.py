@@ -1,4 +1,4 @@
-"""Encodes small numbers by index as one short string: `0-3=1,7=2`. Zeros are left out.
+"""Encodes small numbers by index as one short string: `0-3=1,7=2`. Zeros are omitted.
 
 A Record holds such numbers for up to 2,000 pods; a JSON object would be four times as large.
 """
@@ -14,13 +14,13 @@ def encode(numbers: Mapping[int, int]) -> str:
 
 
 def decode(text: str) -> dict[int, int]:
-    """The numbers again; ValueError if the text is not of this form."""
+    """Return the numbers by index; ValueError if the text is not of this form."""
     numbers: dict[int, int] = {}
     for part in text.split(",") if text else ():
         span, _, number = part.partition("=")
         first, _, last = span.partition("-")
         if int(last or first) > 1_000_000:
-            raise ValueError(f"index in {part!r} is beyond any job")
+            raise ValueError(f"invalid index in {part!r}: must be at most 1000000")
         numbers.update(dict.fromkeys(range(int(first), int(last or first) + 1), int(number)))
     return numbers
 

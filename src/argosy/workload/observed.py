@@ -191,8 +191,8 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
     name, ended = _exit(status.container_statuses) or _exit(status.init_container_statuses) or ("", None)
     first, last = _first_ended(status.container_statuses), _last_exit(status.container_statuses)
     disruption, over_limit = _disruption(pod), _is_over_limit(status)
-    waiting, waiting_message = _waiting(pod)
-    preempted = _preempted(pod, noticed)
+    waiting, waiting_message = _waiting_reason(pod)
+    preempted = _preemption_time(pod, noticed)
     return ObservedPod(
         name=meta.name,
         uid=meta.uid,
@@ -300,7 +300,7 @@ def _is_over_limit(status: PodStatus) -> bool:
     return any(pattern.match(status.message) for pattern in _OVER_LIMIT)
 
 
-def _preempted(pod: Pod, noticed: datetime | None) -> datetime | None:
+def _preemption_time(pod: Pod, noticed: datetime | None) -> datetime | None:
     preemptions = (
         condition
         for condition in pod.status.conditions
@@ -331,7 +331,7 @@ def _waits_for_dependency(statuses: list[ContainerStatus]) -> bool:
     return any(helper.state.terminated is None and not helper.ready for helper in helpers)
 
 
-def _waiting(pod: Pod) -> tuple[str, str]:
+def _waiting_reason(pod: Pod) -> tuple[str, str]:
     for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         waiting = container.state.waiting
         if waiting and waiting.reason not in ("", "PodInitializing", "ContainerCreating"):

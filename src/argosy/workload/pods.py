@@ -45,7 +45,7 @@ def stale_deletions(record: Record, observed: Observed) -> Iterator[DeletePod]:
     oldest pod of a replica."""
     for pod in stale_pods(record, observed):
         if not pod.terminating:
-            yield DeletePod(pod.name, pod.uid, reason=_reason(record, pod))
+            yield DeletePod(pod.name, pod.uid, reason=_deletion_reason(record, pod))
     for pods in observed.by_replica.values():
         if len(pods) > 1:
             duplicates = [pod for pod in pods if is_current(record, pod) and not pod.terminating]
@@ -110,7 +110,7 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
             if existing and not (workload.allows_surge(role) and all(pod.terminating for pod in existing)):
                 blocking = [pod for pod in existing if pod.terminating or not is_current(record, pod)]
                 terminating += [pod.name for pod in blocking]
-            elif _delayed(role, index, record, now):
+            elif _in_backoff(role, index, record, now):
                 retries += [time for time in (record.role(role.name).retry_at,) if time]
             elif held_until := _held_until(observed, (role.name, index), now):
                 retries.append(held_until)
@@ -197,7 +197,7 @@ def _needs_confirmation(workload: Workload, role: Role, index: int, record: Reco
     return role.restart is RestartPolicy.NEVER or workload.rules.restart_scope is not RestartScope.POD
 
 
-def _delayed(role: Role, index: int, record: Record, now: datetime) -> bool:
+def _in_backoff(role: Role, index: int, record: Record, now: datetime) -> bool:
     last = record.role(role.name)
     again = last.replacements.get(index, 0) > 1 or last.role_restarts_in_a_row
     return bool(last.retry_at and now < last.retry_at and again)
@@ -212,7 +212,7 @@ def _age(pod: ObservedPod) -> tuple[bool, float, str]:
     return pod.created is None, pod.created.timestamp() if pod.created else 0.0, pod.uid
 
 
-def _reason(record: Record, pod: ObservedPod) -> str:
+def _deletion_reason(record: Record, pod: ObservedPod) -> str:
     if pod.attempt != record.attempt:
         return messages.new_attempt(record.attempt, pod.attempt)
     if pod.index >= record.role(pod.role).size:

@@ -18,7 +18,7 @@ from argosy.workload.restarts.replacement import with_next_attempt
 
 def plan(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
     if record.phase is not Phase.SUSPENDED:
-        record = _suspended(record, observed, now)
+        record = _suspend(record, observed, now)
     # All pods, not only those of earlier attempts: after the Record was lost there is no current attempt.
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason=messages.JOB_SUSPENDED)
@@ -31,7 +31,7 @@ def plan(workload: Workload, record: Record, observed: Observed, now: datetime) 
     return Plan(record, tuple(actions)).with_requeue_at(recheck_at)
 
 
-def resumed(record: Record, now: datetime) -> Record:
+def resume(record: Record, now: datetime) -> Record:
     """Return the record of a job that is resumed; unchanged if it was not suspended."""
     if record.phase is not Phase.SUSPENDED:
         return record
@@ -39,7 +39,7 @@ def resumed(record: Record, now: datetime) -> Record:
     return record.with_history(now, reasons.RESUMED, messages.RESUMED)
 
 
-def _suspended(record: Record, observed: Observed, now: datetime) -> Record:
+def _suspend(record: Record, observed: Observed, now: datetime) -> Record:
     if record.attempt_started_at or observed.pods:
         record = with_next_attempt(record)
     return replace(

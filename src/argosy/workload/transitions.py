@@ -16,14 +16,14 @@ from argosy.workload.record import Record
 
 class Transitions(Struct, frozen=True):
     failed_pods: tuple[ObservedPod, ...] = ()
-    """Pods seen Failed for the first time, by role and index."""
+    """Pods observed as Failed for the first time, by role and index."""
     stale_roles: tuple[str, ...] = ()
-    """Roles with pods that live on as an earlier definition made them."""
+    """Roles with running pods of an earlier template."""
 
 
 def find_transitions(workload: Workload, before: Record | None, observed: Observed) -> Transitions:
     failures = sorted(_failures(before, observed), key=lambda pod: (pod.role, pod.index))
-    return Transitions(tuple(failures), tuple(_outdated(workload, before, observed)) if before else ())
+    return Transitions(tuple(failures), tuple(_stale_roles(workload, before, observed)) if before else ())
 
 
 def _failures(before: Record | None, observed: Observed) -> Iterator[ObservedPod]:
@@ -36,7 +36,7 @@ def _failures(before: Record | None, observed: Observed) -> Iterator[ObservedPod
             yield pod
 
 
-def _outdated(workload: Workload, before: Record, observed: Observed) -> Iterator[str]:
+def _stale_roles(workload: Workload, before: Record, observed: Observed) -> Iterator[str]:
     if workload.generation == before.generation:
         return
     for name, role in workload.roles.items():

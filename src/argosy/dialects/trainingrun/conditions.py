@@ -1,4 +1,4 @@
-"""Conditions of a run, each a statement that `kubectl wait --for=condition=…` can wait for."""
+"""Builds the conditions of a TrainingRun, for `kubectl wait --for=condition=…`."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ PHASES = (Phase.RUNNING, Phase.RESTARTING, Phase.SUSPENDED, Phase.SUCCEEDED, Pha
 
 
 def conditions(stored: Sequence[RunCondition], record: Record) -> list[RunCondition]:
-    """All conditions; the time of one changes only when its status does."""
+    """Return all conditions; the time of a condition changes only with its status."""
     valid = not (record.waiting and record.waiting.reason == reasons.INVALID_SPEC)
     wanted = [_valid(record, valid), *(_phase(record, phase) for phase in PHASES)]
-    known = {condition.type: condition for condition in stored}
-    return [_kept(known.get(condition.type), condition) for condition in wanted]
+    existing = {condition.type: condition for condition in stored}
+    return [_with_old_time(existing.get(condition.type), condition) for condition in wanted]
 
 
 def _valid(record: Record, valid: bool) -> RunCondition:
@@ -38,7 +38,7 @@ def _phase(record: Record, phase: Phase) -> RunCondition:
     return RunCondition(phase.value, "True", reason, record.phase_since, record.message, record.generation)
 
 
-def _kept(old: RunCondition | None, new: RunCondition) -> RunCondition:
+def _with_old_time(old: RunCondition | None, new: RunCondition) -> RunCondition:
     if old is None or old.status != new.status:
         return new
     return RunCondition(
