@@ -50,7 +50,7 @@ class ExecPlugin:
 
     async def current(self) -> Identity:
         async with self._running:
-            if self._identity is None or self._expired():
+            if self._identity is None or self._is_expired():
                 await self._run()
             if self._identity is None:
                 raise self._error("no credentials")
@@ -61,7 +61,7 @@ class ExecPlugin:
             self._identity = None
         return True
 
-    def _expired(self) -> bool:
+    def _is_expired(self) -> bool:
         return self._expires is not None and self._clock.now() >= self._expires - EXPIRY_MARGIN
 
     async def _run(self) -> None:

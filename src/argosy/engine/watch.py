@@ -150,21 +150,21 @@ class Watcher(Generic[T]):
                     await asyncio.sleep(seconds)
                     self.state = then
                 case Start(from_cache):
-                    async with aclosing(self._guarded(self._start(from_cache))) as batches:
+                    async with aclosing(self._handle_errors(self._start(from_cache))) as batches:
                         async for batch in batches:
                             yield batch
                 case Watching(version):
-                    async with aclosing(self._guarded(self._follow(version))) as batches:
+                    async with aclosing(self._handle_errors(self._follow(version))) as batches:
                         async for batch in batches:
                             yield batch
 
-    async def _guarded(self, attempt: _Batches[T]) -> _Batches[T]:
+    async def _handle_errors(self, attempt: _Batches[T]) -> _Batches[T]:
         try:
             async with aclosing(attempt):
                 async for batch in attempt:
                     yield batch
         except ApiError as error:
-            self._failed(error)
+            self._handle_error(error)
 
     def _start(self, from_cache: bool) -> _Batches[T]:
         return self._stream_all() if self._watch_list else self._list_all(from_cache)
@@ -277,7 +277,7 @@ class Watcher(Generic[T]):
         self._failures = 0
         self.last_error = None
 
-    def _failed(self, error: ApiError) -> None:
+    def _handle_error(self, error: ApiError) -> None:
         """Go to the state that follows an error, after the backoff."""
         reason, then = self._next(error)
         self._client.metrics.watch_restarts.labels(self._kind.resource.kind, reason).inc()

@@ -63,7 +63,7 @@ class Bagua:
 
     def rules(self, workload: Workload) -> Rules:
         if not has_elastic_workers(workload):
-            return group_rules(workload, _ranked(workload))
+            return group_rules(workload, _ranked_roles(workload))
         failing = present_roles(workload, (WORKER, ETCD))
         rules = group_rules(workload, (WORKER,), elastic=True)
         return replace(rules, failed_when=tuple((name,) for name in failing))
@@ -81,18 +81,18 @@ class Bagua:
 
 
 def _inject_static(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> Injection:
-    if role.name not in _ranked(workload):
+    if role.name not in _ranked_roles(workload):
         return Injection()
-    return Injection(env=static_variables(workload, role, index, ports), ports=named(ports))
+    return Injection(env=static_variables(workload, role, index, ports), ports=container_ports(ports))
 
 
 def static_variables(workload: Workload, role: Role, index: int, ports: tuple[int, ...]) -> dict[str, str]:
     """Return the variables of the master and the workers of a static group."""
-    ranked = _ranked(workload)
+    ranked = _ranked_roles(workload)
     return {
         "BAGUA_SSH_PORT": str(ports[0]),
         "MASTER_PORT": str(ports[1]),
-        "BAGUA_AVAILABLE_PORTS": _joined(ports[2:]),
+        "BAGUA_AVAILABLE_PORTS": _join_ports(ports[2:]),
         "MASTER_ADDR": workload.address(MASTER, 0),
         "WORLD_SIZE": str(sum(workload.roles[name].replicas for name in ranked)),
         "RANK": str(index + 1 if role.name == WORKER else 0),
@@ -103,7 +103,7 @@ def static_variables(workload: Workload, role: Role, index: int, ports: tuple[in
 
 def static_bytes(workload: Workload, role: Role, ports: tuple[int, ...]) -> ListBytes:
     """Return how many bytes `static_variables` and the ports add to a pod of this role."""
-    ranked = _ranked(workload)
+    ranked = _ranked_roles(workload)
     if role.name not in ranked:
         return ListBytes()
     addresses = sum(map(workload.address_bytes, ranked))
@@ -117,14 +117,16 @@ def _inject_elastic(workload: Workload, role: Role, index: int, ports: tuple[int
         return Injection(
             # Bagua's client uses API version 2, which etcd supports up to 3.5.
             env={**etcd_ports(ports), "ETCD_ENABLE_V2": "true"},
-            ports=named(ports[:2]),
+            ports=container_ports(ports[:2]),
             default_command=_etcd(workload, ports[0], ports[1]),
         )
     if role.name != WORKER or role.elastic is None:
         return Injection()
     sizes = role.elastic.min, role.elastic.max
     own_ports = share(ports[2:], role.replicas, index)
-    return Injection(env=elastic_variables(workload, ports, own_ports, *sizes), ports=named(own_ports))
+    return Injection(
+        env=elastic_variables(workload, ports, own_ports, *sizes), ports=container_ports(own_ports)
+    )
 
 
 def etcd_ports(ports: tuple[int, ...]) -> dict[str, str]:
@@ -143,8 +145,8 @@ def elastic_variables(
         "MIN_SIZE": str(minimum),
         "MAX_SIZE": str(maximum),
         "SERVICE_DOMAIN_NAME": workload.service_address(WORKER),
-        "BAGUA_SSH_PORT": _joined(own_ports[:1]),
-        "BAGUA_AVAILABLE_PORTS": _joined(own_ports[1:]),
+        "BAGUA_SSH_PORT": _join_ports(own_ports[:1]),
+        "BAGUA_AVAILABLE_PORTS": _join_ports(own_ports[1:]),
     }
 
 
@@ -190,14 +192,14 @@ def _required_ports(workload: Workload) -> int:
     return 2 + workload.roles[WORKER].replicas if has_elastic_workers(workload) else 2
 
 
-def _ranked(workload: Workload) -> tuple[str, ...]:
+def _ranked_roles(workload: Workload) -> tuple[str, ...]:
     return present_roles(workload, (MASTER, WORKER))
 
 
-def _joined(ports: tuple[int, ...]) -> str:
+def _join_ports(ports: tuple[int, ...]) -> str:
     return ",".join(map(str, ports))
 
 
-def named(ports: tuple[int, ...]) -> tuple[Port, ...]:
+def container_ports(ports: tuple[int, ...]) -> tuple[Port, ...]:
     """Return the numbers as ports of a container."""
     return tuple(Port(f"port-{port}", port) for port in ports)

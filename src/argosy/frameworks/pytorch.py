@@ -50,10 +50,10 @@ class PyTorch:
             yield Problem("spec.roles.master", "not supported with elastic workers: one of them is rank 0")
 
     def rules(self, workload: Workload) -> Rules:
-        return group_rules(workload, _ranked(workload), elastic=has_elastic_workers(workload))
+        return group_rules(workload, _ranked_roles(workload), elastic=has_elastic_workers(workload))
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
-        ranked = _ranked(workload)
+        ranked = _ranked_roles(workload)
         if role.name not in ranked:
             return Injection()
         options = options_of(workload, Options)
@@ -71,7 +71,7 @@ class PyTorch:
 
 
 def _static(workload: Workload, options: Options, rank: int, procs: int) -> dict[str, str]:
-    ranked = _ranked(workload)
+    ranked = _ranked_roles(workload)
     nodes = sum(workload.roles[name].replicas for name in ranked)
     address = workload.address(ranked[0], 0)
     env = {
@@ -100,6 +100,6 @@ def _rendezvous(workload: Workload, role: Role, options: Options) -> dict[str, s
     }
 
 
-def _ranked(workload: Workload) -> tuple[str, ...]:
+def _ranked_roles(workload: Workload) -> tuple[str, ...]:
     """Return the roles whose pods have ranks, in the order of their ranks."""
     return present_roles(workload, (MASTER, WORKER))

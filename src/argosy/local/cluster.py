@@ -44,7 +44,7 @@ def start(state: State, options: Options) -> Run:
     with state.locked():
         running = read_run(state.run)
         if running is not None and running.supervisor.alive and state.prepared.exists():
-            return _unchanged(running, options)
+            return _check_unchanged(running, options)
         for lost in strays(state.folder):  # on SIGTERM a supervisor would end the pods too
             lost.signal(signal.SIGKILL)
             lost.wait_gone(_KILLED_SECONDS)
@@ -87,7 +87,7 @@ def stop(state: State, *, delete: bool = False) -> bool:
     return ran
 
 
-def _unchanged(running: Run, options: Options) -> Run:
+def _check_unchanged(running: Run, options: Options) -> Run:
     requested = msgspec.structs.replace(options, port=options.port or running.options.port)
     if requested != running.options:
         raise ClusterError(

@@ -281,17 +281,21 @@ def _bagua(workload: Workload, role: Role, index: int) -> Injection:
         return Injection()
     env = bagua.static_variables(workload, role, index, options.ports)
     forced = frozenset(env) | {"LOCAL_IP"}
-    return Injection(env, forced, field_env={"LOCAL_IP": "status.hostIP"}, ports=bagua.named(options.ports))
+    return Injection(
+        env, forced, field_env={"LOCAL_IP": "status.hostIP"}, ports=bagua.container_ports(options.ports)
+    )
 
 
 def _bagua_elastic(workload: Workload, options: Options, role: Role, index: int) -> Injection:
     if role.name == ETCD:
-        return _forced(bagua.etcd_ports(options.ports), bagua.named(options.ports[:2]))
+        return _forced(bagua.etcd_ports(options.ports), bagua.container_ports(options.ports[:2]))
     if role.name != WORKER:
         return Injection()
     mine = bagua.share(options.ports[2:], role.replicas, index)
     sizes = options.min_size, options.max_size
-    return _forced(bagua.elastic_variables(workload, options.ports, mine, *sizes), bagua.named(mine))
+    return _forced(
+        bagua.elastic_variables(workload, options.ports, mine, *sizes), bagua.container_ports(mine)
+    )
 
 
 def _rank(role: Role, index: int) -> int:

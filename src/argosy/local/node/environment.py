@@ -91,8 +91,8 @@ def field_value(pod: Pod, reference: FieldRef, sources: Sources) -> str:
         "metadata.name": lambda: meta.name,
         "metadata.namespace": lambda: meta.namespace,
         "metadata.uid": lambda: meta.uid,
-        "metadata.labels": lambda: _quoted(meta.labels),
-        "metadata.annotations": lambda: _quoted(meta.annotations),
+        "metadata.labels": lambda: _quote_values(meta.labels),
+        "metadata.annotations": lambda: _quote_values(meta.annotations),
         "spec.nodeName": lambda: sources.node_name,
         "spec.serviceAccountName": lambda: pod.spec.service_account_name,
         "status.hostIP": lambda: sources.host_ip,
@@ -177,7 +177,7 @@ def _resolve(pod: Pod, container: Container, source: EnvSource, sources: Sources
     return ""
 
 
-def _quoted(values: Mapping[str, str]) -> str:
+def _quote_values(values: Mapping[str, str]) -> str:
     def text(value: str) -> str:
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 

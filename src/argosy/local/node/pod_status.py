@@ -105,8 +105,8 @@ def _conditions(
     pod: Pod, states: Mapping[str, ContainerState], sandbox: bool, phase: str, context: StatusContext
 ) -> list[Json]:
     over = phase in ("Succeeded", "Failed")
-    initialized = all(_initialized(c, states) for c in pod.spec.init_containers)
-    waiting_init = [c.name for c in pod.spec.init_containers if not _initialized(c, states)]
+    initialized = all(_is_initialized(c, states) for c in pod.spec.init_containers)
+    waiting_init = [c.name for c in pod.spec.init_containers if not _is_initialized(c, states)]
     sidecars = [c for c in pod.spec.init_containers if c.restart_policy == "Always"]
     unready = [
         c.name
@@ -142,7 +142,7 @@ def _conditions(
     return [*conditions, scheduled, *others]
 
 
-def _initialized(container: Container, states: Mapping[str, ContainerState]) -> bool:
+def _is_initialized(container: Container, states: Mapping[str, ContainerState]) -> bool:
     state = states.get(container.name)
     if state is None:
         return False
@@ -200,7 +200,7 @@ def _container_status(
         last = state["ended"] if state["waiting"] == "CrashLoopBackOff" else state["last"]
         if last:
             restarts = state["restarts"] - (0 if state["waiting"] else 1)
-            status["lastState"] = {"terminated": _terminated(pod, container, last, restarts)}
+            status["lastState"] = {"terminated": _terminated_state(pod, container, last, restarts)}
     return status
 
 
@@ -221,11 +221,11 @@ def _state(pod: Pod, state: ContainerState | None, context: StatusContext) -> Js
         container = next(
             c for c in [*pod.spec.containers, *pod.spec.init_containers] if c.name == state["name"]
         )
-        return {"terminated": _terminated(pod, container, state["ended"], state["restarts"])}
+        return {"terminated": _terminated_state(pod, container, state["ended"], state["restarts"])}
     return {"waiting": {"reason": "ContainerCreating"}}
 
 
-def _terminated(pod: Pod, container: Container, termination: Termination, run: int) -> Json:
+def _terminated_state(pod: Pod, container: Container, termination: Termination, run: int) -> Json:
     state: Json = {
         "exitCode": termination["exit_code"],
         "reason": termination["reason"],

@@ -141,7 +141,7 @@ class _ExecSession:
                 # A process in the background may keep the streams open; the wait for it is short.
                 await asyncio.wait(outputs, timeout=1.0)
                 code = exited.result()
-                await _send(client, ERROR, _success() if code == 0 else _exited(code))
+                await _send(client, ERROR, _success() if code == 0 else _exit_status(code))
         finally:
             await _cancel(incoming, *outputs)
             exited.cancel()
@@ -226,7 +226,7 @@ def _success() -> bytes:
     return json.dumps({"metadata": {}, "status": "Success"}).encode()
 
 
-def _exited(code: int) -> bytes:
+def _exit_status(code: int) -> bytes:
     return _failure(
         f"command terminated with non-zero exit code: exit status {code}",
         "NonZeroExitCode",

@@ -44,7 +44,7 @@ class PodPlacer:
             return self._unschedulable[info.shape]
         heap = self._heaps.get(info.shape)
         if heap is None:
-            heap = self._heaps[info.shape] = self._ranked(info)
+            heap = self._heaps[info.shape] = self._ranked_nodes(info)
         nodes = self._world.nodes
         while heap:
             _, name, version = heap[0]
@@ -70,7 +70,7 @@ class PodPlacer:
         self._heaps.clear()
         self._unschedulable.clear()
 
-    def _ranked(self, info: PodInfo) -> list[tuple[float, str, int]]:
+    def _ranked_nodes(self, info: PodInfo) -> list[tuple[float, str, int]]:
         heap = [
             (-score(info, node), name, node.version)
             for name, node in self._world.nodes.items()

@@ -30,9 +30,9 @@ class Outcome(Struct):
 
 def decide(budget: PodDisruptionBudget, pods: list[Pod], scale: int, now: datetime) -> Outcome:
     """Compute the status; `scale` is the total of replicas that the pods' controllers want."""
-    disrupted, overdue = _disrupted(budget.status, pods, now)
+    disrupted, overdue = _disrupted_pods(budget.status, pods, now)
     healthy = sum(_is_healthy(pod, disrupted) for pod in pods)
-    expected, desired = _expected(budget.spec, len(pods), scale)
+    expected, desired = _expected_counts(budget.spec, len(pods), scale)
     # Without pods nothing is allowed: the first ones may come before they are counted.
     allowed = max(healthy - desired, 0) if expected > 0 else 0
     status = BudgetStatus(
@@ -49,7 +49,7 @@ def sync_failed_status(budget: PodDisruptionBudget, problem: str, now: datetime)
     return _with_condition(status, "SyncFailed", problem, now)
 
 
-def _disrupted(
+def _disrupted_pods(
     status: BudgetStatus, pods: Iterable[Pod], now: datetime
 ) -> tuple[dict[str, datetime], list[Pod]]:
     """Return evicted pods whose deletion is still expected, and those for which it is overdue."""
@@ -70,7 +70,7 @@ def _is_healthy(pod: Pod, disrupted: dict[str, datetime]) -> bool:
     return pod.metadata.deletion_timestamp is None and pod.metadata.name not in disrupted and is_ready(pod)
 
 
-def _expected(spec: BudgetSpec, count: int, scale: int) -> tuple[int, int]:
+def _expected_counts(spec: BudgetSpec, count: int, scale: int) -> tuple[int, int]:
     """Return how many pods are expected, and how many of them must be healthy."""
     if spec.max_unavailable is not None:
         return scale, max(scale - _scaled_value(spec.max_unavailable, scale), 0)

@@ -62,7 +62,7 @@ class ReplicaSetController:
             return None
         pods = await self._claim(owner)
         now = self._context.clock.now().replace(microsecond=0)
-        plan = decide(owner, pods, self._related(owner, pods), self._pending_deletes, now)
+        plan = decide(owner, pods, self._related_pods(owner, pods), self._pending_deletes, now)
         problem = await self._apply(owner, plan)
         reason = "FailedCreate" if plan.create else "FailedDelete"
         status = with_replica_failure(plan.status, reason, problem.message if problem else None, now)
@@ -101,7 +101,7 @@ class ReplicaSetController:
                     pods_by_uid[pod.metadata.uid] = pod
         return list(pods_by_uid.values())
 
-    def _related(self, owner: ReplicaSet, pods: list[Pod]) -> list[Pod]:
+    def _related_pods(self, owner: ReplicaSet, pods: list[Pod]) -> list[Pod]:
         """Return the pods of all ReplicaSets of the same Deployment."""
         above = owner.metadata.controller
         if above is None:
