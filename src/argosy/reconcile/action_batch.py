@@ -30,7 +30,9 @@ class ActionBatch:
         applies = [action for action in actions if isinstance(action, Apply)]
         applied = True
         for stage in sorted({action.child.stage for action in applies}):
-            applied = await self._execute_together([one for one in applies if one.child.stage == stage])
+            applied = await self._execute_together(
+                [action for action in applies if action.child.stage == stage]
+            )
             if not applied:
                 break
         patched = await self._execute_together([action for action in actions if isinstance(action, Patch)])

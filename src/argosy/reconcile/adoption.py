@@ -26,10 +26,10 @@ FindReplica = Callable[[Mapping[str, str]], tuple[str, int] | None]
 
 
 class PodAdopter:
-    def __init__(self, client: Client, clock: Clock, seen: ObjectSink) -> None:
+    def __init__(self, client: Client, clock: Clock, sink: ObjectSink) -> None:
         self._client = client
         self._clock = clock
-        self._seen = seen
+        self._sink = sink
         self._listed: dict[str, _Listed] = {}
         """By namespace."""
 
@@ -46,21 +46,22 @@ class PodAdopter:
             foreign = f"{labels.MANAGED_BY}!={labels.MANAGER}"
             response = await self._client.list(Pod, workload.namespace, labels=foreign)
             self._listed = {
-                name: one for name, one in self._listed.items() if one.at + LIST_VALID_SECONDS >= now
+                name: entry for name, entry in self._listed.items() if entry.at + LIST_VALID_SECONDS >= now
             }
             listed = self._listed[workload.namespace] = _Listed(now, tuple(response.items))
-        owned = [pod for pod in listed.pods if pod.metadata.controller is not None]
         return [
-            one for one in owned if one.metadata.controller and one.metadata.controller.uid == workload.uid
+            pod
+            for pod in listed.pods
+            if (owner := pod.metadata.controller) is not None and owner.uid == workload.uid
         ]
 
     async def _label(self, workload: Workload, pod: Pod, role: str, index: int) -> None:
-        place = PodIdentity(pod.metadata.name, index)
-        given = {**role_labels(workload, role), **replica_labels(workload, place)}
-        metadata = {"uid": pod.metadata.uid, "labels": given}
+        identity = PodIdentity(pod.metadata.name, index)
+        added = {**role_labels(workload, role), **replica_labels(workload, identity)}
+        metadata = {"uid": pod.metadata.uid, "labels": added}
         try:
-            self._seen.put(
-                await self._client.patch(Pod, place.name, {"metadata": metadata}, workload.namespace)
+            self._sink.put(
+                await self._client.patch(Pod, identity.name, {"metadata": metadata}, workload.namespace)
             )
         except (NotFound, Conflict):
             pass  # deleted meanwhile, or another pod has the name

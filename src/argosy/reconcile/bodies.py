@@ -68,8 +68,8 @@ class ByteBudget:
 
     def _wake(self) -> None:
         """Release waiters in turn; the next one blocks all others until it fits."""
-        while found := self._waiting.peek(lambda bucket, one: self._is_allowed(bucket, one.size)):
-            namespace, waiter = found
+        while head := self._waiting.peek(lambda bucket, waiter: self._is_allowed(bucket, waiter.size)):
+            namespace, waiter = head
             if waiter.turn.done():
                 self._waiting.take(namespace)
                 continue

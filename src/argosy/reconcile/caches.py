@@ -198,9 +198,9 @@ class Caches:
                         _add_to(self._starting, (owner, view.role), by)
 
     def _children(self, owner: str) -> tuple[KubernetesObject, ...]:
-        found = [child for cache in self.children.values() for child in cache.by(OWNER, owner)]
-        found += self.pod_groups.of(owner)
-        return tuple(child for child in found if child.metadata.deletion_timestamp is None)
+        children = [child for cache in self.children.values() for child in cache.by(OWNER, owner)]
+        children += self.pod_groups.of(owner)
+        return tuple(child for child in children if child.metadata.deletion_timestamp is None)
 
 
 def _add_to(counter: Counter[tuple[str, str]], key: tuple[str, str], number: int) -> None:

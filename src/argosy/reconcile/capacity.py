@@ -79,11 +79,11 @@ class CapacityTracker:
         nodes = (self._free(node) for node in self._nodes if _is_ready(node))
         return Capacity(tuple(nodes), tuple(self._pending()))
 
-    def reserve(self, workload: Workload, made: Counter[str]) -> None:
+    def reserve(self, workload: Workload, created: Counter[str]) -> None:
         """Reserve capacity for pods of this job that are being created, by role."""
-        needs = {name: pod_requirements(workload.roles[name].template) for name in made}
+        needs = {name: pod_requirements(workload.roles[name].template) for name in created}
         self._reservations[workload.uid] = _Reservation(
-            self._clock.monotonic() + MAX_RESERVED_SECONDS, needs, made
+            self._clock.monotonic() + MAX_RESERVED_SECONDS, needs, created
         )
 
     def reserved_until(self) -> float | None:
@@ -99,12 +99,14 @@ class CapacityTracker:
     def _pending(self) -> list[PodBatch]:
         now = self._clock.monotonic()
         self._reservations = {
-            uid: one for uid, one in self._reservations.items() if one.until > now and +one.left
+            uid: reservation
+            for uid, reservation in self._reservations.items()
+            if reservation.until > now and +reservation.left
         }
         alike: Counter[bytes] = Counter(msgspec.json.encode(needs) for needs in self._unplaced.values())
-        for one in self._reservations.values():
-            for role, count in (+one.left).items():
-                alike[msgspec.json.encode(one.needs[role])] += count
+        for reservation in self._reservations.values():
+            for role, count in (+reservation.left).items():
+                alike[msgspec.json.encode(reservation.needs[role])] += count
         return [
             PodBatch(msgspec.json.decode(needs, type=PodRequirements), count)
             for needs, count in alike.items()
@@ -154,7 +156,9 @@ class CapacityTracker:
 
 
 def _is_ready(node: Node) -> bool:
-    return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+    return any(
+        condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions
+    )
 
 
 def _schedulable_state(node: Node) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Caches the pod groups of gangs, and tells which gang schedulers are available.
+"""Caches the pod groups of gangs, and determines which gang schedulers are available.
 
 A gang scheduler is available when its pod groups can be listed or, if it has none, when the CRD that it needs
 is installed. That may change at any time.
@@ -31,23 +31,27 @@ class PodGroups:
         """Keys of labels and annotations that are propagated from jobs."""
         self.waiting: set[WaitingJob] = set()
         """Jobs that wait for capacity, or for a gang scheduler to become available."""
-        self._read = {one.group.child_kind: one.group.parse_status for one in self.schedulers if one.group}
+        self._read = {
+            scheduler.group.child_kind: scheduler.group.parse_status
+            for scheduler in self.schedulers
+            if scheduler.group
+        }
         self.caches: dict[str, Cache[PodGroup]] = {
-            one.group.child_kind: Cache(
+            scheduler.group.child_kind: Cache(
                 client,
-                one.group.kind,
+                scheduler.group.kind,
                 namespace=namespace,
                 labels=selector,
                 indexes={OWNER: owner_keys},
-                name=one.group.child_kind,
+                name=scheduler.group.child_kind,
             )
-            for one in self.schedulers
-            if one.group
+            for scheduler in self.schedulers
+            if scheduler.group
         }
 
     @property
     def served(self) -> frozenset[str]:
-        return frozenset(one.name for one in self.schedulers if self._serves(one))
+        return frozenset(scheduler.name for scheduler in self.schedulers if self._serves(scheduler))
 
     @property
     def choices(self) -> tuple[str, frozenset[str]]:
@@ -78,9 +82,10 @@ class PodGroups:
         self, child: str, listener: Callable[[PodGroup], None]
     ) -> Callable[[Change[PodGroup]], None]:
         def changed(change: Change[PodGroup]) -> None:
-            old, new = (self._observed(child, one) if one else None for one in (change.old, change.new))
-            if (one := change.new or change.old) and old != new:
-                listener(one)
+            old = self._observed(child, change.old) if change.old else None
+            new = self._observed(child, change.new) if change.new else None
+            if (group := change.new or change.old) and old != new:
+                listener(group)
 
         return changed
 
@@ -91,9 +96,9 @@ class PodGroups:
 
     def _groups_of(self, owner: str) -> Iterable[tuple[str, PodGroup]]:
         for child, cache in self.caches.items():
-            for one in cache.by(OWNER, owner):
-                if one.metadata.deletion_timestamp is None:
-                    yield child, one
+            for group in cache.by(OWNER, owner):
+                if group.metadata.deletion_timestamp is None:
+                    yield child, group
 
     def _serves(self, backend: GangScheduler) -> bool:
         if backend.group:

@@ -86,8 +86,8 @@ def _object(value: object) -> Mapping[str, object]:
 class JobPodRenderer:
     """Renders the pods of one job during one reconcile; what the pods of a role share is rendered once."""
 
-    def __init__(self, maker: PodRenderer, workload: Workload, inject: Inject, gang_backend: str) -> None:
-        self._maker = maker
+    def __init__(self, renderer: PodRenderer, workload: Workload, inject: Inject, gang_backend: str) -> None:
+        self._renderer = renderer
         self._gang_backend = gang_backend
         self._workload = workload
         self._inject = inject
@@ -106,12 +106,12 @@ class JobPodRenderer:
 
     def _role_template(self, role: Role, injection: Injection) -> RoleTemplate:
         """Return the template of the role's last pod, unless this one differs in more than variables."""
-        alike = replace(injection, env={})
-        known = self._role_templates.get(role.name)
-        if known is None or known[0] != alike:
-            made = self._maker.render_role(self._workload, role, injection, self._gang_backend)
-            known = self._role_templates[role.name] = (alike, made)
-        return known[1]
+        shared = replace(injection, env={})
+        last = self._role_templates.get(role.name)
+        if last is None or last[0] != shared:
+            template = self._renderer.render_role(self._workload, role, injection, self._gang_backend)
+            last = self._role_templates[role.name] = (shared, template)
+        return last[1]
 
     def _injection(self, role: Role, index: int) -> Injection:
         workload = self._workload

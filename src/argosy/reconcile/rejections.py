@@ -1,9 +1,8 @@
-"""What an API server refused in a pod, told at the place in the job's definition where it was written.
+"""Translates rejections of pods by the API server into errors about fields of the job's spec.
 
-The server speaks of the pod, `spec.initContainers[1].ports[0].containerPort`; its user wrote a template, in
-which that container may be the first. The path is followed through both; where it leads to something that is
-not in the template, the operator put it there and the user is not to blame: then it is told as the server
-said it.
+The API server names a field of the pod, such as `spec.initContainers[1].ports[0].containerPort`, but the user
+wrote a template, in which that container may be the first. The path is followed through both. A field that is
+not in the template was added by the operator; then the message of the API server is reported unchanged.
 """
 
 import re
@@ -14,33 +13,35 @@ from argosy.kinds.messages import did_you_mean
 from argosy.kinds.template import known_fields
 from argosy.workload.model import Json
 
-_MOST = 4
-"""Refused fields that are told; a person mends one after the other."""
+_MAX_FIELDS = 4
+"""Number of rejected fields that a message names."""
 
 _SEGMENT = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 _UNKNOWN = re.compile(r'unknown field "([^"]+)"')
 
 
 class SpecRejectedError(Exception):
-    """The job's definition is what is refused; the message names its fields."""
+    """The API server rejected what the user wrote; the message names fields of the job's spec."""
 
 
 def template_error(error: ApiError, template: Json, body: Json, path: str) -> str:
-    """What to mend in the template at `path`, of which the refused `body` was made; empty if that cannot be
-    said."""
-    told: list[str] = []
-    for field, message in _refused(error):
-        written = _place(field, template, body)
+    """Return what is wrong in the template at `path`, from which the rejected `body` was rendered.
+
+    Empty if a rejected field is not in the template.
+    """
+    errors: list[str] = []
+    for field, message in _rejected_fields(error):
+        written = _path_in_template(field, template, body)
         if written is None:
             return ""
-        told.append(f"{path}.{written}: {message or _unknown_field(written)}")
-    once = list(dict.fromkeys(told))
-    more = [f"and {len(once) - _MOST} more"] if len(once) > _MOST else []
-    return "; ".join([*once[:_MOST], *more])
+        errors.append(f"{path}.{written}: {message or _unknown_field(written)}")
+    unique = list(dict.fromkeys(errors))
+    more = [f"and {len(unique) - _MAX_FIELDS} more"] if len(unique) > _MAX_FIELDS else []
+    return "; ".join([*unique[:_MAX_FIELDS], *more])
 
 
-def _refused(error: ApiError) -> Iterator[tuple[str, str]]:
-    """Yield the path in the pod and the message of each refused field; no message for an unknown field."""
+def _rejected_fields(error: ApiError) -> Iterator[tuple[str, str]]:
+    """Yield the path in the pod and the message of each rejected field; no message for an unknown field."""
     if isinstance(error, Invalid) and error.details:
         yield from ((cause.field, cause.message) for cause in error.details.causes or ())
     if isinstance(error, BadRequest):
@@ -51,8 +52,8 @@ def _unknown_field(path: str) -> str:
     return f"unknown field{did_you_mean(path.rpartition('.')[2], known_fields(path))}"
 
 
-def _place(field: str, template: Json, body: Json) -> str | None:
-    """The path in the template to what stands at `field` of the pod; None if it does not come from there."""
+def _path_in_template(field: str, template: Json, body: Json) -> str | None:
+    """Return the path in the template of what is at `field` in the pod; None if it is not in the template."""
     path = ""
     written: object = template
     rendered: object = body
@@ -65,9 +66,9 @@ def _place(field: str, template: Json, body: Json) -> str | None:
             written, rendered = written[index], rendered[int(step)]  # type: ignore[index]  # it has that index
             path += f"[{index}]"
             continue
-        had = isinstance(rendered, Mapping) and step in rendered
-        rendered = rendered[step] if isinstance(rendered, Mapping) and had else None
-        if had and not (isinstance(written, Mapping) and step in written):
+        exists = isinstance(rendered, Mapping) and step in rendered
+        rendered = rendered[step] if isinstance(rendered, Mapping) and exists else None
+        if exists and not (isinstance(written, Mapping) and step in written):
             return None
         written = written.get(step) if isinstance(written, Mapping) else None
         path += f"[{key}]" if key else f".{name}"
@@ -75,7 +76,7 @@ def _place(field: str, template: Json, body: Json) -> str | None:
 
 
 def _index(written: Sequence[object], rendered: Sequence[object], wanted: int) -> int | None:
-    """Where the element stood before others were put before, between and after."""
+    """Return the index in the template of an element of the rendered list, to which others were added."""
     at = 0
     for index, element in enumerate(written):
         while at < len(rendered) and _identity(rendered[at]) != _identity(element):

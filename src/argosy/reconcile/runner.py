@@ -119,9 +119,9 @@ class Runner(Generic[T, R]):
         owner = Owner.from_object(obj)
         children = self._sources.children_of(owner, self._reconciler.owns)
         state.written.keep_only({child.metadata.uid for child in children})
-        found = {need: self._sources.find(need) for need in needs}
+        needed = {need: self._sources.find(need) for need in needs}
         failures = tuple(state.retries.failures.values())
-        inputs = Inputs(children, found, failures, dict(state.written.versions))
+        inputs = Inputs(children, needed, failures, dict(state.written.versions))
         decision = self._reconciler.decide(obj, record, inputs, self._clock.now())
         written = await self._write(obj, decision, state)
         for event in decision.events:
@@ -136,11 +136,11 @@ class Runner(Generic[T, R]):
     async def _write(self, obj: T, decision: Decision, state: ObjectState) -> T:
         """Write finalizer and status, and return the object; afterwards the actions may be executed."""
         meta, finalizer = obj.metadata, self._reconciler.finalizer
-        seen = obj
+        current = obj
         if finalizer and finalizer not in meta.finalizers and decision.actions:
-            seen = await self._writer.write_finalizers(obj, [*meta.finalizers, finalizer])
+            current = await self._writer.write_finalizers(obj, [*meta.finalizers, finalizer])
         has_record = self._reconciler.record is not None
-        written = await self._writer.write_status(seen, decision.status, state, has_record=has_record)
+        written = await self._writer.write_status(current, decision.status, state, has_record=has_record)
         if written is obj and decision.actions and not state.current:
             state.current = await self._term.confirm(obj)
             if not state.current:

@@ -69,8 +69,8 @@ class Sources:
     def children_of(self, owner: Owner, kinds: Iterable[Kind]) -> tuple[KubernetesObject, ...]:
         """Return the children of these kinds; what merely carries the owner's uid is none."""
         key = owner_key(owner.namespace, owner.uid)
-        found = (child for kind in kinds for child in self.children[kind].by(OWNER, key))
-        return tuple(child for child in found if owner.owns(child.metadata))
+        candidates = (child for kind in kinds for child in self.children[kind].by(OWNER, key))
+        return tuple(child for child in candidates if owner.owns(child.metadata))
 
     def find(self, need: Need) -> tuple[KubernetesObject, ...]:
         """Return what a need names."""

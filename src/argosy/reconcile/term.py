@@ -56,11 +56,11 @@ class Term(Generic[T]):
             return True
         meta = job.metadata
         try:
-            found = await self._client.get(self._jobs.kind, meta.name, meta.namespace)
+            current = await self._client.get(self._jobs.kind, meta.name, meta.namespace)
         except NotFound:
             return False
-        self._jobs.put(found)
-        return version_of(found) == version_of(job)
+        self._jobs.put(current)
+        return version_of(current) == version_of(job)
 
     async def _latest_version(self) -> int | None:
         try:

@@ -35,27 +35,27 @@ class UndecodableJobs(Generic[T]):
         self._client = client
         self._clock = clock
         self._recorder = recorder
-        self._found: dict[Key, _Entry] = {}
+        self._entries: dict[Key, _Entry] = {}
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._found
+        return key in self._entries
 
     def add(self, bad: Undecodable) -> None:
         key = Key(bad.metadata.namespace, bad.metadata.name)
         if bad.deleted:
-            self._found.pop(key, None)
+            self._entries.pop(key, None)
             self._recorder.forget(bad.metadata.uid)
             return
-        last = self._found.get(key)
-        self._found[key] = _Entry(bad, reported=last is not None and last.reported and _same(last.bad, bad))
+        last = self._entries.get(key)
+        self._entries[key] = _Entry(bad, reported=last is not None and last.reported and _same(last.bad, bad))
 
     def clear(self, key: Key) -> None:
-        self._found.pop(key, None)
+        self._entries.pop(key, None)
 
     async def report(self, key: Key) -> Requeue | None:
         """Write into the object's status what is wrong with it, unless that was written already."""
-        found = self._found[key]
-        bad, meta = found.bad, found.bad.metadata
+        entry = self._entries[key]
+        bad, meta = entry.bad, entry.bad.metadata
         job = self._api.placeholder(meta, msgspec.json.decode(bad.raw, type=_OnlyStatus).status)
         try:
             before = read_record(job)
@@ -64,7 +64,7 @@ class UndecodableJobs(Generic[T]):
         problems = Problems((Problem(bad.path, bad.problem),))
         plan = plan_invalid(before, problems, meta.generation, self._clock.now())
         status = self._api.dialect.to_status(job, StatusInput(None, plan.record, Observed()))
-        if found.reported or plan.record == before:
+        if entry.reported or plan.record == before:
             return None
         try:
             await self._client.replace(
@@ -77,7 +77,7 @@ class UndecodableJobs(Generic[T]):
         except ApiError as error:
             if error.reason != UNDECODABLE:
                 raise  # otherwise it was written, and the response cannot be decoded either
-        found.reported = True  # also if the CRD drops the Record: it would be reported for ever
+        entry.reported = True  # also if the CRD drops the Record: it would be reported for ever
         for event in plan.events:
             self._recorder.event(job, event.type, event.reason, event.message)
         return None
