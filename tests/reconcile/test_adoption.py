@@ -61,7 +61,7 @@ async def taken(api: Api) -> PodAdopter:
     return takeover
 
 
-async def test_a_pod_gets_the_labels_by_which_ours_are_known() -> None:
+async def test_an_adopted_pod_gets_our_labels() -> None:
     api = Api(pod("job-worker-0"))
     await taken(api)
     assert api.patches == {
@@ -85,27 +85,27 @@ async def test_a_pod_gets_the_labels_by_which_ours_are_known() -> None:
 
 
 OTHERS = {
-    "of a job that had the name before": pod("job-worker-0", "another uid"),
-    "that the job owns but does not manage": pod("job-worker-0", controller=False),
-    "of a role that the job has not": pod("job-ps-0", role="ps"),
-    "without a place": pod("job-worker-0", index="first"),
+    "pod of an earlier job of the name": pod("job-worker-0", "another uid"),
+    "pod with the job as owner but not as controller": pod("job-worker-0", controller=False),
+    "pod of an unknown role": pod("job-ps-0", role="ps"),
+    "pod without a valid index": pod("job-worker-0", index="first"),
 }
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
-async def test_pods_that_are_left_alone(other: Pod) -> None:
+async def test_pods_that_are_not_adopted(other: Pod) -> None:
     api = Api(other)
     await taken(api)
     assert not api.patches
 
 
-async def test_a_pod_that_goes_meanwhile_is_no_matter() -> None:
+async def test_a_pod_that_is_deleted_meanwhile_is_ignored() -> None:
     api = Api(pod("job-worker-0"), answer=Conflict(409, "Conflict", "another uid"))
     await taken(api)
     assert not api.seen
 
 
-async def test_many_jobs_share_a_list() -> None:
+async def test_many_jobs_share_one_list_request() -> None:
     api = Api()
     takeover = await taken(api)
     await takeover.adopt(JOB, adopted_replica)

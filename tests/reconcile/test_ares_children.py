@@ -42,7 +42,7 @@ def handing() -> AresJob:
     return replace(obj, metadata=replace(obj.metadata, annotations={**KEYS, "mine": "1"}))
 
 
-def test_a_pod_that_is_never_replaced_has_the_name_of_its_place() -> None:
+def test_a_pod_of_a_role_without_restarts_is_named_by_role_and_index() -> None:
     body = rendered(workload_of(job(roles={"worker": {"replicas": 2}})))
     found, spec = metadata(body), cast("dict[str, object]", body["spec"])
     assert names(body) == ("job-worker-1", "")
@@ -73,7 +73,7 @@ def test_variables_of_pods(framework: str, want: list[str]) -> None:
     assert [variable["name"] for variable in second.get("env", [])] == want[:-1]
 
 
-def test_a_pod_of_another_policy_has_five_letters_more_and_the_same_host_name() -> None:
+def test_a_pod_of_another_policy_has_a_suffix_and_the_same_host_name() -> None:
     body = rendered(workload_of(job(roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}})))
     spec = cast("dict[str, object]", body["spec"])
     name, prefix = names(body)
@@ -90,7 +90,7 @@ def test_a_service_finds_pods_by_the_labels_of_this_api_alone() -> None:
     assert LABELS.items() <= metadata(body)["labels"].items()
 
 
-def test_new_pods_and_groups_have_what_the_job_hands_on() -> None:
+def test_new_pods_and_groups_have_propagated_metadata() -> None:
     workload = workload_of(handing())
     (group,) = simulate(handing()).start().applied(VolcanoPodGroup)
     for body in (rendered(workload), child_body(job_owner(workload), group)):

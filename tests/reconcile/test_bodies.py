@@ -58,7 +58,7 @@ class Unseeing:
 def creating(api: Api, budget: ByteBudget, namespace: str, pods: int, size: int) -> asyncio.Task[object]:
     """A job of another namespace whose window is open, at work."""
     job = replace(workload(replace(role("worker", pods), pod_bytes=size)), namespace=namespace)
-    performer = ActionExecutor(
+    executor = ActionExecutor(
         cast("Client", api),
         SystemClock(),
         Unseeing(),
@@ -70,7 +70,7 @@ def creating(api: Api, budget: ByteBudget, namespace: str, pods: int, size: int)
         budget,
     )
     wanted = [CreatePod("worker", index, 1, 0) for index in range(pods)]
-    return asyncio.create_task(performer.execute(wanted))
+    return asyncio.create_task(executor.execute(wanted))
 
 
 async def test_bytes_are_bounded_over_all_jobs() -> None:
@@ -82,7 +82,7 @@ async def test_bytes_are_bounded_over_all_jobs() -> None:
     assert (len(api.answered), api.highest, budget.used) == (800, 1024 * KIB, 0)
 
 
-async def test_no_namespace_has_all_of_it() -> None:
+async def test_one_namespace_cannot_use_the_whole_budget() -> None:
     api, budget = Api(), ByteBudget(1024 * KIB)
     hostile = creating(api, budget, "hostile", 200, 64 * KIB)
     await eventually(lambda: api.unsent["hostile"] == 768 * KIB)
@@ -93,7 +93,7 @@ async def test_no_namespace_has_all_of_it() -> None:
     await asyncio.gather(hostile, honest)
 
 
-async def test_namespaces_that_wait_take_turns() -> None:
+async def test_waiting_namespaces_take_turns() -> None:
     budget = ByteBudget(100)
     order: list[str] = []
 
@@ -109,7 +109,7 @@ async def test_namespaces_that_wait_take_turns() -> None:
     assert order[:10].count("honest") == 3
 
 
-async def test_a_body_larger_than_all_of_it_goes_alone() -> None:
+async def test_a_body_larger_than_the_budget_is_sent_alone() -> None:
     api, budget = Api(), ByteBudget(64 * KIB)
     job = creating(api, budget, "large", 3, 100 * KIB)
     await eventually(lambda: api.unsent["large"] == 100 * KIB)
@@ -118,7 +118,7 @@ async def test_a_body_larger_than_all_of_it_goes_alone() -> None:
     assert (len(api.answered), api.highest) == (3, 100 * KIB)
 
 
-async def test_one_that_gives_up_waiting_leaves_its_place_to_others() -> None:
+async def test_a_cancelled_waiter_does_not_block_others() -> None:
     budget = ByteBudget(100)
 
     async def one() -> None:

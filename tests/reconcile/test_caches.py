@@ -64,7 +64,7 @@ def node(ready: str) -> Node:
 
 
 @pytest.mark.parametrize(("ready", "want"), [("True", set()), ("False", set()), ("Unknown", {"n1"})])
-def test_a_node_is_down_when_nobody_hears_from_it(caches: Caches, ready: str, want: set[str]) -> None:
+def test_a_node_is_down_if_ready_is_unknown(caches: Caches, ready: str, want: set[str]) -> None:
     caches.pods.put(pod(node="n1"))
     caches.nodes.put(node(ready))
     assert caches.observe(JOB).observed.nodes_down == want
@@ -81,7 +81,7 @@ def test_a_node_with_any_unknown_condition_is_partly_unknown(caches: Caches) -> 
     assert seen.nodes_partly_unknown == {"n1"}
 
 
-def test_a_node_that_is_not_known_is_unconfirmed_however_long(caches: Caches, clock: ManualClock) -> None:
+def test_a_node_missing_from_the_cache_stays_unconfirmed(caches: Caches, clock: ManualClock) -> None:
     caches.pods.put(pod(node="n1"))
     seen = caches.observe(JOB).observed
     assert (seen.nodes_down, seen.nodes_unconfirmed) == (frozenset(), {"n1": ""})
@@ -101,10 +101,10 @@ def starting(caches: Caches, *phases: str) -> list[Pod]:
 
 
 STARTS: dict[str, tuple[tuple[str, ...], bool]] = {
-    "the other is still to start": (("Running", "Pending"), True),
-    "all run": (("Running", "Running"), False),
-    "it does not run itself": (("Pending", "Pending"), False),
-    "it has ended": (("Failed", "Pending"), False),
+    "runs, the other pending: more will start": (("Running", "Pending"), True),
+    "all run: no more will start": (("Running", "Running"), False),
+    "pending itself: no more will start": (("Pending", "Pending"), False),
+    "failed, the other pending: no more will start": (("Failed", "Pending"), False),
 }
 
 
@@ -113,7 +113,7 @@ def test_whether_more_pods_of_a_role_will_start(caches: Caches, phases: tuple[st
     assert caches.role_still_starting(starting(caches, *phases)[0]) is want
 
 
-def test_pods_that_came_to_run_or_went_will_not_start_any_more(caches: Caches) -> None:
+def test_running_and_deleted_pods_are_no_longer_counted_as_starting(caches: Caches) -> None:
     first, *_ = starting(caches, "Running", "Pending", "Pending")
     caches.pods.put(pod("p1", version=2))
     assert caches.role_still_starting(first)
@@ -123,7 +123,7 @@ def test_pods_that_came_to_run_or_went_will_not_start_any_more(caches: Caches) -
     assert not caches.role_still_starting(first), "another job's pod"
 
 
-def test_no_pass_waits_because_of_a_pod_that_is_gone(caches: Caches) -> None:
+def test_a_deleted_pod_delays_no_reconcile(caches: Caches) -> None:
     first, *_ = starting(caches, "Running", "Pending")
     caches.pods._store(Key("default", "p0"), None)
     assert not caches.role_still_starting(first)
@@ -160,7 +160,7 @@ def test_pods_of_a_job_view_are_those_in_the_namespace_of_the_job(caches: Caches
     assert [pod.metadata.name for pod in JobViews(caches, SystemClock()).pods(job, "worker")] == ["a"]
 
 
-def test_a_pod_that_was_asked_to_go_counts_as_going(caches: Caches) -> None:
+def test_a_deleted_pod_counts_as_terminating_before_the_watch_shows_it(caches: Caches) -> None:
     hints = PodHints(deleted_uids={"uid-of-a", "uid-of-gone"})
     caches.pods.put(pod("a"))
     pods = caches.observe(JOB, deleted_uids=hints.deleted_uids).observed.pods
@@ -169,7 +169,7 @@ def test_a_pod_that_was_asked_to_go_counts_as_going(caches: Caches) -> None:
     assert hints.deleted_uids == {"uid-of-a"}
 
 
-def test_only_changes_that_matter_are_told(caches: Caches) -> None:
+def test_listeners_are_called_for_relevant_changes_only(caches: Caches) -> None:
     told: list[str] = []
     caches.on_pod_change(lambda pod: told.append(pod.metadata.resource_version))
     caches.pods.put(pod(version=1, phase="Pending"))
@@ -180,7 +180,7 @@ def test_only_changes_that_matter_are_told(caches: Caches) -> None:
     assert caches.observe(JOB).observed.pods[0].node == "n1"
 
 
-def test_pods_that_a_place_lost_in_a_row_are_counted(caches: Caches) -> None:
+def test_pods_that_a_replica_lost_in_a_row_are_counted(caches: Caches) -> None:
     for version in (1, 3, 5):
         caches.pods.put(pod("a", version=version))
         caches.pods._store(Key("default", "a"), None)

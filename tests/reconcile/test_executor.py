@@ -125,7 +125,7 @@ class Case:
     want_done: list[str] = field(default_factory=list)
     want_result: ActionStatus | None = None
     want_message: str = ""
-    want_seen: list[str] = field(default_factory=list)
+    want_stored: list[str] = field(default_factory=list)
     want_absent: set[tuple[str, int]] = field(default_factory=set)
     features: Features = field(default_factory=Features)
 
@@ -149,159 +149,161 @@ def pod(owner: str = JOB.uid, attempt: int = 2, replacement: int = 1, leaving: b
 
 NAME = "mnist-worker-0"
 CASES = {
-    "labels are changed on the pod of that uid": Case(
+    "metadata of an existing pod: patched by uid": Case(
         PatchMetadata(Pod, NAME, "a", {"x": "1"}, {"y": None}),
         pod(),
         want_done=[f"patch Pod {NAME} {{'uid': 'a', 'labels': {{'x': '1'}}, 'annotations': {{'y': None}}}}"],
-        want_seen=[NAME],
+        want_stored=[NAME],
     ),
-    "labels of a pod that is gone are no more to be changed": Case(
+    "metadata of a deleted pod: done": Case(
         PatchMetadata(Pod, NAME, "a", {"x": "1"}), answer=NotFound(404, "NotFound", "it is gone")
     ),
-    "nor those of another of its name": Case(
+    "metadata of a pod whose name another pod has: done": Case(
         PatchMetadata(Pod, NAME, "a", {"x": "1"}), pod(), answer=Conflict(409, "Conflict", "another uid")
     ),
-    "a free name is taken": Case(
-        CREATE, want_done=[f"create Pod {NAME}"], want_seen=[f"{NAME} (metadata only)"]
+    "pod name free: pod created": Case(
+        CREATE, want_done=[f"create Pod {NAME}"], want_stored=[f"{NAME} (metadata only)"]
     ),
-    "a pod that is ours and meant is found": Case(CREATE, pod(), want_seen=[NAME]),
-    "a pod on its way out is waited for": Case(
+    "wanted pod exists already: done": Case(CREATE, pod(), want_stored=[NAME]),
+    "pod name used by a terminating pod: waits": Case(
         CREATE,
         pod(leaving=True),
         want_result=ActionStatus.TERMINATING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
-        want_seen=[NAME],
+        want_stored=[NAME],
     ),
-    "a pod of an older attempt is waited for": Case(
+    "pod name used by an older attempt: waits": Case(
         CREATE,
         pod(attempt=1),
         want_result=ActionStatus.TERMINATING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
-        want_seen=[NAME],
+        want_stored=[NAME],
     ),
-    "a pod that was replaced is waited for": Case(
+    "pod name used by a replaced pod: waits": Case(
         CREATE,
         pod(replacement=0),
         want_result=ActionStatus.TERMINATING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
-        want_seen=[NAME],
+        want_stored=[NAME],
     ),
-    "somebody else's pod is told about and left alone": Case(
+    "pod name used by another owner: name conflict": Case(
         CREATE,
         pod(owner="b"),
         want_result=ActionStatus.NAME_CONFLICT,
         want_message=f"Pod {NAME} exists and does not belong to this job",
     ),
-    "somebody else's pod on its way out is waited for": Case(
+    "pod name used by a terminating pod of another owner: waits": Case(
         CREATE,
         pod(owner="b", leaving=True),
         want_result=ActionStatus.TERMINATING,
         want_message=f"an earlier Pod {NAME} is still being deleted",
     ),
-    "a refusal for good": Case(
+    "pod rejected as invalid: Invalid": Case(
         CREATE,
         answer=Invalid(422, "Invalid", "bad name"),
         want_result=ActionStatus.INVALID,
         want_message="bad name",
     ),
-    "a refusal for now": Case(
+    "pod rejected by a quota: Forbidden": Case(
         CREATE,
         answer=Forbidden(403, "Forbidden", "exceeded quota"),
         want_result=ActionStatus.FORBIDDEN,
         want_message="exceeded quota",
     ),
-    "a refusal with more words than a status has room for": Case(
+    "pod rejected with a very long message: message cut": Case(
         CREATE,
         answer=Invalid(422, "Invalid", "x" * 1_000_000),
         want_result=ActionStatus.INVALID,
         want_message="x" * MAX_MESSAGE_CHARS + "…",
     ),
-    "no answer": Case(
+    "no answer to the creation of a pod: retried": Case(
         CREATE,
-        answer=Unavailable(0, "Timeout", "no answer"),
+        answer=Unavailable(0, "Timeout", "no answer to the creation of a pod: retried"),
         want_result=ActionStatus.RETRY,
-        want_message="no answer",
+        want_message="no answer to the creation of a pod: retried",
     ),
-    "too many requests": Case(
+    "creation of a pod throttled: retried": Case(
         CREATE,
         answer=Throttled(429, "TooManyRequests", "later"),
         want_result=ActionStatus.RETRY,
         want_message="later",
     ),
-    "a pod is deleted by its uid": Case(DeletePod(NAME, "a"), want_done=[f"delete Pod {NAME} uid=a"]),
-    "a pod on a lost node is deleted by force": Case(
+    "pod to delete: deleted by uid": Case(DeletePod(NAME, "a"), want_done=[f"delete Pod {NAME} uid=a"]),
+    "pod to delete on a lost node: deleted without grace period": Case(
         DeletePod(NAME, "a", grace_period_seconds=0), want_done=[f"delete Pod {NAME} uid=a grace_seconds=0"]
     ),
-    "a pod that is gone needs no deletion": Case(DeletePod(NAME, "a"), answer=NotFound(404, "NotFound", "")),
-    "another pod under the name is not deleted": Case(
-        DeletePod(NAME, "b"), pod(), answer=Conflict(409, "Conflict", ""), want_seen=[NAME]
+    "pod to delete does not exist: done": Case(DeletePod(NAME, "a"), answer=NotFound(404, "NotFound", "")),
+    "pod to delete was replaced by another of its name: done": Case(
+        DeletePod(NAME, "b"), pod(), answer=Conflict(409, "Conflict", ""), want_stored=[NAME]
     ),
-    "a pod that goes for what it was doing is deleted at the version seen": Case(
+    "pod to delete because of its state: deleted by version": Case(
         DeletePod(NAME, "a", resource_version="7"), want_done=[f"delete Pod {NAME} uid=a resource_version=7"]
     ),
-    "a pod that changed meanwhile is looked at again": Case(
+    "pod to delete has changed: retried": Case(
         DeletePod(NAME, "a", resource_version="7"),
         pod(),
         answer=Conflict(409, "Conflict", "it changed"),
         want_result=ActionStatus.RETRY,
         want_message="it changed",
-        want_seen=[NAME],
+        want_stored=[NAME],
     ),
-    "an empty place is confirmed": Case(ConfirmPod("worker", 0, 2, 1), want_absent={("worker", 0)}),
-    "a place with a pod is not empty": Case(ConfirmPod("worker", 0, 2, 1), pod(), want_seen=[NAME]),
-    "a service is made": Case(
+    "pod to confirm does not exist: confirmed absent": Case(
+        ConfirmPod("worker", 0, 2, 1), want_absent={("worker", 0)}
+    ),
+    "pod to confirm exists: stored": Case(ConfirmPod("worker", 0, 2, 1), pod(), want_stored=[NAME]),
+    "service missing: created": Case(
         SERVICE,
         want_done=["create Service mnist-worker"],
-        want_seen=["mnist-worker"],
+        want_stored=["mnist-worker"],
     ),
-    "keys are made": Case(KEYS, want_done=["create Secret mnist-ssh"], want_seen=["mnist-ssh"]),
-    "keys of the job are kept": Case(KEYS, pod(), want_seen=[NAME]),
-    "somebody else's Secret is told about and left alone": Case(
+    "ssh keys missing: created": Case(KEYS, want_done=["create Secret mnist-ssh"], want_stored=["mnist-ssh"]),
+    "ssh keys exist: kept": Case(KEYS, pod(), want_stored=[NAME]),
+    "name of the ssh keys used by another owner: name conflict": Case(
         KEYS,
         pod(owner="b"),
         want_result=ActionStatus.NAME_CONFLICT,
         want_message="Secret mnist-ssh exists and does not belong to this job",
     ),
-    "keys of an earlier job of the name are waited for": Case(
+    "ssh keys of an earlier job terminating: waits": Case(
         KEYS,
         pod(leaving=True),
         want_result=ActionStatus.TERMINATING,
         want_message="an earlier Secret mnist-ssh is still being deleted",
     ),
-    "keys that may not be made": Case(
+    "ssh keys forbidden: Forbidden": Case(
         KEYS,
         answer=Forbidden(403, "Forbidden", "secrets is forbidden"),
         want_result=ActionStatus.FORBIDDEN,
         want_message="secrets is forbidden",
     ),
-    "keys where they are off: nothing is sent, and the chart's value is named": Case(
+    "ssh keys disabled: nothing sent, and the message names the chart value": Case(
         KEYS,
         features=Features(ssh_keys=False),
         want_result=ActionStatus.FORBIDDEN,
         want_message="ssh keys are disabled in this installation;"
         " an administrator can enable them with the chart value features.sshKeys=true",
     ),
-    "a launcher's account where remote exec is off: nothing is sent, and the chart's value is named": Case(
+    "remote exec disabled: nothing sent, and the message names the chart value": Case(
         Apply(Child(ServiceAccount, "mnist-launcher", {})),
         features=Features(remote_exec=False),
         want_result=ActionStatus.FORBIDDEN,
         want_message="launchers that start processes in other pods are disabled in this installation;"
         " an administrator can enable them with the chart value features.remoteExec=true",
     ),
-    "the job goes with its children": Case(
+    "job to delete: deleted with background propagation": Case(
         DeleteJob("old"), want_done=["delete TrainingRun mnist uid=uid-of-mnist propagation=Background"]
     ),
 }
 
 
-def performer(api: Api, memory: JobState, seen: Seen, features: Features = Features()) -> ActionExecutor:
+def executor(api: Api, state: JobState, seen: Seen, features: Features = Features()) -> ActionExecutor:
     return ActionExecutor(
         cast("Client", api),
         SystemClock(),
         seen,
         JOB,
         TrainingRun,
-        memory,
+        state,
         lambda action, name: {"metadata": {"name": name}},
         lambda role, index, attempt, replacement: JOB.hostname(role, index),
         ByteBudget(),
@@ -310,48 +312,48 @@ def performer(api: Api, memory: JobState, seen: Seen, features: Features = Featu
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_actions(case: Case) -> None:
-    api, memory, seen = Api(case.there, case.answer), JobState(uid=JOB.uid), Seen()
-    await performer(api, memory, seen, case.features).execute([case.action])
+async def test_execute_one_action(case: Case) -> None:
+    api, state, seen = Api(case.there, case.answer), JobState(uid=JOB.uid), Seen()
+    await executor(api, state, seen, case.features).execute([case.action])
     assert api.done == case.want_done
-    assert seen.names == case.want_seen
-    assert memory.hints.confirmed_absent == case.want_absent
-    outcomes = list(memory.retries.failures.values())
+    assert seen.names == case.want_stored
+    assert state.hints.confirmed_absent == case.want_absent
+    outcomes = list(state.retries.failures.values())
     assert [one.status for one in outcomes] == ([case.want_result] if case.want_result else [])
     assert [one.message for one in outcomes] == ([case.want_message] if case.want_result else [])
 
 
-async def test_pods_wait_for_children_that_could_not_be_made() -> None:
-    api = Api(None, Unavailable(0, "Timeout", "no answer"))
-    memory = JobState(uid=JOB.uid)
-    await performer(api, memory, Seen()).execute([CREATE, SERVICE])
-    assert list(memory.retries.failures) == [("Service", "mnist-worker")]
+async def test_pods_wait_for_children_that_could_not_be_created() -> None:
+    api = Api(None, Unavailable(0, "Timeout", "no answer to the creation of a pod: retried"))
+    state = JobState(uid=JOB.uid)
+    await executor(api, state, Seen()).execute([CREATE, SERVICE])
+    assert list(state.retries.failures) == [("Service", "mnist-worker")]
 
 
-async def test_what_was_refused_is_held_back_before_it_is_tried_again() -> None:
-    api, memory = Api(None, Forbidden(403, "Forbidden", "exceeded quota")), JobState(uid=JOB.uid)
-    at_work = performer(api, memory, Seen())
-    await at_work.execute([CREATE])
+async def test_a_rejected_action_is_in_backoff_before_it_is_tried_again() -> None:
+    api, state = Api(None, Forbidden(403, "Forbidden", "exceeded quota")), JobState(uid=JOB.uid)
+    running = executor(api, state, Seen())
+    await running.execute([CREATE])
     api.answer = None
-    await at_work.execute([CREATE])
-    assert (api.done, len(memory.retries.failures)) == ([], 1)
-    memory.retries = RetryState()
-    await performer(api, memory, Seen()).execute([CREATE])
-    assert (api.done, len(memory.retries.failures)) == ([f"create Pod {NAME}"], 0)
+    await running.execute([CREATE])
+    assert (api.done, len(state.retries.failures)) == ([], 1)
+    state.retries = RetryState()
+    await executor(api, state, Seen()).execute([CREATE])
+    assert (api.done, len(state.retries.failures)) == ([f"create Pod {NAME}"], 0)
 
 
 async def test_the_failure_of_an_action_that_is_no_longer_planned_is_forgotten() -> None:
-    api, memory = Api(None, Unavailable(503, "ServiceUnavailable", "try later")), JobState(uid=JOB.uid)
-    await performer(api, memory, Seen()).execute([DeletePod(NAME, "a"), SERVICE])
-    assert list(memory.retries.failures) == [("Service", "mnist-worker")]
-    await performer(api, memory, Seen()).execute([DeletePod(NAME, "a")])
-    assert list(memory.retries.failures) == [("Pod", NAME)]
-    await performer(api, memory, Seen()).execute([])
-    assert (memory.retries.failures, memory.retries.next_retry_at()) == ({}, None)
+    api, state = Api(None, Unavailable(503, "ServiceUnavailable", "try later")), JobState(uid=JOB.uid)
+    await executor(api, state, Seen()).execute([DeletePod(NAME, "a"), SERVICE])
+    assert list(state.retries.failures) == [("Service", "mnist-worker")]
+    await executor(api, state, Seen()).execute([DeletePod(NAME, "a")])
+    assert list(state.retries.failures) == [("Pod", NAME)]
+    await executor(api, state, Seen()).execute([])
+    assert (state.retries.failures, state.retries.next_retry_at()) == ({}, None)
 
 
-async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
-    """Each may hold the addresses of all others: all at once would not fit into the operator's memory."""
+async def test_no_more_pods_are_rendered_than_are_in_flight() -> None:
+    """Each may hold the addresses of all others: all at once would not fit into the operator's state."""
     rendered: list[str] = []
     go_on = asyncio.Event()
 
@@ -363,18 +365,18 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
             return await super().create(kind, body, namespace, **options)
 
     api = Slow(None, None)
-    at_work = performer(
+    running = executor(
         api, JobState(uid=JOB.uid, retries=RetryState(slow_start=SlowStart(window=MAX_WINDOW))), Seen()
     )
-    render = at_work.render
+    render = running.render
 
     def noting(action: CreatePod, name: str) -> dict[str, object]:
         rendered.append(name)
         return render(action, name)
 
-    at_work.render = noting
+    running.render = noting
     making = asyncio.create_task(
-        at_work.execute([CreatePod("worker", n, 1, 0) for n in range(3 * MAX_WINDOW)])
+        running.execute([CreatePod("worker", n, 1, 0) for n in range(3 * MAX_WINDOW)])
     )
     await eventually(lambda: len(rendered) >= MAX_WINDOW)
     assert len(rendered) == MAX_WINDOW
@@ -383,28 +385,28 @@ async def test_no_more_pods_are_rendered_than_are_being_made() -> None:
     assert len(api.done) == 3 * MAX_WINDOW
 
 
-async def test_a_lost_lease_ends_the_pass() -> None:
+async def test_a_lost_lease_ends_the_reconcile() -> None:
     with reference_cycles(LeaseExpired) as left:
         api = Api(None, LeaseExpired())
         with pytest.raises(LeaseExpired):
-            await performer(api, JobState(uid=JOB.uid), Seen()).execute([CREATE])
+            await executor(api, JobState(uid=JOB.uid), Seen()).execute([CREATE])
         del api
     assert left == []
 
 
-async def test_an_adapter_that_fails_is_told_about() -> None:
+async def test_an_error_of_an_adapter_is_reported() -> None:
     def broken(action: CreatePod, name: str) -> dict[str, object]:
         raise UnrenderableError("framework x failed: KeyError('a')")
 
-    memory = JobState(uid=JOB.uid)
-    at_work = performer(Api(None, None), memory, Seen())
-    at_work.render = broken
-    await at_work.execute([CREATE])
-    outcome = memory.retries.failures["Pod", NAME]
+    state = JobState(uid=JOB.uid)
+    running = executor(Api(None, None), state, Seen())
+    running.render = broken
+    await running.execute([CREATE])
+    outcome = state.retries.failures["Pod", NAME]
     assert (outcome.status, outcome.message) == (ActionStatus.INVALID, "framework x failed: KeyError('a')")
 
 
-def test_every_error_of_the_engine_has_a_result() -> None:
+def test_every_api_error_has_a_status() -> None:
     for kind in ApiError.__subclasses__():
         if kind is not LeaseExpired:
             assert status_of_error(kind(500, "X", "x")) in ActionStatus
@@ -449,11 +451,11 @@ RESULTS = {
 
 @pytest.mark.parametrize("case", RESULTS.values(), ids=RESULTS.keys())
 async def test_results_of_actions_are_returned_once(case: ResultCase) -> None:
-    api, memory = Api(case.there, case.answer), JobState(uid=JOB.uid)
-    assert list(await performer(api, memory, Seen()).execute([case.action])) == case.want
-    memory.retries.retries.clear()
-    memory.retries.slow_start = SlowStart()
+    api, state = Api(case.there, case.answer), JobState(uid=JOB.uid)
+    assert list(await executor(api, state, Seen()).execute([case.action])) == case.want
+    state.retries.retries.clear()
+    state.retries.slow_start = SlowStart()
     if case.answer is not None:
-        assert not await performer(api, memory, Seen()).execute([case.action]), (
+        assert not await executor(api, state, Seen()).execute([case.action]), (
             "the same rejection again: not returned"
         )

@@ -228,7 +228,7 @@ async def test_a_job_that_finished_under_a_second_installation_is_not_run_again(
     assert cluster.api.status["phase"] == "Succeeded"
 
 
-async def test_a_new_leader_whose_caches_lag_makes_no_pods_for_a_job_that_has_finished(
+async def test_a_new_leader_with_lagging_caches_creates_no_pods_for_a_finished_job(
     cluster: Cluster,
 ) -> None:
     cluster.second.watch()  # and nothing more, while the first works
@@ -239,7 +239,7 @@ async def test_a_new_leader_whose_caches_lag_makes_no_pods_for_a_job_that_has_fi
     assert not cluster.api.pods
 
 
-async def test_a_leader_that_recorded_pods_and_lost_the_lease_does_not_make_them_after_the_job_has_finished(
+async def test_a_leader_that_lost_the_lease_creates_no_recorded_pods_after_the_job_has_finished(
     cluster: Cluster,
 ) -> None:
     """Its Record needs no write, so nothing but the confirmed version keeps it from acting."""

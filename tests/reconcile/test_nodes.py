@@ -130,7 +130,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_what_the_cache_tells(case: Case) -> None:
+def test_states_from_the_cache(case: Case) -> None:
     stage = Stage()
     if case.cached is not None:
         stage.cache.put(case.cached)
@@ -139,7 +139,7 @@ def test_what_the_cache_tells(case: Case) -> None:
     assert stage.states() == case.want
 
 
-async def test_a_node_that_the_cache_does_not_know_and_the_api_does_is_not_down(stage: Stage) -> None:
+async def test_a_node_missing_from_the_cache_only_is_not_down(stage: Stage) -> None:
     async with stage.asking():
         await stage.answered(node())
         assert stage.states() == NodeStates()
@@ -147,7 +147,7 @@ async def test_a_node_that_the_cache_does_not_know_and_the_api_does_is_not_down(
         assert (stage.told, stage.health.unconfirmed) == (["n1"], 0)
 
 
-async def test_a_node_that_the_api_does_not_know_either_is_gone(stage: Stage) -> None:
+async def test_a_node_that_the_api_server_does_not_have_is_down(stage: Stage) -> None:
     async with stage.asking():
         await stage.answered(GONE)
         await eventually(lambda: not stage.health.unconfirmed)
@@ -158,7 +158,7 @@ async def test_a_node_that_the_api_does_not_know_either_is_gone(stage: Stage) ->
         assert stage.states() == NodeStates()
 
 
-async def test_a_node_that_is_deleted_is_asked_for_before_it_counts_as_gone(stage: Stage) -> None:
+async def test_a_deleted_node_is_requested_before_it_counts_as_down(stage: Stage) -> None:
     stage.cache.put(node())
     stage.cache._store(Key("", "n1"), None)
     assert stage.states() == UNCONFIRMED
@@ -167,7 +167,7 @@ async def test_a_node_that_is_deleted_is_asked_for_before_it_counts_as_gone(stag
         assert stage.states() == NodeStates()
 
 
-async def test_an_error_is_asked_about_again_and_shown(stage: Stage) -> None:
+async def test_a_failed_request_is_repeated_and_its_error_shown(stage: Stage) -> None:
     forbidden = Forbidden(403, "Forbidden", "nodes is forbidden")
     shown_at = stage.health.confirm(stage.states().unconfirmed)
     assert shown_at == stage.clock.monotonic() + SHOW_AFTER_SECONDS
@@ -193,7 +193,7 @@ async def test_all_jobs_share_one_request_for_a_node(stage: Stage) -> None:
         assert stage.api.requests == ["n1"]
 
 
-async def test_a_node_without_an_answer_does_not_hold_up_the_others(stage: Stage) -> None:
+async def test_a_node_without_an_answer_does_not_delay_others(stage: Stage) -> None:
     stage.pods_on = {"n1", "n2"}
     async with stage.asking():
         await eventually(lambda: stage.api.requests == ["n1"])
@@ -201,7 +201,7 @@ async def test_a_node_without_an_answer_does_not_hold_up_the_others(stage: Stage
         await eventually(lambda: stage.api.requests == ["n1", "n2"])
 
 
-async def test_what_the_api_confirms_while_the_watch_is_silent_is_believed_for_a_while(stage: Stage) -> None:
+async def test_an_answer_is_valid_for_a_while_when_the_watch_is_silent(stage: Stage) -> None:
     stage.cache.put(node("Unknown"))
     stage.silence()
     async with stage.asking():
@@ -211,7 +211,7 @@ async def test_what_the_api_confirms_while_the_watch_is_silent_is_believed_for_a
         assert stage.states().down == frozenset()
 
 
-async def test_a_node_that_is_well_again_while_the_watch_is_silent_is_not_down(stage: Stage) -> None:
+async def test_a_node_that_recovered_while_the_watch_is_silent_is_not_down(stage: Stage) -> None:
     stage.cache.put(node("Unknown"))
     stage.silence()
     async with stage.asking():
@@ -219,7 +219,7 @@ async def test_a_node_that_is_well_again_while_the_watch_is_silent_is_not_down(s
         assert stage.states() == NodeStates()
 
 
-async def test_nothing_is_remembered_of_a_gone_node_without_pods(stage: Stage) -> None:
+async def test_nothing_is_remembered_of_a_deleted_node_without_pods(stage: Stage) -> None:
     async with stage.asking():
         await stage.answered(GONE)
         stage.pods_on.clear()

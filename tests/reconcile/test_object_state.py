@@ -12,7 +12,7 @@ KEY = ("ConfigMap", "a")
 FAILURE = ActionResult(*KEY, ActionStatus.FORBIDDEN, "no")
 
 
-def test_a_failed_action_is_held_back_twice_as_long_each_time() -> None:
+def test_the_backoff_of_a_failed_action_doubles() -> None:
     retries = ActionRetries()
     for wait in (FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS, 4 * FIRST_RETRY_SECONDS):
         retries.record(FAILURE, 100.0)
@@ -31,7 +31,7 @@ def test_an_action_that_succeeded_is_forgotten() -> None:
     assert (retries.failures, retries.next_retry_at()) == ({}, None)
 
 
-def test_an_action_that_is_no_longer_asked_for_is_forgotten() -> None:
+def test_an_action_that_is_no_longer_planned_is_forgotten() -> None:
     retries = ActionRetries()
     retries.record(FAILURE, 100.0)
     retries.keep_only({KEY})
@@ -40,7 +40,7 @@ def test_an_action_that_is_no_longer_asked_for_is_forgotten() -> None:
     assert (retries.failures, retries.next_retry_at()) == ({}, None)
 
 
-def test_a_new_generation_forgets_what_was_refused_before() -> None:
+def test_a_new_generation_forgets_earlier_rejections() -> None:
     state = ObjectState(uid="u", generation=1)
     state.retries.record(FAILURE, 100.0)
     state.use_generation(1)

@@ -63,7 +63,7 @@ def test_a_role_is_rendered_once_however_many_pods_it_has() -> None:
     assert rendering.rendered == 2
 
 
-def test_each_pod_is_told_its_own_place_and_rank() -> None:
+def test_each_pod_has_its_own_index_and_rank() -> None:
     pods = Rendering(Told()).of(role("worker", 3))
     for index in (1, 2):
         one = body(pods, "worker", index)
@@ -75,7 +75,7 @@ def test_each_pod_is_told_its_own_place_and_rank() -> None:
         assert (env["RANK"], env["ARGOSY_INDEX"]) == (str(index), str(index))
 
 
-def test_a_pod_for_which_the_framework_asks_otherwise_is_rendered_by_itself() -> None:
+def test_a_pod_with_another_injection_is_rendered_separately() -> None:
     pods = Rendering(Told()).of(role("worker", 3))
     first, second = body(pods, "worker", 0), body(pods, "worker", 1)
     assert "annotations" in cast("Json", first["metadata"])
@@ -84,6 +84,6 @@ def test_a_pod_for_which_the_framework_asks_otherwise_is_rendered_by_itself() ->
     assert body(pods, "worker", 0) == first
 
 
-def test_a_framework_that_is_not_there_is_told() -> None:
+def test_a_framework_that_is_not_installed_is_reported() -> None:
     with pytest.raises(UnrenderableError, match="not installed"):
         body(Rendering(None).of(role("worker", 1)), "worker", 0)

@@ -123,13 +123,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("found", "want"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_job_whose_pods_cannot_be_stored_is_refused(found: Workload | Problems, want: str) -> None:
+def test_a_job_with_pods_too_large_to_store_is_invalid(found: Workload | Problems, want: str) -> None:
     assert isinstance(found, Problems)
     assert str(found).startswith(want)
     assert str(found).endswith(("must be at most 1280 KiB", "must be at most 256 KiB"))
 
 
-def test_nobody_makes_the_addresses_of_a_job_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_of_an_invalid_job_are_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     address = Workload.address
 
@@ -149,9 +149,7 @@ def test_numbers_are_as_long_as_calculated(count: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1_600_000, 2_500_000, 3_500_000])
-async def test_what_the_api_server_cannot_store_is_refused_for_good(
-    real_apiserver: Server, size: int
-) -> None:
+async def test_a_pod_too_large_for_the_api_server_is_invalid(real_apiserver: Server, size: int) -> None:
     """By etcd, by the API server's client of etcd and by the API server itself."""
     workload = training("custom", worker=1)
     assert isinstance(workload, Workload)
@@ -161,7 +159,7 @@ async def test_what_the_api_server_cannot_store_is_refused_for_good(
     async with Client(Connection.from_kubeconfig(real_apiserver.kubeconfig)) as client:
         await client.apply(Namespace, {"metadata": {"name": "a-tenant"}}, force=True)
         await client.apply(ServiceAccount, {"metadata": {"name": "default"}}, "a-tenant", force=True)
-        performer = ActionExecutor(
+        executor = ActionExecutor(
             client,
             SystemClock(),
             Unseeing(),
@@ -172,7 +170,7 @@ async def test_what_the_api_server_cannot_store_is_refused_for_good(
             lambda *place: "a",
             ByteBudget(),
         )
-        await performer.execute([CreatePod("worker", 0, 1, 0)])
+        await executor.execute([CreatePod("worker", 0, 1, 0)])
     assert [one.status for one in memory.retries.failures.values()] == [ActionStatus.INVALID]
 
 

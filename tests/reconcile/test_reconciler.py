@@ -41,7 +41,7 @@ async def until_quiet(harness: ReconcilerHarness) -> None:
     raise AssertionError("it does not come to rest")
 
 
-async def test_the_record_is_written_before_anything_is_made(harness: ReconcilerHarness) -> None:
+async def test_the_record_is_written_before_pods_are_created(harness: ReconcilerHarness) -> None:
     await harness.reconcile()
     assert harness.api.log[0] == "status Starting"
     assert set(harness.api.log[1:]) >= {f"create Pod mnist-worker-{index}" for index in range(3)}
@@ -54,7 +54,7 @@ async def test_the_record_is_written_before_anything_is_made(harness: Reconciler
         (Invalid(422, "Invalid", "status.phase: must be a number"), 1, "status.phase: must be a number"),
     ],
 )
-async def test_a_definition_that_takes_no_status_of_ours_is_told_by_an_event(
+async def test_a_crd_that_rejects_our_status_is_reported_by_an_event(
     harness: ReconcilerHarness, refusal: ApiError, passes: int, words: str
 ) -> None:
     harness.api.error = refusal
@@ -75,7 +75,7 @@ async def test_a_definition_that_takes_no_status_of_ours_is_told_by_an_event(
 
 
 @pytest.mark.parametrize("refusal", [Conflict(409, "Conflict", ""), NotFound(404, "NotFound", "")])
-async def test_a_refused_write_means_that_nothing_is_done(
+async def test_after_a_rejected_status_write_nothing_is_executed(
     harness: ReconcilerHarness, refusal: ApiError
 ) -> None:
     harness.api.error = refusal
@@ -84,7 +84,7 @@ async def test_a_refused_write_means_that_nothing_is_done(
     assert harness.recorder.events == []
 
 
-async def test_a_pod_that_was_just_made_is_not_made_again_though_no_watch_has_brought_it(
+async def test_a_created_pod_is_not_created_again_before_the_watch_shows_it(
     harness: ReconcilerHarness,
 ) -> None:
     await harness.reconcile()
@@ -92,20 +92,22 @@ async def test_a_pod_that_was_just_made_is_not_made_again_though_no_watch_has_br
     assert not any(line.startswith("create") for line in harness.api.log)
 
 
-async def test_a_job_that_has_come_up_is_left_alone(harness: ReconcilerHarness) -> None:
+async def test_a_running_job_is_not_requeued(harness: ReconcilerHarness) -> None:
     await harness.reconcile()
     harness.set_phase("Running", 0, 1, 2)
     assert await harness.reconcile() is None, "its new phase asks for nothing by itself"
     assert harness.api.log == ["status Running"]
 
 
-async def test_a_quiet_job_is_not_written(harness: ReconcilerHarness) -> None:
+async def test_an_unchanged_job_is_not_written(harness: ReconcilerHarness) -> None:
     await until_quiet(harness)
     await harness.reconcile()
     assert harness.api.log == []
 
 
-async def test_counts_wait_for_their_second_and_are_written_before_rest(harness: ReconcilerHarness) -> None:
+async def test_counts_are_written_at_most_once_per_second_and_never_dropped(
+    harness: ReconcilerHarness,
+) -> None:
     await until_quiet(harness)
     harness.clock.seconds += 5
     harness.set_phase("Running", 0)
@@ -125,7 +127,7 @@ async def test_counts_wait_for_their_second_and_are_written_before_rest(harness:
     assert harness.api.log == ["status Running"], "a phase does not wait"
 
 
-async def test_the_second_counts_from_the_end_of_the_last_write_however_long_it_took(
+async def test_the_delay_of_counts_starts_when_the_last_write_ended(
     harness: ReconcilerHarness,
 ) -> None:
     await until_quiet(harness)
@@ -138,7 +140,7 @@ async def test_the_second_counts_from_the_end_of_the_last_write_however_long_it_
     assert await harness.reconcile() == pytest.approx(1.0)
 
 
-async def test_pods_that_are_asked_for_are_told_with_the_first_write(harness: ReconcilerHarness) -> None:
+async def test_the_first_status_counts_pods_that_are_created_next(harness: ReconcilerHarness) -> None:
     await harness.reconcile()
     told = harness.api.stored().status
     assert (told.attempt, told.replicas, told.roles["worker"].pending) == (1, 3, 3)
@@ -147,7 +149,7 @@ async def test_pods_that_are_asked_for_are_told_with_the_first_write(harness: Re
     assert harness.api.log == [], "there is nothing more to tell"
 
 
-async def test_pods_that_were_refused_are_not_told_of(harness: ReconcilerHarness) -> None:
+async def test_rejected_pods_are_not_counted(harness: ReconcilerHarness) -> None:
     harness.api.quota = 1
     await harness.reconcile()
     await harness.reconcile()
@@ -158,7 +160,7 @@ async def test_pods_that_were_refused_are_not_told_of(harness: ReconcilerHarness
 
 
 @pytest.mark.looptime
-async def test_eight_pods_that_come_up_take_two_writes_and_few_passes() -> None:
+async def test_eight_starting_pods_take_two_writes_and_few_reconciles() -> None:
     harness = ReconcilerHarness(run().role("worker", 8).build(), clock=LoopClock())
     async with harness.running_controller():
         await asyncio.sleep(3)
@@ -171,7 +173,7 @@ async def test_eight_pods_that_come_up_take_two_writes_and_few_passes() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_job_that_comes_up_slowly_is_written_once_a_second() -> None:
+async def test_a_slowly_starting_job_is_written_once_per_second() -> None:
     harness = ReconcilerHarness(run().role("worker", 101).build(), clock=LoopClock())
     async with harness.running_controller():
         await asyncio.sleep(3)
@@ -184,7 +186,7 @@ async def test_a_job_that_comes_up_slowly_is_written_once_a_second() -> None:
     assert harness.reconciles <= 8
 
 
-async def test_a_record_that_does_not_come_back_stops_everything(harness: ReconcilerHarness) -> None:
+async def test_a_pruned_record_stops_all_actions(harness: ReconcilerHarness) -> None:
     harness.api.prunes = True
     wake = await harness.reconcile()
     assert wake is not None
@@ -223,7 +225,7 @@ def burst_harness(harness: ReconcilerHarness) -> Iterator[ReconcilerHarness]:
         yield harness
 
 
-async def test_in_a_crowd_pods_are_made_first_and_told_of_when_they_run(
+async def test_in_a_burst_pods_are_created_first_and_the_status_is_written_when_they_run(
     burst_harness: ReconcilerHarness,
 ) -> None:
     assert await burst_harness.reconcile() == pytest.approx(DEFER_SECONDS)
@@ -265,7 +267,7 @@ async def test_in_a_burst_a_phase_that_others_wait_for_is_written_at_once() -> N
         assert (record.role("worker").phase, record.role("late").phase) == (Phase.RUNNING, Phase.STARTING)
 
 
-async def test_a_job_that_came_in_a_crowd_is_told_of_soon_after_it_is_gone(
+async def test_a_deferred_status_is_written_soon_after_the_burst(
     harness: ReconcilerHarness,
 ) -> None:
     harness.reconciler.status.record_support.confirm_write()
@@ -277,7 +279,7 @@ async def test_a_job_that_came_in_a_crowd_is_told_of_soon_after_it_is_gone(
     assert harness.api.log == ["status Starting"]
 
 
-async def test_while_the_crowd_lasts_a_job_waits_twice_as_long_and_no_longer(
+async def test_during_a_burst_a_status_is_deferred_for_a_limited_time(
     burst_harness: ReconcilerHarness,
 ) -> None:
     burst_harness.clock.seconds += await burst_harness.reconcile() or 0.0
@@ -289,7 +291,7 @@ async def test_while_the_crowd_lasts_a_job_waits_twice_as_long_and_no_longer(
     assert burst_harness.api.log == ["status Starting"]
 
 
-async def test_when_the_crowd_is_gone_a_job_that_runs_is_told_of_at_once(harness: ReconcilerHarness) -> None:
+async def test_after_a_burst_a_running_job_is_written_at_once(harness: ReconcilerHarness) -> None:
     harness.reconciler.status.record_support.confirm_write()
     with in_burst(harness):
         await harness.reconcile()
@@ -299,7 +301,7 @@ async def test_when_the_crowd_is_gone_a_job_that_runs_is_told_of_at_once(harness
     assert harness.api.log == ["status Running"]
 
 
-async def test_a_crowd_that_pauses_for_a_moment_is_still_one(harness: ReconcilerHarness) -> None:
+async def test_a_burst_continues_over_a_short_pause(harness: ReconcilerHarness) -> None:
     harness.reconciler.status.record_support.confirm_write()
     with in_burst(harness):
         await harness.reconcile()
@@ -310,7 +312,7 @@ async def test_a_crowd_that_pauses_for_a_moment_is_still_one(harness: Reconciler
     assert harness.api.log == []
 
 
-async def test_in_a_crowd_pods_that_do_not_come_up_are_told_of_after_a_while(
+async def test_in_a_burst_pods_that_do_not_start_are_reported_after_a_while(
     burst_harness: ReconcilerHarness,
 ) -> None:
     await burst_harness.reconcile()
@@ -335,7 +337,7 @@ async def test_job_that_ends_while_running_is_deferred_is_written_as_running_fir
     assert [reason for reason, _ in burst_harness.recorder.events] == ["Running", "Succeeded"], "each once"
 
 
-async def test_a_pod_that_is_done_is_told_of_at_once_though_others_still_come_up(
+async def test_in_a_burst_a_finished_pod_is_recorded_at_once(
     burst_harness: ReconcilerHarness,
 ) -> None:
     """Nothing else would remember it once the pod is gone, and it would run again."""
@@ -350,7 +352,7 @@ async def test_a_pod_that_is_done_is_told_of_at_once_though_others_still_come_up
     assert record.role("worker").succeeded_indexes == {0: 1}
 
 
-async def test_who_comes_while_the_first_record_is_written_waits_for_it(harness: ReconcilerHarness) -> None:
+async def test_reconciles_wait_for_the_first_write_of_a_record(harness: ReconcilerHarness) -> None:
     proof = harness.reconciler.status.record_support
     with proof.first_write():
         ours = asyncio.create_task(harness.reconcile())
@@ -363,7 +365,7 @@ async def test_who_comes_while_the_first_record_is_written_waits_for_it(harness:
     assert "create Pod mnist-worker-0" in harness.api.log
 
 
-async def test_in_a_crowd_a_refusal_is_told_at_once(burst_harness: ReconcilerHarness) -> None:
+async def test_in_a_burst_a_rejection_is_reported_at_once(burst_harness: ReconcilerHarness) -> None:
     burst_harness.api.quota = 1
     assert await burst_harness.reconcile() == 0.0
     assert burst_harness.api.writes() == []
@@ -372,7 +374,7 @@ async def test_in_a_crowd_a_refusal_is_told_at_once(burst_harness: ReconcilerHar
     assert "exceeded quota" in burst_harness.api.stored().status.message
 
 
-async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(
+async def test_in_a_burst_a_deleted_pod_is_replaced_before_the_status_is_written(
     burst_harness: ReconcilerHarness,
 ) -> None:
     await running(burst_harness)
@@ -387,17 +389,17 @@ async def test_in_a_crowd_a_deleted_pod_is_replaced_before_it_is_told_of(
     assert [one.cause for one in burst_harness.api.stored().status.restart_history] == ["Deleted"]
 
 
-async def test_passes_that_follow_each_other_at_once_are_a_crowd_too(harness: ReconcilerHarness) -> None:
-    crowd = harness.reconciler.status.bursts.for_namespace(KEY[0])
+async def test_many_jobs_reconciled_shortly_after_each_other_are_a_burst(harness: ReconcilerHarness) -> None:
+    burst = harness.reconciler.status.bursts.for_namespace(KEY[0])
     await running(harness)
     for number in range(BURST_JOBS - 1):
-        crowd.observe_job(f"job {number}", harness.clock.monotonic())
+        burst.observe_job(f"job {number}", harness.clock.monotonic())
     harness.remove_pod(1)
     await harness.reconcile()
     assert harness.api.log == ["create Pod mnist-worker-1"]
 
 
-async def test_a_crowd_in_another_namespace_is_none_here(harness: ReconcilerHarness) -> None:
+async def test_a_burst_in_another_namespace_has_no_effect(harness: ReconcilerHarness) -> None:
     """Else a tenant who submits many jobs would make others wait for their statuses."""
     harness.reconciler.status.record_support.confirm_write()
     for number in range(BURST_JOBS):
@@ -411,7 +413,7 @@ async def test_a_crowd_in_another_namespace_is_none_here(harness: ReconcilerHarn
     assert harness.api.log[0] == "status Starting"
 
 
-async def test_pods_on_their_way_out_announce_a_crowd(harness: ReconcilerHarness) -> None:
+async def test_many_terminating_pods_start_a_burst(harness: ReconcilerHarness) -> None:
     await running(harness)
     memory = harness.reconciler.states[KEY]
     for number in range(BURST_JOBS):
@@ -422,7 +424,7 @@ async def test_pods_on_their_way_out_announce_a_crowd(harness: ReconcilerHarness
     assert harness.api.log == ["create Pod mnist-worker-1"]
 
 
-async def test_many_passes_over_one_job_are_no_crowd(harness: ReconcilerHarness) -> None:
+async def test_many_reconciles_of_one_job_are_no_burst(harness: ReconcilerHarness) -> None:
     await running(harness)
     for _ in range(BURST_JOBS):
         await harness.reconcile()
@@ -431,7 +433,7 @@ async def test_many_passes_over_one_job_are_no_crowd(harness: ReconcilerHarness)
     assert harness.api.log == ["status Restarting", "create Pod mnist-worker-1"]
 
 
-async def test_in_a_crowd_a_failed_pod_is_counted_before_it_is_replaced(
+async def test_in_a_burst_a_failed_pod_is_recorded_before_it_is_replaced(
     burst_harness: ReconcilerHarness,
 ) -> None:
     await running(burst_harness)
@@ -440,7 +442,7 @@ async def test_in_a_crowd_a_failed_pod_is_counted_before_it_is_replaced(
     assert burst_harness.api.log == ["status Restarting", "delete Pod mnist-worker-1"]
 
 
-async def test_a_crowd_under_an_unknown_definition_makes_nothing_before_a_record_came_back(
+async def test_in_a_burst_nothing_is_created_before_the_crd_is_known_to_keep_records(
     burst_harness: ReconcilerHarness,
 ) -> None:
     burst_harness.reconciler.on_crd_changed()
@@ -449,7 +451,7 @@ async def test_a_crowd_under_an_unknown_definition_makes_nothing_before_a_record
     assert [line for line in burst_harness.api.log if line.startswith("create")] == []
 
 
-async def test_a_record_that_was_read_proves_that_the_definition_keeps_records(
+async def test_a_stored_record_shows_that_the_crd_keeps_records(
     burst_harness: ReconcilerHarness,
 ) -> None:
     await running(burst_harness)
@@ -461,7 +463,7 @@ async def test_a_record_that_was_read_proves_that_the_definition_keeps_records(
     assert burst_harness.api.log == ["create Pod mnist-worker-1"]
 
 
-async def test_a_record_that_was_read_before_the_definition_changed_proves_nothing(
+async def test_a_record_read_before_the_crd_changed_shows_nothing(
     burst_harness: ReconcilerHarness,
 ) -> None:
     await running(burst_harness)
@@ -484,7 +486,7 @@ async def go_when_told_at_last(harness: ReconcilerHarness) -> None:
     await harness.reconcile()
 
 
-async def test_a_record_that_was_not_written_is_decided_anew_after_a_conflict(
+async def test_a_deferred_record_is_decided_again_after_a_conflict(
     burst_harness: ReconcilerHarness,
 ) -> None:
     await burst_harness.reconcile()
@@ -497,7 +499,7 @@ async def test_a_record_that_was_not_written_is_decided_anew_after_a_conflict(
     assert burst_harness.api.stored().status.start_time is not None, "the pods tell when it was"
 
 
-async def test_a_finished_job_leaves_nothing_behind(harness: ReconcilerHarness) -> None:
+async def test_nothing_is_remembered_of_a_finished_job(harness: ReconcilerHarness) -> None:
     await until_quiet(harness)
     harness.set_phase("Succeeded", 0, 1, 2)
     await until_quiet(harness)
@@ -513,7 +515,7 @@ async def test_events_come_after_the_write_and_once(harness: ReconcilerHarness) 
     assert [reason for reason, _ in harness.recorder.events].count("Running") == 1
 
 
-async def test_a_job_that_is_gone_is_forgotten(harness: ReconcilerHarness) -> None:
+async def test_nothing_is_remembered_of_a_deleted_job(harness: ReconcilerHarness) -> None:
     await harness.reconcile()
     assert harness.reconciler.states
     assert await harness.reconciler.reconcile(Key("default", "nobody")) is None

@@ -44,72 +44,72 @@ def template(container: Json | None = None, metadata: Json | None = None, **spec
 
 MAIN = f"{TEMPLATE}.spec.containers[1]"
 WRONG: dict[str, tuple[Json, str]] = {
-    "a command that is text": (template({"command": "true"}), f"{MAIN}.command: "),
-    "a quantity that is none": (
+    "command is a string": (template({"command": "true"}), f"{MAIN}.command: "),
+    "invalid quantity": (
         template({"resources": {"limits": {"memory": "lots"}}}),
         f"{MAIN}.resources.limits.memory: ",
     ),
-    "half a GPU": (
+    "fractional GPU": (
         template({"resources": {"limits": {"nvidia.com/gpu": "500m"}}}),
         f"{MAIN}.resources.limits[nvidia.com/gpu]: Invalid value: ",
     ),
-    "more asked for than allowed": (
+    "request above limit": (
         template({"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}),
         f"{MAIN}.resources.requests: Invalid value: ",
     ),
-    "a port that is out of range": (
+    "port out of range": (
         template({"ports": [{"containerPort": 80}, {"containerPort": 70000}]}),
         f"{MAIN}.ports[1].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
     ),
-    "a container whose name is none": (template({"name": "Main_One"}), f"{MAIN}.name: Invalid value: "),
-    "two containers of one name": (
+    "invalid container name": (template({"name": "Main_One"}), f"{MAIN}.name: Invalid value: "),
+    "duplicate container name": (
         template({"name": "first"}),
         f'{MAIN}.name: Duplicate value: "first"',
     ),
-    "no image": (template({"image": ""}), f"{MAIN}.image: Required value"),
-    "a field that is none": (
+    "empty image": (template({"image": ""}), f"{MAIN}.image: Required value"),
+    "unknown field of a container": (
         template({"comand": ["true"]}),
         f'{MAIN}.comand: unknown field; did you mean "command"?',
     ),
-    "a field of the pod that is none": (
+    "unknown field of the pod": (
         template(hostNetworking=True),
         f'{TEMPLATE}.spec.hostNetworking: unknown field; did you mean "hostNetwork"?',
     ),
-    "a pull policy that is none": (
+    "unknown pull policy": (
         template({"imagePullPolicy": "Sometimes"}),
         f'{MAIN}.imagePullPolicy: Unsupported value: "Sometimes"',
     ),
-    "a mount of a volume that is not there": (
+    "mount of an unknown volume": (
         template({"volumeMounts": [{"name": "ghost", "mountPath": "/x"}]}),
         f'{MAIN}.volumeMounts[0].name: Not found: "ghost"',
     ),
-    "a variable from two sources": (
+    "variable with two sources": (
         template(
             {"env": [{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}
         ),
         f"{MAIN}.env[0].valueFrom: Invalid value: ",
     ),
-    "an init container, behind the operator's own": (
+    "init container after those of the operator": (
         template(initContainers=[{"name": "fetch", "image": "i"}, {"name": "B_", "image": "i"}]),
         f"{TEMPLATE}.spec.initContainers[1].name: Invalid value: ",
     ),
-    "two kinds of one volume": (
+    "volume with two sources": (
         template(volumes=[{"name": "a", "emptyDir": {}, "hostPath": {"path": "/"}}]),
         f"{TEMPLATE}.spec.volumes[0].hostPath: Forbidden: ",
     ),
-    "a toleration that is none": (
+    "invalid toleration": (
         template(tolerations=[{"key": "a", "operator": "Maybe"}]),
         f'{TEMPLATE}.spec.tolerations[0].operator: Unsupported value: "Maybe"',
     ),
-    "a selector that is none": (
+    "invalid selector": (
         template(nodeSelector={"a b": "c"}),
         f"{TEMPLATE}.spec.nodeSelector: Invalid value: ",
     ),
-    "a label that is too long": (
+    "label value too long": (
         template(metadata={"labels": {"team": "x" * 64}}),
         f"{TEMPLATE}.metadata.labels: Invalid value: ",
     ),
-    "two at once": (
+    "two errors": (
         template({"imagePullPolicy": "Sometimes", "ports": [{"containerPort": 0}]}),
         f"{MAIN}.ports[0].containerPort: Required value; {MAIN}.imagePullPolicy: Unsupported value: ",
     ),
@@ -117,11 +117,13 @@ WRONG: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize(("wrong", "want"), WRONG.values(), ids=WRONG.keys())
-async def test_told_where_it_was_written(wrong: Json, want: str, api: Server, namespace: str) -> None:
+async def test_a_rejection_names_the_field_of_the_template(
+    wrong: Json, want: str, api: Server, namespace: str
+) -> None:
     assert (await _told(wrong, api, namespace)).startswith(want)
 
 
-async def test_what_is_right_is_accepted(api: Server, namespace: str) -> None:
+async def test_a_valid_template_is_accepted(api: Server, namespace: str) -> None:
     assert await _told(template(), api, namespace) == ""
 
 
@@ -190,30 +192,39 @@ WRITTEN: Json = {
     },
 }
 PLACES = {
-    "a variable of the user's": ("spec.containers[0].env[2].name", "t.spec.containers[0].env[1].name: no"),
-    "a variable of ours": ("spec.containers[0].env[0].name", ""),
-    "a mount of ours": ("spec.containers[0].volumeMounts[0].name", ""),
-    "a volume of the user's": ("spec.volumes[0].emptyDir", "t.spec.volumes[0].emptyDir: no"),
-    "a volume of ours": ("spec.volumes[1].emptyDir", ""),
-    "a domain of the user's": ("spec.dnsConfig.searches[0]", "t.spec.dnsConfig.searches[0]: no"),
-    "a domain of ours": ("spec.dnsConfig.searches[1]", ""),
-    "the host name, which is ours": ("spec.hostname", ""),
-    "the name, which is ours": ("metadata.name", ""),
-    "a label of the user's": ("metadata.labels[team]", "t.metadata.labels[team]: no"),
-    "what nobody wrote": ("spec.containers[0].image", "t.spec.containers[0].image: no"),
-    "no path at all": ("", ""),
+    "variable in the template: its path there": (
+        "spec.containers[0].env[2].name",
+        "t.spec.containers[0].env[1].name: no",
+    ),
+    "injected variable: no path": ("spec.containers[0].env[0].name", ""),
+    "injected mount: no path": ("spec.containers[0].volumeMounts[0].name", ""),
+    "volume in the template: its path there": ("spec.volumes[0].emptyDir", "t.spec.volumes[0].emptyDir: no"),
+    "injected volume: no path": ("spec.volumes[1].emptyDir", ""),
+    "search domain in the template: its path there": (
+        "spec.dnsConfig.searches[0]",
+        "t.spec.dnsConfig.searches[0]: no",
+    ),
+    "injected search domain: no path": ("spec.dnsConfig.searches[1]", ""),
+    "host name, set by the operator: no path": ("spec.hostname", ""),
+    "name, set by the operator: no path": ("metadata.name", ""),
+    "label in the template: its path there": ("metadata.labels[team]", "t.metadata.labels[team]: no"),
+    "field in neither: its path in the template": (
+        "spec.containers[0].image",
+        "t.spec.containers[0].image: no",
+    ),
+    "no field: no path": ("", ""),
 }
 
 
 @pytest.mark.parametrize(("field", "want"), PLACES.values(), ids=PLACES.keys())
-def test_what_the_operator_put_there_is_not_blamed_on_the_user(field: str, want: str) -> None:
+def test_path_of_a_rejected_field_in_the_template(field: str, want: str) -> None:
     error = Invalid(
         422, "Invalid", "no", details=StatusDetails(causes=[StatusCause("FieldValueInvalid", "no", field)])
     )
     assert template_error(error, copy.deepcopy(WRITTEN), BODY, "t") == want
 
 
-def test_of_many_a_few_are_told() -> None:
+def test_only_the_first_rejected_fields_are_named() -> None:
     causes = [StatusCause("FieldValueInvalid", "no", f"spec.{letter}") for letter in "abcdeaf"]
     said = template_error(
         Invalid(422, "Invalid", "", details=StatusDetails(causes=causes)), WRITTEN, BODY, "t"
@@ -221,7 +232,7 @@ def test_of_many_a_few_are_told() -> None:
     assert said == "t.spec.a: no; t.spec.b: no; t.spec.c: no; t.spec.d: no; and 2 more"
 
 
-def test_a_refusal_without_a_field_is_told_as_it_came() -> None:
+def test_a_rejection_without_a_field_is_reported_unchanged() -> None:
     assert (
         template_error(BadRequest(400, "BadRequest", "cannot be handled as a Pod"), WRITTEN, BODY, "t") == ""
     )

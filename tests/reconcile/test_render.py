@@ -156,7 +156,7 @@ def test_pods_are_rendered_as_in_the_golden_files(sentence: str) -> None:
     assert text == file.read_text()
 
 
-def test_a_user_who_names_an_account_keeps_it() -> None:
+def test_a_service_account_of_the_user_is_kept() -> None:
     template = pod_template()
     template["spec"] = {"serviceAccountName": "mine", "containers": [{"name": "main"}]}
     launcher = role("launcher", template=template)
@@ -169,7 +169,7 @@ def test_a_user_who_names_an_account_keeps_it() -> None:
     assert "automountServiceAccountToken" not in spec
 
 
-def test_a_user_with_keys_of_his_own_keeps_them() -> None:
+def test_ssh_keys_of_the_user_are_kept() -> None:
     mount = {"name": "mine", "mountPath": SSH_FOLDER}
     template = {"spec": {"containers": [{"name": "main", "volumeMounts": [mount]}]}}
     worker = role(template=template)

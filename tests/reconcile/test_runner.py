@@ -48,13 +48,13 @@ async def test_an_edited_spec_changes_the_children_that_depend_on_it(ready: ToyS
     assert await ready.secret() == secret
 
 
-async def test_a_child_that_somebody_changed_is_put_back(ready: ToyScene) -> None:
+async def test_a_changed_child_is_restored(ready: ToyScene) -> None:
     patch = {"data": {"message": "drifted"}}
     await ready.client.patch(ConfigMap, "toy-settings", patch, ready.namespace)
     await ready.until_data("toy-settings", {"message": "hello"})
 
 
-async def test_a_child_that_somebody_deleted_is_created_again(ready: ToyScene) -> None:
+async def test_a_deleted_child_is_created_again(ready: ToyScene) -> None:
     for kind, name in ((ConfigMap, "toy-settings"), (Secret, "toy-key")):
         await ready.client.delete(kind, name, ready.namespace)
     await ready.until_data("toy-settings", {"message": "hello"})
@@ -72,7 +72,7 @@ async def test_a_child_that_lost_its_label_gets_it_back(ready: ToyScene) -> None
     await until(labelled, "the label is back")
 
 
-async def test_an_object_that_is_needed_wakes_those_who_named_it(scene: ToyScene) -> None:
+async def test_a_change_of_a_needed_object_reconciles_objects_that_named_it(scene: ToyScene) -> None:
     await scene.create(message="hello")
     with captured_lines():
         async with scene.operator():
@@ -81,7 +81,7 @@ async def test_an_object_that_is_needed_wakes_those_who_named_it(scene: ToyScene
             await scene.until_ready()
 
 
-async def test_an_object_that_begins_or_ends_to_match_wakes_those_who_named_the_match(
+async def test_an_object_that_starts_or_stops_matching_reconciles_objects_that_named_the_match(
     ready: ToyScene,
 ) -> None:
     await ready.create_config_map("part", labels={PART_OF: "toy"})
@@ -128,7 +128,7 @@ async def test_a_foreign_object_of_the_same_name_is_left_alone_and_reported(scen
     await scene.until_data("toy-settings", {"message": "hello"})
 
 
-async def test_a_forged_child_in_another_namespace_is_none(ready: ToyScene, api: Server) -> None:
+async def test_a_forged_child_in_another_namespace_is_ignored(ready: ToyScene, api: Server) -> None:
     """An object elsewhere that carries our label and names our uid as its controller."""
     settings = await ready.config_map("toy-settings")
     assert settings is not None

@@ -77,7 +77,7 @@ class Scene:
         """The pods that were tried, of those wanted that are not there."""
         before = len(self.api.posts)
         missing = [one for one in wanted if JOB.hostname(one.role, one.index) not in self.api.pods]
-        performer = ActionExecutor(
+        executor = ActionExecutor(
             cast("Client", self.api),
             self.clock,
             _Seen(),
@@ -88,7 +88,7 @@ class Scene:
             lambda role, index, attempt, replacement: JOB.hostname(role, index),
             ByteBudget(),
         )
-        await performer.execute(missing)
+        await executor.execute(missing)
         return self.api.posts[before:]
 
 
@@ -130,14 +130,14 @@ async def test_no_more_than_the_largest_window_is_in_flight() -> None:
 
 
 REFUSALS = {
-    "a quota or an admission webhook": QUOTA,
-    "a pod that is invalid": Invalid(422, "Invalid", "spec: bad"),
-    "a webhook that does not answer": Unavailable(500, "InternalError", "failed calling webhook"),
+    "quota or admission webhook": QUOTA,
+    "invalid pod": Invalid(422, "Invalid", "spec: bad"),
+    "webhook without an answer": Unavailable(500, "InternalError", "failed calling webhook"),
 }
 
 
 @pytest.mark.parametrize("answer", REFUSALS.values(), ids=REFUSALS.keys())
-async def test_a_refused_job_sends_one_request_each_time_however_large_it_is(answer: Exception) -> None:
+async def test_a_rejected_job_sends_one_request_per_probe(answer: Exception) -> None:
     scene = Scene(lambda _: answer)
     wanted = pods("worker", 2_000)
     assert [len(await scene.reconcile(*wanted)) for _ in range(3)] == [1, 0, 0]
@@ -176,7 +176,7 @@ async def test_a_probe_that_is_created_opens_the_window_again() -> None:
     assert scene.memory.retries.failures == {}
 
 
-async def test_the_probe_is_of_another_role_than_the_one_refused() -> None:
+async def test_the_probe_is_of_another_role_than_the_rejected_one() -> None:
     scene = Scene(refusing("worker"))
     wanted = [*pods("worker", 5), *pods("ps", 5)]
     assert await scene.reconcile(*wanted) == ["mnist-worker-0"]

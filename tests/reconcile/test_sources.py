@@ -85,7 +85,7 @@ def test_needs_find_objects_by_name_and_by_index(sources: Sources) -> None:
     assert sources.find(Matching(ConfigMap, "team", "green")) == ()
 
 
-def test_a_change_concerns_those_who_named_what_it_was_and_what_it_is(sources: Sources) -> None:
+def test_a_change_meets_needs_of_the_old_and_the_new_object(sources: Sources) -> None:
     change = Change[KubernetesObject](config_map("x", team="red"), config_map("x", team="blue"))
     assert sources.needs_met_by(change) == {
         Ref(ConfigMap, "x", "home"),

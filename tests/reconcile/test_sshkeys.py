@@ -18,7 +18,7 @@ def test_the_public_key_is_that_of_the_private_one(tmp_path: Path) -> None:
     assert files["authorized_keys"] == files["id_ed25519.pub"]
 
 
-def test_no_two_jobs_have_the_same() -> None:
+def test_every_job_has_other_keys() -> None:
     assert key_files(verify_hosts=False)["id_ed25519"] != key_files(verify_hosts=False)["id_ed25519"]
 
 

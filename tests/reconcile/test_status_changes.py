@@ -26,27 +26,29 @@ class Case:
 
 
 CASES = {
-    "another phase": Case(replace(OLD, phase="Running"), want=0.0),
-    "another reason": Case(replace(OLD, reason="Unschedulable"), want=0.0),
-    "a newer generation": Case(replace(OLD, observed_generation=2), want=0.0),
-    "another attempt": Case(replace(OLD, attempt=2, argosy={**OLD.argosy, "attempt": 2}), want=0.0),
-    "the attempt that is told with its first pods": Case(replace(OLD, attempt=2), want=COUNTS_SECONDS),
-    "counts of pods": Case(
+    "another phase: at once": Case(replace(OLD, phase="Running"), want=0.0),
+    "another reason: at once": Case(replace(OLD, reason="Unschedulable"), want=0.0),
+    "newer generation: at once": Case(replace(OLD, observed_generation=2), want=0.0),
+    "another attempt: at once": Case(replace(OLD, attempt=2, argosy={**OLD.argosy, "attempt": 2}), want=0.0),
+    "attempt of the status catches up with the Record: delayed": Case(
+        replace(OLD, attempt=2), want=COUNTS_SECONDS
+    ),
+    "pod counts: delayed": Case(
         replace(OLD, workers="2/4", roles={"worker": RoleStatus(phase="Starting", replicas=4, active=2)}),
         want=COUNTS_SECONDS,
     ),
-    "a role's phase": Case(
+    "phase of a role: at once": Case(
         replace(OLD, roles={"worker": RoleStatus(phase="Running", replicas=4, active=1)}), want=0.0
     ),
     "the text of messages alone": Case(
         replace(OLD, message="2 of 4 running", argosy={**OLD.argosy, "message": "2 of 4"}),
         want=MESSAGES_SECONDS,
     ),
-    "a message where there was none": Case(replace(OLD, message=""), want=COUNTS_SECONDS),
-    "counts of pods with the message that repeats them": Case(
+    "message cleared: delayed": Case(replace(OLD, message=""), want=COUNTS_SECONDS),
+    "pod counts and the message with them: delayed": Case(
         replace(OLD, message="2 of 4 running", workers="2/4"), want=COUNTS_SECONDS
     ),
-    "another phase with another message": Case(replace(OLD, phase="Running", message="runs"), want=0.0),
+    "another phase and message: at once": Case(replace(OLD, phase="Running", message="runs"), want=0.0),
     "a number in the Record": Case(
         replace(OLD, argosy={**OLD.argosy, "roles": {"worker": {"created": 5}}}), want=0.0
     ),
