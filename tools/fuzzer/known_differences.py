@@ -26,7 +26,8 @@ def _without_causes_of_names(details: Json) -> Json:
     if not isinstance(details, dict) or details.get("kind") != "Service":
         return details
     name = str(details.get("name", ""))
-    return {**details, "causes": []} if not name or not {"/", "%"}.isdisjoint(name) else details
+    invalid = name in ("", ".", "..") or not {"/", "%"}.isdisjoint(name)
+    return {**details, "causes": []} if invalid else details
 
 
 def _order_finalizers(namespace: dict[str, Json]) -> None:

@@ -5,7 +5,7 @@ and `invalid_status` the whole `Status`.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -92,6 +92,17 @@ def required(path: str, detail: str = "") -> FieldError:
 
 def invalid(path: str, value: object, detail: str) -> FieldError:
     return FieldError(ErrorType.INVALID, path, value, detail)
+
+
+def invalid_each(path: str, value: object, details: Iterable[str]) -> Iterator[FieldError]:
+    """An error for each thing that is wrong with a value."""
+    return (invalid(path, value, detail) for detail in details)
+
+
+def unsupported(path: str, value: object, supported: Sequence[object]) -> Iterator[FieldError]:
+    """The error of a value that is set and not supported."""
+    if value is not None and value not in supported:
+        yield not_supported(path, value, supported)
 
 
 def type_invalid(path: str, value: object, detail: str) -> FieldError:

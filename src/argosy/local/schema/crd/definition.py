@@ -10,12 +10,7 @@ from msgspec import Struct
 
 from argosy.local.schema.builtin import definition
 from argosy.local.schema.crd.structural import schema_errors
-from argosy.local.schema.errors import (
-    FieldError,
-    invalid,
-    not_supported,
-    required,
-)
+from argosy.local.schema.errors import FieldError, invalid, invalid_each, not_supported, required
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.unstructured import part, parts, strings, text
 from argosy.local.schema.validation.names import service_problems, subdomain_problems
@@ -186,8 +181,7 @@ def _group_errors(crd: Json, group: str) -> Iterator[FieldError]:
     if not group:
         yield required("spec.group")
         return
-    for problem in subdomain_problems(group):
-        yield invalid("spec.group", group, problem)
+    yield from invalid_each("spec.group", group, subdomain_problems(group))
     if "." not in group:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
     if group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io"):
@@ -204,14 +198,13 @@ def _version_errors(spec: Json) -> Iterator[FieldError]:
     versions = parts(spec, "versions")
     names = [text(version, "name") for version in versions]
     for index, name in enumerate(names):
-        for problem in service_problems(name):
-            yield invalid(f"spec.versions[{index}].name", name, problem)
+        yield from invalid_each(f"spec.versions[{index}].name", name, service_problems(name))
     if len(set(names)) != len(names):
         yield invalid("spec.versions", names, "must contain unique version names")
     if sum(version.get("storage") is True for version in versions) != 1:
         yield invalid("spec.versions", names, "must have exactly one version marked as storage version")
-    for problem in service_problems(names[0]) if names else ():
-        yield invalid("spec.version", names[0], problem)
+    for name in names[:1]:
+        yield from invalid_each("spec.version", name, service_problems(name))
 
 
 def _name_errors(names: Json) -> Iterator[FieldError]:
@@ -220,14 +213,13 @@ def _name_errors(names: Json) -> Iterator[FieldError]:
         if not name:
             yield required(f"spec.names.{field}")
             continue
-        for problem in service_problems(name.lower() if field in ("kind", "listKind") else name):
-            yield invalid(f"spec.names.{field}", name, problem)
+        checked = name.lower() if field in ("kind", "listKind") else name
+        yield from invalid_each(f"spec.names.{field}", name, service_problems(checked))
     if text(names, "kind") and text(names, "kind") == text(names, "listKind"):
         yield invalid("spec.names.listKind", text(names, "listKind"), "kind and listKind may not be the same")
     for field in ("shortNames", "categories"):
         for index, name in enumerate(strings(names, field)):
-            for problem in service_problems(name):
-                yield invalid(f"spec.names.{field}[{index}]", name, problem)
+            yield from invalid_each(f"spec.names.{field}[{index}]", name, service_problems(name))
 
 
 def _contents_errors(spec: Json) -> Iterator[FieldError]:

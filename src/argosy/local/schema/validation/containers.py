@@ -2,7 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
+from argosy.local.schema.errors import (
+    FieldError,
+    forbidden,
+    invalid,
+    invalid_each,
+    not_supported,
+    required,
+    unsupported,
+)
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part, parts, text, texts
 from argosy.local.schema.validation.names import (
@@ -26,8 +34,7 @@ _ENV_FIELDS = (
 def container_part_errors(container: Json, path: str, *, sidecar: bool = True) -> Iterator[FieldError]:
     """The errors of a container's probes, hooks and termination message; `sidecar` unless it must end."""
     policy = container.get("terminationMessagePolicy")
-    if policy is not None and policy not in TERMINATION_MESSAGE_POLICIES:
-        yield not_supported(f"{path}.terminationMessagePolicy", policy, TERMINATION_MESSAGE_POLICIES)
+    yield from unsupported(f"{path}.terminationMessagePolicy", policy, TERMINATION_MESSAGE_POLICIES)
     yield from security_errors(part(container, "securityContext"), f"{path}.securityContext")
     for field in ("lifecycle", *_PROBES):
         if not isinstance(container.get(field), dict):
@@ -68,8 +75,7 @@ def _handler_errors(handler: Json, path: str) -> Iterator[FieldError]:
         if name in ("httpGet", "tcpSocket"):
             port = action.get("port")
             problems = port_name_problems(port) if isinstance(port, str) else port_problems(port)
-            for problem in problems:
-                yield invalid(f"{where}.port", port, problem)
+            yield from invalid_each(f"{where}.port", port, problems)
         if name == "httpGet" and text(action, "scheme") not in ("HTTP", "HTTPS"):
             yield not_supported(f"{where}.scheme", text(action, "scheme"), ("HTTP", "HTTPS"))
 
@@ -125,8 +131,7 @@ def _requirement_errors(requirement: Json, path: str) -> Iterator[FieldError]:
                 yield required(f"{path}.values", message)
         case other:
             yield invalid(f"{path}.operator", other, "not a valid selector operator")
-    for problem in qualified_name_problems(text(requirement, "key")):
-        yield invalid(f"{path}.key", text(requirement, "key"), problem)
+    key = text(requirement, "key")
+    yield from invalid_each(f"{path}.key", key, qualified_name_problems(key))
     for index, value in enumerate(values):
-        for problem in label_value_problems(value):
-            yield invalid(f"{path}.values[{index}]", value, problem)
+        yield from invalid_each(f"{path}.values[{index}]", value, label_value_problems(value))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from argosy.local.schema.errors import FieldError, invalid, not_supported
+from argosy.local.schema.errors import FieldError, invalid, unsupported
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part
 from argosy.local.schema.validation.deployment import amount_errors, percentage_of
@@ -23,5 +23,4 @@ def budget_errors(obj: Json) -> Iterator[FieldError]:
     if spec.get("selector") is not None:
         yield from selector_errors(spec["selector"], "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None and policy not in POLICIES:
-        yield not_supported("spec.unhealthyPodEvictionPolicy", policy, POLICIES)
+    yield from unsupported("spec.unhealthyPodEvictionPolicy", policy, POLICIES)

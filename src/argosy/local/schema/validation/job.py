@@ -11,10 +11,12 @@ from argosy.local.schema.errors import (
     FieldError,
     duplicate,
     invalid,
+    invalid_each,
     not_supported,
     required,
     too_long,
     too_many,
+    unsupported,
 )
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part, parts, text
@@ -45,8 +47,7 @@ def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
     yield from _numbers(spec, path)
     yield from _manager(spec, f"{path}.managedBy")
     mode = spec.get("completionMode")
-    if mode is not None and mode not in ("NonIndexed", "Indexed"):
-        yield not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
+    yield from unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode == "Indexed":
         yield from _indexed(spec, path)
     elif mode in (None, "NonIndexed"):
@@ -62,8 +63,7 @@ def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
             yield from _success_policy(spec, f"{path}.successPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else REPLACEMENTS
     replacement = spec.get("podReplacementPolicy")
-    if replacement is not None and replacement not in allowed:
-        yield not_supported(f"{path}.podReplacementPolicy", replacement, allowed)
+    yield from unsupported(f"{path}.podReplacementPolicy", replacement, allowed)
 
 
 def restart_errors(spec: Json, path: str) -> Iterator[FieldError]:
@@ -159,8 +159,7 @@ def _manager(spec: Json, path: str) -> Iterator[FieldError]:
     if manager and not (host and rest):
         yield invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
     elif manager:
-        for problem in subdomain_problems(host):
-            yield invalid(path, host, problem)
+        yield from invalid_each(path, host, subdomain_problems(host))
         if not _PATH.fullmatch(rest):
             yield invalid(path, rest, f"Invalid path (regex used for validation is '{_PATH.pattern}')")
     if len(manager) > MAX_MANAGER_CHARS:
@@ -228,8 +227,7 @@ def _patterns(patterns: list[Json], path: str) -> Iterator[FieldError]:
         yield too_many(path, len(patterns), MAX_PATTERNS)
     for number, pattern in enumerate(patterns):
         kind, status = text(pattern, "type"), text(pattern, "status")
-        for problem in qualified_name_problems(kind):
-            yield invalid(f"{path}[{number}].type", kind, problem)
+        yield from invalid_each(f"{path}[{number}].type", kind, qualified_name_problems(kind))
         if not status:
             yield required(f"{path}[{number}].status", _one_of(STATUSES))
         elif status not in STATUSES:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from argosy.local.schema.errors import FieldError, forbidden, invalid, required, too_long
+from argosy.local.schema.errors import FieldError, forbidden, invalid, invalid_each, required, too_long
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part, parts, text
 from argosy.local.schema.validation.names import (
@@ -70,12 +70,10 @@ def map_errors(values: object, path: str) -> Iterator[FieldError]:
     for key, value in values.items():
         shown = key if labels else key.lower()
         if not is_qualified_name(shown):
-            for problem in qualified_name_problems(shown):
-                yield invalid(path, key, problem)
+            yield from invalid_each(path, key, qualified_name_problems(shown))
         if labels:
             if not is_label_value(str(value)):
-                for problem in label_value_problems(str(value)):
-                    yield invalid(path, value, problem)
+                yield from invalid_each(path, value, label_value_problems(str(value)))
         else:
             size += len(key) + len(str(value))
     if size > ANNOTATION_BYTES:
@@ -92,20 +90,18 @@ def _name_errors(group: str, kind: str, metadata: Json, namespaced: bool) -> Ite
     name, prefix = text(metadata, "name"), text(metadata, "generateName")
     if prefix:
         # The name ends in generated characters, so the prefix may end in a dash.
-        for problem in name_problems(group, kind, prefix.rstrip("-") or prefix):
-            yield invalid("metadata.generateName", prefix, problem)
+        problems = name_problems(group, kind, prefix.rstrip("-") or prefix)
+        yield from invalid_each("metadata.generateName", prefix, problems)
     if not name:
         yield required("metadata.name", "name or generateName is required")
     else:
-        for problem in name_problems(group, kind, name):
-            yield invalid("metadata.name", name, problem)
+        yield from invalid_each("metadata.name", name, name_problems(group, kind, name))
     namespace = text(metadata, "namespace")
     if namespaced and not namespace:
         yield required("metadata.namespace")
     elif namespaced:
         if not is_label(namespace):
-            for problem in label_problems(namespace):
-                yield invalid("metadata.namespace", namespace, problem)
+            yield from invalid_each("metadata.namespace", namespace, label_problems(namespace))
     elif namespace:
         yield forbidden("metadata.namespace", "not allowed on this type")
 
@@ -142,8 +138,7 @@ def _finalizer_errors(metadata: Json, custom: bool) -> Iterator[FieldError]:
     finalizers = metadata.get("finalizers")
     names = [str(name) for name in finalizers] if isinstance(finalizers, list) else []
     for index, name in enumerate(names):
-        for problem in qualified_name_problems(name):
-            yield invalid("metadata.finalizers", name, problem)
+        yield from invalid_each("metadata.finalizers", name, qualified_name_problems(name))
         if not custom and "/" not in name and name not in STANDARD_FINALIZERS:
             message = "name is neither a standard finalizer name nor is it fully qualified"
             yield invalid(f"metadata.finalizers[{index}]", name, message)

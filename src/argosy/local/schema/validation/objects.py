@@ -10,6 +10,7 @@ from argosy.local.schema.errors import (
     FieldError,
     forbidden,
     invalid,
+    invalid_each,
     not_supported,
     required,
     too_long,
@@ -88,8 +89,7 @@ def _finalized_namespace(obj: Json) -> Iterator[FieldError]:
 
 
 def _finalizer_name(name: str, path: str) -> Iterator[FieldError]:
-    for problem in qualified_name_problems(name):
-        yield invalid(path, name, problem)
+    yield from invalid_each(path, name, qualified_name_problems(name))
     if "/" not in name and name not in STANDARD_FINALIZERS:
         yield invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")
 
@@ -107,8 +107,7 @@ def _config_map(obj: Json) -> Iterator[FieldError]:
     size = 0
     for field, values in (("data", data), ("binaryData", binary)):
         for key, value in sorted(values.items()):
-            for problem in config_key_problems(key):
-                yield invalid(f"{field}[{key}]", key, problem)
+            yield from invalid_each(f"{field}[{key}]", key, config_key_problems(key))
             if field == "data" and key in binary:
                 yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
             size += len(str(value)) * 3 // 4 if field == "binaryData" else len(str(value).encode())
@@ -127,8 +126,7 @@ _SECRET_KEYS: Mapping[str, tuple[str, ...]] = {
 def _secret(obj: Json) -> Iterator[FieldError]:
     data = part(obj, "data")
     for key in sorted(data):
-        for problem in config_key_problems(key):
-            yield invalid(f"data[{key}]", key, problem)
+        yield from invalid_each(f"data[{key}]", key, config_key_problems(key))
     if sum(len(str(value)) * 3 // 4 for value in data.values()) > MAX_DATA_BYTES:
         yield too_long("data", MAX_DATA_BYTES)
     yield from _secret_of_type(text(obj, "type"), data)
@@ -236,8 +234,8 @@ def _priority_class(obj: Json) -> Iterator[FieldError]:
 def _node(obj: Json) -> Iterator[FieldError]:
     for index, taint in enumerate(parts(obj, "spec", "taints")):
         where = f"metadata.taints[{index}]"
-        for problem in qualified_name_problems(text(taint, "key")):
-            yield invalid(f"{where}.key", text(taint, "key"), problem)
+        key = text(taint, "key")
+        yield from invalid_each(f"{where}.key", key, qualified_name_problems(key))
         if taint.get("effect") not in EFFECTS:
             yield not_supported(f"{where}.effect", taint.get("effect", ""), EFFECTS)
 

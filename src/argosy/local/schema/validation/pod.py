@@ -9,6 +9,7 @@ from argosy.local.schema.errors import (
     duplicate,
     forbidden,
     invalid,
+    invalid_each,
     not_supported,
     required,
 )
@@ -77,12 +78,10 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
         yield not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy", ""), DNS_POLICIES)
     for field in ("hostname", "subdomain"):
         if spec.get(field) and not is_label(text(spec, field)):
-            for problem in label_problems(text(spec, field)):
-                yield invalid(f"{path}.{field}", spec[field], problem)
+            yield from invalid_each(f"{path}.{field}", spec[field], label_problems(text(spec, field)))
     for field in ("serviceAccountName", "nodeName", "priorityClassName"):
         if spec.get(field) and not is_label(text(spec, field)):  # most are simple names
-            for problem in subdomain_problems(text(spec, field)):
-                yield invalid(f"{path}.{field}", spec[field], problem)
+            yield from invalid_each(f"{path}.{field}", spec[field], subdomain_problems(text(spec, field)))
     deadline = spec.get("activeDeadlineSeconds")
     if isinstance(deadline, int) and not 1 <= deadline <= 2147483647:
         yield invalid(
@@ -94,8 +93,8 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
     yield from sysctl_errors(spec, f"{path}.securityContext.sysctls")
     yield from node_affinity_errors(part(spec, "affinity", "nodeAffinity"), f"{path}.affinity.nodeAffinity")
     for index, gate in enumerate(parts(spec, "schedulingGates")):
-        for problem in qualified_name_problems(text(gate, "name")):
-            yield invalid(f"{path}.schedulingGates[{index}]", text(gate, "name"), problem)
+        name = text(gate, "name")
+        yield from invalid_each(f"{path}.schedulingGates[{index}]", name, qualified_name_problems(name))
     if "nodeSelector" in spec:
         yield from map_errors(spec["nodeSelector"], f"{path}.nodeSelector")
     if "tolerations" in spec:
@@ -200,8 +199,7 @@ def _own_name_errors(item: Json, path: str, names: set[object]) -> Iterator[Fiel
         yield required(f"{path}.name")
         return
     if not is_label(name):
-        for problem in label_problems(name):
-            yield invalid(f"{path}.name", name, problem)
+        yield from invalid_each(f"{path}.name", name, label_problems(name))
     if name in names:
         yield duplicate(f"{path}.name", name)
     names.add(name)
@@ -240,19 +238,15 @@ def _port_errors(ports: Sequence[Json], path: str) -> Iterator[FieldError]:
         name = text(port, "name")
         if name:
             problems = port_name_problems(name)
-            for problem in problems:
-                yield invalid(f"{where}.name", name, problem)
+            yield from invalid_each(f"{where}.name", name, problems)
             if not problems and name in names:
                 yield duplicate(f"{where}.name", name)
             names.add(name)
         if not port.get("containerPort"):
             yield required(f"{where}.containerPort")
-        else:
-            for problem in port_problems(port["containerPort"]):
-                yield invalid(f"{where}.containerPort", port["containerPort"], problem)
-        if port.get("hostPort"):
-            for problem in port_problems(port["hostPort"]):
-                yield invalid(f"{where}.hostPort", port["hostPort"], problem)
+        for field in ("containerPort", "hostPort"):
+            if number := port.get(field):
+                yield from invalid_each(f"{where}.{field}", number, port_problems(number))
         if port.get("protocol") not in PROTOCOLS:
             yield not_supported(f"{where}.protocol", port.get("protocol", ""), PROTOCOLS)
 
@@ -262,8 +256,7 @@ def _variable_errors(variable: Json, path: str) -> Iterator[FieldError]:
     if not name:
         yield required(f"{path}.name")
     elif not is_variable_name(name):
-        for problem in env_name_problems(name):
-            yield invalid(f"{path}.name", name, problem)
+        yield from invalid_each(f"{path}.name", name, env_name_problems(name))
     source = variable.get("valueFrom")
     if isinstance(source, dict):
         if isinstance(source.get("fieldRef"), dict):
@@ -311,8 +304,7 @@ def _may_overcommit(name: str) -> bool:
 
 def _amount_errors(name: str, amount: object, path: str) -> Iterator[FieldError]:
     if not is_qualified_name(name):
-        for problem in qualified_name_problems(name):
-            yield invalid(path, name, problem)
+        yield from invalid_each(path, name, qualified_name_problems(name))
     elif "/" not in name and name not in STANDARD_RESOURCES and not name.startswith("hugepages-"):
         yield invalid(path, name, "must be a standard resource type or fully qualified")
         yield invalid(path, name, "must be a standard resource for containers")
@@ -352,8 +344,7 @@ def _toleration_errors(tolerations: Sequence[Json], path: str) -> Iterator[Field
         operator, key, effect = (str(toleration.get(field, "")) for field in ("operator", "key", "effect"))
         if key:
             if not is_qualified_name(key):
-                for problem in qualified_name_problems(key):
-                    yield invalid(f"{where}.key", key, problem)
+                yield from invalid_each(f"{where}.key", key, qualified_name_problems(key))
         elif operator != "Exists":
             message = (
                 'operator must be Exists when `key` is empty, which means "match all values and all keys"'

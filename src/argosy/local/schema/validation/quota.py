@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from argosy.local.schema.codec.quantity import value_of
-from argosy.local.schema.errors import FieldError, forbidden, invalid
+from argosy.local.schema.errors import FieldError, forbidden, invalid, invalid_each
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part
 from argosy.local.schema.validation.names import qualified_name_problems
@@ -58,8 +58,7 @@ def _is_resource(name: str) -> bool:
 def _amounts(amounts: Json, path: str) -> Iterator[FieldError]:
     for name, amount in amounts.items():
         where = f"{path}[{name}]"
-        for problem in qualified_name_problems(name):
-            yield invalid(where, name, problem)
+        yield from invalid_each(where, name, qualified_name_problems(name))
         if not _is_resource(name):
             yield invalid(where, name, "must be a standard resource type or fully qualified")
             yield invalid(where, name, "must be a standard resource for quota")

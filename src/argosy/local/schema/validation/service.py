@@ -10,8 +10,10 @@ from argosy.local.schema.errors import (
     duplicate,
     forbidden,
     invalid,
+    invalid_each,
     not_supported,
     required,
+    unsupported,
 )
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part, parts, text, texts
@@ -98,14 +100,12 @@ def address_errors(spec: Json) -> Iterator[FieldError]:
         if family in families[:index]:
             yield duplicate(f"spec.ipFamilies[{index}]", family)
     policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in FAMILY_POLICIES:
-        yield not_supported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES)
+    yield from unsupported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES)
     if addresses[:1] == ["None"] and len(addresses) > 1:
         yield invalid("spec.clusterIPs", addresses, "'None' must be the first and only value")
     for index, address in enumerate(addresses):
         if (index, address) != (0, "None"):
-            for problem in address_problems(address):
-                yield invalid(f"spec.clusterIPs[{index}]", address, problem)
+            yield from invalid_each(f"spec.clusterIPs[{index}]", address, address_problems(address))
     if len(addresses) > 2:
         yield invalid("spec.clusterIPs", addresses, "may only hold up to 2 values")
 
@@ -149,8 +149,7 @@ def _external_name_errors(spec: Json) -> Iterator[FieldError]:
     if not name:
         yield required("spec.externalName")
     else:
-        for problem in subdomain_problems(name):
-            yield invalid("spec.externalName", name, problem)
+        yield from invalid_each("spec.externalName", name, subdomain_problems(name))
 
 
 def _affinity_errors(spec: Json) -> Iterator[FieldError]:
@@ -171,8 +170,7 @@ def _traffic_errors(spec: Json) -> Iterator[FieldError]:
     elif external and external not in TRAFFIC_POLICIES:
         yield not_supported("spec.externalTrafficPolicy", external, TRAFFIC_POLICIES)
     internal = spec.get("internalTrafficPolicy")
-    if internal is not None and internal not in TRAFFIC_POLICIES:
-        yield not_supported("spec.internalTrafficPolicy", internal, TRAFFIC_POLICIES)
+    yield from unsupported("spec.internalTrafficPolicy", internal, TRAFFIC_POLICIES)
     if kind == "LoadBalancer":
         return
     for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
@@ -203,17 +201,14 @@ def _service_port_errors(port: Json, where: str, names: set[str], *, many: bool)
     if not name and many:
         yield required(f"{where}.name")
     elif name:
-        for problem in label_problems(name):
-            yield invalid(f"{where}.name", name, problem)
+        yield from invalid_each(f"{where}.name", name, label_problems(name))
         if name in names:
             yield duplicate(f"{where}.name", name)
         names.add(name)
-    for problem in port_problems(port.get("port")):
-        yield invalid(f"{where}.port", port.get("port"), problem)
+    yield from invalid_each(f"{where}.port", port.get("port"), port_problems(port.get("port")))
     if protocol not in PROTOCOLS:
         yield not_supported(f"{where}.protocol", protocol or "", PROTOCOLS)
-    for problem in port_name_problems(target) if isinstance(target, str) else port_problems(target):
-        yield invalid(f"{where}.targetPort", target, problem)
+    problems = port_name_problems(target) if isinstance(target, str) else port_problems(target)
+    yield from invalid_each(f"{where}.targetPort", target, problems)
     if isinstance(own := port.get("appProtocol"), str):
-        for problem in qualified_name_problems(own):
-            yield invalid(f"{where}.appProtocol", own, problem)
+        yield from invalid_each(f"{where}.appProtocol", own, qualified_name_problems(own))
