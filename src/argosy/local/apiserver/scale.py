@@ -23,6 +23,8 @@ from argosy.local.schema.unstructured import ensure, is_integer, number, part, t
 
 _SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
 _VERSION = "autoscaling/v1"
+_UNSET = -(2**31)
+"""The replicas of a custom resource without replicas while its scale is patched, as in Kubernetes."""
 
 
 async def scale(call: Call) -> Response:
@@ -67,8 +69,10 @@ async def _write(
 
 def _patched(call: Call, obj: Json, raw: bytes, kind: str, options: WriteOptions) -> Json:
     current = _scale_of(call, obj)
+    if _replicas(call, obj) is None:
+        current["spec"] = {"replicas": _UNSET}
     patched = patch_json(current, read_patch(raw, kind, options.validation), definition(_SCHEMA))
-    if _replicas(call, obj) is None and "replicas" not in part(patched, "spec"):
+    if part(patched, "spec").get("replicas") == _UNSET:
         path = ".".join(_replicas_path(call))
         raise bad_request(f'the spec replicas field ".{path}" cannot be empty')
     wanted = _decoded(patched, call)
