@@ -9,7 +9,7 @@ from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.rbac import Authorizer
 from argosy.local.apiserver.registry import Registry, Served
 from argosy.local.apiserver.requestinfo import Target
-from argosy.local.apiserver.status import StatusError, internal
+from argosy.local.apiserver.status import StatusError, internal, not_found
 from argosy.local.apiserver.store import NotDurableError, Store, Stored
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import labels_of
@@ -61,6 +61,13 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     @property
     def namespace(self) -> str:
         return self.target.namespace if self.served.namespaced else ""
+
+    def head(self) -> Stored:
+        """The newest version of the object of the request, durable or not; 404 if it does not exist."""
+        head = self.api.head(self.served, self.namespace, self.target.name)
+        if head is None:
+            raise not_found(self.served.group, self.served.plural, self.target.name)
+        return head
 
 
 def arranged(obj: Json, served: Served) -> Json:

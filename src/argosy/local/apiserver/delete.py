@@ -18,7 +18,7 @@ from argosy.local.apiserver.negotiation import content_type, wanted_form
 from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.read import check_list
 from argosy.local.apiserver.selection import read_selection
-from argosy.local.apiserver.status import bad_request, conflict, forbidden, not_found, success
+from argosy.local.apiserver.status import bad_request, conflict, forbidden, success
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.strategies import NEVER_COLLECTED, ORPHANS_BY_DEFAULT, RETURNED_WHEN_DELETED
 from argosy.local.apiserver.timestamps import now_text, parse_time, text_of
@@ -57,9 +57,7 @@ async def delete_object(call: Call) -> Response:
     form = wanted_form(call.request)
     options = await _read_options(call)
     _warn(call, options)
-    head = call.api.head(call.served, call.namespace, call.target.name)
-    if head is None:
-        raise not_found(call.served.group, call.served.plural, call.target.name)
+    head = call.head()
     _check_protected(call)
     gone, left = await delete(call, head, options)
     served = call.served

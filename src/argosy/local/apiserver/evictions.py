@@ -14,7 +14,7 @@ from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.options import write_options
 from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, bad_request, forbidden, too_many_requests
-from argosy.local.apiserver.subresources import CREATED, head_of
+from argosy.local.apiserver.subresources import CREATED
 from argosy.local.apiserver.timestamps import now_text
 from argosy.local.schema.model import Json
 from argosy.local.schema.selectors import selector_from
@@ -32,7 +32,7 @@ async def evict(call: Call) -> Response:
     if text(eviction, "metadata", "name") != call.target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     options = _delete_options(call, eviction)
-    pod = head_of(call).decoded()
+    pod = call.head().decoded()
     if not _ignores_budgets(pod):
         await _use_budget(call, pod, dry=bool(options.dry_run))
     await _delete(call, options)
@@ -143,7 +143,7 @@ def _with_disruption(budget: Json, pod: str) -> Json:
 
 async def _delete(call: Call, options: deletion.DeleteOptions) -> None:
     """Write the reason into the status of the pod, then delete it."""
-    head = head_of(call)
+    head = call.head()
     pod = head.decoded()
     if not options.dry_run:
         deletion.check_preconditions(call, head, pod, options)
@@ -163,7 +163,7 @@ async def _delete(call: Call, options: deletion.DeleteOptions) -> None:
         if options.preconditions is not None:  # checked before the write above changed the version
             met = msgspec.structs.replace(options.preconditions, resource_version=None)
             options = msgspec.structs.replace(options, preconditions=met)
-    await deletion.delete(call, head_of(call), options)
+    await deletion.delete(call, call.head(), options)
 
 
 def _with_condition(conditions: list[Json], wanted: Json) -> list[Json]:

@@ -44,9 +44,7 @@ async def patch_object(call: Call) -> Response:
     if kind == APPLY_PATCH:
         written, created = await _apply(call, raw, options)
         return answer(written, call, form, 201 if created else 200)
-    head = call.api.head(served, call.namespace, call.target.name)
-    if head is None:
-        raise not_found(served.group, served.plural, call.target.name)
+    head = call.head()
     current = representations.as_served(head.decoded(), served)
     body = read_patch(raw, kind, options.validation)
     obj = _admitted(call, patch_json(current, body, served.schema), options, body)

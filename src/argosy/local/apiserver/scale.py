@@ -10,7 +10,7 @@ from argosy.local.apiserver.patch import APPLY_PATCH, check_applied, check_patch
 from argosy.local.apiserver.patch_body import patch_json, read_patch
 from argosy.local.apiserver.read import find
 from argosy.local.apiserver.representations import as_served
-from argosy.local.apiserver.status import bad_request, internal, not_found
+from argosy.local.apiserver.status import bad_request, internal
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import check_name, check_uid, update
 from argosy.local.schema.builtin import definition
@@ -41,9 +41,7 @@ async def scale(call: Call) -> Response:
     if not kind:
         wanted = check_place(_decoded(await read_object(call.request, "Scale"), call), call)
         check_name(wanted, call)
-    head = call.api.head(call.served, call.namespace, call.target.name)
-    if head is None:
-        raise not_found(call.served.group, call.served.plural, call.target.name)
+    head = call.head()
     if not kind:
         check_uid(call, head, text(wanted, "metadata", "uid"))
     elif kind == APPLY_PATCH:

@@ -25,19 +25,11 @@ from argosy.local.schema.unstructured import ensure, part, text
 CREATED: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def head_of(call: Call) -> Stored:
-    """The newest version of the object of the request; 404 if there is none."""
-    head = call.api.head(call.served, call.namespace, call.target.name)
-    if head is None:
-        raise not_found(call.served.group, call.served.plural, call.target.name)
-    return head
-
-
 async def finalize_namespace(call: Call) -> Response:
     """Replace the finalizers in the spec of a namespace; without any it is deleted."""
     options = write_options(call.request, "UpdateOptions")
     obj = await read_admitted(call, options)
-    head = head_of(call)
+    head = call.head()
     old = head.decoded()
     old_spec = ensure(old, "spec")
     finalizers = part(obj, "spec").get("finalizers") or []
