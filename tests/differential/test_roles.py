@@ -49,10 +49,9 @@ def review(kind: str, spec: object, **more: object) -> dict[str, object]:
     return {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec, **more}
 
 
-def access_review(spec: object, **more: object) -> Step:
-    return post(
-        f"{AUTHORIZATION}/subjectaccessreviews", review("SubjectAccessReview", spec, **more), hide=UNKEPT
-    )
+def access_review(spec: object, until: str = "", **more: object) -> Step:
+    body = review("SubjectAccessReview", spec, **more)
+    return post(f"{AUTHORIZATION}/subjectaccessreviews", body, hide=UNKEPT, until=until)
 
 
 READ_POD = {"verb": "get", "resource": "pods", "namespace": "$ns"}
@@ -177,15 +176,16 @@ CASES: dict[str, list[Step]] = {
         ),
         *(
             access_review(
-                {**who, "resourceAttributes": {"verb": "get", "resource": "configmaps", "namespace": "$ns"}}
+                {**who, "resourceAttributes": {"verb": "get", "resource": "configmaps", "namespace": "$ns"}},
+                until,
             )
-            for who in (
-                {"user": "system:serviceaccount:$ns:default"},
-                {"user": "system:serviceaccount:other:robot"},
-                {"user": "system:serviceaccount:other:default"},
-                {"user": "x", "groups": ["f", "g"]},
-                {"groups": ["g"]},
-                {"user": "x"},
+            for who, until in (
+                ({"user": "system:serviceaccount:$ns:default"}, "status.allowed"),  # the cache may lag
+                ({"user": "system:serviceaccount:other:robot"}, ""),
+                ({"user": "system:serviceaccount:other:default"}, ""),
+                ({"user": "x", "groups": ["f", "g"]}, ""),
+                ({"groups": ["g"]}, ""),
+                ({"user": "x"}, ""),
             )
         ),
     ],
