@@ -20,42 +20,44 @@ class Case(Struct):
 
 
 CASES = {
-    "a job that is right is stored": Case(SubmittedJob(NAMED, GOOD), refused=False),
-    "one that is wrong is not": Case(SubmittedJob(NAMED, BAD), refused=True),
-    "an edit that makes it wrong is refused": Case(
+    "valid job created: stored": Case(SubmittedJob(NAMED, GOOD), refused=False),
+    "invalid job created: rejected": Case(SubmittedJob(NAMED, BAD), refused=True),
+    "edit that makes a job invalid: rejected": Case(
         SubmittedJob(NAMED, BAD), refused=True, old=SubmittedJob(NAMED, GOOD)
     ),
-    "an edit that leaves what is wrong as it was is not looked at": Case(
+    "edit that does not change an invalid spec: stored": Case(
         SubmittedJob(NAMED, BAD), refused=False, old=SubmittedJob(NAMED, BAD)
     ),
-    "an edit that cures it is stored": Case(
+    "edit that makes an invalid job valid: stored": Case(
         SubmittedJob(NAMED, GOOD), refused=False, old=SubmittedJob(NAMED, BAD)
     ),
-    "what is being deleted is let go": Case(
+    "invalid job that is being deleted: stored": Case(
         SubmittedJob(Meta("job", deletion_timestamp=datetime.now(UTC)), BAD), refused=False
     ),
-    "a name that will be made is counted with what is added to it": Case(
+    "generateName too long with its suffix: rejected": Case(
         SubmittedJob(Meta(generate_name="j" * 51), GOOD), refused=True
     ),
-    "a shorter one is fine": Case(SubmittedJob(Meta(generate_name="j" * 49), GOOD), refused=False),
-    "no spec at all": Case(SubmittedJob(NAMED), refused=True),
-    "a spec that is none": Case(SubmittedJob(NAMED, "text"), refused=True),
+    "generateName that fits with its suffix: stored": Case(
+        SubmittedJob(Meta(generate_name="j" * 49), GOOD), refused=False
+    ),
+    "no spec: rejected": Case(SubmittedJob(NAMED), refused=True),
+    "spec is a text: rejected": Case(SubmittedJob(NAMED, "text"), refused=True),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_what_is_refused(case: Case) -> None:
+def test_rejected_jobs(case: Case) -> None:
     assert (problems(case.written, case.old) is not None) is case.refused
 
 
-def test_the_message_is_that_of_a_pass() -> None:
+def test_rejection_has_the_message_of_a_reconcile() -> None:
     found = problems(SubmittedJob(NAMED, BAD))
     result = DIALECT.to_workload(job(roles={"worker": {"replicas": 0}}))
     assert isinstance(result, Problems)
     assert str(found) == str(result)
 
 
-def test_defaults_are_those_that_a_pass_would_write() -> None:
+def test_defaults_equal_those_of_a_reconcile() -> None:
     patch = {str(one["path"]): one["value"] for one in default_patch(SubmittedJob(NAMED, GOOD))}
     assert {one["op"] for one in default_patch(SubmittedJob(NAMED, GOOD))} == {"add"}
     assert patch["/spec/runPolicy"] == {"cleanPodPolicy": "None"}
@@ -63,5 +65,5 @@ def test_defaults_are_those_that_a_pass_would_write() -> None:
     assert patch["/spec/jobPhasePolicy"] == {"failed": [["worker"]], "succeeded": [["worker"]]}
 
 
-def test_a_wrong_spec_is_never_changed() -> None:
+def test_invalid_spec_is_not_defaulted() -> None:
     assert default_patch(SubmittedJob(NAMED, BAD)) == []

@@ -1,4 +1,4 @@
-"""Where each acceptance case of AresJob's specification is tested, by its number."""
+"""Each acceptance case of AresJob's specification has a test, in the file that is listed here."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 
-FOUND = {
+CASES_BY_FILE = {
     "dialects/test_ares_phases.py": range(1, 24),
     "dialects/test_ares_definitions.py": (*range(24, 39), 44, 49),
     "dialects/test_ares_life.py": (39, 40, 41, 42, 43, 45, 46, 50),
@@ -17,9 +17,9 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("file", FOUND)
-def test_every_case_is_where_it_is_said_to_be(file: str) -> None:
+@pytest.mark.parametrize("file", CASES_BY_FILE)
+def test_every_acceptance_case_is_in_its_file(file: str) -> None:
     text = (TESTS / file).read_text()
-    told = {int(number) for number in re.findall(r"""["_](\d+)(?:\. |_|,| and )""", text)}
-    told |= {int(number) for number in re.findall(r" and (\d+):", text)}
-    assert set(FOUND[file]) <= told, sorted(set(FOUND[file]) - told)
+    numbers = {int(number) for number in re.findall(r"""["_](\d+)(?:\. |_|,| and )""", text)}
+    numbers |= {int(number) for number in re.findall(r" and (\d+):", text)}
+    assert set(CASES_BY_FILE[file]) <= numbers, sorted(set(CASES_BY_FILE[file]) - numbers)

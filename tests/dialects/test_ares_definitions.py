@@ -1,4 +1,4 @@
-"""Acceptance cases 24 to 38 of the specification: defaults, validation, and what pods are told."""
+"""Acceptance cases 24 to 38 of the specification: defaults, validation, and what is injected into pods."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -92,21 +92,21 @@ INVALID: dict[str, tuple[AresJob, str]] = {
         job(roles={"a": {"dependence": {"roleNames": ["b"]}}, "b": {"dependence": {"roleNames": ["a"]}}}),
         "spec.roleSpecs.a.dependence.roleNames: roles wait for each other: a → b → a",
     ),
-    "more pods of a role than there can be": (
+    "too many replicas of a role": (
         job(roles={"worker": {"replicas": 2**31 - 1}}),
         "spec.roleSpecs.worker.replicas: invalid value 2147483647: must be from 1 to 99999",
     ),
-    "more pods than there can be in all": (
+    "too many replicas in total": (
         job(roles={"a": {"replicas": 99_999}, "b": {}}),
         "spec.roleSpecs: invalid value: 100000 pods in total; must be at most 99999",
     ),
-    "a role that waits for itself": (
+    "dependence on the same role": (
         job(roles={"a": {"dependence": {"roleNames": ["a"]}}}),
         "spec.roleSpecs.a.dependence.roleNames: a role cannot wait for itself",
     ),
-    "no roles at all": (replace(job(), spec={"frameworkType": "custom"}), "spec.roleSpecs: must have"),
-    "an empty spec": (replace(job(), spec={}), 'spec.frameworkType: unknown framework: "" (known'),
-    "an empty policy": (
+    "no roleSpecs": (replace(job(), spec={"frameworkType": "custom"}), "spec.roleSpecs: must have"),
+    "empty spec": (replace(job(), spec={}), 'spec.frameworkType: unknown framework: "" (known'),
+    "empty list in jobPhasePolicy": (
         job(jobPhasePolicy={"succeeded": [[]]}),
         "spec.jobPhasePolicy.succeeded: must not contain an empty list",
     ),
@@ -114,35 +114,35 @@ INVALID: dict[str, tuple[AresJob, str]] = {
         job("bagua", roles={"master": {}}, availablePorts=[0, 1]),
         "spec.availablePorts: invalid value 0: must be between 1 and 65535",
     ),
-    "a port twice": (
+    "same port twice": (
         job("bagua", roles={"master": {}}, availablePorts=[7, 7]),
         "spec.availablePorts: must not contain a port twice",
     ),
-    "another controller": (
+    "other controller": (
         job(roles={"worker": {"controller": "Deployment"}}),
         "spec.roleSpecs.worker.controller: controller Deployment is not supported",
     ),
-    "a restart policy that is none": (
+    "unknown restartPolicy": (
         job(roles={"worker": {"restartPolicy": "Sometimes"}}),
         "spec.roleSpecs.worker.restartPolicy: invalid value 'Sometimes': must be Never or OnFailure or",
     ),
-    "a quorum that is none": (
+    "unknown rolePhasePolicy": (
         job(roles={"worker": {"rolePhasePolicy": {"failed": "MostPods"}}}),
         "spec.roleSpecs.worker.rolePhasePolicy.failed: invalid value 'MostPods': must be AnyPod or",
     ),
-    "a phase that is none": (
+    "unknown rolePhase": (
         job(roles={"a": {}, "b": {"dependence": {"roleNames": ["a"], "rolePhase": "Ready"}}}),
         "spec.roleSpecs.b.dependence.rolePhase: invalid value 'Ready': must be Pending or Starting",
     ),
-    "a host file in no folder": (
+    "mpiHostFile in the root folder": (
         job(roles={"a": {"dependence": {"mpiHostFile": "/hostfile"}}}),
         "spec.roleSpecs.a.dependence.mpiHostFile: '/hostfile' has no folder of its own",
     ),
-    "a host file elsewhere": (
+    "mpiHostFile with a relative path": (
         job(roles={"a": {"dependence": {"mpiHostFile": "/etc/mpi/../hostfile"}}}),
         "spec.roleSpecs.a.dependence.mpiHostFile: '/etc/mpi/../hostfile' is not the absolute path",
     ),
-    "an init container that has our name": (
+    "init container named initializer": (
         job(
             roles={
                 "a": {},
@@ -156,28 +156,28 @@ INVALID: dict[str, tuple[AresJob, str]] = {
         ),
         "spec.roleSpecs.b.template.spec.initContainers[0].name: invalid value 'initializer': reserved",
     ),
-    "a gang larger than the job": (
+    "minAvailable above the number of pods": (
         job(runPolicy={"schedulingPolicy": {"minAvailable": 2}}),
         "spec.runPolicy.schedulingPolicy.minAvailable: invalid value 2: must be between 0 and 1",
     ),
-    "a limit below zero": (
+    "negative limit": (
         job(runPolicy={"backoffLimit": -1}),
         "spec.runPolicy.backoffLimit: invalid value -1: must be at least 0",
     ),
-    "a restart of the whole job, whose role never ends": (
+    "restartScope Job with restartPolicy Always": (
         job(roles={"worker": {"restartPolicy": "Always"}}, runPolicy={"restartScope": "Job"}),
         "spec.runPolicy.restartScope: invalid value Job: not supported while role worker has",
     ),
-    "a name with a dot": (job(name="a.b"), "metadata.name: the name of its last pod of role worker, 'a.b-"),
-    "a name that begins with a digit": (
+    "name with a dot": (job(name="a.b"), "metadata.name: the name of its last pod of role worker, 'a.b-"),
+    "name that begins with a digit": (
         job(name="7b"),
         "metadata.name: the name of the service of role worker,",
     ),
-    "text where a number should be, past the API server": (
+    "text for a number": (
         job(roles={"worker": {"replicas": "two"}}),
         "spec.roleSpecs[...].replicas: expected `int | null`, got `str`",
     ),
-    "several at once, in a fixed order": (
+    "several errors: in a fixed order": (
         job(roles={"b": {"replicas": -1}, "a": None}, ttlSecondsAfterFailed=-1),
         "spec.roleSpecs.a: must not be null; define the role or remove its name;"
         " spec.roleSpecs.b.replicas: invalid value -1: must be from 1 to 99999;"
@@ -187,7 +187,7 @@ INVALID: dict[str, tuple[AresJob, str]] = {
 
 
 @pytest.mark.parametrize(("obj", "want"), INVALID.values(), ids=INVALID.keys())
-def test_invalid(obj: AresJob, want: str) -> None:
+def test_invalid_spec(obj: AresJob, want: str) -> None:
     assert problems(obj).startswith(want)
     refused = simulate(obj).reconcile()
     assert (refused.phase, refused.condition("Failed")[:2]) == ("Failed", ("True", "InvalidDefinition"))
@@ -195,22 +195,20 @@ def test_invalid(obj: AresJob, want: str) -> None:
     assert not refused.actions
     assert refused.obj.spec == obj.spec, "an invalid job's spec is never changed"
     assert (refused.status.completion_time, refused.status.start_time) == (None, None)
-    assert not refused.reconcile().events, "nothing is told twice"
+    assert not refused.reconcile().events, "reported once"
 
 
 FINE = {
     "24. Role ps-worker is fine": job(roles={"ps-worker": {}}),
-    "a stub for tests": job("demo", roles={"any": {}, "other": {"replicas": 3}}),
-    "a name that begins with a digit, without a service": job("standalone", name="7b"),
-    "an outer list may be empty": job(jobPhasePolicy={"failed": [], "succeeded": []}),
-    "a dependence that only writes a host file": job(
-        roles={"a": {"dependence": {"mpiHostFile": "/etc/m/h"}}}
-    ),
+    "framework demo": job("demo", roles={"any": {}, "other": {"replicas": 3}}),
+    "name that begins with a digit, no service": job("standalone", name="7b"),
+    "empty jobPhasePolicy": job(jobPhasePolicy={"failed": [], "succeeded": []}),
+    "dependence with mpiHostFile only": job(roles={"a": {"dependence": {"mpiHostFile": "/etc/m/h"}}}),
 }
 
 
 @pytest.mark.parametrize("obj", FINE.values(), ids=FINE.keys())
-def test_fine(obj: AresJob) -> None:
+def test_valid_spec(obj: AresJob) -> None:
     assert problems(obj) == ""
 
 
@@ -219,7 +217,7 @@ MPI = {
         {"replicasPerNode": 4},
         {"replicasPerNode": 4, "implementation": "ompi"},
     ),
-    "no block at all": (None, {"replicasPerNode": 1, "implementation": "ompi"}),
+    "no mpi block: defaults": (None, {"replicasPerNode": 1, "implementation": "ompi"}),
     "25. … only implementation: mpich -> 1 slot": (
         {"implementation": "mpich"},
         {"replicasPerNode": 1, "implementation": "mpich"},
@@ -228,7 +226,7 @@ MPI = {
 
 
 @pytest.mark.parametrize(("block", "want"), MPI.values(), ids=MPI.keys())
-def test_25_a_partial_block(block: object, want: object) -> None:
+def test_25_partial_scheduling_policy(block: object, want: object) -> None:
     framework = {"mpi": block} if block else {}
     obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework=framework)
     assert simulate(obj).reconcile().obj.spec["framework"] == {"mpi": want}
@@ -276,7 +274,7 @@ def a_minimal_job_shows_what_is_in_force() -> None:
     assert stored["jobPhasePolicy"] == {"failed": [["worker"]], "succeeded": [["worker"]]}
 
 
-def test_defaults_are_written_once_and_nothing_else_is() -> None:
+def test_defaults_are_written_once_and_other_fields_are_not() -> None:
     obj = job(roles={"worker": {"replicas": 2, "restartPolicy": ""}}, unheardOf=1)
     assert API.spec_patch(obj) == {
         "spec": {
@@ -331,7 +329,7 @@ def pytorch() -> None:
     assert inject(workload, workload.roles["master"], 0).initializer is None
 
 
-def test_pytorch_without_a_port_has_one() -> None:
+def test_pytorch_without_a_port_gets_one() -> None:
     workload = workload_of(job("pytorch", roles={"master": {}}))
     injection = inject(workload, workload.roles["master"], 0)
     assert [(one.name, one.number) for one in injection.ports] == [("pytorch", 23456)]
@@ -376,8 +374,8 @@ def tensorflow_with_a_chief() -> None:
     assert hurt.reconcile(*pods("F", "chief"), *pods("R")).phase == "Failed"
 
 
-def test_55_keys_for_ssh() -> None:
-    """MPI, workers 2, sshKeys: a Secret before the first pods, for launcher and worker, never made anew."""
+def test_55_ssh_keys() -> None:
+    """MPI, workers 2, sshKeys: a Secret before the first pods, for launcher and worker, created once."""
     roles = {"launcher": {}, "worker": {"replicas": 2}, "board": {}}
     obj = job("mpi", roles=roles, framework={"mpi": {"sshKeys": True}})
     assert workload_of(obj).rules.ssh_roles == ("launcher", "worker")
@@ -396,14 +394,14 @@ def test_55_keys_for_ssh() -> None:
 
 
 LAUNCHER_AS_HOST = {
-    "unset: the launcher's address is in the host file": (None, False),
-    "true: it is, too": (True, False),
-    "false: it is left out": (False, True),
+    "unset: launcher in the host file": (None, False),
+    "true: launcher in the host file": (True, False),
+    "false: launcher not in the host file": (False, True),
 }
 
 
 @pytest.mark.parametrize(("given", "want"), LAUNCHER_AS_HOST.values(), ids=LAUNCHER_AS_HOST.keys())
-def test_the_launcher_as_a_host(given: bool | None, want: bool) -> None:
+def test_launcher_as_host(given: bool | None, want: bool) -> None:
     block = {} if given is None else {"launcherAsHost": given}
     obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": block})
     initializer = inject(workload_of(obj), workload_of(obj).roles["launcher"], 0).initializer
@@ -412,14 +410,14 @@ def test_the_launcher_as_a_host(given: bool | None, want: bool) -> None:
     assert not messages(simulate(obj).reconcile().events, "UnknownField")
 
 
-def test_mpich_calls_back_to_the_launchers_address() -> None:
+def test_mpich_connects_to_the_address_of_the_launcher() -> None:
     obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": {"implementation": "mpich"}})
     assert env(obj, "launcher") == {"HYDRA_HOST_FILE": "/etc/mpi/hostfile", "HYDRA_IFACE": "eth0"}
 
 
 KEYS_WITHOUT_USE = {
-    "a job that is not of MPI": (job(framework={"mpi": {"sshKeys": True}}), ["spec.framework.mpi.sshKeys"]),
-    "one of MPI has use for them without a host file": (
+    "not an MPI job: reported": (job(framework={"mpi": {"sshKeys": True}}), ["spec.framework.mpi.sshKeys"]),
+    "MPI job without a host file: not reported": (
         job("mpi", roles={"launcher": {}}, framework={"mpi": {"sshKeys": True}}),
         [],
     ),
@@ -427,9 +425,9 @@ KEYS_WITHOUT_USE = {
 
 
 @pytest.mark.parametrize(("obj", "want"), KEYS_WITHOUT_USE.values(), ids=KEYS_WITHOUT_USE.keys())
-def test_keys_that_nobody_uses_are_told(obj: AresJob, want: list[str]) -> None:
-    told = messages(simulate(obj).reconcile().events, "FieldIgnored")
-    assert [text.partition(":")[0] for text in told] == want
+def test_unused_ssh_keys_are_reported(obj: AresJob, want: list[str]) -> None:
+    reported = messages(simulate(obj).reconcile().events, "FieldIgnored")
+    assert [text.partition(":")[0] for text in reported] == want
 
 
 @CASES(
@@ -552,12 +550,12 @@ def custom() -> None:
     assert [one.name for one in simulate(obj).start().applied(Service)] == ["job-ps", "job-worker"]
 
 
-def test_a_list_with_which_no_program_could_be_started_is_left_out() -> None:
-    told = env(job(roles={"ps": {}, "worker": {"replicas": 3000}}), "ps", 0)
-    assert sorted(told) == ["INDEX", "MODULE", "ROLE_PS", "ps"]
+def test_too_long_address_list_is_left_out() -> None:
+    variables = env(job(roles={"ps": {}, "worker": {"replicas": 3000}}), "ps", 0)
+    assert sorted(variables) == ["INDEX", "MODULE", "ROLE_PS", "ps"]
 
 
-def test_ports_that_a_framework_adds_are_ports_of_the_service_too() -> None:
+def test_service_has_the_ports_that_a_framework_adds() -> None:
     assert workload_of(job("tensorflow")).rules.service_ports == {"worker": (("tfjob-port", 2222),)}
     own = {"template": template("pytorch", ports=[{"name": "pytorch", "containerPort": 40000}])}
     assert workload_of(job("pytorch", roles={"master": own})).rules.service_ports == {
@@ -584,7 +582,7 @@ def test_service_ports() -> None:
 def an_invalid_job_is_cured_by_an_edit() -> None:
     refused = simulate(job(roles={"worker": {"replicas": 0}})).reconcile()
     still = refused.with_spec(roleSpecs={"worker": {"replicas": -1}}).reconcile()
-    assert "invalid value -1" in still.condition("Failed")[2], "another mistake is told as well"
+    assert "invalid value -1" in still.condition("Failed")[2], "the other error is reported as well"
     cured = still.with_spec(roleSpecs={"worker": {"replicas": 1}}).reconcile()
     assert cured.condition("Failed")[:2] == ("False", "DefinitionChanged")
     assert (cured.phase, cured.status.start_time, cured.created) == ("Pending", None, [])
@@ -597,17 +595,15 @@ def an_invalid_job_is_cured_by_an_edit() -> None:
 
 
 BROKEN = {
-    "None keeps all": ("None", []),
-    "All deletes all": ("All", ["job-worker-0"]),
-    "Running deletes what runs": ("Running", ["job-worker-0"]),
-    "one that is none itself keeps all": ("Sometimes", []),
+    "None: all kept": ("None", []),
+    "All: all deleted": ("All", ["job-worker-0"]),
+    "Running: running pods deleted": ("Running", ["job-worker-0"]),
+    "unknown policy: all kept": ("Sometimes", []),
 }
 
 
 @pytest.mark.parametrize(("policy", "want"), BROKEN.values(), ids=BROKEN.keys())
-def test_an_edit_that_makes_a_job_invalid_after_it_ran_is_final_and_cleaned_up_by_its_policy(
-    policy: str, want: list[str]
-) -> None:
+def test_edit_that_makes_a_job_invalid_after_it_ran_fails_it_for_good(policy: str, want: list[str]) -> None:
     running = simulate(job()).start().reconcile(*pods("R"))
     edits = {"roleSpecs": {"worker": {"replicas": 0}}, "runPolicy": {"cleanPodPolicy": policy}}
     broken = running.with_spec(**edits).reconcile(*pods("R"))
@@ -617,7 +613,7 @@ def test_an_edit_that_makes_a_job_invalid_after_it_ran_is_final_and_cleaned_up_b
     assert broken.with_spec(roleSpecs={"worker": {"replicas": 1}}).reconcile().phase == "Failed"
 
 
-def test_an_edit_that_makes_a_job_invalid_before_it_ran_takes_everything_away() -> None:
+def test_edit_that_makes_a_job_invalid_before_it_ran_deletes_its_children() -> None:
     starting = simulate(job()).start().reconcile(*pods("P"))
     broken = starting.with_spec(roleSpecs={"worker": {"replicas": 0}}).reconcile(*pods("P"))
     assert (broken.phase, broken.deleted) == ("Failed", ["job-worker-0"])
@@ -625,7 +621,7 @@ def test_an_edit_that_makes_a_job_invalid_before_it_ran_takes_everything_away() 
     assert broken.with_spec(roleSpecs={"worker": {"replicas": 1}}).reconcile().phase == "Pending"
 
 
-def test_variables_and_policies_of_the_users_that_give_way_are_told() -> None:
+def test_overwritten_variables_and_policies_are_reported() -> None:
     written = template(env=[{"name": "INDEX", "value": "7"}, {"name": "MINE", "value": "x"}])
     written["spec"]["restartPolicy"] = "Always"  # type: ignore[index]
     first = simulate(job(roles={"worker": {"template": written}})).reconcile()
@@ -638,14 +634,14 @@ def test_variables_and_policies_of_the_users_that_give_way_are_told() -> None:
     ]
 
 
-def test_the_event_of_an_unknown_field_suggests_the_closest_known_one() -> None:
+def test_event_about_an_unknown_field_suggests_the_closest_known_one() -> None:
     obj = job(roles={"worker": {"replica": 2, "template": {"spec": {"containers": [{"name": "a"}]}}}})
     assert messages(simulate(obj).reconcile().events, "UnknownField") == [
         'spec.roleSpecs.worker.replica: unknown field, kept and ignored; did you mean "replicas"?'
     ]
 
 
-def test_what_nobody_knows_and_what_has_no_use_is_told_once() -> None:
+def test_unknown_and_ignored_fields_are_reported_once() -> None:
     obj = job(
         roles={"worker": {"colour": "red", "template": {"spec": {"x": 1, "containers": [{"name": "a"}]}}}},
         availablePorts=[1],

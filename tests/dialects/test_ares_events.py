@@ -1,4 +1,4 @@
-"""What users of AresJobs are told by events and reasons: each thing once, and many pods by one event."""
+"""Events and reasons of AresJobs: each once, and one event for many pods."""
 
 from datetime import UTC, datetime
 
@@ -22,15 +22,15 @@ def failed(index: int, ended: Terminated | None = None, **more: object) -> Obser
 
 
 INFO: dict[str, tuple[ObservedPod, str]] = {
-    "the terminated state of the first container that ended": (
+    "container terminated: its state": (
         failed(
             0, Terminated(3, reason="Error", started_at=AT, finished_at=AT, container_id="containerd://1")
         ),
         '{"exitCode":3,"reason":"Error","startedAt":"2030-01-01T12:00:00Z",'
         '"finishedAt":"2030-01-01T12:00:00Z","containerID":"containerd://1"}',
     ),
-    "exit code 0 as well, of a pod that was ended by others": (failed(0, Terminated(0)), '{"exitCode":0}'),
-    "else reason and message of the pod": (
+    "container terminated with exit code 0: its exit code": (failed(0, Terminated(0)), '{"exitCode":0}'),
+    "no container terminated: reason and message of the pod": (
         failed(0, reason="Evicted", message="low on memory"),
         "(Evicted)low on memory",
     ),
@@ -38,7 +38,7 @@ INFO: dict[str, tuple[ObservedPod, str]] = {
 
 
 @pytest.mark.parametrize(("there", "info"), INFO.values(), ids=INFO.keys())
-def test_info_of_a_failed_pod(there: ObservedPod, info: str) -> None:
+def test_description_of_a_failed_pod(there: ObservedPod, info: str) -> None:
     ended = simulate(job()).start().reconcile(there)
     said = f"pod=job-worker-0; nodeName=n0; info={info}"
     assert (ended.role().reason, ended.role().message) == ("PodFailed", said)
@@ -50,7 +50,7 @@ def all_pods() -> AresJob:
     return job(roles={"worker": {"replicas": 4, "rolePhasePolicy": {"failed": "AllPods"}}})
 
 
-def test_a_pod_that_failed_is_told_of_once_however_often_it_is_seen() -> None:
+def test_failed_pod_has_one_event_however_often_it_is_observed() -> None:
     running = simulate(all_pods()).start().reconcile(*pods("RRRR"))
     first = running.reconcile(failed(0), *pods(".RRR"))
     assert messages(first.events, "PodFailed") == ["role worker: pod=job-worker-0; nodeName=n0; info=()"]
@@ -62,7 +62,7 @@ def test_a_pod_that_failed_is_told_of_once_however_often_it_is_seen() -> None:
     ]
 
 
-def test_a_pod_that_is_replaced_is_told_of_once_and_so_is_its_successor() -> None:
+def test_replaced_pod_and_its_replacement_have_one_event_each() -> None:
     running = simulate(job(roles={"worker": {"restartPolicy": "OnFailure"}})).start().reconcile(*pods("R"))
     first = running.reconcile(failed(0))
     assert len(messages(first.events, "PodFailed")) == 1
@@ -71,7 +71,7 @@ def test_a_pod_that_is_replaced_is_told_of_once_and_so_is_its_successor() -> Non
     assert len(messages(second.events, "PodFailed")) == 1
 
 
-def test_a_container_that_was_restarted_in_place_is_no_failed_pod() -> None:
+def test_container_restarted_in_place_is_not_a_failed_pod() -> None:
     running = simulate(job(roles={"worker": {"restartPolicy": "OnFailure"}})).start().reconcile(*pods("R"))
     restarted = running.reconcile(pod(0, container_restarts=1))
     assert restarted.role().restarts == 1
@@ -85,25 +85,29 @@ class Edit(Struct):
 
 
 EDITS = {
-    "another template -> its role": Edit({"roleSpecs": {"a": {"template": template("other")}}}, ["a"]),
-    "another size -> all who are told of it": Edit({"roleSpecs": {"b": {"replicas": 3}}}, ["a", "b"]),
-    "a limit -> nobody": Edit({"runPolicy": {"backoffLimit": 3}}),
-    "pods that have ended are what they are": Edit(
+    "template of role a changed: role a is outdated": Edit(
+        {"roleSpecs": {"a": {"template": template("other")}}}, ["a"]
+    ),
+    "replicas of role b changed: both roles are outdated, as they have its size": Edit(
+        {"roleSpecs": {"b": {"replicas": 3}}}, ["a", "b"]
+    ),
+    "backoffLimit changed: no role is outdated": Edit({"runPolicy": {"backoffLimit": 3}}),
+    "template changed, pods have ended: no role is outdated": Edit(
         {"roleSpecs": {"b": {"template": template("other")}}}, there=(*pods("R", "a"), *pods("SS", "b"))
     ),
 }
 
 
 @pytest.mark.parametrize("case", EDITS.values(), ids=EDITS.keys())
-def test_pods_that_an_edit_leaves_behind_are_told_of_once_per_role_and_generation(case: Edit) -> None:
+def test_outdated_pods_are_reported_once_per_role_and_generation(case: Edit) -> None:
     running = (
         simulate(job(roles={"a": {}, "b": {"replicas": 2}}))
         .start()
         .reconcile(*pods("R", "a"), *pods("RR", "b"))
     )
     edited = running.with_spec(**case.fields).reconcile(*case.there)
-    told = [text.partition(":")[0] for text in messages(edited.events, "StaleClusterSpec")]
-    assert told == [f"role {name}" for name in case.want]
+    reported = [text.partition(":")[0] for text in messages(edited.events, "StaleClusterSpec")]
+    assert reported == [f"role {name}" for name in case.want]
     assert not messages(edited.reconcile(*case.there).events, "StaleClusterSpec")
 
 
@@ -182,14 +186,14 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
-def test_a_rejected_object_shows_on_its_role_and_gives_no_second_event(refusal: ActionResult) -> None:
+def test_rejected_object_is_reported_on_its_role_without_a_second_event(refusal: ActionResult) -> None:
     refused = simulate(job()).start().reconcile_observed(Observed(failed_actions=(refusal,)))
     assert (refused.role().reason, refused.role().message) == ("CreateError", QUOTA)
     assert not API.action_events(refused.obj, created(1, rejected=QUOTA))
     assert refused.reconcile(*pods("R")).role().reason == ""
 
 
-def test_a_name_that_is_on_its_way_out_is_waited_for_without_a_word() -> None:
+def test_name_of_a_terminating_object_is_waited_for_without_an_event() -> None:
     leaving = ActionResult(
         "Pod", "job-worker-0", ActionStatus.TERMINATING, "is still being deleted", role="worker", index=0
     )
@@ -201,14 +205,14 @@ def test_a_name_that_is_on_its_way_out_is_waited_for_without_a_word() -> None:
     assert not taken.reconcile_observed(Observed(failed_actions=(foreign,))).events
 
 
-def test_a_user_variable_in_a_container_that_the_framework_leaves_alone_is_not_told() -> None:
-    beside = {"name": "beside", "image": "image", "env": [{"name": "TF_CONFIG", "value": "x"}]}
-    written = {"spec": {"containers": [{"name": "tensorflow", "image": "image"}, beside]}}
+def test_variable_in_a_container_without_injection_is_not_reported() -> None:
+    sidecar = {"name": "sidecar", "image": "image", "env": [{"name": "TF_CONFIG", "value": "x"}]}
+    written = {"spec": {"containers": [{"name": "tensorflow", "image": "image"}, sidecar]}}
     first = simulate(job("tensorflow", roles={"ps": {}, "worker": {"template": written}})).reconcile()
     assert not messages(first.events, "EnvOverwritten")
 
 
-def test_a_list_of_addresses_that_no_variable_can_hold_is_left_out_and_told_once_per_edit() -> None:
+def test_too_long_address_list_is_reported_once_per_edit() -> None:
     first = simulate(job(roles={"worker": {"replicas": 10_000}, "server": {}})).reconcile()
     assert messages(first.events, "AddressListTooLong") == [
         "role worker: 10000 addresses do not fit into an environment variable; pods start without worker and "
@@ -220,13 +224,13 @@ def test_a_list_of_addresses_that_no_variable_can_hold_is_left_out_and_told_once
 
 
 @pytest.mark.parametrize("replicas", [2, 10_000])
-def test_what_is_told_as_left_out_is_what_pods_do_not_have(replicas: int) -> None:
+def test_reported_variables_are_those_that_pods_lack(replicas: int) -> None:
     workload = workload_of(job(roles={"worker": {"replicas": replicas}, "server": {}}))
-    told = injection.inject(workload, workload.roles["server"], 0).env
+    reported = injection.inject(workload, workload.roles["server"], 0).env
     gone = {
         name
         for role in injection.roles_without_address_list(workload)
         for name in injection.list_variables(role)
     }
-    assert {"worker", "ROLE_WORKER", "server", "ROLE_SERVER"} - set(told) == gone
+    assert {"worker", "ROLE_WORKER", "server", "ROLE_SERVER"} - set(reported) == gone
     assert bool(gone) == (replicas > 2)

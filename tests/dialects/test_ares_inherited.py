@@ -15,36 +15,36 @@ AT = "2029-12-31T12:00:00Z"
 
 def left(phase: str, *conditions: dict[str, str], role: str = "", **status: object) -> AresJob:
     """A job of two workers with such a status."""
-    told = [{"status": "True", "lastTransitionTime": AT, **one} for one in conditions]
+    stored = [{"status": "True", "lastTransitionTime": AT, **one} for one in conditions]
     roles = {"worker": {"phase": role or phase, "lastTransitionTime": AT}}
-    written = {"phase": phase, "conditions": told, "roleStatuses": roles, **status}
+    written = {"phase": phase, "conditions": stored, "roleStatuses": roles, **status}
     return replace(job(roles={"worker": {"replicas": 2}}), status=msgspec.convert(written, AresJobStatus))
 
 
-def test_a_job_that_runs_runs_on() -> None:
+def test_adopted_running_job_continues() -> None:
     begun = simulate(left("Running", {"type": "Running", "reason": "Running"}, runningTime=AT))
     first = begun.reconcile(*pods("RR"))
     assert (first.phase, first.created, first.deleted) == ("Running", [], [])
     assert (first.role().phase, first.role().active, first.role().replicas) == ("Running", 2, 2)
-    assert first.status.start_time == pod(0).created, "AresOperator told none"
+    assert first.status.start_time == pod(0).created, "AresOperator wrote none"
     assert not first.events
     assert first.reconcile(*pods("SS")).phase == "Succeeded"
 
 
-def test_a_pod_that_was_lost_in_between_is_missed() -> None:
+def test_pod_lost_before_adoption_is_missing() -> None:
     lost = simulate(left("Running", runningTime=AT)).reconcile_observed(
         Observed(pods=pods("R"), confirmed_absent=frozenset({("worker", 1)}))
     )
     assert (lost.phase, lost.role().reason, lost.created) == ("Failed", "PodMissing", [])
 
 
-def test_a_job_that_starts_gets_what_it_lacks() -> None:
+def test_adopted_starting_job_gets_its_missing_pods() -> None:
     starting = simulate(left("Starting")).reconcile(*pods("P"))
     assert (starting.phase, starting.created) == ("Starting", ["worker-1"])
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_job_that_has_ended_is_not_run_again(phase: str) -> None:
+def test_adopted_finished_job_does_not_run_again(phase: str) -> None:
     ended = left(phase, {"type": phase, "reason": phase}, completionTime=AT)
     first = simulate(ended).reconcile()
     assert (first.phase, first.created, first.events, first.obj.spec) == (phase, [], (), ended.spec)
@@ -54,7 +54,7 @@ def test_a_job_that_has_ended_is_not_run_again(phase: str) -> None:
     assert [one.__class__.__name__ for one in over.actions] == ["DeleteJob"], "its time to live counts"
 
 
-def test_a_job_that_was_invalid_stays_so_until_it_is_edited() -> None:
+def test_adopted_invalid_job_stays_invalid_until_it_is_edited() -> None:
     why = {"type": "Failed", "reason": "InvalidDefinition", "message": "no port"}
     refused = simulate(left("Failed", why)).reconcile()
     assert (refused.phase, refused.condition("Failed")[2], refused.created) == ("Failed", "no port", [])
@@ -62,7 +62,7 @@ def test_a_job_that_was_invalid_stays_so_until_it_is_edited() -> None:
     assert (cured.phase, cured.condition("Failed")[:2]) == ("Pending", ("False", "DefinitionChanged"))
 
 
-def test_a_status_that_is_ours_or_none_is_not_inherited() -> None:
+def test_own_or_empty_status_is_not_adopted() -> None:
     assert adopted_record(job()) is None
     assert adopted_record(simulate(job()).reconcile().obj) is None
 
@@ -77,5 +77,5 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("labels", "want"), PLACES.values(), ids=PLACES.keys())
-def test_places(labels: dict[str, str], want: tuple[str, int] | None) -> None:
+def test_replica_of_an_adopted_pod(labels: dict[str, str], want: tuple[str, int] | None) -> None:
     assert adopted_replica(labels) == want

@@ -34,7 +34,7 @@ def group(phase: str, **conditions: str) -> ObservedGroup:
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
-def test_39_no_pod_is_made_while_the_group_waits(phase: str) -> None:
+def test_39_no_pod_is_created_while_the_pod_group_waits(phase: str) -> None:
     """minAvailable 2: PodGroup made first, zero pods and phase Pending while its phase is empty or
     Pending."""
     begun = simulate(gang()).reconcile().reconcile()
@@ -45,13 +45,13 @@ def test_39_no_pod_is_made_while_the_group_waits(phase: str) -> None:
     assert (waiting.created, waiting.phase, waiting.status.start_time) == ([], "Pending", None)
 
 
-def test_39_let_in_all_pods_are_made() -> None:
+def test_39_all_pods_are_created_once_the_pod_group_is_admitted() -> None:
     """Inqueue -> pods with schedulerName volcano and the group annotation."""
     waiting = simulate(gang()).reconcile().reconcile_observed(Observed(group=group("Pending")))
-    let_in = waiting.reconcile_observed(Observed(group=group("Inqueue")))
-    assert let_in.created == ["worker-0", "worker-1"]
-    assert (let_in.phase, let_in.status.start_time) == ("Starting", later(let_in.at))
-    placed = let_in.reconcile_observed(
+    admitted = waiting.reconcile_observed(Observed(group=group("Inqueue")))
+    assert admitted.created == ["worker-0", "worker-1"]
+    assert (admitted.phase, admitted.status.start_time) == ("Starting", later(admitted.at))
+    placed = admitted.reconcile_observed(
         Observed(pods=pods("PP"), group=group("Running", Scheduled="tasks ready"))
     )
     assert placed.condition("Scheduled") == ("True", "Scheduled", "tasks ready")
@@ -59,7 +59,7 @@ def test_39_let_in_all_pods_are_made() -> None:
     assert back.phase == "Starting", "the gate opens for good"
 
 
-def test_40_an_evicted_group_is_preempted() -> None:
+def test_40_evicted_pod_group_is_preempted() -> None:
     """PodGroup Evicted=True -> Failed, reason Preempted."""
     running = (
         simulate(gang())
@@ -77,7 +77,7 @@ def preempted(index: int = 0, phase: str = "Running") -> ObservedPod:
     return replace(pod(index, phase, exit_code=143 if phase == "Failed" else None), preempted_at=later(0))
 
 
-def test_40_a_preempted_pod_pauses_the_job() -> None:
+def test_40_preempted_pod_holds_the_job() -> None:
     """Pod Ready=False/Preempted, PodGroup not evicted -> no phase change, no pod created."""
     there = group("Running", Scheduled="tasks ready")
     running = (
@@ -98,7 +98,7 @@ def test_40_a_preempted_pod_pauses_the_job() -> None:
     assert asked.role().reason == "Preempted"
 
 
-def test_40_after_a_minute_the_usual_rules_hold() -> None:
+def test_40_after_a_minute_the_usual_rules_apply() -> None:
     there = group("Running", Scheduled="tasks ready")
     running = (
         simulate(gang())
@@ -113,26 +113,28 @@ def test_40_after_a_minute_the_usual_rules_hold() -> None:
     assert over.role().reason == "Preempted"
 
 
-def room(cpu: int) -> Capacity:
+def capacity_of(cpu: int) -> Capacity:
     return Capacity((FreeNode("node-1", {"cpu": cpu * 1000, "pods": 110}),))
 
 
-def test_53_the_operator_itself_waits_for_room() -> None:
-    """Back end own, minAvailable 3, room for 2 pods -> no pods, job Pending; room for 3 -> all pods at once,
-    Scheduled True."""
+def test_53_builtin_gang_scheduler_waits_for_capacity() -> None:
+    """Backend builtin, minAvailable 3. Capacity for 2 pods: no pods, job Pending.
+
+    Capacity for 3: all pods at once, Scheduled True.
+    """
     template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
     policy = {"schedulingPolicy": {"minAvailable": 3}}
     asked = job(roles={"worker": {"replicas": 3, "template": template}}, runPolicy=policy)
     own = Observed(gang_scheduler_setting="builtin", available_gang_schedulers=frozenset({"builtin"}))
-    waiting = simulate(asked).reconcile().reconcile_observed(replace(own, capacity=room(2)))
+    waiting = simulate(asked).reconcile().reconcile_observed(replace(own, capacity=capacity_of(2)))
     assert (waiting.phase, waiting.created, waiting.condition("Scheduled")) == ("Pending", [], ("", "", ""))
-    let_in = waiting.reconcile_observed(replace(own, capacity=room(3)))
-    assert let_in.created == ["worker-0", "worker-1", "worker-2"]
-    assert (let_in.phase, let_in.condition("Scheduled")[:2]) == ("Starting", ("True", "Scheduled"))
-    assert not let_in.applied(GROUP.kind), "there is no group"
+    admitted = waiting.reconcile_observed(replace(own, capacity=capacity_of(3)))
+    assert admitted.created == ["worker-0", "worker-1", "worker-2"]
+    assert (admitted.phase, admitted.condition("Scheduled")[:2]) == ("Starting", ("True", "Scheduled"))
+    assert not admitted.applied(GROUP.kind), "there is no group"
 
 
-def test_the_group_carries_the_jobs_annotations() -> None:
+def test_pod_group_has_the_annotations_of_the_job() -> None:
     """annotations = all job annotations except last-applied; what the job has no longer goes."""
     asked = gang()
     noted = replace(asked, metadata=replace(asked.metadata, annotations={"a": "1", LAST_APPLIED: "{}"}))
@@ -143,7 +145,7 @@ def test_the_group_carries_the_jobs_annotations() -> None:
     assert annotations["a"] == "1" and LAST_APPLIED not in annotations
 
 
-def test_45_without_podgroups_a_gang_waits_and_says_for_what() -> None:
+def test_45_without_pod_groups_a_gang_waits_with_a_reason() -> None:
     """a gang job is Pending with GangSchedulerMissing; CRD installed -> PodGroup appears."""
     waiting = simulate(gang()).reconcile().reconcile_observed(Observed(available_gang_schedulers=frozenset()))
     assert (waiting.phase, waiting.created) == ("Pending", [])
@@ -227,7 +229,7 @@ CHILDREN = {
 
 
 @pytest.mark.parametrize(("ttl", "gone"), CHILDREN.values(), ids=CHILDREN.keys())
-def test_time_to_live_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
+def test_ttl_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
     failed = simulate(job(ttlSecondsAfterFailed=ttl)).start().reconcile(*pods("F"))
     children = (existing(Service, "job-worker"), existing(GROUP.kind, "job"))
     there = Observed(pods=pods("F"), children=children, group=group("Running"))
@@ -241,10 +243,10 @@ def test_time_to_live_of_the_children_of_a_failed_job(ttl: int | None, gone: boo
 
 
 CLEANUPS = {
-    "None keeps all": ("None", []),
-    "Running deletes Running and Pending pods": ("Running", ["job-a-0"]),
-    "All deletes all pods, role services and the PodGroup": ("All", ["job-a-0", "job-b-0"]),
-    "an empty policy acts as All": ("", ["job-a-0", "job-b-0"]),
+    "None: all kept": ("None", []),
+    "Running: Running and Pending pods deleted": ("Running", ["job-a-0"]),
+    "All: all pods, role services and the PodGroup deleted": ("All", ["job-a-0", "job-b-0"]),
+    "empty: as All": ("", ["job-a-0", "job-b-0"]),
 }
 
 
@@ -257,7 +259,7 @@ def test_cleanup(policy: str, want: list[str]) -> None:
 
 @CASES(
     "46. suspend true on a running job -> no pods, phase Pending; false -> runs again; the deadline "
-    "counts anew"
+    "counts from then"
 )
 def suspend() -> None:
     running = failing(activeDeadlineSeconds=60)
@@ -329,7 +331,7 @@ def a_value_that_can_be_no_label() -> None:
     assert not unfit.reconcile(marked(job_priority="5")).events
 
 
-def test_a_label_that_the_user_gave_his_job_himself_is_left_alone() -> None:
+def test_label_of_the_user_is_not_overwritten() -> None:
     meta = replace(job().metadata, labels={PRIORITY: "5", "team": "a"})
     running = simulate(replace(job(), metadata=meta)).start().reconcile(*pods("R"))
     assert running.obj.metadata.labels == {PRIORITY: "5", "team": "a"}
@@ -348,16 +350,14 @@ def a_stub() -> None:
 
 
 GONE = {
-    "Never, while the role starts -> made again": ("Never", "P", ["worker-0"], "Starting"),
-    "Never, in a role that ran -> PodMissing": ("Never", "R", [], "Failed"),
-    "OnFailure -> made again": ("OnFailure", "R", ["worker-0"], "Running"),
+    "Never, role Starting: created again": ("Never", "P", ["worker-0"], "Starting"),
+    "Never, role Running: role Failed": ("Never", "R", [], "Failed"),
+    "OnFailure: created again": ("OnFailure", "R", ["worker-0"], "Running"),
 }
 
 
 @pytest.mark.parametrize(("restart", "other", "want", "phase"), GONE.values(), ids=GONE.keys())
-def test_a_pod_that_succeeded_and_was_deleted_is_missing_like_any_other(
-    restart: str, other: str, want: list[str], phase: str
-) -> None:
+def test_deleted_succeeded_pod_is_missing(restart: str, other: str, want: list[str], phase: str) -> None:
     """3.2 counts the pods that are there."""
     begun = simulate(job(roles={"worker": {"replicas": 2, "restartPolicy": restart}})).start()
     running = begun.reconcile(*pods(f"{other}{other}"))
@@ -369,7 +369,7 @@ def test_a_pod_that_succeeded_and_was_deleted_is_missing_like_any_other(
     assert lost.role().reason == ("PodMissing" if phase == "Failed" else "")
 
 
-def test_a_pod_that_succeeded_on_a_node_that_went_down_has_failed_with_it() -> None:
+def test_succeeded_pod_on_a_node_that_is_down_counts_as_failed() -> None:
     """3.2: the node is looked at before the phase."""
     obj = job(roles={"worker": {"replicas": 2, "rolePhasePolicy": {"nodeDownAsFailed": True}}})
     there = (pod(0, "Succeeded", node="a"), pod(1, node="b"))
@@ -378,7 +378,7 @@ def test_a_pod_that_succeeded_on_a_node_that_went_down_has_failed_with_it() -> N
     assert (down.role().phase, down.role().reason, down.role().failed) == ("Failed", "PossibleNodeDown", 1)
 
 
-def test_a_role_that_failed_without_ending_the_job_is_left_as_it_is() -> None:
+def test_failed_role_that_does_not_end_the_job_is_left_alone() -> None:
     """Never: missing pods are made again only while the role is Pending or Starting."""
     policy = {"failed": [["train"]], "succeeded": [["train"]]}
     obj = job(roles={"etcd": {}, "train": {}}, jobPhasePolicy=policy)
@@ -393,7 +393,7 @@ def test_a_role_that_failed_without_ending_the_job_is_left_as_it_is() -> None:
     assert (gone.created, again.role("etcd").phase) == ([], "Failed")
 
 
-def test_a_pod_of_another_restart_policy_is_replaced_beside_one_that_goes() -> None:
+def test_pod_of_a_restarted_role_is_replaced_before_the_old_one_is_deleted() -> None:
     """OnFailure, missing: recreated at once, terminating ones ignored; under another name."""
     running = failing()
     going = running.reconcile(pod(0, terminating=True))
@@ -405,7 +405,7 @@ def test_a_pod_of_another_restart_policy_is_replaced_beside_one_that_goes() -> N
     assert all(name.startswith("job-worker-0-") for name in names)
 
 
-def test_restart_scope_job_starts_everything_anew() -> None:
+def test_restart_scope_job_restarts_all_pods() -> None:
     roles = {"a": {"restartPolicy": "OnFailure"}, "b": {"restartPolicy": "OnFailure"}}
     obj = job(roles=roles, runPolicy={"restartScope": "Job"})
     assert {one.container_restart_policy for one in workload_of(obj).roles.values()} == {"Never"}, (
@@ -431,30 +431,36 @@ FULL = replace(
     message='Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". ',
 )
 EVICTIONS: dict[str, tuple[ObservedPod, int]] = {
-    "for its own storage: counts, and uses up the limit": (FULL, 1),
-    "by a node under pressure: counts": (
+    "evicted for its own storage: counted": (FULL, 1),
+    "evicted by a node under pressure: counted": (
         pod(0, "Failed", disrupted=True, reason="Evicted", node="n1"),
         1,
     ),
-    "by a drain: counts": (pod(0, terminating=True, disruption_reason="EvictionByEvictionAPI", node="n1"), 1),
-    "by a taint: counts": (
+    "evicted by a drain: counted": (
+        pod(0, terminating=True, disruption_reason="EvictionByEvictionAPI", node="n1"),
+        1,
+    ),
+    "evicted by a taint: counted": (
         pod(0, terminating=True, disruption_reason="DeletionByTaintManager", node="n1"),
         1,
     ),
-    "by the scheduler: counts": (pod(0, "Failed", disrupted=True, reason="Preempting", node="n1"), 1),
-    "not an eviction but somebody's deletion: does not count": (pod(0, terminating=True, node="n1"), 0),
+    "preempted by the scheduler: counted": (
+        pod(0, "Failed", disrupted=True, reason="Preempting", node="n1"),
+        1,
+    ),
+    "deleted by a user: not counted": (pod(0, terminating=True, node="n1"), 0),
 }
 
 
 @pytest.mark.parametrize(("lost", "want"), EVICTIONS.values(), ids=EVICTIONS.keys())
-def test_a_replacement_after_an_eviction_adds_to_restarts(lost: ObservedPod, want: int) -> None:
+def test_replacement_after_an_eviction_counts_as_a_restart(lost: ObservedPod, want: int) -> None:
     """3.4: each replacement adds 1; what the cluster did is shown and does not use up backoffLimit."""
     after = failing(backoffLimit=3).reconcile(lost)
     assert after.role().restarts == want
     assert after.status.argosy.get("restarts", 0) == (1 if lost is FULL else 0)
 
 
-def test_a_pod_that_fills_its_own_volume_again_and_again_fails_the_job() -> None:
+def test_pod_that_repeatedly_exceeds_its_volume_fails_the_job() -> None:
     running = failing(backoffLimit=2)
     for times in range(3):
         assert running.phase == "Running"
@@ -464,7 +470,7 @@ def test_a_pod_that_fills_its_own_volume_again_and_again_fails_the_job() -> None
     assert "worker-0 was evicted from n1: Usage of EmptyDir volume" in running.status.message
 
 
-def test_the_cluster_may_evict_more_often_than_the_limit() -> None:
+def test_evictions_by_the_cluster_do_not_count_against_the_limit() -> None:
     running = failing(backoffLimit=2)
     for times in range(5):
         evicted = replace(pod(0, "Failed", disrupted=True, reason="Evicted"), replacement=times)
@@ -472,7 +478,7 @@ def test_the_cluster_may_evict_more_often_than_the_limit() -> None:
     assert (running.phase, running.role().restarts) == ("Running", 5)
 
 
-def test_restarts_are_told_as_in_a_training_run() -> None:
+def test_restart_history_has_the_form_of_a_training_run() -> None:
     wanted = job(
         roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}}, runPolicy={"backoffLimit": 1}
     )
@@ -487,8 +493,8 @@ def test_restarts_are_told_as_in_a_training_run() -> None:
         "a container of worker-1 was killed (SIGKILL, exit 137);"
         " restart limit exceeded: 2 needed, 1 allowed (spec.runPolicy.backoffLimit)"
     )
-    told = [(one.cause, one.scope, one.exit_code, one.node) for one in ended.status.restart_history]
-    assert told == [("Evicted", "Pod", None, "n1"), ("Signal", "Container", 137, "")]
+    history = [(one.cause, one.scope, one.exit_code, one.node) for one in ended.status.restart_history]
+    assert history == [("Evicted", "Pod", None, "n1"), ("Signal", "Container", 137, "")]
 
 
 @pytest.mark.parametrize("play", CASES.table.values(), ids=CASES.table.keys())

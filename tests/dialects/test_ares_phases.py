@@ -85,11 +85,11 @@ def test_role(case: RoleCase) -> None:
     seen = Observed(pods=observed)
     record = phases.with_role_phases(workload, Record(phase_since=NOW, roles={"worker": last}), seen, NOW)
     assert record.role("worker").phase is case.want
-    told = DIALECT.to_status(obj, StatusInput(workload, record, seen)).role_statuses["worker"]
+    status = DIALECT.to_status(obj, StatusInput(workload, record, seen)).role_statuses["worker"]
     if case.want is BAD and case.last is not BAD:
-        assert told.reason == case.want_reason
-        assert case.want_message in told.message
-    assert told.phase == case.want.value
+        assert status.reason == case.want_reason
+        assert case.want_message in status.message
+    assert status.phase == case.want.value
 
 
 def two(last: str = "Running", **role: object) -> AresJob:
@@ -139,7 +139,7 @@ RESTARTS = {
 
 
 @pytest.mark.parametrize(("restart", "want"), RESTARTS.values(), ids=RESTARTS.keys())
-def test_a_healthy_pod_on_a_node_with_an_unknown_condition(restart: str, want: str) -> None:
+def test_healthy_pod_on_a_node_with_an_unknown_condition(restart: str, want: str) -> None:
     """3.2 counts it as failed; 3.4 replaces pods of phase Failed only."""
     policy = {"nodeDownAsFailed": True, **({"failed": "AnyPod"} if want == "Failed" else {})}
     there = (pod(0, node="a"),)
@@ -247,9 +247,9 @@ def test_job(case: JobCase) -> None:
     )
     record = decide(workload, before, observed, later(1)).record
     assert record.phase is case.want
-    told = DIALECT.to_status(obj, StatusInput(workload, record, observed))
-    assert told.phase == case.want.value
-    assert (told.running_time is not None) == (case.want is R or case.last is R)
+    status = DIALECT.to_status(obj, StatusInput(workload, record, observed))
+    assert status.phase == case.want.value
+    assert (status.running_time is not None) == (case.want is R or case.last is R)
 
 
 @CASES("18. … runningTime set, one event Pending -> Running")
@@ -289,7 +289,7 @@ def test_23_custom_defaults_two_roles(there: tuple[ObservedPod, ...], want: str)
     assert running.reconcile(*there).phase == want
 
 
-def test_on_success_what_still_runs_has_succeeded() -> None:
+def test_running_pods_count_as_succeeded_once_the_job_has() -> None:
     running = simulate(job("mpi", roles={"launcher": {}, "worker": {}})).start()
     done = running.reconcile(*pods("S", "launcher"), *pods("R"))
     assert done.phase == "Succeeded"
@@ -302,8 +302,8 @@ def test_case(play: Callable[[], None]) -> None:
     play()
 
 
-def test_thousands_of_pods_that_are_missing_are_not_all_named() -> None:
-    """A status has no room for them."""
+def test_message_about_thousands_of_missing_pods_is_truncated() -> None:
+    """A status would become too large."""
     running = simulate(job(roles={"worker": {"replicas": 3000}})).start().reconcile(*pods("R" * 3000))
     lost = running.reconcile().reconcile_observed(
         Observed(confirmed_absent=frozenset(("worker", index) for index in range(3000)))

@@ -39,7 +39,7 @@ def lowered(obj: TrainingRun) -> Workload:
     return found
 
 
-def test_what_is_written_arrives() -> None:
+def test_all_fields_reach_the_workload() -> None:
     obj = run(
         framework="pytorch",
         options={"procsPerNode": 2},
@@ -71,7 +71,7 @@ def test_what_is_written_arrives() -> None:
     assert job.rules.restart_scope is RestartScope.POD
 
 
-def test_the_users_own_rules_win() -> None:
+def test_rules_of_the_user_take_precedence() -> None:
     obj = run(
         roles={"ps": {}, "worker": {}},
         jobPolicy={"succeeded": [["worker"]]},
@@ -85,41 +85,41 @@ def test_the_users_own_rules_win() -> None:
 
 LONG = "x" * 54
 PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
-    "an unknown framework": (
+    "unknown framework": (
         run(framework="pytroch"),
         'spec.framework: unknown framework "pytroch"; did you mean "pytorch"? (known frameworks: bagua, ',
     ),
-    "an unknown option": (
+    "unknown option": (
         run(framework="pytorch", options={"procPerNode": 2}),
         "spec.options.procPerNode: unknown option: did you mean procsPerNode?",
     ),
-    "an option of the wrong type": (
+    "option of the wrong type": (
         run(framework="pytorch", options={"procsPerNode": "two"}),
         'spec.options.procsPerNode: invalid value "two": must be an integer from 1 to 1024',
     ),
-    "an implementation that is none": (
+    "unknown MPI implementation": (
         run(framework="mpi", options={"implementation": "lam"}, roles={"launcher": {}, "worker": {}}),
         'spec.options.implementation: invalid value "lam": must be ompi, mpich or intel',
     ),
-    "a gang larger than the job": (
+    "gang larger than the job": (
         run(gang={"minAvailable": 3}),
         "spec.gang.minAvailable: invalid value 3: the job has only 1 pod",
     ),
-    "a name too long for its pods": (
+    "name too long for its pods": (
         run(LONG, roles={"worker": {"replicas": 11}}),
         "metadata.name: the name of its last pod of role worker, "
         f"'{LONG}-worker-10' has 64 characters, 1 more than the 63 allowed",
     ),
-    "a name that only its largest size makes too long": (
+    "name too long for the pods of its maximum size": (
         run(LONG, roles={"worker": {"replicas": 2, "elastic": {"min": 1, "max": 11}}}),
         "metadata.name: the name of its last pod of role worker",
     ),
-    "a name with a dot": (
+    "name with a dot": (
         run("a.b"),
         "metadata.name: the name of its last pod of role worker, 'a.b-worker-0' may",
     ),
-    "a name that begins with a digit": (run("7b"), "metadata.name: the name of its service, '7b-worker' may"),
-    "a size between the steps": (
+    "name that begins with a digit": (run("7b"), "metadata.name: the name of its service, '7b-worker' may"),
+    "replicas that are not a multiple of the step": (
         run(roles={"worker": {"replicas": 4, "elastic": {"min": 2, "max": 7, "multipleOf": 2}}}),
         "spec.roles.worker.elastic: max 7 is not a multiple of 2; write 6 or 8",
     ),
@@ -127,19 +127,19 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(roles={"worker": {"template": {"spec": {"containers": []}}}}),
         "spec.roles.worker.template.spec.containers: must have at least one container",
     ),
-    "a command that is text": (
+    "command is a text": (
         run(roles={"worker": {"template": {"spec": {"containers": [{"name": "a", "command": "true"}]}}}}),
         'spec.roles.worker.template.spec.containers[0].command: invalid value "true": must be a list',
     ),
-    "roles that wait for each other": (
+    "roles that depend on each other": (
         run(roles={"a": {"dependsOn": [{"role": "b"}]}, "b": {"dependsOn": [{"role": "a"}]}}),
         "spec.roles.a.dependsOn: roles wait for each other: a → b → a",
     ),
-    "a policy for a role that is not there": (
+    "policy for an unknown role": (
         run(jobPolicy={"failed": [["chief"]]}),
         "spec.jobPolicy.failed: unknown role chief (known roles: worker)",
     ),
-    "more pods than there can be in all": (
+    "too many replicas in total": (
         run(roles={"a": {"replicas": 99_999}, "b": {}}),
         "spec.roles: invalid value: 100000 pods in total; must be at most 99999",
     ),
@@ -151,7 +151,7 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(restartScope="Pod", limits={"escalation": {"pod": 1}}),
         "spec.limits.escalation: not supported together with spec.restartScope; remove one of them",
     ),
-    "a framework's own demand": (
+    "requirement of the framework": (
         run(framework="mpi"),
         "spec.roles: framework mpi requires a role 'launcher'",
     ),
@@ -165,7 +165,7 @@ def test_problems_name_the_field(obj: TrainingRun, want: str) -> None:
     assert str(found).startswith(want)
 
 
-def test_a_ladder_lets_nodes_restart_containers() -> None:
+def test_restart_escalation_lets_nodes_restart_containers() -> None:
     restarts = {"a": "OnFailure", "b": "ExitCode", "c": "Always"}
     roles: dict[str, object] = {name: {"restart": policy} for name, policy in restarts.items()}
     climbing = lowered(run(roles=roles, limits={"escalation": {"container": 2, "pod": 1}}))
@@ -179,7 +179,7 @@ def test_a_ladder_lets_nodes_restart_containers() -> None:
     assert [role.container_restart_policy for role in plain.roles.values()] == ["Never", "Never", "Always"]
 
 
-def test_a_name_at_the_limit() -> None:
+def test_longest_valid_name() -> None:
     lowered(run(LONG, roles={"worker": {"replicas": 10}}))
 
 
@@ -200,7 +200,7 @@ def conditions(obj: TrainingRun) -> dict[str, str]:
     return {condition.type: condition.status for condition in obj.status.conditions}
 
 
-def test_status_through_a_life() -> None:
+def test_status_from_creation_to_success() -> None:
     obj = status(run(roles={"worker": {"replicas": 2}}), Observed())
     assert (obj.status.phase, obj.status.reason, obj.status.workers) == ("Starting", "PodsStarting", "0/2")
     assert obj.status.attempt == 0, "no pod is there yet"
@@ -229,20 +229,20 @@ def test_status_through_a_life() -> None:
         "Succeeded": "True",
         "Failed": "False",
     }
-    (told,) = obj.status.restart_history
-    assert (told.time, told.role, told.index, told.cause, told.scope) == (
+    (entry,) = obj.status.restart_history
+    assert (entry.time, entry.role, entry.index, entry.cause, entry.scope) == (
         later(3),
         "worker",
         1,
         "Signal",
         "Pod",
     )
-    assert (told.attempt, told.exit_code, told.signal, told.node) == (1, 137, "SIGKILL", "n")
-    assert told.message == "worker-1 was killed (SIGKILL, exit 137) on n"
+    assert (entry.attempt, entry.exit_code, entry.signal, entry.node) == (1, 137, "SIGKILL", "n")
+    assert entry.message == "worker-1 was killed (SIGKILL, exit 137) on n"
     assert status(obj, Observed(), 500) == obj, "the status stays as at the end, whatever is cleaned up"
 
 
-def test_a_deleted_pod_is_told_until_another_is_there() -> None:
+def test_message_names_a_deleted_pod_until_it_is_replaced() -> None:
     obj = status(run(roles={"worker": {"replicas": 2}}), seen(*pods("RR")), 1)
     going = pod(1, terminating=True, node="n")
     obj = status(obj, seen(pod(0), going), 2)
@@ -254,7 +254,7 @@ def test_a_deleted_pod_is_told_until_another_is_there() -> None:
     assert [(one.cause, one.node) for one in obj.status.restart_history] == [("Deleted", "n")]
 
 
-def test_workers_of_an_mpi_job_have_done_their_part() -> None:
+def test_running_workers_of_a_succeeded_mpi_job_count_as_succeeded() -> None:
     obj = run(framework="mpi", roles={"launcher": {}, "worker": {"replicas": 2}})
     observed = seen(pod(0, "Succeeded", role="launcher"), *pods("RR"))
     obj = status(status(obj, seen(*pods("R", "launcher"), *pods("RR"))), observed, 1)
@@ -262,13 +262,13 @@ def test_workers_of_an_mpi_job_have_done_their_part() -> None:
     assert obj.status.roles["worker"].active == 0
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+def test_condition_keeps_its_transition_time_while_its_status_is_unchanged() -> None:
     obj = status(run(), seen(pod(0)), 0)
     later_on = status(obj, seen(pod(0)), 60)
     assert later_on.status.conditions == obj.status.conditions
 
 
-def test_a_run_with_problems_says_so() -> None:
+def test_invalid_run_has_condition_valid_false() -> None:
     obj = run(framework="pytroch")
     found = DIALECT.to_workload(obj)
     assert isinstance(found, Problems)
@@ -280,7 +280,7 @@ def test_a_run_with_problems_says_so() -> None:
     assert record.phase is Phase.PENDING
 
 
-def test_the_first_attempt_counts_from_its_first_pod_and_stays_when_its_pods_go() -> None:
+def test_first_attempt_is_counted_from_its_first_pod_on() -> None:
     refused = replace(
         Observed(), failed_actions=(ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
     )
@@ -291,7 +291,7 @@ def test_the_first_attempt_counts_from_its_first_pod_and_stays_when_its_pods_go(
     assert status(obj, Observed(), 2).status.attempt == 1
 
 
-def test_a_first_attempt_that_was_told_of_is_taken_back_when_its_pods_are_refused() -> None:
+def test_first_attempt_is_not_counted_if_its_pods_are_rejected() -> None:
     obj = status(run(), seen(*pods("P")))
     refused = replace(
         Observed(), failed_actions=(ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
@@ -301,6 +301,6 @@ def test_a_first_attempt_that_was_told_of_is_taken_back_when_its_pods_are_refuse
     assert status(ran, refused, 3).status.attempt == 1, "it has run"
 
 
-def test_pods_of_a_place_have_one_name() -> None:
+def test_replacement_has_the_name_of_its_predecessor() -> None:
     job = lowered(run())
     assert API.pod_name(job, "worker", 2, 1, 0) == API.pod_name(job, "worker", 2, 5, 3) == "mnist-worker-2"

@@ -27,7 +27,7 @@ Script = Callable[[str, Mapping[str, str]], Answer]
 
 @contextmanager
 def endpoint(answer: Script, tls: ssl.SSLContext | None = None) -> Iterator[dict[str, str]]:
-    """An operator endpoint that answers as told; yields the environment of a pod that uses it."""
+    """An operator endpoint with these responses; yields the environment of a pod that uses it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -72,7 +72,7 @@ def helper(environment: Mapping[str, str], *arguments: str) -> subprocess.Comple
     )
 
 
-def test_wait_tells_its_progress_and_ends_when_the_phase_is_reached() -> None:
+def test_wait_prints_its_progress_and_ends_when_the_phase_is_reached() -> None:
     states = iter(
         [
             (200, {"reached": False, "etag": "1", "message": "1 of 2 running"}),
@@ -101,28 +101,28 @@ def test_wait_tells_its_progress_and_ends_when_the_phase_is_reached() -> None:
     assert etags == ["", "1", "1", "2"]
 
 
-def test_wait_fails_clearly_when_the_phase_cannot_be_reached() -> None:
+def test_wait_fails_with_the_reason_when_the_phase_cannot_be_reached() -> None:
     with endpoint(lambda *_: (200, {"unreachable": True, "message": "the job failed"})) as environment:
         result = helper(environment, "wait", "worker=Running")
     assert result.returncode == 1
     assert result.stderr == "argosy: role worker will not become Running: the job failed\n"
 
 
-def test_wait_keeps_its_deadline() -> None:
+def test_wait_fails_at_its_deadline() -> None:
     with endpoint(lambda *_: (502, {"message": "bad gateway"})) as environment:
         result = helper(environment, "wait", "worker=Running", "--deadline", "0.5")
     assert result.returncode == 2
     assert result.stderr.endswith("argosy: role worker was not Running within 0.5 s\n")
 
 
-def test_a_wrong_token_is_not_asked_twice() -> None:
+def test_rejected_token_is_not_retried() -> None:
     with endpoint(lambda *_: (200, {})) as environment:
         result = helper({**environment, "ARGOSY_TOKEN": "other"}, "wait", "worker=Running")
     assert result.returncode == 1
     assert result.stderr == "argosy: cannot wait for role worker: 401 no such token\n"
 
 
-def test_the_token_follows_no_redirection() -> None:
+def test_redirect_is_not_followed_with_the_token() -> None:
     asked: list[str] = []
 
     def other(path: str, query: Mapping[str, str]) -> Answer:
@@ -142,7 +142,7 @@ def trust() -> EndpointCredentials:
     return make_credentials(("localhost",), datetime.now(UTC))
 
 
-def test_the_operator_is_believed_by_the_authority_of_the_pod(
+def test_certificate_is_verified_with_the_authority_of_the_pod(
     trust: EndpointCredentials, tmp_path: Path
 ) -> None:
     with endpoint(lambda *_: (200, {"reached": True}), tls(trust, tmp_path)) as environment:
@@ -151,13 +151,13 @@ def test_the_operator_is_believed_by_the_authority_of_the_pod(
 
 
 STRANGERS = {
-    "another authority": {"ARGOSY_CA": make_credentials(("localhost",), datetime.now(UTC)).ca},
-    "the authorities of the system": {"ARGOSY_CA": ""},
+    "other authority": {"ARGOSY_CA": make_credentials(("localhost",), datetime.now(UTC)).ca},
+    "authorities of the system": {"ARGOSY_CA": ""},
 }
 
 
 @pytest.mark.parametrize("strange", STRANGERS.values(), ids=STRANGERS.keys())
-def test_a_stranger_is_not_told_the_token(
+def test_token_is_not_sent_to_an_unverified_server(
     trust: EndpointCredentials, tmp_path: Path, strange: dict[str, str]
 ) -> None:
     with endpoint(lambda *_: (200, {"reached": True}), tls(trust, tmp_path)) as environment:
@@ -176,12 +176,12 @@ def tls(trust: EndpointCredentials, folder: Path) -> ssl.SSLContext:
 
 HEAVY = {"asyncio", "concurrent.futures", "dataclasses", "inspect", "logging", "subprocess", "urllib.request"}
 STARTS = {
-    "copying kubectl loads nothing that speaks to the operator": (
+    "prepare: no network modules": (
         ("remote-exec", "--kubectl", sys.executable, "--to"),
         HEAVY | {"http.client", "json", "socket", "ssl"},
     ),
-    "waiting for a role loads no heavy modules": (("wait", "worker=Running", "--deadline", "0.1"), HEAVY),
-    "the initializer loads no heavy modules": (
+    "wait: no heavy modules": (("wait", "worker=Running", "--deadline", "0.1"), HEAVY),
+    "initializer: no heavy modules": (
         ("cache", "--key", "a.b", "--cacheURI", "https://127.0.0.1:1", "--max-retries", "0", "--roles", "a"),
         HEAVY,
     ),
@@ -189,7 +189,9 @@ STARTS = {
 
 
 @pytest.mark.parametrize(("arguments", "unwanted"), STARTS.values(), ids=STARTS)
-def test_the_helper_starts_in_every_pod(tmp_path: Path, arguments: Sequence[str], unwanted: set[str]) -> None:
+def test_helper_does_not_import_unneeded_modules(
+    tmp_path: Path, arguments: Sequence[str], unwanted: set[str]
+) -> None:
     """What its start costs is mostly what it imports; `bench/helper.py` measures it."""
     where = [str(tmp_path)] if arguments[-1] == "--to" else []
     with endpoint(lambda *_: (200, {"reached": True})) as environment:
@@ -200,17 +202,17 @@ def test_the_helper_starts_in_every_pod(tmp_path: Path, arguments: Sequence[str]
     assert not imported & unwanted
 
 
-def test_outside_a_pod_it_says_what_is_missing() -> None:
+def test_missing_environment_variables_are_named() -> None:
     result = helper({}, "wait", "worker=Running")
     assert result.returncode == 1
     assert result.stderr.startswith("argosy: ARGOSY_URL is not set")
 
 
-def test_wrong_usage_has_its_own_exit_code() -> None:
+def test_invalid_usage_has_its_own_exit_code() -> None:
     assert helper({}, "wait", "worker").returncode == 64
 
 
-def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+def test_file_is_replaced_atomically(tmp_path: Path) -> None:
     target = tmp_path / "etc" / "hostfile"
     target.parent.mkdir()
     target.write_text("old")
@@ -220,14 +222,14 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o644
 
 
-def test_it_runs_as_a_module_too() -> None:
+def test_helper_runs_as_a_module() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "argosy.helper", "--help"], capture_output=True, text=True, check=True
     )
     assert "remote-exec" in result.stdout
 
 
-def test_steps_run_in_order_up_to_the_first_that_fails() -> None:
+def test_commands_run_in_order_until_one_fails() -> None:
     def answer(path: str, query: Mapping[str, str]) -> Answer:
         if path.endswith("/roles/worker"):
             return 200, {"reached": True}

@@ -53,38 +53,42 @@ class Case:
 
 
 CASES = {
-    "a command with plain words": Case(["mnist-worker-1", "echo", "a", "b"], want_output="a b\n"),
-    "the command's exit code is the wrapper's": Case(["mnist-worker-1", "exit 37"], want_code=37),
-    "standard input reaches the command": Case(["mnist-worker-1", "cat"], stdin="x\ny", want_output="x\ny"),
-    "with -n nothing is read": Case(
+    "plain words: executed": Case(["mnist-worker-1", "echo", "a", "b"], want_output="a b\n"),
+    "exit code of the command: returned": Case(["mnist-worker-1", "exit 37"], want_code=37),
+    "standard input: passed to the command": Case(
+        ["mnist-worker-1", "cat"], stdin="x\ny", want_output="x\ny"
+    ),
+    "-n: standard input is not read": Case(
         ["-n", "mnist-worker-1", "cat"],
         stdin="x",
         want_kubectl=["exec", "--quiet", "mnist-worker-1"],
     ),
-    "options after the host, as Horovod has them": Case(
+    "options after the host, as with Horovod: ignored": Case(
         ["mnist-worker-1", "-o", "StrictHostKeyChecking=no", "-p", "22", "echo ok"], want_output="ok\n"
     ),
-    "options of the command are its own": Case(
+    "options after the command: passed to the command": Case(
         ["-o", "A=b", "mnist-worker-1", "printf", "%s,", "-o", "x"], want_output="-o,x,"
     ),
-    "a host after the end of options": Case(
+    "host after --: used": Case(
         ["-n", "--", "mnist-worker-1", "echo ok"],
         want_output="ok\n",
         want_kubectl=["exec", "--quiet", "mnist-worker-1"],
     ),
-    "MPICH's form": Case(["-x", "mnist-worker-1", "echo", "ok"], want_output="ok\n"),
-    "a host with its domain": Case(["mnist-worker-1.mnist.default.svc", "echo ok"], want_output="ok\n"),
-    "quotes are read over there, as ssh does": Case(
+    "-x, as with MPICH: ignored": Case(["-x", "mnist-worker-1", "echo", "ok"], want_output="ok\n"),
+    "host with a domain: pod is its first label": Case(
+        ["mnist-worker-1.mnist.default.svc", "echo ok"], want_output="ok\n"
+    ),
+    "quotes: interpreted by the remote shell, as with ssh": Case(
         ["mnist-worker-1", "printf '%s|' \"a  b\" 'it'\\''s' \"\\\"q\\\"\""], want_output='a  b|it\'s|"q"|'
     ),
-    "MPICH quotes the path of its proxy": Case(
+    "quoted path of the command: unquoted by the remote shell": Case(
         ["-x", "mnist-worker-1", '"/bin/echo"', "--control-port", "h:1"], want_output="--control-port h:1\n"
     ),
-    "words quoted by the caller keep their blanks": Case(
+    "quoted words with blanks and special characters: unchanged": Case(
         ["mnist-worker-1", "printf", "%s,", shlex.quote("a  b"), shlex.quote("$HOME `id` \\")],
         want_output="a  b,$HOME `id` \\,",
     ),
-    "container and namespace from the environment": Case(
+    "container and namespace in the environment: used": Case(
         ["mnist-worker-1", "true"],
         environment={"ARGOSY_EXEC_CONTAINER": "main", "ARGOSY_NAMESPACE": "team"},
         want_kubectl=["exec", "--quiet", "-i", "-n", "team", "-c", "main", "mnist-worker-1"],
@@ -118,7 +122,7 @@ def test_remote_exec(case: Case, shell: list[str], folder: Path, tmp_path: Path)
     assert calls_in(notes)[0] == ["/dev/null", case.want_kubectl]
 
 
-def test_it_is_ssh_for_those_who_have_its_folder_on_their_path(folder: Path, tmp_path: Path) -> None:
+def test_ssh_in_the_folder_bin_runs_remote_exec(folder: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     words = "-o PasswordAuthentication=no -o StrictHostKeyChecking=no -p 22 mnist-worker-1 'echo ok'"
@@ -153,28 +157,28 @@ NOT_FOUND = 'Error from server (NotFound): pods "mnist-worker-1" not found'
 UNTIL_WATCHED = "until [ $(wc -l < $NOTES) -ge 2 ]; do sleep 0.1; done; touch $DONE"
 
 FAULTS = {
-    "the connection is cut: the agent stays until the command has failed": Fault(
+    "connection lost, command fails later: waits, exit code 255": Fault(
         "cut", 2, 255, command=f"{UNTIL_WATCHED}; exit 3"
     ),
-    "the connection is cut: the agent stays until the command has ended": Fault(
-        "cut", 2, 0, command=UNTIL_WATCHED
+    "connection lost, command succeeds later: waits, exit code 0": Fault("cut", 2, 0, command=UNTIL_WATCHED),
+    "connection lost, API server unavailable for a while: retries": Fault(
+        f"cut,{UNREACHABLE}", 3, 0, command=UNTIL_WATCHED
     ),
-    "the API server is away for a while": Fault(f"cut,{UNREACHABLE}", 3, 0, command=UNTIL_WATCHED),
-    "the command has failed before it could be watched": Fault("cut at the end", 2, 255),
-    "the command has ended before it could be watched": Fault(
+    "connection lost, command has failed already: exit code 255": Fault("cut at the end", 2, 255),
+    "connection lost, command has succeeded already: exit code 0": Fault(
         f"cut at the end,{UNREACHABLE}", 3, 0, command="touch $DONE"
     ),
-    "a command that fails is not waited for": Fault("", 2, 3),
-    "the right to start there is on its way": Fault(
+    "command fails: its exit code": Fault("", 2, 3),
+    "forbidden for a while: retries": Fault(
         f"{FORBIDDEN},{FORBIDDEN},{FORBIDDEN},{FORBIDDEN}", 5, 0, command="touch $DONE", want_left=True
     ),
-    "the pod is not one of the job": Fault(",".join([FORBIDDEN] * 400), None, 1, want_done=False),
-    "the pod is gone": Fault(f"cut,{NOT_FOUND}", 2, 1, command="true", want_done=False, want_left=True),
+    "forbidden: gives up": Fault(",".join([FORBIDDEN] * 400), None, 1, want_done=False),
+    "pod deleted: gives up": Fault(f"cut,{NOT_FOUND}", 2, 1, command="true", want_done=False, want_left=True),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_cut_connection_is_not_the_end_of_the_command(fault: Fault, folder: Path, tmp_path: Path) -> None:
+def test_remote_exec_with_failing_connections(fault: Fault, folder: Path, tmp_path: Path) -> None:
     notes, done = tmp_path / "notes", tmp_path / "done"
     left_before = exit_code_files()
     agent = subprocess.Popen(
@@ -214,7 +218,7 @@ def exit_code_files() -> set[Path]:
 
 
 @pytest.mark.parametrize("faults", ["", "cut"], ids=["while connected", "while it waits for the command"])
-def test_an_agent_that_is_told_to_end_does(faults: str, folder: Path, tmp_path: Path) -> None:
+def test_sigterm_ends_remote_exec(faults: str, folder: Path, tmp_path: Path) -> None:
     notes, pid = tmp_path / "notes", tmp_path / "pid"
     agent = subprocess.Popen(
         [folder / "remote-exec", "mnist-worker-1", f"sleep 60 & echo $! > {pid}; wait"],
@@ -246,7 +250,7 @@ def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def test_codes_nobody_asked_for_are_removed_after_an_hour(folder: Path, tmp_path: Path) -> None:
+def test_unused_exit_code_files_are_deleted_after_an_hour(folder: Path, tmp_path: Path) -> None:
     codes = {age: Path(f"/dev/shm/argosy-start-{os.getpid()}-{int(time.time()) - age}") for age in (60, 4000)}
     for code in codes.values():
         code.write_text("0\n")
@@ -258,11 +262,11 @@ def test_codes_nobody_asked_for_are_removed_after_an_hour(folder: Path, tmp_path
         codes[60].unlink()
 
 
-def test_without_a_command_it_tells_its_usage(folder: Path) -> None:
+def test_missing_command_prints_the_usage(folder: Path) -> None:
     result = subprocess.run([folder / "remote-exec", "host"], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (255, "usage: remote-exec [-x] [-n] HOST COMMAND...\n")
 
 
-def test_no_kubectl_is_a_clear_refusal(tmp_path: Path) -> None:
+def test_missing_kubectl_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="the helper's image must carry one"):
         prepare(tmp_path, str(tmp_path / "missing"))

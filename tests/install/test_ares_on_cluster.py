@@ -28,7 +28,7 @@ FOLDER = Path(__file__).parents[2] / "deploy" / "ares"
 APPLIED = ("build/crd/.", "build/observer.yaml", "build/operator.yaml")
 BEFORE_THE_CRD = ("build/crd/00-namespace.yaml", "build/crd/20-rights.yaml", *APPLIED[1:])
 SAMPLES = sorted((FOLDER / "config/samples").glob("*.yaml"))
-HOME, BESIDE = "ares-jobs", "argosy-beside"
+HOME, OTHER_NAMESPACE = "ares-jobs", "argosy-other"
 ALL = {"ares-operator": 1, "ares-observer": 2}
 
 
@@ -70,7 +70,7 @@ def test_51_operator_and_observers_become_ready_before_the_crd(applied: RunningC
     retry_until(lambda: ready(applied) == ALL, 300)
 
 
-def test_51_the_commands_of_the_readme_and_a_second_pass_that_changes_nothing(
+def test_51_commands_of_the_readme_can_be_repeated_without_changes(
     applied: RunningCluster,
 ) -> None:
     for path in APPLIED:
@@ -104,7 +104,7 @@ def until(cluster: RunningCluster, name: str, phase: str) -> None:
 
 
 def asked_at(cluster: RunningCluster, pod: str) -> str:
-    """Where the initializer of the pod whose name begins so was told to ask."""
+    """Return the address that the initializer of the pod with this name prefix uses."""
     pods = cast("list[dict[str, dict[str, object]]]", cluster.get("pods", "-n", HOME)["items"])
     (found,) = (one for one in pods if str(one["metadata"]["name"]).startswith(pod))
     (container,) = cast("list[dict[str, list[dict[str, str]]]]", found["spec"]["initContainers"])
@@ -119,13 +119,13 @@ def waiting_job(name: str) -> Json:
     return cast("Json", job)
 
 
-def test_a_job_waits_by_the_observers_and_runs(applied: RunningCluster) -> None:
+def test_job_with_dependencies_runs_with_observers(applied: RunningCluster) -> None:
     put(applied, waiting_job("by-name"))
     until(applied, "by-name", "Succeeded")
     assert asked_at(applied, "by-name-launcher-0") == "https://ares-observer.ares"
 
 
-def test_54_every_sample_runs_with_an_image(applied: RunningCluster) -> None:
+def test_54_every_sample_runs(applied: RunningCluster) -> None:
     """`${IMAGE}` replaced -> applied without a validation error, not InvalidDefinition, reaches Running"""
     jobs = [sample(path.stem) for path in SAMPLES if path.stem != "mpi-sample"]  # that one is below
     names = [str(cast("Json", job["metadata"])["name"]) for job in jobs]
@@ -137,7 +137,7 @@ def test_54_every_sample_runs_with_an_image(applied: RunningCluster) -> None:
     applied.kubectl("delete", "aj", "-n", HOME, *names)
 
 
-def test_in_the_network_of_its_node_a_pod_asks_by_address(applied: RunningCluster) -> None:
+def test_pod_in_the_host_network_uses_the_address_of_the_service(applied: RunningCluster) -> None:
     """52. both Running afterwards; for hostNetwork roles the Service's ClusterIP instead of its name."""
     put(applied, sample("mpi-sample"))
     until(applied, "mpi-sample", "Running")
@@ -169,7 +169,7 @@ def rolled_out(cluster: RunningCluster, namespace: str, *names: str) -> None:
 
 
 @pytest.mark.long
-def test_without_tokens_and_by_a_port_on_the_nodes(with_crd: RunningCluster) -> None:
+def test_observers_without_tokens_on_a_node_port(with_crd: RunningCluster) -> None:
     """nodePort > 0 -> `nodePort://<sorted distinct observer host IPs, comma>:<port>`; auth none."""
     change(with_crd, "observer.auth=none", "observer.nodePort=30037")
     put(with_crd, waiting_job("by-port"))
@@ -184,14 +184,14 @@ def test_without_tokens_and_by_a_port_on_the_nodes(with_crd: RunningCluster) -> 
 
 
 @pytest.mark.long
-def test_roles_wait_by_a_command_of_the_administrators(with_crd: RunningCluster, tmp_path: Path) -> None:
+def test_roles_wait_with_a_configured_command(with_crd: RunningCluster, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump({"config": initializer_command.settings("python3")}))
     change(with_crd, file=file)
     initializer_command.check(User(ClusterTarget(with_crd.server.kubeconfig), HOME))
 
 
-def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:
+def test_webhooks_reject_invalid_jobs(applied: RunningCluster) -> None:
     change(applied, "webhooks.enabled=true")
     wrong, right = sample("standalone"), sample("standalone")
     cast("dict[str, Json]", wrong["spec"])["roleSpecs"] = {}
@@ -211,24 +211,24 @@ def test_webhooks_refuse_what_is_wrong(applied: RunningCluster) -> None:
 
 
 @pytest.mark.long
-def test_installs_of_other_apis_stand_beside_it(with_crd: RunningCluster) -> None:
+def test_installation_of_another_api_in_the_same_cluster(with_crd: RunningCluster) -> None:
     """each Deployment serves only its own API and has its own Lease"""
-    beside = installed("argosy", BESIDE, "replicas=1")
+    other = installed("argosy", OTHER_NAMESPACE, "replicas=1")
     template = pod_template(images.PYTHON, command=["sleep", "2"])
-    with_crd.kubectl("create", "namespace", BESIDE)
+    with_crd.kubectl("create", "namespace", OTHER_NAMESPACE)
     try:
-        with_crd.kubectl("apply", "--server-side", "-f", "-", stdin=beside)
-        rolled_out(with_crd, BESIDE, "argosy-operator")
+        with_crd.kubectl("apply", "--server-side", "-f", "-", stdin=other)
+        rolled_out(with_crd, OTHER_NAMESPACE, "argosy-operator")
         wanted = run("run", namespace=HOME).role("worker", 1, template=template).build()
         with_crd.kubectl("apply", "-f", "-", stdin=json.dumps(wanted))
-        put(with_crd, waiting_job("beside"))
-        until(with_crd, "beside", "Succeeded")
+        put(with_crd, waiting_job("other"))
+        until(with_crd, "other", "Succeeded")
         done = ("--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
         with_crd.kubectl("wait", "tr", "-n", HOME, "run", *done, timeout=90)
         leases = cast("list[dict[str, dict[str, str]]]", with_crd.get("lease", "-A")["items"])
         found = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in leases}
-        assert found >= {("ares", "ares-operator"), (BESIDE, "argosy-operator")}
+        assert found >= {("ares", "ares-operator"), (OTHER_NAMESPACE, "argosy-operator")}
     finally:
         with_crd.kubectl("delete", "tr", "-n", HOME, "--all", code=None)
-        with_crd.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=beside, timeout=120)
-        with_crd.kubectl("delete", "namespace", BESIDE, "--wait=false")
+        with_crd.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=other, timeout=120)
+        with_crd.kubectl("delete", "namespace", OTHER_NAMESPACE, "--wait=false")

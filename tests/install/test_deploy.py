@@ -21,16 +21,16 @@ SAMPLES = sorted((FOLDER / "config" / "samples").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", ares_files())
-def test_the_committed_files_are_up_to_date(path: str) -> None:
+def test_committed_files_are_up_to_date(path: str) -> None:
     assert (FOLDER / path).read_text() == ares_files()[path], "run: python -m argosy.install.deploy deploy"
 
 
-def test_no_file_is_left_over() -> None:
+def test_every_committed_file_is_generated() -> None:
     there = {str(path.relative_to(FOLDER)) for path in (FOLDER / "build").rglob("*") if path.is_file()}
     assert there == set(ares_files())
 
 
-def test_the_files_are_what_argosy_install_brings() -> None:
+def test_files_have_the_objects_of_argosy_install() -> None:
     chart = Chart(chart_folder())
     installed = chart.objects("ares", chart.values(PRESETS["ares"].values))
     rendered = [one for text in ares_files().values() for one in yaml.safe_load_all(text)]
@@ -45,7 +45,7 @@ def _name(one: Json) -> str:
     return f"{one['kind']} {cast('Json', one['metadata'])['name']}"
 
 
-def test_the_command_prints_them() -> None:
+def test_dry_run_prints_the_objects() -> None:
     """The same objects: `argosy install --api ares --dry-run`."""
     said = CliRunner().invoke(install, ["--api", "ares", "--dry-run"], catch_exceptions=False).output
     rendered = [
@@ -57,7 +57,7 @@ def test_the_command_prints_them() -> None:
     assert sorted(yaml.safe_load_all(said), key=_name) == sorted(rendered, key=_name)
 
 
-def test_several_apis_have_one_operator() -> None:
+def test_several_apis_share_one_operator() -> None:
     assert choose_preset(()).values == {}
     assert choose_preset(("ares", "argosy")).values == {"apis": {"ares": True, "argosy": True}}
     assert choose_preset(("ares",)).namespace == "ares"
@@ -90,7 +90,7 @@ ORIGINAL = {
 
 
 @pytest.mark.parametrize("file", ORIGINAL)
-def test_samples_have_the_names_of_the_original(file: str) -> None:
+def test_samples_have_the_names_of_aresoperators_samples(file: str) -> None:
     document = yaml.safe_load((FOLDER / "config" / "samples" / f"{file}.yaml").read_text())
     containers = {
         role: spec["template"]["spec"]["containers"][0]["name"]

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.cluster
 CHART = Chart(chart_folder())
 
 VALUES: dict[str, Json] = {
-    "the defaults": {},
-    "one namespace, and without features": {
+    "defaults": {},
+    "one namespace, no features": {
         "watchNamespace": "team",
         "observer": {"enabled": True},
         "features": {"remoteExec": False},
@@ -29,7 +29,7 @@ VALUES: dict[str, Json] = {
         "podDisruptionBudget": {"enabled": False},
         "networkPolicy": {"enabled": False},
     },
-    "everything said": {
+    "all values set": {
         "image": {"repository": "example.org:5000/argosy", "tag": "1.10", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "registry"}],
         "replicas": 3,
@@ -49,8 +49,8 @@ VALUES: dict[str, Json] = {
         "features": {"sshKeys": True},
         "config": {"initializers": {"common": {"cmd": "a < {{.Key}} && b", "envs": {"LEVEL": "2"}}}},
     },
-    "one API, as its users know it": PRESETS["ares"].values,
-    "a digest wins over a tag": {"image": {"tag": "x", "digest": f"sha256:{'a' * 64}"}},
+    "preset of one API": PRESETS["ares"].values,
+    "digest and tag": {"image": {"tag": "x", "digest": f"sha256:{'a' * 64}"}},
     "no replicas": {"replicas": 0},
 }
 
@@ -75,7 +75,7 @@ def run(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("case", VALUES)
-def test_helm_and_we_render_the_same_objects(case: str, helm: Path, tmp_path: Path) -> None:
+def test_helm_and_argosy_render_the_same_objects(case: str, helm: Path, tmp_path: Path) -> None:
     given = tmp_path / "values.yaml"
     given.write_text(yaml.safe_dump(VALUES[case]))
     done = template(helm, "-n", "somewhere", "--values", str(given))
@@ -85,7 +85,7 @@ def test_helm_and_we_render_the_same_objects(case: str, helm: Path, tmp_path: Pa
     assert ours == theirs
 
 
-def test_helm_finds_nothing_to_object_to(helm: Path) -> None:
+def test_helm_lint_passes(helm: Path) -> None:
     done = run(helm, "lint", "--strict", str(CHART.path))
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -94,7 +94,7 @@ WRONG = {"an unknown value": "replica=1", "another type": "replicas=many", "out 
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_helm_refuses_what_we_refuse(case: str, helm: Path) -> None:
+def test_helm_rejects_the_same_values(case: str, helm: Path) -> None:
     done = template(helm, "--set", WRONG[case])
     assert done.returncode != 0
     assert WRONG[case].partition("=")[0] in done.stderr

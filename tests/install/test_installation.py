@@ -22,7 +22,7 @@ DEFINITIONS = ("trainingruns.argosy.dev", "aresjobs.ares.io")
 
 @pytest.fixture
 def said() -> list[str]:
-    """What the user is told."""
+    """Returns what is printed."""
     return []
 
 
@@ -46,7 +46,7 @@ async def there(installation: Installation, given: Json) -> set[str]:
     return found
 
 
-async def test_what_is_installed_is_remembered_and_taken_away_but_for_definitions(
+async def test_uninstall_deletes_the_installed_objects_except_crds(
     installation: Installation,
 ) -> None:
     await installation.install({"replicas": 1})
@@ -109,7 +109,7 @@ async def everything(client: Client) -> set[str]:
     return found
 
 
-async def test_of_everything_that_is_installed_only_definitions_stay(installation: Installation) -> None:
+async def test_uninstall_keeps_only_crds(installation: Installation) -> None:
     """Whatever is on: observers, webhooks, features, rights in another namespace."""
     given: Json = {
         "observer": {"enabled": True, "nodePort": 0},
@@ -125,7 +125,7 @@ async def test_of_everything_that_is_installed_only_definitions_stay(installatio
     assert left <= {f"customresourcedefinitions /{name}" for name in DEFINITIONS}
 
 
-async def test_definitions_go_too_if_that_is_asked_for(installation: Installation) -> None:
+async def test_uninstall_with_crds_deletes_them(installation: Installation) -> None:
     ares: Json = {"apis": {"argosy": False}}
     await installation.install(ares)
     await installation.uninstall(crds=True)
@@ -136,7 +136,7 @@ async def test_definitions_go_too_if_that_is_asked_for(installation: Installatio
             await asyncio.sleep(0.05)
 
 
-async def test_an_upgrade_keeps_what_was_given_and_removes_what_is_no_longer_part(
+async def test_upgrade_keeps_values_and_deletes_obsolete_objects(
     installation: Installation, said: list[str]
 ) -> None:
     await installation.install({"replicas": 1})
@@ -152,13 +152,13 @@ async def test_an_upgrade_keeps_what_was_given_and_removes_what_is_no_longer_par
     await installation.uninstall()
 
 
-async def test_wrong_values_change_nothing(installation: Installation) -> None:
+async def test_invalid_values_change_nothing(installation: Installation) -> None:
     with pytest.raises(ValuesError):
         await installation.install({"replicas": -1})
     assert await installation.manifest() is None
 
 
-async def test_what_is_helms_is_left_alone(installation: Installation) -> None:
+async def test_objects_of_a_helm_release_are_not_changed(installation: Installation) -> None:
     kind = KINDS["v1", "ServiceAccount"]
     annotations = {"meta.helm.sh/release-name": "theirs"}
     body = {"metadata": {"name": "argosy-operator", "annotations": annotations}}
@@ -168,7 +168,7 @@ async def test_what_is_helms_is_left_alone(installation: Installation) -> None:
     assert await there(installation, {"crds": {"install": False}}) == {"ServiceAccount argosy-operator"}
 
 
-async def test_what_helm_left_behind_is_taken_over(installation: Installation) -> None:
+async def test_crds_of_an_uninstalled_helm_release_are_adopted(installation: Installation) -> None:
     definition = next(one for one in CHART.objects(installation.namespace, CHART.values()) if is_kept(one))
     reference = Reference.to(definition)
     kind = KINDS[reference.api_version, reference.kind]
@@ -179,7 +179,7 @@ async def test_what_helm_left_behind_is_taken_over(installation: Installation) -
     await installation.uninstall()
 
 
-async def test_an_installation_that_was_cut_short_can_be_finished(installation: Installation) -> None:
+async def test_interrupted_installation_can_be_upgraded(installation: Installation) -> None:
     """It is noted before the first object is applied."""
     await installation._write_manifest({"replicas": 1}, (), ())
     await installation.upgrade({})

@@ -83,8 +83,8 @@ def status(cluster: RunningCluster, name: str) -> dict[str, object]:
 
 def until_phase(cluster: RunningCluster, name: str, phase: str) -> None:
     def reached() -> bool:
-        told = status(cluster, name)
-        assert told.get("phase") == phase, told
+        current = status(cluster, name)
+        assert current.get("phase") == phase, current
         return True
 
     retry_until(reached, 90)
@@ -157,7 +157,7 @@ def made_by(cluster: RunningCluster) -> str:
     return found["annotations"].get("made-by", "")
 
 
-def test_argosy_install_brings_the_operator_and_takes_it_away(release: Release) -> None:
+def test_argosy_installs_upgrades_and_uninstalls_the_operator(release: Release) -> None:
     cluster = release.cluster
     said = argosy(cluster, "install")
     assert "2 of 2 replicas ready" in said
@@ -182,7 +182,7 @@ def test_argosy_install_brings_the_operator_and_takes_it_away(release: Release) 
 LABEL = "app.kubernetes.io/name=argosy"
 
 
-def test_helm_installs_two_replicas_under_the_charts_account(release: Release, tmp_path: Path) -> None:
+def test_helm_installs_two_replicas_with_their_service_account(release: Release, tmp_path: Path) -> None:
     """Beginning with the version before, which the next test upgrades."""
     cluster = release.cluster
     chart = older_chart(tmp_path, "0.0.9")
@@ -202,7 +202,7 @@ def test_helm_installs_two_replicas_under_the_charts_account(release: Release, t
     until_phase(cluster, "before", "Succeeded")
 
 
-def test_an_upgrade_reaches_definitions_and_leaves_running_jobs_alone(release: Release) -> None:
+def test_helm_upgrade_updates_crds_and_does_not_affect_running_jobs(release: Release) -> None:
     cluster = release.cluster
     submit(cluster, waiting("through"))
     until_phase(cluster, "through", "Running")
@@ -218,7 +218,7 @@ def test_an_upgrade_reaches_definitions_and_leaves_running_jobs_alone(release: R
     assert not status(cluster, "through").get("restarts")
 
 
-def test_jobs_wait_for_roles_and_start_processes_elsewhere_with_the_rights_of_the_chart(
+def test_dependencies_and_remote_exec_work_with_the_rights_of_the_chart(
     release: Release,
 ) -> None:
     """What helpers in pods need: the Service, its certificate, our image, and accounts for launchers."""
@@ -233,7 +233,7 @@ def test_jobs_wait_for_roles_and_start_processes_elsewhere_with_the_rights_of_th
     assert sorted(said.splitlines()) == ["rank 0 of 2 total 3", "rank 1 of 2 total 3"]
 
 
-def test_the_other_replica_leads_when_the_leader_is_gone(release: Release) -> None:
+def test_other_replica_leads_after_the_leader_is_deleted(release: Release) -> None:
     cluster = release.cluster
     first = holder(release)
     others = {str(pod["metadata"]["name"]) for pod in release.pods()} - {first}
@@ -245,7 +245,7 @@ def test_the_other_replica_leads_when_the_leader_is_gone(release: Release) -> No
     cluster.kubectl("rollout", "status", "-n", release.namespace, "deployment/argosy-operator", timeout=90)
 
 
-def test_uninstalled_it_leaves_jobs_running_and_back_it_goes_on_with_them(release: Release) -> None:
+def test_jobs_survive_an_uninstallation_and_are_continued_after_reinstallation(release: Release) -> None:
     cluster = release.cluster
     before = uids(cluster, "taken-over")
     release.uninstall()
@@ -259,7 +259,7 @@ def test_uninstalled_it_leaves_jobs_running_and_back_it_goes_on_with_them(releas
     assert "belongs to the Helm release argosy" in argosy(cluster, "install", code=1)
 
 
-def test_jobs_are_taken_away_with_all_they_had(release: Release) -> None:
+def test_deleted_jobs_leave_no_objects(release: Release) -> None:
     cluster = release.cluster
     cluster.kubectl("delete", "tr", "-n", HOME, "--all", timeout=90)
     kinds = "pods,services,serviceaccounts,roles,rolebindings"
@@ -286,7 +286,7 @@ NOT_ASKED_FOR = {
 """Rights that nothing in this module needed, with what needs them."""
 
 
-def test_the_operator_asks_for_what_it_may_do_and_for_nothing_else(release: Release) -> None:
+def test_operator_uses_exactly_the_rights_of_the_chart(release: Release) -> None:
     """By the API server's own account of everything that was asked since the cluster began."""
     asked: set[tuple[str, str]] = set()
     refused: set[tuple[str, str]] = set()
@@ -318,7 +318,7 @@ def test_the_operator_asks_for_what_it_may_do_and_for_nothing_else(release: Rele
     assert granted - asked - groups - lists - deletes - set(NOT_ASKED_FOR) == set()
 
 
-def test_for_one_namespace_and_without_features_it_does_with_fewer_rights(release: Release) -> None:
+def test_one_namespace_without_features_needs_fewer_rights(release: Release) -> None:
     cluster = release.cluster
     off = ("gang.backend=none", "features.remoteExec=false")
     release.upgrade(*(word for one in (*off, f"watchNamespace={HOME}") for word in ("--set", one)))
@@ -342,7 +342,7 @@ def offer(cluster: RunningCluster, slots: int) -> None:
     cluster.kubectl("patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", patch)
 
 
-def test_gangs_that_nobody_else_places_wait_until_they_fit(release: Release) -> None:
+def test_builtin_gang_scheduler_admits_gangs_once_they_fit(release: Release) -> None:
     """Acceptance case 53 for a single namespace, whose operator must see the pods of all."""
     cluster = release.cluster
     chosen = ("gang.backend=builtin", f"watchNamespace={HOME}")

@@ -68,7 +68,7 @@ def granted(kind: str, name: str, namespace: str, values: Json) -> set[Right]:
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES.keys())
-def test_the_chart_grants_the_listed_rules(values: Json) -> None:
+def test_chart_grants_the_listed_rules(values: Json) -> None:
     chosen = CHART.values(values)
     cluster_name, watched = f"argosy-operator-{NAMESPACE}", str(chosen["watchNamespace"])
     everywhere: tuple[Scope, ...] = ("cluster",) if watched else ("cluster", "jobs")
@@ -78,5 +78,5 @@ def test_the_chart_grants_the_listed_rules(values: Json) -> None:
         assert granted("Role", cluster_name, watched, chosen) == wanted(("jobs",), chosen)
 
 
-def test_every_api_can_be_switched_in_the_chart() -> None:
+def test_chart_has_a_switch_for_every_api() -> None:
     assert cast("Json", CHART.values()["apis"]).keys() == {api.name for api in APIS}

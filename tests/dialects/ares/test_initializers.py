@@ -27,7 +27,7 @@ from argosy.workload.plan import CreatePod
 
 CONTEXT = RenderContext(Helper("argosy"), "https://operator", "PEM")
 LAUNCHER: Json = {
-    "template": {"spec": {"containers": [{"name": "mpi"}, {"name": "beside"}]}},
+    "template": {"spec": {"containers": [{"name": "mpi"}, {"name": "sidecar"}]}},
     "dependence": {"roleNames": ["worker"], "mpiHostFile": "/etc/mpi/hostfile,/etc/two/hosts,/etc/mpi/again"},
 }
 COMMAND = """./initializer cache --key {{.Key}} --cacheURI {{.CacheURI}} --roles {{.Roles}}
@@ -68,7 +68,7 @@ def mounts(container: Json) -> dict[str, str]:
     return {one["name"]: one["mountPath"] for one in found}
 
 
-def test_it_has_an_argument_vector_and_no_shell() -> None:
+def test_default_initializer_has_arguments_and_no_shell() -> None:
     container = initializer(pod())
     assert container["command"] == [
         *("python3", "-m", "argosy.helper", "cache", "--key", "ns.job", "--cacheURI", "$(ARGOSY_URL)"),
@@ -80,12 +80,12 @@ def test_it_has_an_argument_vector_and_no_shell() -> None:
     ]
     assert (container["name"], container["imagePullPolicy"]) == ("initializer", "IfNotPresent")
     host, own = ({"fieldRef": {"fieldPath": f"status.{name}"}} for name in ("hostIP", "podIP"))
-    told = env(container)
-    assert (told["KS_KUBE_HOST_IP"], told["LOCAL_IP"], told["POD_IP"]) == (host, host, own)
-    assert (told["ARGOSY_TOKEN"], told["ARES_TOKEN"]) == ("token-of-uid", "$(ARGOSY_TOKEN)")
+    variables = env(container)
+    assert (variables["KS_KUBE_HOST_IP"], variables["LOCAL_IP"], variables["POD_IP"]) == (host, host, own)
+    assert (variables["ARGOSY_TOKEN"], variables["ARES_TOKEN"]) == ("token-of-uid", "$(ARGOSY_TOKEN)")
 
 
-def test_every_folder_of_a_host_file_has_one_volume() -> None:
+def test_each_folder_of_host_files_has_one_volume() -> None:
     spec = pod()
     shared = {"configurations": "/etc/mpi", "configurations-1": "/etc/two"}
     assert mounts(initializer(spec)) == shared
@@ -93,9 +93,9 @@ def test_every_folder_of_a_host_file_has_one_volume() -> None:
     assert spec["volumes"] == [{"name": name, "emptyDir": {}} for name in shared]
 
 
-def test_a_volume_of_the_users_own_is_used() -> None:
+def test_volume_of_the_user_is_used() -> None:
     mine = {"name": "mine", "mountPath": "/etc/mpi"}
-    containers = [{"name": "mpi", "volumeMounts": [mine]}, {"name": "beside"}]
+    containers = [{"name": "mpi", "volumeMounts": [mine]}, {"name": "sidecar"}]
     template = {"spec": {"containers": containers, "volumes": [{"name": "mine", "emptyDir": {}}]}}
     spec = pod({**LAUNCHER, "template": template})
     assert mounts(initializer(spec)) == {"mine": "/etc/mpi", "configurations-1": "/etc/two"}
@@ -103,7 +103,7 @@ def test_a_volume_of_the_users_own_is_used() -> None:
     assert names == ["mine", "configurations-1"]
 
 
-def test_image_variables_and_folders_of_the_administrator() -> None:
+def test_configured_image_variables_and_volumes() -> None:
     chosen = Initializers("mine:1", env={"LEVEL": "2"}, volumes={"tools": "/opt/tools"})
     spec = pod(initializers=chosen)
     container = initializer(spec)
@@ -116,15 +116,15 @@ def test_image_variables_and_folders_of_the_administrator() -> None:
 
 MOUNT = {"name": "tools", "mountPath": "/mine"}
 RESERVED = {
-    "mounted by a container": (
-        {"containers": [{"name": "mpi"}, {"name": "beside", "volumeMounts": [{"name": "a"}, MOUNT]}]},
+    "mounted by a container: rejected": (
+        {"containers": [{"name": "mpi"}, {"name": "sidecar", "volumeMounts": [{"name": "a"}, MOUNT]}]},
         "containers[1].volumeMounts[1]",
     ),
-    "mounted by an init container": (
+    "mounted by an init container: rejected": (
         {"initContainers": [{"name": "first", "volumeMounts": [MOUNT]}], "containers": [{"name": "mpi"}]},
         "initContainers[0].volumeMounts[0]",
     ),
-    "defined anew": (
+    "defined by the user: rejected": (
         {"volumes": [{"name": "tools", "emptyDir": {}}], "containers": [{"name": "mpi"}]},
         "volumes[0]",
     ),
@@ -132,7 +132,7 @@ RESERVED = {
 
 
 @pytest.mark.parametrize("case", RESERVED.values(), ids=RESERVED.keys())
-def test_folders_of_the_administrator_are_not_for_users(case: tuple[Json, str]) -> None:
+def test_pod_that_uses_the_name_of_a_configured_volume_is_rejected(case: tuple[Json, str]) -> None:
     spec, where = case
     reserved = Initializers(volumes={"tools": "/opt/tools"})
     with pytest.raises(SpecRejectedError) as refused:
@@ -144,7 +144,7 @@ def test_folders_of_the_administrator_are_not_for_users(case: tuple[Json, str]) 
     pod({**LAUNCHER, "template": {"spec": spec}})
 
 
-def test_a_command_of_the_administrator() -> None:
+def test_configured_command() -> None:
     chosen = Initializers(command=ShellCommand(COMMAND))
     nodes = ObserverAddress("nodePort://10.0.0.1,10.0.0.2:30037", tls=False)
     container = initializer(pod(initializers=chosen, locate=lambda host_network: nodes))
@@ -158,7 +158,7 @@ def test_a_command_of_the_administrator() -> None:
     assert (env(container)["ARGOSY_URL"], env(container)["ARGOSY_CA"]) == (nodes.uri, "")
 
 
-def test_who_only_waits_has_no_host_file() -> None:
+def test_dependency_without_host_files_has_no_host_file() -> None:
     chosen = Initializers(command=ShellCommand(COMMAND))
     waits: Json = {**LAUNCHER, "dependence": {"roleNames": ["worker"], "rolePhase": "Succeeded"}}
     command = cast("list[str]", initializer(pod(waits, "custom", initializers=chosen))["command"])[2]
@@ -174,7 +174,7 @@ def test_values_are_quoted_for_the_shell() -> None:
     assert command == """write '/etc/x/$(reboot); a '"'"'b'"'"''"""
 
 
-def test_a_pod_in_its_nodes_network_asks_there_and_keeps_its_resolver() -> None:
+def test_pod_in_the_host_network_uses_that_address_and_keeps_its_dns_policy() -> None:
     template = {"spec": {"hostNetwork": True, "containers": [{"name": "mpi"}]}}
     where = {True: ObserverAddress("https://10.96.0.7"), False: ObserverAddress("https://operator")}
     spec = pod({**LAUNCHER, "template": template}, locate=where.__getitem__)
@@ -183,25 +183,25 @@ def test_a_pod_in_its_nodes_network_asks_there_and_keeps_its_resolver() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["{{.Key", "{{.Nonsense}}", "{{upper .Key}}", "{{if .Key}}a"])
-def test_a_command_that_cannot_be_used(wrong: str) -> None:
+def test_invalid_command_is_rejected(wrong: str) -> None:
     with pytest.raises(TemplateError):
         ShellCommand(wrong)
 
 
 SAFE = {
-    "a word of its own": "echo {{.MPIHostFile}}",
-    "after quotes that are closed": """echo "it's" 'so' {{.MPIHostFile}}""",
-    "in a command in brackets, inside quotes": 'echo "$(echo {{.MPIHostFile}})"',
-    "after a backslash that is escaped": r"echo \\{{.MPIHostFile}}",
+    "separate word": "echo {{.MPIHostFile}}",
+    "after closed quotes": """echo "it's" 'so' {{.MPIHostFile}}""",
+    "in a command substitution inside quotes": 'echo "$(echo {{.MPIHostFile}})"',
+    "after an escaped backslash": r"echo \\{{.MPIHostFile}}",
     "in a subshell": "(echo {{.MPIHostFile}})",
     "part of a word": "echo --to={{.MPIHostFile}}",
-    "redirected to": "cat < {{.MPIHostFile}} || true",
+    "input of a redirection": "cat < {{.MPIHostFile}} || true",
     "in a comment with an apostrophe": "echo a # don't {{.MPIHostFile}}",
 }
 
 
 @pytest.mark.parametrize("template", SAFE.values(), ids=SAFE.keys())
-def test_a_value_in_a_command_is_never_run(template: str, tmp_path: Path) -> None:
+def test_value_in_a_command_is_not_executed(template: str, tmp_path: Path) -> None:
     """By a real shell, with a value that breaks out of every kind of quotes."""
     proof = tmp_path / "run"
     evil = f"""'"`touch {proof}`$(touch {proof})'; touch {proof} #"""
@@ -213,19 +213,19 @@ def test_a_value_in_a_command_is_never_run(template: str, tmp_path: Path) -> Non
 QUOTED = {
     "single quotes": "echo '{{.MPIHostFile}}'",
     "double quotes": 'echo "{{.MPIHostFile}}"',
-    "quotes further out": 'echo "to {{.MPIHostFile}} and on"',
-    "quotes of a command in quotes": 'echo "$(echo "{{.MPIHostFile}}")"',
-    "quotes with escapes": r"echo $'\'{{.MPIHostFile}}'",
-    "an escaped quote inside double quotes": r'echo "\"{{.MPIHostFile}}"',
+    "inside a quoted sentence": 'echo "to {{.MPIHostFile}} and on"',
+    "quotes in a command substitution": 'echo "$(echo "{{.MPIHostFile}}")"',
+    "ANSI-C quotes": r"echo $'\'{{.MPIHostFile}}'",
+    "escaped quote inside double quotes": r'echo "\"{{.MPIHostFile}}"',
     "backticks": "echo `echo {{.MPIHostFile}}`",
-    "arithmetic, which is read as if in double quotes": "echo $(({{.MPIHostFile}}))",
-    "a default of a variable": "echo ${NONE:-{{.MPIHostFile}}}",
-    "a backslash, which would escape the quote of the value": r"echo \{{.MPIHostFile}}",
+    "arithmetic expansion": "echo $(({{.MPIHostFile}}))",
+    "default value of a variable": "echo ${NONE:-{{.MPIHostFile}}}",
+    "after a backslash": r"echo \{{.MPIHostFile}}",
     "quotes in a condition": "echo {{if .Key}}'{{.MPIHostFile}}'{{end}}",
 }
 
 
 @pytest.mark.parametrize("template", QUOTED.values(), ids=QUOTED.keys())
-def test_a_command_that_puts_quotes_around_a_variable_is_refused(template: str) -> None:
+def test_command_with_quotes_around_a_variable_is_rejected(template: str) -> None:
     with pytest.raises(TemplateError, match=r"\{\{.MPIHostFile\}\}: must not be inside quotes"):
         ShellCommand(template)
