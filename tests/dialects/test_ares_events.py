@@ -160,6 +160,13 @@ ACTIONS = {
             ("Warning", "FailedDeleteService", "s: no"),
         ],
     ),
+    "pod could not be read or patched: no event": ActionCase(
+        [
+            ActionResult("Pod", "p", FORBIDDEN, "no", verb="Get"),
+            ActionResult("Pod", "p", FORBIDDEN, "no", verb="Patch"),
+        ],
+        [],
+    ),
     "job deleted: event with the reason": ActionCase(
         [ActionResult("Job", "job", verb="Delete", reason="over")],
         [("Normal", "SuccessfulDeleteJob", "job: over")],

@@ -83,7 +83,7 @@ class ActionResult(Struct, frozen=True):
     status: ActionStatus = ActionStatus.DONE
     message: str = ""
     """Why it was not done, usually what the API server answered."""
-    verb: Literal["Create", "Delete", "Patch"] = "Create"
+    verb: Literal["Create", "Delete", "Patch", "Get"] = "Create"
     role: str = ""
     """Of a pod or a Service that was to be created."""
     index: int | None = None

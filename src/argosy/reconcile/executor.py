@@ -155,7 +155,8 @@ class ActionExecutor:
                 name = self.name(role, index, attempt, replacement)
                 return ActionResult(Pod.resource.kind, name, role=role, index=index)
             case ConfirmPod(role, index, attempt, replacement):
-                return ActionResult(Pod.resource.kind, self.name(role, index, attempt, replacement))
+                name = self.name(role, index, attempt, replacement)
+                return ActionResult(Pod.resource.kind, name, verb="Get")
             case DeletePod():
                 return ActionResult(Pod.resource.kind, action.name, verb="Delete", reason=action.reason)
             case Apply(child):

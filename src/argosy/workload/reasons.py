@@ -92,7 +92,8 @@ def action_failed(result: ActionResult) -> str:
 
     `PodInvalid`: the API server rejects the object for good; `PodForbidden`: for now, because of a quota, a
     policy, a webhook or missing permissions; `PodNameConflict`: an object of another owner has the name;
-    `PodCreateFailed`, `PodDeleteFailed`, `PodPatchFailed`: any other error, after which it is tried again.
+    `PodCreateFailed`, `PodDeleteFailed`, `PodPatchFailed`, `PodGetFailed`: any other error, after which it is
+    tried again.
     """
     if result.status is ActionStatus.NAME_CONFLICT:
         return name_conflict(result.kind)

@@ -22,6 +22,7 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.transitions import Transitions
 
 _REPORTED_KINDS = ("Pod", "Service", "Job")
+_REPORTED_VERBS = ("Create", "Delete")
 _NAME_CONFLICTS = (reasons.name_conflict("Pod"), reasons.name_conflict("Service"))
 MAX_FIELD_EVENTS = 10
 """Fields of one job that get an event."""
@@ -50,7 +51,7 @@ def action_events(obj: AresJob, results: Sequence[ActionResult]) -> list[EmitEve
     """Return one event for all objects of a role, or of a reason, that were created, deleted or rejected."""
     emitted: list[EmitEvent] = []
     reported = sorted(
-        (result for result in results if result.kind in _REPORTED_KINDS and result.verb != "Patch"),
+        (result for result in results if result.kind in _REPORTED_KINDS and result.verb in _REPORTED_VERBS),
         key=_group_key,
     )
     for (verb, kind, role, reason, failed), group in groupby(reported, _group_key):
