@@ -17,6 +17,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from types import TracebackType
@@ -141,8 +142,9 @@ def _with_query(path: str, query: str) -> str:
 
 
 def difference(reference: Server, ours: Server, namespace: str, steps: Sequence[Step]) -> str:
-    """Send the steps to both servers; returns a diff of the responses, empty if they are equal."""
-    want, got = (transcript(server, namespace, steps) for server in (reference, ours))
+    """Send the steps to both servers at the same time; returns a diff of the responses, empty if equal."""
+    with ThreadPoolExecutor(2) as pool:
+        want, got = pool.map(lambda server: transcript(server, namespace, steps), (reference, ours))
     return "" if want == got else transcript_diff(steps, want, got)
 
 
