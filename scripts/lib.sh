@@ -30,7 +30,7 @@ setup() {
   exec 9>&-
 }
 
-# An environment is tied to its place and to the Python it was made with: after a move or an upgrade it is made anew.
+# An environment depends on its path and on its Python: after a move or an upgrade it is created again.
 discard_if_unusable() {
   local made
   made=$(sed -n 's/^root //p' "$VENV/argosy-stamp" 2>/dev/null) || made=

@@ -157,8 +157,8 @@ def test_sbom_lists_the_wheel_with_its_checksum(output: Path) -> None:
 
 
 def test_base_without_a_digest_is_an_error(tmp_path: Path) -> None:
-    told = release(tmp_path, "--base", "python:3.13-slim", code=2)
-    assert "'python:3.13-slim': must be NAME[:TAG]@sha256: and 64 hexadecimal digits" in told
+    output_text = release(tmp_path, "--base", "python:3.13-slim", code=2)
+    assert "'python:3.13-slim': must be NAME[:TAG]@sha256: and 64 hexadecimal digits" in output_text
 
 
 def test_missing_base_is_a_warning(tmp_path: Path) -> None:

@@ -24,19 +24,19 @@ def ares(name: str) -> Json:
 
 @pytest.mark.long_on_cluster
 def test_trainingrun_records_an_exit_code_a_signal_and_a_deletion_as_causes(user: User) -> None:
-    user.apply(run("told").role("worker", 3, restart="OnFailure", template=TEMPLATE))
-    _wait_until_running(user, "tr", "told")
+    user.apply(run("restarts").role("worker", 3, restart="OnFailure", template=TEMPLATE))
+    _wait_until_running(user, "tr", "restarts")
     for index, code in ((0, 7), (1, 137)):
-        _end(user, "told", index, code)
-        _wait_for_restarts(user, "tr", "told", index + 1)
-    user.kubectl("delete", "pod", "told-worker-2")
-    history = _wait_for_restarts(user, "tr", "told", 3)
+        _end(user, "restarts", index, code)
+        _wait_for_restarts(user, "tr", "restarts", index + 1)
+    user.kubectl("delete", "pod", "restarts-worker-2")
+    history = _wait_for_restarts(user, "tr", "restarts", 3)
     assert [_summary(entry) for entry in history] == [
         ("worker", 0, "NonZeroExit", "Pod", 7, ""),
         ("worker", 1, "Signal", "Pod", 137, "SIGKILL"),
         ("worker", 2, "Deleted", "Pod", None, ""),
     ]
-    _check_described_and_delete(user, "tr", "told", history)
+    _check_described_and_delete(user, "tr", "restarts", history)
 
 
 def test_worker_over_its_memory_limit_is_recorded_as_out_of_memory(user: User) -> None:
@@ -73,7 +73,7 @@ def test_aresjob_records_an_exit_code_a_signal_and_a_deletion_as_causes(user: Us
 @pytest.mark.long_on_cluster
 def test_repeated_failures_escalate_from_container_to_role_to_job(user: User) -> None:
     """The node's restart of a container is one too many for its pod, and that one too many for the role,
-    which may start anew once."""
+    which may restart once."""
     escalation = {"container": 0, "pod": 0, "role": 1}
     steep = run("steep").role("worker", 3, restart="OnFailure", template=TEMPLATE)
     user.apply(steep.limits(restarts=5, escalation=escalation))

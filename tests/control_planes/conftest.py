@@ -44,16 +44,16 @@ class Planes:
                 )
 
     def same(self, *words: str, stdin: str = "", code: int | None = 0, ordered: bool = True) -> str:
-        """Run a command on both; what it told must be the same, in any order if need be, and is returned."""
-        told = []
+        """Run a command on both; the outputs must be equal, in any order if need be; returns the output."""
+        outputs = []
         for server in self.servers:
             done = self.run(server, words, stdin)
             lines = normal(done.stdout).splitlines()
             shown = "\n".join(lines if ordered else sorted(lines))
-            told.append(f"{shown}\n{normal(done.stderr)}(ended with {done.returncode})")
-            assert code in (None, done.returncode), f"{server.name}: {told[-1]}"
-        assert told[1] == told[0]
-        return told[0]
+            outputs.append(f"{shown}\n{normal(done.stderr)}(ended with {done.returncode})")
+            assert code in (None, done.returncode), f"{server.name}: {outputs[-1]}"
+        assert outputs[1] == outputs[0]
+        return outputs[0]
 
     def until(self, *words: str) -> None:
         """Run a command on both until it ends well: what was granted takes effect a moment later."""

@@ -103,5 +103,5 @@ def test_budget_of_pods_without_a_controller(planes: Planes) -> None:
         shown=lambda items: [dig(i, "status.currentHealthy") for i in items],
         want=[1, 1],
     )
-    told = str(planes.settled("pdb", shown=shown))
-    assert "jobs.batch does not implement the scale subresource" in told
+    status = str(planes.settled("pdb", shown=shown))
+    assert "jobs.batch does not implement the scale subresource" in status

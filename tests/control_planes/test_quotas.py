@@ -49,8 +49,8 @@ def test_pods_beyond_a_quota_are_refused_until_others_are_deleted(planes: Planes
     planes.eventually("quota", shown=used, want=[("q", {"pods": "0", "count/pods": "0"})])
     planes.same("create", "deployment", "web", "--image=i", "--replicas=3")
     planes.eventually("quota", shown=used, want=[("q", {"pods": "2", "count/pods": "2"})])
-    told = planes.settled("deployments", shown=failures)
-    assert told == [
+    messages = planes.settled("deployments", shown=failures)
+    assert messages == [
         'FailedCreate: pods "web-<hash>-<5>" is forbidden: exceeded quota: q, requested: pods=1, '
         "used: pods=2, limited: pods=2"
     ]

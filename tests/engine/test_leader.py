@@ -10,7 +10,7 @@ import pytest
 from argosy.engine.client import Client
 from argosy.engine.leader import Leader
 from tests.support.captured_logs import captured_lines
-from tests.support.fake_apiserver import FakeServer, Fault, Seen
+from tests.support.fake_apiserver import FakeServer, Fault, ReceivedRequest
 from tests.support.waiting import eventually
 
 
@@ -176,7 +176,7 @@ async def check_suspended_leader(server: FakeServer, duration: float, suspended:
     """
     await server.put("configmaps", {"metadata": {"name": "work", "namespace": "default"}, "data": {}})
 
-    def requests(identity: str) -> list[Seen]:
+    def requests(identity: str) -> list[ReceivedRequest]:
         return [request for request in server.requests if request.headers["User-Agent"] == identity]
 
     def writes(identity: str) -> int:

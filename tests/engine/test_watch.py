@@ -28,7 +28,7 @@ from argosy.engine.watch import (
 from argosy.kinds.kubernetes import ConfigMap
 from argosy.wire.connection import Connection
 from tests.support.captured_logs import captured_lines
-from tests.support.fake_apiserver import FakeServer, Fault, Seen
+from tests.support.fake_apiserver import FakeServer, Fault, ReceivedRequest
 from tests.support.fault_proxy import HONEST, FaultProxy, Mischief
 from tests.support.gc_leaks import reference_cycles
 from tests.support.waiting import eventually
@@ -85,11 +85,11 @@ async def recording(client: Client, labels: str = "") -> AsyncIterator[Recording
             await asyncio.gather(task, return_exceptions=True)
 
 
-def is_watch(request: Seen) -> bool:
+def is_watch(request: ReceivedRequest) -> bool:
     return request.query.get("watch") == "true"
 
 
-def is_list(request: Seen) -> bool:
+def is_list(request: ReceivedRequest) -> bool:
     return request.method == "GET" and not is_watch(request)
 
 

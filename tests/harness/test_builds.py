@@ -127,7 +127,7 @@ def test_missing_nft_is_unpacked_from_its_debian_package(
     said = subprocess.run([str(nft), "list"], capture_output=True, text=True, check=True).stdout
     assert said == f"{Programs().cache.parent}/debian/nftables/usr/lib/{platform.machine()}-linux-gnu list\n"
     before = calls.read_text()
-    assert "update" in before, "lists that are too old are fetched anew, into a folder of our own"
+    assert "update" in before, "old package lists are not fetched again into our own folder"
     builds.build(Programs(), lambda _: None)
     assert calls.read_text() == before
 

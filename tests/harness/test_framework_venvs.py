@@ -1,4 +1,4 @@
-"""Environments of frameworks: found by what they are made of, made once, told when they are not there."""
+"""Environments of frameworks: identified by their content, created once, reported when missing."""
 
 import re
 from pathlib import Path

@@ -14,7 +14,7 @@ from tests.support.transcripts import Transcript, differences
 THEN, LATER = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def seen(phase: str, active: int, since: datetime, reason: str = "") -> TrainingRun:
+def run_status(phase: str, active: int, since: datetime, reason: str = "") -> TrainingRun:
     running = RunCondition("Running", str(phase == "Running"), phase, since)
     role = RoleStatus(phase=phase, active=active)
     status = TrainingRunStatus(
@@ -23,7 +23,7 @@ def seen(phase: str, active: int, since: datetime, reason: str = "") -> Training
     return TrainingRun(ObjectMeta(name="a"), TrainingRunSpec("custom", {}), status)
 
 
-def told(*statuses: TrainingRun) -> str:
+def transcript_of(*statuses: TrainingRun) -> str:
     transcript = Transcript()
     for status in statuses:
         transcript.add(status)
@@ -31,12 +31,12 @@ def told(*statuses: TrainingRun) -> str:
 
 
 def test_every_change_is_recorded_once_in_order() -> None:
-    text = told(
+    text = transcript_of(
         TrainingRun(ObjectMeta(name="a"), TrainingRunSpec("custom", {})),
-        seen("Starting", 0, THEN, "PodsStarting"),
-        seen("Starting", 1, THEN, "PodsStarting"),
-        seen("Running", 2, THEN),
-        seen("Succeeded", 0, THEN),
+        run_status("Starting", 0, THEN, "PodsStarting"),
+        run_status("Starting", 1, THEN, "PodsStarting"),
+        run_status("Running", 2, THEN),
+        run_status("Succeeded", 0, THEN),
     )
     assert text.splitlines() == [
         "run",
@@ -104,13 +104,13 @@ def test_differences(observed: str, want: list[str]) -> None:
 
 
 def test_times_and_numbers_are_omitted() -> None:
-    assert told(seen("Running", 1, THEN)) == told(seen("Running", 2, LATER))
+    assert transcript_of(run_status("Running", 1, THEN)) == transcript_of(run_status("Running", 2, LATER))
 
 
 def test_transcript_is_finished_with_the_run() -> None:
     transcript = Transcript()
     for phase, finished in (("Running", False), ("Restarting", False), ("Failed", True)):
-        transcript.add(seen(phase, 1, THEN))
+        transcript.add(run_status(phase, 1, THEN))
         assert transcript.finished is finished
 
 

@@ -58,16 +58,16 @@ FOREIGN = {
 async def test_foreign_crd_is_reported_and_nothing_is_created(
     scene: Scene, definition: dict[str, object], reason: str
 ) -> None:
-    """Nothing is made, an event says why, and ours in its place cures it."""
+    """No pod is created, an event has the reason, and the job runs once our CRD is installed."""
     await install_crd(scene.client, definition)
     with captured_lines():
         async with scene.operator() as operator:
             await scene.apply(short_job("job"))
 
-            async def told() -> bool:
+            async def has_event() -> bool:
                 return any(event.reason == reason and CRD in event.message for event in await scene.events())
 
-            await scene.until("an event tells", told)
+            await scene.until("an event names the CRD", has_event)
             assert not await scene.pods()
             await install_crd(scene.client, crd_for(TrainingRun))
             await scene.apply(short_job("job"))

@@ -46,7 +46,7 @@ async def test_jobs_succeed_when_a_control_plane_component_restarts(
             for number in range(3):
                 await scene.apply(short_job(f"job-{number}"))
             killable_apiserver.kill(part)
-            await asyncio.sleep(1)  # a while without an answer
+            await asyncio.sleep(1)  # the outage itself
             await killable_apiserver.revive()
             await scene.apply(short_job("job-3"))
             await wait_until_succeeded(scene, *(f"job-{number}" for number in range(4)))
@@ -55,7 +55,7 @@ async def test_jobs_succeed_when_a_control_plane_component_restarts(
 
 
 async def test_operator_backs_off_when_the_api_server_throttles(scene: Scene) -> None:
-    """API priority and fairness with hardly a seat for the operator: most of a burst is answered 429."""
+    """API priority and fairness leaves the operator hardly a seat: most requests of a burst get 429."""
     kubeconfig, port = await grant_all_rights(scene, READER), free_port()
     limited = {"nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
     await scene.client.apply(
@@ -160,10 +160,10 @@ async def test_unreachable_webhook_is_named_in_status(scene: Scene) -> None:
                 await asyncio.sleep(0.5)  # until the API server asks it
                 await scene.apply(short_job("job"))
 
-                async def told() -> bool:
+                async def is_named() -> bool:
                     return "silent.example.com" in (await scene.run("job")).status.message
 
-                await scene.until("status names the webhook", told)
+                await scene.until("status names the webhook", is_named)
                 assert not await scene.pods()
                 await scene.client.delete(ValidatingWebhookConfiguration, name)
                 await wait_until_succeeded(scene, "job")

@@ -99,10 +99,10 @@ async def test_unreadable_record_of_a_later_operator_is_not_changed(scene: Scene
         async with scene.operator():
             await enlarge(scene)
 
-            async def told() -> bool:
+            async def has_event() -> bool:
                 return any(event.reason == "UnsupportedRecordVersion" for event in await scene.events())
 
-            await scene.until("an event tells", told)
+            await scene.until("an event names the Record", has_event)
             assert (await record(scene))["phase"] == "Hibernating"
             assert {pod.metadata.uid for pod in (await scene.pods()).values()} == before
             await write(scene, known)

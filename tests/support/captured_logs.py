@@ -29,5 +29,5 @@ class _Collector(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         fields = getattr(record, "fields", {})
-        said = {"event": record.getMessage(), "log_level": record.levelname.lower()}
-        self._lines.append({**fields, **said})
+        line = {"event": record.getMessage(), "log_level": record.levelname.lower()}
+        self._lines.append({**fields, **line})

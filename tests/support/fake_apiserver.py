@@ -25,7 +25,7 @@ _LARGEST_BODY = 64 << 20
 
 
 @dataclass
-class Seen:
+class ReceivedRequest:
     """A request that the server received."""
 
     method: str
@@ -43,7 +43,7 @@ class Fault:
     status: int
     headers: dict[str, str] = field(default_factory=dict)
     times: int = 1
-    match: Callable[[Seen], bool] = lambda _seen: True
+    match: Callable[[ReceivedRequest], bool] = lambda _seen: True
     reason: str = ""
     message: str = "made up"
 
@@ -71,7 +71,7 @@ class FakeServer:
         self, *, watch_list: bool = True, bookmark_every: float = 3600.0, tokens: set[str] | None = None
     ) -> None:
         self.version = 100
-        self.requests: list[Seen] = []
+        self.requests: list[ReceivedRequest] = []
         self.faults: list[Fault] = []
         self.watch_list = watch_list
         self.ignore_watch_list = False
@@ -156,7 +156,7 @@ class FakeServer:
                 sending.cancel()
 
     async def _handle(self, request: Request) -> HandlerResult:
-        seen = Seen(
+        received = ReceivedRequest(
             request.method,
             request.path,
             {name: values[0] for name, values in request.query.items()},
@@ -164,9 +164,9 @@ class FakeServer:
             await request.body(_LARGEST_BODY),
             asyncio.get_running_loop().time(),
         )
-        self.requests.append(seen)
+        self.requests.append(received)
         for fault in self.faults:
-            if fault.times > 0 and fault.match(seen):
+            if fault.times > 0 and fault.match(received):
                 fault.times -= 1
                 return _status(fault.status, fault.reason, fault.message, fault.headers)
         if self.tokens is not None:
@@ -181,13 +181,13 @@ class FakeServer:
         if request.method == "GET" and request.parameter("watch") == "true":
             return self._watch(request, target)
         method = getattr(self, f"_{request.method.lower()}")
-        answer: Response = await method(request, target, seen.body)
+        answer: Response = await method(request, target, received.body)
         return answer
 
     async def _get(self, request: Request, target: _Target, _body: bytes) -> Response:
         if target.name:
-            found = self._find(target)
-            return _json(found) if found else _not_found(target)
+            existing = self._find(target)
+            return _json(existing) if existing else _not_found(target)
         items = self._selected(request, target)
         start = int(request.parameter("continue", "0"))
         limit = int(request.parameter("limit", "0")) or len(items)
@@ -223,8 +223,8 @@ class FakeServer:
         old = self._find(target)
         if old is None:
             return _not_found(target)
-        asked = _meta(obj).get("resourceVersion")
-        if asked and asked != _meta(old)["resourceVersion"]:
+        expected_version = _meta(obj).get("resourceVersion")
+        if expected_version and expected_version != _meta(old)["resourceVersion"]:
             return _status(409, "Conflict", "the object has been modified")
         return _json(
             await self._write(target.collection, (target.namespace, target.name), obj, "MODIFIED", old)

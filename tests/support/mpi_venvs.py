@@ -61,15 +61,19 @@ def _install_environment(name: str) -> None:
     target = _environment(name)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, ignore_cleanup_errors=True) as scratch:
-        made = Path(scratch) / target.name
+        new_environment = Path(scratch) / target.name
         wanted = [*PINS[name], *COMMON]
         if uv := shutil.which("uv"):
-            subprocess.run([uv, "venv", "-q", "--python", sys.executable, made], check=True)
-            subprocess.run([uv, "pip", "install", "-q", "--python", made / "bin/python", *wanted], check=True)
+            subprocess.run([uv, "venv", "-q", "--python", sys.executable, new_environment], check=True)
+            subprocess.run(
+                [uv, "pip", "install", "-q", "--python", new_environment / "bin/python", *wanted], check=True
+            )
         else:
-            subprocess.run([sys.executable, "-m", "venv", made], check=True)
-            subprocess.run([made / "bin/python", "-m", "pip", "install", "-q", *wanted], check=True)
-        made.rename(target)
+            subprocess.run([sys.executable, "-m", "venv", new_environment], check=True)
+            subprocess.run(
+                [new_environment / "bin/python", "-m", "pip", "install", "-q", *wanted], check=True
+            )
+        new_environment.rename(target)
 
 
 def _cached(name: str, program: str) -> Launcher:

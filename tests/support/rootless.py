@@ -54,12 +54,12 @@ class Python(NamedTuple):
         source = str(Path(argosy.__file__).parents[1])
         installed = sysconfig.get_paths()["platlib"]
         for program in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
-            found = Python(program, f"{source}:{installed}")
+            candidate = Python(program, f"{source}:{installed}")
             check = [program, "-c", "import msgspec, cryptography, argosy"]
             try:
                 done = subprocess.run(
                     check,
-                    env=found.environment,
+                    env=candidate.environment,
                     user=NOBODY,
                     group=NOBODY,
                     extra_groups=[],
@@ -70,7 +70,7 @@ class Python(NamedTuple):
             except OSError:
                 continue
             if done.returncode == 0:
-                return found
+                return candidate
         return None
 
     @property

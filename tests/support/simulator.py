@@ -200,8 +200,8 @@ class Simulator:
                 self._controller.enqueue(key_of(pod))
 
     def _is_released(self, namespace: str) -> bool:
-        found = self._namespaces.get("", namespace)
-        return found is not None and RELEASED in found.metadata.annotations
+        existing = self._namespaces.get("", namespace)
+        return existing is not None and RELEASED in existing.metadata.annotations
 
     def _mine(self, pod: Pod) -> bool:
         if not pod.spec.node_name:

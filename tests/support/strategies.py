@@ -20,7 +20,7 @@ from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from tests.support.workloads import NOW, existing
 
 Strategy = st.SearchStrategy[object]
-Known = Mapping[str, Strategy]
+Overrides = Mapping[str, Strategy]
 """Strategies for fields of these names; `*` is the strategy for the keys of maps."""
 
 TEXTS = ("", "x", "Never", "Running", "/etc/hostfile", "a,,b", "..", "wörker", "x" * 300, "${IMAGE}", "1e9")
@@ -28,13 +28,13 @@ NUMBERS = (0, 1, 2, 3, -1, 65_536, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, -(2**
 WRONG: Sequence[object] = (None, True, 1.5, {}, [], [None], {"a": None}, [[]], {"": {}}, *TEXTS, *NUMBERS)
 
 
-def from_schema(schema: Mapping[str, object], known: Known, name: str = "") -> Strategy:
+def from_schema(schema: Mapping[str, object], overrides: Overrides, name: str = "") -> Strategy:
     """Values that the schema accepts; optional fields are left out at random."""
-    made = known[name] if name in known else _made(schema, known)
-    return st.one_of(made, st.none()) if schema.get("nullable") else made
+    generated = overrides[name] if name in overrides else _from_type(schema, overrides)
+    return st.one_of(generated, st.none()) if schema.get("nullable") else generated
 
 
-def _made(schema: Mapping[str, object], known: Known) -> Strategy:
+def _from_type(schema: Mapping[str, object], overrides: Overrides) -> Strategy:
     if "enum" in schema:
         return st.sampled_from(cast("list[object]", schema["enum"]))
     if schema.get("x-kubernetes-int-or-string"):
@@ -51,9 +51,9 @@ def _made(schema: Mapping[str, object], known: Known) -> Strategy:
             return st.booleans()
         case "array":
             least = cast("int", schema.get("minItems", 0))
-            items = from_schema(cast("Mapping[str, object]", schema["items"]), known)
+            items = from_schema(cast("Mapping[str, object]", schema["items"]), overrides)
             return st.lists(items, min_size=least, max_size=least + 2).map(lambda found: found)
-    return _object(schema, known)
+    return _object(schema, overrides)
 
 
 def _text(schema: Mapping[str, object]) -> Strategy:
@@ -63,13 +63,13 @@ def _text(schema: Mapping[str, object]) -> Strategy:
     return st.sampled_from([text for text in TEXTS if least <= len(text) <= most])
 
 
-def _object(schema: Mapping[str, object], known: Known) -> Strategy:
+def _object(schema: Mapping[str, object], overrides: Overrides) -> Strategy:
     if "additionalProperties" in schema:
-        inner = from_schema(cast("Mapping[str, object]", schema["additionalProperties"]), known)
-        return st.dictionaries(known["*"], inner, max_size=3).map(lambda found: found)
+        inner = from_schema(cast("Mapping[str, object]", schema["additionalProperties"]), overrides)
+        return st.dictionaries(overrides["*"], inner, max_size=3).map(lambda found: found)
     properties = cast("dict[str, Mapping[str, object]]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
-    parts = {name: from_schema(one, known, name) for name, one in properties.items()}
+    parts = {name: from_schema(field, overrides, name) for name, field in properties.items()}
     must = {name: parts.pop(name) for name in required if name in parts}
     if schema.get(PRESERVE_UNKNOWN_FIELDS):
         parts["unheardOf"] = st.sampled_from(WRONG)
@@ -79,16 +79,16 @@ def _object(schema: Mapping[str, object], known: Known) -> Strategy:
 @st.composite
 def corrupted(draw: st.DrawFn, samples: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """A sample in which up to three parts are replaced or removed."""
-    made = copy.deepcopy(dict(draw(st.sampled_from(samples))))
+    generated = copy.deepcopy(dict(draw(st.sampled_from(samples))))
     for _ in range(draw(st.integers(1, 3))):
-        parent, key = draw(st.sampled_from(list(_places(made))))
+        parent, key = draw(st.sampled_from(list(_places(generated))))
         if draw(st.booleans()):
             parent[key] = copy.deepcopy(draw(st.sampled_from(WRONG)))
         else:
             del parent[key]
-        if not made:
+        if not generated:
             break
-    return made
+    return generated
 
 
 def _places(value: object) -> Iterator[tuple[dict[object, object], object]]:
@@ -144,7 +144,7 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
     down = st.frozensets(nodes, max_size=2)
     return st.builds(
         Observed,
-        pods=st.lists(pods, max_size=6).map(_told_apart),
+        pods=st.lists(pods, max_size=6).map(_with_unique_names),
         nodes_down=down,
         nodes_partly_unknown=down,
         children=st.sampled_from([(), (existing(Service, "job-worker"),), (existing(Service, "other"),)]),
@@ -159,7 +159,7 @@ def observations(roles: Sequence[str]) -> st.SearchStrategy[Observed]:
     )
 
 
-def _told_apart(pods: Sequence[ObservedPod]) -> tuple[ObservedPod, ...]:
+def _with_unique_names(pods: Sequence[ObservedPod]) -> tuple[ObservedPod, ...]:
     return tuple(
         replace(pod, name=f"job-{pod.role}-{pod.index}-{number}", uid=f"uid-{number}")
         for number, pod in enumerate(pods)

@@ -167,8 +167,8 @@ class ToyScene:
 
     async def until_data(self, name: str, data: dict[str, str]) -> ConfigMap:
         async def reached() -> ConfigMap | None:
-            found = await self.config_map(name)
-            return found if found is not None and found.data == data else None
+            existing = await self.config_map(name)
+            return existing if existing is not None and existing.data == data else None
 
         return await until(reached, f"{name} holds {data}")
 

@@ -54,7 +54,7 @@ def workload(
     generation: int = 1,
 ) -> Workload:
     """A job `job` in namespace `ns`; if no rules are given every role must succeed and none may fail."""
-    named = {one.name: one for one in roles or (role(),)}
+    named = {item.name: item for item in roles or (role(),)}
     usual = Rules(succeeded_when=(tuple(named),), failed_when=tuple((name,) for name in named))
     return Workload(
         kind="TrainingRun",

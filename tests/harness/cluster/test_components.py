@@ -1,4 +1,4 @@
-"""What the parts of a cluster are told."""
+"""The commands and configuration files of the components of a cluster."""
 
 import json
 from pathlib import Path

@@ -231,8 +231,8 @@ def test_other_kubernetes_version_runs_pods(cluster_programs: Programs) -> None:
             cluster = RunningCluster.up(folder, Settings(cluster_programs.minor))
             version = cluster.kubectl("get", "--raw", "/version").stdout
             assert f'"gitVersion": "v{cluster_programs.version}"' in version
-            told = cast("dict[str, dict[str, str]]", cluster.get("node", "node-1")["status"])["nodeInfo"]
-            assert told["kubeletVersion"] == f"v{cluster_programs.version}"
+            node_info = cast("dict[str, dict[str, str]]", cluster.get("node", "node-1")["status"])["nodeInfo"]
+            assert node_info["kubeletVersion"] == f"v{cluster_programs.version}"
             cluster.kubectl("apply", "-f", "-", stdin=MANIFEST)
             cluster.kubectl("scale", "deployment/web", "--replicas=1")
             cluster.kubectl("rollout", "status", "deployment/web", "--timeout=90s", timeout=100)
@@ -242,7 +242,7 @@ def test_other_kubernetes_version_runs_pods(cluster_programs: Programs) -> None:
 
 
 def _mentioning(folder: Path) -> list[str]:
-    """The commands of all processes that were told this folder."""
+    """The command lines of all processes that have this folder as an argument."""
     commands = []
     for entry in Path("/proc").iterdir():
         try:

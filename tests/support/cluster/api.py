@@ -39,9 +39,9 @@ def get(server: Server, place: str) -> dict[str, object] | None:
 
 def ready_nodes(server: Server) -> set[str]:
     """The names of the nodes that are ready."""
-    found = get(server, "/api/v1/nodes") or {}
+    listed = get(server, "/api/v1/nodes") or {}
     names = set()
-    for node in cast("list[dict[str, dict[str, object]]]", found.get("items", [])):
+    for node in cast("list[dict[str, dict[str, object]]]", listed.get("items", [])):
         conditions = cast("list[dict[str, str]]", node["status"].get("conditions", []))
         if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
             names.add(str(node["metadata"]["name"]))

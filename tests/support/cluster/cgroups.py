@@ -27,7 +27,7 @@ def hierarchies(root: Path = ROOT) -> list[Path]:
 
 def create(name: str, root: Path = ROOT) -> list[Path]:
     """Create the cgroup `name`, a path below the root, in every hierarchy; returns the absolute paths."""
-    made = []
+    created = []
     for hierarchy in hierarchies(root):
         place = hierarchy
         for part in Path(name).parts:
@@ -35,8 +35,8 @@ def create(name: str, root: Path = ROOT) -> list[Path]:
             place = place / part
             place.mkdir(exist_ok=True)
             _copy_cpuset(place)
-        made.append(place)
-    return made
+        created.append(place)
+    return created
 
 
 def remove(name: str, root: Path = ROOT) -> None:

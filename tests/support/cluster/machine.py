@@ -72,28 +72,28 @@ def main() -> int:
     with Path(f"/proc/{spec['switch']}/ns/net").open() as switch:
         kernel.setns(switch.fileno(), kernel.NEW_NET)
     at_switch = Netlink()
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     kernel.unshare(
         kernel.NEW_MOUNT | kernel.NEW_UTS | kernel.NEW_IPC | kernel.NEW_PID | kernel.NEW_NET | NEW_CGROUP
     )
     pid = os.fork()
     if pid == 0:
-        os.close(told)
-        _become_node(spec, at_switch, tell)
-    os.close(tell)
-    if os.read(told, 1) != b"+":
+        os.close(read_end)
+        _become_node(spec, at_switch, write_end)
+    os.close(write_end)
+    if os.read(read_end, 1) != b"+":
         os.waitpid(pid, 0)
         return 1
     sys.stdout.write(f"{pid}\n")
     return 0
 
 
-def _become_node(spec: Spec, at_switch: Netlink, tell: int) -> None:
+def _become_node(spec: Spec, at_switch: Netlink, write_end: int) -> None:
     os.setsid()
     socket.sethostname(spec["name"])
     _wire(spec, at_switch)
     _enter_root(spec)
-    os.write(tell, b"+")
+    os.write(write_end, b"+")
     become(spec["init"], os.open(os.devnull, os.O_WRONLY))
 
 

@@ -70,11 +70,11 @@ def serve(address: str, port: int, archives: list[Path]) -> ThreadingHTTPServer:
         def _answer(self, *, body: bool) -> None:
             url = urlsplit(self.path)
             host = parse_qs(url.query).get("ns", [""])[0]
-            found = find(archives, host, url.path.removeprefix("/v2/"))
-            if found is None:
+            match = find(archives, host, url.path.removeprefix("/v2/"))
+            if match is None:
                 self._send(404, b'{"errors":[{"code":"NAME_UNKNOWN","message":"no such image here"}]}')
                 return
-            digest, blob = found
+            digest, blob = match
             self.send_response(200)
             self.send_header("Content-Type", blob.kind)
             self.send_header("Content-Length", str(blob.size))

@@ -30,7 +30,9 @@ class Release:
             (str(helm), *words, *where), capture_output=True, text=True, timeout=300, check=False
         )
         if code is not None and done.returncode != code:
-            raise AssertionError(f"helm {' '.join(words)}: {done.stdout}{done.stderr}\n{self.told()}")
+            raise AssertionError(
+                f"helm {' '.join(words)}: {done.stdout}{done.stderr}\n{self.describe_pods()}"
+            )
         return done
 
     def install(self, *options: str, chart: Path | None = None) -> None:
@@ -48,10 +50,10 @@ class Release:
 
     def pods(self) -> list[dict[str, Json]]:
         """The operator's pods that are not terminating."""
-        found = cast("list[dict[str, Json]]", self.cluster.get("pods", "-A", "-l", SELECTOR)["items"])
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        pods_found = cast("list[dict[str, Json]]", self.cluster.get("pods", "-A", "-l", SELECTOR)["items"])
+        return [pod for pod in pods_found if "deletionTimestamp" not in pod["metadata"]]
 
-    def told(self) -> str:
+    def describe_pods(self) -> str:
         """The operator's pods and the ends of their logs, for the message of a failed test."""
         where = ("-n", self.namespace, "-l", SELECTOR)
         pods = self.cluster.kubectl("describe", "pods", *where, code=None).stdout

@@ -154,8 +154,8 @@ def _write_base(path: Path) -> Layer:
     for extra in (Path("/etc/ssl/certs/ca-certificates.crt"), *Path("/usr/lib/locale").glob("C.*/**/*")):
         if extra.is_file():
             writer.copy(extra, str(extra))
-    found = [*_tools(writer), *_python(writer), *_packages(writer)]
-    for library in _libraries(found):
+    native_files = [*_tools(writer), *_python(writer), *_packages(writer)]
+    for library in _libraries(native_files):
         writer.copy(library, str(library.parent.resolve() / library.name))
     return writer.done()
 
@@ -229,10 +229,10 @@ def _libraries(files: Iterable[Path]) -> Iterator[Path]:
     """The shared libraries that these files need, as the loader finds them."""
     command = ["ldd", *(str(file) for file in files)]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    found = set(re.findall(r"(?:=> |^\t)(/\S+) \(0x", listed, re.MULTILINE))
+    native_files = set(re.findall(r"(?:=> |^\t)(/\S+) \(0x", listed, re.MULTILINE))
     for name in ("libnss_files.so.2", "libnss_dns.so.2"):  # loaded by the C library by name
-        found |= {str(Path(path).with_name(name)) for path in found if "/libc.so." in path}
-    for path in sorted(found):
+        native_files |= {str(Path(path).with_name(name)) for path in native_files if "/libc.so." in path}
+    for path in sorted(native_files):
         if Path(path).exists() and not Path(path).is_relative_to(sys.prefix):
             yield Path(path)
 

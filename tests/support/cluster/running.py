@@ -59,8 +59,8 @@ class RunningCluster:
             command, env=kept, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
         )
         if code is not None and done.returncode != code:
-            told = f"{done.stdout}{done.stderr}"
-            raise AssertionError(f"{' '.join(words)} ended with {done.returncode}, not {code}\n{told}")
+            output = f"{done.stdout}{done.stderr}"
+            raise AssertionError(f"{' '.join(words)} ended with {done.returncode}, not {code}\n{output}")
         return done
 
     def get(self, *words: str) -> dict[str, object]:

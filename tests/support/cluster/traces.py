@@ -99,10 +99,10 @@ def remaining(contents: Contents) -> Contents:
 
 
 def _namespaces(pid: int) -> dict[str, str]:
-    found = {}
+    namespaces = {}
     for kind in ("cgroup", "ipc", "mnt", "net", "pid", "uts"):
         try:
-            found[kind] = str(Path(f"/proc/{pid}/ns/{kind}").readlink())
+            namespaces[kind] = str(Path(f"/proc/{pid}/ns/{kind}").readlink())
         except OSError:
             continue
-    return found
+    return namespaces
