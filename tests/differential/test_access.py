@@ -131,12 +131,12 @@ CASES: dict[str, list[Step]] = {
         delete(f"{CLUSTER_ROLES}/$ns"),
     ],
     "a cluster role bound in the cluster": [
-        post(CLUSTER_ROLES, role({**READS, "resources": ["limitranges"]}, name="$ns"), shown=False),
+        post(CLUSTER_ROLES, role({**READS, "resources": ["resourcequotas"]}, name="$ns"), shown=False),
         post(CLUSTER_BINDINGS, binding(TO_READER, "ClusterRole", "$ns")),
-        get("/api/v1/limitranges", user=READER, until_code=200, shown=False),
-        get("/api/v1/namespaces/$ns/limitranges", user=READER, only=("kind",)),
+        get("/api/v1/resourcequotas", user=READER, until_code=200, shown=False),
+        get("/api/v1/namespaces/$ns/resourcequotas", user=READER, only=("kind",)),
         delete(f"{CLUSTER_BINDINGS}/$ns", shown=False),
-        get("/api/v1/limitranges", user=READER, until_code=403),
+        get("/api/v1/resourcequotas", user=READER, until_code=403),
     ],
     "users cannot grant rights that they do not have": [
         post(

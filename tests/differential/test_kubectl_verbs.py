@@ -62,7 +62,6 @@ CREATED = (
     "quota q --hard=pods=2,count/jobs.batch=1",
     "deployment d --image=i --replicas=2 --port=80",
     "job j --image=i -- echo a",
-    "cronjob cj --image=i --schedule='* * * * *' -- echo a",
     "poddisruptionbudget p --selector=a=b --min-available=1",
     "priorityclass $ns --value=5 --description=five",
     "namespace $ns-other",
@@ -78,10 +77,6 @@ TOURS: dict[str, list[Command]] = {
         for what in CREATED
     },
     "create from what is there": [
-        "create cronjob cj --image=i --schedule='@daily' -- echo a",
-        "create job j --from=cronjob/cj --dry-run=client -o yaml",
-        "create job j --from=cronjob/cj -o yaml",
-        "create job j --image=i --from=cronjob/cj",
         "create token default",
         "create token default --duration=1m",
         "create token none",
@@ -324,7 +319,7 @@ def _prepare(server: Server, namespace: str) -> None:
 def _tidy(server: Server, namespace: str) -> None:
     """Other tests run controllers on these servers: nothing is left for them to act upon."""
     with Caller(server) as caller:
-        for path in ("apps/v1 deployments", "batch/v1 jobs", "batch/v1 cronjobs"):
+        for path in ("apps/v1 deployments", "batch/v1 jobs"):
             group, kind = path.split()
             caller.send(delete(f"/apis/{group}/namespaces/{namespace}/{kind}?propagationPolicy=Background"))
 

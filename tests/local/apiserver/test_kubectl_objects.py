@@ -201,16 +201,20 @@ def test_wait_for_a_condition_a_value_and_a_deletion(kubectl: Kubectl) -> None:
         ("create", "service", "clusterip", "svc", "--tcp=80:80"),
         ("create", "quota", "q", "--hard=pods=3"),
         ("create", "poddisruptionbudget", "budget", "--selector=app=web", "--min-available=1"),
-        ("create", "cronjob", "c", "--image=busybox", "--schedule=* * * * *"),
         ("create", "priorityclass", "NAMESPACE", "--value=5"),
         ("create", "configmap", "c", "--from-literal=a=b"),
-        ("create", "ingress", "i", "--rule=a.example.com/*=svc:80"),
         ("create", "token", "default"),
     ],
     ids=lambda arguments: " ".join(arguments[:3]),
 )
 def test_create(kubectl: Kubectl, arguments: tuple[str, ...]) -> None:
     kubectl(*[argument.replace("NAMESPACE", kubectl.namespace) for argument in arguments])
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet", "PersistentVolume", "Ingress"])
+def test_kind_without_controller_is_not_served(kubectl: Kubectl, kind: str) -> None:
+    error = kubectl("get", kind, code=1)
+    assert f'the server doesn\'t have a resource type "{kind}"' in error
 
 
 def test_delete_by_label_and_with_grace(kubectl: Kubectl) -> None:

@@ -49,7 +49,6 @@ TEMPLATE: Json = {
 }
 ONCE: Json = {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
 SELECTED: Json = {"selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE}
-CLAIM: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 RBAC = "rbac.authorization.k8s.io/v1"
 
 CREATED: dict[str, Json] = {
@@ -60,19 +59,7 @@ CREATED: dict[str, Json] = {
     },
     "a deployment": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": SELECTED},
     "a replica set": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": SELECTED},
-    "a daemon set": {"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": SELECTED},
-    "a stateful set": {
-        "apiVersion": "apps/v1", "kind": "StatefulSet",
-        "spec": {
-            **SELECTED, "serviceName": "s",
-            "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": CLAIM}],
-        },
-    },
     "a job": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": ONCE}},
-    "a cron job": {
-        "apiVersion": "batch/v1", "kind": "CronJob",
-        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": ONCE}}},
-    },
     "endpoints": {
         "apiVersion": "v1", "kind": "Endpoints",
         "subsets": [{"addresses": [{"ip": "1.2.3.4"}], "ports": [{"port": 80}]}],
@@ -88,23 +75,11 @@ CREATED: dict[str, Json] = {
     "a lease": {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"leaseDurationSeconds": 10},
     },
-    "an ingress": {
-        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
-        "spec": {"defaultBackend": {"service": {"name": "x", "port": {"number": 80}}}},
-    },
     "a network policy": {
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
         "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]},
     },
     "a quota": {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "10", "cpu": 2}}},
-    "a limit range": {
-        "apiVersion": "v1", "kind": "LimitRange",
-        "spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]},
-    },
-    "a pod template": {"apiVersion": "v1", "kind": "PodTemplate", "template": TEMPLATE},
-    "a replication controller": {
-        "apiVersion": "v1", "kind": "ReplicationController", "spec": {"template": TEMPLATE},
-    },
 }  # fmt: skip
 
 

@@ -6,17 +6,10 @@ The values are those of Kubernetes. The rules of custom resources are in the mod
 COUNTS_GENERATIONS = frozenset(
     {
         "pods",
-        "podtemplates",
-        "replicationcontrollers",
-        "daemonsets.apps",
         "deployments.apps",
         "replicasets.apps",
-        "statefulsets.apps",
-        "cronjobs.batch",
         "jobs.batch",
         "endpointslices.discovery.k8s.io",
-        "ingresses.networking.k8s.io",
-        "ingressclasses.networking.k8s.io",
         "networkpolicies.networking.k8s.io",
         "poddisruptionbudgets.policy",
         "priorityclasses.scheduling.k8s.io",
@@ -38,9 +31,7 @@ CREATED_BY_UPDATE = frozenset(
         "leases.coordination.k8s.io",
         "endpoints",
         "events",
-        "limitranges",
         "services",
-        "runtimeclasses.node.k8s.io",
         "clusterroles.rbac.authorization.k8s.io",
         "clusterrolebindings.rbac.authorization.k8s.io",
         "roles.rbac.authorization.k8s.io",
@@ -51,7 +42,6 @@ CREATED_BY_UPDATE = frozenset(
 
 NEEDS_VERSION = frozenset(
     {
-        "runtimeclasses.node.k8s.io",
         "poddisruptionbudgets.policy",
         "leases.coordination.k8s.io",
         "customresourcedefinitions.apiextensions.k8s.io",
@@ -63,25 +53,20 @@ NEEDS_VERSION = frozenset(
 
 RETURNED_WHEN_DELETED = frozenset(
     {
-        "storageclasses.storage.k8s.io",
         "resourcequotas",
-        "persistentvolumes",
         "persistentvolumeclaims",
         "serviceaccounts",
         "namespaces",
         "pods",
         "services",
-        "podtemplates",
     }
 )
 """Kinds whose deletion returns the object instead of a Status."""
 
-ORPHANS_BY_DEFAULT = frozenset({"jobs.batch", "replicationcontrollers"})
+ORPHANS_BY_DEFAULT = frozenset({"jobs.batch"})
 """Kinds whose dependents are orphaned by default."""
 
-KEEPS_STATUS_ON_CREATE = frozenset(
-    {"nodes", "persistentvolumes", "customresourcedefinitions.apiextensions.k8s.io"}
-)
+KEEPS_STATUS_ON_CREATE = frozenset({"nodes", "customresourcedefinitions.apiextensions.k8s.io"})
 """Kinds that can be created with a status."""
 
 NEVER_COLLECTED = frozenset({"events"})

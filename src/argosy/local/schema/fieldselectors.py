@@ -45,8 +45,6 @@ SELECTABLE_FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("", "Node"): frozenset({"spec.unschedulable"}),
     ("", "Secret"): frozenset({"type"}),
     ("", "Service"): frozenset({"spec.clusterIP", "spec.type"}),
-    ("", "ReplicationController"): frozenset({"status.replicas"}),
-    ("", "PersistentVolume"): frozenset({"name"}),
     ("", "PersistentVolumeClaim"): frozenset({"name"}),
     ("apps", "ReplicaSet"): frozenset({"status.replicas"}),
     ("batch", "Job"): frozenset({"status.successful"}),
@@ -81,7 +79,6 @@ _SPECIAL: Mapping[tuple[str, str, str], Reader] = {
     ("", "Pod", "status.podIPs"): _addresses,
     ("", "Node", "spec.unschedulable"): _plain("spec.unschedulable", "false"),
     ("", "Event", "source"): _source,
-    ("", "ReplicationController", "status.replicas"): _plain("status.replicas", "0"),
     ("apps", "ReplicaSet", "status.replicas"): _plain("status.replicas", "0"),
     ("batch", "Job", "status.successful"): _plain("status.succeeded", "0"),
 }

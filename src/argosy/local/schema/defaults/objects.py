@@ -11,14 +11,9 @@ from argosy.local.schema.codec.quantity import value_of
 from argosy.local.schema.defaults.pod import default_pod
 from argosy.local.schema.defaults.workloads import (
     claim_defaults,
-    cron_job_defaults,
-    daemon_set_defaults,
     deployment_defaults,
     job_defaults,
     replica_set_defaults,
-    replication_controller_defaults,
-    stateful_set_defaults,
-    template_defaults,
 )
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import part, parts, strings, text
@@ -127,16 +122,6 @@ def _secret(obj: Json) -> None:
         obj["data"] = data
 
 
-def _volume(obj: Json) -> None:
-    spec = part(obj, "spec")
-    part(obj, "status").setdefault("phase", "Pending")
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-    spec.setdefault("volumeMode", "Filesystem")
-    host = spec.get("hostPath")
-    if isinstance(host, dict):
-        host.setdefault("type", "")
-
-
 def _namespace(obj: Json) -> None:
     metadata = part(obj, "metadata")
     if metadata.get("name"):
@@ -176,11 +161,6 @@ def _role_binding(obj: Json) -> None:
             subject.setdefault("apiGroup", RBAC)
 
 
-def _storage_class(obj: Json) -> None:
-    obj.setdefault("reclaimPolicy", "Delete")
-    obj.setdefault("volumeBindingMode", "Immediate")
-
-
 def _network_policy(obj: Json) -> None:
     spec = part(obj, "spec")
     if not spec.get("policyTypes"):
@@ -190,25 +170,8 @@ def _network_policy(obj: Json) -> None:
             port.setdefault("protocol", "TCP")
 
 
-def _ingress_class(obj: Json) -> None:
-    parameters = part(obj, "spec", "parameters")
-    if parameters and parameters.get("scope") is None:
-        parameters["scope"] = "Cluster"
-
-
 def _priority_class(obj: Json) -> None:
     obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-
-
-def _limit_range(obj: Json) -> None:
-    for item in parts(obj, "spec", "limits"):
-        if item.get("type") != "Container":
-            continue
-        default = {**part(item, "max"), **part(item, "default")}
-        request = {**part(item, "min"), **default, **part(item, "defaultRequest")}
-        for name, amounts in (("default", default), ("defaultRequest", request)):
-            if amounts:
-                item[name] = amounts
 
 
 def _definition(obj: Json) -> None:
@@ -243,14 +206,6 @@ def _webhooks(obj: Json) -> None:
         service = part(webhook, "clientConfig", "service")
         if service:
             service.setdefault("port", 443)
-
-
-def _autoscaler(obj: Json) -> None:
-    part(obj, "spec").setdefault("minReplicas", 1)
-
-
-def _pod_template(obj: Json) -> None:
-    template_defaults(obj)
 
 
 def _new_pod(obj: Json) -> None:
@@ -290,7 +245,7 @@ def _new_job(obj: Json) -> None:
     spec["selector"] = {**selector, "matchLabels": matched}
 
 
-def _new_volume(obj: Json) -> None:
+def _new_claim(obj: Json) -> None:
     obj["status"] = {"phase": "Pending"}
 
 
@@ -305,30 +260,20 @@ def _new_definition(obj: Json) -> None:
 
 _DEFAULTERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
     ("", "Pod"): default_pod,
-    ("", "PodTemplate"): _pod_template,
     ("", "Service"): _service,
     ("", "Secret"): _secret,
-    ("", "PersistentVolume"): _volume,
     ("", "PersistentVolumeClaim"): claim_defaults,
     ("", "Namespace"): _namespace,
     ("", "Node"): _node,
     ("", "Endpoints"): _endpoints,
-    ("", "LimitRange"): _limit_range,
-    ("", "ReplicationController"): replication_controller_defaults,
     ("apps", "Deployment"): deployment_defaults,
-    ("apps", "DaemonSet"): daemon_set_defaults,
-    ("apps", "StatefulSet"): stateful_set_defaults,
     ("apps", "ReplicaSet"): replica_set_defaults,
     ("batch", "Job"): job_defaults,
-    ("batch", "CronJob"): cron_job_defaults,
     ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
     (RBAC, "RoleBinding"): _role_binding,
     (RBAC, "ClusterRoleBinding"): _role_binding,
-    ("storage.k8s.io", "StorageClass"): _storage_class,
     ("networking.k8s.io", "NetworkPolicy"): _network_policy,
-    ("networking.k8s.io", "IngressClass"): _ingress_class,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
-    ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _webhooks,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _webhooks,
@@ -337,8 +282,7 @@ _DEFAULTERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
 _PREPARERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
     ("", "Pod"): _new_pod,
     ("", "Namespace"): _new_namespace,
-    ("", "PersistentVolume"): _new_volume,
-    ("", "PersistentVolumeClaim"): _new_volume,
+    ("", "PersistentVolumeClaim"): _new_claim,
     ("batch", "Job"): _new_job,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _new_definition,
     (RBAC, "Role"): _stored_role,

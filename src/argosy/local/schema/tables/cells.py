@@ -130,9 +130,3 @@ def containers(spec: Json) -> tuple[str, str]:
 def condition(item: Json, type: str) -> str:
     """The status of a condition; empty if there is none."""
     return next((text(c, "status") for c in parts(item, "status", "conditions") if c.get("type") == type), "")
-
-
-def default_name(item: Json, annotation: str) -> str:
-    """The name of an object, marked if an annotation makes it the default."""
-    default = part(item, "metadata", "annotations").get(annotation) == "true"
-    return f"{name(item)} (default)" if default else str(name(item))

@@ -44,22 +44,16 @@ def _selector(path: str, title: str = "Selector", *, wide: bool = True) -> Field
     return _field(title, lambda item: selector_text(values.at(item, path)), wide=wide)
 
 
-def _containers(path: str, *, wide: bool = True) -> tuple[Field, Field]:
-    def read(index: int) -> Read:
-        return lambda item: containers(part(item, *path.split(".")))[index]
-
-    return _field("Containers", read(0), wide=wide), _field("Images", read(1), wide=wide)
+def _containers(index: int) -> Read:
+    return lambda item: containers(part(item, "spec", "template", "spec"))[index]
 
 
 NAME: Field = (Column(name="Name", format="name"), lambda item, _now: name(item))
 AGE: Field = (Column(name="Age"), created)
-_TEMPLATE = (*_containers("spec.template.spec"), _selector("spec.selector"))
-_REPLICAS = (
-    NAME,
-    _number("Desired", "spec.replicas"),
-    _number("Current", "status.replicas"),
-    _number("Ready", "status.readyReplicas"),
-    AGE,
+_TEMPLATE = (
+    _field("Containers", _containers(0), wide=True),
+    _field("Images", _containers(1), wide=True),
+    _selector("spec.selector"),
 )
 _EVENT: tuple[Field, ...] = (
     (Column(name="Last Seen"), lambda item, now: age(values.event_times(item)[1], now)),
@@ -82,45 +76,23 @@ _BINDING = (
     _field("ServiceAccounts", lambda item: values.subjects(item, "ServiceAccount"), wide=True),
 )
 _WEBHOOKS = (NAME, _size("Webhooks", "webhooks", type="integer"), AGE)
-_READY_OF_WANTED = _field("Ready", values.ready_replicas)
 
 _WORKLOADS: Mapping[tuple[str, str], tuple[Field, ...]] = {
-    ("", "PodTemplate"): (
+    ("apps", "ReplicaSet"): (
         NAME,
-        *_containers("template.spec", wide=False),
-        _field("Pod Labels", lambda item: labels_text(values.at(item, "template.metadata.labels"))),
-    ),
-    ("", "ReplicationController"): (
-        *_REPLICAS,
-        *_TEMPLATE[:2],
-        _field("Selector", lambda item: labels_text(values.at(item, "spec.selector")), wide=True),
-    ),
-    ("apps", "ReplicaSet"): (*_REPLICAS, *_TEMPLATE),
-    ("apps", "DaemonSet"): (
-        NAME,
-        _number("Desired", "status.desiredNumberScheduled"),
-        _number("Current", "status.currentNumberScheduled"),
-        _number("Ready", "status.numberReady"),
-        _number("Up-to-date", "status.updatedNumberScheduled"),
-        _number("Available", "status.numberAvailable"),
-        _field("Node Selector", lambda item: labels_text(values.at(item, "spec.template.spec.nodeSelector"))),
+        _number("Desired", "spec.replicas"),
+        _number("Current", "status.replicas"),
+        _number("Ready", "status.readyReplicas"),
         AGE,
         *_TEMPLATE,
     ),
     ("apps", "Deployment"): (
         NAME,
-        _READY_OF_WANTED,
+        _field("Ready", values.ready_replicas),
         _number("Up-to-date", "status.updatedReplicas", "string"),
         _number("Available", "status.availableReplicas", "string"),
         AGE,
         *_TEMPLATE,
-    ),
-    ("apps", "StatefulSet"): (NAME, _READY_OF_WANTED, AGE, *_TEMPLATE[:2]),
-    ("apps", "ControllerRevision"): (
-        NAME,
-        _field("Controller", values.controller),
-        _number("Revision", "revision", "string"),
-        AGE,
     ),
     ("batch", "Job"): (
         NAME,
@@ -129,26 +101,6 @@ _WORKLOADS: Mapping[tuple[str, str], tuple[Field, ...]] = {
         (Column(name="Duration"), values.job_duration),
         AGE,
         *_TEMPLATE,
-    ),
-    ("batch", "CronJob"): (
-        NAME,
-        _field("Schedule", "spec.schedule"),
-        _field("Timezone", "spec.timeZone", empty="<none>"),
-        _field("Suspend", lambda item: values.shown(values.at(item, "spec.suspend")), type="boolean"),
-        _field("Active", lambda item: values.size(values.at(item, "status.active")), type="integer"),
-        (Column(name="Last Schedule"), values.last_schedule),
-        AGE,
-        *_containers("spec.jobTemplate.spec.template.spec"),
-        _selector("spec.jobTemplate.spec.selector"),
-    ),
-    ("autoscaling", "HorizontalPodAutoscaler"): (
-        NAME,
-        _field("Reference", values.scale_target),
-        _field("Targets", values.metrics),
-        _field("MinPods", lambda item: values.shown(values.at(item, "spec.minReplicas"))),
-        _number("MaxPods", "spec.maxReplicas", "string"),
-        _number("Replicas", "status.currentReplicas", "string"),
-        AGE,
     ),
     ("policy", "PodDisruptionBudget"): (
         NAME,
@@ -176,20 +128,6 @@ _NETWORK: Mapping[tuple[str, str], tuple[Field, ...]] = {
         _field("Endpoints", values.slice_addresses),
         AGE,
     ),
-    ("networking.k8s.io", "Ingress"): (
-        NAME,
-        _field("Class", "spec.ingressClassName", empty="<none>"),
-        _field("Hosts", values.ingress_hosts),
-        _field("Address", values.load_balancer),
-        _field("Ports", lambda item: "80, 443" if values.at(item, "spec.tls") else "80"),
-        AGE,
-    ),
-    ("networking.k8s.io", "IngressClass"): (
-        (NAME[0], values.default_marked("ingressclass.kubernetes.io/is-default-class")),
-        _field("Controller", "spec.controller"),
-        _field("Parameters", values.ingress_parameters),
-        AGE,
-    ),
     ("networking.k8s.io", "NetworkPolicy"): (
         NAME,
         _selector("spec.podSelector", "Pod-Selector", wide=False),
@@ -197,19 +135,6 @@ _NETWORK: Mapping[tuple[str, str], tuple[Field, ...]] = {
     ),
 }
 _STORAGE: Mapping[tuple[str, str], tuple[Field, ...]] = {
-    ("", "PersistentVolume"): (
-        NAME,
-        _field("Capacity", lambda item: values.shown(values.at(item, "spec.capacity.storage"), "0")),
-        _field("Access Modes", lambda item: values.access_modes(item, "spec")),
-        _field("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
-        _field("Status", values.storage_phase),
-        _field("Claim", values.volume_claim),
-        _field("StorageClass", "spec.storageClassName"),
-        _field("VolumeAttributesClass", "spec.volumeAttributesClassName", empty="<unset>"),
-        _field("Reason", "status.reason"),
-        AGE,
-        _field("VolumeMode", "spec.volumeMode", wide=True, empty="<unset>"),
-    ),
     ("", "PersistentVolumeClaim"): (
         NAME,
         _field("Status", values.storage_phase),
@@ -222,14 +147,6 @@ _STORAGE: Mapping[tuple[str, str], tuple[Field, ...]] = {
         _field("VolumeAttributesClass", "spec.volumeAttributesClassName", empty="<unset>"),
         AGE,
         _field("VolumeMode", "spec.volumeMode", wide=True, empty="<unset>"),
-    ),
-    ("storage.k8s.io", "StorageClass"): (
-        (NAME[0], values.default_marked("storageclass.kubernetes.io/is-default-class")),
-        _field("Provisioner", "provisioner"),
-        _field("ReclaimPolicy", "reclaimPolicy", empty="Delete"),
-        _field("VolumeBindingMode", "volumeBindingMode", empty="Immediate"),
-        _field("AllowVolumeExpansion", lambda item: item.get("allowVolumeExpansion", False)),
-        AGE,
     ),
 }
 _OTHERS: Mapping[tuple[str, str], tuple[Field, ...]] = {
@@ -267,7 +184,6 @@ _OTHERS: Mapping[tuple[str, str], tuple[Field, ...]] = {
         AGE,
         _field("PreemptionPolicy", "preemptionPolicy"),
     ),
-    ("node.k8s.io", "RuntimeClass"): (NAME, _field("Handler", "handler"), AGE),
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _WEBHOOKS,
 }

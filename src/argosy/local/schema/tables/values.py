@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.tables.cells import age, condition, cut, default_name, human_duration, parse_time
+from argosy.local.schema.tables.cells import condition, cut, human_duration, parse_time
 from argosy.local.schema.unstructured import is_integer, number, part, parts, text, texts
 
 _ACCESS_MODES = {
@@ -33,20 +33,6 @@ def ready_replicas(item: Json) -> str:
     return f"{number(item, 'status', 'readyReplicas')}/{number(item, 'spec', 'replicas')}"
 
 
-def default_marked(annotation: str) -> Callable[[Json, datetime], str]:
-    return lambda item, _now: default_name(item, annotation)
-
-
-def controller(item: Json) -> str:
-    """The owner of a ControllerRevision that is its controller."""
-    for owner in parts(item, "metadata", "ownerReferences"):
-        if owner.get("controller"):
-            group = text(owner, "apiVersion").rpartition("/")[0]
-            kind = text(owner, "kind").lower()
-            return f"{kind}.{group}/{text(owner, 'name')}" if group else f"{kind}/{text(owner, 'name')}"
-    return "<none>"
-
-
 def job_status(item: Json) -> str:
     for kind in ("Complete", "Failed"):
         if condition(item, kind) == "True":
@@ -68,11 +54,6 @@ def job_completions(item: Json) -> str:
 def job_duration(item: Json, now: datetime) -> str:
     started, ended = parse_time(at(item, "status.startTime")), parse_time(at(item, "status.completionTime"))
     return "" if started is None else human_duration(((ended or now) - started).total_seconds())
-
-
-def last_schedule(item: Json, now: datetime) -> str:
-    last = at(item, "status.lastScheduleTime")
-    return age(last, now) if last else "<none>"
 
 
 def cluster_ip(item: Json) -> str:
@@ -103,18 +84,6 @@ def external_address(item: Json) -> str:
 def load_balancer(item: Json) -> str:
     ingress = parts(item, "status", "loadBalancer", "ingress")
     return ",".join(sorted({text(each, "ip") or text(each, "hostname") for each in ingress} - {""}))
-
-
-def ingress_hosts(item: Json) -> str:
-    return cut([text(rule, "host") for rule in parts(item, "spec", "rules") if rule.get("host")], empty="*")
-
-
-def ingress_parameters(item: Json) -> str:
-    parameters = part(item, "spec", "parameters")
-    if not parameters:
-        return "<none>"
-    group = text(parameters, "apiGroup")
-    return f"{text(parameters, 'kind')}{'.' + group if group else ''}/{text(parameters, 'name')}"
 
 
 def endpoints(item: Json) -> str:
@@ -218,31 +187,6 @@ def quota(item: Json, *, limits: bool) -> str:
     )
 
 
-def scale_target(item: Json) -> str:
-    return f"{text(item, 'spec', 'scaleTargetRef', 'kind')}/{text(item, 'spec', 'scaleTargetRef', 'name')}"
-
-
-def metrics(item: Json) -> str:
-    """Current and target values of resource metrics; other metrics are not shown."""
-    texts_shown: list[str] = []
-    statuses = parts(item, "status", "currentMetrics")
-    for index, metric in enumerate(parts(item, "spec", "metrics")):
-        source = part(metric, "resource") or part(metric, "containerResource")
-        status = statuses[index] if index < len(statuses) else {}
-        current = part(part(status, "resource") or part(status, "containerResource"), "current")
-        target = part(source, "target")
-        if "averageValue" in target:
-            amounts = f"{current.get('averageValue', '<unknown>')}/{target['averageValue']}"
-        else:
-            have = f"{current['averageUtilization']}%" if "averageUtilization" in current else "<unknown>"
-            want = f"{target['averageUtilization']}%" if "averageUtilization" in target else "<auto>"
-            amounts = f"{have}/{want}"
-        texts_shown.append(f"{text(source, 'name')}: {amounts}" if source else "<unknown type>")
-    if len(texts_shown) > 2:
-        return f"{', '.join(texts_shown[:2])} + {len(texts_shown) - 2} more..."
-    return ", ".join(texts_shown) or "<none>"
-
-
 def access_modes(item: Json, field: str) -> str:
     modes = texts(item, field, "accessModes")
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes)
@@ -250,11 +194,6 @@ def access_modes(item: Json, field: str) -> str:
 
 def storage_phase(item: Json) -> str:
     return "Terminating" if at(item, "metadata.deletionTimestamp") else text(item, "status", "phase")
-
-
-def volume_claim(item: Json) -> str:
-    claim = part(item, "spec", "claimRef")
-    return f"{text(claim, 'namespace')}/{text(claim, 'name')}" if claim else ""
 
 
 def is_bound(item: Json) -> bool:

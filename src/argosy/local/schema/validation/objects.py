@@ -33,15 +33,11 @@ from argosy.local.schema.validation.quota import quota
 from argosy.local.schema.validation.service import service_change, service_errors
 from argosy.local.schema.validation.workloads import (
     at_least,
-    cron_job,
-    daemon_set,
     deployment,
     job,
     job_update,
     replica_set,
     selector_change,
-    stateful_change,
-    stateful_set,
 )
 
 RBAC = "rbac.authorization.k8s.io"
@@ -269,10 +265,7 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Json], Iterator[FieldError]]] = {
     ("", "ResourceQuota"): quota,
     ("apps", "Deployment"): deployment,
     ("apps", "ReplicaSet"): replica_set,
-    ("apps", "StatefulSet"): stateful_set,
-    ("apps", "DaemonSet"): daemon_set,
     ("batch", "Job"): job,
-    ("batch", "CronJob"): cron_job,
     (RBAC, "Role"): _role,
     (RBAC, "ClusterRole"): _cluster_role,
     (RBAC, "RoleBinding"): _binding,
@@ -289,8 +282,6 @@ _CHANGES: Mapping[tuple[str, str], Callable[[Json, Json], Iterator[FieldError]]]
     ("", "Secret"): _frozen_change,
     ("apps", "Deployment"): selector_change,
     ("apps", "ReplicaSet"): selector_change,
-    ("apps", "DaemonSet"): selector_change,
-    ("apps", "StatefulSet"): stateful_change,
     ("batch", "Job"): job_update,
     (RBAC, "RoleBinding"): _binding_change,
     (RBAC, "ClusterRoleBinding"): _binding_change,

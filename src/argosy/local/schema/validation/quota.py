@@ -12,7 +12,6 @@ COUNTED = frozenset(
     {
         "pods",
         "services",
-        "replicationcontrollers",
         "resourcequotas",
         "secrets",
         "configmaps",

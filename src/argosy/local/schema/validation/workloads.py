@@ -18,13 +18,16 @@ def at_least(path: str, value: object, least: int) -> Iterator[FieldError]:
         yield invalid(path, value, f"must be greater than or equal to {least}")
 
 
-def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -> Iterator[FieldError]:
-    """The errors of a selector and of a template whose pods always restart."""
+def _template_errors(spec: Json) -> Iterator[FieldError]:
+    """The errors of a selector and of a template whose pods always restart.
+
+    As in Kubernetes, the messages for a ReplicaSet are those for a Deployment.
+    """
     selector = spec.get("selector")
-    if selector is None and required_selector:
+    if selector is None:
         yield required("spec.selector")
     elif isinstance(selector, dict) and not any(selector.values()):
-        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+        yield invalid("spec.selector", selector, "empty selector is invalid for deployment")
     if wrong := list(selector_errors(selector, "spec.selector")):
         yield from wrong
         yield invalid("spec.selector", selector, "invalid label selector")
@@ -39,7 +42,7 @@ def _template_errors(spec: Json, kind: str, *, required_selector: bool = True) -
     policy = inner.get("restartPolicy")
     if policy in ("Never", "OnFailure"):
         yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
-    if kind == "deployment" and "activeDeadlineSeconds" in inner:
+    if "activeDeadlineSeconds" in inner:
         message = "activeDeadlineSeconds in ReplicaSet is not Supported"
         yield forbidden("spec.template.spec.activeDeadlineSeconds", message)
 
@@ -79,7 +82,7 @@ def _template_metadata(template: Json, path: str) -> Iterator[FieldError]:
 def deployment(obj: Json) -> Iterator[FieldError]:
     spec = part(obj, "spec")
     yield from at_least("spec.replicas", spec.get("replicas"), 0)
-    yield from _template_errors(spec, "deployment")
+    yield from _template_errors(spec)
     yield from rollout_errors(spec)
 
 
@@ -87,42 +90,11 @@ def replica_set(obj: Json) -> Iterator[FieldError]:
     spec = part(obj, "spec")
     yield from at_least("spec.replicas", spec.get("replicas"), 0)
     yield from at_least("spec.minReadySeconds", spec.get("minReadySeconds"), 0)
-    yield from _template_errors(spec, "deployment")  # the name that Kubernetes uses
-
-
-def stateful_set(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
-    yield from at_least("spec.replicas", spec.get("replicas"), 0)
-    yield from _template_errors(spec, "statefulset")
-
-
-def daemon_set(obj: Json) -> Iterator[FieldError]:
-    yield from _template_errors(part(obj, "spec"), "daemonset", required_selector=False)
+    yield from _template_errors(spec)
 
 
 def selector_change(new: Json, old: Json) -> Iterator[FieldError]:
     return immutable("spec.selector", part(new, "spec").get("selector"), part(old, "spec").get("selector"))
-
-
-def stateful_change(new: Json, old: Json) -> Iterator[FieldError]:
-    allowed = (
-        "replicas",
-        "ordinals",
-        "template",
-        "updateStrategy",
-        "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy",
-        "minReadySeconds",
-    )
-    after = {k: v for k, v in part(new, "spec").items() if k not in allowed}
-    before = {k: v for k, v in part(old, "spec").items() if k not in allowed}
-    if after != before:
-        message = (
-            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
-            "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
-            "'minReadySeconds' are forbidden"
-        )
-        yield forbidden("spec", message)
 
 
 def job(obj: Json) -> Iterator[FieldError]:
@@ -185,18 +157,3 @@ def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
     yield from _template_metadata(template, f"{path}.template")
     yield from template_spec_errors(part(template, "spec"), f"{path}.template.spec")
     yield from restart_errors(spec, path)
-
-
-def cron_job(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
-    schedule = text(spec, "schedule")
-    fields = schedule.split()
-    if not schedule:
-        yield required("spec.schedule")
-    elif not schedule.startswith("@") and len(fields) != 5:
-        message = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-        yield invalid("spec.schedule", schedule, message)
-    policies = ("Allow", "Forbid", "Replace")
-    if spec.get("concurrencyPolicy") not in policies:
-        yield not_supported("spec.concurrencyPolicy", spec.get("concurrencyPolicy", ""), policies)
-    yield from _job_spec(part(spec, "jobTemplate", "spec"), "spec.jobTemplate.spec")
