@@ -314,31 +314,6 @@ async def test_a_job_fails_when_its_pods_do(client: Client, namespace: str) -> N
         assert slow.status.conditions[-1].reason == "DeadlineExceeded"
 
 
-async def test_the_indexes_of_a_job_fail_and_succeed_independently(client: Client, namespace: str) -> None:
-    async with cluster(client):
-        sizes: Json = {"completions": 2, "parallelism": 2, "completionMode": "Indexed"}
-        await client.create(Job, job("each", **sizes, code="3", backoffLimitPerIndex=1), namespace)
-        policy: Json = {"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}}]}
-        limits: Json = {"backoffLimitPerIndex": 5, "maxFailedIndexes": 0, "podFailurePolicy": policy}
-        await client.create(Job, job("first", **sizes, **limits, code="3"), namespace)
-        rules: Json = {"rules": [{"succeededCount": 1}]}
-        await client.create(Job, job("early", **{**sizes, "parallelism": 1}, successPolicy=rules), namespace)
-        each = await _ended(client, namespace, "each")
-        assert [(c.type, c.reason) for c in each.status.conditions] == [
-            ("FailureTarget", "FailedIndexes"),
-            ("Failed", "FailedIndexes"),
-        ]
-        assert (each.status.failed_indexes, each.status.failed) == ("0,1", 4)
-        first = await _ended(client, namespace, "first")
-        assert first.status.conditions[-1].reason == "MaxFailedIndexesExceeded"
-        early = await _ended(client, namespace, "early")
-        assert [(c.type, c.reason) for c in early.status.conditions] == [
-            ("SuccessCriteriaMet", "SuccessPolicy"),
-            ("Complete", "SuccessPolicy"),
-        ]
-        assert (early.status.completed_indexes, early.status.failed) == ("0", 0)
-
-
 async def test_a_job_is_suspended_resumed_and_expires(client: Client, namespace: str) -> None:
     async with cluster(client):
         body = job("nap", run="0.1", suspend=True, ttlSecondsAfterFinished=0)

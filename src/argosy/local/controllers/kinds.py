@@ -224,23 +224,11 @@ class FailurePolicy(Struct):
     rules: list[FailureRule] = field(default_factory=list)
 
 
-class SuccessRule(Struct, rename="camel"):
-    succeeded_indexes: str | None = None
-    succeeded_count: int | None = None
-
-
-class SuccessPolicy(Struct):
-    rules: list[SuccessRule] = field(default_factory=list)
-
-
 class JobSpec(Struct, rename="camel"):
     parallelism: int = 1
     completions: int | None = None
     completion_mode: str = "NonIndexed"
     backoff_limit: int = 6
-    backoff_limit_per_index: int | None = None
-    max_failed_indexes: int | None = None
-    success_policy: SuccessPolicy | None = None
     pod_failure_policy: FailurePolicy | None = None
     pod_replacement_policy: str = "TerminatingOrFailed"
     active_deadline_seconds: int | None = None
@@ -264,8 +252,6 @@ class JobStatus(Struct, rename="camel"):
     succeeded: int = 0
     failed: int = 0
     completed_indexes: str = ""
-    failed_indexes: str | None = None
-    """None unless the Job has a back-off limit per index."""
     start_time: datetime | None = None
     completion_time: datetime | None = None
     uncounted_terminated_pods: Uncounted = field(default_factory=Uncounted)

@@ -8,7 +8,6 @@ import pytest
 from msgspec import Struct
 
 from argosy.local.controllers.job.backoff import JobBackoff
-from argosy.local.controllers.job.backoff_per_index import FAILURES_ANNOTATION, IGNORED_ANNOTATION
 from argosy.local.controllers.job.decide import MAX_PODS_PER_PASS, TRACKING_FINALIZER, Plan, decide
 from argosy.local.controllers.kinds import Job, Pod
 from tests.support.scheduler_objects import START, Json, pod
@@ -34,8 +33,6 @@ def worker(
     deleting: bool = False,
     code: int = 0,
     ago: float = 100.0,
-    failures: int = 0,
-    ignored: int = 0,
 ) -> Pod:
     metadata: Json = {"finalizers": [TRACKING_FINALIZER] if tracked else []}
     if deleting:
@@ -46,9 +43,7 @@ def worker(
         name,
         phase=phase,
         node="n1",
-        annotations={INDEX: str(index), FAILURES_ANNOTATION: str(failures), IGNORED_ANNOTATION: str(ignored)}
-        if index is not None
-        else {},
+        annotations={INDEX: str(index)} if index is not None else {},
         metadata=metadata,
         status={"containerStatuses": [{"name": "main", "state": state}]},
     )
@@ -58,7 +53,6 @@ class Case(Struct):
     job: Job
     pods: Sequence[Pod] = ()
     create: Sequence[int | None] = ()
-    notes: Mapping[int, Mapping[str, str]] = {}
     drop: Sequence[str] = ()
     stop: Sequence[str] = ()
     release: Sequence[str] = ()
@@ -66,8 +60,6 @@ class Case(Struct):
     """Fields of the status that must be so."""
     conditions: Sequence[str] = ()
     """As type=reason."""
-    messages: Sequence[str] | None = None
-    """Of the conditions."""
     wake: float | None = None
     expired: bool = False
 
@@ -77,37 +69,13 @@ def ended(type: str, ago: float = 0.0) -> Json:
     return {"conditions": [{"type": type, "status": "True", "lastTransitionTime": when, "reason": "X"}]}
 
 
-def each_index(status: Mapping[str, object], *, tries: int = 0, **spec: object) -> Job:
-    """A Job of two indexes that are tried again one by one."""
-    sizes: Json = {"completions": 2, "parallelism": 3, "completionMode": "Indexed"}
-    limit: Json = {"backoffLimitPerIndex": tries, "backoffLimit": 2147483647}
-    return job(status, **{**sizes, **limit, **spec})
-
-
-def named(*rules: Json, status: Mapping[str, object] | None = None, **spec: object) -> Job:
-    """A Job of three indexes with a success policy."""
-    sizes: Json = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
-    return job(status or STARTED, **{**sizes, "successPolicy": {"rules": rules}, **spec})
-
-
-def _policy(action: str) -> Json:
-    return {"rules": [{"action": action, "onExitCodes": {"operator": "In", "values": [7]}}]}
-
-
 COMPLETED = "CompletionsReached"
 STARTED = {"startTime": START}
 MET = {
     **STARTED,
-    "completedIndexes": "1",
+    "completedIndexes": "0",
     "succeeded": 1,
-    "conditions": [
-        {
-            "type": "SuccessCriteriaMet",
-            "status": "True",
-            "reason": "SuccessPolicy",
-            "message": "Matched rules at index 0",
-        }
-    ],
+    "conditions": [{"type": "SuccessCriteriaMet", "status": "True", "reason": COMPLETED}],
 }
 
 CASES = {
@@ -298,133 +266,10 @@ CASES = {
         release=["a", "b"],
         conditions=["FailureTarget=PodFailurePolicy"],
     ),
-    "backoffLimitPerIndex, index failed: next pod has its count": Case(
-        each_index(STARTED, tries=2),
-        pods=[worker("a", "Failed", index=0, code=1, failures=1), worker("b", index=1)],
-        create=[0],
-        notes={0: {FAILURES_ANNOTATION: "2"}},
-        status={"failed_indexes": "", "active": 2, "failed": 0},
-    ),
-    "backoffLimitPerIndex, new job: pods have no failures": Case(
-        each_index(STARTED),
-        create=[0, 1],
-        notes={0: {FAILURES_ANNOTATION: "0"}, 1: {FAILURES_ANNOTATION: "0"}},
-        status={"failed_indexes": ""},
-    ),
-    "backoffLimitPerIndex: failed pod counted once its successor exists": Case(
-        each_index(STARTED, tries=2),
-        pods=[
-            worker("a", "Failed", index=0, code=1),
-            worker("c", index=0, failures=1),
-            worker("b", index=1),
-        ],
-        release=["a"],
-        status={"active": 2},
-    ),
-    "backoffLimitPerIndex: each index has its own backoff": Case(
-        each_index(STARTED, tries=5, completions=3),
-        pods=[
-            worker("a", "Failed", index=0, code=1, failures=1, ago=4),
-            worker("b", "Failed", index=1, code=1, ago=11),
-            worker("c", index=2),
-        ],
-        create=[1],
-        notes={1: {FAILURES_ANNOTATION: "1"}},
-        wake=16.0,
-        status={"active": 2},
-    ),
-    "index without retries left: failed, others continue": Case(
-        each_index(STARTED, tries=1),
-        pods=[worker("a", "Failed", index=0, code=1, failures=1), worker("b", index=1)],
-        release=["a"],
-        status={"failed_indexes": "0", "active": 1},
-    ),
-    "failed index in the status: kept": Case(
-        each_index({**STARTED, "failedIndexes": "0", "failed": 1}),
-        pods=[worker("b", index=1)],
-        status={"failed_indexes": "0", "active": 1},
-    ),
-    "all indexes done, one failed: FailureTarget": Case(
-        each_index({**STARTED, "failedIndexes": "0"}),
-        pods=[worker("b", "Succeeded", index=1)],
-        release=["b"],
-        conditions=["FailureTarget=FailedIndexes"],
-        status={"failed_indexes": "0", "completed_indexes": "1", "succeeded": 1},
-    ),
-    "more failed indexes than maxFailedIndexes: FailureTarget": Case(
-        each_index({**STARTED, "failedIndexes": "0"}, completions=4, parallelism=4, maxFailedIndexes=1),
-        pods=[worker("b", "Failed", index=1, code=1), worker("c", index=2), worker("d", index=3)],
-        stop=["c", "d"],
-        release=["b", "c", "d"],
-        conditions=["FailureTarget=MaxFailedIndexesExceeded"],
-        status={"failed_indexes": "0,1", "active": 0},
-    ),
-    "as many failed indexes as maxFailedIndexes: continues": Case(
-        each_index({**STARTED, "failedIndexes": "0"}, completions=3, maxFailedIndexes=1),
-        pods=[worker("b", index=1), worker("c", index=2)],
-        status={"failed_indexes": "0", "active": 2},
-    ),
-    "podFailurePolicy FailIndex: index failed": Case(
-        each_index(STARTED, tries=5, podFailurePolicy=_policy("FailIndex")),
-        pods=[worker("a", "Failed", index=0, code=7), worker("b", index=1)],
-        release=["a"],
-        status={"failed_indexes": "0", "active": 1},
-    ),
-    "podFailurePolicy Ignore per index: longer backoff, no retry used": Case(
-        each_index(STARTED, tries=0, podFailurePolicy=_policy("Ignore")),
-        pods=[worker("a", "Failed", index=0, code=7, ignored=1, ago=21), worker("b", index=1)],
-        create=[0],
-        notes={0: {FAILURES_ANNOTATION: "0", IGNORED_ANNOTATION: "2"}},
-        status={"failed_indexes": "", "active": 2},
-    ),
-    "backoffLimitPerIndex: backoffLimit is not used": Case(
-        each_index(STARTED, tries=5, backoffLimit=0),
-        pods=[worker("a", "Failed", index=0, code=1), worker("b", index=1)],
-        stop=["b"],
-        release=["a", "b"],
-        conditions=["FailureTarget=BackoffLimitExceeded"],
-    ),
-    "successPolicy with its indexes succeeded: SuccessCriteriaMet": Case(
-        named({"succeededIndexes": "0,2"}),
-        pods=[worker("a", "Succeeded", index=0), worker("b", index=1), worker("c", "Succeeded", index=2)],
-        stop=["b"],
-        release=["a", "b", "c"],
-        conditions=["SuccessCriteriaMet=SuccessPolicy"],
-        status={"completed_indexes": "0,2", "active": 0, "terminating": 1},
-    ),
-    "successPolicy with other indexes succeeded: continues": Case(
-        named({"succeededIndexes": "0,2"}),
-        pods=[worker("a", "Succeeded", index=0), worker("b", "Succeeded", index=1), worker("c", index=2)],
-        release=["a", "b"],
-        status={"completed_indexes": "0,1", "active": 1},
-    ),
-    "by so many of those it names": Case(
-        named({"succeededIndexes": "0-1", "succeededCount": 1}),
-        pods=[worker("a", index=0), worker("b", "Succeeded", index=1), worker("c", index=2)],
-        stop=["a", "c"],
-        release=["a", "b", "c"],
-        conditions=["SuccessCriteriaMet=SuccessPolicy"],
-    ),
-    "by so many of any": Case(
-        named({"succeededIndexes": "0"}, {"succeededCount": 2}),
-        pods=[worker("a", index=0), worker("b", "Succeeded", index=1), worker("c", "Succeeded", index=2)],
-        stop=["a"],
-        release=["a", "b", "c"],
-        conditions=["SuccessCriteriaMet=SuccessPolicy"],
-        messages=["Matched rules at index 1"],
-        status={"failed": 0},
-    ),
-    "a job that met its policy is complete when its last pod is gone; stopped pods are no failures": Case(
-        named({"succeededCount": 1}, status=MET),
-        conditions=["SuccessCriteriaMet=SuccessPolicy", "Complete=SuccessPolicy"],
-        messages=["Matched rules at index 0", "Matched rules at index 0"],
+    "SuccessCriteriaMet and no pod left: Complete with the same reason": Case(
+        job(MET, completions=1, completionMode="Indexed"),
+        conditions=[f"SuccessCriteriaMet={COMPLETED}", f"Complete={COMPLETED}"],
         status={"failed": 0, "succeeded": 1, "completion_time": START},
-    ),
-    "a failure comes before a success": Case(
-        named({"succeededCount": 1}, backoffLimit=0),
-        pods=[worker("a", "Failed", index=0, code=1), worker("b", "Succeeded", index=1)],
-        release=["a", "b"],
-        conditions=["FailureTarget=BackoffLimitExceeded"],
     ),
     "a finished job lets go of its pods": Case(
         job(ended("Complete")), pods=[worker("a", "Failed")], release=["a"], conditions=["Complete=X"]
@@ -446,13 +291,10 @@ def test_decide(case: Case) -> None:
     before = msgspec.json.encode(case.job)
     plan = decide(case.job, case.pods, START, JobBackoff(initial=10.0, maximum=600.0))
     assert plan.create == list(case.create)
-    assert plan.annotations == case.notes
     assert [each.metadata.name for each in plan.drop] == list(case.drop)
     assert [each.metadata.name for each in plan.stop] == list(case.stop)
     assert [each.metadata.name for each in plan.release] == list(case.release)
     assert [f"{c.type}={c.reason}" for c in plan.status.conditions] == list(case.conditions)
-    if case.messages is not None:
-        assert [c.message for c in plan.status.conditions] == list(case.messages)
     assert {name: getattr(plan.status, name) for name in case.status} == case.status
     assert plan.requeue_after == case.wake
     assert plan.expired is case.expired

@@ -83,6 +83,23 @@ REFUSED = {
         "Job", {"spec": {"template": TEMPLATE}},
         'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
     ),
+    "job with a policy that the controller does not implement": (
+        "Job", {"spec": {"template": ONCE, "successPolicy": {"rules": [{"succeededCount": 1}]}}},
+        "spec.successPolicy: Forbidden: not supported by the local control plane",
+    ),
+    "job with an action that the controller does not implement": (
+        "Job",
+        {
+            "spec": {
+                "template": ONCE,
+                "podFailurePolicy": {
+                    "rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [1]}}]
+                },
+            }
+        },
+        'spec.podFailurePolicy.rules[0].action: Invalid value: "FailIndex": '
+        "not supported by the local control plane",
+    ),
     "service without ports": ("Service", {"spec": {}}, "spec.ports: Required value"),
     "service with two ports without names": (
         "Service", {"spec": {"ports": [{"port": 1}, {"port": 2}]}},

@@ -18,21 +18,18 @@ class JobBackoff(Struct, frozen=True):
 
 def backoff_remaining(job: Job, pods: Sequence[Pod], now: datetime, backoff: JobBackoff) -> float:
     """Return the seconds until the Job's next pod, by its failures since the last success."""
-    latest = max((finish_time(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
+    latest = max((_finish_time(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
     failures = [
-        finish_time(pod, now) for pod in pods if has_failed(job, pod) and evaluate_failure(job, pod).counts
+        _finish_time(pod, now) for pod in pods if has_failed(job, pod) and evaluate_failure(job, pod).counts
     ]
     failures = [when for when in failures if latest is None or when > latest]
-    return backoff_after(len(failures), max(failures), now, backoff) if failures else 0.0
+    if not failures:
+        return 0.0
+    delay = min(backoff.initial * 2.0 ** min(len(failures) - 1, 30), backoff.maximum)
+    return delay - (now - max(failures)).total_seconds()
 
 
-def backoff_after(failures: int, latest: datetime, now: datetime, backoff: JobBackoff) -> float:
-    """Return the seconds left of the backoff after so many failures; zero or less if it is over."""
-    delay = min(backoff.initial * 2.0 ** min(failures - 1, 30), backoff.maximum)
-    return delay - (now - latest).total_seconds()
-
-
-def finish_time(pod: Pod, now: datetime) -> datetime:
+def _finish_time(pod: Pod, now: datetime) -> datetime:
     """Return when the pod ended: when its last container did, else its deletion, else now."""
     ends = [
         status.state.terminated.finished_at

@@ -5,8 +5,6 @@ created but is missing in the status is found by the next pass. Finalizers are r
 that records the pods is written.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from argosy.engine.cache import Change
@@ -87,19 +85,14 @@ class JobController:
         """Create and delete pods; pods that could not be created are not counted as active."""
         await self._remove_finalizers(plan.drop)
         problems = await gather_errors(self._delete_pod(job, pod) for pod in (*plan.drop, *plan.stop))
-        refused = await gather_errors(
-            self._create_pod(job, index, plan.annotations.get(index, {}) if index is not None else {})
-            for index in plan.create
-        )
+        refused = await gather_errors(self._create_pod(job, index) for index in plan.create)
         plan.status.active -= len(refused)
         if refused:
             self._context.events.event(job, "Warning", "FailedCreate", f"Error creating: {refused[0]}")
         return problems + refused
 
-    async def _create_pod(self, job: Job, index: int | None, annotations: Mapping[str, str]) -> None:
-        pod = await self._context.client.create(
-            Pod, build_pod(job, index, annotations), job.metadata.namespace
-        )
+    async def _create_pod(self, job: Job, index: int | None) -> None:
+        pod = await self._context.client.create(Pod, build_pod(job, index), job.metadata.namespace)
         self._context.pods.put(pod)
         self._context.events.event(job, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
 

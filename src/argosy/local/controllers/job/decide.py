@@ -13,15 +13,8 @@ from datetime import datetime, timedelta
 from msgspec import Struct, field
 
 from argosy.local.controllers.job.backoff import JobBackoff, backoff_remaining
-from argosy.local.controllers.job.backoff_per_index import (
-    failed_indexes,
-    index_backoff,
-    last_failed_pods,
-    successor_annotations,
-)
 from argosy.local.controllers.job.indexes import completion_index, format_indexes, parse_indexes
 from argosy.local.controllers.job.pod_failure_policy import evaluate_failure, has_failed
-from argosy.local.controllers.job.success_policy import matched_success_rule
 from argosy.local.controllers.kinds import Job, JobStatus, Pod, StatusCondition
 from argosy.local.controllers.podutil import is_ready
 
@@ -34,8 +27,6 @@ class Plan(Struct):
     status: JobStatus
     create: list[int | None] = field(default_factory=list)
     """One entry per pod to create: its index, or None for a Job without indexes."""
-    annotations: dict[int, dict[str, str]] = field(default_factory=dict)
-    """Annotations of the pods to create, by index."""
     drop: list[Pod] = field(default_factory=list)
     """Surplus pods: deleted without their finalizer, not counted."""
     stop: list[Pod] = field(default_factory=list)
@@ -54,7 +45,7 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime, backoff: JobBackoff = J
         return _decide_finished(job, tracked, now)
     plan = Plan(status=copy.deepcopy(job.status))
     _count_released(plan.status, {pod.metadata.uid for pod in tracked}, job)
-    counts = _count_pods(job, plan.status, pods, tracked, now)
+    counts = _count_pods(job, plan.status, pods, tracked)
     if plan.status.start_time is None and not job.spec.suspend:
         plan.status.start_time = now
     ending = _ending_condition(job, plan, pods, counts, now)
@@ -73,9 +64,7 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime, backoff: JobBackoff = J
     plan.status.active = len(staying) + len(plan.create)
     plan.status.ready = sum(is_ready(pod) for pod in staying)
     plan.status.terminating = len(counts.terminating) + len(removed)
-    _record_terminated(job, plan, tracked, ending, _uncountable_uids(plan, counts, ending))
-    if job.spec.backoff_limit_per_index is not None:
-        plan.status.failed_indexes = format_indexes(counts.failed_indexes)
+    _record_terminated(job, plan, tracked, ending)
     if ending is not None:
         _finish(plan, ending, now, pending=len(tracked))
     return plan
@@ -93,9 +82,6 @@ class _PodCounts(Struct):
     succeeded: int
     failed: int
     completed: set[int]
-    failed_indexes: set[int]
-    last_failed: dict[int, Pod]
-    """The failed pod that the next pod of an index follows; it is let go when that exists."""
 
 
 def _decide_finished(job: Job, tracked: list[Pod], now: datetime) -> Plan:
@@ -123,9 +109,7 @@ def is_indexed(job: Job) -> bool:
     return job.spec.completion_mode == "Indexed"
 
 
-def _count_pods(
-    job: Job, status: JobStatus, pods: Sequence[Pod], tracked: list[Pod], now: datetime
-) -> _PodCounts:
+def _count_pods(job: Job, status: JobStatus, pods: Sequence[Pod], tracked: list[Pod]) -> _PodCounts:
     uncounted = status.uncounted_terminated_pods
     uncounted_uids = {*uncounted.succeeded, *uncounted.failed}
     fresh = [pod for pod in tracked if pod.metadata.uid not in uncounted_uids]
@@ -138,16 +122,12 @@ def _count_pods(
     succeeded = status.succeeded + len(uncounted.succeeded) + len(done)
     broken = [pod for pod in fresh if has_failed(job, pod) and evaluate_failure(job, pod).counts]
     active = [pod for pod in pods if not pod.finished and pod.metadata.deletion_timestamp is None]
-    lost = failed_indexes(job, status, fresh) - completed
-    running = {index for pod in active if (index := completion_index(pod)) is not None}
     return _PodCounts(
         active=active,
         terminating=[pod for pod in pods if not pod.finished and pod.metadata.deletion_timestamp is not None],
         succeeded=len(completed) if is_indexed(job) else succeeded,
         failed=status.failed + len(uncounted.failed) + len(broken),
         completed=completed,
-        failed_indexes=lost,
-        last_failed=last_failed_pods(job, fresh, completed | lost | running, now),
     )
 
 
@@ -171,18 +151,6 @@ def _ending_condition(
             text = "Job was active longer than specified deadline"
             return _condition("FailureTarget", "DeadlineExceeded", text, now)
         plan.requeue_after = left
-    return _index_ending_condition(job, counts, now)
-
-
-def _index_ending_condition(job: Job, counts: _PodCounts, now: datetime) -> StatusCondition | None:
-    lost, maximum = len(counts.failed_indexes), job.spec.max_failed_indexes
-    if maximum is not None and lost > maximum:
-        text = "Job has exceeded the specified maximal number of failed indexes"
-        return _condition("FailureTarget", "MaxFailedIndexesExceeded", text, now)
-    if lost and lost + len(counts.completed) >= (job.spec.completions or 0):
-        return _condition("FailureTarget", "FailedIndexes", "Job has failed indexes", now)
-    if message := matched_success_rule(job, counts.completed):
-        return _condition("SuccessCriteriaMet", "SuccessPolicy", message, now)
     return None
 
 
@@ -219,34 +187,13 @@ def _manage_pods(
     lacking = min(wanted - waiting - len(active), MAX_PODS_PER_PASS)
     if lacking <= 0:
         return
-    if job.spec.backoff_limit_per_index is not None:
-        _create_by_index(job, plan, counts, _free_indexes(job, active, counts, lacking), now, backoff)
-        return
     seconds = backoff_remaining(job, pods, now, backoff)
     if seconds > 0:
-        _requeue_in(plan, seconds)
+        plan.requeue_after = min(seconds, plan.requeue_after or seconds)
     elif is_indexed(job):
         plan.create.extend(_free_indexes(job, active, counts, lacking))
     else:
         plan.create = [None] * lacking
-
-
-def _create_by_index(
-    job: Job, plan: Plan, counts: _PodCounts, free: list[int], now: datetime, backoff: JobBackoff
-) -> None:
-    """Create a pod for each index whose backoff is over."""
-    for index in free:
-        before = counts.last_failed.get(index)
-        seconds = index_backoff(before, now, backoff)
-        if seconds > 0:
-            _requeue_in(plan, seconds)
-        else:
-            plan.create.append(index)
-            plan.annotations[index] = successor_annotations(job, before)
-
-
-def _requeue_in(plan: Plan, seconds: float) -> None:
-    plan.requeue_after = min(seconds, plan.requeue_after) if plan.requeue_after is not None else seconds
 
 
 def _desired_active(job: Job, counts: _PodCounts) -> int:
@@ -277,7 +224,7 @@ def _surplus_index_pods(job: Job, active: list[Pod], counts: _PodCounts) -> list
 
 
 def _free_indexes(job: Job, active: list[Pod], counts: _PodCounts, count: int) -> list[int]:
-    held = {completion_index(pod) for pod in active} | counts.failed_indexes
+    held = {completion_index(pod) for pod in active}
     if job.spec.pod_replacement_policy == "Failed":
         held |= {completion_index(pod) for pod in counts.terminating}
     free = (i for i in range(job.spec.completions or 0) if i not in counts.completed and i not in held)
@@ -307,16 +254,9 @@ def _record_suspension(job: Job, plan: Plan, now: datetime) -> None:
     plan.status.conditions = [c for c in plan.status.conditions if c.type != "Suspended"] + [fresh]
 
 
-def _uncountable_uids(plan: Plan, counts: _PodCounts, ending: StatusCondition | None) -> set[str]:
-    """Return pods not to record now: deleted ones, and those whose count a successor still needs."""
+def _record_terminated(job: Job, plan: Plan, tracked: list[Pod], ending: StatusCondition | None) -> None:
+    """Record terminated pods, so that their finalizers can be removed; pods to drop are not counted."""
     dropped = {pod.metadata.uid for pod in plan.drop}
-    return dropped if ending else dropped | {pod.metadata.uid for pod in counts.last_failed.values()}
-
-
-def _record_terminated(
-    job: Job, plan: Plan, tracked: list[Pod], ending: StatusCondition | None, untouched: set[str]
-) -> None:
-    """Record terminated pods, so that their finalizers can be removed."""
     uncounted = plan.status.uncounted_terminated_pods
     completed = parse_indexes(plan.status.completed_indexes)
     failing = ending is not None and ending.type == "FailureTarget"
@@ -326,7 +266,7 @@ def _record_terminated(
         if uid in succeeded or uid in broken:
             plan.release.append(pod)  # noted before, and interrupted then
             continue
-        if uid in untouched or len(uncounted.succeeded) + len(uncounted.failed) >= MAX_PODS_PER_PASS:
+        if uid in dropped or len(uncounted.succeeded) + len(uncounted.failed) >= MAX_PODS_PER_PASS:
             continue
         index = completion_index(pod)
         in_range = not is_indexed(job) or (index is not None and index < (job.spec.completions or 0))

@@ -1,4 +1,4 @@
-"""Decides what a failed pod means for its Job: counted, ignored, or the end of its index or of the Job.
+"""Decides what a failed pod means for its Job: counted, ignored, or the end of the Job.
 
 The rules of `podFailurePolicy` are evaluated in order and the first match wins; a failure that matches no
 rule is counted. Only terminated pods are evaluated: a pod being deleted has no exit codes yet.
@@ -13,8 +13,6 @@ class FailureVerdict(Struct, frozen=True):
     counts: bool = True
     fails_job: str = ""
     """The message of the Job's failure, if this pod ends the Job."""
-    fails_index: bool = False
-    """Whether its index is not to be tried again."""
 
 
 def has_failed(job: Job, pod: Pod) -> bool:
@@ -36,7 +34,6 @@ def evaluate_failure(job: Job, pod: Pod) -> FailureVerdict:
             return FailureVerdict(
                 counts=rule.action != "Ignore",
                 fails_job=message if rule.action == "FailJob" else "",
-                fails_index=rule.action == "FailIndex",
             )
     return FailureVerdict()
 

@@ -1,8 +1,6 @@
 """Builds a pod of a Job from its template, with the labels and references of the Job and the index."""
 
 import copy
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from argosy.kinds.meta import Json
 from argosy.local.controllers.job.decide import TRACKING_FINALIZER
@@ -14,10 +12,8 @@ MAX_PREFIX_CHARS = 57
 """Maximum before the five random characters that the API server appends; names have at most 63."""
 
 
-def build_pod(
-    job: Job, index: int | None, extra_annotations: Mapping[str, str] = MappingProxyType({})
-) -> Json:
-    """Build the pod of an index, or of a Job without indexes; `more` are additional annotations."""
+def build_pod(job: Job, index: int | None) -> Json:
+    """Build the pod of an index, or of a Job without indexes."""
     template = copy.deepcopy(job.spec.template)
     metadata, spec = _mapping(template.get("metadata")), _mapping(template.get("spec"))
     labels, annotations = _mapping(metadata.get("labels")), _mapping(metadata.get("annotations"))
@@ -25,7 +21,6 @@ def build_pod(
     for key, value in {"controller-uid": uid, "job-name": name}.items():
         labels.setdefault(key, value)
         labels.setdefault(f"batch.kubernetes.io/{key}", value)
-    annotations.update(extra_annotations)
     prefix = name
     if index is not None:
         labels[COMPLETION_INDEX] = annotations[COMPLETION_INDEX] = str(index)

@@ -1,6 +1,7 @@
-"""Validates the fields of a Job except its pod template: numbers, indexes and policies.
+"""Validates the fields of a Job except its pod template: numbers, indexes and the pod failure policy.
 
-The rules are those of kube-apiserver, so that a Job that is valid here is valid on a cluster.
+The rules are those of kube-apiserver, so that a Job that is valid here is valid on a cluster. Success
+policies and limits per index are not supported, and rejected.
 """
 
 import re
@@ -10,6 +11,7 @@ from argosy.local.schema.errors import (
     OMITTED,
     FieldError,
     duplicate,
+    forbidden,
     invalid,
     invalid_each,
     not_supported,
@@ -24,21 +26,15 @@ from argosy.local.schema.validation.metadata import immutable
 from argosy.local.schema.validation.names import qualified_name_problems, subdomain_problems
 
 MAX_INDEXES = 100_000
-MAX_PARALLELISM_OF_LARGE_JOBS = 10_000
 MAX_RULES = 20
 MAX_EXIT_CODES = 255
 MAX_PATTERNS = 20
-MAX_INDEXES_BYTES = 64 * 1024
 MAX_MANAGER_CHARS = 63
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 OPERATORS = ("In", "NotIn")
 STATUSES = ("False", "True", "Unknown")
 REPLACEMENTS = ("Failed", "TerminatingOrFailed")
-INDEXED_ONLY = "requires indexed completion mode"
-_IMMUTABLE = (
-    *("selector", "template", "completionMode", "backoffLimitPerIndex", "managedBy"),
-    *("podFailurePolicy", "successPolicy"),
-)
+_IMMUTABLE = (*("selector", "template", "completionMode", "managedBy", "podFailurePolicy"),)
 _PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
@@ -50,17 +46,11 @@ def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
     yield from unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode == "Indexed":
         yield from _indexed(spec, path)
-    elif mode in (None, "NonIndexed"):
-        for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
-            if spec.get(field) is not None:
-                yield invalid(f"{path}.{field}", spec[field], INDEXED_ONLY)
+    for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
+        if spec.get(field) is not None:
+            yield forbidden(f"{path}.{field}", "not supported by the local control plane")
     if isinstance(spec.get("podFailurePolicy"), dict):
         yield from _failure_policy(spec, f"{path}.podFailurePolicy")
-    if isinstance(spec.get("successPolicy"), dict):
-        if mode != "Indexed":
-            yield invalid(f"{path}.successPolicy", spec["successPolicy"], INDEXED_ONLY)
-        else:
-            yield from _success_policy(spec, f"{path}.successPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else REPLACEMENTS
     replacement = spec.get("podReplacementPolicy")
     yield from unsupported(f"{path}.podReplacementPolicy", replacement, allowed)
@@ -116,22 +106,6 @@ def _fixed_template(spec: Json) -> Json:
     return fixed
 
 
-def index_errors(indexes: str, completions: int) -> tuple[int, str]:
-    """The number of indexes in a text such as `0-2,5`, and what is wrong with the text, if anything."""
-    last, total = -1, 0
-    for interval in indexes.split(",") if indexes else ():
-        match = re.fullmatch(r"\+?([0-9]+)(?:-\+?([0-9]+))?", interval)
-        if match is None:
-            return 0, f'"{interval}" must be an index or an interval of two indexes'
-        first, end = int(match[1]), int(match[2] or match[1])
-        if not last < first <= end or match[2] == match[1]:
-            return 0, f'"{interval}" must be in increasing order'
-        if end >= completions:
-            return 0, f'"{interval}" must be less than {completions}'
-        last, total = end, total + end - first + 1
-    return total, ""
-
-
 def _numbers(spec: Json, path: str) -> Iterator[FieldError]:
     for field in (
         "parallelism",
@@ -139,14 +113,10 @@ def _numbers(spec: Json, path: str) -> Iterator[FieldError]:
         "activeDeadlineSeconds",
         "backoffLimit",
         "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
     ):
         value = spec.get(field)
         if isinstance(value, int) and value < 0:
             yield invalid(f"{path}.{field}", value, "must be greater than or equal to 0")
-    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
-        yield required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
 
 
 def _manager(spec: Json, path: str) -> Iterator[FieldError]:
@@ -168,29 +138,11 @@ def _manager(spec: Json, path: str) -> Iterator[FieldError]:
 
 def _indexed(spec: Json, path: str) -> Iterator[FieldError]:
     completions, parallelism = spec.get("completions"), spec.get("parallelism")
-    most = spec.get("maxFailedIndexes")
     if completions is None:
         yield required(f"{path}.completions", "when completion mode is Indexed")
     if isinstance(parallelism, int) and parallelism > MAX_INDEXES:
         message = f"must be less than or equal to {MAX_INDEXES} when completion mode is Indexed"
         yield invalid(f"{path}.parallelism", parallelism, message)
-    if isinstance(completions, int) and isinstance(most, int) and most > completions:
-        yield invalid(f"{path}.maxFailedIndexes", most, "must be less than or equal to completions")
-    if isinstance(most, int) and most > MAX_INDEXES:
-        yield invalid(f"{path}.maxFailedIndexes", most, f"must be less than or equal to {MAX_INDEXES}")
-    by_index = spec.get("backoffLimitPerIndex") is not None
-    if not (isinstance(completions, int) and completions > MAX_INDEXES and by_index):
-        return
-    if most is None:
-        message = f"must be specified when completions is above {MAX_INDEXES}"
-        yield required(f"{path}.maxFailedIndexes", message)
-    message = (
-        f"must be less than or equal to {MAX_PARALLELISM_OF_LARGE_JOBS} when completions are above "
-        f"{MAX_INDEXES} and used with backoff limit per index"
-    )
-    for field, value in (("parallelism", parallelism), ("maxFailedIndexes", most)):
-        if isinstance(value, int) and value > MAX_PARALLELISM_OF_LARGE_JOBS:
-            yield invalid(f"{path}.{field}", value, message)
 
 
 def _failure_policy(spec: Json, path: str) -> Iterator[FieldError]:
@@ -200,16 +152,15 @@ def _failure_policy(spec: Json, path: str) -> Iterator[FieldError]:
     inner = part(spec, "template", "spec")
     names = {text(each, "name") for field in ("containers", "initContainers") for each in parts(inner, field)}
     for number, rule in enumerate(rules):
-        yield from _failure_rule(spec, rule, f"{path}.rules[{number}]", names)
+        yield from _failure_rule(rule, f"{path}.rules[{number}]", names)
 
 
-def _failure_rule(spec: Json, rule: Json, path: str, names: set[str]) -> Iterator[FieldError]:
+def _failure_rule(rule: Json, path: str, names: set[str]) -> Iterator[FieldError]:
     action = text(rule, "action")
     if not action:
         yield required(f"{path}.action", _one_of(ACTIONS))
     elif action == "FailIndex":
-        if spec.get("backoffLimitPerIndex") is None:
-            yield invalid(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
+        yield invalid(f"{path}.action", action, "not supported by the local control plane")
     elif action not in ACTIONS:
         yield not_supported(f"{path}.action", action, ACTIONS)
     codes, patterns = rule.get("onExitCodes"), parts(rule, "onPodConditions")
@@ -256,41 +207,6 @@ def _exit_codes(codes: Json, path: str, names: set[str]) -> Iterator[FieldError]
             yield duplicate(f"{path}.values[{number}]", value)
     if values != sorted(values):
         yield invalid(f"{path}.values", values, "must be ordered")
-
-
-def _success_policy(spec: Json, path: str) -> Iterator[FieldError]:
-    rules = parts(spec, "successPolicy", "rules")
-    if not rules:
-        message = "at least one rules must be specified when the successPolicy is specified"
-        yield required(f"{path}.rules", message)
-    if len(rules) > MAX_RULES:
-        yield too_many(f"{path}.rules", len(rules), MAX_RULES)
-    completions = spec.get("completions")
-    for number, rule in enumerate(rules):
-        limit = completions if isinstance(completions, int) else 0
-        yield from _success_rule(rule, f"{path}.rules[{number}]", limit)
-
-
-def _success_rule(rule: Json, path: str, completions: int) -> Iterator[FieldError]:
-    indexes, count, named = rule.get("succeededIndexes"), rule.get("succeededCount"), 0
-    if indexes is None and count is None:
-        yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
-    if isinstance(indexes, str):
-        if len(indexes) > MAX_INDEXES_BYTES:
-            yield too_long(f"{path}.succeededIndexes", MAX_INDEXES_BYTES)
-        named, problem = index_errors(indexes, completions)
-        if problem:
-            yield invalid(f"{path}.succeededIndexes", indexes, f"error parsing succeededIndexes: {problem}")
-    if not isinstance(count, int):
-        return
-    where, most = f"{path}.succeededCount", "must be less than or equal to"
-    if count < 0:
-        yield invalid(where, count, "must be greater than or equal to 0")
-    if count > completions:
-        yield invalid(where, count, f"{most} {completions} (the number of specified completions)")
-    if indexes is not None and count > named:
-        message = f"{most} {named} (the number of indexes in the specified succeededIndexes field)"
-        yield invalid(where, count, message)
 
 
 def _completions_change(after: Json, before: Json) -> Iterator[FieldError]:

@@ -114,7 +114,11 @@ def job_update(new: Json, old: Json) -> Iterator[FieldError]:
 
 def _whole_job_spec(obj: Json) -> Iterator[FieldError]:
     spec = part(obj, "spec")
-    yield from _job_spec(spec, "spec")
+    yield from job_errors(spec, "spec")
+    template = part(spec, "template")
+    yield from _template_metadata(template, "spec.template")
+    yield from template_spec_errors(part(template, "spec"), "spec.template.spec")
+    yield from restart_errors(spec, "spec")
     selector, labels = spec.get("selector"), part(spec, "template", "metadata").get("labels")
     made = bool(text(obj, "metadata", "uid"))
     if selector is None and made:
@@ -149,11 +153,3 @@ def _generated(obj: Json, selector: object, labels: Json) -> Iterator[FieldError
             yield invalid(where, labels, f"must be '{value}'")
     if not _selects(selector, own):
         yield invalid("spec.selector", selector, "`selector` not auto-generated")
-
-
-def _job_spec(spec: Json, path: str) -> Iterator[FieldError]:
-    yield from job_errors(spec, path)
-    template = part(spec, "template")
-    yield from _template_metadata(template, f"{path}.template")
-    yield from template_spec_errors(part(template, "spec"), f"{path}.template.spec")
-    yield from restart_errors(spec, path)
