@@ -242,7 +242,7 @@ async def test_a_proxy_that_requires_a_login_rejects_us_as_it_does_kubectl(schem
         assert proxy is not None
         kubeconfig, environment = await place.write_row(row, proxy)
         async with Client(Connection.from_kubeconfig(kubeconfig, environment=environment)) as client:
-            with pytest.raises(Unavailable, match=r"407|wants a login"):
+            with pytest.raises(Unavailable, match=r"407|requires a login"):
                 await who_am_i(client)
         assert kubectl(kubeconfig, environment, "auth", "whoami").returncode != 0
         assert not proxy.said("tunnel")
