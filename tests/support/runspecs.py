@@ -29,7 +29,7 @@ def container_plan(name: str, script: str, **changes: object) -> ContainerPlan:
         uid=0,
         gid=0,
         groups=[],
-        capabilities=capabilities.grant((), ()),
+        capabilities=capabilities.effective((), ()),
         privileged=False,
         no_new_privileges=True,
         read_only_root=False,

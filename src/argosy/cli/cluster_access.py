@@ -29,7 +29,7 @@ _kubeconfig_option = click.option(
 )
 _context_option = click.option("--context", help="Context of the kubeconfig.")
 _namespace_option = click.option(
-    "-n", "--namespace", default="default", show_default=True, help="Namespace of the job."
+    "-n", "--namespace", help="Namespace of the job; by default that of the kubeconfig's context."
 )
 
 
@@ -40,14 +40,28 @@ def connection_options(command: Callable[Parameters, Result]) -> Callable[Parame
 
 def cluster_options(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Add the options that select a cluster and the namespace of a job."""
-    return connection_options(_namespace_option(command))
+
+    @functools.wraps(command)
+    def with_namespace(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if kwargs["namespace"] is None:
+            kubeconfig, context = kwargs["kubeconfig"], kwargs["context"]
+            assert isinstance(kubeconfig, str | None)
+            assert isinstance(context, str | None)
+            kwargs["namespace"] = _connection(kubeconfig, context).namespace
+        return command(*args, **kwargs)
+
+    return connection_options(_namespace_option(with_namespace))
 
 
 def connect(kubeconfig: str | None, context: str | None, *, field_manager: str = "argosy") -> Client:
     """Return a client for the cluster that the options and the environment select."""
+    connection = _connection(kubeconfig, context)
+    return Client(connection, user_agent="argosy-cli", field_manager=field_manager, strict=True)
+
+
+def _connection(kubeconfig: str | None, context: str | None) -> Connection:
     try:
-        connection = Connection.from_kubeconfig(kubeconfig_path(kubeconfig), context=context)
-        return Client(connection, user_agent="argosy-cli", field_manager=field_manager, strict=True)
+        return Connection.from_kubeconfig(kubeconfig_path(kubeconfig), context=context)
     except KubeconfigError as error:
         raise click.ClickException(
             f"{error}\nNo cluster? `argosy up` starts a control plane on this machine."
@@ -93,5 +107,5 @@ async def _report_errors(work: Awaitable[Result]) -> Result:
 
 def _not_found(error: NotFound) -> str:
     if "the server could not find the requested resource" in error.message:
-        return f"this cluster has no TrainingRun CRD; `{APPLY_CRDS_COMMAND}` installs it"
+        return f"this cluster lacks a CRD of Argosy; `{APPLY_CRDS_COMMAND}` installs them"
     return error.message

@@ -134,7 +134,7 @@ class Caches:
         owner = owner_key(job.namespace, job.uid)
         pods = self._pods(owner, deleted_uids)
         nodes = self.node_health.states({pod.node for pod in pods if pod.node})
-        free = self.capacity.snapshot() if capacity else None
+        free = self.capacity.snapshot(job.uid) if capacity else None
         observed = Observed(
             pods=pods,
             nodes_down=nodes.down,

@@ -71,13 +71,16 @@ class CapacityTracker:
     def on_freed(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
-    def snapshot(self) -> Capacity | None:
-        """Return what is free; None while it is not known."""
+    def snapshot(self, uid: str) -> Capacity | None:
+        """Return what is free for the job with this uid; None while it is not known.
+
+        What was reserved for the job itself counts as free: it asks again because that plan was not executed.
+        """
         self.requested.set()
         if not self.pods.synced:
             return None
         nodes = (self._free(node) for node in self._nodes if _is_ready(node))
-        return Capacity(tuple(nodes), tuple(self._pending()))
+        return Capacity(tuple(nodes), tuple(self._pending(uid)))
 
     def reserve(self, workload: Workload, created: Counter[str]) -> None:
         """Reserve capacity for pods of this job that are being created, by role."""
@@ -96,15 +99,16 @@ class CapacityTracker:
         meta, spec = node.metadata, node.spec
         return FreeNode(meta.name, free, meta.labels, tuple(spec.taints), spec.unschedulable)
 
-    def _pending(self) -> list[PodBatch]:
+    def _pending(self, uid: str) -> list[PodBatch]:
         now = self._clock.monotonic()
         self._reservations = {
-            uid: reservation
-            for uid, reservation in self._reservations.items()
+            owner: reservation
+            for owner, reservation in self._reservations.items()
             if reservation.until > now and +reservation.left
         }
         alike: Counter[bytes] = Counter(msgspec.json.encode(needs) for needs in self._unplaced.values())
-        for reservation in self._reservations.values():
+        others = [reservation for owner, reservation in self._reservations.items() if owner != uid]
+        for reservation in others:
             for role, count in (+reservation.left).items():
                 alike[msgspec.json.encode(reservation.needs[role])] += count
         return [

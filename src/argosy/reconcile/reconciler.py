@@ -24,7 +24,7 @@ from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState, RetryState, WorkloadCache
 from argosy.reconcile.pod_groups import WaitingJob
 from argosy.reconcile.pod_renderer import PodRenderer
-from argosy.reconcile.status_writer import StatusWriter, Written
+from argosy.reconcile.status_writer import RETRY, StatusWriter, Written
 from argosy.reconcile.undecodable import UndecodableJobs
 from argosy.workload import reasons
 from argosy.workload.decide import decide, plan_invalid, plan_invalid_deletion
@@ -37,7 +37,7 @@ from argosy.workload.record import Record
 log = Logger(__name__)
 
 FOLLOW_UP_SECONDS = 0.05
-"""Delay of the next reconcile after one whose Record asks for more by itself, or which deleted something."""
+"""Delay of the next reconcile after one that deleted something, or whose new Record leads to more changes."""
 
 CREATED_RECHECK_SECONDS = 30.0
 """Delay of the next reconcile after one that created pods, if no change of a pod triggers it sooner."""
@@ -53,6 +53,8 @@ class JobMetricsSink(Protocol):
 
 
 class Reconciler(Generic[T]):
+    """Reconciles all jobs of one API; each job has a JobState while it is active."""
+
     def __init__(
         self,
         api: JobApi[T],
@@ -81,6 +83,7 @@ class Reconciler(Generic[T]):
         jobs.on_undecodable(self.undecodable.add)
 
     async def reconcile(self, key: Key) -> Requeue | None:
+        """Reconcile one job; return when to do so again, or None to wait for the next change."""
         if key in self.undecodable:
             return await self.undecodable.report(key)
         with self.status.bursts.for_namespace(key.namespace):
@@ -96,6 +99,7 @@ class Reconciler(Generic[T]):
                     self.on_job_deleted(job)  # it was deleted meanwhile
 
     async def _reconcile_job(self, key: Key, job: T) -> Requeue | None:
+        """Observe, decide, write the status, execute; each step returns early if the next must not happen."""
         state = self._state(key, job)
         if seconds := self.status.compatibility.blocked_for(state.block):
             return Requeue(seconds)
@@ -108,18 +112,19 @@ class Reconciler(Generic[T]):
         add_log_context(attempt=before.attempt if before else 1)
         observed = self._observe(job, workload, before, state)
         plan = self._decide(job, workload, before, observed, now)
-        valid = workload if isinstance(workload, Workload) else None
-        deferred = await self.status.defer(job, valid, before, plan, observed, state)
+        valid_workload = workload if isinstance(workload, Workload) else None
+        self._track_gang(key, valid_workload, plan)
+        deferred = await self.status.defer(job, valid_workload, before, plan, observed, state)
         if deferred is None and (patch := self.api.spec_patch(job)) is not None:
             return await self._patch_spec(job, patch, state)
-        self._track_gang(key, valid, plan)
-        written = deferred or await self.status.write(job, valid, plan, observed, state)
+        written = deferred or await self.status.write(job, valid_workload, plan, observed, state)
         if isinstance(written, Requeue):
             return written
-        self._report(key, valid, before, plan, written)
+        self._report(key, valid_workload, before, plan, written)
         if plan.actions or state.retries.failures:
-            await self._execute(written.job, valid or self.api.ended_workload(job), plan, state)
-        has_converged = plan.record == before or _is_fixed_point(valid, plan, observed, now)
+            # Even without actions: failures of actions that are no longer planned are forgotten.
+            await self._execute(written.job, valid_workload or self.api.ended_workload(job), plan, state)
+        has_converged = plan.record == before or _is_fixed_point(valid_workload, plan, observed, now)
         return self._requeue_after(key, plan, observed, state, now, has_converged=has_converged)
 
     def _workload(self, job: T, state: JobState) -> Workload | Problems:
@@ -128,7 +133,7 @@ class Reconciler(Generic[T]):
         version = (meta.generation, meta.deletion_timestamp is not None, meta.annotations)
         if state.workload is None or state.workload.version != version:
             state.workload = WorkloadCache(version, self.api.dialect.to_workload(job))
-            state.retries = RetryState()  # what was rejected before may be right now
+            state.retries = RetryState()  # what was rejected before may be valid now
         return state.workload.workload
 
     async def _load_record(self, job: T, workload: Workload | Problems, state: JobState) -> Record | None:
@@ -192,7 +197,7 @@ class Reconciler(Generic[T]):
     def _track_gang(self, key: Key, workload: Workload | None, plan: Plan) -> None:
         """Register a waiting gang for new capacity, and reserve capacity for pods that are created now.
 
-        Before anything is awaited: other jobs must not be given the same capacity meanwhile.
+        Called before anything is awaited: other jobs must not be given the same capacity meanwhile.
         """
         if workload is None:
             return
@@ -235,7 +240,7 @@ class Reconciler(Generic[T]):
     async def _patch_spec(self, job: T, patch: Json, state: JobState) -> Requeue:
         """Patch the object itself, unless somebody else wrote it; the next reconcile sees the result.
 
-        Not while the status is deferred: in a burst, pods come before defaults as they come before statuses.
+        Not while the status is deferred: in a burst, pods are created before defaults are written.
         """
         meta = job.metadata
         metadata = patch.get("metadata")
@@ -244,7 +249,7 @@ class Reconciler(Generic[T]):
         try:
             patched = await self.client.patch(self.api.kind, meta.name, body, meta.namespace)
         except (Conflict, NotFound):
-            return Requeue(1.0)  # the watch brings what was written in between, or the deletion
+            return RETRY  # the watch brings what was written in between, or the deletion
         self.jobs.put(patched, own=True)
         state.status.rebase_deferred(meta.resource_version, patched.metadata.resource_version)
         return Requeue(0.0)
@@ -279,7 +284,7 @@ class Reconciler(Generic[T]):
         return Requeue(max(min(delays), 0.0)) if delays else None
 
     async def begin_term(self) -> None:
-        """Start to lead."""
+        """Prepare for a new term of leadership."""
         await self.status.term.begin()
 
     def end_term(self) -> None:
@@ -300,7 +305,7 @@ class Reconciler(Generic[T]):
         )
 
     def on_crd_changed(self) -> list[Key]:
-        """Unblock all jobs; return those that were blocked because of the old CRD."""
+        """Unblock all jobs; return those that were blocked."""
         self.status.record_support.on_crd_changed(jobs_were_read=self.jobs.synced)
         unblock = self.status.compatibility.unblock
         return [key for key, state in self.states.items() if unblock(state.block)]
@@ -334,7 +339,13 @@ def _log_phase_change(before: Record | None, after: Record) -> None:
     if old_phase == after.phase and (before is None or before.attempt == after.attempt):
         return
     add_log_context(attempt=after.attempt)
-    log.info("phase changed", phase=after.phase, was=old_phase, reason=after.reason, message=after.message)
+    log.info(
+        "phase changed",
+        phase=after.phase,
+        previous_phase=old_phase,
+        reason=after.reason,
+        message=after.message,
+    )
 
 
 def _is_fixed_point(workload: Workload | None, plan: Plan, observed: Observed, now: datetime) -> bool:

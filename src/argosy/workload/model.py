@@ -180,7 +180,7 @@ class Escalation(Struct, frozen=True):
     """Consecutive failures that each scope allows before restarts escalate to the next; None: any number."""
 
     container: int | None = None
-    """Restarts of a pod's containers by the kubelet before the pod is replaced."""
+    """Restarts of a pod's containers by the kubelet, over its life, before the pod is replaced."""
     pod: int | None = None
     """Replacements of one replica's pod before its role is restarted."""
     role: int | None = None

@@ -1,8 +1,9 @@
 """Plans which pods to delete and which to create so that they match the Record.
 
-Invariant: a pod is created only for a replica without a pod; the old pod must be deleted, not merely
-terminating. If all pods of a replica have the same name, the API server enforces this too. A pod with an old
-replacement number is stale: it is deleted here, and its successor is created in a later pass.
+Invariant: a replica never has two pods that are not terminating. A pod with an old replacement number is
+stale: it is deleted here, and its successor is created by a later reconcile, once the old pod is gone or,
+with `semantics.surge`, while it still terminates. If all pods of a replica have the same name, the API
+server enforces the invariant too.
 """
 
 from collections.abc import Iterable, Iterator

@@ -174,7 +174,7 @@ def test_device_files_created_in_a_container_open_only_if_it_is_privileged(
         "granted",
         f"{script}; cat /dev/null && echo given",
         mounts=mounts,
-        capabilities=capabilities.grant(["MKNOD"], ()),
+        capabilities=capabilities.effective(["MKNOD"], ()),
     )
     privileged = container_plan("privileged", script, privileged=True)
     folder = pods.run(run_spec(granted, privileged))
@@ -257,7 +257,7 @@ def test_with_sys_ptrace_a_container_reaches_nothing_of_the_host_through_other_p
         f"cat /proc/[0-9]*/root{secret} /proc/1/cwd/etc/shadow /proc/1/fd/*; grep -a SECRET /proc/1/environ; "
         "ls -A /proc/1/root; echo over; ps ax -o comm="
     )
-    plan = container_plan("main", script, capabilities=capabilities.grant(["SYS_PTRACE"], ()))
+    plan = container_plan("main", script, capabilities=capabilities.effective(["SYS_PTRACE"], ()))
     other = container_plan("other", "", argv=["sleep", "1000"], kind="sidecar")
     runspec = run_spec(other, plan, hidden=["/home", "/root", str(tmp_path)], share_pids=shared)
     with stage(tmp_path) as pods:

@@ -1,7 +1,7 @@
 """Linux capabilities by name, and the set that containers get by default.
 
-The default set is that of container runtimes without MKNOD (there is no device cgroup that would keep device
-files from opening) and without NET_RAW (pods share one bridge).
+The default set is that of container runtimes without MKNOD (without a device cgroup it would give access to
+the devices of the host) and without NET_RAW (pods share one bridge).
 """
 
 from collections.abc import Iterable
@@ -67,13 +67,16 @@ DEFAULT: Final = [
 ]
 
 
-def grant(add: Iterable[str], drop: Iterable[str]) -> list[str]:
-    """Return the default set without `drop` and with `add`; ALL means all, and `add` takes precedence."""
+def effective(add: Iterable[str], drop: Iterable[str]) -> list[str]:
+    """Return the capabilities of a container, in the order of container runtimes.
+
+    First `ALL` of `add`, then `ALL` of `drop`, then the names of `add`, then the names of `drop`.
+    """
     added, dropped = {_plain(name) for name in add}, {_plain(name) for name in drop}
-    base = set() if "ALL" in dropped else set(DEFAULT) - dropped
-    if "ALL" in added:
-        base = set(NUMBERS) - dropped
-    return sorted(base | (added & set(NUMBERS)))
+    base = set(NUMBERS) if "ALL" in added else set(DEFAULT)
+    if "ALL" in dropped:
+        base = set()
+    return sorted((base | (added & set(NUMBERS))) - dropped)
 
 
 def numbers(names: Iterable[str]) -> frozenset[int]:

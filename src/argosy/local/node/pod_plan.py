@@ -187,7 +187,7 @@ def _container(
         uid=uid,
         gid=gid,
         groups=groups,
-        capabilities=capabilities.grant(security.capabilities.add, security.capabilities.drop),
+        capabilities=capabilities.effective(security.capabilities.add, security.capabilities.drop),
         privileged=privileged,
         no_new_privileges=security.allow_privilege_escalation is False,
         read_only_root=bool(security.read_only_root_filesystem),

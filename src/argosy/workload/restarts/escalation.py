@@ -4,7 +4,8 @@ Each scope allows a number of consecutive failures (`Escalation`); one more fail
 scope. The kubelet restarts containers; a pod whose containers restarted too often is replaced; a replica
 whose pods failed too often restarts its role, and a role that restarted too often restarts the job. Only
 failures escalate, disruptions do not. Running long enough without a failure resets the count, and so does a
-restart of a wider scope. If the framework or the user sets a restart scope, there is no escalation.
+restart of a wider scope; container restarts count over the life of their pod. If the framework or the user
+sets a restart scope, there is no escalation.
 """
 
 from datetime import datetime
