@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -392,6 +393,28 @@ async def test_a_response_times_out(response: bytes) -> None:
             await get(client, timeout=0.1)
         assert await server.peers[0].is_closed()
         assert (await get(client)).body == b"hi"
+
+
+async def test_nothing_is_sent_if_the_process_was_suspended_until_after_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    requests: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        requests.append(await peer.request())
+
+    async def dial_and_stall(context: ssl.SSLContext | None, deadline: float | None) -> Connection:
+        connection = await dial(context, deadline)
+        time.sleep(0.3)  # noqa: ASYNC251  # the whole process stands still
+        return connection
+
+    async with scripted(script) as (server, client):
+        dial = client._dial
+        monkeypatch.setattr(client, "_dial", dial_and_stall)
+        with pytest.raises(TimeoutError):
+            await client.send("POST", "/", {}, timeout=0.2)
+        assert await server.peers[0].is_closed()
+    assert requests in ([], [b""])
 
 
 async def test_the_timeout_of_one_request_does_not_affect_the_next() -> None:

@@ -55,8 +55,11 @@ class Connection(SharedBufferProtocol):
         """Send a request, head and body in one write.
 
         `whole`: waiting tasks are woken only when the response is complete. The deadline, a time of the event
-        loop, holds until then or until `clear_deadline` is called.
+        loop, holds until then or until `clear_deadline` is called. Nothing is sent after it: a process that
+        was suspended while it connected must not write as if no time had passed.
         """
+        if deadline is not None and self._loop.time() >= deadline:
+            raise TimeoutError("not sent: the deadline has passed")
         self._response = response
         self._whole = whole
         self._deadline = deadline
