@@ -58,15 +58,16 @@ class Stage:
     long: bool = False
 
 
-PER_CORE = ("-n", str(max(2, min(8, os.cpu_count() or 2))), "--dist", "worksteal")
+PER_CORE = ("-n", str(max(3, min(8, os.cpu_count() or 2))), "--dist", "worksteal")
+"""At least three, because tests that wait for servers leave cores idle."""
 TWO_FILES = ("-n", "2", "--dist", "loadfile")
-THREE_FILES = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
-"""Three files at a time: tests with control planes and clusters wait more than they compute. Without
+FOUR_FILES = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Four files at a time: tests with control planes and clusters wait more than they compute. Without
 reordering, the conformance files that need the cluster for themselves stay last."""
 
 
 def conformance_on_cluster(marks: str) -> Command:
-    return Command(marks=marks, options=("--on", "cluster"), workers=THREE_FILES, within="tests/conformance")
+    return Command(marks=marks, options=("--on", "cluster"), workers=FOUR_FILES, within="tests/conformance")
 
 
 STAGES = (
@@ -79,11 +80,11 @@ STAGES = (
         ),
         alongside=Command(("scripts/lint",)),
     ),
-    Stage("local", 4, (Command(marks="e2e and not long", workers=THREE_FILES),)),
+    Stage("local", 4, (Command(marks="e2e and not long", workers=FOUR_FILES),)),
     Stage(
         CLUSTER,
         5,
-        (Command(marks="cluster and not long", workers=THREE_FILES), conformance_on_cluster("not long")),
+        (Command(marks="cluster and not long", workers=FOUR_FILES), conformance_on_cluster("not long")),
     ),
     Stage(
         LONG,
