@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.helper.errors import RefusedError
+from argosy.helper.errors import RejectedError
 from argosy.helper.remote import prepare
 
 KUBECTL = f"""#!{sys.executable}
@@ -268,5 +268,5 @@ def test_missing_command_prints_the_usage(folder: Path) -> None:
 
 
 def test_missing_kubectl_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="the helper's image must carry one"):
+    with pytest.raises(RejectedError, match="the helper's image must carry one"):
         prepare(tmp_path, str(tmp_path / "missing"))

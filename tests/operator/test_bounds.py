@@ -68,7 +68,7 @@ async def refused(port: int) -> dict[str, float]:
     return {
         sample.labels["reason"]: sample.value
         for sample in samples
-        if sample.name == "argosy_endpoint_refused_total"
+        if sample.name == "argosy_endpoint_rejected_total"
     }
 
 
@@ -159,6 +159,6 @@ def test_connection_limit_is_lowered_to_the_limit_of_open_files(monkeypatch: pyt
 def test_refusals_are_counted_by_few_reasons() -> None:
     registry = CollectorRegistry()
     metrics = EndpointMetrics(registry)
-    metrics.refused("address")
-    metrics.refused("address")
-    assert registry.get_sample_value("argosy_endpoint_refused_total", {"reason": "address"}) == 2
+    metrics.rejected("address")
+    metrics.rejected("address")
+    assert registry.get_sample_value("argosy_endpoint_rejected_total", {"reason": "address"}) == 2

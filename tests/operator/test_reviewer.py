@@ -11,7 +11,7 @@ import pytest
 
 from argosy.kinds.meta import Json
 from argosy.operator import webhooks
-from argosy.operator.bounds import REQUEST_LIMITS, RefusalReason
+from argosy.operator.bounds import REQUEST_LIMITS, RejectionReason
 from argosy.operator.webhooks import MAX_BODY_BYTES, MAX_REVIEWS, MAX_WAITING, AdmissionRequest, Reviewer
 from argosy.wire.connection_limits import ConnectionLimits
 from argosy.wire.messages import HttpError, Request, Response
@@ -26,13 +26,13 @@ class Site:
     """A server that answers reviews, and other requests."""
 
     def __init__(self) -> None:
-        self.refused: Counter[RefusalReason] = Counter()
+        self.refused: Counter[RejectionReason] = Counter()
         self.threads: set[int] = set()
         self.reviewer = Reviewer({PATH: self.decide}, self.count)
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
 
-    def count(self, reason: RefusalReason) -> None:
+    def count(self, reason: RejectionReason) -> None:
         self.refused[reason] += 1
 
     def decide(self, asked: AdmissionRequest) -> Json:

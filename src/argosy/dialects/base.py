@@ -114,7 +114,7 @@ def keep_whole(job: T) -> T:
 
 
 def pod_name_of_replica(workload: Workload, role: str, index: int, attempt: int, replacement: int) -> str:
-    """Return one name for all pods of a replica, so that the API server refuses a second one."""
+    """Return one name for all pods of a replica, so that the API server rejects a second one."""
     del attempt, replacement
     return workload.hostname(role, index)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from argosy.helper.errors import DeadlineExceededError, RefusedError
+from argosy.helper.errors import DeadlineExceededError, RejectedError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,7 +39,7 @@ def _run(step: argparse.Namespace) -> int:
     except DeadlineExceededError:
         print(f"argosy: not done within {step.deadline:g} s", file=sys.stderr)
         return 2
-    except (RefusedError, OSError) as error:
+    except (RejectedError, OSError) as error:
         print(f"argosy: {error}", file=sys.stderr)
         return 1
 

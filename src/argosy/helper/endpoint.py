@@ -1,7 +1,7 @@
 """The operator's endpoint as seen from a pod: one GET with back-off, over TLS with the pod's CA.
 
 Everything that may heal (the operator restarts, its service has no address yet, a proxy answers 502) is tried
-again until the deadline; what cannot heal (a wrong token, an unknown job or role) is refused at once.
+again until the deadline; what cannot heal (a wrong token, an unknown job or role) fails at once.
 The token goes to the operator's own address and nowhere else: no proxy, no redirection is followed.
 """
 
@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from argosy.helper.errors import DeadlineExceededError, RefusedError
+from argosy.helper.errors import DeadlineExceededError, RejectedError
 
 TIMEOUT_SECONDS = 45.0
 """Seconds for one answer, which may be held back for most of them."""
@@ -30,7 +30,7 @@ class Endpoint:
     def __init__(self, url: str, token: str, ca: str, namespace: str, job: str) -> None:
         self.address = urlsplit(url)
         if self.address.scheme not in ("http", "https") or not self.address.hostname:
-            raise RefusedError(f"ARGOSY_URL {url!r} is not the address of an operator")
+            raise RejectedError(f"ARGOSY_URL {url!r} is not the address of an operator")
         self.base = f"{self.address.path.rstrip('/')}/v1/jobs/{quote(namespace, '')}/{quote(job, '')}"
         self.token = token
         self.ca = ca
@@ -39,7 +39,7 @@ class Endpoint:
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
         def needed(name: str) -> str:
             if not environ.get(name):
-                raise RefusedError(f"{name} is not set: this command runs in a container that Argosy made")
+                raise RejectedError(f"{name} is not set: this command runs in a container that Argosy made")
             return environ[name]
 
         return cls(
@@ -71,7 +71,7 @@ class Endpoint:
                 status, body = self._request(target, min(TIMEOUT_SECONDS, max(left, 1.0)))
             except (OSError, HTTPException) as error:
                 if isinstance(error, ssl.SSLCertVerificationError):
-                    raise RefusedError(
+                    raise RejectedError(
                         f"the operator's certificate is not signed by the CA of this pod: {error}"
                     ) from None
                 problem = str(error) or type(error).__name__
@@ -80,7 +80,7 @@ class Endpoint:
                     return answer
                 problem = f"{status} {_message(body)}" if status != 200 else "a body that cannot be read"
                 if status in (400, 401, 403, 404, 405):
-                    raise RefusedError(problem)
+                    raise RejectedError(problem)
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
             rest = pause * (0.5 + random.random() / 2)  # noqa: S311 - spreads retries, guards nothing
             if deadline is not None:

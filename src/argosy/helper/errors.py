@@ -1,7 +1,7 @@
-"""How asking the operator ends when it does not end well."""
+"""The errors of requests to the operator."""
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     """The operator answered, and asking again would not change the answer."""
 
 

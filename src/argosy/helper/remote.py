@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from argosy.helper.errors import RefusedError
+from argosy.helper.errors import RejectedError
 from argosy.helper.files import replace_file
 
 WRAPPER = Path(__file__).with_name("remote-exec")
@@ -18,7 +18,7 @@ SSH = b'#!/bin/sh\nexec "$(dirname -- "$0")/../remote-exec" "$@"\n'
 def prepare(folder: Path, kubectl: str | None = None) -> None:
     source = kubectl or shutil.which("kubectl")
     if not source or not os.access(source, os.X_OK):
-        raise RefusedError(
+        raise RejectedError(
             f"no kubectl at {source or 'any place on PATH'}: the helper's image must carry one"
         )
     folder.mkdir(parents=True, exist_ok=True)

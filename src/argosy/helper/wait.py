@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from argosy.helper.endpoint import Endpoint
-from argosy.helper.errors import DeadlineExceededError, RefusedError
+from argosy.helper.errors import DeadlineExceededError, RejectedError
 
 POLL_SECONDS = 30
 
@@ -23,8 +23,8 @@ def wait_for(endpoint: Endpoint, conditions: Sequence[tuple[str, str]], seconds:
             problem = _wait_for_one(endpoint, role, phase, deadline)
         except DeadlineExceededError:
             return _fail(f"role {role} was not {phase} within {seconds:g} s", 2)
-        except RefusedError as refused:
-            return _fail(f"cannot wait for role {role}: {refused}", 1)
+        except RejectedError as error:
+            return _fail(f"cannot wait for role {role}: {error}", 1)
         if problem:
             return _fail(f"role {role} will not become {phase}: {problem}", 1)
         _say(f"role {role} is {phase} ({time.monotonic() - started:.1f} s)")

@@ -89,7 +89,7 @@ class DependencyPhase(StrEnum):
 def digits(number: str) -> str:
     """Return a CEL expression for the decimal digits of a number below 100,000.
 
-    The API server refuses to concatenate `string(int)`: it estimates the cost of the result as unbounded.
+    The API server rejects rules that concatenate `string(int)`: it estimates their cost as unbounded.
     Therefore each digit is looked up in a list.
     """
     digit = "['0','1','2','3','4','5','6','7','8','9']"

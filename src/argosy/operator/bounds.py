@@ -1,7 +1,7 @@
 """Limits on connections, request sizes and times, so that no client can exhaust the operator.
 
 The endpoint, the probes and the metrics share a process with leader election and the controllers, and every
-pod of the cluster may connect. Refused connections and requests are counted by reason.
+pod of the cluster may connect. Rejected connections and requests are counted by reason.
 """
 
 import resource
@@ -34,17 +34,19 @@ PROBE_CONNECTIONS: Final = ConnectionLimits(total=256, per_address=64)
 RESERVED_FILES: Final = 512
 """Open files that are not connections to the endpoint."""
 
-RefusalReason: TypeAlias = RejectReason | Literal["unknown-job", "webhook-busy", "webhook-slow", "too-large"]
-OnRefused: TypeAlias = Callable[[RefusalReason], None]
+RejectionReason: TypeAlias = (
+    RejectReason | Literal["unknown-job", "webhook-busy", "webhook-slow", "too-large"]
+)
+OnRejected: TypeAlias = Callable[[RejectionReason], None]
 
 
 class EndpointMetrics:
-    """Counts refused requests and open connections of the endpoint."""
+    """Counts rejected requests and open connections of the endpoint."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._refused = Counter(
-            "argosy_endpoint_refused_total",
-            "Connections and requests that the endpoint refused or gave up, by reason.",
+        self._rejected = Counter(
+            "argosy_endpoint_rejected_total",
+            "Connections and requests that the endpoint rejected or gave up, by reason.",
             ["reason"],
             registry=registry,
         )
@@ -52,8 +54,8 @@ class EndpointMetrics:
             "argosy_endpoint_connections", "Connections that the endpoint has open.", registry=registry
         )
 
-    def refused(self, reason: RefusalReason) -> None:
-        self._refused.labels(reason).inc()
+    def rejected(self, reason: RejectionReason) -> None:
+        self._rejected.labels(reason).inc()
 
 
 def endpoint_connections(total: int, per_address: int) -> ConnectionLimits:

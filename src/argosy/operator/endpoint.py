@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from argosy.kinds.quantity import parse_duration
-from argosy.operator.bounds import OnRefused
+from argosy.operator.bounds import OnRejected
 from argosy.operator.endpoint_credentials import EndpointCredentials, TokenVerifier
 from argosy.operator.job_views import (
     COUNT_UPDATE_SECONDS,
@@ -46,7 +46,7 @@ class RouteContext:
     tokens: TokenVerifier
     not_ready: Callable[[], str]
     """Returns why this replica cannot answer yet; empty if it can."""
-    on_refused: OnRefused = lambda _reason: None
+    on_rejected: OnRejected = lambda _reason: None
 
 
 class Endpoint:
@@ -59,10 +59,10 @@ class Endpoint:
     ) -> None:
         self._context = context
         self._routes = routes or {}
-        self._reviewer = Reviewer(reviews or {}, context.on_refused)
+        self._reviewer = Reviewer(reviews or {}, context.on_rejected)
 
     async def handle(self, request: Request) -> Response:
-        """Answer a request. A refusal closes the connection, so that none stays open without a token."""
+        """Answer a request. A rejection closes the connection, so that none stays open without a token."""
         try:
             if self._reviewer.serves(request):
                 return await self._reviewer.handle(request)
@@ -73,11 +73,11 @@ class Endpoint:
                 case "GET", ["v1", "jobs", namespace, name, "roles", role]:
                     return await self._role_response(request, namespace, name, role)
             raise HttpError(404, f"{request.method} {request.path}: not found")
-        except HttpError as refusal:
-            return _refusal(refusal.status, str(refusal))
+        except HttpError as error:
+            return _error_response(error.status, str(error))
         except TooManyWaitsError as busy:
-            self._context.on_refused("unknown-job")
-            return _refusal(503, str(busy))
+            self._context.on_rejected("unknown-job")
+            return _error_response(503, str(busy))
 
     async def _role_response(self, request: Request, namespace: str, name: str, role: str) -> Response:
         wanted = _phase(request)
@@ -150,7 +150,7 @@ def load_certificate(context: ssl.SSLContext, credentials: EndpointCredentials) 
         Path(name).unlink()
 
 
-def _refusal(status: int, message: str) -> Response:
+def _error_response(status: int, message: str) -> Response:
     return Response(msgspec.json.encode({"message": message}), status, close=True)
 
 

@@ -10,7 +10,7 @@ from argosy.operator.bounds import (
     PROBE_CONNECTIONS,
     REQUEST_LIMITS,
     EndpointMetrics,
-    OnRefused,
+    OnRejected,
     endpoint_connections,
 )
 from argosy.operator.credentials import Credentials
@@ -40,11 +40,11 @@ async def serve_http(
     """Serve the endpoint, probes and metrics; at the end, waiting requests are answered first."""
     async with AsyncExitStack() as stack:
         counters = EndpointMetrics(metrics.registry)
-        context = RouteContext(manager.job_views, credentials, manager.not_ready, counters.refused)
+        context = RouteContext(manager.job_views, credentials, manager.not_ready, counters.rejected)
         routes = {segment: route for api in apis for segment, route in api.routes(context).items()}
         endpoint = Endpoint(context, routes=routes, reviews=_reviews(settings))
         limits = endpoint_connections(settings.max_connections, settings.max_connections_per_address)
-        server = await stack.enter_async_context(_server(endpoint.handle, limits, counters.refused))
+        server = await stack.enter_async_context(_server(endpoint.handle, limits, counters.rejected))
         counters.connections.set_function(lambda: server.connections)
         await _listen(server, settings, credentials)
         await _serve_health(stack, settings, manager, leader, metrics)
@@ -91,9 +91,9 @@ def _address(text: str) -> tuple[str | None, int]:
 
 @asynccontextmanager
 async def _server(
-    handler: Handler, limits: ConnectionLimits, on_refused: OnRefused = lambda _reason: None
+    handler: Handler, limits: ConnectionLimits, on_rejected: OnRejected = lambda _reason: None
 ) -> AsyncIterator[Server]:
-    server = Server(handler, request_limits=REQUEST_LIMITS, connection_limits=limits, on_rejected=on_refused)
+    server = Server(handler, request_limits=REQUEST_LIMITS, connection_limits=limits, on_rejected=on_rejected)
     try:
         yield server
     finally:

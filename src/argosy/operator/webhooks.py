@@ -18,7 +18,7 @@ from argosy.engine.errors import ApiError
 from argosy.engine.logs import Logger
 from argosy.kinds.meta import Json
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
-from argosy.operator.bounds import OnRefused
+from argosy.operator.bounds import OnRejected
 from argosy.wire.messages import HttpError, Request, Response, TooLargeError
 
 log = Logger(__name__)
@@ -55,12 +55,12 @@ class Reviewer:
 
     Kubernetes does not authenticate itself to webhooks unless configured to, so anyone who reaches the port
     may ask. A few bodies at a time are received, and judged in a thread, so that the rest of the operator is
-    not delayed. Some more reviews wait for their turn with their bodies unread; all others are refused.
+    not delayed. Some more reviews wait for their turn with their bodies unread; all others are rejected.
     """
 
-    def __init__(self, reviews: Mapping[str, Review], on_refused: OnRefused = lambda _reason: None) -> None:
+    def __init__(self, reviews: Mapping[str, Review], on_rejected: OnRejected = lambda _reason: None) -> None:
         self._reviews = reviews
-        self._on_refused = on_refused
+        self._on_rejected = on_rejected
         self._slots = asyncio.Semaphore(MAX_REVIEWS)
         self._in_flight = 0
 
@@ -69,7 +69,7 @@ class Reviewer:
 
     async def handle(self, request: Request) -> Response:
         if self._in_flight >= MAX_REVIEWS + MAX_WAITING:
-            self._on_refused("webhook-busy")
+            self._on_rejected("webhook-busy")
             raise HttpError(429, f"too many reviews in progress ({self._in_flight}); try again later")
         self._in_flight += 1
         try:
@@ -84,10 +84,10 @@ class Reviewer:
             async with asyncio.timeout(BODY_SECONDS):
                 return await request.body(MAX_BODY_BYTES)
         except TooLargeError as error:
-            self._on_refused("too-large")
+            self._on_rejected("too-large")
             raise HttpError(413, str(error)) from None
         except TimeoutError:
-            self._on_refused("webhook-slow")
+            self._on_rejected("webhook-slow")
             raise HttpError(408, f"the body did not arrive within {BODY_SECONDS:g} s") from None
 
 

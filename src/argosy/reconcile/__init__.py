@@ -1,1 +1,1 @@
-"""One pass over a job: observe, decide, write status with the Record, perform; and the pods it renders."""
+"""Reconciles one job: observe, decide, write the status with the Record, execute; and renders its pods."""

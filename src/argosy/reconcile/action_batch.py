@@ -75,7 +75,7 @@ _MESSAGES = {
 
 
 def status_of_error(error: ApiError) -> ActionStatus:
-    """Tell what a refusal by the API means for an action."""
+    """Return what an error of the API server means for an action."""
     if isinstance(error, Invalid | BadRequest | TooLarge):
         return ActionStatus.INVALID
     if isinstance(error, Forbidden | NotFound):

@@ -48,7 +48,7 @@ class WrittenChildren(Struct):
 
 
 class ChildExecutor:
-    """Executes actions for one owner. Refusals that say nothing about whose an object is are raised."""
+    """Executes actions for one owner. Errors that say nothing about the owner of an object are raised."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class ChildExecutor:
 
 
 def is_other_object(error: ApiError) -> bool:
-    """Return True if a write guarded by a uid was refused because no object of this name has that uid.
+    """Return True if a write guarded by a uid was rejected because no object of this name has that uid.
 
     kube-apiserver answers 409 where there is none, and 422 on `metadata.uid` where there is another.
     """

@@ -72,7 +72,7 @@ class ObjectState(Struct):
     block: CrdBlock = field(default_factory=CrdBlock)
 
     def use_generation(self, generation: int) -> None:
-        """Forget failures of an earlier definition: what was refused then may be accepted now."""
+        """Forget failures of an earlier spec: what was rejected then may be accepted now."""
         if self.generation != generation:
             self.generation = generation
             self.retries = ActionRetries()

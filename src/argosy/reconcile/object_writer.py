@@ -1,7 +1,7 @@
 """Writes the status and the finalizers of reconciled objects, at the resourceVersion that was decided on.
 
-A write that is refused, because somebody wrote in between or because the definition does not fit, gives up
-the reconcile: what was decided is not executed if it cannot be remembered.
+A write that fails, with a conflict or because the CRD does not allow the status, ends the reconcile: what was
+decided is not executed if it cannot be recorded.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from argosy.reconcile.object_state import ObjectState
 from argosy.reconcile.status_changes import status_body, write_interval
 
 CONFLICT_SECONDS = 1.0
-"""Until the next reconcile after a refused write, if the watch does not bring what was written before."""
+"""Until the next reconcile after a conflict, if the watch does not bring what was written before."""
 
 MAX_STATUS_NOT_FOUND = 3
 """Times in a row that there is no status to write, though the object exists: then its kind has none."""
@@ -95,7 +95,7 @@ class ObjectWriter(Generic[T]):
                 raise GivenUpError(Requeue(CONFLICT_SECONDS)) from None
             problem = "has no status subresource"
         except Invalid as error:
-            problem = f"refuses the status ({error.message})"
+            problem = f"rejects the status ({error.message})"
         raise GivenUpError(self._compatibility.status_cannot_be_written(obj, problem, state.block))
 
 

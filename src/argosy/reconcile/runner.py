@@ -3,8 +3,8 @@
 1. Take the object from the cache and decode its Record. A Record of a later operator is left alone.
 2. Resolve the reconciler's needs from caches, and let it decide.
 3. Set the finalizer, if the kind has one, before the first action.
-4. Write the status, which holds the Record, at the resourceVersion that was observed. If that is refused, or
-   if the definition drops the Record, nothing is executed.
+4. Write the status, which holds the Record, at the resourceVersion that was observed. If that is rejected, or
+   if the CRD drops the Record, nothing is executed.
 5. Record events and execute the actions.
 6. Requeue at the earliest time that anything asked for.
 

@@ -2,9 +2,9 @@
 
 The first pod of a job is created alone. Each pod that is created lets one more be in flight, so the window
 doubles with every round trip (1, 2, 4, 8, …) without waiting for the slowest of a batch, and it stays open
-while all goes well. The first refusal (a quota, an admission webhook, an invalid pod) stops the creations of
-the job. After a back-off of 0.5 to 30 s a single pod is tried as a probe; if it is created, the window opens
-again from there. So a job that cannot have its pods costs one request now and then, however large it is.
+while all goes well. The first rejection (a quota, an admission webhook, an invalid pod) stops the creations
+of the job. After a back-off of 0.5 to 30 s a single pod is tried as a probe; if it is created, the window
+opens again from there. So a job whose pods are rejected costs one request now and then, however large it is.
 
 An answer that says nothing about the pod (a timeout, a server error) halves the window instead: on a bad
 connection creation continues more slowly, and stops when no request succeeds.

@@ -1,7 +1,7 @@
 """Makes the files of `~/.ssh` for the pods of one job: a key pair to log in with, and a host key for sshd.
 
 They are random, so they are made where actions are executed, not where they are decided. Whoever has the
-files may log in to whoever has them. Where every sshd of the job is started by us, ssh also refuses hosts
+files may log in to whoever has them. Where every sshd of the job is started by us, ssh also rejects hosts
 that do not show the job's host key, so that a pod which has taken over a name or an address gets nothing.
 """
 

@@ -45,7 +45,7 @@ def write_interval(old: Struct, new: Struct) -> float:
 
 
 def status_body(meta: ObjectMeta, status: Struct) -> Json:
-    """Return the body to PUT; its resourceVersion makes the API server refuse it if the job has changed."""
+    """Return the body to PUT; its resourceVersion makes it a conflict if the job has changed."""
     precondition = {
         "name": meta.name,
         "namespace": meta.namespace,

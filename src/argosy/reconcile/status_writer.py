@@ -1,8 +1,8 @@
 """Writes the status of jobs, each with the Record in it, before anything is executed.
 
-The Record is written at the resourceVersion that was decided on. If that write is refused, nothing is
-executed: somebody else wrote in between and is heard first. So a crash at any point, an old cache or a second
-operator can neither count a failure twice nor forget why something was done.
+The Record is written at the resourceVersion that was decided on. If that write is a conflict, nothing is
+executed: the job is reconciled again with what was written in between. So a crash at any point, an old cache
+or a second operator can neither count a failure twice nor forget why something was done.
 
 Not every change is written at once:
 
@@ -137,7 +137,7 @@ class StatusWriter(Generic[T]):
         except NotFound:
             return self._not_found(job, state)
         except Invalid as error:
-            problem = f"refuses the status ({error.message})"
+            problem = f"rejects the status ({error.message})"
             return self.compatibility.status_cannot_be_written(job, problem, state.block)
         state.status.written(self._clock.monotonic())
         if read_record(after) != plan.record:

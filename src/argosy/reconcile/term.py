@@ -1,9 +1,9 @@
 """Checks that a cached job is recent enough to be acted upon without writing its Record first.
 
 Safety comes from writing the Record first, at the resourceVersion that was observed: if the cache lags behind
-an earlier leader, that write is refused. A deferred Record has no such precondition. So Records are deferred
-only for jobs of which the cache shows everything that was written before this term of leadership: their
-version, or that of the watch, is not below the one that a consistent read returned when the term began.
+an earlier leader, that write is a conflict. A deferred Record has no such precondition. So Records are
+deferred only for jobs of which the cache shows everything that was written before this term of leadership:
+their version, or that of the watch, is not below the one that a consistent read returned when the term began.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Term(Generic[T]):
     async def confirm(self, job: T) -> bool:
         """Return True if the cached job includes all earlier writes, or is what the API server has now.
 
-        Needed by a reconcile whose Record is unchanged: no refused write would keep it from repeating what an
+        Needed by a reconcile whose Record is unchanged: no conflict would keep it from repeating what an
         earlier leader has done.
         """
         if await self.shows_earlier_writes(job):

@@ -26,7 +26,7 @@ ERRORS = {
 
 
 async def open_tunnel(connection: socket.socket, host: str, port: int, login: tuple[str, str] | None) -> None:
-    """Turn a connection to the proxy into one to `host:port`; raises ProxyError if the proxy refuses."""
+    """Turn a connection to the proxy into one to `host:port`; raises ProxyError if the proxy rejects it."""
     methods = bytes([NO_LOGIN] if login is None else [NO_LOGIN, LOGIN])
     await _send(connection, bytes([VERSION, len(methods)]) + methods)
     version, method = await _receive(connection, 2)
@@ -49,7 +49,7 @@ async def _log_in(connection: socket.socket, username: str, password: str) -> No
     await _send(connection, bytes([LOGIN_VERSION]) + _with_length(username) + _with_length(password))
     _, status = await _receive(connection, 2)
     if status:
-        raise ProxyError("the proxy refused the user name or password")
+        raise ProxyError("the proxy rejected the user name or password")
 
 
 def _address(host: str) -> bytes:

@@ -22,7 +22,7 @@ from argosy.workload.plan import CreatePod
 
 SSH_KEYS = "ssh-keys"
 SSH_KEYS_AND_HOSTS = "ssh-keys-and-hosts"
-"""Generators of key pairs for ssh; the second also lets ssh refuse hosts that do not show the job's host
+"""Generators of key pairs for ssh; the second also lets ssh reject hosts that do not show the job's host
 key."""
 
 _RBAC = Role.resource.group

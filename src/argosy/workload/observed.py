@@ -145,7 +145,7 @@ class Observed(Struct, frozen=True, dict=True):
     """By (role, index), for replicas that lost more than one pod in a row. It is lost if the operator
     restarts; then one more pod is created without a delay."""
     failed_actions: tuple[ActionResult, ...] = ()
-    """Actions of earlier passes that were not done and are still in the way."""
+    """Actions of earlier reconciles that were not executed and still block the job."""
 
     def nodes_to_replace(self, policy: RolePolicy | None, semantics: Semantics) -> frozenset[str]:
         """Return the nodes whose pods are replaced although they have not failed themselves."""

@@ -72,7 +72,7 @@ Action = CreatePod | DeletePod | ConfirmPod | Apply | Remove | PatchMetadata | D
 
 
 class Plan(Struct, frozen=True):
-    """What one pass decided. The Record is written first, then events are emitted and actions executed."""
+    """What one reconcile decided. The Record is written first, then events are emitted, actions executed."""
 
     record: Record
     actions: tuple[Action, ...] = ()

@@ -69,7 +69,7 @@ GANG_TIMEOUT = "GangTimeout"
 """Failed: the gang was not scheduled in time."""
 INVALID_DEFINITION = "InvalidDefinition"
 """Failed: the job had been running, and was then edited to an invalid spec, for an API in which that is
-final."""
+final. The word is part of AresJob's published API; elsewhere it is the spec that is invalid."""
 
 # Something happened: events, and entries of the history.
 

@@ -1,7 +1,7 @@
 """Finds what is observed for the first time: failed pods, and pods of an earlier generation of the spec.
 
-It compares the observation with the Record of the previous pass, so each transition is reported once, also
-after the operator was down.
+It compares the observation with the Record of the previous reconcile, so each transition is reported once,
+also after the operator was down.
 """
 
 from collections.abc import Iterator

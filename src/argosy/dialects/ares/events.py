@@ -57,7 +57,7 @@ def action_events(obj: AresJob, results: Sequence[ActionResult]) -> list[EmitEve
     for (verb, kind, role, reason, failed), group in groupby(reported, _group_key):
         status = obj.status.role_statuses.get(role)
         if failed and status is not None and status.reason == ares_reasons.CREATE_ERROR:
-            continue  # emitted when it was refused first
+            continue  # emitted when it was rejected first
         first, *others = group
         names = sorted((result.name for result in (first, *others)), key=_by_index)
         parts = (join_names(names), reason, first.message)

@@ -1,7 +1,7 @@
 """Translates `TrainingRun`, Argosy's own API, into the model.
 
 Pods are named `<run>-<role>-<index>`, with one name for all pods of a replica: so the API server itself
-refuses a second pod of a replica, and `kubectl logs RUN-worker-2` is right before and after a replacement.
+rejects a second pod of a replica, and `kubectl logs RUN-worker-2` is right before and after a replacement.
 """
 
 from collections.abc import Callable

@@ -21,7 +21,7 @@ def admit(call: Call, obj: Json) -> None:
 
 
 def _check_namespace(call: Call, obj: Json) -> None:
-    """Refuse to create anything in a namespace that does not exist or is terminating."""
+    """Reject objects that are created in a namespace that does not exist or is terminating."""
     served, namespace = call.served, call.namespace
     stored = call.api.store.head("namespaces", "", namespace)
     if stored is None:

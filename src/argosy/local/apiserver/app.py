@@ -178,8 +178,8 @@ class App:
             raise not_found(served.group, served.plural, call.target.name)
         if sub is None:
             raise page_not_found()
-        if refusal := unsupported_error(call.target):
-            raise refusal
+        if error := unsupported_error(call.target):
+            raise error
         if call.target.rest and sub.name in ("status", "scale") and served.custom is None:
             raise page_not_found()  # for custom resources, Kubernetes ignores the rest of the path
         if verb not in sub.verbs:

@@ -98,7 +98,7 @@ def _check(budget: Json) -> None:
     """429 if the budget does not allow an eviction; with Retry-After if its status is not up to date."""
     name, status = text(budget, "metadata", "name"), part(budget, "status")
     if number(status, "observedGeneration") < number(budget, "metadata", "generation"):
-        raise _refused(f"The disruption budget {name} is still being processed by the server.", RETRY_SECONDS)
+        raise _blocked(f"The disruption budget {name} is still being processed by the server.", RETRY_SECONDS)
     allowed = number(status, "disruptionsAllowed")
     if allowed < 0:
         why = "pdb disruptions allowed is negative"
@@ -111,12 +111,12 @@ def _check(budget: Json) -> None:
     condition = next((c for c in parts(status, "conditions") if text(c, "type") == "DisruptionAllowed"), {})
     if text(condition, "reason") == "SyncFailed":
         why = "does not allow evicting pods currently because it failed sync"
-        raise _refused(f"The disruption budget {name} {why}: {text(condition, 'message')}")
+        raise _blocked(f"The disruption budget {name} {why}: {text(condition, 'message')}")
     healthy, wanted = number(status, "currentHealthy"), number(status, "desiredHealthy")
-    raise _refused(f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
+    raise _blocked(f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
 
 
-def _refused(why: str, retry_seconds: int = 0) -> StatusError:
+def _blocked(why: str, retry_seconds: int = 0) -> StatusError:
     return too_many_requests(_VIOLATED, retry_seconds, [{"reason": "DisruptionBudget", "message": why}])
 
 

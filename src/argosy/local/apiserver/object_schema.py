@@ -129,7 +129,7 @@ def track_apply(
     live: Json | None, config: Json, served: Served, manager: str, force: bool, subresource: str
 ) -> Json:
     """The live object with a configuration applied; 409 if others own fields that it changes."""
-    with apply_refusals():
+    with apply_errors_as_responses():
         return apply(
             live,
             config,
@@ -144,7 +144,7 @@ def track_apply(
 
 
 @contextmanager
-def apply_refusals() -> Iterator[None]:
+def apply_errors_as_responses() -> Iterator[None]:
     """Turn errors of server-side apply into responses."""
     try:
         yield
@@ -173,7 +173,7 @@ def report(
     warnings: list[str],
     patch: str | None = None,
 ) -> None:
-    """Warn of problems or refuse the object, depending on fieldValidation."""
+    """Warn of problems or reject the object, depending on fieldValidation."""
     if not problems or validation == "Ignore":
         return
     if validation == "Warn":

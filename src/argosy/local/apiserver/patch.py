@@ -109,7 +109,7 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
 
 
 def _report_duplicates(raw: bytes, config: Json, options: WriteOptions, call: Call) -> None:
-    """Warn of keys that an applied JSON configuration repeats, or refuse it."""
+    """Warn of keys that an applied JSON configuration repeats, or reject it."""
     if options.validation == "Ignore" or raw[:1] != b"{":
         return
     duplicates = [f'key "{path}" already set in map' for path in duplicate_fields(raw, config)]

@@ -53,7 +53,7 @@ def _charged(call: Call, name: str, quota: Json, quota_name: str, wanted: list[s
     hard, used = part(quota, "status", "hard"), part(quota, "status", "used")
     if any(key not in used for key in wanted):
         why = f"status unknown for quota: {quota_name}, resources: {','.join(sorted(wanted))}"
-        raise _refused(call, name, why)
+        raise _forbidden(call, name, why)
     after = {key: canonical(str(value_of(str(used[key])) + 1)) for key in wanted}
     exceeded = sorted(key for key in wanted if value_of(after[key]) > value_of(str(hard[key])))
     if exceeded:
@@ -62,12 +62,12 @@ def _charged(call: Call, name: str, quota: Json, quota_name: str, wanted: list[s
             for amounts in (dict.fromkeys(exceeded, 1), used, hard)
         )
         why = f"exceeded quota: {quota_name}, requested: {requested}, used: {current}, limited: {limit}"
-        raise _refused(call, name, why)
+        raise _forbidden(call, name, why)
     new: Json = {**quota, "metadata": dict(part(quota, "metadata"))}
     new["status"] = {**part(quota, "status"), "used": {**used, **after}}
     served = call.api.registry.builtin("", _QUOTAS)
     return object_schema.track_update(quota, new, served, _MANAGER, "status")
 
 
-def _refused(call: Call, name: str, why: str) -> StatusError:
+def _forbidden(call: Call, name: str, why: str) -> StatusError:
     return forbidden(call.served.group, call.served.plural, name, why)

@@ -38,7 +38,7 @@ async def serve(state: Path, port: int, limits: Limits) -> None:
     app = App(api, Authenticator(state / "tokens.json", signer), signer, f"127.0.0.1:{port}")
     definitions = Definitions(api)
     definitions.restore()
-    server = Server(app, error_response=_refusal)
+    server = Server(app, error_response=_parse_error_response)
     tasks = [asyncio.ensure_future(task) for task in (definitions.run(), _trim(store), run_event_ttl(api))]
     try:
         await bootstrap(api)
@@ -63,7 +63,7 @@ async def _wait_for_signal() -> None:
     await stop.wait()
 
 
-def _refusal(status: int, why: str) -> Response:
+def _parse_error_response(status: int, why: str) -> Response:
     """The response to a request that cannot be parsed; an unknown method is a 405."""
     if status != 405:
         return messages.error_response(status, why)

@@ -69,20 +69,20 @@ def _choose_families(service: Json, old: Json | None) -> None:
         default = "RequireDualStack" if is_unrestricted else "SingleStack"
         spec["ipFamilyPolicy"] = before.get("ipFamilyPolicy") or default
     policy = text(spec, "ipFamilyPolicy")
-    _refuse(service, address_errors(spec))
+    _raise_invalid(service, address_errors(spec))
     families, had = strings(spec, "ipFamilies"), strings(before, "ipFamilies")
     if policy == "SingleStack" and families == had:
         families = families[:1]
-    _refuse(service, _policy_errors(policy, families, had))
+    _raise_invalid(service, _policy_errors(policy, families, had))
     if not is_unrestricted:
-        _refuse(service, _family_errors(policy, families))
+        _raise_invalid(service, _family_errors(policy, families))
     families = families or ["IPv4"]
     if is_unrestricted and policy != "SingleStack" and len(families) == 1:
         families = [*families, "IPv6" if families == ["IPv4"] else "IPv4"]
     spec["ipFamilies"] = families
 
 
-def _refuse(service: Json, errors: Iterable[FieldError]) -> None:
+def _raise_invalid(service: Json, errors: Iterable[FieldError]) -> None:
     if listed := list(errors):
         raise invalid_error("", "Service", text(service, "metadata", "name"), listed)
 

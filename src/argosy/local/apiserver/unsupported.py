@@ -1,4 +1,4 @@
-"""Refuses subresources that are not supported, with what to do instead.
+"""Rejects subresources that are not supported, with what to do instead.
 
 A 404 would suggest that the pod does not exist. Port forwarding needs SPDY, which kubectl uses inside a
 WebSocket too.

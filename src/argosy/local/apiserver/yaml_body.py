@@ -1,4 +1,4 @@
-"""Parses YAML bodies, and refuses those whose aliases expand to more than the size limit of bodies.
+"""Parses YAML bodies, and rejects those whose aliases expand to more than the size limit of bodies.
 
 Nested anchors with several aliases each expand to any size from a few lines. The size is therefore computed
 on the composed nodes, in which an alias is a reference, before values are constructed.

@@ -98,14 +98,14 @@ def pod_terms(pod: Pod) -> PodTerms:
     away = affinity.pod_anti_affinity if affinity else None
     if near is None and away is None and not spec.topology_spread_constraints:
         return NO_TERMS
-    refused = tuple(Term.of(namespace, rule) for rule in away.required) if away else ()
+    anti_affinity = tuple(Term.of(namespace, rule) for rule in away.required) if away else ()
     preferred = (*_preferred_terms(near, namespace, 1), *_preferred_terms(away, namespace, -1))
     # Each rule by itself: a later pod that one of them selects is welcome near this one.
     attracted = [(HARD_AFFINITY_WEIGHT, Term.of(namespace, rule)) for rule in near.required] if near else []
     spreads = [SpreadTerm(each, _spread_term(each, pod)) for each in spec.topology_spread_constraints]
     return PodTerms(
         affinity=Term.of(namespace, *near.required) if near and near.required else None,
-        anti_affinity=refused,
+        anti_affinity=anti_affinity,
         preferred=preferred,
         required_spread=tuple(
             each for each in spreads if each.constraint.when_unsatisfiable == "DoNotSchedule"
@@ -113,7 +113,7 @@ def pod_terms(pod: Pod) -> PodTerms:
         preferred_spread=tuple(
             each for each in spreads if each.constraint.when_unsatisfiable != "DoNotSchedule"
         ),
-        existing=(*((None, term) for term in refused), *attracted, *preferred),
+        existing=(*((None, term) for term in anti_affinity), *attracted, *preferred),
     )
 
 

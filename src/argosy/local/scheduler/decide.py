@@ -39,9 +39,9 @@ def decide(
     placing = GangPlacer(cache, placer)
     preempting = PreemptionPass(cache, placer, gang_of or gangs.get)
     for (_, priority), level in groupby(_queue(waiting, gangs), key=lambda unit: _rank(unit, gangs)):
-        refused = [unit for unit in level if not _place(unit, gangs, placing, placer, decision)]
-        if refused and preempting.is_possible(priority):
-            _preempt(refused, gangs, preempting, decision)
+        not_placed = [unit for unit in level if not _place(unit, gangs, placing, placer, decision)]
+        if not_placed and preempting.is_possible(priority):
+            _preempt(not_placed, gangs, preempting, decision)
     for uid in decision.nominated:
         cache.remove(uid)
     cache.topology.reset()
@@ -63,10 +63,10 @@ def _place(
 
 
 def _preempt(
-    refused: Sequence[Unit], gangs: Mapping[GroupKey, Gang], preempting: PreemptionPass, decision: Decision
+    units: Sequence[Unit], gangs: Mapping[GroupKey, Gang], preempting: PreemptionPass, decision: Decision
 ) -> None:
     preempting.begin()
-    for key, members in refused:
+    for key, members in units:
         preemption = preempting.preempt_for(members, gangs[key] if key is not None else SINGLE_POD)
         if preemption is not None:
             decision.victims.extend(preemption.victims)

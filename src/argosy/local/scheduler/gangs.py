@@ -103,7 +103,7 @@ class GangPlacer:
 
 
 class Trial(Struct):
-    """The result of an attempt to place a gang; `refused` is by position in the gang."""
+    """The result of an attempt to place a gang; `unschedulable` is by position in the gang."""
 
     placed: list[Placement] = field(default_factory=list)
     unschedulable: dict[int, str] = field(default_factory=dict)

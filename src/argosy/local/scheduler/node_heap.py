@@ -56,8 +56,9 @@ class PodPlacer:
                 heapq.heappop(heap)
             else:
                 heapq.heapreplace(heap, (-score(info, node), name, node.version))
-        refusal = self._unschedulable[info.shape] = Unschedulable(unschedulable_message(info, self._world))
-        return refusal
+        unschedulable = Unschedulable(unschedulable_message(info, self._world))
+        self._unschedulable[info.shape] = unschedulable
+        return unschedulable
 
     def undo(self, uids: list[str]) -> None:
         for uid in uids:

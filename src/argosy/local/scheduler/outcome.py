@@ -31,4 +31,4 @@ class Decision(Struct):
     gangs: dict[GroupKey, GangOutcome] = field(default_factory=dict)
     victims: list[Victim] = field(default_factory=list)
     nominated: dict[str, str] = field(default_factory=dict)
-    """The node for which a refused pod waits, by uid: others are leaving it."""
+    """The node for which an unschedulable pod waits, by uid of the pod: victims still run there."""

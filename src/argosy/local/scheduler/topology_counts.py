@@ -26,7 +26,7 @@ class ExistingTerm(Struct):
 
     term: Term
     weight: int | None
-    """How much they want the pods that it selects near them; None if they refuse them."""
+    """How much they want the pods that it selects near them; None for a required anti-affinity."""
     nodes: Counter[str] = field(default_factory=Counter)
 
 

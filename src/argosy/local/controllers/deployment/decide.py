@@ -1,7 +1,7 @@
 """Decides the next step of a Deployment: of its rollout, of its scaling, or none. Pure.
 
-A pass takes one step and writes the matching status; the resulting changes trigger the next pass. Scaling up
-comes before scaling down, so that no pod is missing unnecessarily.
+A reconcile takes one step and writes the matching status; the resulting changes trigger the next reconcile.
+Scaling up comes before scaling down, so that no pod is missing unnecessarily.
 """
 
 from collections.abc import Sequence

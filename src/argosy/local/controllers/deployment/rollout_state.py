@@ -1,4 +1,4 @@
-"""The ReplicaSets of a Deployment during one pass, and the limits of its rollout strategy."""
+"""The ReplicaSets of a Deployment during one reconcile, and the limits of its rollout strategy."""
 
 import math
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 
 class SetState(Struct):
-    """A ReplicaSet with the size and annotations that this pass gives it."""
+    """A ReplicaSet with the size and annotations that this reconcile gives it."""
 
     replica_set: ReplicaSet
     replicas: int
@@ -51,7 +51,7 @@ class RolloutState(Struct):
     new: SetState | None
     old: list[SetState]
     scale_messages: list[str] = field(default_factory=list)
-    """Messages of the ScalingReplicaSet events of this pass."""
+    """Messages of the ScalingReplicaSet events of this reconcile."""
 
     @property
     def all(self) -> list[SetState]:

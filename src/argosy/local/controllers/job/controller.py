@@ -1,8 +1,8 @@
 """The Job controller: creates and deletes pods, writes the status, then removes finalizers of counted pods.
 
 Pods are created before the status is written, as in Kubernetes, so that `active` is true; a pod that was
-created but is missing in the status is found by the next pass. Finalizers are removed only after the status
-that records the pods is written.
+created but is missing in the status is found by the next reconcile. Finalizers are removed only after the
+status that records the pods is written.
 """
 
 import msgspec
@@ -85,11 +85,11 @@ class JobController:
         """Create and delete pods; pods that could not be created are not counted as active."""
         await self._remove_finalizers(plan.drop)
         problems = await gather_errors(self._delete_pod(job, pod) for pod in (*plan.drop, *plan.stop))
-        refused = await gather_errors(self._create_pod(job, index) for index in plan.create)
-        plan.status.active -= len(refused)
-        if refused:
-            self._context.events.event(job, "Warning", "FailedCreate", f"Error creating: {refused[0]}")
-        return problems + refused
+        failed = await gather_errors(self._create_pod(job, index) for index in plan.create)
+        plan.status.active -= len(failed)
+        if failed:
+            self._context.events.event(job, "Warning", "FailedCreate", f"Error creating: {failed[0]}")
+        return problems + failed
 
     async def _create_pod(self, job: Job, index: int | None) -> None:
         pod = await self._context.client.create(Pod, build_pod(job, index), job.metadata.namespace)

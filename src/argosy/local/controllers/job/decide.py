@@ -20,7 +20,7 @@ from argosy.local.controllers.podutil import is_ready
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 MAX_PODS_PER_PASS = 500
-"""How many pods are created, deleted or counted in one pass."""
+"""How many pods are created, deleted or counted in one reconcile."""
 
 
 class Plan(Struct):

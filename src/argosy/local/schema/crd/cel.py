@@ -1,7 +1,7 @@
 """Evaluates `x-kubernetes-validations`: the CEL rules of custom resources.
 
 Rules are compiled once per schema node. The CEL library has the standard functions of the language but not
-those of Kubernetes (`isURL`, `quantity`, optional types …): `rule_errors` refuses a definition that uses one
+those of Kubernetes (`isURL`, `quantity`, optional types …): `rule_errors` rejects a definition that uses one
 of them, with its path, so that no rule is ignored.
 """
 

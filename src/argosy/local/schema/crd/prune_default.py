@@ -19,7 +19,7 @@ _TYPE_META = ("apiVersion", "kind", "metadata")
 def admit(obj: Json, schema: Schema, *, keep_nulls: bool = False) -> list[str]:
     """Prune and default a custom resource in place; return the paths of unknown fields.
 
-    Server-side apply keeps nulls that are not allowed, so that validation refuses them.
+    Server-side apply keeps nulls that are not allowed, so that validation rejects them.
     """
     unknown = prune(obj, schema)
     default(obj, schema, keep_nulls=keep_nulls)

@@ -1,7 +1,7 @@
 """Validates objects of built-in kinds beyond their types.
 
 `validate_builtin` expects an object that was decoded and defaulted. Its rules are a subset of those of
-kube-apiserver: it accepts some invalid objects, and never refuses a valid one.
+kube-apiserver: it accepts some invalid objects, and never rejects a valid one.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Validates ResourceQuotas, and refuses those of anything but counts, which would have no effect."""
+"""Validates ResourceQuotas, and rejects those of anything but counts, which would have no effect."""
 
 from collections.abc import Iterator
 

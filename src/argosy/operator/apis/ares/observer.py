@@ -82,7 +82,7 @@ class Observer:
                 case "GET", ["keys", key]:
                     return await self._job_response(request, key)
         except TooManyWaitsError as busy:
-            self._context.on_refused("unknown-job")
+            self._context.on_rejected("unknown-job")
             return _error(500, str(busy))
         except Exception:  # reported in this API's format; clients try again
             log.exception("request failed", path=request.path)
