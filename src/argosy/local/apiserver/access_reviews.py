@@ -88,7 +88,7 @@ def _access_status(authorizer: Authorizer, user: User, spec: Json) -> Json:
 
 
 def _check(review: Json, plural: str) -> None:
-    """422 unless a review has a subject, one kind of attributes, and no metadata."""
+    """Raise 422 unless a review has a subject, one kind of attributes, and no metadata."""
     spec, errors = part(review, "spec"), list[FieldError]()
     if "resourceAttributes" in spec and "nonResourceAttributes" in spec:
         why = "cannot be specified in combination with resourceAttributes"
@@ -119,7 +119,7 @@ def _check_local(review: Json, spec: Json) -> Iterator[FieldError]:
 
 
 def _rules_review(authorizer: Authorizer, user: User, namespace: str) -> Json:
-    """The rules of a user in a namespace; as in Kubernetes, without metadata and spec."""
+    """Return the rules of a user in a namespace; as in Kubernetes, without metadata and spec."""
     if not namespace:
         raise bad_request("no namespace on request")
     rules, problems = authorizer.rules(user, namespace)

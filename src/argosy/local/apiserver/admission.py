@@ -79,7 +79,7 @@ def drop_hidden(call: Call, obj: Json) -> None:
 
 
 def check_may_create(call: Call) -> None:
-    """403 unless the user may create the object, which an update or apply creates."""
+    """Raise 403 unless the user may create the object, which an update or apply creates."""
     attributes = attributes_of(call.request, call.target, "create")
     if not call.api.authorizer.allowed(attributes)[0]:
         raise denied(attributes)

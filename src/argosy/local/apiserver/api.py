@@ -24,7 +24,7 @@ class Api(msgspec.Struct, frozen=True, eq=False):
     authorizer: Authorizer
 
     def head(self, served: Served, namespace: str, name: str) -> Stored | None:
-        """The newest version of an object, durable or not, on which a write is based."""
+        """Return the newest version of an object, durable or not, on which a write is based."""
         return self.store.head(served.storage, namespace if served.namespaced else "", name)
 
     async def put(self, served: Served, obj: Json, *, delete: bool = False) -> Stored:
@@ -63,7 +63,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         return self.target.namespace if self.served.namespaced else ""
 
     def head(self) -> Stored:
-        """The newest version of the object of the request, durable or not; 404 if it does not exist."""
+        """Return the newest version of the requested object, durable or not; 404 if it does not exist."""
         head = self.api.head(self.served, self.namespace, self.target.name)
         if head is None:
             raise not_found(self.served.group, self.served.plural, self.target.name)
@@ -71,7 +71,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
 
 def arranged(obj: Json, served: Served) -> Json:
-    """The object with kind, version and metadata first, so that its encoding has a fixed prefix."""
+    """Return the object with kind, version and metadata first, so that its encoding has a fixed prefix."""
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
     return {"kind": served.kind, "apiVersion": served.storage_version, "metadata": obj["metadata"], **rest}
 

@@ -27,7 +27,7 @@ class Authenticator:
         self._reload()
 
     def user(self, request: Request) -> User:
-        """The user of a request; 401 if its token is invalid."""
+        """Return the user of a request; 401 if its token is invalid."""
         header = request.header(b"authorization")
         if not header:
             return ANONYMOUS
@@ -40,7 +40,7 @@ class Authenticator:
         return user
 
     def find(self, token: str, audiences: list[str] | None = None) -> User | None:
-        """The user of a static token, or of a service account token for one of these audiences."""
+        """Return the user of a static token, or of a service account token for one of these audiences."""
         if user := self._users.get(token):
             return user
         if token.count(".") == 2:

@@ -13,7 +13,7 @@ _PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 async def read_object(request: Request, kind: str) -> Json:
-    """The body as a JSON object; `kind` is the expected kind."""
+    """Return the body as a JSON object; `kind` is the expected kind."""
     raw, media = await request.body(), content_type(request)
     if media in ("", "application/json"):
         return _parse_typed(raw, kind)
@@ -41,7 +41,7 @@ def _parse_typed(raw: bytes, kind: str) -> Json:
 
 
 def kind_problem(value: Json) -> str:
-    """What is wrong with the apiVersion or kind of an object; empty if they are valid."""
+    """Return what is wrong with the apiVersion or kind of an object; empty if they are valid."""
     for field in ("apiVersion", "kind"):
         if not isinstance(value.get(field), str | None):
             return f"{field} must be a string"
@@ -51,7 +51,7 @@ def kind_problem(value: Json) -> str:
 
 
 def parse_json(raw: bytes) -> Json:
-    """A JSON object; anything else is a 400."""
+    """Return a JSON object; anything else is a 400."""
     value = parse_value(raw)
     if not isinstance(value, dict):
         raise bad_request("json parse error: must be an object")
@@ -59,7 +59,7 @@ def parse_json(raw: bytes) -> Json:
 
 
 def parse_value(raw: bytes) -> object:
-    """Any JSON value; anything else is a 400."""
+    """Return the JSON value of a body; anything else is a 400."""
     try:
         return msgspec.json.decode(raw)
     except RecursionError:
@@ -69,7 +69,7 @@ def parse_value(raw: bytes) -> object:
 
 
 def parse_yaml(raw: bytes) -> Json:
-    """A YAML (or JSON) object; anything else is a 400."""
+    """Return a YAML (or JSON) object; anything else is a 400."""
     if raw[:1] == b"{":
         try:
             return parse_json(raw)
@@ -91,7 +91,7 @@ def parse_yaml(raw: bytes) -> Json:
 
 
 def duplicate_fields(raw: bytes, obj: object) -> list[str]:
-    """Paths of keys that occur twice in the same object of a JSON body."""
+    """Return the paths of keys that occur twice in the same object of a JSON body."""
     if b"\\u003" not in raw and raw.count(b":") == msgspec.json.encode(obj).count(b":"):
         return []  # decoding would have dropped the colon of a repeated key
     duplicates: list[str] = []

@@ -193,7 +193,7 @@ def _role(name: str, rules: list[Json], to: str = "") -> Json:
 
 
 def _aggregate(name: str, to: str) -> Json:
-    """A role that aggregates others: edit includes view, and admin includes edit."""
+    """Return a role that aggregates others: edit includes view, and admin includes edit."""
     own = {"admin": _admin_rules() + _edit_rules() + _view_rules(), "edit": _edit_rules() + _view_rules()}
     labels = {_LABEL: "rbac-defaults"}
     above = {"edit": "admin", "view": "edit"}.get(to)

@@ -23,13 +23,13 @@ class _Token(msgspec.Struct):
 
 
 def write_token(rv: int, key: str) -> str:
-    """The token for the page after `key`."""
+    """Return the token for the page after `key`."""
     raw = msgspec.json.encode(_Token(_VERSION, rv, key + "\0"))
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def read_token(token: str) -> tuple[int, str]:
-    """The revision and the key of a token; 400 for anything else."""
+    """Return the revision and the key of a token; 400 for anything else."""
     try:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
         decoded = msgspec.json.decode(raw, type=_Token)

@@ -69,7 +69,7 @@ class Definitions:
             self._api.registry.define(definition)
 
     def _accept(self, definition: Json) -> Json:
-        """The definition with its status brought up to date."""
+        """Return the definition with its status brought up to date."""
         status = ensure(definition, "status")
         names = part(definition, "spec", "names")
         taken = self._taken(definition)
@@ -96,7 +96,7 @@ class Definitions:
         return definition
 
     def _taken(self, definition: Json) -> str:
-        """The conflict with the names of another kind of the group; empty if there is none."""
+        """Return the conflict with the names of another kind of the group; empty if there is none."""
         names, own = part(definition, "spec", "names"), text(definition, "metadata", "name")
         for served in self._api.registry.all():
             if served.group != text(definition, "spec", "group") or (served.crd and served.crd.name == own):

@@ -119,13 +119,13 @@ def _generate_name(call: Call, obj: Json) -> None:
 
 
 def check_version_number(version: str) -> None:
-    """500 if a resourceVersion is not a number."""
+    """Raise 500 if a resourceVersion is not a number."""
     if version and not version.isdigit():
         raise StatusError(500, "", f'invalid resourceVersion "{version}"')
 
 
 async def read_admitted(call: Call, options: WriteOptions) -> Json:
-    """The request's body as an object of the kind, decoded by its schema."""
+    """Return the request's body as an object of the kind, decoded by its schema."""
     obj, served = await read_object(call.request, call.served.kind), call.served
     duplicates: list[str] = []
     if options.validation != "Ignore" and content_type(call.request) in ("", "application/json"):
@@ -147,7 +147,7 @@ async def read_admitted(call: Call, options: WriteOptions) -> Json:
 
 
 def wrong_kind(obj: Json, served: Served) -> str:
-    """What is wrong with the kind and version of a body; empty if they are right. Missing ones are filled in.
+    """Return what is wrong with the kind and version of a body, empty if nothing; fill in missing ones.
 
     A custom resource must have a kind; whether it is the right one is checked after its fields.
     """
@@ -166,7 +166,7 @@ def wrong_kind(obj: Json, served: Served) -> str:
 
 
 def check_custom_kind(obj: Json, served: Served) -> None:
-    """422 if a custom resource has another kind or version."""
+    """Raise 422 if a custom resource has another kind or version."""
     if served.custom is not None and (errors := object_schema.kind_errors(obj, served)):
         group, prefix = text(obj, "apiVersion").rpartition("/")[0], text(obj, "metadata", "generateName")
         name = text(obj, "metadata", "name") or (generated_name(prefix) if prefix else "")

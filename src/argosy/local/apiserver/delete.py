@@ -235,7 +235,7 @@ def _mark(metadata: Json, seconds: int) -> None:
 
 
 def _finalizers(call: Call, obj: Json, options: DeleteOptions) -> list[str]:
-    """The finalizers, with those of garbage collection as this deletion requires."""
+    """Return the finalizers, with those of garbage collection as this deletion requires."""
     current = strings(obj, "metadata", "finalizers")
     storage = call.served.storage
     if storage in NEVER_COLLECTED:

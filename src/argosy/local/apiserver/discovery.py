@@ -34,7 +34,7 @@ _ORDER = (
 
 
 def discovery(request: Request, registry: Registry, address: str) -> Response | None:
-    """The document at a discovery path; None for other paths."""
+    """Return the document at a discovery path; None for other paths."""
     parts = request.path.strip("/").split("/")
     if parts == ["api"] or parts == ["apis"]:
         version = _aggregated_version(request)
@@ -66,7 +66,7 @@ def _aggregated_version(request: Request) -> str:
 
 
 def _groups(registry: Registry) -> dict[str, dict[str, list[Served]]]:
-    """Kinds by group and version, the preferred version first."""
+    """Return the kinds by group and version, the preferred version first."""
     groups: dict[str, dict[str, list[Served]]] = {}
     for served in registry.all():
         groups.setdefault(served.group, {}).setdefault(served.version, []).append(served)
@@ -76,7 +76,7 @@ def _groups(registry: Registry) -> dict[str, dict[str, list[Served]]]:
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
-    """A sort key that orders v2, v1, v1beta1, v1alpha1 and then everything else."""
+    """Return a sort key that orders v2, v1, v1beta1, v1alpha1 and then everything else."""
     import re
 
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
@@ -131,7 +131,7 @@ def _aggregated_resource(served: Served) -> Json:
 
 
 def _response_kind(served: Served, group: str, version: str, kind: str) -> Json:
-    """The kind of a resource; built-in kinds omit a group version equal to that of the resource."""
+    """Return the kind of a resource; built-in kinds omit a group version equal to that of the resource."""
     if served.builtin is not None and (group, version) == (served.group, served.version):
         return {"group": "", "version": "", "kind": kind}
     return {"group": group, "version": version, "kind": kind}

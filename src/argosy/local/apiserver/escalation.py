@@ -14,7 +14,7 @@ from argosy.local.schema.unstructured import part, parts, text
 
 
 def check_grant(call: Call, obj: Json, old: Json | None) -> None:
-    """403 if a role or binding grants rights that the user does not have."""
+    """Raise 403 if a role or binding grants rights that the user does not have."""
     if MASTERS in call.request.user.groups or (old is not None and _only_collected(obj, old)):
         return
     if call.served.plural in ("roles", "clusterroles"):
@@ -70,7 +70,7 @@ def _why(user: User, lacking: list[Rule], problems: list[str]) -> str:
 
 
 def _only_collected(obj: Json, old: Json) -> bool:
-    """Whether only fields that the garbage collector writes have changed."""
+    """Return True if only fields that the garbage collector writes have changed."""
 
     def rest(each: Json) -> Json:
         ignored = ("ownerReferences", "finalizers", "managedFields")

@@ -20,5 +20,5 @@ def to_events_group(obj: Json) -> Json:
 
 
 def to_core(obj: Json) -> Json:
-    """An events.k8s.io/v1 Event as it is stored."""
+    """Return an events.k8s.io/v1 Event as it is stored."""
     return {_RENAMED.get(key, key): value for key, value in obj.items()}

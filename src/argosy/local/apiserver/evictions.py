@@ -50,7 +50,7 @@ def _delete_options(call: Call, eviction: Json) -> deletion.DeleteOptions:
 
 
 def _ignores_budgets(pod: Json) -> bool:
-    """Whether budgets do not apply: the pod has not started, has ended, or is terminating."""
+    """Return True if budgets do not apply: the pod has not started, has ended, or is terminating."""
     phase, deleted = text(pod, "status", "phase"), text(pod, "metadata", "deletionTimestamp")
     return phase in ("Succeeded", "Failed", "Pending") or bool(deleted)
 
@@ -71,7 +71,7 @@ async def _use_budget(call: Call, pod: Json, *, dry: bool) -> None:
 
 
 def _budgets(call: Call, served: Served, pod: Json) -> list[Json]:
-    """The newest versions of the budgets that select the pod."""
+    """Return the newest versions of the budgets that select the pod."""
     labels = labels_of(pod, "metadata", "labels")
     matching = []
     for stored in call.api.store.collection(served.storage).listed(call.namespace):
@@ -84,7 +84,7 @@ def _budgets(call: Call, served: Served, pod: Json) -> list[Json]:
 
 
 def _is_unhealthy_and_evictable(budget: Json, pod: Json) -> bool:
-    """Whether the pod is not ready, so that its eviction does not use up the budget."""
+    """Return True if the pod is not ready, so that its eviction does not use up the budget."""
     conditions = parts(pod, "status", "conditions")
     if any(text(each, "type") == "Ready" and text(each, "status") == "True" for each in conditions):
         return False
@@ -95,7 +95,7 @@ def _is_unhealthy_and_evictable(budget: Json, pod: Json) -> bool:
 
 
 def _check(budget: Json) -> None:
-    """429 if the budget does not allow an eviction; with Retry-After if its status is not up to date."""
+    """Raise 429 if the budget allows no eviction; with Retry-After if its status is not up to date."""
     name, status = text(budget, "metadata", "name"), part(budget, "status")
     if number(status, "observedGeneration") < number(budget, "metadata", "generation"):
         raise _blocked(f"The disruption budget {name} is still being processed by the server.", RETRY_SECONDS)
@@ -121,7 +121,7 @@ def _blocked(why: str, retry_seconds: int = 0) -> StatusError:
 
 
 def _with_disruption(budget: Json, pod: str) -> Json:
-    """The budget with one allowed disruption less, and the pod recorded."""
+    """Return the budget with one allowed disruption less, and the pod recorded."""
     status = part(budget, "status")
     allowed = number(status, "disruptionsAllowed") - 1
     disrupted = {**part(status, "disruptedPods"), pod: now_text()}
@@ -167,7 +167,7 @@ async def _delete(call: Call, options: deletion.DeleteOptions) -> None:
 
 
 def _with_condition(conditions: list[Json], wanted: Json) -> list[Json]:
-    """The conditions with one replaced or added; its transition time is kept if its status is the same."""
+    """Return the conditions with one replaced or added; its transition time changes with its status."""
     changed = []
     for condition in conditions:
         if condition.get("type") == wanted["type"]:

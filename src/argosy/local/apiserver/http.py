@@ -54,7 +54,7 @@ class Request:
         return values[0] if values else ""
 
     def flag(self, name: str) -> bool:
-        """Whether a parameter is set, even to an empty value, and is not `false` or `0`."""
+        """Return True if a parameter is set, even to an empty value, and is not `false` or `0`."""
         return name in self.query and self.parameter(name).lower() not in ("false", "0")
 
     def integer(self, name: str) -> int | None:
@@ -70,7 +70,7 @@ class Request:
         return self.headers.get(name, b"").decode("latin-1")
 
     async def body(self) -> bytes:
-        """The whole body, at most `BODY_LIMIT`."""
+        """Return the whole body, at most `BODY_LIMIT`."""
         try:
             return await self.wire.body(BODY_LIMIT)
         except TooLargeError:
@@ -89,7 +89,7 @@ def reply_error(error: StatusError) -> Response:
 
 
 def finished(request: Request, response: Response) -> Response:
-    """The response with common headers and warnings, and in YAML if the client accepts that."""
+    """Return the response with common headers and warnings, and in YAML if the client accepts that."""
     if response.status == 204:
         return response
     response.headers = [_CACHE_CONTROL, *response.headers] if response.headers else [_CACHE_CONTROL]

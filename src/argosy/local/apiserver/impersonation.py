@@ -18,7 +18,7 @@ _PREFIX, _EXTRA = b"impersonate-", b"impersonate-extra-"
 
 
 def acting_user(request: Request, authorizer: Authorizer) -> User:
-    """The impersonated or the authenticated user of a request; 403 if the impersonation is not allowed."""
+    """Return the impersonated or authenticated user of a request; 403 if impersonation is not allowed."""
     headers = [
         (key, value.decode("latin-1")) for key, value in request.raw_headers if key.startswith(_PREFIX)
     ]
@@ -44,7 +44,7 @@ def acting_user(request: Request, authorizer: Authorizer) -> User:
 def _rights(
     user: User, name: str, groups: list[str], uid: str, extra: dict[str, list[str]]
 ) -> Iterator[Attributes]:
-    """The rights that the impersonation needs."""
+    """Yield the rights that the impersonation needs."""
     if name.startswith(_ACCOUNT):
         namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
         yield Attributes(user, "impersonate", "", "serviceaccounts", name=account, namespace=namespace)

@@ -44,7 +44,7 @@ _MAX_ERROR_BYTES = 1 << 20
 
 
 async def pod_log(call: Call) -> Response:
-    """The log of a container, as a stream."""
+    """Return the log of a container, as a stream."""
     wanted_uid, name = call.target.rest, call.target.name
     pod = _current_pod(call) if wanted_uid else find(call).decoded()
     uid = text(pod, "metadata", "uid")
@@ -90,7 +90,7 @@ async def _chunks(stack: AsyncExitStack, answer: StreamedResponse) -> AsyncItera
 
 
 def choose_container(request: Request, pod: Json) -> str:
-    """The container of the request, or the only one."""
+    """Return the container of the request, or the only one."""
     name = request.parameter("container")
     pod_name, spec = text(pod, "metadata", "name"), pod.get("spec")
     assert isinstance(spec, dict)
@@ -174,7 +174,7 @@ async def _copy_messages(source: WebSocket, sink: WebSocket) -> None:
 
 
 def _code(ended: WebSocket) -> int:
-    """The close code to forward; 1005 and 1006 only mean that there was none."""
+    """Return the close code to forward; 1005 and 1006 only mean that there was none."""
     return ended.close_code if ended.close_code not in (None, 1005, 1006) else 1000
 
 

@@ -38,7 +38,7 @@ def admit_fields(
     problems: Sequence[str] = (),
     applied: bool = False,
 ) -> Json:
-    """The object in the form that is stored: typed, pruned, with defaults; 400 if it cannot be decoded.
+    """Return the object as it is stored: typed, pruned, with defaults; 400 if it cannot be decoded.
 
     `patch` is the text of the patch that the object results from, for the error. `problems` are those of the
     request body, such as duplicate fields, which are reported together with unknown fields.
@@ -59,7 +59,7 @@ def admit_fields(
 
 
 def kind_errors(obj: Json, served: Served) -> list[FieldError]:
-    """The errors of the kind and the apiVersion of a custom resource."""
+    """Return the errors of the kind and the apiVersion of a custom resource."""
     return [
         invalid(field, text(obj, field), f"must be {meant}")
         for field, meant in (("kind", served.kind), ("apiVersion", served.api_version))
@@ -68,7 +68,7 @@ def kind_errors(obj: Json, served: Served) -> list[FieldError]:
 
 
 def validate(obj: Json, served: Served, old: Json | None, subresource: str = "") -> list[FieldError]:
-    """The errors of an object that is about to be stored."""
+    """Return the errors of an object that is about to be stored."""
     if served.custom is not None:
         errors = metadata_errors(
             served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
@@ -107,7 +107,7 @@ def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
 
 
 def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:
-    """The new object with its managedFields updated; without any if it has wrong types."""
+    """Return the new object with its managedFields updated; without any if it has wrong types."""
     try:
         return update_managed_fields(
             old,
@@ -128,7 +128,7 @@ def track_update(old: Json | None, new: Json, served: Served, manager: str, subr
 def track_apply(
     live: Json | None, config: Json, served: Served, manager: str, force: bool, subresource: str
 ) -> Json:
-    """The live object with a configuration applied; 409 if others own fields that it changes."""
+    """Return the live object with a configuration applied; 409 if others own fields that it changes."""
     with apply_errors_as_responses():
         return apply(
             live,
@@ -155,7 +155,7 @@ def apply_errors_as_responses() -> Iterator[None]:
 
 
 def _resets(served: Served, subresource: str) -> Filter | None:
-    """The fields that a write to this endpoint does not change, so that the writer does not own them."""
+    """Return the fields that a write to this endpoint does not change, so the writer does not own them."""
     if subresource == "status":
         if served.custom is not None:
             return only("status")

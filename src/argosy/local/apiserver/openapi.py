@@ -33,7 +33,7 @@ class Documents:
         self._cache: dict[str, tuple[str, bytes]] = {}
 
     def answer(self, request: Request) -> Response | None:
-        """The index or a document; None for other paths."""
+        """Return the index or a document; None for other paths."""
         parts = request.path.strip("/").split("/", 2)
         if parts[1:] == ["v2"]:
             return self._answer_v2(request)
@@ -81,7 +81,7 @@ class Documents:
 
 
 def _wanted(accept: str) -> str | None:
-    """The supported form that the client prefers."""
+    """Return the supported form that the client prefers."""
     clauses = []
     for clause in (accept or "*/*").split(","):
         kind, *parameters = (part.strip() for part in clause.split(";"))

@@ -26,7 +26,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
 
 def invalid_error(group: str, kind: str, name: str, errors: list[FieldError]) -> StatusError:
-    """The 422 response with these field errors."""
+    """Return the 422 response with these field errors."""
     status = invalid_status(group, kind, name, errors)
     details = status["details"]
     assert isinstance(details, dict)
@@ -65,6 +65,6 @@ def write_options(request: Request, kind: str, *, applies: bool | None = None) -
 
 
 def user_agent_manager(request: Request) -> str:
-    """The default field manager: the first part of the user agent."""
+    """Return the default field manager: the first part of the user agent."""
     agent = request.header(b"user-agent").split("/", 1)[0]
     return agent[:128] if agent.isprintable() and agent else "unknown"

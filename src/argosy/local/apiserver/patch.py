@@ -52,7 +52,7 @@ async def patch_object(call: Call) -> Response:
 
 
 def _admitted(call: Call, obj: Json, options: WriteOptions, body: PatchBody) -> Json:
-    """The patched object, decoded by its schema; what is wrong with it is an error of the patch."""
+    """Return the patched object, decoded by its schema; what is wrong with it is an error of the patch."""
     served, warnings = call.served, call.request.warnings
     if why := kind_problem(obj):
         raise invalid_error("", "", "", [invalid("patch", body.text, why)])
@@ -119,7 +119,7 @@ def _report_duplicates(raw: bytes, config: Json, options: WriteOptions, call: Ca
 
 
 def _convert(merged: Json, call: Call) -> None:
-    """What was applied must fit the types of a built-in kind, beyond what its schema says."""
+    """Check that what was applied fits the types of a built-in kind, beyond what its schema says."""
     served = call.served
     if served.custom is not None:
         _drop_unread(ensure(merged, "metadata"))
@@ -143,7 +143,7 @@ def _drop_unread(metadata: Json) -> None:
 
 
 def check_applied(config: Json, group: str, version: str, kind: str) -> None:
-    """400 unless an applied configuration names its kind and version, and no managed fields."""
+    """Raise 400 unless an applied configuration names its kind and version, and no managed fields."""
     api_version = f"{group}/{version}" if group else version
     if (config.get("apiVersion"), config.get("kind")) != (api_version, kind):
         raise bad_request(f"invalid object type: {config.get('apiVersion')}, Kind={config.get('kind')}")

@@ -31,7 +31,7 @@ class PatchBody(msgspec.Struct, frozen=True):
 
 
 def read_patch(raw: bytes, kind: str, validation: FieldValidation) -> PatchBody:
-    """The patch in the body of a request."""
+    """Return the patch in the body of a request."""
     strict = validation != "Ignore"
     text = raw.decode("utf-8", "replace")
     if kind == JSON_PATCH:
@@ -43,7 +43,7 @@ def read_patch(raw: bytes, kind: str, validation: FieldValidation) -> PatchBody:
 
 
 def patch_json(current: Json, body: PatchBody, schema: Schema) -> Json:
-    """`current` with the patch applied."""
+    """Return `current` with the patch applied."""
     try:
         if body.kind == JSON_PATCH:
             return json_patch(current, cast("list[object]", body.value))

@@ -22,7 +22,7 @@ def admit_pod(call: Call, pod: Json) -> None:
 
 
 def admission_name(obj: Json) -> str:
-    """The name of a new object in errors of admission, before its name is generated."""
+    """Return the name of a new object in errors of admission, before its name is generated."""
     return text(obj, "metadata", "name") or text(obj, "metadata", "generateName") or "Unknown"
 
 

@@ -49,7 +49,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
         )
 
     def covers(self, atom: "Rule") -> bool:
-        """Whether this rule alone allows everything that a rule of `atoms` allows."""
+        """Return True if this rule alone allows everything that a rule of `atoms` allows."""
         return (
             _each_in(atom.verbs, self.verbs)
             and _each_in(atom.groups, self.groups)
@@ -59,7 +59,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
         )
 
     def atoms(self) -> Iterator["Rule"]:
-        """The rule as rules with one verb, resource and name each."""
+        """Yield the rule as rules with one verb, resource and name each."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
@@ -70,7 +70,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
                 yield Rule((verb,), paths=(path,))
 
     def shown(self) -> str:
-        """The rule as messages show it."""
+        """Return the rule as messages show it."""
         named = {
             "APIGroups": self.groups,
             "Resources": self.resources,
@@ -86,13 +86,13 @@ EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
 
 
 def rules_of(role: Json) -> tuple[Rule, ...]:
-    """The rules of a role or cluster role."""
+    """Return the rules of a role or cluster role."""
     fields = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
     return tuple(Rule(*(tuple(strings(rule, field)) for field in fields)) for rule in parts(role, "rules"))
 
 
 def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """The rules that the held rules do not cover, by group, resource and name with all their verbs."""
+    """Return the rules that the held rules do not cover, by group, resource and name with all their verbs."""
     verbs_of: dict[Rule, list[str]] = {}
     for rule in wanted:
         for atom in rule.atoms():
@@ -104,7 +104,7 @@ def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
 
 
 def quoted(values: Iterable[str]) -> str:
-    """A list of texts as messages show it."""
+    """Return a list of texts as messages show it."""
     return "[" + " ".join(f'"{value}"' for value in values) + "]"
 
 

@@ -28,7 +28,7 @@ class ProtobufError(ValueError):
 
 
 def decode(raw: bytes) -> Json:
-    """The object in a `k8s` protobuf envelope."""
+    """Return the object in a `k8s` protobuf envelope."""
     if not raw.startswith(_MAGIC):
         raise ProtobufError("not a protobuf message of Kubernetes: it must start with k8s\\0")
     envelope = _fields(raw[len(_MAGIC) :])
@@ -94,7 +94,7 @@ def _value(type_: str, value: int | bytes) -> object:
 
 
 def _special(name: str, raw: bytes) -> tuple[object] | None:
-    """The value of a message that is not an object in JSON, in a tuple."""
+    """Return the value of a message that is not an object in JSON, in a tuple."""
     fields = _fields(raw) if name in _SCALARS or name.endswith(".ExtraValue") else {}
     match name.removeprefix("io.k8s.apimachinery.pkg."):
         case "apis.meta.v1.Time":
@@ -139,7 +139,7 @@ def _time(fields: dict[int, list[int | bytes]], shape: str) -> str | None:
 
 
 def _fields(raw: bytes) -> dict[int, list[int | bytes]]:
-    """The fields of a message: numbers or bytes by field number."""
+    """Return the fields of a message: numbers or bytes by field number."""
     fields: dict[int, list[int | bytes]] = {}
     at = 0
     while at < len(raw):

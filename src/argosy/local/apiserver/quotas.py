@@ -24,7 +24,7 @@ _UNCOUNTED = frozenset({"events"})
 
 
 def charges(call: Call, name: str) -> Sequence[Json]:
-    """The quotas after the creation of an object of this kind; 403 if one of them would be exceeded."""
+    """Return the quotas after the creation of an object of this kind; 403 if one would be exceeded."""
     namespaces = call.api.store.collection(_QUOTAS).namespaces
     if not namespaces or call.namespace not in namespaces or call.served.storage in _UNCOUNTED:
         return ()

@@ -70,7 +70,7 @@ class Authorizer:
         self._roles: dict[RoleRef, tuple[int, tuple[Rule, ...]]] = {}
 
     def allowed(self, attributes: Attributes) -> tuple[bool, str]:
-        """Whether a request is allowed, and the binding that allows it or the roles that do not exist."""
+        """Return whether a request is allowed, and the binding that allows it or the missing roles."""
         if MASTERS in attributes.user.groups:
             return True, ""
         problems: list[str] = []
@@ -83,7 +83,7 @@ class Authorizer:
         return False, f"RBAC: {together(problems)}" if problems else ""
 
     def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """The rules of a user in a namespace, and the roles that do not exist."""
+        """Return the rules of a user in a namespace, and the roles that do not exist."""
         result: list[Rule] = []
         problems: list[str] = []
         for binding, _ in self._applying(user, namespace):
@@ -95,7 +95,7 @@ class Authorizer:
         return result, problems
 
     def rules_of(self, role: RoleRef) -> tuple[Rule, ...] | None:
-        """The rules of a role; None if it does not exist."""
+        """Return the rules of a role; None if it does not exist."""
         stored = self._store.collection(role.storage).get(role.namespace, role.name)
         if stored is None:
             return None
@@ -107,7 +107,7 @@ class Authorizer:
         return cached[1]
 
     def _applying(self, user: User, namespace: str) -> Iterator[tuple[_Binding, str]]:
-        """The bindings of a user, each once, with the key of the subject."""
+        """Yield the bindings of a user, each once, with the key of the subject."""
         keys = [f"u:{user.name}", *(f"g:{group}" for group in user.groups)]
         for scope in ("", namespace) if namespace else ("",):
             by_subject = self._current(scope).by_subject
@@ -170,13 +170,13 @@ def _absent(role: RoleRef) -> str:
 
 
 def together(problems: list[str]) -> str:
-    """Several errors as one, in the format of Kubernetes."""
+    """Return several errors as one, in the format of Kubernetes."""
     distinct = list(dict.fromkeys(problems))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def attributes_of(request: Request, target: Target | None, verb: str) -> Attributes:
-    """The attributes of a request that rules refer to."""
+    """Return the attributes of a request that rules refer to."""
     if target is None:
         return Attributes(request.user, _PATH_VERBS.get(request.method, "get"), path=request.path)
     name = target.name
@@ -188,7 +188,10 @@ def attributes_of(request: Request, target: Target | None, verb: str) -> Attribu
 
 
 def _pinned_name(request: Request) -> str | None:
-    """The name that a field selector requires, for rules with resourceNames; None if an option is invalid."""
+    """Return the name that a field selector requires, for rules with resourceNames.
+
+    None if there is none, or if an option is invalid.
+    """
     selector = request.parameter("fieldSelector")
     try:
         if not selector:
@@ -205,7 +208,7 @@ _PATH_VERBS = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete
 
 
 def denied(attributes: Attributes, why: str = "") -> StatusError:
-    """The 403 response to a request that is not allowed."""
+    """Return the 403 response to a request that is not allowed."""
     user = attributes.user.name
     reason = f": {why}" if why else ""
     if attributes.path:

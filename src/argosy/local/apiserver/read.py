@@ -130,7 +130,7 @@ async def _chunks(start: bytes, objects: Sequence[Stored], served: Served) -> As
 
 
 def parse_version(text: str, *, alone: bool = False) -> int:
-    """A resourceVersion as a number; 0 if it is empty.
+    """Return a resourceVersion as a number; 0 if it is empty.
 
     `alone` for a watch or a get, for which Kubernetes responds to an invalid one with an internal error.
     """
@@ -152,7 +152,7 @@ async def wait_for_version(store: Store, rv: int) -> None:
 
 
 def check_list_options(request: Request) -> None:
-    """422 if options of a list or watch cannot be combined."""
+    """Raise 422 if options of a list or watch cannot be combined."""
     match, field = request.parameter("resourceVersionMatch"), "resourceVersionMatch"
     initial = "sendInitialEvents" in request.query
     errors = _watch_errors(match, initial) if request.flag("watch") else _list_errors(match, request)

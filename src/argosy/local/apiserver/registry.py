@@ -71,7 +71,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return blank
 
     def fields_of(self, obj: Json) -> tuple[str, ...]:
-        """The values of the fields that fieldSelectors can use."""
+        """Return the values of the fields that fieldSelectors can use."""
         return tuple([read(obj) for read in self.readers])
 
     def subresource(self, name: str) -> Subresource | None:
@@ -90,11 +90,11 @@ class Registry:
         return self._served.get((group, version, plural))
 
     def builtin(self, group: str, plural: str) -> Served:
-        """A built-in kind in version v1."""
+        """Return a built-in kind in version v1."""
         return self._served[group, "v1", plural]
 
     def serves(self, group: str) -> bool:
-        """Whether a group has built-in kinds."""
+        """Return True if a group has built-in kinds."""
         return any(s.group == group and s.builtin for s in self._served.values())
 
     def all(self) -> Iterable[Served]:
@@ -116,7 +116,7 @@ class Registry:
             self.generation += 1
 
     def versions(self, name: str) -> list[Served]:
-        """The served versions of a definition."""
+        """Return the served versions of a definition."""
         return self._by_definition.get(name, [])
 
     def _add(self, served: Served) -> None:
@@ -128,7 +128,7 @@ class Registry:
 
 
 def custom_kinds(definition: Json) -> Iterable[Served]:
-    """The served versions of a CustomResourceDefinition."""
+    """Yield the served versions of a CustomResourceDefinition."""
     crd = parse_crd(definition)
     for version in crd.versions:
         if not version.served:

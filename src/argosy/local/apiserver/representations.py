@@ -16,7 +16,7 @@ from argosy.local.schema.model import Json
 
 
 def whole(stored: Stored, served: Served) -> bytes:
-    """The object in the served version."""
+    """Return the object in the served version."""
     data, prefix = stored.data, served.prefix
     if data.startswith(prefix):
         return data
@@ -31,7 +31,7 @@ def as_served(obj: Json, served: Served) -> Json:
 
 
 def item(stored: Stored, served: Served) -> bytes:
-    """The object as an item of a list, without kind and version for built-in kinds."""
+    """Return the object as an item of a list, without kind and version for built-in kinds."""
     data = whole(stored, served)
     return data if served.custom is not None else b"{" + data[len(served.prefix) :]
 
@@ -47,7 +47,7 @@ def metadata_only(obj: Json) -> Json:
 def render(
     stored: Stored, served: Served, form: Form, include: str = "Metadata", *, columns: bool = True
 ) -> bytes:
-    """An object in a form; `include` is the includeObject of a Table."""
+    """Return an object in a form; `include` is the includeObject of a Table."""
     if form == "object":
         return whole(stored, served)
     if form == "metadata":

@@ -22,7 +22,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def parse_target(path: str) -> Target | None:
-    """The target of a resource path; None for any other path."""
+    """Return the target of a resource path; None for any other path."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -49,7 +49,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 def verb_of(request: Request, target: Target) -> str:
-    """The verb of a request, as in RBAC and in error messages."""
+    """Return the verb of a request, as in RBAC and in error messages."""
     if request.method in ("GET", "HEAD"):
         if target.name:
             return "get"

@@ -103,13 +103,13 @@ def _check_replicas(call: Call, replicas: object) -> None:
 
 
 def _replicas(call: Call, obj: Json) -> object:
-    """The replicas of an object; None if a custom resource does not have them."""
+    """Return the replicas of an object; None if a custom resource does not have them."""
     path = _replicas_path(call)
     return 0 if call.served.custom is None else part(obj, *path[:-1]).get(path[-1])
 
 
 def _decoded(wanted: Json, call: Call) -> Json:
-    """A Scale that was sent or patched, with its types checked."""
+    """Return a Scale that was sent or patched, with its types checked."""
     for field, meant in (("kind", "Scale"), ("apiVersion", _VERSION)):
         wanted[field] = wanted.get(field) or meant
     if (wanted["kind"], wanted["apiVersion"]) != ("Scale", _VERSION):

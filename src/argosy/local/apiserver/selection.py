@@ -25,7 +25,7 @@ class Selection(msgspec.Struct, frozen=True):
         return self.labels.empty and not self.fields and self.name is None
 
     def is_in_index(self, stored: Stored) -> bool:
-        """Whether the indexed field, if any, has the value."""
+        """Return True if the indexed field, if any, has the value."""
         return self.indexed is None or stored.fields[self.indexed[0]] == self.indexed[1]
 
     def matches(self, stored: Stored) -> bool:
@@ -44,7 +44,7 @@ _NAME, _NAMESPACE = -1, -2
 
 
 def read_selection(request: Request, served: Served, namespace: str, name: str = "") -> Selection:
-    """The selection of a request; `name` is that of a watch on a single object."""
+    """Return the selection of a request; `name` is that of a watch on a single object."""
     labels, terms = read_selectors(request)
     fields: list[tuple[int, bool, str]] = []
     pinned: str | None = name or None
@@ -62,7 +62,7 @@ def read_selection(request: Request, served: Served, namespace: str, name: str =
 
 
 def read_selectors(request: Request) -> tuple[LabelSelector, tuple[FieldTerm, ...]]:
-    """The parsed selectors; whether the kind has these fields is not checked."""
+    """Return the parsed selectors; whether the kind has these fields is not checked."""
     try:
         labels = parse_labels(request.parameter("labelSelector"))
         return labels, tuple(parse_fields(request.parameter("fieldSelector")).terms)

@@ -64,7 +64,7 @@ async def _wait_for_signal() -> None:
 
 
 def _parse_error_response(status: int, why: str) -> Response:
-    """The response to a request that cannot be parsed; an unknown method is a 405."""
+    """Return the response to a request that cannot be parsed; an unknown method is a 405."""
     if status != 405:
         return messages.error_response(status, why)
     response = reply_error(method_not_allowed())

@@ -35,7 +35,7 @@ class StatusError(Exception):
 
 
 def success(group: str, kind: str, name: str, uid: str) -> Json:
-    """The response to a deletion of a kind that does not return the object."""
+    """Return the response to a deletion of a kind that does not return the object."""
     details: Json = {"name": name, "group": group, "kind": kind, "uid": uid}
     return {
         "kind": "Status",
@@ -61,7 +61,7 @@ def page_not_found() -> StatusError:
 
 
 def already_exists(group: str, plural: str, name: str, *, generated: bool = False) -> StatusError:
-    """`generated` if the server generated the name, so that a retry may succeed."""
+    """Return the 409 of a name in use; `generated` if the server generated the name: a retry may succeed."""
     message, details = f'{qualified(group, plural)} "{name}" already exists', _about(group, plural, name)
     if generated:
         message += ", the server was not able to generate a unique name for the object"

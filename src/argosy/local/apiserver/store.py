@@ -81,7 +81,7 @@ class Collection:
         return objects.get(name) if objects else None
 
     def listed(self, namespace: str | None) -> list[Stored]:
-        """The objects of a namespace, or of all namespaces, ordered by namespace and name."""
+        """Return the objects of a namespace, or of all namespaces, ordered by namespace and name."""
         result: list[Stored] = []
         for each in sorted(self.namespaces) if namespace is None else [namespace]:
             objects = self.namespaces.get(each)
@@ -93,7 +93,7 @@ class Collection:
         return result
 
     def since(self, position: int) -> Sequence[Event]:
-        """The events from an absolute position on; TooOldError if some of them were dropped."""
+        """Return the events from an absolute position on; TooOldError if some of them were dropped."""
         start = position - self.first
         if start < 0:
             raise TooOldError
@@ -113,7 +113,7 @@ class Collection:
         return self.first + len(self.events)
 
     def position_after(self, rv: int) -> int:
-        """The position of the first event newer than `rv`."""
+        """Return the position of the first event newer than `rv`."""
         back = 0
         for event in reversed(self.events):
             if event.new.rv <= rv:
@@ -175,7 +175,7 @@ class Store:
         self._listeners.append(listener)
 
     def head(self, collection: str, namespace: str, name: str) -> Stored | None:
-        """The newest version, durable or not: what a write must be based on."""
+        """Return the newest version, durable or not: what a write must be based on."""
         pending = self._pending.get((collection, namespace, name))
         if pending is not None:
             return None if pending.type == "DELETED" else pending.new
@@ -220,7 +220,7 @@ class Store:
             self._writer.add(rows)
 
     def at(self, collection: str, namespace: str | None, rv: int) -> list[Stored]:
-        """The objects as of a version: the current ones, with later events undone."""
+        """Return the objects as of a version: the current ones, with later events undone."""
         if rv < self.compacted or rv < self.restored:
             raise TooOldError
         target = self.collection(collection)

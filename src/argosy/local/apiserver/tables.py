@@ -11,7 +11,7 @@ from argosy.local.schema.tables.table import Columns, Include, builtin_columns, 
 
 
 def table_of(served: Served, objects: Sequence[Json], metadata: Json, include: str, columns: bool) -> Json:
-    """A Table of these objects; `include` is what each row contains in addition to its cells."""
+    """Return a Table of these objects; `include` is what each row contains in addition to its cells."""
     if include not in ("None", "Metadata", "Object"):
         raise bad_request(
             f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '

@@ -14,7 +14,7 @@ _GENERATED_BASE = 58
 
 
 def now_text() -> str:
-    """The time in UTC to the second."""
+    """Return the time in UTC to the second."""
     return _second(int(time.time()))
 
 
@@ -33,12 +33,12 @@ def parse_time(text: str) -> datetime.datetime:
 
 
 def new_uid() -> str:
-    """A UUID of version 4."""
+    """Return a UUID of version 4."""
     digits = f"{random.getrandbits(128):032x}"
     variant = "89ab"[int(digits[16], 16) % 4]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def generated_name(base: str) -> str:
-    """`base` (cut to fit) and five letters."""
+    """Return `base` (cut to fit) and five letters."""
     return base[:_GENERATED_BASE] + "".join(random.choices(_ALPHABET, k=5))  # noqa: S311 - no secret

@@ -43,7 +43,7 @@ class Signer:
         self._verified: dict[str, Json] = {}
 
     def sign(self, account: Json, audiences: list[str], seconds: int, bound: Json | None) -> tuple[str, int]:
-        """A token for a service account, and its expiration. `bound` is {kind, name, uid} of an object."""
+        """Return a token of a service account and its expiration; `bound` is an object (kind, name, uid)."""
         now = int(self._clock())
         namespace, name = text(account, "metadata", "namespace"), text(account, "metadata", "name")
         private: Json = {
@@ -69,7 +69,7 @@ class Signer:
         return (signed + b"." + _encode(self._sign(signed))).decode(), now + seconds
 
     def user(self, token: str, audiences: list[str] | None = None) -> User | None:
-        """The service account of a token; None if the token is not valid."""
+        """Return the service account of a token; None if the token is not valid."""
         claims = self.claims(token)
         if claims is None or not self._current(claims):
             return None
@@ -88,7 +88,7 @@ class Signer:
         return User(name, text(account, "uid"), groups, _extra(claims, private))
 
     def claims(self, token: str) -> Json | None:
-        """The claims of a token with a valid signature."""
+        """Return the claims of a token with a valid signature."""
         verified = self._verified.get(token)
         if verified is not None:
             return verified
@@ -105,7 +105,7 @@ class Signer:
         return claims
 
     def _current(self, claims: Json) -> bool:
-        """Whether a token has not expired and its objects exist.
+        """Return True if a token has not expired and its objects exist.
 
         `nbf` is ignored, so that tokens stay valid if the clock is set back.
         """
@@ -119,7 +119,7 @@ class Signer:
         )
 
     def _exists(self, storage: str, namespace: str, reference: Json) -> bool:
-        """Whether the object of a token exists with the same uid."""
+        """Return True if the object of a token exists with the same uid."""
         stored = self._store.collection(storage).get(namespace, text(reference, "name"))
         uid = text(reference, "uid")
         return stored is not None and bool(uid) and _identified.decode(stored.data).metadata.uid == uid

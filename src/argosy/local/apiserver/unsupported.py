@@ -21,6 +21,6 @@ _INSTEAD = {
 
 
 def unsupported_error(target: Target) -> StatusError | None:
-    """The response to a request for such a subresource; None for other targets."""
+    """Return the response to a request for such a subresource; None for other targets."""
     message = _INSTEAD.get((target.plural, target.subresource)) if not target.group else None
     return StatusError(501, "NotImplemented", message, {}) if message else None

@@ -120,7 +120,7 @@ async def update(
 
 
 def _same_but_for_times(obj: Json, old: Json) -> bool:
-    """Whether only times in managedFields have changed."""
+    """Return True if only times in managedFields have changed."""
     before, after = (part(each, "metadata").get("managedFields") for each in (old, obj))
     if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
         return False
@@ -132,7 +132,7 @@ def _same_but_for_times(obj: Json, old: Json) -> bool:
 
 
 def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
-    """The warnings about an update: as in Kubernetes, for jobs only if the spec changed, for pods none."""
+    """Return the warnings about an update: as in Kubernetes, for jobs if the spec changed, for pods none."""
     served = call.served
     if served.custom is not None:
         return list(finalizer_warnings(obj, old))
@@ -143,7 +143,7 @@ def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
 
 
 def check_uid(call: Call, head: Stored | None, uid: str) -> None:
-    """409 if the body has another uid than the stored object."""
+    """Raise 409 if the body has another uid than the stored object."""
     stored = text(head.decoded(), "metadata", "uid") if head is not None else ""
     if uid and uid != stored:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
@@ -247,7 +247,7 @@ def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
 
 
 def _is_finalized(obj: Json, old: Json) -> bool:
-    """Whether this update removed the last finalizer of a terminating object."""
+    """Return True if this update removed the last finalizer of a terminating object."""
     metadata = part(old, "metadata")
     return bool(
         metadata.get("deletionTimestamp")

@@ -47,7 +47,7 @@ class Log:
         self._connection.executescript(_SCHEMA)
 
     def rows(self) -> Iterator[Row]:
-        """All rows, oldest first."""
+        """Return all rows, oldest first."""
         return map(Row._make, self._connection.execute("SELECT * FROM log ORDER BY rv"))
 
     def mark(self, name: str) -> int:

@@ -37,7 +37,7 @@ class Lines:
     def line(
         self, event_type: EventType, stored: Stored, rv: int, served: Served, form: Form, include: str
     ) -> bytes:
-        """The line of an event; `rv` is the version of the change, which may be newer than the object."""
+        """Return the line of an event; `rv` is the version of the change, maybe newer than the object."""
         key = (rv, event_type, served.api_version, form, include)
         line = self._lines.get(key)
         if line is None:
@@ -144,13 +144,13 @@ class Watcher(msgspec.Struct, kw_only=True, eq=False):
                 continue
 
     def _next_bookmark(self, now: float, end: float) -> float:
-        """The time of the next bookmark: one per minute, and one shortly before the watch ends."""
+        """Return the time of the next bookmark: one per minute, and one shortly before the watch ends."""
         if not self.bookmarks or end - now <= _LAST_BOOKMARK_SECONDS:
             return end + 1
         return min(now + _BOOKMARK_SECONDS, end - _LAST_BOOKMARK_SECONDS)
 
     def _shown_line(self, event: Event) -> bytes | None:
-        """The line for this watcher: an object that starts to match is added, one that stops is deleted."""
+        """Return the line for this watcher: ADDED if the object starts to match, DELETED if it stops."""
         new, old = event.new, event.old
         if self.selection.namespace is not None and new.namespace != self.selection.namespace:
             return None

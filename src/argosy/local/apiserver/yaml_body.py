@@ -17,7 +17,7 @@ class ExpansionError(ValueError):
 
 
 def load_first(raw: bytes, limit: int = BODY_LIMIT) -> object:
-    """The first document as JSON values; None for an empty body. Further documents are ignored."""
+    """Return the first document as JSON values; None for an empty body. Further documents are ignored."""
     loader = _LOADER(raw)
     node = loader.get_node() if loader.check_node() else None
     if node is None:
@@ -29,7 +29,7 @@ def load_first(raw: bytes, limit: int = BODY_LIMIT) -> object:
 
 
 def _expanded_size(root: yaml.Node, limit: int) -> int:
-    """The approximate size of a document with its aliases expanded; above the limit if it contains itself."""
+    """Return the approximate size of a document with aliases expanded, above the limit if it is recursive."""
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node) -> int:

@@ -56,28 +56,28 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 def builtin_kinds() -> tuple[KindInfo, ...]:
-    """Every built-in kind, sorted by group, version and plural."""
+    """Return every built-in kind, sorted by group, version and plural."""
     return _table().kinds
 
 
 def builtin_kind(group: str, version: str, kind: str) -> KindInfo | None:
-    """A kind by its name; None if it is not in the table."""
+    """Return a kind by its name; None if it is not in the table."""
     return _by_kind().get((group, version, kind))
 
 
 def kubernetes_version() -> str:
-    """The version of Kubernetes that the table was generated from, such as v1.36.3."""
+    """Return the version of Kubernetes that the table was generated from, such as v1.36.3."""
     return _table().kubernetes
 
 
 @cache
 def definition(name: str) -> Schema:
-    """A definition by its OpenAPI name, such as io.k8s.api.core.v1.PodSpec."""
+    """Return a definition by its OpenAPI name, such as io.k8s.api.core.v1.PodSpec."""
     return Schema(_table().definitions[name], definition, name)
 
 
 def definition_json() -> dict[str, dict[str, object]]:
-    """All definitions as generated, for OpenAPI documents."""
+    """Return all definitions as generated, for OpenAPI documents."""
     return _table().definitions
 
 

@@ -82,7 +82,7 @@ class FieldError(Struct, frozen=True):
         return f"{self.path}: {self.body}"
 
     def cause(self) -> Json:
-        """The entry in `details.causes` of a Status."""
+        """Return the entry in `details.causes` of a Status."""
         return {"reason": str(self.type), "message": self.body, "field": self.path}
 
 
@@ -95,12 +95,12 @@ def invalid(path: str, value: object, detail: str) -> FieldError:
 
 
 def invalid_each(path: str, value: object, details: Iterable[str]) -> Iterator[FieldError]:
-    """An error for each thing that is wrong with a value."""
+    """Return an error for each thing that is wrong with a value."""
     return (invalid(path, value, detail) for detail in details)
 
 
 def unsupported(path: str, value: object, supported: Sequence[object]) -> Iterator[FieldError]:
-    """The error of a value that is set and not supported."""
+    """Yield the error of a value that is set and not supported."""
     if value is not None and value not in supported:
         yield not_supported(path, value, supported)
 
@@ -142,7 +142,7 @@ def too_many(path: str, count: int, limit: int) -> FieldError:
 
 
 def invalid_status(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Json:
-    """The Status of a 422 response. `group` is the API group alone, such as `apps`."""
+    """Return the Status of a 422 response. `group` is the API group alone, such as `apps`."""
     qualified = f"{kind}.{group}" if group else kind
     return {
         "kind": "Status",
@@ -162,7 +162,7 @@ def invalid_status(group: str, kind: str, name: str, errors: Sequence[FieldError
 
 
 def aggregate(errors: Sequence[FieldError]) -> str:
-    """The messages in the form `: first` or `: [first, second]`, each of them once."""
+    """Return the messages in the form `: first` or `: [first, second]`, each of them once."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     if not texts:
         return ""
@@ -170,5 +170,5 @@ def aggregate(errors: Sequence[FieldError]) -> str:
 
 
 def show(value: object) -> str:
-    """A bad value as messages show it: as JSON."""
+    """Return a bad value as messages show it: as JSON."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str, sort_keys=True)

@@ -52,7 +52,7 @@ SELECTABLE_FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
 
 
 def reader_of(group: str, kind: str, field: str) -> Reader:
-    """A function that returns a selectable field as text."""
+    """Return a function that returns a selectable field as text."""
     special = _SPECIAL.get((group, kind, field))
     if special is not None:
         return special

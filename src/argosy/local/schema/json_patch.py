@@ -81,7 +81,7 @@ def _run(root: Json, operation: Json) -> None:
 
 
 def _keys(operation: Json, field: str) -> list[str]:
-    """The steps of a JSON Pointer from the root, of which the first is always the document, ""."""
+    """Return the steps of a JSON Pointer from the root, of which the first is always the document, ""."""
     path = operation.get(field)
     if not isinstance(path, str):
         raise PatchError(f"operation without {field}")
@@ -101,7 +101,7 @@ def _get(root: Json, keys: Sequence[str]) -> object:
 
 
 def _get_or_null(root: Json, keys: Sequence[str]) -> object:
-    """A value; null for a field that an existing object does not have, as in Kubernetes."""
+    """Return a value; null for a field that an existing object does not have, as in Kubernetes."""
     parent = _parent(root, keys)
     return parent.get(keys[-1]) if isinstance(parent, dict) else parent[_index(parent, keys[-1])]
 
@@ -134,7 +134,7 @@ def _remove(root: Json, keys: Sequence[str]) -> None:
 
 
 def _index(items: Sequence[object], key: str, size: int | None = None) -> int:
-    """A list index; as in Kubernetes, a negative one counts from the end."""
+    """Return a list index; as in Kubernetes, a negative one counts from the end."""
     size = len(items) if size is None else size
     try:
         index = int(key)
@@ -146,7 +146,7 @@ def _index(items: Sequence[object], key: str, size: int | None = None) -> int:
 
 
 def _same(left: object, right: object) -> bool:
-    """Equality of JSON values: true is not 1."""
+    """Return True if two JSON values are equal: true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):

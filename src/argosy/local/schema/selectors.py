@@ -61,7 +61,7 @@ class FieldSelector(Struct, frozen=True):
         return not self.terms
 
     def exact(self, field: str) -> str | None:
-        """The value that the field must have, if the selector requires one."""
+        """Return the value that the field must have, if the selector requires one."""
         return next((t.value for t in self.terms if t.equal and t.field == field), None)
 
     def matches(self, item: Mapping[str, object]) -> bool:
@@ -92,7 +92,7 @@ def parse_labels(text: str) -> LabelSelector:
 
 
 def selector_from(raw: Mapping[str, object] | None) -> LabelSelector:
-    """The selector of a `matchLabels`/`matchExpressions` object; None matches everything."""
+    """Return the selector of a `matchLabels`/`matchExpressions` object; None matches everything."""
     requirements: list[Requirement] = []
     labels = (raw or {}).get("matchLabels")
     if isinstance(labels, Mapping):
@@ -125,7 +125,7 @@ def parse_fields(text: str) -> FieldSelector:
 
 
 def field_value(item: Mapping[str, object], steps: Iterable[str]) -> str:
-    """The value of a selectable field as text; empty when it is not set."""
+    """Return the value of a selectable field as text; empty when it is not set."""
     node: object = item
     for step in steps:
         if not isinstance(node, dict):

@@ -21,7 +21,7 @@ class PatchFormatError(PatchError):
 
 
 def strategic_merge_patch(target: Mapping[str, object], patch: Mapping[str, object], schema: Schema) -> Json:
-    """The target with the patch merged in as the schema says."""
+    """Return the target with the patch merged in as the schema says."""
     return _merge_map(dict(target), dict(patch), schema)
 
 
@@ -104,7 +104,7 @@ def _merge_ordered(original: Json, patch: Json, key: str, schema: Schema) -> Non
 
 
 def _list_in(holder: Json, name: str) -> list[object] | None:
-    """The list with this name; None if it does not exist."""
+    """Return the list with this name; None if it does not exist."""
     if name not in holder:
         return None
     value = holder[name]
@@ -193,7 +193,7 @@ def _special_items(
 def _arrange(
     merged: list[object], order: Sequence[object], server: list[object], merge_key: str
 ) -> list[object]:
-    """The items of `order` in that order, with the others at their relative position in the server's list."""
+    """Return the items of `order` in that order; others keep their relative position in the server's list."""
     identity = _identity(merge_key)
     wanted = {identity(entry): index for index, entry in reversed(list(enumerate(order)))}
     live = {identity(entry): index for index, entry in reversed(list(enumerate(server)))}

@@ -10,7 +10,7 @@ from argosy.local.schema.model import Json
 
 
 def part(item: object, *path: str) -> Json:
-    """The object at a path, or an empty one."""
+    """Return the object at a path, or an empty one."""
     node = item
     for step in path:
         node = node.get(step) if isinstance(node, dict) else None
@@ -18,42 +18,42 @@ def part(item: object, *path: str) -> Json:
 
 
 def parts(item: object, *path: str) -> list[Json]:
-    """The objects of the list at a path."""
+    """Return the objects of the list at a path."""
     value = part(item, *path[:-1]).get(path[-1])
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def texts(item: object, *path: str) -> list[str]:
-    """The items of the list at a path, as text."""
+    """Return the items of the list at a path, as text."""
     value = part(item, *path[:-1]).get(path[-1])
     return [str(entry) for entry in value] if isinstance(value, list) else []
 
 
 def strings(item: object, *path: str) -> list[str]:
-    """The strings of the list at a path, without other items."""
+    """Return the strings of the list at a path, without other items."""
     value = part(item, *path[:-1]).get(path[-1])
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 
 
 def number(item: object, *path: str) -> int:
-    """The integer at a path, or 0."""
+    """Return the integer at a path, or 0."""
     value = part(item, *path[:-1]).get(path[-1])
     return value if is_integer(value) else 0
 
 
 def text(item: object, *path: str) -> str:
-    """The string at a path, or an empty one."""
+    """Return the string at a path, or an empty one."""
     value = part(item, *path[:-1]).get(path[-1])
     return value if isinstance(value, str) else ""
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether a JSON value is an integer (true is not)."""
+    """Return True if a JSON value is an integer (true is not)."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def ensure(obj: Json, *path: str) -> Json:
-    """The object at a path, created if it is missing or not an object."""
+    """Return the object at a path, created if it is missing or not an object."""
     for key in path:
         value = obj.get(key)
         if not isinstance(value, dict):
@@ -64,5 +64,5 @@ def ensure(obj: Json, *path: str) -> Json:
 
 
 def labels_of(obj: Json, *path: str) -> dict[str, str]:
-    """A map of strings such as labels, without other entries."""
+    """Return a map of strings such as labels, without other entries."""
     return {key: value for key, value in part(obj, *path).items() if isinstance(value, str)}

@@ -9,7 +9,7 @@ from argosy.local.schema.validation.names import label_problems
 
 
 def warnings(group: str, kind: str, obj: Json, *, created: bool) -> Iterator[str]:
-    """The warnings about an object that is being created or updated."""
+    """Yield the warnings about an object that is being created or updated."""
     match group, kind:
         case "", "Pod" if created:
             yield from _name(obj, "this is used in the Pod's hostname")
@@ -23,7 +23,7 @@ def warnings(group: str, kind: str, obj: Json, *, created: bool) -> Iterator[str
 
 
 def finalizer_warnings(obj: Json, old: Json | None) -> Iterator[str]:
-    """Warnings about new finalizers of a custom resource without a domain."""
+    """Yield warnings about new finalizers of a custom resource without a domain."""
     message = (
         "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
     )
@@ -50,7 +50,7 @@ def _pod_spec(spec: Json, path: str) -> Iterator[str]:
 
 
 def _variables(container: Json, path: str) -> Iterator[str]:
-    """Warnings about a variable that is set twice, unless the second value refers to the first."""
+    """Yield warnings about a variable that is set twice, unless the second value refers to the first."""
     names: set[str] = set()
     for index, variable in enumerate(parts(container, "env")):
         name, value = text(variable, "name"), text(variable, "value")

@@ -18,7 +18,7 @@ class QuantityError(ValueError):
 
 @lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
-    """The canonical form of a quantity."""
+    """Return the canonical form of a quantity."""
     match = _PATTERN.match(text.strip())
     if match is None:
         raise QuantityError(NOT_A_QUANTITY)
@@ -31,7 +31,7 @@ def canonical(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def value_of(text: str) -> Decimal:
-    """The value of a quantity, rounded up to a billionth."""
+    """Return the value of a quantity, rounded up to a billionth."""
     match = _PATTERN.match(text.strip())
     if match is None:
         raise QuantityError(NOT_A_QUANTITY)

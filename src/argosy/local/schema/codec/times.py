@@ -14,7 +14,7 @@ class TimeError(ValueError):
 
 @lru_cache(4096)
 def canonical_time(text: str, *, micro: bool = False) -> str:
-    """The time in the form that is stored."""
+    """Return the time in the form that is stored."""
     if not (_MICRO if micro else _RFC3339)(text):
         raise TimeError(f'"{text}" is not a time in RFC 3339{" with microseconds" if micro else ""}')
     try:

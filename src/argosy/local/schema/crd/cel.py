@@ -66,7 +66,7 @@ class CompiledRule(Struct, frozen=True):
 
 
 def has_rules(schema: Schema) -> bool:
-    """Whether a schema has rules anywhere."""
+    """Return True if a schema has rules anywhere."""
     cached = schema.compiled.get("has_rules")
     if cached is None:
         cached = schema.compiled["has_rules"] = bool(schema.rules) or any(
@@ -76,12 +76,12 @@ def has_rules(schema: Schema) -> bool:
 
 
 def run_rules(obj: Json, schema: Schema, old: Json | None = None) -> list[FieldError]:
-    """The errors of all rules that are violated; transition rules need an old object."""
+    """Return the errors of all rules that are violated; transition rules need an old object."""
     return list(_run(obj, schema, "", old if old is not None else _MISSING))
 
 
 def rule_errors(schema: Schema, path: str) -> list[FieldError]:
-    """The errors of the rules of a definition, at this node and below it."""
+    """Return the errors of the rules of a definition, at this node and below it."""
     return list(_rule_errors(schema, path))
 
 
@@ -103,7 +103,7 @@ def _run(value: object, schema: Schema, path: str, old: object) -> Iterator[Fiel
 
 
 def below(path: str, key: str, schema: Schema) -> str:
-    """The path of a value: the name of a field follows a dot, the key of a map is in brackets."""
+    """Return the path of a value: the name of a field follows a dot, the key of a map is in brackets."""
     if key not in schema.properties:
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key
@@ -193,7 +193,7 @@ def compile_expression(text: str) -> Program:
 
 @cache
 def _library() -> ModuleType:
-    """The CEL extension module, without the command line that its package imports."""
+    """Return the CEL extension module, without the command line that its package imports."""
     loaded = sys.modules.get("cel.cel")
     if loaded is not None:
         return loaded
@@ -250,7 +250,7 @@ def _text_errors(rule: Rule, where: str) -> Iterator[FieldError]:
 
 
 def _unknown_field(rule: Rule, schema: Schema) -> str:
-    """The first field that a rule reads through `self` and that the schema does not declare."""
+    """Return the first field that a rule reads through `self` and that the schema does not declare."""
     blanked = _STRINGS.sub("''", rule.rule)
     for match in _CHAIN.finditer(blanked):
         steps = match.group(1).split(".")[1:]
@@ -268,7 +268,7 @@ def _unknown_field(rule: Rule, schema: Schema) -> str:
 
 
 def _is_closed(schema: Schema) -> bool:
-    """Whether a value has only the fields that its schema declares; scalars have none."""
+    """Return True if a value has only the fields that its schema declares; scalars have none."""
     if schema.type in ("integer", "number", "boolean", "string"):
         return not schema.format  # some formats are objects to CEL
     free = schema.preserve_unknown or schema.embedded_resource or schema.additional is not None
@@ -276,7 +276,7 @@ def _is_closed(schema: Schema) -> bool:
 
 
 def escape(name: str) -> str:
-    """The name of a field in CEL."""
+    """Return the name of a field in CEL."""
     if name in _RESERVED:
         return f"__{name}__"
     for text, word in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
@@ -285,7 +285,7 @@ def escape(name: str) -> str:
 
 
 def _visible(value: object, schema: Schema) -> object:
-    """A value as rules use it: with escaped names, typed times and durations."""
+    """Return a value as rules use it: with escaped names, typed times and durations."""
     if not _converts(schema):
         return value
     if isinstance(value, dict):
@@ -332,7 +332,7 @@ def _below(schema: Schema) -> Iterator[Schema]:
 
 
 def items_by_key(items: object, schema: Schema) -> dict[object, object]:
-    """The items of a list of type map by their keys, to find those of the old object."""
+    """Return the items of a list of type map by their keys, to find those of the old object."""
     if schema.list_type != "map" or not isinstance(items, list):
         return {}
     return {item_key(item, schema): item for item in items}

@@ -81,7 +81,7 @@ def parse_crd(crd: Json) -> CrdInfo:
 
 
 def object_schema(declared: Json) -> Schema:
-    """A declared schema with apiVersion, kind and metadata, also in embedded resources."""
+    """Return a declared schema with apiVersion, kind and metadata, also in embedded resources."""
     return Schema(_with_metadata(declared, root=True), definition)
 
 
@@ -133,7 +133,7 @@ def _with_metadata(raw: Mapping[str, object], *, root: bool = False) -> Json:
 
 
 def _metadata_fields(declared: Json) -> Json:
-    """The fields of metadata; a definition can restrict names."""
+    """Return the fields of metadata; a definition can restrict names."""
     fields: Json = dict(part(dict(definition(OBJECT_META).raw), "properties"))
     for name, child in part(declared, "properties").items():
         if isinstance(child, dict):
@@ -142,7 +142,7 @@ def _metadata_fields(declared: Json) -> Json:
 
 
 def crd_errors(crd: Json) -> Iterator[FieldError]:
-    """All errors of a definition, which was decoded and defaulted."""
+    """Yield all errors of a definition, which was decoded and defaulted."""
     spec = part(crd, "spec")
     names = part(spec, "names")
     group, plural = text(spec, "group"), text(names, "plural")
@@ -223,7 +223,7 @@ def _name_errors(names: Json) -> Iterator[FieldError]:
 
 
 def _contents_errors(spec: Json) -> Iterator[FieldError]:
-    """The errors of schemas, columns, subresources and selectable fields of all versions."""
+    """Yield the errors of schemas, columns, subresources and selectable fields of all versions."""
     versions = parts(spec, "versions")
     for field, top in (
         ("schema", "spec.validation"),

@@ -26,7 +26,7 @@ _URI = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:\S+|/\S*)")
 
 
 def format_holds(format: str, value: str) -> bool | None:
-    """Whether a text has a format; None for formats that are not validated."""
+    """Return whether a text has a format; None for formats that are not validated."""
     check = _CHECKS.get(format.replace("-", "") if not format.startswith("k8s-") else format)
     return None if check is None else check(value)
 

@@ -38,7 +38,7 @@ class JsonPath:
 
 
 def text_of(value: object) -> str:
-    """A value as kubectl and printer columns show it."""
+    """Return a value as kubectl and printer columns show it."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -26,7 +26,7 @@ _ONLY_OUTSIDE_COMBINED = (
 
 
 def schema_errors(raw: Json, path: str) -> list[FieldError]:
-    """All errors of the schema of a custom resource."""
+    """Return all errors of the schema of a custom resource."""
     errors = list(_node_errors(raw, path))
     if not raw.get("type"):
         errors.append(required(f"{path}.type", "must not be empty at the root"))
@@ -70,7 +70,7 @@ def _node_errors(raw: Json, path: str, *, combined: bool = False) -> Iterator[Fi
 
 
 def _type_errors(raw: Json, path: str) -> Iterator[FieldError]:
-    """The errors of the type of a field, list item or map value."""
+    """Yield the errors of the type of a field, list item or map value."""
     kind, preserves = raw.get("type"), raw.get("x-kubernetes-preserve-unknown-fields") is True
     untyped = preserves or raw.get("x-kubernetes-int-or-string") is True or "$ref" in raw
     if not kind and not untyped:
@@ -133,7 +133,7 @@ def _default_errors(schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def _fields(raw: Mapping[str, object]) -> Iterator[tuple[str, Json]]:
-    """The schemas of properties, list items and map values."""
+    """Yield the schemas of properties, list items and map values."""
     for name, child in part(raw, "properties").items():
         if isinstance(child, dict):
             yield f"properties[{name}]", child
@@ -143,7 +143,7 @@ def _fields(raw: Mapping[str, object]) -> Iterator[tuple[str, Json]]:
 
 
 def _combined(raw: Json) -> Iterator[tuple[str, Json]]:
-    """The schemas inside allOf, anyOf, oneOf and not.
+    """Yield the schemas inside allOf, anyOf, oneOf and not.
 
     Types that generators write next to x-kubernetes-int-or-string are left out; they are allowed there only.
     """

@@ -44,7 +44,7 @@ _MISSING = object()
 def validate(
     obj: Json, schema: Schema, old: Json | None = None, also: Iterable[FieldError] = ()
 ) -> list[FieldError]:
-    """All errors of an object by its schema; errors in `also` come before those of CEL rules."""
+    """Return all errors of an object by its schema; errors in `also` come before those of CEL rules."""
     errors: list[FieldError] = []
     _check(obj, schema, "", errors, old if old is not None else _MISSING)
     errors += also
@@ -54,7 +54,7 @@ def validate(
 def _further_errors(
     obj: Json, schema: Schema, old: Json | None, before: list[FieldError]
 ) -> list[FieldError]:
-    """Errors of sets, maps and CEL rules, which are checked in the whole object."""
+    """Return the errors of sets, maps and CEL rules, which are checked in the whole object."""
     errors: list[FieldError] = []
     if old is None or not list(_list_errors(old, schema, "")):
         errors += _list_errors(obj, schema, "")
@@ -69,7 +69,7 @@ def _further_errors(
 def validate_status(
     obj: Json, schema: Schema, old: Json | None = None, also: Iterable[FieldError] = ()
 ) -> list[FieldError]:
-    """The errors of a write to the status subresource."""
+    """Return the errors of a write to the status subresource."""
     declared = schema.properties.get("status")
     below_status: list[FieldError] = []
     if declared is not None and "status" in obj:
@@ -84,7 +84,7 @@ def validate_status(
 
 
 def check_schema(value: object, schema: Schema, path: str = "") -> list[FieldError]:
-    """The errors of a value by the OpenAPI schema alone."""
+    """Return the errors of a value by the OpenAPI schema alone."""
     errors: list[FieldError] = []
     _check(value, schema, path, errors, _MISSING)
     return errors
@@ -129,7 +129,7 @@ def _wrong_type(path: str, wanted: str, actual: str) -> FieldError:
 
 
 def type_name(value: object) -> str:
-    """The JSON Schema type of a value."""
+    """Return the JSON Schema type of a value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -207,7 +207,7 @@ def _check_number(value: int | float, schema: Schema, path: str, errors: list[Fi
 
 
 def _is_multiple(value: int | float, factor: int | float) -> bool:
-    """Whether a number is a multiple; as in Kubernetes, integers are divided by the integral part."""
+    """Return True if a number is a multiple; as in Kubernetes, integers are divided by the integral part."""
     if isinstance(value, int):
         return int(factor) > 0 and value % int(factor) == 0
     return (value / factor).is_integer()

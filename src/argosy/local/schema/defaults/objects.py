@@ -67,7 +67,7 @@ def _add_stored_version(definition: Json) -> None:
 
 
 def quality_of_service(spec: Json) -> str:
-    """The QoS class of a pod: Guaranteed, Burstable or BestEffort."""
+    """Return the QoS class of a pod: Guaranteed, Burstable or BestEffort."""
     guaranteed, any_amount = True, False
     for kind in ("containers", "initContainers"):
         for container in parts(spec, kind):

@@ -79,7 +79,7 @@ def _default_container(container: Json) -> None:
 
 
 def _pull_policy(image: object) -> str:
-    """Always for the tag `latest`, which is the default; IfNotPresent for a digest or another tag."""
+    """Return Always for the tag `latest`, which is the default; IfNotPresent for a digest or another tag."""
     name = image if isinstance(image, str) else ""
     if "@" in name:
         return "IfNotPresent"

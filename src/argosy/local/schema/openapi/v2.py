@@ -16,7 +16,7 @@ _KIND = "x-kubernetes-group-version-kind"
 
 
 def document_v2(kinds: Iterable[PublishedKind], kubernetes: str) -> Json:
-    """The document of all kinds that are served."""
+    """Return the document of all kinds that are served."""
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": kubernetes},
@@ -26,7 +26,7 @@ def document_v2(kinds: Iterable[PublishedKind], kubernetes: str) -> Json:
 
 
 def encode_v2(kinds: Iterable[PublishedKind], kubernetes: str) -> bytes:
-    """The same document as the protobuf message `Document`."""
+    """Return the same document as the protobuf message `Document`."""
     info = _field(1, b"Kubernetes") + _field(2, kubernetes.encode())
     definitions = b"".join(_field(1, _definition(kind)) for kind in kinds)
     return _field(1, b"2.0") + _field(2, info) + _field(8, b"") + _field(9, definitions)
@@ -39,7 +39,7 @@ def _definition(kind: PublishedKind) -> bytes:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    """A length-delimited field."""
+    """Return a length-delimited field."""
     return _varint(number << 3 | 2) + _varint(len(value)) + value
 
 

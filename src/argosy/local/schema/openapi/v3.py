@@ -57,7 +57,7 @@ class PublishedKind(Struct, frozen=True, kw_only=True):
 
 
 def published(info: KindInfo) -> PublishedKind:
-    """A built-in kind."""
+    """Return a built-in kind."""
     return PublishedKind(
         group=info.group,
         version=info.version,
@@ -72,7 +72,7 @@ def published(info: KindInfo) -> PublishedKind:
 
 
 def published_custom(info: CrdInfo, version: CrdVersion) -> PublishedKind:
-    """A version of a custom resource."""
+    """Return a version of a custom resource."""
     prefix = ".".join([*reversed(info.group.split(".")), version.name])
     component = f"{prefix}.{info.kind}"
     shown = {"status": component if version.has_status else "", "scale": SCALE if version.scale else ""}
@@ -103,7 +103,7 @@ def published_custom(info: CrdInfo, version: CrdVersion) -> PublishedKind:
 
 
 def document(kinds: Iterable[PublishedKind], kubernetes: str) -> Json:
-    """The document of the kinds of one group version."""
+    """Return the document of the kinds of one group version."""
     listed = sorted(kinds, key=lambda kind: kind.plural)
     schemas: Json = {}
     needed = [META + "DeleteOptions", META + "Status", META + "ListMeta", META + "ObjectMeta"]
@@ -137,7 +137,7 @@ def _place(group: str, version: str, kind: str) -> Json:
 
 
 def _places(listed: Iterable[PublishedKind]) -> dict[str, list[Json]]:
-    """The group, version and kind of definitions, including those of subresources and errors."""
+    """Return the group, version and kind of definitions, including those of subresources and errors."""
     builtin = builtin_kinds()
     defined: list[KindInfo | Subresource] = [
         *builtin,
@@ -161,7 +161,7 @@ def _collect(names: list[str], schemas: Json) -> None:
 
 
 def _expand(raw: Mapping[str, object], names: list[str]) -> Json:
-    """A definition of the table in the format of OpenAPI."""
+    """Return a definition of the table in the format of OpenAPI."""
     result: Json = {}
     for key, value in raw.items():
         if key in _OWN_KEYWORDS or key == "$ref":

@@ -53,7 +53,7 @@ class Conflicts(Exception):  # noqa: N818 - the term of Kubernetes
         super().__init__(_message(conflicts))
 
     def causes(self) -> list[Json]:
-        """The entries of `details.causes` of the Status."""
+        """Return the entries of `details.causes` of the Status."""
         return [
             {
                 "reason": "FieldManagerConflict",
@@ -80,7 +80,7 @@ def apply(
     subresource: str = "",
     resets: Filter | None = None,
 ) -> Json:
-    """The live object (None if it does not exist) with the configuration applied.
+    """Return the live object (None if it does not exist) with the configuration applied.
 
     Raises `Conflicts` if other managers own fields that would change, unless `force` is set. The caller
     prunes, defaults and validates the result.
@@ -187,7 +187,7 @@ def _prune(merged: Json, shape: Shape, last: FieldSet, entries: Mapping[Identity
 
 
 def _allowed_by_last_applied(live: Json, schema: Schema) -> FieldSet | None:
-    """The fields that client-side `kubectl apply` owned, by its annotation."""
+    """Return the fields that client-side `kubectl apply` owned, by its annotation."""
     text = _annotations(live).get(LAST_APPLIED)
     if not isinstance(text, str) or not text:
         return None

@@ -40,7 +40,7 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The paths of left that are not in right; a path does not stand for those below it."""
+    """Return the paths of left that are not in right; a path does not stand for those below it."""
     if not right or left.keys().isdisjoint(right):
         return left
     result: FieldSet = {}
@@ -57,7 +57,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def without(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The paths of left that are neither in right nor below a path of right."""
+    """Return the paths of left that are neither in right nor below a path of right."""
     result: FieldSet = {}
     for key, ours in left.items():
         theirs = right.get(key)
@@ -91,7 +91,7 @@ def insert(fields: FieldSet, path: tuple[str, ...]) -> FieldSet:
 
 
 def paths(fields: FieldSet) -> Iterator[tuple[str, ...]]:
-    """Every path of the set: those of one level before those below, fields before list items, sorted."""
+    """Yield every path of the set, sorted: one level before those below, fields before list items."""
     keys = sorted((key for key in fields if key != SELF), key=_order)
     for key in keys:
         if is_member(_below(fields[key])):
@@ -102,12 +102,12 @@ def paths(fields: FieldSet) -> Iterator[tuple[str, ...]]:
 
 
 def is_member(node: FieldSet) -> bool:
-    """Whether the path that leads to this node is itself in the set."""
+    """Return True if the path that leads to this node is itself in the set."""
     return not node or SELF in node
 
 
 def child(fields: FieldSet, key: str) -> FieldSet | None:
-    """The node below a key, if the set has one."""
+    """Return the node below a key, if the set has one."""
     node = fields.get(key)
     return None if node is None else _below(node)
 
@@ -124,14 +124,14 @@ def _below(node: object) -> FieldSet:
 
 
 def children(node: FieldSet) -> FieldSet:
-    """The node without `.`."""
+    """Return the node without `.`."""
     if SELF not in node:
         return node
     return {key: value for key, value in node.items() if key != SELF}
 
 
 def node_of(children: FieldSet, member: bool) -> FieldSet | None:
-    """A node with these children; None if it would be empty."""
+    """Return a node with these children; None if it would be empty."""
     if not children:
         return _EMPTY if member else None
     if member:

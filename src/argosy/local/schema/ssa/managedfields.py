@@ -96,7 +96,7 @@ def encode(entries: Iterable[Entry]) -> list[Json]:
 
 
 def capped(entries: dict[Identity, Entry]) -> dict[Identity, Entry]:
-    """The entries with at most ten of updates; the oldest of each version are joined."""
+    """Return the entries with at most ten of updates; the oldest of each version are joined."""
     updates = [entry for entry in entries.values() if entry.operation == UPDATE]
     surplus = len(updates) - MAX_UPDATE_ENTRIES
     if surplus <= 0:
@@ -122,5 +122,5 @@ def capped(entries: dict[Identity, Entry]) -> dict[Identity, Entry]:
 
 
 def is_reset(raw: object) -> bool:
-    """Whether a client removes all entries, by an empty list or an empty entry."""
+    """Return True if a client removes all entries, by an empty list or an empty entry."""
     return raw in ([], [{}])

@@ -9,12 +9,12 @@ _MEMBER: FieldSet = {}
 
 
 def field_set(value: Json, shape: Shape) -> FieldSet:
-    """The paths of an applied configuration: its leaves, and every item of its maps and lists."""
+    """Return the paths of an applied configuration: its leaves, and every item of its maps and lists."""
     return _claims(value, shape)
 
 
 def _claims(value: object, shape: Shape) -> FieldSet:
-    """The children of the node of a value."""
+    """Return the children of the node of a value."""
     result: FieldSet = {}
     kind = shape.kind
     if isinstance(value, dict) and kind in (MAP, DEDUCED):
@@ -53,14 +53,14 @@ class Comparison:
 
 
 def compare(old: Json, new: Json, shape: Shape) -> Comparison:
-    """The added, modified and removed paths."""
+    """Return the added, modified and removed paths."""
     result = Comparison()
     result.added, result.modified, result.removed = _compare(old, new, shape)
     return result
 
 
 def _compare(old: object, new: object, shape: Shape) -> tuple[FieldSet, FieldSet, FieldSet]:
-    """The children of the added, modified and removed node of a path that exists before and after."""
+    """Return the children of the added, modified and removed node of a path that exists before and after."""
     if isinstance(old, dict) or isinstance(new, dict):
         before = old if isinstance(old, dict) else {}
         after = new if isinstance(new, dict) else {}
@@ -158,12 +158,12 @@ def _compare_values(
 
 
 def _opaque(value: object, shape: Shape) -> bool:
-    """Whether a value is a leaf; null has the type of the value that it is compared with."""
+    """Return True if a value is a leaf; null has the type of the value that it is compared with."""
     return value is not None and _is_leaf(value, shape)
 
 
 def all_paths(value: object, shape: Shape) -> FieldSet:
-    """The node of a value with everything below it."""
+    """Return the node of a value with everything below it."""
     kind = shape.kind
     if kind == LEAF or not value:
         return _MEMBER
@@ -211,7 +211,7 @@ def _merge_items(previous: list[object] | None, item: object, shape: Shape) -> o
 
 
 def _merge_lists(old: list[object], new: list[object], shape: Shape) -> list[object]:
-    """Common items in the order of new, other items of old at their relative position."""
+    """Return the common items in the order of new, other items of old at their relative position."""
     ours, theirs = _unique_items(new, shape), _items_by_key(old, shape)
     old_keys = [shape.item_key(item) for item in old]
     new_keys = list(ours)
@@ -262,7 +262,7 @@ def _unique_items(items: list[object], shape: Shape) -> dict[str, object]:
 
 
 def remove(value: object, fields: FieldSet, shape: Shape) -> object:
-    """The value without the paths of the set; None if it is then empty."""
+    """Return the value without the paths of the set; None if it is then empty."""
     if isinstance(value, dict) and shape.kind in (MAP, DEDUCED):
         result: Json = {}
         for key, inner in value.items():
@@ -286,7 +286,7 @@ def remove(value: object, fields: FieldSet, shape: Shape) -> object:
 
 
 def with_named_fields(fields: FieldSet, shape: Shape) -> FieldSet:
-    """The set, with every declared field that has paths below it as a member."""
+    """Return the set, with every declared field that has paths below it as a member."""
     result: FieldSet = {}
     for key in fields:
         if key == fieldpath.SELF:

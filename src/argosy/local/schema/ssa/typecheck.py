@@ -16,7 +16,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def type_errors(config: Json, schema: Schema) -> list[str]:
-    """The problems, each with its path."""
+    """Return the problems, each with its path."""
     return list(_errors(config, schema, "", is_open=False))
 
 

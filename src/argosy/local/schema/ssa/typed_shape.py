@@ -41,7 +41,7 @@ class Shape:
             }
 
     def field(self, name: str) -> "Shape | None":
-        """The shape of a declared field; None for keys of a map and undeclared fields."""
+        """Return the shape of a declared field; None for keys of a map and undeclared fields."""
         try:
             return self._fields[name]
         except KeyError:
@@ -59,7 +59,7 @@ class Shape:
         return self._element
 
     def step(self, key: str) -> "tuple[str, Shape]":
-        """The path element of a key of a map, and the shape of its value."""
+        """Return the path element of a key of a map, and the shape of its value."""
         declared = self.field(key)
         if declared is None:
             return f"f:{key}", self.element
@@ -67,7 +67,7 @@ class Shape:
         return step
 
     def item_key(self, item: object) -> str:
-        """The path element of an item of a list."""
+        """Return the path element of an item of a list."""
         if self.kind == SET:
             if isinstance(item, dict | list) or item is None:
                 raise MergeError("associative list without keys has an element that is not a scalar")
@@ -84,7 +84,7 @@ class Shape:
 
 
 def shape_of(schema: Schema) -> Shape:
-    """The shape of a schema node, computed once."""
+    """Return the shape of a schema node, computed once."""
     shape = schema.compiled.get("shape")
     if shape is None:
         shape = schema.compiled["shape"] = Shape(schema)
@@ -119,7 +119,7 @@ def _keys(schema: Schema) -> tuple[str, ...]:
 
 
 def shown(key: str) -> str:
-    """A path element as error messages print it: `.spec`, `[name="a"]`, `["x"]`."""
+    """Return a path element as error messages print it: `.spec`, `[name="a"]`, `["x"]`."""
     kind, rest = key[0], key[2:]
     if kind == "f":
         return f".{rest}"

@@ -34,7 +34,7 @@ Filter: TypeAlias = Callable[[FieldSet], FieldSet]
 
 
 def excluding(*paths: str) -> Filter:
-    """A filter that removes these fields, such as `status` for writes to the main endpoint."""
+    """Return a filter that removes these fields, such as `status` for writes to the main endpoint."""
     excluded: FieldSet = {}
     for path in paths:
         inner = excluded
@@ -44,7 +44,7 @@ def excluding(*paths: str) -> Filter:
 
 
 def only(top_level: str) -> Filter:
-    """A filter that keeps one top-level field, such as the `status` of a custom resource."""
+    """Return a filter that keeps one top-level field, such as the `status` of a custom resource."""
     key = f"f:{top_level}"
     return lambda fields: {key: fields[key]} if key in fields else {}
 
@@ -60,7 +60,7 @@ def update_managed_fields(
     subresource: str = "",
     resets: Filter | None = None,
 ) -> Json:
-    """A copy of `new` with its managedFields updated; `old` is None for a create.
+    """Return a copy of `new` with its managedFields updated; `old` is None for a create.
 
     `time` is the current time in RFC 3339, in seconds.
     """
@@ -85,7 +85,7 @@ def attribute(
     subresource: str,
     resets: Filter | None,
 ) -> dict[Identity, Entry]:
-    """The entries after `manager` changed old into new."""
+    """Return the entries after `manager` changed old into new."""
     before = _empty_part(schema) if old is empty_object(schema) else owned_part(old)
     change = changes(before, owned_part(new), shape_of(schema), resets)
     taken = strip(fieldpath.union(change.added, change.modified))
@@ -103,7 +103,7 @@ def attribute(
 
 
 def changes(old: Json, new: Json, shape: Shape, resets: Filter | None) -> Comparison:
-    """The changed fields, filtered by `resets`."""
+    """Return the changed fields, filtered by `resets`."""
     change = compare(old, new, shape)
     if resets is not None:
         change.added, change.modified = resets(change.added), resets(change.modified)
@@ -112,7 +112,7 @@ def changes(old: Json, new: Json, shape: Shape, resets: Filter | None) -> Compar
 
 
 def empty_object(schema: Schema) -> Json:
-    """An empty object of this kind: with the structs and lists that Kubernetes always writes."""
+    """Return an empty object of this kind: with the structs and lists that Kubernetes always writes."""
     made = schema.compiled.get("empty")
     if made is None:
         made = schema.compiled["empty"] = _zero(schema, ())
@@ -142,7 +142,7 @@ def _zero(schema: Schema, above: tuple[str, ...]) -> Json:
 
 
 def with_entries(obj: Json, entries: Mapping[Identity, Entry]) -> Json:
-    """The object with these entries in managedFields."""
+    """Return the object with these entries in managedFields."""
     metadata = {key: value for key, value in metadata_of(obj).items() if key != "managedFields"}
     if entries:
         metadata["managedFields"] = managedfields.encode(entries.values())
@@ -180,7 +180,7 @@ def without_fields(entries: dict[Identity, Entry], taken: tuple[FieldSet, ...]) 
 
 
 def strip(fields: FieldSet) -> FieldSet:
-    """The set without fields that are not in managedFields."""
+    """Return the set without fields that are not in managedFields."""
     if "f:metadata" not in fields and "f:apiVersion" not in fields and "f:kind" not in fields:
         return fields
     result = {key: node for key, node in fields.items() if key not in ("f:apiVersion", "f:kind")}
@@ -199,7 +199,7 @@ def strip(fields: FieldSet) -> FieldSet:
 
 
 def owned_part(obj: Json) -> Json:
-    """The object without fields that are not in managedFields, which need not be compared."""
+    """Return the object without fields that are not in managedFields, which need not be compared."""
     result = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
     metadata = obj.get("metadata")
     if isinstance(metadata, dict):

@@ -22,7 +22,7 @@ class Column(Struct, frozen=True, kw_only=True):
     """1 for a column that only `-o wide` shows."""
 
     def json(self) -> Json:
-        """The column in a Table."""
+        """Return the column in a Table."""
         return {
             "name": self.name,
             "type": self.type,
@@ -33,7 +33,7 @@ class Column(Struct, frozen=True, kw_only=True):
 
 
 def human_duration(seconds: float) -> str:
-    """A duration in two or three significant figures: 90s, 5m30s, 3h20m, 2d5h, 400d."""
+    """Return a duration in two or three significant figures: 90s, 5m30s, 3h20m, 2d5h, 400d."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -64,7 +64,7 @@ def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
 
 
 def parse_time(value: object) -> datetime | None:
-    """An RFC 3339 time of an object, if it is one."""
+    """Return an RFC 3339 time of an object, if it is one."""
     if not isinstance(value, str):
         return None
     try:
@@ -74,30 +74,30 @@ def parse_time(value: object) -> datetime | None:
 
 
 def age(value: object, now: datetime) -> str:
-    """How long ago a time was; `<unknown>` without one."""
+    """Return how long ago a time was; `<unknown>` without one."""
     at = parse_time(value)
     return "<unknown>" if at is None else human_duration((now - at).total_seconds())
 
 
 def created(item: Json, now: datetime) -> str:
-    """An object's age."""
+    """Return an object's age."""
     return age(part(item, "metadata").get("creationTimestamp"), now)
 
 
 def name(item: Json) -> object:
-    """An object's name."""
+    """Return an object's name."""
     return part(item, "metadata").get("name", "")
 
 
 def labels_text(labels: object) -> str:
-    """`a=1,b=2`, sorted, or `<none>`."""
+    """Return `a=1,b=2`, sorted, or `<none>`."""
     if not isinstance(labels, Mapping) or not labels:
         return "<none>"
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def selector_text(selector: object) -> str:
-    """A label selector in the form that `-l` takes, or `<none>`."""
+    """Return a label selector in the form that `-l` takes, or `<none>`."""
     if not isinstance(selector, dict):
         return "<none>"
     terms = [(str(key), f"{key}={value}") for key, value in part(selector, "matchLabels").items()]
@@ -114,7 +114,7 @@ def selector_text(selector: object) -> str:
 
 
 def cut(items: Sequence[str], limit: int = 3, empty: str = "<unset>") -> str:
-    """The first items, and the number of others."""
+    """Return the first items, and the number of others."""
     shown = ",".join(items[:limit])
     if len(items) > limit:
         return f"{shown} + {len(items) - limit} more..."
@@ -122,11 +122,11 @@ def cut(items: Sequence[str], limit: int = 3, empty: str = "<unset>") -> str:
 
 
 def containers(spec: Json) -> tuple[str, str]:
-    """Names and images of a pod spec's containers."""
+    """Return the names and images of a pod spec's containers."""
     listed = parts(spec, "containers")
     return ",".join(text(c, "name") for c in listed), ",".join(text(c, "image") for c in listed)
 
 
 def condition(item: Json, type: str) -> str:
-    """The status of a condition; empty if there is none."""
+    """Return the status of a condition; empty if there is none."""
     return next((text(c, "status") for c in parts(item, "status", "conditions") if c.get("type") == type), "")

@@ -23,7 +23,7 @@ Read = Callable[[Json], object]
 def _field(
     title: str, read: str | Read, *, type: str = "string", wide: bool = False, empty: str = ""
 ) -> Field:
-    """A column of the text at a path, or of the result of a function."""
+    """Return a column of the text at a path, or of the result of a function."""
     column = Column(name=title, type=type, priority=int(wide))
     if isinstance(read, str):
         steps = read.split(".")
@@ -36,7 +36,7 @@ def _number(title: str, path: str, type: str = "integer") -> Field:
 
 
 def _size(title: str, *fields: str, type: str = "string") -> Field:
-    """A column of the number of entries in some lists or maps."""
+    """Return a column of the number of entries in some lists or maps."""
     return _field(title, lambda item: sum(values.size(item.get(field)) for field in fields), type=type)
 
 

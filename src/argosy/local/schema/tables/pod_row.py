@@ -18,7 +18,7 @@ POD_COLUMNS = (
 
 
 def pod_cells(pod: Json, now: datetime) -> list[object]:
-    """The cells of a pod's row, wide ones included."""
+    """Return the cells of a pod's row, wide ones included."""
     summary = _Summary(pod)
     restarts = str(summary.restarts)
     if summary.restarts and summary.last_restart is not None:

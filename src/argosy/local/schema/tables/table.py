@@ -33,7 +33,7 @@ class Columns(Struct, frozen=True):
 
 
 def builtin_columns(group: str, kind: str) -> Columns:
-    """The columns of a built-in kind; by default its name and creation time."""
+    """Return the columns of a built-in kind; by default its name and creation time."""
     if (group, kind) == ("", "Pod"):
         return Columns(POD_COLUMNS, pod_cells, pod_conditions=True)
     fields = COLUMNS.get((group, kind), (NAME, _CREATED_AT))
@@ -43,7 +43,7 @@ def builtin_columns(group: str, kind: str) -> Columns:
 
 
 def custom_columns(declared: Sequence[Mapping[str, object]] = ()) -> Columns:
-    """The columns of a custom resource by its `additionalPrinterColumns`; by default its age."""
+    """Return the columns of a custom resource by its `additionalPrinterColumns`; by default its age."""
     if not declared:
         declared = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
     definitions = [NAME[0]]
@@ -81,7 +81,7 @@ def table_for(
     include: Include = "Metadata",
     headers: bool = True,
 ) -> Json:
-    """A `meta.k8s.io/v1` Table of these objects; `metadata` is that of the list."""
+    """Return a `meta.k8s.io/v1` Table of these objects; `metadata` is that of the list."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -92,7 +92,7 @@ def table_for(
 
 
 def partial_metadata(item: Json) -> Json:
-    """The object as `PartialObjectMetadata`."""
+    """Return the object as `PartialObjectMetadata`."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",

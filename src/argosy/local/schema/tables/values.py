@@ -16,7 +16,7 @@ _ACCESS_MODES = {
 
 
 def at(item: Json, path: str) -> object:
-    """The value at a path such as `spec.selector`."""
+    """Return the value at a path such as `spec.selector`."""
     *steps, last = path.split(".")
     return part(item, *steps).get(last)
 
@@ -138,7 +138,7 @@ def node_address(kind: str) -> Callable[[Json], str]:
 
 
 def event_target(item: Json) -> Json:
-    """The object of an event; in this and other fields, both groups of events differ in names."""
+    """Return the object of an event; in this and other fields, both groups of events differ in names."""
     return part(item, "regarding") or part(item, "involvedObject")
 
 
@@ -148,7 +148,7 @@ def event_object(item: Json) -> str:
 
 
 def event_times(item: Json) -> tuple[object, object]:
-    """When an event was seen first and last."""
+    """Return when an event was seen first and last."""
     first = item.get("firstTimestamp") or item.get("deprecatedFirstTimestamp") or item.get("eventTime")
     if series := part(item, "series"):
         return first, series.get("lastObservedTime")

@@ -31,15 +31,18 @@ _ENV_FIELDS = (
 )
 
 
-def container_part_errors(container: Json, path: str, *, sidecar: bool = True) -> Iterator[FieldError]:
-    """The errors of a container's probes, hooks and termination message; `sidecar` unless it must end."""
+def container_part_errors(container: Json, path: str, *, allows_probes: bool = True) -> Iterator[FieldError]:
+    """Yield the errors of a container's probes, hooks and termination message.
+
+    `allows_probes` is False for init containers that run to completion: they have no probes and hooks.
+    """
     policy = container.get("terminationMessagePolicy")
     yield from unsupported(f"{path}.terminationMessagePolicy", policy, TERMINATION_MESSAGE_POLICIES)
     yield from security_errors(part(container, "securityContext"), f"{path}.securityContext")
     for field in ("lifecycle", *_PROBES):
         if not isinstance(container.get(field), dict):
             continue
-        if not sidecar:
+        if not allows_probes:
             message = "may not be set for init containers without restartPolicy=Always"
             yield forbidden(f"{path}.{field}", message)
         elif field == "lifecycle":
@@ -81,7 +84,7 @@ def _handler_errors(handler: Json, path: str) -> Iterator[FieldError]:
 
 
 def security_errors(context: Json, path: str) -> Iterator[FieldError]:
-    """The errors of user and group ids."""
+    """Yield the errors of user and group ids."""
     for field in ("runAsUser", "runAsGroup", "fsGroup"):
         value = context.get(field)
         if isinstance(value, int) and not 0 <= value <= _HIGHEST_ID:
@@ -91,7 +94,7 @@ def security_errors(context: Json, path: str) -> Iterator[FieldError]:
 def field_source_errors(
     reference: Json, path: str, allowed: Sequence[str] = _ENV_FIELDS
 ) -> Iterator[FieldError]:
-    """The errors of a reference to a field of the pod, which must be one of `allowed`."""
+    """Yield the errors of a reference to a field of the pod, which must be one of `allowed`."""
     name, where = text(reference, "fieldPath"), f"{path}.fieldPath"
     bare = name.partition("[")[0]
     if not name:
@@ -103,7 +106,7 @@ def field_source_errors(
 
 
 def node_affinity_errors(affinity: Json, path: str) -> Iterator[FieldError]:
-    """The errors of required node affinity."""
+    """Yield the errors of required node affinity."""
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
     if not isinstance(affinity.get(needed), dict):
         return

@@ -15,7 +15,7 @@ _NO_PERCENT = (
 
 
 def rollout_errors(spec: Json) -> Iterator[FieldError]:
-    """The errors of a Deployment's strategy and timeouts."""
+    """Yield the errors of a Deployment's strategy and timeouts."""
     yield from _strategy(part(spec, "strategy"))
     for field in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
         yield from not_negative(f"spec.{field}", spec.get(field))
@@ -49,14 +49,14 @@ def _rolling(limits: Json) -> Iterator[FieldError]:
 
 
 def amount_errors(path: str, amount: object) -> Iterator[FieldError]:
-    """The errors of a number or percentage."""
+    """Yield the errors of a number or percentage."""
     if isinstance(amount, str) and not _PERCENT.fullmatch(amount):
         yield invalid(path, amount, _NO_PERCENT)
     yield from not_negative(path, amount)
 
 
 def percentage_of(amount: object) -> int:
-    """The number of a number or percentage."""
+    """Return the number of a number or percentage."""
     if isinstance(amount, str):
         return int(amount[:-1]) if _PERCENT.fullmatch(amount) else 0
     return amount if is_integer(amount) else 0

@@ -39,7 +39,7 @@ _PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
 def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    """The errors of a Job's spec, without those of its pod template."""
+    """Yield the errors of a Job's spec, without those of its pod template."""
     yield from _numbers(spec, path)
     yield from _manager(spec, f"{path}.managedBy")
     mode = spec.get("completionMode")
@@ -57,7 +57,7 @@ def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
 
 
 def restart_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    """The errors of the restart policy: the pods of a Job must be able to end."""
+    """Yield the errors of the restart policy: the pods of a Job must be able to end."""
     where = f"{path}.template.spec.restartPolicy"
     policy = part(spec, "template", "spec").get("restartPolicy")
     if policy == "Always":
@@ -69,7 +69,7 @@ def restart_errors(spec: Json, path: str) -> Iterator[FieldError]:
 
 
 def job_change(new: Json, old: Json) -> Iterator[FieldError]:
-    """The errors of a change of immutable fields."""
+    """Yield the errors of a change of immutable fields."""
     after, before = part(new, "spec"), part(old, "spec")
     yield from _completions_change(after, before)
     for field in _IMMUTABLE:
@@ -80,7 +80,7 @@ def job_change(new: Json, old: Json) -> Iterator[FieldError]:
 
 
 def _template_is_open(job: Json) -> bool:
-    """Whether the template can be changed: the Job is suspended and has no pods."""
+    """Return True if the template can be changed: the Job is suspended and has no pods."""
     if part(job, "spec").get("suspend") is not True:
         return False
     status = part(job, "status")
@@ -92,7 +92,7 @@ def _template_is_open(job: Json) -> bool:
 
 
 def _suspended_change(after: Json, before: Json) -> Iterator[FieldError]:
-    """The errors of a change of a suspended Job's template: only scheduling and resources can change."""
+    """Yield the errors of a new template of a suspended Job: only scheduling and resources can change."""
     new, old = (_fixed_template(part(spec, "template", "spec")) for spec in (after, before))
     yield from immutable("spec.template.spec", new, old)
 
@@ -210,7 +210,7 @@ def _exit_codes(codes: Json, path: str, names: set[str]) -> Iterator[FieldError]
 
 
 def _completions_change(after: Json, before: Json) -> Iterator[FieldError]:
-    """The errors of a change of completions: with indexes they can change together with parallelism."""
+    """Yield the errors of a change of completions: with indexes they can change together with parallelism."""
     new, old = after.get("completions"), before.get("completions")
     if after.get("completionMode") != "Indexed":
         yield from immutable("spec.completions", new, old)

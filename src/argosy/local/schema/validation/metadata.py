@@ -40,7 +40,7 @@ def metadata_errors(
     namespaced: bool = True,
     custom: bool = False,
 ) -> list[FieldError]:
-    """The errors of an object's metadata; in an update also those of immutable fields."""
+    """Return the errors of an object's metadata; in an update also those of immutable fields."""
     metadata = part(obj, "metadata")
     errors: list[FieldError] = []
     if old is None:
@@ -62,7 +62,7 @@ def metadata_errors(
 
 
 def map_errors(values: object, path: str) -> Iterator[FieldError]:
-    """The errors of labels or annotations: of their keys, and of the values of labels."""
+    """Yield the errors of labels or annotations: of their keys, and of the values of labels."""
     if not isinstance(values, Mapping):
         return
     labels = not path.endswith("annotations")
@@ -81,7 +81,7 @@ def map_errors(values: object, path: str) -> Iterator[FieldError]:
 
 
 def immutable(path: str, new: object, old: object) -> Iterator[FieldError]:
-    """The error of an immutable field that changed."""
+    """Yield the error of an immutable field that changed."""
     if new != old:
         yield invalid(path, new, "field is immutable")
 

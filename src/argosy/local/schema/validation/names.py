@@ -20,7 +20,7 @@ _port_name = re.compile(r"[-a-z0-9]+").fullmatch
 
 
 def _check(pattern: str, limit: int, description: str, unit: str = "characters") -> _Check:
-    """A check of the length and the characters of a text; the description ends in examples."""
+    """Return a check of the length and the characters of a text; the description ends in examples."""
     matches = re.compile(pattern).fullmatch
 
     def problems(value: str) -> list[str]:
@@ -68,14 +68,14 @@ _key_problems = _check(
 
 
 def label_problems(value: str) -> list[str]:
-    """An RFC 1123 label: names of namespaces, containers, volumes."""
+    """Return an RFC 1123 label: names of namespaces, containers, volumes."""
     if "." in value and not subdomain_problems(value):
         return ["must not contain dots"]
     return _dns_label_problems(value)
 
 
 def path_segment_problems(value: str) -> list[str]:
-    """A name that only has to be a segment of a URL path: roles and their bindings."""
+    """Return a name that only has to be a segment of a URL path: roles and their bindings."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in value]
@@ -83,7 +83,7 @@ def path_segment_problems(value: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def is_qualified_name(value: str) -> bool:
-    """Whether a text is a valid label or annotation key; cached, because keys repeat."""
+    """Return True if a text is a valid label or annotation key; cached, because keys repeat."""
     return not qualified_name_problems(value)
 
 
@@ -103,7 +103,7 @@ def is_label_value(value: str) -> bool:
 
 
 def qualified_name_problems(value: str) -> list[str]:
-    """A label or annotation key, a resource name, a finalizer."""
+    """Return a label or annotation key, a resource name, a finalizer."""
     prefix, slash, name = value.rpartition("/")
     problems = []
     if prefix.count("/"):
@@ -127,7 +127,7 @@ def qualified_name_problems(value: str) -> list[str]:
 
 
 def env_name_problems(value: str) -> list[str]:
-    """A variable's name: any printable ASCII character but `=`."""
+    """Return a variable's name: any printable ASCII character but `=`."""
     problems = []
     if not value:
         problems.append("environment variable name must be a non-empty string")
@@ -139,7 +139,7 @@ def env_name_problems(value: str) -> list[str]:
 
 
 def config_key_problems(value: str) -> list[str]:
-    """A key of a ConfigMap or Secret."""
+    """Return a key of a ConfigMap or Secret."""
     problems = _key_problems(value)
     if value in (".", ".."):
         problems.append(f"must not be '{value}'")
@@ -149,7 +149,7 @@ def config_key_problems(value: str) -> list[str]:
 
 
 def port_name_problems(value: str) -> list[str]:
-    """A container port's name."""
+    """Return a container port's name."""
     problems = []
     if len(value) > 15:
         problems.append("must be no more than 15 characters")
@@ -189,7 +189,7 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
 
 
 def name_problems(group: str, kind: str, value: str) -> list[str]:
-    """What is wrong with the name of an object of this kind."""
+    """Return what is wrong with the name of an object of this kind."""
     return _BY_KIND.get((group, kind), subdomain_problems)(value)
 
 

@@ -53,7 +53,7 @@ def validate_builtin(
     namespaced: bool = True,
     subresource: str = "",
 ) -> list[FieldError]:
-    """All errors of an object, and in an update those of the change from `old`.
+    """Return all errors of an object, and in an update those of the change from `old`.
 
     Statuses are not validated: only controllers write them.
     """
@@ -142,7 +142,7 @@ def _secret_of_type(kind: str, data: Json) -> Iterator[FieldError]:
 
 
 def _frozen_change(new: Json, old: Json) -> Iterator[FieldError]:
-    """The errors of a change of an immutable Secret or ConfigMap."""
+    """Yield the errors of a change of an immutable Secret or ConfigMap."""
     if new.get("kind") == "Secret" or "type" in old:
         yield from immutable("type", new.get("type"), old.get("type"))
     if old.get("immutable") is not True:

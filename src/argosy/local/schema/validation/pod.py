@@ -42,6 +42,9 @@ DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+MUST_HAVE_ONE_SOURCE = (
+    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+)
 _UPDATABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
     "`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
@@ -50,12 +53,12 @@ _UPDATABLE = (
 
 
 def parts(owner: Json, field: str) -> Sequence[Json]:
-    """The objects of a list, which decoding has checked to contain nothing else."""
+    """Return the objects of a list, which decoding has checked to contain nothing else."""
     return cast("Sequence[Json]", owner.get(field) or ())
 
 
 def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
-    """All errors of a pod spec."""
+    """Yield all errors of a pod spec."""
     volumes = parts(spec, "volumes")
     volume_names: set[object] = set()
     if volumes:
@@ -64,9 +67,9 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
     if not containers:
         yield required(f"{path}.containers")
     names: set[object] = set()
-    yield from _container_list(containers, f"{path}.containers", volume_names, names)
+    yield from _container_list_errors(containers, f"{path}.containers", volume_names, names)
     if "initContainers" in spec:
-        yield from _container_list(
+        yield from _container_list_errors(
             parts(spec, "initContainers"), f"{path}.initContainers", volume_names, names, init=True
         )
     policy = spec.get("restartPolicy")
@@ -102,14 +105,14 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
 
 
 def template_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    """All errors of the spec of a pod template."""
+    """Yield all errors of the spec of a pod template."""
     yield from pod_spec_errors(spec, path)
     if spec.get("ephemeralContainers"):
         yield forbidden(f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
 
 
 def new_pod_errors(pod: Json) -> Iterator[FieldError]:
-    """The errors of fields that a new pod must not have."""
+    """Yield the errors of fields that a new pod must not have."""
     spec = part(pod, "spec")
     if spec.get("ephemeralContainers"):
         yield forbidden("spec.ephemeralContainers", "cannot be set on create")
@@ -118,7 +121,7 @@ def new_pod_errors(pod: Json) -> Iterator[FieldError]:
 
 
 def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
-    """The errors of a change of immutable fields of a pod."""
+    """Yield the errors of a change of immutable fields of a pod."""
     after, before = part(new, "spec"), part(old, "spec")
     for field in ("containers", "initContainers"):
         if len(parts(after, field)) != len(parts(before, field)):
@@ -135,8 +138,9 @@ def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
         message = "must not update from a positive integer to nil value"
         yield invalid("spec.activeDeadlineSeconds", None, message)
     if "tolerations" in before:
-        kept = [_lasting(toleration) for toleration in parts(after, "tolerations")]
-        if any(_lasting(toleration) not in kept for toleration in parts(before, "tolerations")):
+        kept = [_without_toleration_seconds(toleration) for toleration in parts(after, "tolerations")]
+        existing = [_without_toleration_seconds(toleration) for toleration in parts(before, "tolerations")]
+        if any(toleration not in kept for toleration in existing):
             message = "existing toleration can not be modified except its tolerationSeconds"
             yield forbidden("spec.tolerations", message)
     gates = [text(gate, "name") for gate in parts(before, "schedulingGates")]
@@ -149,17 +153,17 @@ def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
         if any(chosen.get(key) != value for key, value in part(before, "nodeSelector").items()):
             message = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             yield invalid("spec.nodeSelector", after.get("nodeSelector"), message)
-    if _fixed(after, before) != _fixed(before, before):
+    if _immutable_fields(after, before) != _immutable_fields(before, before):
         yield forbidden("spec", f"pod updates may not change fields other than {_UPDATABLE}")
 
 
-def _lasting(toleration: Json) -> Json:
-    """A toleration without its duration."""
+def _without_toleration_seconds(toleration: Json) -> Json:
+    """Return a toleration without its duration."""
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
-def _fixed(spec: Json, before: Json) -> Json:
-    """The immutable part of a pod spec."""
+def _immutable_fields(spec: Json, before: Json) -> Json:
+    """Return the immutable part of a pod spec."""
     skipped = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
     fixed = {key: value for key, value in spec.items() if key not in skipped}
     for field in ("containers", "initContainers"):
@@ -178,12 +182,12 @@ def _fixed(spec: Json, before: Json) -> Json:
     return fixed
 
 
-def _container_list(
+def _container_list_errors(
     containers: Sequence[Json], path: str, volumes: set[object], names: set[object], *, init: bool = False
 ) -> Iterator[FieldError]:
     for index, container in enumerate(containers):
         where = f"{path}[{index}]"
-        yield from _own_name_errors(container, where, names)
+        yield from _unique_name_errors(container, where, names)
         if not text(container, "name"):
             if "" in names:
                 yield duplicate(f"{where}.name", "")
@@ -192,8 +196,8 @@ def _container_list(
         yield from _container_errors(container, where, volumes, init)
 
 
-def _own_name_errors(item: Json, path: str, names: set[object]) -> Iterator[FieldError]:
-    """The errors of the name of a container or volume, which must not be in `names`; it is added there."""
+def _unique_name_errors(item: Json, path: str, names: set[object]) -> Iterator[FieldError]:
+    """Yield the errors of the name of a container or volume, and add it to `names`, where it must be new."""
     name = text(item, "name")
     if not name:
         yield required(f"{path}.name")
@@ -226,7 +230,7 @@ def _container_errors(container: Json, path: str, volumes: set[object], init: bo
     if resources:
         yield from resource_errors(resources, f"{path}.resources")
     restart = container.get("restartPolicy")
-    yield from container_part_errors(container, path, sidecar=not init or restart == "Always")
+    yield from container_part_errors(container, path, allows_probes=not init or restart == "Always")
     if restart is not None and restart != "Always" and init:
         yield not_supported(f"{path}.restartPolicy", restart, ("Always",))
 
@@ -263,22 +267,15 @@ def _variable_errors(variable: Json, path: str) -> Iterator[FieldError]:
             yield from field_source_errors(part(source, "fieldRef"), f"{path}.valueFrom.fieldRef")
         sources = [key for key in source if source[key] is not None]
         if not sources:
-            yield invalid(f"{path}.valueFrom", "", _sources())
+            yield invalid(f"{path}.valueFrom", "", MUST_HAVE_ONE_SOURCE)
         elif variable.get("value"):
             yield invalid(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
         elif len(sources) > 1:
             yield invalid(f"{path}.valueFrom", "", "may not have more than one field specified at a time")
 
 
-def _sources() -> str:
-    return (
-        "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or "
-        "`fileKeyRef`"
-    )
-
-
 def resource_errors(resources: Json, path: str) -> Iterator[FieldError]:
-    """The errors of limits and requests: of names, of amounts, and of requests above limits."""
+    """Yield the errors of limits and requests: of names, of amounts, and of requests above limits."""
     limits, requests = part(resources, "limits"), part(resources, "requests")
     for name, amount in limits.items():
         yield from _amount_errors(name, amount, f"{path}.limits[{name}]")
@@ -317,14 +314,14 @@ def _amount_errors(name: str, amount: object, path: str) -> Iterator[FieldError]
 
 
 def _volume_errors(volumes: Sequence[Json], path: str, names: set[object]) -> Iterator[FieldError]:
-    """The errors of volumes; the names of valid volumes are added to `names`."""
+    """Yield the errors of volumes; the names of valid volumes are added to `names`."""
     for index, volume in enumerate(volumes):
         where = f"{path}[{index}]"
         kinds = sorted((key for key in volume if key != "name"), key=_volume_order)
         message = "may not specify more than 1 volume type"
         errors = [forbidden(f"{where}.{extra}", message) for extra in kinds[1:]]
         errors += source_errors({kind: volume[kind] for kind in kinds[:1]}, where)
-        errors += _own_name_errors(volume, where, set(names))
+        errors += _unique_name_errors(volume, where, set(names))
         if not errors:
             names.add(volume.get("name"))
         yield from errors
@@ -334,7 +331,7 @@ _VOLUMES = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "d
 
 
 def _volume_order(kind: str) -> int:
-    """The order in which Kubernetes looks for the type of a volume; other types are errors."""
+    """Return the order in which Kubernetes looks for the type of a volume; other types are errors."""
     return _VOLUMES.index(kind) if kind in _VOLUMES else len(_VOLUMES)
 
 

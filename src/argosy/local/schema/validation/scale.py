@@ -11,7 +11,7 @@ _MISPLACED = object()
 
 
 def scale_errors(obj: Json, replicas: Iterable[str], selector: str = "") -> Iterator[FieldError]:
-    """What is wrong at the JSON paths of the replicas and of the selector."""
+    """Yield what is wrong at the JSON paths of the replicas and of the selector."""
     for path in replicas:
         value = _get(obj, path)
         if value is not None and not (is_integer(value) and 0 <= value <= MAX_REPLICAS):
@@ -21,7 +21,7 @@ def scale_errors(obj: Json, replicas: Iterable[str], selector: str = "") -> Iter
 
 
 def _get(obj: Json, path: str) -> object:
-    """The value at a JSON path; `_MISPLACED` if something on the way is not an object."""
+    """Return the value at a JSON path; `_MISPLACED` if something on the way is not an object."""
     node: object = obj
     for step in path.removeprefix(".").split("."):
         if not isinstance(node, dict):

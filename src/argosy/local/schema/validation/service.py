@@ -38,7 +38,7 @@ _NOT_NAMED = "may not be set for ExternalName services"
 
 
 def service_errors(obj: Json) -> Iterator[FieldError]:
-    """All errors of a Service."""
+    """Yield all errors of a Service."""
     spec = part(obj, "spec")
     kind = text(spec, "type")
     if not parts(spec, "ports") and kind != "ExternalName" and not is_headless(spec):
@@ -57,7 +57,7 @@ def service_errors(obj: Json) -> Iterator[FieldError]:
 
 
 def service_change(new: Json, old: Json) -> Iterator[FieldError]:
-    """The errors of a change of the cluster IP."""
+    """Yield the errors of a change of the cluster IP."""
     after, before = part(new, "spec"), part(old, "spec")
     if "ExternalName" in (text(before, "type"), text(after, "type")):
         return
@@ -73,7 +73,7 @@ def is_headless(spec: Json) -> bool:
 
 
 def is_external(spec: Json) -> bool:
-    """Whether a Service is reachable from outside the cluster."""
+    """Return True if a Service is reachable from outside the cluster."""
     kind = text(spec, "type")
     return kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
@@ -83,7 +83,7 @@ def has_node_ports(spec: Json) -> bool:
 
 
 def address_errors(spec: Json) -> Iterator[FieldError]:
-    """The errors of the addresses of a Service, of their families and of the family policy."""
+    """Yield the errors of the addresses of a Service, of their families and of the family policy."""
     if text(spec, "type") == "ExternalName":
         return
     single, addresses = text(spec, "clusterIP"), texts(spec, "clusterIPs")
@@ -141,7 +141,7 @@ def _drop_same(after: Json, before: Json, *fields: str) -> None:
 
 
 def _external_name_errors(spec: Json) -> Iterator[FieldError]:
-    """The errors of an ExternalName Service, which has no addresses."""
+    """Yield the errors of an ExternalName Service, which has no addresses."""
     for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if spec.get(field):
             yield forbidden(f"spec.{field}", _NOT_NAMED)

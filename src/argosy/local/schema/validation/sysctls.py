@@ -34,6 +34,6 @@ def sysctl_errors(spec: Json, path: str) -> Iterator[FieldError]:
 
 
 def with_dots(name: str) -> str:
-    """A name with dots as separators; if its first separator is a slash, its slashes become dots."""
+    """Return a name with dots as separators; if its first separator is a slash, its slashes become dots."""
     first = next((character for character in name if character in "./"), ".")
     return name.translate(str.maketrans("/.", "./")) if first == "/" else name

@@ -28,7 +28,7 @@ _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 1 << 32
 
 
 def source_errors(volume: Json, path: str) -> Iterator[FieldError]:
-    """The errors of the source of a volume."""
+    """Yield the errors of the source of a volume."""
     for kind, source in volume.items():
         if not isinstance(source, dict):
             continue
@@ -58,7 +58,7 @@ def source_errors(volume: Json, path: str) -> Iterator[FieldError]:
 
 
 def mount_errors(mounts: Sequence[Json], path: str, volumes: set[object]) -> Iterator[FieldError]:
-    """The errors of the volume mounts of a container."""
+    """Yield the errors of the volume mounts of a container."""
     paths: set[object] = set()
     for index, mount in enumerate(mounts):
         where = f"{path}[{index}]"
@@ -84,7 +84,7 @@ def mount_errors(mounts: Sequence[Json], path: str, volumes: set[object]) -> Ite
 
 
 def descending_path_errors(value: str, path: str) -> Iterator[FieldError]:
-    """A path below something, which never leads up."""
+    """Yield the errors of a path that must be relative and not lead up."""
     if value.startswith("/"):
         yield invalid(path, value, "must be a relative path")
     if ".." in value.split("/"):
@@ -92,7 +92,7 @@ def descending_path_errors(value: str, path: str) -> Iterator[FieldError]:
 
 
 def _file_path_errors(value: str, path: str) -> Iterator[FieldError]:
-    """A path of a file that the node writes; names that start with `..` are the node's own."""
+    """Yield the errors of the path of a file that the node writes; names that start with `..` are its own."""
     if not value:
         yield required(path)
     yield from descending_path_errors(value, path)
@@ -117,7 +117,7 @@ def _mode_errors(mode: object, path: str) -> Iterator[FieldError]:
 
 
 def _item_errors(source: Json, path: str) -> Iterator[FieldError]:
-    """Keys of a ConfigMap or Secret and the files they become."""
+    """Yield the errors of keys of a ConfigMap or Secret and of the files they become."""
     for index, item in enumerate(parts(source, "items")):
         where = f"{path}.items[{index}]"
         if not item.get("key"):
@@ -127,7 +127,7 @@ def _item_errors(source: Json, path: str) -> Iterator[FieldError]:
 
 
 def _pod_file_errors(source: Json, path: str) -> Iterator[FieldError]:
-    """The errors of files with fields of the pod; as in Kubernetes, paths do not contain the item."""
+    """Yield the errors of files with fields of the pod; as in Kubernetes, paths do not contain the item."""
     for item in parts(source, "items"):
         yield from _file_path_errors(text(item, "path"), f"{path}.path")
         field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
@@ -192,5 +192,5 @@ def _token_errors(source: Json, path: str) -> Iterator[FieldError]:
 
 
 def _volume_of(path: str) -> str:
-    """The path of the volume of a projected source, which some errors of Kubernetes have."""
+    """Return the path of the volume of a projected source, which some errors of Kubernetes have."""
     return path.partition(".sources[")[0]

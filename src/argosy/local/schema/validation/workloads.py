@@ -19,7 +19,7 @@ def at_least(path: str, value: object, least: int) -> Iterator[FieldError]:
 
 
 def _template_errors(spec: Json) -> Iterator[FieldError]:
-    """The errors of a selector and of a template whose pods always restart.
+    """Yield the errors of a selector and of a template whose pods always restart.
 
     As in Kubernetes, the messages for a ReplicaSet are those for a Deployment.
     """
@@ -48,7 +48,7 @@ def _template_errors(spec: Json) -> Iterator[FieldError]:
 
 
 def selector_errors(selector: object, path: str) -> Iterator[FieldError]:
-    """The errors of a label selector."""
+    """Yield the errors of a label selector."""
     yield from map_errors(part(selector, "matchLabels"), f"{path}.matchLabels")
     for index, expression in enumerate(parts(selector, "matchExpressions")):
         where, operator = f"{path}.matchExpressions[{index}]", text(expression, "operator")
@@ -62,7 +62,7 @@ def selector_errors(selector: object, path: str) -> Iterator[FieldError]:
 
 
 def _selects(selector: object, labels: object) -> bool:
-    """Whether a selector matches labels; an invalid one, which has its own errors, matches."""
+    """Return True if a selector matches labels; an invalid one, which has its own errors, matches."""
     if selector is None:
         return False
     if isinstance(selector, dict) and not any(selector.values()):
@@ -107,7 +107,7 @@ def job(obj: Json) -> Iterator[FieldError]:
 
 
 def job_update(new: Json, old: Json) -> Iterator[FieldError]:
-    """The errors of an update of a Job."""
+    """Yield the errors of an update of a Job."""
     yield from _whole_job_spec(new)
     yield from job_change(new, old)
 
@@ -129,7 +129,7 @@ def _whole_job_spec(obj: Json) -> Iterator[FieldError]:
 
 
 def _indexed_name(obj: Json) -> Iterator[FieldError]:
-    """The error of the name of an Indexed Job: with an index it must be a valid host name."""
+    """Yield the error of the name of an Indexed Job: with an index it must be a valid host name."""
     spec, name = part(obj, "spec"), text(obj, "metadata", "name")
     completions = spec.get("completions")
     if spec.get("completionMode") != "Indexed" or not isinstance(completions, int) or completions <= 0:
@@ -141,7 +141,7 @@ def _indexed_name(obj: Json) -> Iterator[FieldError]:
 
 
 def _generated(obj: Json, selector: object, labels: Json) -> Iterator[FieldError]:
-    """The errors of the labels and the selector that the server generates."""
+    """Yield the errors of the labels and the selector that the server generates."""
     uid, name = text(obj, "metadata", "uid"), text(obj, "metadata", "name")
     own = {"controller-uid": uid, "job-name": name}
     own |= {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
