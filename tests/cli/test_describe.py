@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from argosy.cli.describe import report
+from argosy.cli.describe import format_job
 from argosy.cli.jobkinds import summarize
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT, INDEX, ROLE
@@ -62,7 +62,7 @@ def job(phase: str, namespace: str = "team") -> JobSummary:
 
 
 def test_every_table_has_a_title_and_the_columns_that_kubectl_uses() -> None:
-    tables = report(job("Failed"), [POD], [EVENT], NOW).split("\n\n")[1:]
+    tables = format_job(job("Failed"), [POD], [EVENT], NOW).split("\n\n")[1:]
     rows = {table.splitlines()[0]: [line.split() for line in table.splitlines()[1:3]] for table in tables}
     assert rows["Pods:"][0] == ["POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"]
     assert rows["Pods:"][1][2:6] == ["Failed", "1", "node-1", "30s"]
@@ -73,16 +73,16 @@ def test_every_table_has_a_title_and_the_columns_that_kubectl_uses() -> None:
 
 
 def test_a_failed_job_shows_the_command_for_its_output() -> None:
-    assert _field(report(job("Failed"), [POD], [], NOW), "output") == "argosy logs -n team mnist"
-    assert _field(report(job("Failed", "default"), [POD], [], NOW), "output") == "argosy logs mnist"
+    assert _field(format_job(job("Failed"), [POD], [], NOW), "logs") == "argosy logs -n team mnist"
+    assert _field(format_job(job("Failed", "default"), [POD], [], NOW), "logs") == "argosy logs mnist"
 
 
 def test_a_restarting_job_shows_the_command_that_follows_its_output() -> None:
-    assert _field(report(job("Restarting"), [], [], NOW), "output") == "argosy logs -n team -f mnist"
+    assert _field(format_job(job("Restarting"), [], [], NOW), "logs") == "argosy logs -n team -f mnist"
 
 
 def test_an_ended_job_without_pods_shows_no_command_for_its_output() -> None:
-    assert _field(report(job("Failed"), [], [], NOW), "output") is None
+    assert _field(format_job(job("Failed"), [], [], NOW), "logs") is None
 
 
 def _field(text: str, name: str) -> str | None:

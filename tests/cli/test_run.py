@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from argosy.cli.documents import load
-from argosy.cli.run import command_run, name_for
+from argosy.cli.run import name_for, training_run_for_command
 from argosy.kinds.trainingrun import TrainingRun
 
 NAMES = {
@@ -25,7 +25,7 @@ def test_name_for(command: tuple[str, ...], want: str) -> None:
 
 
 def test_a_command_becomes_a_valid_training_run() -> None:
-    manifest = command_run("a", "pytorch", 4, 2, 5, "img", ("python", "train.py"))
+    manifest = training_run_for_command("a", "pytorch", 4, 2, 5, "img", ("python", "train.py"))
     run = msgspec.convert(manifest, TrainingRun)
     assert run.spec.framework == "pytorch"
     assert run.spec.roles["worker"].replicas == 4
@@ -34,7 +34,7 @@ def test_a_command_becomes_a_valid_training_run() -> None:
 
 
 def test_an_mpi_command_runs_in_the_launcher_with_idle_workers() -> None:
-    manifest = command_run("a", "mpi", 3, 0, 3, "img", ("mpiexec", "x"))
+    manifest = training_run_for_command("a", "mpi", 3, 0, 3, "img", ("mpiexec", "x"))
     run = msgspec.convert(manifest, TrainingRun)
     assert sorted(run.spec.roles) == ["launcher", "worker"]
     assert "mpiexec" in str(run.spec.roles["launcher"].template)

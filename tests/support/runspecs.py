@@ -11,14 +11,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from argosy.local.node import capabilities, network, pod_state, shim_socket, zygote
-from argosy.local.node.runspec import RUNSPEC_FILE, Action, ContainerPlan, NetworkPlan, ProbePlan, RunSpec
+from argosy.local.node.runspec import (
+    RUNSPEC_FILE,
+    Action,
+    ContainerConfig,
+    NetworkConfig,
+    ProbeConfig,
+    RunSpec,
+)
 from argosy.local.procfs import is_alive
 from tests.support.waiting import wait_for
 
 
-def container_plan(name: str, script: str, **changes: object) -> ContainerPlan:
+def container_config(name: str, script: str, **changes: object) -> ContainerConfig:
     """A container that runs a shell script; `changes` are fields of the plan."""
-    plan = ContainerPlan(
+    plan = ContainerConfig(
         name=name,
         kind="main",
         root="/",
@@ -52,15 +59,15 @@ def container_plan(name: str, script: str, **changes: object) -> ContainerPlan:
     return plan
 
 
-def probe_plan(action: Action, **changes: float) -> ProbePlan:
-    plan = ProbePlan(
+def probe_config(action: Action, **changes: float) -> ProbeConfig:
+    plan = ProbeConfig(
         action=action, initial_delay=0.0, period=0.1, timeout=1.0, successes=1, failures=3, grace=None
     )
     plan.update(changes)  # type: ignore[typeddict-item]  # as above
     return plan
 
 
-def run_spec(*containers: ContainerPlan, **changes: object) -> RunSpec:
+def run_spec(*containers: ContainerConfig, **changes: object) -> RunSpec:
     """A pod in the host's network whose containers are never restarted."""
     plan = RunSpec(
         namespace="default",
@@ -125,8 +132,8 @@ class Stage:
         self.process.wait()
 
 
-def pod_network(bridge: str, address: str, uid: str, gateway: str) -> NetworkPlan:
-    return NetworkPlan(
+def pod_network(bridge: str, address: str, uid: str, gateway: str) -> NetworkConfig:
+    return NetworkConfig(
         bridge=bridge, link=network.link_name(uid), address=address, prefix=24, gateway=gateway, mtu=1500
     )
 

@@ -38,10 +38,10 @@ async def describe(
         summary = summarize(job)
         pods = sort_pods((await client.list(Pod, namespace, labels=pod_selector(summary.name))).items)
         events = (await client.list(Event, namespace, fields=f"involvedObject.uid={summary.uid}")).items
-    click.echo(report(summary, pods, events, datetime.now(UTC)))
+    click.echo(format_job(summary, pods, events, datetime.now(UTC)))
 
 
-def report(job: JobSummary, pods: Sequence[Pod], events: Sequence[Event], now: datetime) -> str:
+def format_job(job: JobSummary, pods: Sequence[Pod], events: Sequence[Event], now: datetime) -> str:
     """Return the header and a titled table for each part that has rows."""
     tables: dict[str, tuple[tuple[str, ...], Sequence[tuple[str, ...]]]] = {
         "Roles": (("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), _roles(job)),
@@ -63,7 +63,7 @@ def _header(job: JobSummary, pods: Sequence[Pod], now: datetime) -> str:
         ("reason", " ".join(filter(None, [job.reason, job.message]))),
         ("attempt", f"{job.attempt} ({pluralize(job.restarts, 'restart')})" if job.attempt else ""),
         ("age", age(now - (job.created or now))),
-        ("output", _logs_command(job, pods)),
+        ("logs", _logs_command(job, pods)),
     ]
     return columns([row for row in rows if row[1]])
 

@@ -24,7 +24,7 @@ from argosy.cli.cluster_access import async_command, cluster_options, connect
 from argosy.cli.documents import load
 from argosy.cli.follow import Follower, Printer, pod_selector
 from argosy.cli.local_mounts import Manifest, mount_working_dir, with_variables
-from argosy.cli.submit import Submitted, is_run, remove, submit
+from argosy.cli.submit import Submitted, is_training_run, remove, submit
 from argosy.cli.tables import command_line
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
@@ -37,21 +37,29 @@ _EXIT_CODES = {"Succeeded": 0, "Failed": 1, "Deleted": 1}
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @cluster_options
-@click.argument("what", nargs=-1, required=True, metavar="FILE | -- COMMAND…", type=click.UNPROCESSED)
-@click.option("--name", help="Name of the job; default: made from the command.")
-@click.option("--framework", default="custom", show_default=True, help="Framework of a command.")
-@click.option(
-    "--replicas", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Workers of a command."
+@click.argument(
+    "file_or_command", nargs=-1, required=True, metavar="FILE | -- COMMAND…", type=click.UNPROCESSED
 )
-@click.option("--gpus", type=click.IntRange(0, 64), default=0, help="GPUs of each worker of a command.")
+@click.option("--name", help="Name of the job; default: made from the command.")
+@click.option("--framework", default="custom", show_default=True, help="Framework, if a command is run.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Number of workers, if a command is run.",
+)
+@click.option(
+    "--gpus", type=click.IntRange(0, 64), default=0, help="GPUs of each worker, if a command is run."
+)
 @click.option(
     "--restarts",
     type=click.IntRange(0, 1000),
     default=3,
     show_default=True,
-    help="Restarts before a command has failed.",
+    help="Maximum restarts before the job fails, if a command is run.",
 )
-@click.option("--image", default="local", show_default=True, help="Image of a command's containers.")
+@click.option("--image", default="local", show_default=True, help="Container image, if a command is run.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set in every container.")
 @click.option(
     "--mount-cwd",
@@ -61,7 +69,7 @@ _EXIT_CODES = {"Succeeded": 0, "Failed": 1, "Deleted": 1}
 @click.option("-d", "--detach", is_flag=True, help="Submit and return.")
 @async_command
 async def run(
-    what: tuple[str, ...],
+    file_or_command: tuple[str, ...],
     kubeconfig: str | None,
     context: str | None,
     namespace: str,
@@ -81,16 +89,20 @@ async def run(
     argosy run job.yaml
     argosy run --replicas 4 -- python train.py
     """
-    if _is_file(what):
-        documents = load(Path(what[0]))
+    if _is_file(file_or_command):
+        documents = load(Path(file_or_command[0]))
     else:
-        documents = [command_run(name, framework, replicas, gpus, restarts, image, what)]
+        documents = [
+            training_run_for_command(name, framework, replicas, gpus, restarts, image, file_or_command)
+        ]
         mount_cwd = True
-    runs = [document for document in documents if is_run(document)]
+    runs = [document for document in documents if is_training_run(document)]
     if len(runs) != 1:
-        raise click.ClickException(f"{what[0]}: has {len(runs)} TrainingRuns: must have exactly one")
+        raise click.ClickException(
+            f"{file_or_command[0]}: has {len(runs)} TrainingRuns: must have exactly one"
+        )
     documents = [
-        _prepare(document, name, variables, mount_cwd=mount_cwd) if is_run(document) else document
+        _prepare(document, name, variables, mount_cwd=mount_cwd) if is_training_run(document) else document
         for document in documents
     ]
     async with connect(kubeconfig, context) as client:
@@ -101,7 +113,7 @@ async def run(
         sys.exit(await _submit_and_follow(client, documents, namespace))
 
 
-def command_run(
+def training_run_for_command(
     name: str | None,
     framework: str,
     replicas: int,
@@ -212,10 +224,10 @@ async def _unless_interrupted(
         await asyncio.gather(work_task, interrupt_task, return_exceptions=True)
 
 
-def _is_file(what: tuple[str, ...]) -> bool:
+def _is_file(file_or_command: tuple[str, ...]) -> bool:
     """Return True for `-` or a single YAML or JSON file; everything else is a command, also without `--`."""
-    first = what[0]
-    return len(what) == 1 and (first == "-" or first.endswith((".yaml", ".yml", ".json")))
+    first = file_or_command[0]
+    return len(file_or_command) == 1 and (first == "-" or first.endswith((".yaml", ".yml", ".json")))
 
 
 def _prepare(run: Manifest, name: str | None, variables: tuple[str, ...], *, mount_cwd: bool) -> Manifest:

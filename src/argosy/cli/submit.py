@@ -29,7 +29,7 @@ async def submit(client: Client, documents: list[Manifest], namespace: str) -> S
     The run comes last, so that an error in another document leaves no run behind.
     """
     targets = [(_target(document, namespace), document) for document in documents]
-    (run, run_document), *others = sorted(targets, key=lambda target: not is_run(target[1]))
+    (run, run_document), *others = sorted(targets, key=lambda target: not is_training_run(target[1]))
     for target, document in others:
         await _apply(client, document, target.namespace)
     await _create(client, run_document, run)
@@ -52,7 +52,7 @@ async def remove(client: Client, namespace: str, name: str, kind: type[ApiObject
         await asyncio.sleep(0.1)
 
 
-def is_run(document: Manifest) -> bool:
+def is_training_run(document: Manifest) -> bool:
     return document.get("kind") == TrainingRun.resource.kind
 
 

@@ -81,7 +81,7 @@ def _describe(kind: inspect.Type) -> str:
         case inspect.DictType():
             return f"a map in which each value is {_describe(kind.value_type)}"
         case inspect.StructType():
-            return f"a map with {join_names([option.encode_name for option in kind.fields], most=20)}"
+            return f"a map with {join_names([option.encode_name for option in kind.fields], max_names=20)}"
     return "of another type"
 
 
@@ -103,7 +103,7 @@ def _unknown(owner: str, name: str, options: list[str]) -> str:
         return f"unknown option: {owner} has no options"
     nearest = closest(name, options)
     hint = f"did you mean {nearest}? " if nearest else ""
-    return f"unknown option: {hint}{owner} has {join_names(sorted(options), most=20)}"
+    return f"unknown option: {hint}{owner} has {join_names(sorted(options), max_names=20)}"
 
 
 def _struct_of(kind: object) -> type[Struct] | None:

@@ -15,7 +15,7 @@ MAX_VALUE_CHARS = 60
 MAX_MESSAGE_CHARS = 1_000
 """Longer messages are cut by `join_messages`."""
 MAX_TEXT_CHARS = 12_000
-"""After so many characters `join_messages` gives only the number of the messages left out."""
+"""Total length after which `join_messages` only counts the remaining messages."""
 
 
 def quote_value(value: object) -> str:
@@ -58,10 +58,10 @@ def join_messages(messages: Iterable[str]) -> str:
     return "; ".join(unique)
 
 
-def join_names(names: Sequence[str], most: int = 3) -> str:
+def join_names(names: Sequence[str], max_names: int = 3) -> str:
     """Return `a, b and c`, or `a, b, c and 5 more`."""
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    if len(names) > max_names:
+        return f"{', '.join(names[:max_names])} and {len(names) - max_names} more"
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 

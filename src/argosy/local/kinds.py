@@ -1,7 +1,7 @@
 """Services, EndpointSlices and PersistentVolumeClaims, as both the controllers and the nodes read them.
 
-Partial, so an object decoded this way must never be written back. Optional fields of an EndpointSlice may be
-null, because users may create their own.
+These structs are partial: never write a decoded object back. Optional fields of an EndpointSlice may be null,
+because users may create their own.
 """
 
 from typing import ClassVar, Final
@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 
-CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+PVC_PROTECTION_FINALIZER: Final = "kubernetes.io/pvc-protection"
 """The finalizer that keeps a PersistentVolumeClaim while a pod uses it."""
 
 
@@ -39,7 +39,8 @@ class Service(Struct):
     spec: ServiceSpec = field(default_factory=ServiceSpec)
 
     @property
-    def headless(self) -> bool:
+    def is_headless(self) -> bool:
+        """Whether it has no address of its own: an ExternalName Service has an empty clusterIP."""
         return self.spec.cluster_ip in ("", "None")
 
 
@@ -49,7 +50,7 @@ class EndpointConditions(Struct, frozen=True):
     terminating: bool | None = None
 
 
-class TargetRef(Struct, frozen=True):
+class ObjectReference(Struct, frozen=True):
     kind: str = ""
     name: str = ""
     namespace: str = ""
@@ -60,7 +61,7 @@ class Endpoint(Struct, rename="camel", frozen=True, omit_defaults=True):
     addresses: tuple[str, ...]
     conditions: EndpointConditions = EndpointConditions()
     hostname: str | None = ""
-    target_ref: TargetRef | None = None
+    target_ref: ObjectReference | None = None
     node_name: str | None = ""
     zone: str | None = ""
 
@@ -81,17 +82,17 @@ class EndpointSlice(Struct, rename="camel"):
     ports: list[EndpointPort] | None = None
 
 
-class ClaimResources(Struct):
+class PersistentVolumeClaimResources(Struct):
     requests: dict[str, str | int] = field(default_factory=dict)
 
 
-class ClaimSpec(Struct, rename="camel"):
+class PersistentVolumeClaimSpec(Struct, rename="camel"):
     access_modes: list[str] = field(default_factory=list)
-    resources: ClaimResources = field(default_factory=ClaimResources)
+    resources: PersistentVolumeClaimResources = field(default_factory=PersistentVolumeClaimResources)
     volume_mode: str = "Filesystem"
 
 
-class ClaimStatus(Struct):
+class PersistentVolumeClaimStatus(Struct):
     phase: str = "Pending"
 
 
@@ -99,5 +100,5 @@ class PersistentVolumeClaim(Struct):
     resource: ClassVar[Resource] = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 
     metadata: ObjectMeta
-    spec: ClaimSpec = field(default_factory=ClaimSpec)
-    status: ClaimStatus = field(default_factory=ClaimStatus)
+    spec: PersistentVolumeClaimSpec = field(default_factory=PersistentVolumeClaimSpec)
+    status: PersistentVolumeClaimStatus = field(default_factory=PersistentVolumeClaimStatus)

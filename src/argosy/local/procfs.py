@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypedDict
 
 
-class ProcessRecord(TypedDict):
-    """A process as it is recorded in JSON files."""
+class ProcessId(TypedDict):
+    """Identifies a process in JSON files."""
 
     pid: int
     start_time: int
@@ -33,6 +33,6 @@ def is_alive(pid: int, started: int) -> bool:
     return start_time(pid) == started
 
 
-def process_record(pid: int) -> ProcessRecord:
-    """Record a live process; for one that has ended, the record matches no process."""
-    return ProcessRecord(pid=pid, start_time=start_time(pid) or 0)
+def process_id(pid: int) -> ProcessId:
+    """Return the identity of a live process; for one that has ended, an identity that matches no process."""
+    return ProcessId(pid=pid, start_time=start_time(pid) or 0)

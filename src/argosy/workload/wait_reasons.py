@@ -106,7 +106,7 @@ def _running_summary(workload: Workload, record: Record, observed: Observed) -> 
     """Return what runs and where: `attempt 2 · 1 launcher and 4 workers · node-1, node-2 and node-3`."""
     sizes = [pluralize(record.role(name).size, name) for name in workload.roles]
     nodes = sorted({pod.node for pod in all_current_pods(record, observed) if pod.node})
-    parts = (f"attempt {record.attempt}", join_names(sizes), join_names(nodes, most=4))
+    parts = (f"attempt {record.attempt}", join_names(sizes), join_names(nodes, max_names=4))
     return " · ".join(part for part in parts if part)
 
 

@@ -161,4 +161,4 @@ COVERED: dict[str, tuple[list[Rule], Rule, list[str]]] = {
 
 @pytest.mark.parametrize(("held", "wanted", "lacking"), COVERED.values(), ids=COVERED)
 def test_missing_rules_are_found(held: list[Rule], wanted: Rule, lacking: list[str]) -> None:
-    assert [rule.shown() for rule in missing(held, [wanted])] == lacking
+    assert [rule.format() for rule in missing(held, [wanted])] == lacking

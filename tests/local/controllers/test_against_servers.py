@@ -29,7 +29,7 @@ from argosy.local.controllers.disruption.kinds import PodDisruptionBudget
 from argosy.local.controllers.job.backoff import JobBackoff
 from argosy.local.controllers.kinds import Job, Namespace, Node, Pod, PodGroup, PriorityClass
 from argosy.local.controllers.manager import Timings, run_controllers
-from argosy.local.kinds import CLAIM_PROTECTION, EndpointSlice, PersistentVolumeClaim, Service
+from argosy.local.kinds import PVC_PROTECTION_FINALIZER, EndpointSlice, PersistentVolumeClaim, Service
 from tests.support import servers
 from tests.support.parameters import API_SERVERS
 from tests.support.servers import Server
@@ -448,7 +448,7 @@ async def test_a_claim_is_bound_and_kept_while_a_pod_uses_it(client: Client, nam
 
         async def bound() -> bool:
             found = await client.get(PersistentVolumeClaim, "data", namespace)
-            return found.status.phase == "Bound" and CLAIM_PROTECTION in found.metadata.finalizers
+            return found.status.phase == "Bound" and PVC_PROTECTION_FINALIZER in found.metadata.finalizers
 
         async def placed() -> bool:
             return bool((await client.get(Pod, "user", namespace)).spec.node_name)

@@ -2,8 +2,8 @@ import pytest
 
 from argosy.local.node.lifecycle import containers_to_start, is_pod_over, next_backoff
 from argosy.local.node.pod_state import ContainerState, Termination, waiting_state
-from argosy.local.node.runspec import ContainerPlan
-from tests.support.runspecs import container_plan, run_spec
+from argosy.local.node.runspec import ContainerConfig
+from tests.support.runspecs import container_config, run_spec
 
 
 def entry(name: str, state: str) -> ContainerState:
@@ -18,9 +18,9 @@ def entry(name: str, state: str) -> ContainerState:
     return container
 
 
-def plans(kinds: str) -> list[ContainerPlan]:
+def configs(kinds: str) -> list[ContainerConfig]:
     names = {"i": "init", "s": "sidecar", "m": "main"}
-    return [container_plan(f"{kind}{number}", "", kind=names[kind]) for number, kind in enumerate(kinds)]
+    return [container_config(f"{kind}{number}", "", kind=names[kind]) for number, kind in enumerate(kinds)]
 
 
 CASES: dict[str, tuple[str, str, str, list[str], bool]] = {
@@ -43,12 +43,12 @@ CASES: dict[str, tuple[str, str, str, list[str], bool]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_containers_to_start_and_end_of_the_pod(case: str) -> None:
     kinds, states, policy, want, want_over = CASES[case]
-    runspec = run_spec(*plans(kinds), restart_policy=policy)
-    names = [plan["name"] for plan in runspec["containers"]]
+    runspec = run_spec(*configs(kinds), restart_policy=policy)
+    names = [config["name"] for config in runspec["containers"]]
     reports = {name: entry(name, state) for name, state in zip(names, states, strict=True)}
     assert is_pod_over(runspec, reports) is want_over
     if not want_over:
-        assert [plan["name"] for plan in containers_to_start(runspec, reports)] == want
+        assert [config["name"] for config in containers_to_start(runspec, reports)] == want
 
 
 def test_backoff_doubles_up_to_a_maximum_and_a_long_run_resets_it() -> None:

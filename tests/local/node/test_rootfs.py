@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.rootless import NOBODY, Python, python_path
-from tests.support.runspecs import Stage, container_plan, finished, run_spec
+from tests.support.runspecs import Stage, container_config, finished, run_spec
 
 pytestmark = pytest.mark.root
 
@@ -51,7 +51,7 @@ import json, sys
 from pathlib import Path
 from argosy.local.node import namespace_holder, rootfs
 from argosy.local.node.logs import log_path, read_lines
-from tests.support.runspecs import container_plan, finished, run_spec, stage
+from tests.support.runspecs import container_config, finished, run_spec, stage
 
 folder = Path(sys.argv[1])
 try:
@@ -66,7 +66,7 @@ try:
     with stage(folder) as pods:
         mounts = [{"source": str(volume), "target": "/mnt/volume", "read_only": False}]
         runspec = run_spec(
-            container_plan("main", script, mounts=mounts), rootless=True, hidden=["/home", "/root"]
+            container_config("main", script, mounts=mounts), rootless=True, hidden=["/home", "/root"]
         )
         place = pods.run(runspec)
         state = finished(place)
@@ -183,7 +183,7 @@ def test_mounts_below_another_disk_are_read_only_for_root(pods: Stage) -> None:
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk / "below"], check=True)
         mounts = [{"source": str(disk), "target": "/disk", "read_only": True}]
         script = "touch /disk/x /disk/below/x; test ! -e /disk/x -a ! -e /disk/below/x"
-        state = finished(pods.run(run_spec(container_plan("main", script, mounts=mounts))))
+        state = finished(pods.run(run_spec(container_config("main", script, mounts=mounts))))
         ended = state["containers"]["main"]["ended"]
         assert ended is not None
         assert ended["exit_code"] == 0

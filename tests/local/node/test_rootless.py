@@ -17,7 +17,7 @@ import json, sys
 from pathlib import Path
 from argosy.local.node import namespace_holder, network
 from argosy.local.node.logs import log_path, read_lines
-from tests.support.runspecs import container_plan, finished, run_spec, pod_network, stage
+from tests.support.runspecs import container_config, finished, run_spec, pod_network, stage
 
 folder = Path(sys.argv[1])
 try:
@@ -25,9 +25,9 @@ try:
     network.ensure_bridge("argosy0", "10.88.0.1", 24)
     with stage(folder) as pods:
         runspec = run_spec(
-            container_plan("root", "id -u; touch /usr/mine && echo written; ls -A /root /home; hostname"),
-            container_plan("user", "id -u; grep CapEff /proc/self/status", uid=1234, gid=1234),
-            container_plan("net", "grep -c eth0 /proc/net/dev"),
+            container_config("root", "id -u; touch /usr/mine && echo written; ls -A /root /home; hostname"),
+            container_config("user", "id -u; grep CapEff /proc/self/status", uid=1234, gid=1234),
+            container_config("net", "grep -c eth0 /proc/net/dev"),
             uid="pod", rootless=True, hidden=["/home", "/root", str(folder)], address="10.88.0.9",
             network=pod_network("argosy0", "10.88.0.9", "pod", "10.88.0.1"),
         )

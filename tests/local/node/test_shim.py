@@ -11,14 +11,14 @@ import pytest
 
 from argosy.local.node import capabilities, cgroups, pod_state, shim_socket
 from argosy.local.node.logs import log_path, read_lines
-from argosy.local.node.pod_plan import hidden_folders, interpreter_folders
+from argosy.local.node.runspec_builder import hidden_folders, interpreter_folders
 from argosy.local.node.shim_manager import has_shim
 from argosy.local.procfs import is_alive
 from tests.support.runspecs import (
     Stage,
-    container_plan,
+    container_config,
     finished,
-    probe_plan,
+    probe_config,
     run_spec,
     stage,
 )
@@ -46,7 +46,7 @@ def entry(folder: Path, container: str) -> pod_state.ContainerState:
 
 def test_two_containers_run_in_parallel_and_their_results_are_reported(pods: Stage) -> None:
     folder = pods.run(
-        run_spec(container_plan("a", "echo one; exit 3"), container_plan("b", "echo two >&2; hostname"))
+        run_spec(container_config("a", "echo one; exit 3"), container_config("b", "echo two >&2; hostname"))
     )
     state = finished(folder)
     ends = {name: entry["ended"] for name, entry in state["containers"].items()}
@@ -65,9 +65,9 @@ def test_init_containers_run_in_order_before_the_main_one(pods: Stage, tmp_path:
     mount = [{"source": str(shared), "target": "/data", "read_only": False}]
     folder = pods.run(
         run_spec(
-            container_plan("first", "echo 1 >> /data/order", kind="init", mounts=mount),
-            container_plan("side", "echo side >> /data/order; sleep 100", kind="sidecar", mounts=mount),
-            container_plan(
+            container_config("first", "echo 1 >> /data/order", kind="init", mounts=mount),
+            container_config("side", "echo side >> /data/order; sleep 100", kind="sidecar", mounts=mount),
+            container_config(
                 "main", "until grep -q side /data/order; do :; done; echo 3 >> /data/order", mounts=mount
             ),
         )
@@ -81,7 +81,7 @@ def test_init_containers_run_in_order_before_the_main_one(pods: Stage, tmp_path:
 
 def test_a_failed_init_container_ends_a_pod_that_never_restarts(pods: Stage) -> None:
     folder = pods.run(
-        run_spec(container_plan("first", "exit 1", kind="init"), container_plan("main", "echo never"))
+        run_spec(container_config("first", "exit 1", kind="init"), container_config("main", "echo never"))
     )
     state = finished(folder)
     assert state["containers"]["main"]["ended"] is None
@@ -92,12 +92,12 @@ def test_a_crashing_container_is_restarted_with_backoff(pods: Stage, tmp_path: P
     """The first restart is at once, later ones have a backoff, by the reports: wall time depends on load."""
     shared = tmp_path / "shared"
     shared.mkdir()
-    plan = container_plan(
+    config = container_config(
         "main",
         "until test -e /data/go; do sleep 0.01; done; exit 1",
         mounts=[{"source": str(shared), "target": "/data", "read_only": False}],
     )
-    folder = pods.run(run_spec(plan, restart_policy="Always"))
+    folder = pods.run(run_spec(config, restart_policy="Always"))
     wait_for(lambda: entry(folder, "main")["running"])
     pauses: list[tuple[int, str]] = []
     with shim_socket.connect(folder) as client, client.makefile() as stream:
@@ -120,17 +120,17 @@ def test_a_crashing_container_is_restarted_with_backoff(pods: Stage, tmp_path: P
 def test_with_on_failure_only_failed_containers_restart(pods: Stage, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    plan = container_plan(
+    config = container_config(
         "main",
         "test -e /data/once && exit 0; touch /data/once; exit 7",
         mounts=[{"source": str(shared), "target": "/data", "read_only": False}],
     )
-    state = finished(pods.run(run_spec(plan, restart_policy="OnFailure")))
+    state = finished(pods.run(run_spec(config, restart_policy="OnFailure")))
     assert state["containers"]["main"]["restarts"] == 1
 
 
 def test_a_missing_command_is_a_start_error(pods: Stage) -> None:
-    state = finished(pods.run(run_spec(container_plan("main", "", argv=["no-such-program"]))))
+    state = finished(pods.run(run_spec(container_config("main", "", argv=["no-such-program"]))))
     ended = state["containers"]["main"]["ended"]
     assert ended is not None
     assert (ended["exit_code"], ended["reason"]) == (128, "StartError")
@@ -145,7 +145,7 @@ def test_a_pod_sees_neither_homes_nor_the_host_and_its_writes_stay_inside(pods: 
         f"ls -A /home /root; cat {secret} 2>&1; echo mine > {marker}; cat {marker}; "
         "grep -E 'CapEff|NoNewPrivs' /proc/self/status; echo x > /proc/sys/kernel/hostname || echo denied"
     )
-    folder = pods.run(run_spec(container_plan("main", script), hidden=["/home", "/root", str(pods.folder)]))
+    folder = pods.run(run_spec(container_config("main", script), hidden=["/home", "/root", str(pods.folder)]))
     finished(folder)
     text = output(folder, "main")
     assert "admin" not in text
@@ -159,7 +159,7 @@ def test_a_pod_sees_neither_homes_nor_the_host_and_its_writes_stay_inside(pods: 
 def test_a_container_can_neither_create_device_files_nor_send_raw_packets(pods: Stage) -> None:
     raw = "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)"
     script = f'mknod /x c 1 3 || echo no device; python3 -c "{raw}" 2>/dev/null || echo no packets'
-    folder = pods.run(run_spec(container_plan("main", script)))
+    folder = pods.run(run_spec(container_config("main", script)))
     finished(folder)
     assert output(folder, "main").splitlines()[-2:] == ["no device", "no packets"]
 
@@ -170,13 +170,13 @@ def test_device_files_created_in_a_container_open_only_if_it_is_privileged(
     """MKNOD is granted on request, and of no use: only the device files that were given to it open."""
     script = "for d in / /tmp /dev /run /dev/shm /v; do mknod $d/x c 1 3 && cat $d/x && echo opened $d; done"
     mounts = [{"source": str(tmp_path), "target": "/v", "read_only": False}]
-    granted = container_plan(
+    granted = container_config(
         "granted",
         f"{script}; cat /dev/null && echo given",
         mounts=mounts,
         capabilities=capabilities.effective(["MKNOD"], ()),
     )
-    privileged = container_plan("privileged", script, privileged=True)
+    privileged = container_config("privileged", script, privileged=True)
     folder = pods.run(run_spec(granted, privileged))
     finished(folder)
     assert [line for line in output(folder, "granted").splitlines() if "cat" not in line] == ["given"]
@@ -184,12 +184,12 @@ def test_device_files_created_in_a_container_open_only_if_it_is_privileged(
 
 
 def test_stopping_runs_the_hook_sends_the_signal_and_kills_after_the_grace_period(pods: Stage) -> None:
-    polite = container_plan(
+    polite = container_config(
         "polite",
         "trap 'echo term; exit 9' TERM; echo up; while :; do sleep 0.05; done",
         pre_stop={"exec": ["/bin/sh", "-c", "echo hook > /proc/1/root/dev/null; touch /tmp/hooked"]},
     )
-    deaf = container_plan("deaf", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+    deaf = container_config("deaf", "trap '' TERM; echo up; while :; do sleep 0.05; done")
     folder = pods.run(run_spec(polite, deaf))
     wait_for(lambda: output(folder, "polite") and output(folder, "deaf"))
     assert ask(folder, {"op": "stop", "grace": 0.5}) == {"ok": True}
@@ -204,8 +204,8 @@ def test_stopping_runs_the_hook_sends_the_signal_and_kills_after_the_grace_perio
 def test_processes_in_the_background_end_with_their_container(pods: Stage) -> None:
     folder = pods.run(
         run_spec(
-            container_plan("main", "setsid sleep 1000 & echo started; exit 0"),
-            container_plan("other", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
+            container_config("main", "setsid sleep 1000 & echo started; exit 0"),
+            container_config("other", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
         )
     )
 
@@ -230,8 +230,8 @@ def test_a_process_that_left_the_mount_namespace_ends_with_its_container(case: s
     script = "unshare -m setsid sleep 1001 & until ps ax | grep -q '[s]leep 1001'; do :; done; exit 0"
     folder = pods.run(
         run_spec(
-            container_plan("main", script, privileged=True),
-            container_plan("other", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
+            container_config("main", script, privileged=True),
+            container_config("other", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
             **ENDS[case],
         )
     )
@@ -257,9 +257,9 @@ def test_with_sys_ptrace_a_container_reaches_nothing_of_the_host_through_other_p
         f"cat /proc/[0-9]*/root{secret} /proc/1/cwd/etc/shadow /proc/1/fd/*; grep -a SECRET /proc/1/environ; "
         "ls -A /proc/1/root; echo over; ps ax -o comm="
     )
-    plan = container_plan("main", script, capabilities=capabilities.effective(["SYS_PTRACE"], ()))
-    other = container_plan("other", "", argv=["sleep", "1000"], kind="sidecar")
-    runspec = run_spec(other, plan, hidden=["/home", "/root", str(tmp_path)], share_pids=shared)
+    config = container_config("main", script, capabilities=capabilities.effective(["SYS_PTRACE"], ()))
+    other = container_config("other", "", argv=["sleep", "1000"], kind="sidecar")
+    runspec = run_spec(other, config, hidden=["/home", "/root", str(tmp_path)], share_pids=shared)
     with stage(tmp_path) as pods:
         folder = pods.run(runspec)
         finished(folder)
@@ -271,7 +271,7 @@ def test_with_sys_ptrace_a_container_reaches_nothing_of_the_host_through_other_p
 
 def test_a_command_run_by_exec_is_within_the_containers_limits(pods: Stage) -> None:
     memory = 256 << 20
-    by_group = container_plan("main", "sleep 1000", memory=memory)
+    by_group = container_config("main", "sleep 1000", memory=memory)
     group = f"argosy/test-{os.getpid()}-exec"
     hierarchy = cgroups.find_hierarchy()
     if hierarchy:
@@ -321,15 +321,15 @@ def commands(folder: Path) -> str:
 
 
 def test_probes_decide_readiness_and_a_failing_liveness_probe_restarts(pods: Stage) -> None:
-    ready = container_plan(
+    ready = container_config(
         "ready",
         "sleep 0.2; touch /tmp/ok; while :; do sleep 0.05; done",
-        readiness=probe_plan({"exec": ["test", "-e", "/tmp/ok"]}),
+        readiness=probe_config({"exec": ["test", "-e", "/tmp/ok"]}),
     )
-    sick = container_plan(
+    sick = container_config(
         "sick",
         "while :; do sleep 0.05; done",
-        liveness=probe_plan({"exec": ["false"]}, failures=2, grace=0.0),
+        liveness=probe_config({"exec": ["false"]}, failures=2, grace=0.0),
     )
     folder = pods.run(run_spec(ready, sick, restart_policy="Always"))
 
@@ -340,7 +340,7 @@ def test_probes_decide_readiness_and_a_failing_liveness_probe_restarts(pods: Sta
 
 def test_the_termination_message_is_read_from_its_file(pods: Stage) -> None:
     state = finished(
-        pods.run(run_spec(container_plan("main", "echo because > /dev/termination-log; exit 1")))
+        pods.run(run_spec(container_config("main", "echo because > /dev/termination-log; exit 1")))
     )
     ended = state["containers"]["main"]["ended"]
     assert ended is not None
@@ -349,7 +349,7 @@ def test_the_termination_message_is_read_from_its_file(pods: Stage) -> None:
 
 def test_a_pod_survives_the_death_of_its_zygote_and_is_reached_again(pods: Stage) -> None:
     folder = pods.run(
-        run_spec(container_plan("main", "trap 'exit 4' TERM; echo up; while :; do sleep 0.05; done"))
+        run_spec(container_config("main", "trap 'exit 4' TERM; echo up; while :; do sleep 0.05; done"))
     )
     wait_for(lambda: output(folder, "main"))
     os.kill(pods.process.pid, signal.SIGKILL)
@@ -362,14 +362,14 @@ def test_a_pod_survives_the_death_of_its_zygote_and_is_reached_again(pods: Stage
 
 
 def test_there_is_never_a_second_shim_for_a_pod(pods: Stage) -> None:
-    folder = pods.run(run_spec(container_plan("main", "sleep 100")))
+    folder = pods.run(run_spec(container_config("main", "sleep 100")))
     with shim_socket.connect(pods.folder, "zygote.sock") as client:
         client.sendall(f"{folder}\n".encode())
         assert "error" in json.loads(client.makefile().readline())
 
 
 def test_the_end_of_the_shim_is_the_end_of_every_process_in_the_pod(pods: Stage) -> None:
-    folder = pods.run(run_spec(container_plan("main", "setsid sleep 1000 & sleep 1000")))
+    folder = pods.run(run_spec(container_config("main", "setsid sleep 1000 & sleep 1000")))
     wait_for(lambda: entry(folder, "main")["running"])
     state = pod_state.read_state(folder)
     assert state is not None
@@ -379,7 +379,7 @@ def test_the_end_of_the_shim_is_the_end_of_every_process_in_the_pod(pods: Stage)
 
 
 def test_users_groups_and_capabilities_are_applied(pods: Stage) -> None:
-    plan = container_plan(
+    config = container_config(
         "main",
         "id -u; id -g; id -G; grep CapEff /proc/self/status; touch /x 2>&1 || echo refused",
         uid=1234,
@@ -387,14 +387,14 @@ def test_users_groups_and_capabilities_are_applied(pods: Stage) -> None:
         groups=[2345, 77],
         read_only_root=True,
     )
-    folder = pods.run(run_spec(plan))
+    folder = pods.run(run_spec(config))
     finished(folder)
     assert output(folder, "main").split("\n")[:4] == ["1234", "2345", "2345 77", "CapEff:\t0000000000000000"]
     assert "refused" in output(folder, "main")
 
 
 def test_a_terminal_is_logged_and_has_a_name(pods: Stage) -> None:
-    folder = pods.run(run_spec(container_plan("main", "tty; stty -echo; echo done", tty=True)))
+    folder = pods.run(run_spec(container_config("main", "tty; stty -echo; echo done", tty=True)))
     finished(folder)
     assert output(folder, "main").replace("\r", "").split("\n")[:2] == ["/dev/pts/0", "done"]
 
@@ -402,11 +402,11 @@ def test_a_terminal_is_logged_and_has_a_name(pods: Stage) -> None:
 def test_a_container_above_its_memory_limit_is_reported_as_oom_killed(pods: Stage) -> None:
     if cgroups.find_hierarchy() is None:
         pytest.skip("no cgroup that may be written")
-    plan = container_plan(
+    config = container_config(
         "main", "exec python3 -c 'b = bytearray(400 << 20); print(len(b))'", memory=64 << 20, cpu=500
     )
     group = f"argosy/test-{os.getpid()}"
-    folder = pods.run(run_spec(plan, cgroup=group))
+    folder = pods.run(run_spec(config, cgroup=group))
     ended = finished(folder)["containers"]["main"]["ended"]
     hierarchy = cgroups.find_hierarchy()
     assert hierarchy is not None
@@ -425,8 +425,8 @@ def test_an_image_folder_is_the_root_and_is_not_modified(pods: Stage, tmp_path: 
         {"source": f"/{name}", "target": f"/{name}", "read_only": True}
         for name in ("bin", "lib", "lib64", "usr")
     ]
-    plan = container_plan("main", "cat /hello; ls /etc; echo new > /new", root=str(image), mounts=mounts)
-    folder = pods.run(run_spec(plan))
+    config = container_config("main", "cat /hello; ls /etc; echo new > /new", root=str(image), mounts=mounts)
+    folder = pods.run(run_spec(config))
     finished(folder)
     assert output(folder, "main").split("\n") == ["from the image", "hostname", "hosts", "resolv.conf", ""]
     assert not (image / "new").exists()
@@ -434,14 +434,14 @@ def test_an_image_folder_is_the_root_and_is_not_modified(pods: Stage, tmp_path: 
 
 def test_volumes_are_shared_by_containers_and_medium_memory_is_tmpfs(pods: Stage) -> None:
     runspec = run_spec(
-        container_plan("writer", "echo $$ > /v/x; stat -f -c %T /v; sleep 100", kind="sidecar"),
-        container_plan("reader", "until test -s /v/x; do :; done; echo read; touch /ro/x || echo no"),
+        container_config("writer", "echo $$ > /v/x; stat -f -c %T /v; sleep 100", kind="sidecar"),
+        container_config("reader", "until test -s /v/x; do :; done; echo read; touch /ro/x || echo no"),
     )
     volume = pods.folder / runspec["uid"] / "volumes" / "v"
     volume.mkdir(parents=True)
     runspec["memory_volumes"] = {str(volume): 1 << 20}
-    for plan in runspec["containers"]:
-        plan["mounts"] = [
+    for config in runspec["containers"]:
+        config["mounts"] = [
             {"source": str(volume), "target": "/v", "read_only": False},
             {"source": str(volume), "target": "/ro", "read_only": True},
         ]
@@ -453,7 +453,7 @@ def test_volumes_are_shared_by_containers_and_medium_memory_is_tmpfs(pods: Stage
 
 
 def test_standard_input_is_attached_through_the_socket(pods: Stage) -> None:
-    folder = pods.run(run_spec(container_plan("main", "cat", stdin=True, stdin_once=True)))
+    folder = pods.run(run_spec(container_config("main", "cat", stdin=True, stdin_once=True)))
     wait_for(lambda: entry(folder, "main")["running"])
     with shim_socket.connect(folder) as client, client.makefile("rb") as stream:
         client.sendall(b'{"op": "attach", "container": "main"}\n')
@@ -464,7 +464,9 @@ def test_standard_input_is_attached_through_the_socket(pods: Stage) -> None:
 
 
 def test_the_interpreter_and_this_package_are_available_even_in_a_home(pods: Stage) -> None:
-    plan = container_plan("main", "", argv=[sys.executable, "-c", "import argosy; print(argosy.__name__)"])
-    folder = pods.run(run_spec(plan, visible=interpreter_folders(), hidden=hidden_folders(pods.folder)))
+    config = container_config(
+        "main", "", argv=[sys.executable, "-c", "import argosy; print(argosy.__name__)"]
+    )
+    folder = pods.run(run_spec(config, visible=interpreter_folders(), hidden=hidden_folders(pods.folder)))
     finished(folder)
     assert output(folder, "main") == "argosy\n"

@@ -7,7 +7,13 @@ import pytest
 from argosy.kinds.meta import Json
 from argosy.local.node.environment import MissingError, Sources
 from argosy.local.node.kinds import HostPath, Pod, VolumeMount
-from argosy.local.node.volumes import VolumeError, check_host_path, mount_source, render_files, write_files
+from argosy.local.node.volumes import (
+    VolumeError,
+    prepare_host_path,
+    prepare_mount_source,
+    render_files,
+    write_files,
+)
 
 
 def sources() -> Sources:
@@ -116,24 +122,24 @@ def test_a_link_in_a_volume_creates_no_folder_outside(tmp_path: Path) -> None:
         folder.mkdir()
     (volume / "link").symlink_to(outside)
     with pytest.raises(VolumeError, match="leads out of the volume"):
-        mount_source(VolumeMount(name="v", mount_path="/x", sub_path="link/made"), volume, {})
+        prepare_mount_source(VolumeMount(name="v", mount_path="/x", sub_path="link/made"), volume, {})
     assert list(outside.iterdir()) == []
 
 
 def test_a_sub_path_is_created_and_must_stay_in_the_volume(tmp_path: Path) -> None:
     mount = VolumeMount(name="v", mount_path="/x", sub_path_expr="$(NAME)/logs")
-    assert mount_source(mount, tmp_path, {"NAME": "p"}) == str(tmp_path / "p" / "logs")
+    assert prepare_mount_source(mount, tmp_path, {"NAME": "p"}) == str(tmp_path / "p" / "logs")
     (tmp_path / "out").symlink_to("/etc")
     for bad in ("../x", "/etc", "out"):
         with pytest.raises(VolumeError):
-            mount_source(VolumeMount(name="v", mount_path="/x", sub_path=bad), tmp_path, {})
+            prepare_mount_source(VolumeMount(name="v", mount_path="/x", sub_path=bad), tmp_path, {})
 
 
 def test_host_paths_are_checked_by_type(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert check_host_path(HostPath(str(tmp_path / "new" / "dir"), "DirectoryOrCreate")).is_dir()
-    assert check_host_path(HostPath(str(tmp_path / "file"), "File")).is_file()
+    assert prepare_host_path(HostPath(str(tmp_path / "new" / "dir"), "DirectoryOrCreate")).is_dir()
+    assert prepare_host_path(HostPath(str(tmp_path / "file"), "File")).is_file()
     with pytest.raises(VolumeError, match="is not a directory"):
-        check_host_path(HostPath(str(tmp_path / "file"), "Directory"))
+        prepare_host_path(HostPath(str(tmp_path / "file"), "Directory"))
     with pytest.raises(VolumeError, match="No such file"):
-        check_host_path(HostPath(str(tmp_path / "none"), ""))
+        prepare_host_path(HostPath(str(tmp_path / "none"), ""))

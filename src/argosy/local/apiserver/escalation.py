@@ -6,7 +6,7 @@ a role, or `bind` on the bound role, allows to grant more.
 
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.http import User
-from argosy.local.apiserver.policy_rules import EVERYTHING, Attributes, Rule, missing, quoted, rules_of
+from argosy.local.apiserver.policy_rules import EVERYTHING, Attributes, Rule, format_list, missing, rules_of
 from argosy.local.apiserver.rbac import GROUP, MASTERS, role_of, together
 from argosy.local.apiserver.status import StatusError, forbidden, not_found
 from argosy.local.schema.model import Json
@@ -63,9 +63,9 @@ def _confirm(call: Call, rules: tuple[Rule, ...], name: str) -> None:
 
 
 def _why(user: User, lacking: list[Rule], problems: list[str]) -> str:
-    shown = "\n".join(sorted({rule.shown() for rule in lacking}))
+    shown = "\n".join(sorted({rule.format() for rule in lacking}))
     errors = f"; resolution errors: [{together(problems)}]" if problems else ""
-    who = f'user "{user.name}" (groups={quoted(user.groups)})'
+    who = f'user "{user.name}" (groups={format_list(user.groups)})'
     return f"{who} is attempting to grant RBAC permissions not currently held:\n{shown}{errors}"
 
 

@@ -69,7 +69,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
             for verb in self.verbs:
                 yield Rule((verb,), paths=(path,))
 
-    def shown(self) -> str:
+    def format(self) -> str:
         """Return the rule as messages show it."""
         named = {
             "APIGroups": self.groups,
@@ -78,7 +78,9 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
             "ResourceNames": self.names,
             "Verbs": self.verbs,
         }
-        return "{" + ", ".join(f"{name}:{quoted(values)}" for name, values in named.items() if values) + "}"
+        return (
+            "{" + ", ".join(f"{name}:{format_list(values)}" for name, values in named.items() if values) + "}"
+        )
 
 
 EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
@@ -103,7 +105,7 @@ def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     return [msgspec.structs.replace(key, verbs=tuple(verbs)) for key, verbs in verbs_of.items()]
 
 
-def quoted(values: Iterable[str]) -> str:
+def format_list(values: Iterable[str]) -> str:
     """Return a list of texts as messages show it."""
     return "[" + " ".join(f'"{value}"' for value in values) + "]"
 

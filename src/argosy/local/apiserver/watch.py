@@ -41,7 +41,7 @@ class Lines:
         key = (rv, event_type, served.api_version, form, include)
         line = self._lines.get(key)
         if line is None:
-            line = event_line(event_type, _shown(stored, rv, served, form, include))
+            line = event_line(event_type, _render_at_version(stored, rv, served, form, include))
             if len(self._lines) >= _CACHED_LINES:
                 del self._lines[next(iter(self._lines))]
             self._lines[key] = line
@@ -126,7 +126,7 @@ class Watcher(msgspec.Struct, kw_only=True, eq=False):
         while True:
             events = collection.since(position)[:_BATCH_EVENTS]
             position += len(events)
-            if chunk := b"".join([line for event in events if (line := self._shown_line(event))]):
+            if chunk := b"".join([line for event in events if (line := self._line_for_watcher(event))]):
                 yield chunk
             if events:
                 continue
@@ -149,7 +149,7 @@ class Watcher(msgspec.Struct, kw_only=True, eq=False):
             return end + 1
         return min(now + _BOOKMARK_SECONDS, end - _LAST_BOOKMARK_SECONDS)
 
-    def _shown_line(self, event: Event) -> bytes | None:
+    def _line_for_watcher(self, event: Event) -> bytes | None:
         """Return the line for this watcher: ADDED if the object starts to match, DELETED if it stops."""
         new, old = event.new, event.old
         if self.selection.namespace is not None and new.namespace != self.selection.namespace:
@@ -185,7 +185,7 @@ class Watcher(msgspec.Struct, kw_only=True, eq=False):
         )
 
 
-def _shown(stored: Stored, rv: int, served: Served, form: Form, include: str) -> bytes:
+def _render_at_version(stored: Stored, rv: int, served: Served, form: Form, include: str) -> bytes:
     if stored.rv != rv:
         obj = stored.decoded()
         metadata = obj["metadata"]

@@ -10,7 +10,7 @@ from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
 from argosy.local.controllers.informers import ControllerContext
 from argosy.local.controllers.kinds import Pod
-from argosy.local.kinds import CLAIM_PROTECTION, PersistentVolumeClaim
+from argosy.local.kinds import PVC_PROTECTION_FINALIZER, PersistentVolumeClaim
 
 
 class VolumeClaimsController:
@@ -42,8 +42,10 @@ class VolumeClaimsController:
             if claim.metadata.deletion_timestamp is not None:
                 await self._release(claim)
                 return None
-            if CLAIM_PROTECTION not in claim.metadata.finalizers:
-                claim = await self._set_finalizers(claim, [*claim.metadata.finalizers, CLAIM_PROTECTION])
+            if PVC_PROTECTION_FINALIZER not in claim.metadata.finalizers:
+                claim = await self._set_finalizers(
+                    claim, [*claim.metadata.finalizers, PVC_PROTECTION_FINALIZER]
+                )
             if claim.status.phase == "Pending":
                 await self._bind(claim)
         except NotFound:
@@ -56,8 +58,10 @@ class VolumeClaimsController:
         meta = claim.metadata
         pods = self._context.pods.by("namespace", meta.namespace)
         in_use = any(pod.spec.node_name and meta.name in pod.claim_names for pod in pods)
-        if CLAIM_PROTECTION in meta.finalizers and not in_use:
-            await self._set_finalizers(claim, [name for name in meta.finalizers if name != CLAIM_PROTECTION])
+        if PVC_PROTECTION_FINALIZER in meta.finalizers and not in_use:
+            await self._set_finalizers(
+                claim, [name for name in meta.finalizers if name != PVC_PROTECTION_FINALIZER]
+            )
 
     async def _bind(self, claim: PersistentVolumeClaim) -> None:
         if claim.spec.volume_mode != "Filesystem":

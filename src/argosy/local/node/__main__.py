@@ -52,7 +52,7 @@ def enter_namespaces(
     settings: Settings, starting: namespace_holder.PendingHolder
 ) -> tuple[list[str], socket.socket]:
     """Enter the cluster's namespaces; return a socket outside of them, for the host's resolvers."""
-    from argosy.local.node import cgroups, pod_plan, rootfs
+    from argosy.local.node import cgroups, rootfs, runspec_builder
 
     outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     outside.bind(("0.0.0.0", 0))  # noqa: S104 (a client's socket: any address, any port)
@@ -66,7 +66,7 @@ def enter_namespaces(
         notes = egress.configure_cluster(settings.state, settings.pod_network, rootless=settings.rootless)
     if settings.rootless:
         notes.append("limits are by rlimit: cgroups belong to root")
-        notes += rootfs.rootless_notes(settings.pods, pod_plan.hidden_folders(settings.state))
+        notes += rootfs.rootless_notes(settings.pods, runspec_builder.hidden_folders(settings.state))
     elif cgroups.find_usable_hierarchy(shim_manager.pods_cgroup(settings.pods)) is None:
         notes.append("limits are by rlimit: no cgroup can be made here")
     for note in notes:

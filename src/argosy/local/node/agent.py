@@ -26,10 +26,10 @@ from argosy.local.node.claim_folders import ClaimFolders
 from argosy.local.node.etc_files import parse_resolv_conf, render_hosts, render_resolv_conf
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.node_status import GPU, Machine, gpu_devices
-from argosy.local.node.pod_plan import Allocation, build_runspec, hostname
 from argosy.local.node.pod_worker import PodWorker
 from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
 from argosy.local.node.runspec import RunSpec
+from argosy.local.node.runspec_builder import Allocation, build_runspec, hostname
 from argosy.local.node.service_backends import SERVICE_LABEL, ServiceDirectory
 from argosy.local.node.settings import Settings
 from argosy.local.node.shim_manager import ShimManager, pods_cgroup, reap
@@ -84,6 +84,7 @@ class Agent:
 
     async def run(self) -> None:
         """Run until cancelled. Pods keep running."""
+        network.bring_up_loopback()
         network.ensure_bridge(
             self._settings.bridge, self._settings.gateway, self._settings.pod_network.prefixlen
         )
@@ -123,7 +124,7 @@ class Agent:
         runspec = self._shims.runspec_of(uid)
         if runspec is not None and (runspec["namespace"], runspec["name"]) == (namespace, name):
             return kubelet_server.LocatedPod(
-                self._shims.pod_folder(uid), [plan["name"] for plan in runspec["containers"]]
+                self._shims.pod_folder(uid), [config["name"] for config in runspec["containers"]]
             )
         pod = self.pods.get(namespace, name)
         if pod is None or pod.metadata.uid != uid or pod.spec.node_name not in self._node_names:

@@ -16,7 +16,7 @@ from argosy.engine.logs import Logger
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.kinds import PersistentVolumeClaim
 from argosy.local.node.kinds import Pod
-from argosy.local.node.volumes import VolumeError, path_component
+from argosy.local.node.volumes import VolumeError, validate_path_component
 
 log = Logger(__name__)
 
@@ -35,7 +35,7 @@ class ClaimFolders:
         folders = {}
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim and volume.name in mounted:
-                name = path_component(volume.persistent_volume_claim.claim_name)
+                name = validate_path_component(volume.persistent_volume_claim.claim_name)
                 folders[name] = await self._ensure_folder(pod.metadata.namespace, name)
         return folders
 
@@ -72,7 +72,11 @@ class ClaimFolders:
             return None
 
     def _path(self, meta: ObjectMeta) -> Path:
-        return self._folder / meta.namespace / f"{path_component(meta.name)}_{path_component(meta.uid)}"
+        return (
+            self._folder
+            / meta.namespace
+            / f"{validate_path_component(meta.name)}_{validate_path_component(meta.uid)}"
+        )
 
     async def _remove(self, folder: Path) -> None:
         log.info("deleting the folder of a claim that is gone", folder=str(folder))

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from argosy.local.node import capabilities, cgroups, kernel, mounts
 from argosy.local.node.pid_namespace import PidNamespace
-from argosy.local.node.runspec import ContainerPlan, RunSpec
+from argosy.local.node.runspec import ContainerConfig, RunSpec
 from argosy.local.node.spawn import Program, StartError, spawn
 
 _GET_TERMINAL_NUMBER: Final = 0x80045430  # TIOCGPTN and TIOCSPTLCK, which termios lacks
@@ -36,7 +36,7 @@ class Isolation(NamedTuple):
     """The cgroup and PID namespace of a container's processes."""
 
     pid_namespace: PidNamespace
-    hierarchy: cgroups.Hierarchy | None
+    cgroup_hierarchy: cgroups.Hierarchy | None
     cgroup: str
 
     @contextlib.contextmanager
@@ -46,7 +46,7 @@ class Isolation(NamedTuple):
         Joining a cgroup waits for a grace period of the kernel, often 20 ms; it runs in parallel to the
         block, and is complete at its end. So is the making of the PID namespace.
         """
-        joining = self._join() if self.hierarchy else 0
+        joining = self._join() if self.cgroup_hierarchy else 0
         yield
         if joining and os.waitpid(joining, 0)[1] != 0:
             raise StartError(f"the cgroup {self.cgroup} cannot be joined")
@@ -60,21 +60,21 @@ class Isolation(NamedTuple):
         if joining:
             return joining
         try:
-            assert self.hierarchy is not None
-            cgroups.join(self.hierarchy, self.cgroup, pid)
+            assert self.cgroup_hierarchy is not None
+            cgroups.join(self.cgroup_hierarchy, self.cgroup, pid)
             os._exit(0)
         finally:
             os._exit(1)
 
-    def data_limit(self, plan: ContainerPlan) -> int | None:
+    def data_limit(self, config: ContainerConfig) -> int | None:
         """The memory limit of each process of the container, if no cgroup enforces it."""
-        return None if self.hierarchy else plan["memory"]
+        return None if self.cgroup_hierarchy else config["memory"]
 
 
 class RunningContainer(NamedTuple):
     """A running container, in which further processes can be started."""
 
-    plan: ContainerPlan
+    config: ContainerConfig
     pid: int
     mount_namespace: int
     isolation: Isolation
@@ -82,7 +82,7 @@ class RunningContainer(NamedTuple):
 
 
 def start(
-    runspec: RunSpec, plan: ContainerPlan, folder: Path, scratch: Path, isolation: Isolation
+    runspec: RunSpec, config: ContainerConfig, folder: Path, scratch: Path, isolation: Isolation
 ) -> Process:
     """Fork the container's first process; raises StartError if it could not be executed."""
     scratch.mkdir(parents=True, exist_ok=True)
@@ -95,25 +95,25 @@ def start(
         with isolation.enter():
             kernel.unshare(kernel.NEW_MOUNT)
             _send_descriptor(control, b"M", "/proc/self/ns/mnt")
-            mounts.enter_root(runspec, plan, folder, scratch, isolation.pid_namespace.proc)
-        if plan["tty"]:
+            mounts.enter_root(runspec, config, folder, scratch, isolation.pid_namespace.proc)
+        if config["tty"]:
             _open_terminal(control)
-        Path(plan["cwd"]).mkdir(parents=True, exist_ok=True)
-        os.chdir(plan["cwd"])
-        apply_identity(plan, runspec["rootless"], proc)
+        Path(config["cwd"]).mkdir(parents=True, exist_ok=True)
+        os.chdir(config["cwd"])
+        apply_identity(config, runspec["rootless"], proc)
         os.close(proc)
 
-    program = Program(plan["argv"], plan["env"], {}, plan["tty"], isolation.data_limit(plan))
-    if plan["tty"]:
+    program = Program(config["argv"], config["env"], {}, config["tty"], isolation.data_limit(config))
+    if config["tty"]:
         pid, handed = spawn(prepare, program)
         terminal = handed[b"T"]
-        stdin = terminal if plan["stdin"] else None
+        stdin = terminal if config["stdin"] else None
         return Process(pid, stdin, {terminal: "stdout"}, terminal, handed[b"M"])
     out, out_write = os.pipe()
     error, error_write = os.pipe()
     descriptors = {1: out_write, 2: error_write}
     writer: int | None = None
-    if plan["stdin"]:
+    if config["stdin"]:
         reader, writer = os.pipe()
         descriptors[0] = reader
     try:
@@ -135,7 +135,7 @@ def execute(
 
     Returns its pid and, with `tty`, the master end of its terminal.
     """
-    plan = container.plan
+    config = container.config
 
     def prepare(control: socket.socket) -> None:
         proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
@@ -148,43 +148,43 @@ def execute(
             kernel.setns(container.mount_namespace, kernel.NEW_MOUNT)
         if tty:
             _open_terminal(control)
-        os.chdir(plan["cwd"] if Path(plan["cwd"]).is_dir() else "/")
-        if user is not None and plan["uid"] != 0:
+        os.chdir(config["cwd"] if Path(config["cwd"]).is_dir() else "/")
+        if user is not None and config["uid"] != 0:
             kernel.setns(user, kernel.NEW_USER)
-            if plan["no_new_privileges"]:
+            if config["no_new_privileges"]:
                 kernel.no_new_privileges()
         else:
-            apply_identity(plan, container.rootless, proc)
+            apply_identity(config, container.rootless, proc)
         os.close(proc)
 
-    program = Program(argv, plan["env"], descriptors, tty, container.isolation.data_limit(plan))
+    program = Program(argv, config["env"], descriptors, tty, container.isolation.data_limit(config))
     pid, handed = spawn(prepare, program)
     return pid, handed.get(b"T")
 
 
-def apply_identity(plan: ContainerPlan, rootless: bool, proc: int) -> None:
+def apply_identity(config: ContainerConfig, rootless: bool, proc: int) -> None:
     """Switch this process irrevocably to the container's user, groups and capabilities.
 
     `proc` is a descriptor of a /proc that lists this process; the container's own does not.
     """
-    if rootless and plan["uid"] != 0:
-        _map_to_user(plan["uid"], plan["gid"], proc)
+    if rootless and config["uid"] != 0:
+        _map_to_user(config["uid"], config["gid"], proc)
     elif not rootless:
-        if not plan["privileged"]:
+        if not config["privileged"]:
             kernel.drop_from_bounding_set(
-                range(kernel.last_capability() + 1), capabilities.numbers(plan["capabilities"])
+                range(kernel.last_capability() + 1), capabilities.numbers(config["capabilities"])
             )
-        os.setgroups(plan["groups"])
-        os.setgid(plan["gid"])
-        os.setuid(plan["uid"])
-    if plan["uid"] == 0 and not plan["privileged"]:
-        mask = sum(1 << number for number in capabilities.numbers(plan["capabilities"]))
+        os.setgroups(config["groups"])
+        os.setgid(config["gid"])
+        os.setuid(config["uid"])
+    if config["uid"] == 0 and not config["privileged"]:
+        mask = sum(1 << number for number in capabilities.numbers(config["capabilities"]))
         if rootless:
             kernel.drop_from_bounding_set(
-                range(kernel.last_capability() + 1), capabilities.numbers(plan["capabilities"])
+                range(kernel.last_capability() + 1), capabilities.numbers(config["capabilities"])
             )
         kernel.set_capabilities(mask & kernel.permitted_capabilities())
-    if plan["no_new_privileges"]:
+    if config["no_new_privileges"]:
         kernel.no_new_privileges()
 
 
@@ -192,8 +192,8 @@ def processes(container: RunningContainer) -> set[int]:
     """Find the processes of a container that shares its PID namespace: by its cgroup, and where it has none
     by its mount namespace.
     """
-    if container.isolation.hierarchy:
-        return cgroups.processes(container.isolation.hierarchy, container.isolation.cgroup)
+    if container.isolation.cgroup_hierarchy:
+        return cgroups.processes(container.isolation.cgroup_hierarchy, container.isolation.cgroup)
     pids = set()
     name = f"mnt:[{os.fstat(container.mount_namespace).st_ino}]"
     for entry in os.scandir("/proc"):

@@ -16,7 +16,7 @@ from argosy.local.node.event_loop import Timer
 from argosy.local.node.lifecycle import next_backoff
 from argosy.local.node.pod_context import PodContext
 from argosy.local.node.probe_runner import ProbeRunner
-from argosy.local.node.runspec import ContainerPlan, RunSpec
+from argosy.local.node.runspec import ContainerConfig, RunSpec
 from argosy.local.node.spawn import StartError
 
 _READ_BYTES = 1 << 16
@@ -28,11 +28,11 @@ _KILL_ROUNDS = 100
 
 class ContainerSupervisor:
     def __init__(
-        self, plan: ContainerPlan, context: PodContext, previous: pod_state.ContainerState | None
+        self, config: ContainerConfig, context: PodContext, previous: pod_state.ContainerState | None
     ) -> None:
-        self.plan = plan
+        self.config = config
         self.state = previous or pod_state.waiting_state(
-            plan["name"], _initial_waiting_reason(context.runspec, plan)
+            config["name"], _initial_waiting_reason(context.runspec, config)
         )
         self.listeners: list[Callable[[str, bytes], None]] = []
         self.stdin: int | None = None
@@ -54,7 +54,7 @@ class ContainerSupervisor:
 
     @property
     def name(self) -> str:
-        return self.plan["name"]
+        return self.config["name"]
 
     @property
     def running(self) -> container_process.RunningContainer | None:
@@ -71,7 +71,7 @@ class ContainerSupervisor:
         isolation = None
         try:
             isolation = self._isolate(scratch)
-            process = container_process.start(runspec, self.plan, folder, scratch, isolation)
+            process = container_process.start(runspec, self.config, folder, scratch, isolation)
         except (StartError, OSError) as error:
             assert self._log is not None
             self._log.close()
@@ -83,7 +83,7 @@ class ContainerSupervisor:
         self.stdin, self.terminal = process.stdin, process.terminal
         isolation.pid_namespace.mark_sealed()
         self._container = container_process.RunningContainer(
-            self.plan, process.pid, process.mount_namespace, isolation, runspec["rootless"]
+            self.config, process.pid, process.mount_namespace, isolation, runspec["rootless"]
         )
         for descriptor, stream in process.outputs.items():
             self._read_output(descriptor, stream)
@@ -112,9 +112,9 @@ class ContainerSupervisor:
 
     def _isolate(self, scratch: Path) -> container_process.Isolation:
         """Create the cgroup and the PID namespace of a run."""
-        hierarchy = self._context.hierarchy
+        hierarchy = self._context.cgroup_hierarchy
         if hierarchy:
-            cgroups.create(hierarchy, self.cgroup, self.plan["memory"], self.plan["cpu"])
+            cgroups.create(hierarchy, self.cgroup, self.config["memory"], self.config["cpu"])
             self._oom_kills_before = self._oom_kills()  # those of earlier runs, if the cgroup existed
         return container_process.Isolation(self._context.pid_namespace(scratch), hierarchy, self.cgroup)
 
@@ -126,7 +126,7 @@ class ContainerSupervisor:
         if grace <= 0:
             self.kill()
             return
-        hook = self.plan["pre_stop"]
+        hook = self.config["pre_stop"]
         if self.stopping:
             self._timers.append(loop.call_later(grace, lambda: self._kill_run(generation)))
             return
@@ -139,9 +139,9 @@ class ContainerSupervisor:
             )
         )
         if hook and self._probe_runner:
-            self._probe_runner.run_action(hook, grace, lambda _: self.signal(self.plan["stop_signal"]))
+            self._probe_runner.run_action(hook, grace, lambda _: self.signal(self.config["stop_signal"]))
         else:
-            self.signal(self.plan["stop_signal"])
+            self.signal(self.config["stop_signal"])
 
     def signal(self, number: int) -> None:
         if self._process and self.state["running"]:
@@ -239,7 +239,7 @@ class ContainerSupervisor:
         self._finish(code, number, reason, self._termination_message(code), started)
 
     def _oom_kills(self) -> int:
-        hierarchy = self._context.hierarchy
+        hierarchy = self._context.cgroup_hierarchy
         return cgroups.oom_kill_count(hierarchy, self.cgroup) if hierarchy else 0
 
     def _release(self, isolation: container_process.Isolation) -> None:
@@ -247,8 +247,8 @@ class ContainerSupervisor:
         if not self._context.runspec["share_pids"]:
             isolation.pid_namespace.kill()
             isolation.pid_namespace.close()
-        if isolation.hierarchy:
-            cgroups.remove(isolation.hierarchy, isolation.cgroup)
+        if isolation.cgroup_hierarchy:
+            cgroups.remove(isolation.cgroup_hierarchy, isolation.cgroup)
 
     def _finish(self, code: int, number: int, reason: str, message: str, started: float) -> None:
         ended = pod_state.Termination(
@@ -300,7 +300,7 @@ class ContainerSupervisor:
             text = (scratch / "message").read_bytes()[:_MAX_MESSAGE_BYTES].decode(errors="replace")
         except OSError:
             text = ""
-        if not text and code and self.plan["message_from_logs"]:
+        if not text and code and self.config["message_from_logs"]:
             path = logs.log_path(self._context.folder, self.name, self._runs - 1)
             text = logs.tail_text(path, 80, 2048)
         return text
@@ -316,9 +316,9 @@ class ContainerSupervisor:
     _pause = 0.0
 
 
-def _initial_waiting_reason(runspec: RunSpec, plan: ContainerPlan) -> str:
+def _initial_waiting_reason(runspec: RunSpec, config: ContainerConfig) -> str:
     has_init = any(other["kind"] != "main" for other in runspec["containers"])
-    first = runspec["containers"][0] is plan
+    first = runspec["containers"][0] is config
     return "PodInitializing" if has_init and not first else "ContainerCreating"
 
 

@@ -63,7 +63,7 @@ class Zone:
             return Code.NXDOMAIN, []
         if service.spec.type == "ExternalName":
             return Code.NOERROR, [dns_message.cname_record(service.spec.external_name)]
-        if service.headless or below:
+        if service.is_headless or below:
             addresses = [backend.address for backend in backends]
         else:
             addresses = [service.spec.cluster_ip]
@@ -80,7 +80,7 @@ class Zone:
             return Code.NXDOMAIN, []
         if kind not in (Type.SRV, Type.ANY):
             return Code.NOERROR, []
-        if service.headless:
+        if service.is_headless:
             targets = [(f"{_label(b)}.{base}", b.ports.get(port, ports[0].port)) for b in backends]
         else:
             targets = [(base, ports[0].port)]

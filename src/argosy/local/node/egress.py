@@ -18,7 +18,7 @@ from argosy.local.node import masquerade
 from argosy.local.node.netlink import Netlink
 from argosy.local.node.network import enable_forwarding
 from argosy.local.node.pod_state import replace_file
-from argosy.local.procfs import is_alive, process_record
+from argosy.local.procfs import is_alive, process_id
 
 PASTA_FILE: Final = "pasta.json"
 _INSIDE: Final = "uplink"
@@ -62,7 +62,7 @@ def start_pasta(folder: Path, holder: int) -> list[str]:
         errors = [line for line in done.stderr.splitlines() if line.strip() and "syslog" not in line]
         return [_note(f"pasta failed: {errors[-1] if errors else f'exit code {done.returncode}'}")]
     pid = int(written.read_text())
-    replace_file(folder / PASTA_FILE, json.dumps(process_record(pid)).encode())
+    replace_file(folder / PASTA_FILE, json.dumps(process_id(pid)).encode())
     return []
 
 

@@ -128,7 +128,7 @@ def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
     for service in services:
         api_server = service.metadata.namespace == "default" and service.metadata.name == "kubernetes"
         own = service.metadata.namespace == pod.metadata.namespace and pod.spec.enable_service_links
-        if (api_server or own) and not service.headless and service.spec.ports:
+        if (api_server or own) and not service.is_headless and service.spec.ports:
             values |= _variables_of(service)
     return values
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from argosy.local.node.kinds import Pod
-from argosy.local.node.pod_plan import hostname
+from argosy.local.node.runspec_builder import hostname
 
 
 def pod_fqdn(pod: Pod, cluster_domain: str) -> str:

@@ -9,39 +9,39 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from argosy.local.node.pod_state import ContainerState, Termination
-from argosy.local.node.runspec import ContainerPlan, RunSpec
+from argosy.local.node.runspec import ContainerConfig, RunSpec
 
 RestartPolicy = Literal["Always", "OnFailure", "Never"]
 _BACKOFF_RESET_SECONDS = 600.0
 
 
-def containers_to_start(runspec: RunSpec, states: Mapping[str, ContainerState]) -> list[ContainerPlan]:
+def containers_to_start(runspec: RunSpec, states: Mapping[str, ContainerState]) -> list[ContainerConfig]:
     """Return the containers that should be running and are not, in order, regardless of backoff."""
-    wanted: list[ContainerPlan] = []
-    for plan in runspec["containers"]:
-        state = states[plan["name"]]
-        if plan["kind"] == "main":
-            if not state["running"] and will_run_again(plan, state, runspec["restart_policy"]):
-                wanted.append(plan)
+    wanted: list[ContainerConfig] = []
+    for config in runspec["containers"]:
+        state = states[config["name"]]
+        if config["kind"] == "main":
+            if not state["running"] and will_run_again(config, state, runspec["restart_policy"]):
+                wanted.append(config)
             continue
-        if plan["kind"] == "init" and has_succeeded(state):
+        if config["kind"] == "init" and has_succeeded(state):
             continue
-        if not state["running"] and will_run_again(plan, state, runspec["restart_policy"]):
-            wanted.append(plan)
-        if plan["kind"] == "init" or not (state["started"] and state["running"]):
-            if plan["kind"] == "sidecar" and state["restarts"]:
+        if not state["running"] and will_run_again(config, state, runspec["restart_policy"]):
+            wanted.append(config)
+        if config["kind"] == "init" or not (state["started"] and state["running"]):
+            if config["kind"] == "sidecar" and state["restarts"]:
                 continue  # only its first start blocks other containers
             return wanted
     return wanted
 
 
-def will_run_again(plan: ContainerPlan, state: ContainerState, policy: RestartPolicy) -> bool:
+def will_run_again(config: ContainerConfig, state: ContainerState, policy: RestartPolicy) -> bool:
     ended = state["ended"]
     if ended is None:
         return not state["running"]
-    if plan["kind"] == "sidecar":
+    if config["kind"] == "sidecar":
         return True
-    if plan["kind"] == "init":
+    if config["kind"] == "init":
         return ended["exit_code"] != 0 and policy != "Never"
     return policy == "Always" or (policy == "OnFailure" and ended["exit_code"] != 0)
 
@@ -49,13 +49,13 @@ def will_run_again(plan: ContainerPlan, state: ContainerState, policy: RestartPo
 def is_pod_over(runspec: RunSpec, states: Mapping[str, ContainerState]) -> bool:
     """Return True if nothing but sidecars runs or will run again."""
     policy = runspec["restart_policy"]
-    for plan in runspec["containers"]:
-        state = states[plan["name"]]
-        if plan["kind"] == "init" and state["ended"] and not will_run_again(plan, state, policy):
+    for config in runspec["containers"]:
+        state = states[config["name"]]
+        if config["kind"] == "init" and state["ended"] and not will_run_again(config, state, policy):
             if not has_succeeded(state):
                 return not state["running"]
             continue
-        if plan["kind"] != "sidecar" and (state["running"] or will_run_again(plan, state, policy)):
+        if config["kind"] != "sidecar" and (state["running"] or will_run_again(config, state, policy)):
             return False
     return True
 
@@ -71,7 +71,9 @@ def next_backoff(previous: float, ended: Termination, first: float, longest: flo
     return min(longest, previous * 2) if previous else first
 
 
-def next_sidecar_to_stop(plans: Sequence[ContainerPlan], states: Mapping[str, ContainerState]) -> str | None:
+def next_sidecar_to_stop(
+    configs: Sequence[ContainerConfig], states: Mapping[str, ContainerState]
+) -> str | None:
     """Return the name of the last sidecar that still runs."""
-    running = [p["name"] for p in plans if p["kind"] == "sidecar" and states[p["name"]]["running"]]
+    running = [p["name"] for p in configs if p["kind"] == "sidecar" and states[p["name"]]["running"]]
     return running[-1] if running else None

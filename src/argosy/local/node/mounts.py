@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from argosy.local.node import kernel
 from argosy.local.node.kernel import BIND, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, RECURSIVE
 from argosy.local.node.rootfs import PER_CONTAINER, overlay_root, rootless_root
-from argosy.local.node.runspec import ContainerPlan, RunSpec
+from argosy.local.node.runspec import ContainerConfig, RunSpec
 
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (of the container, as are the next two)
 _PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108
@@ -75,41 +75,41 @@ class HostRoot(NamedTuple):
             kernel.restrict_mount(os.path.realpath(target), flags, self.path("/proc"))
 
 
-def enter_root(runspec: RunSpec, plan: ContainerPlan, folder: Path, scratch: Path, proc: Path) -> None:
+def enter_root(runspec: RunSpec, config: ContainerConfig, folder: Path, scratch: Path, proc: Path) -> None:
     """Build the container's root in `scratch` and make it this process's root.
 
     `proc` is where the /proc of the container's PID namespace is mounted; this process is outside of it.
     """
-    restrictions = 0 if plan["privileged"] else NO_DEV
+    restrictions = 0 if config["privileged"] else NO_DEV
     root = scratch / "root"
     for path in (root, scratch / "upper", scratch / "work"):
         path.mkdir(parents=True, exist_ok=True)
     if runspec["rootless"]:
-        rootless_root(plan["root"], root, scratch / "layers")
+        rootless_root(config["root"], root, scratch / "layers")
     else:
-        overlay_root(plan["root"], root, scratch, restrictions)
+        overlay_root(config["root"], root, scratch, restrictions)
     host = HostRoot(f"/.argosy-{secrets.token_hex(16)}", restrictions)
     (root / host.root[1:]).mkdir(mode=0o700)
     kernel.pivot_root(str(root), str(root / host.root[1:]))
     os.chdir("/")
-    _system_folders(host, plan, folder, proc)
-    _private_folders(host, runspec, plan, scratch)
-    if plan["root"] == "/":
+    _system_folders(host, config, folder, proc)
+    _private_folders(host, runspec, config, scratch)
+    if config["root"] == "/":
         _submounts(host, runspec)
     for shown in runspec["visible"]:
         if not Path(shown).exists() or _below_any(shown, runspec["hidden"]):  # in a home, or in /tmp
             host.bind(shown, shown, read_only=True)
     for name in ("hosts", "hostname", "resolv.conf"):
         _etc_file(host, folder / "etc" / name, Path("/etc") / name)
-    for entry in plan["mounts"]:
+    for entry in config["mounts"]:
         host.bind(entry["source"], entry["target"], read_only=entry["read_only"])
-    if plan["message_path"]:
-        host.bind(scratch / "message", plan["message_path"], read_only=False)
-    if not plan["privileged"]:
+    if config["message_path"]:
+        host.bind(scratch / "message", config["message_path"], read_only=False)
+    if not config["privileged"]:
         _mask(host)
     kernel.unmount(host.root)
     Path(host.root).rmdir()
-    if plan["read_only_root"]:
+    if config["read_only_root"]:
         kernel.remount("/", READ_ONLY)
 
 
@@ -149,22 +149,22 @@ def _make_extensible(folder: Path) -> None:
     staging.rmdir()
 
 
-def _system_folders(host: HostRoot, plan: ContainerPlan, folder: Path, proc: Path) -> None:
+def _system_folders(host: HostRoot, config: ContainerConfig, folder: Path, proc: Path) -> None:
     for name in PER_CONTAINER:
         Path("/", name).mkdir(exist_ok=True)
     kernel.mount(host.path(proc), "/proc", flags=BIND)
-    read_only = 0 if plan["privileged"] else READ_ONLY
+    read_only = 0 if config["privileged"] else READ_ONLY
     try:
         kernel.mount("sysfs", "/sys", "sysfs", NO_SUID | NO_DEV | NO_EXEC | read_only)
     except OSError:  # sysfs cannot be mounted for another network namespace
         host.bind("/sys", "/sys", read_only=bool(read_only))
     kernel.mount("tmpfs", "/run", "tmpfs", NO_SUID | NO_DEV, "mode=755")
     Path("/run/lock").mkdir(mode=0o1777)
-    _devices(host, plan)
+    _devices(host, config)
     kernel.mount(host.path(folder / "shm"), _SHARED_MEMORY, flags=BIND)
 
 
-def _devices(host: HostRoot, plan: ContainerPlan) -> None:
+def _devices(host: HostRoot, config: ContainerConfig) -> None:
     """Bind-mount the device files that a container may use. Those that it creates itself cannot be opened."""
     kernel.mount("tmpfs", "/dev", "tmpfs", NO_SUID | host.restrictions, "mode=755,size=65536k")
     Path("/dev/pts").mkdir()
@@ -173,8 +173,8 @@ def _devices(host: HostRoot, plan: ContainerPlan) -> None:
     Path(_SHARED_MEMORY).mkdir(mode=0o1777)
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         Path("/dev", name).symlink_to(f"/proc/self/fd{target}")
-    wanted = [f"/dev/{name}" for name in _DEVICES] + plan["devices"]
-    if plan["privileged"]:
+    wanted = [f"/dev/{name}" for name in _DEVICES] + config["devices"]
+    if config["privileged"]:
         wanted += [f"/dev/{entry.name}" for entry in Path(host.path("/dev")).iterdir() if entry.name != "shm"]
     for device in wanted:
         path, original = Path(device), Path(host.path(device))
@@ -184,12 +184,12 @@ def _devices(host: HostRoot, plan: ContainerPlan) -> None:
         kernel.mount(str(original), device, flags=BIND)
 
 
-def _private_folders(host: HostRoot, runspec: RunSpec, plan: ContainerPlan, scratch: Path) -> None:
+def _private_folders(host: HostRoot, runspec: RunSpec, config: ContainerConfig, scratch: Path) -> None:
     """Mount empty writable folders over shared ones (/tmp) and home folders, and hide the state folder."""
     private = Path(host.path(scratch)) / "private"
     private.mkdir(exist_ok=True)
     folders = [(path, 0o1777) for path in _PRIVATE]
-    folders += [(path, 0o755) for path in runspec["hidden"] if plan["root"] == "/"]
+    folders += [(path, 0o755) for path in runspec["hidden"] if config["root"] == "/"]
     for number, (path, mode) in enumerate(folders):
         folder = Path(path).resolve()  # a home may be a symbolic link
         if not folder.is_dir():

@@ -16,7 +16,7 @@ from typing import Final
 from argosy.local.node import kernel
 from argosy.local.node.network import bring_up_loopback
 from argosy.local.node.pod_state import replace_file
-from argosy.local.procfs import is_alive, process_record
+from argosy.local.procfs import is_alive, process_id
 
 HOLDER_FILE: Final = "holder.json"
 
@@ -144,7 +144,7 @@ def main(folder: Path, *, rootless: bool) -> None:
     except OSError as error:
         os.write(1, explain_forbidden(error).encode() + b"\n")
         return
-    replace_file(folder / HOLDER_FILE, json.dumps(process_record(os.getpid())).encode())
+    replace_file(folder / HOLDER_FILE, json.dumps(process_id(os.getpid())).encode())
     os.write(1, b"ready\n")
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -1,4 +1,4 @@
-"""What all containers of a pod share while the shim runs them. Standard library only."""
+"""Holds the state that a pod's containers share in the shim. Standard library only."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +15,19 @@ RecordEvent = Callable[[str, str, str], None]
 
 class PodContext:
     def __init__(
-        self, runspec: RunSpec, folder: Path, loop: EventLoop, changed: NotifyChange, announce: RecordEvent
+        self,
+        runspec: RunSpec,
+        folder: Path,
+        loop: EventLoop,
+        notify_change: NotifyChange,
+        record_event: RecordEvent,
     ) -> None:
         self.runspec = runspec
         self.folder = folder
         self.loop = loop
-        self.notify_change = changed
-        self.record_event = announce
-        self.hierarchy = cgroups.find_hierarchy() if runspec["cgroup"] else None
+        self.notify_change = notify_change
+        self.record_event = record_event
+        self.cgroup_hierarchy = cgroups.find_hierarchy() if runspec["cgroup"] else None
         self._shared_pid_namespace: PidNamespace | None = None
 
     def pid_namespace(self, scratch: Path) -> PidNamespace:

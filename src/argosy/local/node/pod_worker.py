@@ -309,7 +309,7 @@ class PodWorker:
 
     def _record_host_root(self, runspec: RunSpec) -> None:
         """Record once, before the first start, which images stand for this machine's root file system."""
-        plain = {plan["name"] for plan in runspec["containers"] if plan["root"] == "/"}
+        plain = {config["name"] for config in runspec["containers"] if config["root"] == "/"}
         images = sorted({c.image for c in self.pod.every_container if c.name in plain and c.image})
         if images:
             named = ", ".join(f'"{image}"' for image in images)

@@ -12,7 +12,7 @@ from argosy.local.node import container_process, pod_state, probes, spawn
 from argosy.local.node.event_loop import Timer
 from argosy.local.node.pod_context import PodContext
 from argosy.local.node.probes import ProbeCounter, ProbeVerdict
-from argosy.local.node.runspec import Action, ProbePlan
+from argosy.local.node.runspec import Action, ProbeConfig
 
 
 class ProbeRunner:
@@ -24,7 +24,7 @@ class ProbeRunner:
         stop: Callable[[float], None],
     ) -> None:
         self._container = container
-        self._plan = container.plan
+        self._config = container.config
         self._state = state
         self._context = context
         self._stop = stop
@@ -34,7 +34,7 @@ class ProbeRunner:
         self._closed = False
 
     def start(self) -> None:
-        hook = self._plan["post_start"]
+        hook = self._config["post_start"]
         if not hook:
             self._start_probes()
             return
@@ -47,7 +47,7 @@ class ProbeRunner:
                 self._context.notify_change()
             else:
                 self._context.record_event(
-                    "Warning", "FailedPostStartHook", f"PostStartHook of {self._plan['name']} failed"
+                    "Warning", "FailedPostStartHook", f"PostStartHook of {self._config['name']} failed"
                 )
                 self._stop(self._context.runspec["grace"])
 
@@ -102,7 +102,7 @@ class ProbeRunner:
         return pid
 
     def _start_probes(self) -> None:
-        startup = self._plan["startup"]
+        startup = self._config["startup"]
         if startup:
             self._schedule_probe("startup", startup, ProbeCounter())
         else:
@@ -110,38 +110,38 @@ class ProbeRunner:
 
     def _on_started(self) -> None:
         self._state["started"] = True
-        if self._plan["readiness"]:
-            self._schedule_probe("readiness", self._plan["readiness"], ProbeCounter())
+        if self._config["readiness"]:
+            self._schedule_probe("readiness", self._config["readiness"], ProbeCounter())
         else:
             self._state["ready"] = True
-        if self._plan["liveness"]:
-            self._schedule_probe("liveness", self._plan["liveness"], ProbeCounter())
+        if self._config["liveness"]:
+            self._schedule_probe("liveness", self._config["liveness"], ProbeCounter())
 
     def _schedule_probe(
-        self, kind: str, plan: ProbePlan, counter: ProbeCounter, *, first: bool = True
+        self, kind: str, config: ProbeConfig, counter: ProbeCounter, *, first: bool = True
     ) -> None:
-        delay = plan["initial_delay"] if first else plan["period"]
+        delay = config["initial_delay"] if first else config["period"]
 
         def run() -> None:
-            self.run_action(plan["action"], plan["timeout"], answered)
+            self.run_action(config["action"], config["timeout"], answered)
 
         def answered(good: bool) -> None:
             if not self._probing:
                 return
             noted = counter.with_result(good)
-            if self._handle_result(kind, plan, noted, good):
-                self._schedule_probe(kind, plan, noted, first=False)
+            if self._handle_result(kind, config, noted, good):
+                self._schedule_probe(kind, config, noted, first=False)
 
         self._timers.append(self._context.loop.call_later(delay, run))
 
-    def _handle_result(self, kind: str, plan: ProbePlan, counter: ProbeCounter, good: bool) -> bool:
+    def _handle_result(self, kind: str, config: ProbeConfig, counter: ProbeCounter, good: bool) -> bool:
         """Act on a probe's verdict; return True to continue probing."""
-        name = self._plan["name"]
+        name = self._config["name"]
         if not good:
             self._context.record_event(
                 "Warning", "Unhealthy", f"{probes.event_name(kind)} probe failed: {name}"
             )
-        verdict = counter.verdict(plan)
+        verdict = counter.verdict(config)
         if verdict is ProbeVerdict.UNDECIDED:
             return True
         if kind == "readiness":
@@ -153,7 +153,7 @@ class ProbeRunner:
         if verdict is ProbeVerdict.FAILURE:
             what = f"Container {name} failed {kind} probe, will be restarted"
             self._context.record_event("Normal", "Killing", what)
-            self._stop(plan["grace"] if plan["grace"] is not None else self._context.runspec["grace"])
+            self._stop(config["grace"] if config["grace"] is not None else self._context.runspec["grace"])
             return False
         if kind == "startup":
             self._on_started()

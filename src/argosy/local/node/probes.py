@@ -9,7 +9,7 @@ import time
 from enum import Enum
 from typing import Final, NamedTuple
 
-from argosy.local.node.runspec import Action, HttpAction, ProbePlan
+from argosy.local.node.runspec import Action, HttpAction, ProbeConfig
 
 
 class ProbeVerdict(Enum):
@@ -27,10 +27,10 @@ class ProbeCounter(NamedTuple):
     def with_result(self, good: bool) -> "ProbeCounter":
         return ProbeCounter(self.successes + 1, 0) if good else ProbeCounter(0, self.failures + 1)
 
-    def verdict(self, plan: ProbePlan) -> ProbeVerdict:
-        if self.successes >= plan["successes"]:
+    def verdict(self, config: ProbeConfig) -> ProbeVerdict:
+        if self.successes >= config["successes"]:
             return ProbeVerdict.SUCCESS
-        if self.failures >= plan["failures"]:
+        if self.failures >= config["failures"]:
             return ProbeVerdict.FAILURE
         return ProbeVerdict.UNDECIDED
 

@@ -66,7 +66,7 @@ def listeners(services: Iterable[Service]) -> set[Listener]:
             port.name,
         )
         for service in services
-        if not service.headless and service.spec.type != "ExternalName"
+        if not service.is_headless and service.spec.type != "ExternalName"
         for port in service.spec.ports
         if port.protocol in ("TCP", "UDP")
     }

@@ -12,7 +12,7 @@ RUNSPEC_FILE: Final = "runspec.json"
 ContainerKind = Literal["init", "sidecar", "main"]
 
 
-class NetworkPlan(TypedDict):
+class NetworkConfig(TypedDict):
     bridge: str
     link: str
     """The name of the host's end of the pair, unique on the machine."""
@@ -22,7 +22,7 @@ class NetworkPlan(TypedDict):
     mtu: int
 
 
-class MountPlan(TypedDict):
+class MountConfig(TypedDict):
     source: str
     target: str
     read_only: bool
@@ -46,7 +46,7 @@ class Action(TypedDict, total=False):
     sleep: float
 
 
-class ProbePlan(TypedDict):
+class ProbeConfig(TypedDict):
     action: Action
     initial_delay: float
     period: float
@@ -56,7 +56,7 @@ class ProbePlan(TypedDict):
     grace: float | None
 
 
-class ContainerPlan(TypedDict):
+class ContainerConfig(TypedDict):
     name: str
     kind: ContainerKind
     root: str
@@ -64,7 +64,7 @@ class ContainerPlan(TypedDict):
     argv: list[str]
     env: dict[str, str]
     cwd: str
-    mounts: list[MountPlan]
+    mounts: list[MountConfig]
     uid: int
     gid: int
     groups: list[int]
@@ -81,9 +81,9 @@ class ContainerPlan(TypedDict):
     stdin_once: bool
     message_path: str
     message_from_logs: bool
-    startup: ProbePlan | None
-    readiness: ProbePlan | None
-    liveness: ProbePlan | None
+    startup: ProbeConfig | None
+    readiness: ProbeConfig | None
+    liveness: ProbeConfig | None
     post_start: Action | None
     pre_stop: Action | None
     stop_signal: int
@@ -96,7 +96,7 @@ class RunSpec(TypedDict):
     hostname: str
     restart_policy: Literal["Always", "OnFailure", "Never"]
     grace: float
-    network: NetworkPlan | None
+    network: NetworkConfig | None
     host_ipc: bool
     share_pids: bool
     """Whether all containers see each other's processes."""
@@ -109,7 +109,7 @@ class RunSpec(TypedDict):
     """Folder to mount a tmpfs on, and its size limit in bytes (0: the machine's default)."""
     sysctls: dict[str, str]
     """By path below /proc/sys."""
-    containers: list[ContainerPlan]
+    containers: list[ContainerConfig]
     cgroup: str
     """The pod's cgroup, relative to each hierarchy; empty when limits are by rlimit only."""
     first_backoff: float

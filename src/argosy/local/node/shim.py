@@ -62,7 +62,7 @@ def take_lock(folder: Path) -> int:
 
 def _enter_namespaces(runspec: RunSpec, folder: Path) -> None:
     if runspec["network"]:
-        network.join_pod_network(runspec["network"])
+        network.set_up_pod_network(runspec["network"])
         _allow_ping(rootless=runspec["rootless"])
     kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_UTS | (0 if runspec["host_ipc"] else kernel.NEW_IPC))
     kernel.mount("none", "/", flags=kernel.PRIVATE | kernel.RECURSIVE)
@@ -93,8 +93,8 @@ class PodSupervisor:
         context = PodContext(runspec, folder, self._loop, self._schedule_advance, self._record_event)
         earlier = pod_state.containers_after_loss(previous) if previous else {}
         self._containers = {
-            plan["name"]: ContainerSupervisor(plan, context, earlier.get(plan["name"]))
-            for plan in runspec["containers"]
+            config["name"]: ContainerSupervisor(config, context, earlier.get(config["name"]))
+            for config in runspec["containers"]
         }
         state["containers"] = {name: container.state for name, container in self._containers.items()}
         self._server = shim_socket.ShimServer(self._loop, shim_socket.listen(folder), self._handle)
@@ -128,8 +128,8 @@ class PodSupervisor:
         self._publish()
 
     def _start_containers(self) -> None:
-        for plan in lifecycle.containers_to_start(self._runspec, self._state["containers"]):
-            container = self._containers[plan["name"]]
+        for config in lifecycle.containers_to_start(self._runspec, self._state["containers"]):
+            container = self._containers[config["name"]]
             held_up = container.restart_not_before - time.monotonic()
             if held_up > 0:
                 container.report_backoff()
@@ -143,7 +143,7 @@ class PodSupervisor:
         if not running:
             self._loop.stop()
             return
-        others = [container for container in running if container.plan["kind"] != "sidecar"]
+        others = [container for container in running if container.config["kind"] != "sidecar"]
         for container in others:
             if not container.stopping:
                 container.stop(grace)
@@ -246,9 +246,9 @@ class PodSupervisor:
         def closed() -> None:
             if output in container.listeners:
                 container.listeners.remove(output)
-            if container.plan["stdin_once"]:
+            if container.config["stdin_once"]:
                 container.close_stdin()
 
-        connection.send({"attached": container.name, "tty": container.plan["tty"]})
+        connection.send({"attached": container.name, "tty": container.config["tty"]})
         connection.on_frame, connection.on_close = received, closed
         container.listeners.append(output)

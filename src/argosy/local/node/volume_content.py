@@ -22,10 +22,10 @@ from argosy.local.node.environment import Sources
 from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.volumes import (
     ProjectedToken,
-    has_content,
-    path_component,
+    is_written_by_agent,
     projected_tokens,
     render_files,
+    validate_path_component,
     write_files,
 )
 
@@ -101,8 +101,8 @@ class VolumeContent:
             renew_at = min(renew_at, issued.renew_at)
         stamp = datetime.now(UTC).strftime("%Y_%m_%d_%H_%M_%S.%f")
         for volume in pod.spec.volumes:
-            if has_content(volume):
-                target = folder / "volumes" / path_component(volume.name)
+            if is_written_by_agent(volume):
+                target = folder / "volumes" / validate_path_component(volume.name)
                 files = render_files(pod, volume, sources, tokens.get(volume.name, {}))
                 write_files(target, files, stamp, pod.spec.security_context.fs_group)
         return max(1.0, renew_at - time.monotonic())

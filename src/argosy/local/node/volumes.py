@@ -45,7 +45,7 @@ class ProjectedToken(NamedTuple):
     projection: TokenProjection
 
 
-def path_component(name: str) -> str:
+def validate_path_component(name: str) -> str:
     """Return the name, or raise VolumeError if it is not a plain file name."""
     if not _PATH_COMPONENT.fullmatch(name):
         raise VolumeError(f'"{name}": invalid name: must be lower case letters, digits, "-" and "."')
@@ -62,7 +62,8 @@ def projected_tokens(pod: Pod) -> list[ProjectedToken]:
     ]
 
 
-def has_content(volume: Volume) -> bool:
+def is_written_by_agent(volume: Volume) -> bool:
+    """Return True if the agent writes the volume's files and keeps them up to date."""
     return bool(volume.config_map or volume.secret or volume.projected or volume.downward_api)
 
 
@@ -104,7 +105,8 @@ def render_files(pod: Pod, volume: Volume, sources: Sources, tokens: dict[str, s
                 raise VolumeError(f'volume "{volume.name}": {unsupported} is not supported on this node')
             if part.service_account_token:
                 path = part.service_account_token.path
-                files[path] = (tokens[path].encode(), 0o600 if mode == 0o600 else mode & ~0o022)
+                # Only the agent may replace a token, whatever mode the volume has.
+                files[path] = (tokens[path].encode(), mode & ~0o022)
     return files
 
 
@@ -140,8 +142,8 @@ def write_files(folder: Path, files: Files, stamp: str, group: int | None = None
     return True
 
 
-def mount_source(mount: VolumeMount, root: Path, values: dict[str, str]) -> str:
-    """Return the host path of a container's mount, with a sub path that must stay inside the volume."""
+def prepare_mount_source(mount: VolumeMount, root: Path, values: dict[str, str]) -> str:
+    """Return the host path of a container's mount; create its subPath, which must stay inside the volume."""
     sub = expand_references(mount.sub_path_expr, values) if mount.sub_path_expr else mount.sub_path
     if not sub:
         return str(root)
@@ -155,8 +157,8 @@ def mount_source(mount: VolumeMount, root: Path, values: dict[str, str]) -> str:
     return str(real)
 
 
-def check_host_path(source: HostPath) -> Path:
-    """Check a hostPath by its type, or create it."""
+def prepare_host_path(source: HostPath) -> Path:
+    """Create the file or folder of a hostPath if its type says so, check its type, and return its path."""
     path, kind = Path(source.path), source.type
     if kind == "DirectoryOrCreate":
         path.mkdir(parents=True, exist_ok=True, mode=0o755)

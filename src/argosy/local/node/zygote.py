@@ -19,7 +19,7 @@ from typing import NoReturn
 from argosy.local.node import kernel, shim, shim_socket
 from argosy.local.node.event_loop import EventLoop
 from argosy.local.node.pod_state import replace_file
-from argosy.local.procfs import process_record
+from argosy.local.procfs import process_id
 
 _VARIABLES = (
     "PATH",
@@ -45,7 +45,7 @@ def main(folder: Path) -> None:
     listener = shim_socket.listen(folder, shim_socket.ZYGOTE_SOCKET)
     replace_file(
         folder / shim_socket.ZYGOTE_PID,
-        json.dumps(process_record(os.getpid())).encode(),
+        json.dumps(process_id(os.getpid())).encode(),
     )
     own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     gc.freeze()

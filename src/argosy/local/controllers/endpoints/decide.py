@@ -15,9 +15,9 @@ from argosy.local.kinds import (
     EndpointConditions,
     EndpointPort,
     EndpointSlice,
+    ObjectReference,
     Service,
     ServicePort,
-    TargetRef,
 )
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
@@ -96,7 +96,7 @@ def build_endpoint(service: Service, pod: Pod, zone: str = "") -> Endpoint:
         addresses=(pod.status.pod_ip,),
         conditions=EndpointConditions(ready, serving, terminating),
         hostname=pod.spec.hostname if named else "",
-        target_ref=TargetRef("Pod", meta.name, meta.namespace, meta.uid),
+        target_ref=ObjectReference("Pod", meta.name, meta.namespace, meta.uid),
         node_name=pod.spec.node_name,
         zone=zone,
     )

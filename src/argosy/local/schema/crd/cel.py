@@ -121,7 +121,7 @@ def _run_here(value: object, schema: Schema, path: str, old: object) -> Iterator
             result = compiled.program.execute(context)
         except (KeyError, RuntimeError, TypeError, ValueError, ZeroDivisionError) as error:
             detail = f"{_problem(error)} evaluating rule: {compiled.rule.message or compiled.rule.rule}"
-            yield invalid(path, _shown(value), detail)
+            yield invalid(path, _reported_value(value), detail)
             continue
         if result is not True:
             yield _failure(value, path, compiled, context)
@@ -137,8 +137,8 @@ def _failure(value: object, path: str, compiled: CompiledRule, context: Mapping[
         case ErrorType.REQUIRED:
             return required(where, detail)
         case ErrorType.DUPLICATE:
-            return duplicate(where, _shown(value))
-    return invalid(where, _shown(value), detail)
+            return duplicate(where, _reported_value(value))
+    return invalid(where, _reported_value(value), detail)
 
 
 def _expressed(compiled: CompiledRule, context: Mapping[str, object]) -> str:
@@ -151,7 +151,7 @@ def _expressed(compiled: CompiledRule, context: Mapping[str, object]) -> str:
     return text.strip() if isinstance(text, str) and "\n" not in text else ""
 
 
-def _shown(value: object) -> object:
+def _reported_value(value: object) -> object:
     return OMITTED if isinstance(value, dict | list) else value
 
 

@@ -17,7 +17,7 @@ from argosy.local.schema.ssa.fieldpath import FieldSet
 from argosy.local.schema.ssa.managedfields import APPLY, Entry, Identity
 from argosy.local.schema.ssa.merge import compare, field_set, merge, remove, with_named_fields
 from argosy.local.schema.ssa.typecheck import type_errors
-from argosy.local.schema.ssa.typed_shape import MergeError, Shape, shape_of, shown
+from argosy.local.schema.ssa.typed_shape import MergeError, Shape, format_path_element, shape_of
 from argosy.local.schema.ssa.update import (
     Filter,
     attribute,
@@ -42,7 +42,7 @@ class Conflict(Struct, frozen=True):
 
     @property
     def field(self) -> str:
-        return "".join(shown(step) for step in self.path)
+        return "".join(format_path_element(step) for step in self.path)
 
 
 class Conflicts(Exception):  # noqa: N818 - the term of Kubernetes
@@ -57,7 +57,7 @@ class Conflicts(Exception):  # noqa: N818 - the term of Kubernetes
         return [
             {
                 "reason": "FieldManagerConflict",
-                "message": f"conflict with {c.owner.shown}",
+                "message": f"conflict with {c.owner.description}",
                 "field": c.field,
             }
             for c in self.conflicts
@@ -225,13 +225,13 @@ def _annotations(obj: Json) -> Json:
 def _message(conflicts: list[Conflict]) -> str:
     if len(conflicts) == 1:
         conflict = conflicts[0]
-        return f"Apply failed with 1 conflict: conflict with {conflict.owner.shown}: {conflict.field}"
+        return f"Apply failed with 1 conflict: conflict with {conflict.owner.description}: {conflict.field}"
     lines: list[str] = []
     by_owner: dict[Identity, list[Conflict]] = {}
     for conflict in conflicts:
         by_owner.setdefault(conflict.owner.identity, []).append(conflict)
     for identity in sorted(by_owner):
         owned = by_owner[identity]
-        lines.append(f"conflicts with {owned[0].owner.shown}:")
+        lines.append(f"conflicts with {owned[0].owner.description}:")
         lines += [f"- {conflict.field}" for conflict in owned]
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)

@@ -31,7 +31,7 @@ class Entry(Struct, frozen=True):
         return (self.manager, self.operation, self.subresource, version)
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         """The manager as messages of conflicts show it."""
         text = f'"{self.manager}"'
         if self.subresource:

@@ -3,7 +3,16 @@
 from argosy.local.schema.model import Json
 from argosy.local.schema.ssa import fieldpath
 from argosy.local.schema.ssa.fieldpath import FieldSet
-from argosy.local.schema.ssa.typed_shape import DEDUCED, KEYED, LEAF, MAP, SET, MergeError, Shape, shown
+from argosy.local.schema.ssa.typed_shape import (
+    DEDUCED,
+    KEYED,
+    LEAF,
+    MAP,
+    SET,
+    MergeError,
+    Shape,
+    format_path_element,
+)
 
 _MEMBER: FieldSet = {}
 
@@ -256,7 +265,7 @@ def _unique_items(items: list[object], shape: Shape) -> dict[str, object]:
     for item in items:
         key = shape.item_key(item)
         if key in by_key:
-            raise MergeError(f"duplicate entries for key {shown(key)}")
+            raise MergeError(f"duplicate entries for key {format_path_element(key)}")
         by_key[key] = item
     return by_key
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.ssa.typed_shape import KEYED, SET, MergeError, Shape, shape_of, shown
+from argosy.local.schema.ssa.typed_shape import KEYED, SET, MergeError, Shape, format_path_element, shape_of
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -60,6 +60,6 @@ def _item_errors(value: list[object], items: Schema, shape: Shape, path: str, is
             yield f"{path}[{index}]: {error}"
             continue
         if key in keys:
-            yield f"{path}: duplicate entries for key {shown(key)}"
+            yield f"{path}: duplicate entries for key {format_path_element(key)}"
         keys.add(key)
-        yield from _errors(item, items, path + shown(key), is_open=is_open)
+        yield from _errors(item, items, path + format_path_element(key), is_open=is_open)

@@ -118,7 +118,7 @@ def _keys(schema: Schema) -> tuple[str, ...]:
     return schema.list_map_keys or (schema.patch_merge_key,)
 
 
-def shown(key: str) -> str:
+def format_path_element(key: str) -> str:
     """Return a path element as error messages print it: `.spec`, `[name="a"]`, `["x"]`."""
     kind, rest = key[0], key[2:]
     if kind == "f":

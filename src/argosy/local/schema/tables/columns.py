@@ -104,8 +104,12 @@ _WORKLOADS: Mapping[tuple[str, str], tuple[Field, ...]] = {
     ),
     ("policy", "PodDisruptionBudget"): (
         NAME,
-        _field("Min Available", lambda item: values.shown(values.at(item, "spec.minAvailable"), "N/A")),
-        _field("Max Unavailable", lambda item: values.shown(values.at(item, "spec.maxUnavailable"), "N/A")),
+        _field(
+            "Min Available", lambda item: values.format_value(values.at(item, "spec.minAvailable"), "N/A")
+        ),
+        _field(
+            "Max Unavailable", lambda item: values.format_value(values.at(item, "spec.maxUnavailable"), "N/A")
+        ),
         _number("Allowed Disruptions", "status.disruptionsAllowed"),
         AGE,
     ),

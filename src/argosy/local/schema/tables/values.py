@@ -21,7 +21,7 @@ def at(item: Json, path: str) -> object:
     return part(item, *steps).get(last)
 
 
-def shown(value: object, unset: str = "<unset>") -> str:
+def format_value(value: object, unset: str = "<unset>") -> str:
     return unset if value is None else str(value)
 
 
@@ -201,4 +201,4 @@ def is_bound(item: Json) -> bool:
 
 
 def claim_capacity(item: Json) -> str:
-    return shown(at(item, "status.capacity.storage"), "0") if is_bound(item) else ""
+    return format_value(at(item, "status.capacity.storage"), "0") if is_bound(item) else ""

@@ -9,14 +9,14 @@ import pytest
 from argosy.kinds.meta import Json
 from argosy.local.node.environment import ConfigError, Sources
 from argosy.local.node.kinds import Pod
-from argosy.local.node.pod_plan import Allocation, build_runspec
 from argosy.local.node.runspec import RunSpec
+from argosy.local.node.runspec_builder import Allocation, build_runspec
 from argosy.local.node.settings import Settings
 from argosy.local.node.sysctls import SysctlForbiddenError
 from argosy.local.node.volumes import VolumeError
 
 
-def plan(folder: Path, spec: Json, container: Json | None = None) -> RunSpec:
+def config(folder: Path, spec: Json, container: Json | None = None) -> RunSpec:
     """Plan a pod of one container `c`."""
     given = msgspec.convert(
         {
@@ -47,7 +47,7 @@ def plan(folder: Path, spec: Json, container: Json | None = None) -> RunSpec:
 
 def plan_volume(folder: Path, volume: Json) -> RunSpec:
     mounts: Json = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    return plan(folder, {"volumes": [{"name": "v", **volume}]}, mounts)
+    return config(folder, {"volumes": [{"name": "v", **volume}]}, mounts)
 
 
 UNSUPPORTED: dict[str, Json] = {
@@ -70,7 +70,7 @@ def test_a_volume_of_an_unsupported_type_is_an_error(kind: str, tmp_path: Path) 
 
 def test_raw_block_devices_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(VolumeError, match="volumeDevices are not supported"):
-        plan(tmp_path, {}, {"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]})
+        config(tmp_path, {}, {"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]})
 
 
 NAMES: dict[str, Json] = {
@@ -83,7 +83,7 @@ def test_names_cannot_lead_out_of_the_folder(case: str, tmp_path: Path) -> None:
     volume: Json = {"name": "v", **NAMES[case]}
     mounts: Json = {"volumeMounts": [{"name": volume["name"], "mountPath": "/v"}]}
     with pytest.raises(VolumeError, match="invalid name"):
-        plan(tmp_path, {"volumes": [volume]}, mounts)
+        config(tmp_path, {"volumes": [volume]}, mounts)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,7 +109,7 @@ FORBIDDEN_SYSCTLS: dict[str, tuple[str, Json, str]] = {
 def test_sysctls_outside_of_the_pods_namespaces_are_forbidden(case: str, tmp_path: Path) -> None:
     name, spec, want = FORBIDDEN_SYSCTLS[case]
     with pytest.raises(SysctlForbiddenError, match=f'forbidden sysctl: "{name}" {want}'):
-        plan(tmp_path, {"securityContext": {"sysctls": [{"name": name, "value": "1"}]}, **spec})
+        config(tmp_path, {"securityContext": {"sysctls": [{"name": name, "value": "1"}]}, **spec})
 
 
 def test_safe_sysctls_become_paths_with_either_separator(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_safe_sysctls_become_paths_with_either_separator(tmp_path: Path) -> None
         {"name": "net.ipv4.tcp_syncookies", "value": "1"},
         {"name": "net/ipv4/tcp_fin_timeout", "value": "9"},
     ]
-    runspec = plan(tmp_path, {"securityContext": {"sysctls": wanted}})
+    runspec = config(tmp_path, {"securityContext": {"sysctls": wanted}})
     assert runspec["sysctls"] == {"net/ipv4/tcp_syncookies": "1", "net/ipv4/tcp_fin_timeout": "9"}
 
 
@@ -132,7 +132,7 @@ ESCALATION: dict[str, tuple[Json, bool]] = {
 @pytest.mark.parametrize("case", ESCALATION)
 def test_new_privileges(case: str, tmp_path: Path) -> None:
     security, want_none = ESCALATION[case]
-    runspec = plan(tmp_path, {}, {"securityContext": security})
+    runspec = config(tmp_path, {}, {"securityContext": security})
     assert runspec["containers"][0]["no_new_privileges"] is want_none
 
 
@@ -162,8 +162,8 @@ NON_ROOT: dict[str, tuple[Json, Json, str]] = {
 def test_run_as_non_root(case: str, tmp_path: Path) -> None:
     of_pod, of_container, want_error = NON_ROOT[case]
     if not want_error:
-        plan(tmp_path, {"securityContext": of_pod}, {"securityContext": of_container})
+        config(tmp_path, {"securityContext": of_pod}, {"securityContext": of_container})
         return
     with pytest.raises(ConfigError) as raised:
-        plan(tmp_path, {"securityContext": of_pod}, {"securityContext": of_container})
+        config(tmp_path, {"securityContext": of_pod}, {"securityContext": of_container})
     assert str(raised.value) == want_error

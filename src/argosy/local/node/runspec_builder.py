@@ -20,11 +20,11 @@ from argosy.local.node.environment import ConfigError, Sources, build_command, b
 from argosy.local.node.kinds import Container, Handler, HttpGet, Pod, Probe, TcpSocket, Volume
 from argosy.local.node.runspec import (
     Action,
+    ContainerConfig,
     ContainerKind,
-    ContainerPlan,
-    MountPlan,
-    NetworkPlan,
-    ProbePlan,
+    MountConfig,
+    NetworkConfig,
+    ProbeConfig,
     RunSpec,
 )
 from argosy.local.node.settings import Settings
@@ -32,10 +32,10 @@ from argosy.local.node.spawn import DEFAULT_PATH
 from argosy.local.node.sysctls import allowed_sysctls
 from argosy.local.node.volumes import (
     VolumeError,
-    check_host_path,
-    has_content,
-    mount_source,
-    path_component,
+    is_written_by_agent,
+    prepare_host_path,
+    prepare_mount_source,
+    validate_path_component,
 )
 
 _HIDDEN = ("/home", "/root")
@@ -59,7 +59,7 @@ class Allocation(NamedTuple):
 def build_runspec(pod: Pod, allocation: Allocation, sources: Sources, settings: Settings) -> RunSpec:
     mounted = {mount.name for container in pod.every_container for mount in container.volume_mounts}
     memory_volumes = {
-        str(allocation.folder / "volumes" / path_component(volume.name)): _size(volume)
+        str(allocation.folder / "volumes" / validate_path_component(volume.name)): _size(volume)
         for volume in pod.spec.volumes
         if volume.empty_dir and volume.empty_dir.medium == "Memory" and volume.name in mounted
     }
@@ -129,16 +129,16 @@ def interpreter_folders() -> list[str]:
 def volume_folder(volume: Volume, allocation: Allocation) -> Path:
     """Return the host's folder of a volume, creating it if the agent manages it."""
     if volume.host_path:
-        return check_host_path(volume.host_path)
+        return prepare_host_path(volume.host_path)
     if volume.persistent_volume_claim:
         return allocation.claims[volume.persistent_volume_claim.claim_name]
-    if not volume.empty_dir and not has_content(volume):
+    if not volume.empty_dir and not is_written_by_agent(volume):
         raise VolumeError(
             f'volume "{volume.name}": {volume.unsupported_type or "its type"} is not supported on this node; '
             "supported are configMap, downwardAPI, emptyDir, hostPath, persistentVolumeClaim, projected "
             "and secret"
         )
-    folder = allocation.folder / "volumes" / path_component(volume.name)
+    folder = allocation.folder / "volumes" / validate_path_component(volume.name)
     folder.mkdir(parents=True, exist_ok=True)
     if volume.empty_dir:
         folder.chmod(0o777)
@@ -149,8 +149,8 @@ def _init_kind(container: Container) -> ContainerKind:
     return "sidecar" if container.restart_policy == "Always" else "init"
 
 
-def _network(pod: Pod, allocation: Allocation, settings: Settings) -> NetworkPlan:
-    return NetworkPlan(
+def _network(pod: Pod, allocation: Allocation, settings: Settings) -> NetworkConfig:
+    return NetworkConfig(
         bridge=settings.bridge,
         link=network.link_name(pod.metadata.uid),
         address=allocation.address,
@@ -167,7 +167,7 @@ def _container(
     allocation: Allocation,
     sources: Sources,
     settings: Settings,
-) -> ContainerPlan:
+) -> ContainerConfig:
     values = build_environment(pod, container, sources)
     security, shared = container.security_context, pod.spec.security_context
     uid = _first(security.run_as_user, shared.run_as_user, 0)
@@ -176,8 +176,8 @@ def _container(
     privileged = bool(security.privileged)
     groups = sorted({gid, *shared.supplemental_groups, *([shared.fs_group] if shared.fs_group else [])})
     limits = container.resources.limits
-    return ContainerPlan(
-        name=path_component(container.name),
+    return ContainerConfig(
+        name=validate_path_component(container.name),
         kind=kind,
         root=settings.image_root(container.image),
         argv=build_command(container, values) or ["/bin/sh"],
@@ -239,34 +239,34 @@ def _check_non_root(pod: Pod, container: Container, uid: int) -> None:
 
 def _mounts(
     pod: Pod, container: Container, allocation: Allocation, values: dict[str, str]
-) -> list[MountPlan]:
+) -> list[MountConfig]:
     """Return the mounts sorted by depth, so that none is covered by the mount around it."""
     if container.volume_devices:
         raise VolumeError(f'container "{container.name}": volumeDevices are not supported on this node')
     volumes = {volume.name: volume for volume in pod.spec.volumes}
-    plans = []
+    mounts = []
     for mount in container.volume_mounts:
         volume = volumes[mount.name]
         claim = volume.persistent_volume_claim
         fixed = bool(volume.config_map or volume.secret or volume.projected or volume.downward_api)
-        plans.append(
-            MountPlan(
-                source=mount_source(mount, volume_folder(volume, allocation), values),
+        mounts.append(
+            MountConfig(
+                source=prepare_mount_source(mount, volume_folder(volume, allocation), values),
                 target="/" + mount.mount_path.strip("/"),
                 read_only=mount.read_only or fixed or bool(claim and claim.read_only),
             )
         )
-    return sorted(plans, key=lambda plan: plan["target"].count("/"))
+    return sorted(mounts, key=lambda mount: mount["target"].count("/"))
 
 
-def _probe(container: Container, probe: Probe | None) -> ProbePlan | None:
+def _probe(container: Container, probe: Probe | None) -> ProbeConfig | None:
     if probe is None:
         return None
     handler = Handler(exec=probe.exec, http_get=probe.http_get, tcp_socket=probe.tcp_socket)
     action = _action(container, handler)
     if action is None:
         return None
-    return ProbePlan(
+    return ProbeConfig(
         action=action,
         initial_delay=probe.initial_delay_seconds,
         period=probe.period_seconds,
