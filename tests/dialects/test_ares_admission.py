@@ -51,15 +51,17 @@ def test_rejected_jobs(case: Case) -> None:
 
 
 def test_rejection_has_the_message_of_a_reconcile() -> None:
-    found = problems(SubmittedJob(NAMED, BAD))
+    reported = problems(SubmittedJob(NAMED, BAD))
     result = DIALECT.to_workload(job(roles={"worker": {"replicas": 0}}))
     assert isinstance(result, Problems)
-    assert str(found) == str(result)
+    assert str(reported) == str(result)
 
 
 def test_defaults_equal_those_of_a_reconcile() -> None:
-    patch = {str(one["path"]): one["value"] for one in default_patch(SubmittedJob(NAMED, GOOD))}
-    assert {one["op"] for one in default_patch(SubmittedJob(NAMED, GOOD))} == {"add"}
+    patch = {
+        str(operation["path"]): operation["value"] for operation in default_patch(SubmittedJob(NAMED, GOOD))
+    }
+    assert {operation["op"] for operation in default_patch(SubmittedJob(NAMED, GOOD))} == {"add"}
     assert patch["/spec/runPolicy"] == {"cleanPodPolicy": "None"}
     assert patch["/spec/roleSpecs/worker/restartPolicy"] == "Never"
     assert patch["/spec/jobPhasePolicy"] == {"failed": [["worker"]], "succeeded": [["worker"]]}

@@ -243,12 +243,14 @@ def a_template_refused_by_the_api_takes_away_what_was_made() -> None:
         role="b",
         index=0,
     )
-    there = Observed(pods=pods("P", "a"), failed_actions=(refusal,), children=(existing(Service, "job-a"),))
-    refused = begun.reconcile_observed(there)
+    observed = Observed(
+        pods=pods("P", "a"), failed_actions=(refusal,), children=(existing(Service, "job-a"),)
+    )
+    refused = begun.reconcile_observed(observed)
     assert refused.phase == "Failed"
     assert refused.condition("Failed") == ("True", "InvalidDefinition", refusal.message)
     assert refused.deleted == ["job-a-0"]
-    assert remove(there.children[0]) in refused.actions
+    assert remove(observed.children[0]) in refused.actions
     later = refused.reconcile()
     assert (later.phase, later.created, later.events) == ("Failed", [], ()), "not tried again before an edit"
     cured = later.with_spec(roleSpecs={"b": {"replicas": 2}}).reconcile()
@@ -312,12 +314,12 @@ def env(obj: AresJob, role: str, index: int = 0) -> Mapping[str, str]:
 def pytorch() -> None:
     master = {"template": template("pytorch", ports=[{"name": "pytorch", "containerPort": 40000}])}
     obj = job("pytorch", roles={"master": master, "worker": {"replicas": 2}})
-    found = [env(obj, "master"), env(obj, "worker", 0), env(obj, "worker", 1)]
-    assert [one["RANK"] for one in found] == ["0", "1", "2"]
-    assert {one["WORLD_SIZE"] for one in found} == {"3"}
-    assert {one["MASTER_PORT"] for one in found} == {"40000"}
+    environments = [env(obj, "master"), env(obj, "worker", 0), env(obj, "worker", 1)]
+    assert [variables["RANK"] for variables in environments] == ["0", "1", "2"]
+    assert {variables["WORLD_SIZE"] for variables in environments} == {"3"}
+    assert {variables["MASTER_PORT"] for variables in environments} == {"40000"}
     first = f"job-master-0.job-master.{DOMAIN}"
-    assert [one["MASTER_ADDR"] for one in found] == ["0.0.0.0", first, first]
+    assert [variables["MASTER_ADDR"] for variables in environments] == ["0.0.0.0", first, first]
     workload = workload_of(obj)
     assert workload.rules.services == ("master",)
     injection = inject(workload, workload.roles["worker"], 0)
@@ -332,12 +334,12 @@ def pytorch() -> None:
 def test_pytorch_without_a_port_gets_one() -> None:
     workload = workload_of(job("pytorch", roles={"master": {}}))
     injection = inject(workload, workload.roles["master"], 0)
-    assert [(one.name, one.number) for one in injection.ports] == [("pytorch", 23456)]
+    assert [(port.name, port.number) for port in injection.ports] == [("pytorch", 23456)]
 
 
 def tf_config(obj: AresJob, role: str, index: int = 0) -> Mapping[str, object]:
-    found: Mapping[str, object] = json.loads(env(obj, role, index).get("TF_CONFIG", "{}"))
-    return found
+    config: Mapping[str, object] = json.loads(env(obj, role, index).get("TF_CONFIG", "{}"))
+    return config
 
 
 def host(role: str, index: int, port: int = 2222) -> str:
@@ -385,7 +387,7 @@ def test_55_ssh_keys() -> None:
         **AS_ROOT,
     }
     begun = simulate(obj).start()
-    assert [one.name for one in begun.applied(SecretMetadata)] == ["job-ssh"]
+    assert [child.name for child in begun.applied(SecretMetadata)] == ["job-ssh"]
     running = begun.reconcile(*pods("R", "launcher"), *pods("RR"), *pods("R", "board"))
     assert not running.applied(SecretMetadata)
     without = job("mpi", roles=roles)
@@ -400,9 +402,9 @@ LAUNCHER_AS_HOST = {
 }
 
 
-@pytest.mark.parametrize(("given", "want"), LAUNCHER_AS_HOST.values(), ids=LAUNCHER_AS_HOST.keys())
-def test_launcher_as_host(given: bool | None, want: bool) -> None:
-    block = {} if given is None else {"launcherAsHost": given}
+@pytest.mark.parametrize(("launcher_as_host", "want"), LAUNCHER_AS_HOST.values(), ids=LAUNCHER_AS_HOST.keys())
+def test_launcher_as_host(launcher_as_host: bool | None, want: bool) -> None:
+    block = {} if launcher_as_host is None else {"launcherAsHost": launcher_as_host}
     obj = job("mpi", roles={"launcher": {}, "worker": {}}, framework={"mpi": block})
     initializer = inject(workload_of(obj), workload_of(obj).roles["launcher"], 0).initializer
     assert initializer is not None
@@ -477,8 +479,8 @@ def shares_of_ports_are_of_one_size() -> None:
 
 def test_bagua_static() -> None:
     obj = job("bagua", roles={"master": {}, "worker": {}}, availablePorts=[7, 8, 9, 10])
-    found = env(obj, "worker")
-    assert found == {
+    variables = env(obj, "worker")
+    assert variables == {
         "BAGUA_SSH_PORT": "7",
         "MASTER_PORT": "8",
         "BAGUA_AVAILABLE_PORTS": "9,10",
@@ -508,7 +510,8 @@ def dask() -> None:
     }
     obj = job("dask", roles=roles)
     waits = {
-        name: [one.role for one in role.depends_on or ()] for name, role in workload_of(obj).roles.items()
+        name: [dependency.role for dependency in role.depends_on or ()]
+        for name, role in workload_of(obj).roles.items()
     }
     assert waits == {
         "scheduler": [],
@@ -516,18 +519,22 @@ def dask() -> None:
         "worker": ["leadworker"],
         "launcher": ["worker"],
     }
-    found = [env(obj, "leadworker"), env(obj, "worker"), env(obj, "worker", 1), env(obj, "launcher")]
-    assert [one["RANK"] for one in found] == ["0", "1", "2", "3"]
-    assert {one["WORLD_SIZE"] for one in found} == {"4"}
-    assert [one["MASTER_ADDR"] for one in found[:2]] == ["0.0.0.0", f"job-leadworker.{DOMAIN}"]
-    assert found[3]["SCHEDULER"] == f"tcp://job-scheduler.{DOMAIN}:8786"
-    own = {**roles, "launcher": dask_role(9001, dependence={"roleNames": ["scheduler"]})}
-    assert [one.role for one in workload_of(job("dask", roles=own)).roles["launcher"].depends_on or ()] == [
-        "scheduler"
+    environments = [env(obj, "leadworker"), env(obj, "worker"), env(obj, "worker", 1), env(obj, "launcher")]
+    assert [variables["RANK"] for variables in environments] == ["0", "1", "2", "3"]
+    assert {variables["WORLD_SIZE"] for variables in environments} == {"4"}
+    assert [variables["MASTER_ADDR"] for variables in environments[:2]] == [
+        "0.0.0.0",
+        f"job-leadworker.{DOMAIN}",
     ]
-    there = (*pods("R", "scheduler"), *pods("R", "leadworker"), *pods("RR"))
-    running = simulate(obj).start().reconcile(*there, *pods("R", "launcher"))
-    assert running.reconcile(*there, *pods("S", "launcher")).phase == "Succeeded"
+    assert environments[3]["SCHEDULER"] == f"tcp://job-scheduler.{DOMAIN}:8786"
+    own = {**roles, "launcher": dask_role(9001, dependence={"roleNames": ["scheduler"]})}
+    assert [
+        dependency.role
+        for dependency in workload_of(job("dask", roles=own)).roles["launcher"].depends_on or ()
+    ] == ["scheduler"]
+    running_pods = (*pods("R", "scheduler"), *pods("R", "leadworker"), *pods("RR"))
+    running = simulate(obj).start().reconcile(*running_pods, *pods("R", "launcher"))
+    assert running.reconcile(*running_pods, *pods("S", "launcher")).phase == "Succeeded"
 
 
 @CASES(
@@ -547,7 +554,7 @@ def custom() -> None:
         "ROLE_WORKER": workers,
     }
     assert env(obj, "worker", 1) == want
-    assert [one.name for one in simulate(obj).start().applied(Service)] == ["job-ps", "job-worker"]
+    assert [service.name for service in simulate(obj).start().applied(Service)] == ["job-ps", "job-worker"]
 
 
 def test_too_long_address_list_is_left_out() -> None:

@@ -37,13 +37,13 @@ INFO: dict[str, tuple[ObservedPod, str]] = {
 }
 
 
-@pytest.mark.parametrize(("there", "info"), INFO.values(), ids=INFO.keys())
-def test_description_of_a_failed_pod(there: ObservedPod, info: str) -> None:
-    ended = simulate(job()).start().reconcile(there)
-    said = f"pod=job-worker-0; nodeName=n0; info={info}"
-    assert (ended.role().reason, ended.role().message) == ("PodFailed", said)
-    assert messages(ended.events, "PodFailed") == [f"role worker: {said}"]
-    assert not ended.reconcile(there).events
+@pytest.mark.parametrize(("failed_pod", "info"), INFO.values(), ids=INFO.keys())
+def test_description_of_a_failed_pod(failed_pod: ObservedPod, info: str) -> None:
+    ended = simulate(job()).start().reconcile(failed_pod)
+    message = f"pod=job-worker-0; nodeName=n0; info={info}"
+    assert (ended.role().reason, ended.role().message) == ("PodFailed", message)
+    assert messages(ended.events, "PodFailed") == [f"role worker: {message}"]
+    assert not ended.reconcile(failed_pod).events
 
 
 def all_pods() -> AresJob:
@@ -81,7 +81,7 @@ def test_container_restarted_in_place_is_not_a_failed_pod() -> None:
 class Edit(Struct):
     fields: dict[str, object]
     want: list[str] = field(default_factory=list)
-    there: tuple[ObservedPod, ...] = (*pods("R", "a"), *pods("RR", "b"))
+    observed_pods: tuple[ObservedPod, ...] = (*pods("R", "a"), *pods("RR", "b"))
 
 
 EDITS = {
@@ -93,7 +93,8 @@ EDITS = {
     ),
     "backoffLimit changed: no role is outdated": Edit({"runPolicy": {"backoffLimit": 3}}),
     "template changed, pods have ended: no role is outdated": Edit(
-        {"roleSpecs": {"b": {"template": template("other")}}}, there=(*pods("R", "a"), *pods("SS", "b"))
+        {"roleSpecs": {"b": {"template": template("other")}}},
+        observed_pods=(*pods("R", "a"), *pods("SS", "b")),
     ),
 }
 
@@ -105,10 +106,10 @@ def test_outdated_pods_are_reported_once_per_role_and_generation(case: Edit) -> 
         .start()
         .reconcile(*pods("R", "a"), *pods("RR", "b"))
     )
-    edited = running.with_spec(**case.fields).reconcile(*case.there)
+    edited = running.with_spec(**case.fields).reconcile(*case.observed_pods)
     reported = [text.partition(":")[0] for text in messages(edited.events, "StaleClusterSpec")]
     assert reported == [f"role {name}" for name in case.want]
-    assert not messages(edited.reconcile(*case.there).events, "StaleClusterSpec")
+    assert not messages(edited.reconcile(*case.observed_pods).events, "StaleClusterSpec")
 
 
 class ActionCase(Struct):

@@ -15,7 +15,7 @@ AT = "2029-12-31T12:00:00Z"
 
 def left(phase: str, *conditions: dict[str, str], role: str = "", **status: object) -> AresJob:
     """A job of two workers with such a status."""
-    stored = [{"status": "True", "lastTransitionTime": AT, **one} for one in conditions]
+    stored = [{"status": "True", "lastTransitionTime": AT, **condition} for condition in conditions]
     roles = {"worker": {"phase": role or phase, "lastTransitionTime": AT}}
     written = {"phase": phase, "conditions": stored, "roleStatuses": roles, **status}
     return replace(job(roles={"worker": {"replicas": 2}}), status=msgspec.convert(written, AresJobStatus))
@@ -51,7 +51,7 @@ def test_adopted_finished_job_does_not_run_again(phase: str) -> None:
     assert first.status.role_statuses == ended.status.role_statuses
     old = replace(ended, spec={**ended.spec, "runPolicy": {"ttlSecondsAfterFinished": 30}})
     over = simulate(old).reconcile()
-    assert [one.__class__.__name__ for one in over.actions] == ["DeleteJob"], "its time to live counts"
+    assert [action.__class__.__name__ for action in over.actions] == ["DeleteJob"], "its time to live counts"
 
 
 def test_adopted_invalid_job_stays_invalid_until_it_is_edited() -> None:

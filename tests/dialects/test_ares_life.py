@@ -38,9 +38,9 @@ def test_39_no_pod_is_created_while_the_pod_group_waits(phase: str) -> None:
     """minAvailable 2: PodGroup made first, zero pods and phase Pending while its phase is empty or
     Pending."""
     begun = simulate(gang()).reconcile().reconcile()
-    (made,) = begun.applied(GROUP.kind)
+    (pod_group,) = begun.applied(GROUP.kind)
     spec = {"minMember": 2, "queue": "q", "priorityClassName": "", "minResources": {"cpu": "2"}}
-    assert (made.name, made.body["spec"]) == ("job", spec)
+    assert (pod_group.name, pod_group.body["spec"]) == ("job", spec)
     waiting = begun.reconcile_observed(Observed(group=group(phase)))
     assert (waiting.created, waiting.phase, waiting.status.start_time) == ([], "Pending", None)
 
@@ -79,35 +79,35 @@ def preempted(index: int = 0, phase: str = "Running") -> ObservedPod:
 
 def test_40_preempted_pod_holds_the_job() -> None:
     """Pod Ready=False/Preempted, PodGroup not evicted -> no phase change, no pod created."""
-    there = group("Running", Scheduled="tasks ready")
+    running_group = group("Running", Scheduled="tasks ready")
     running = (
         simulate(gang())
         .reconcile()
         .reconcile_observed(Observed(group=group("Inqueue")))
-        .reconcile_observed(Observed(pods=pods("RR"), group=there))
+        .reconcile_observed(Observed(pods=pods("RR"), group=running_group))
     )
     assert running.phase == "Running"
-    failed = running.reconcile_observed(Observed(pods=(preempted(0, "Failed"), pod(1)), group=there))
+    failed = running.reconcile_observed(Observed(pods=(preempted(0, "Failed"), pod(1)), group=running_group))
     assert (failed.phase, failed.role().phase, failed.created) == ("Running", "Running", [])
     assert failed.plan and failed.plan.requeue_at == later(60)
-    gone = failed.reconcile_observed(Observed(pods=(pod(1),), group=there), seconds=60)
-    asked = gone.reconcile_observed(
-        Observed(pods=(pod(1),), group=there, confirmed_absent=frozenset({("worker", 0)}))
+    gone = failed.reconcile_observed(Observed(pods=(pod(1),), group=running_group), seconds=60)
+    confirmed = gone.reconcile_observed(
+        Observed(pods=(pod(1),), group=running_group, confirmed_absent=frozenset({("worker", 0)}))
     )
-    assert (asked.phase, asked.condition("Failed")[1]) == ("Failed", "Preempted")
-    assert asked.role().reason == "Preempted"
+    assert (confirmed.phase, confirmed.condition("Failed")[1]) == ("Failed", "Preempted")
+    assert confirmed.role().reason == "Preempted"
 
 
 def test_40_after_a_minute_the_usual_rules_apply() -> None:
-    there = group("Running", Scheduled="tasks ready")
+    running_group = group("Running", Scheduled="tasks ready")
     running = (
         simulate(gang())
         .reconcile()
         .reconcile_observed(Observed(group=group("Inqueue")))
-        .reconcile_observed(Observed(pods=pods("RR"), group=there))
+        .reconcile_observed(Observed(pods=pods("RR"), group=running_group))
     )
     over = running.reconcile_observed(
-        Observed(pods=(preempted(0, "Failed"), pod(1)), group=there), seconds=61
+        Observed(pods=(preempted(0, "Failed"), pod(1)), group=running_group), seconds=61
     )
     assert (over.phase, over.condition("Failed")[1]) == ("Failed", "Preempted")
     assert over.role().reason == "Preempted"
@@ -124,9 +124,9 @@ def test_53_builtin_gang_scheduler_waits_for_capacity() -> None:
     """
     template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
     policy = {"schedulingPolicy": {"minAvailable": 3}}
-    asked = job(roles={"worker": {"replicas": 3, "template": template}}, runPolicy=policy)
+    obj = job(roles={"worker": {"replicas": 3, "template": template}}, runPolicy=policy)
     own = Observed(gang_scheduler_setting="builtin", available_gang_schedulers=frozenset({"builtin"}))
-    waiting = simulate(asked).reconcile().reconcile_observed(replace(own, capacity=capacity_of(2)))
+    waiting = simulate(obj).reconcile().reconcile_observed(replace(own, capacity=capacity_of(2)))
     assert (waiting.phase, waiting.created, waiting.condition("Scheduled")) == ("Pending", [], ("", "", ""))
     admitted = waiting.reconcile_observed(replace(own, capacity=capacity_of(3)))
     assert admitted.created == ["worker-0", "worker-1", "worker-2"]
@@ -136,10 +136,10 @@ def test_53_builtin_gang_scheduler_waits_for_capacity() -> None:
 
 def test_pod_group_has_the_annotations_of_the_job() -> None:
     """annotations = all job annotations except last-applied; what the job has no longer goes."""
-    asked = gang()
-    noted = replace(asked, metadata=replace(asked.metadata, annotations={"a": "1", LAST_APPLIED: "{}"}))
-    (made,) = simulate(noted).reconcile().reconcile().applied(GROUP.kind)
-    metadata = made.body["metadata"]
+    obj = gang()
+    noted = replace(obj, metadata=replace(obj.metadata, annotations={"a": "1", LAST_APPLIED: "{}"}))
+    (pod_group,) = simulate(noted).reconcile().reconcile().applied(GROUP.kind)
+    metadata = pod_group.body["metadata"]
     assert isinstance(metadata, dict)
     annotations = metadata["annotations"]
     assert annotations["a"] == "1" and LAST_APPLIED not in annotations
@@ -207,7 +207,7 @@ def time_to_live_of_the_job() -> None:
     assert done.plan is not None
     assert (done.phase, done.plan.requeue_at) == ("Succeeded", later(done.at + 30))
     over = done.reconcile(*pods("S"), seconds=30)
-    assert any(isinstance(one, DeleteJob) for one in over.actions)
+    assert any(isinstance(action, DeleteJob) for action in over.actions)
 
 
 @CASES("43. ttlSecondsAfterFinished, InvalidDefinition included")
@@ -216,7 +216,7 @@ def time_to_live_of_a_job_that_is_invalid() -> None:
     assert refused.plan is not None
     assert refused.plan.requeue_at == later(refused.at + 30)
     over = refused.reconcile(seconds=30)
-    assert any(isinstance(one, DeleteJob) for one in over.actions)
+    assert any(isinstance(action, DeleteJob) for action in over.actions)
 
 
 CHILDREN = {
@@ -232,13 +232,13 @@ CHILDREN = {
 def test_ttl_of_the_children_of_a_failed_job(ttl: int | None, gone: bool) -> None:
     failed = simulate(job(ttlSecondsAfterFailed=ttl)).start().reconcile(*pods("F"))
     children = (existing(Service, "job-worker"), existing(GROUP.kind, "job"))
-    there = Observed(pods=pods("F"), children=children, group=group("Running"))
+    observed = Observed(pods=pods("F"), children=children, group=group("Running"))
     assert (failed.phase, failed.deleted) == ("Failed", [])
-    after = failed.reconcile_observed(there, seconds=10)
+    after = failed.reconcile_observed(observed, seconds=10)
     assert (after.deleted == ["job-worker-0"]) is gone
     for child in children:
         assert (remove(child) in after.actions) is gone
-    assert not any(isinstance(one, DeleteJob) for one in after.actions)
+    assert not any(isinstance(action, DeleteJob) for action in after.actions)
     assert after.role().failed == 1, "the status stays as at the finish"
 
 
@@ -287,10 +287,12 @@ def a_pod_that_waits_when_the_job_fails_is_deleted() -> None:
 PRIORITY, QUEUE = "ares.io/job-priority", "ares.io/ares-queue"
 
 
-def annotated(one: SimulatedJob, **annotations: str) -> SimulatedJob:
+def annotated(simulated: SimulatedJob, **annotations: str) -> SimulatedJob:
     """The job with these annotations and no others."""
     written = {f"ares.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
-    return replace(one, obj=replace(one.obj, metadata=replace(one.obj.metadata, annotations=written)))
+    return replace(
+        simulated, obj=replace(simulated.obj, metadata=replace(simulated.obj.metadata, annotations=written))
+    )
 
 
 def marked(**marks: str) -> ObservedPod:
@@ -307,13 +309,13 @@ def metadata_is_handed_on() -> None:
     assert (running.metadata_patches, running.obj.metadata.labels) == ([], {PRIORITY: "5"})
     changed = annotated(running, job_priority="7", ares_queue="q").reconcile(marked(job_priority="5"))
     wanted = {PRIORITY: "7", QUEUE: "q"}
-    assert [(one.labels, one.annotations) for one in changed.metadata_patches] == [(wanted, wanted)]
+    assert [(patch.labels, patch.annotations) for patch in changed.metadata_patches] == [(wanted, wanted)]
     assert changed.obj.metadata.labels == wanted
-    there = Observed(
+    observed = Observed(
         pods=(marked(job_priority="7"),), group=ObservedGroup(metadata=MetadataSubset(wanted, wanted))
     )
-    removed = annotated(changed, job_priority="7").reconcile_observed(there)
-    assert [(one.kind, one.labels, one.annotations) for one in removed.metadata_patches] == [
+    removed = annotated(changed, job_priority="7").reconcile_observed(observed)
+    assert [(patch.kind, patch.labels, patch.annotations) for patch in removed.metadata_patches] == [
         (GROUP.kind, {QUEUE: None}, {QUEUE: None})
     ]
     assert removed.obj.metadata.labels == {PRIORITY: "7"}
@@ -323,7 +325,7 @@ def metadata_is_handed_on() -> None:
 def a_value_that_can_be_no_label() -> None:
     running = annotated(simulate(job()), job_priority="5").start().reconcile(marked(job_priority="5"))
     unfit = annotated(running, job_priority="very high!").reconcile(marked(job_priority="5"))
-    assert [(one.labels, one.annotations) for one in unfit.metadata_patches] == [
+    assert [(patch.labels, patch.annotations) for patch in unfit.metadata_patches] == [
         ({PRIORITY: None}, {PRIORITY: "very high!"})
     ]
     assert unfit.obj.metadata.labels == {}
@@ -372,9 +374,9 @@ def test_deleted_succeeded_pod_is_missing(restart: str, other: str, want: list[s
 def test_succeeded_pod_on_a_node_that_is_down_counts_as_failed() -> None:
     """3.2: the node is looked at before the phase."""
     obj = job(roles={"worker": {"replicas": 2, "rolePhasePolicy": {"nodeDownAsFailed": True}}})
-    there = (pod(0, "Succeeded", node="a"), pod(1, node="b"))
+    observed_pods = (pod(0, "Succeeded", node="a"), pod(1, node="b"))
     running = simulate(obj).start().reconcile(pod(0, node="a"), pod(1, node="b"))
-    down = running.reconcile_observed(Observed(pods=there, nodes_partly_unknown=frozenset({"a"})))
+    down = running.reconcile_observed(Observed(pods=observed_pods, nodes_partly_unknown=frozenset({"a"})))
     assert (down.role().phase, down.role().reason, down.role().failed) == ("Failed", "PossibleNodeDown", 1)
 
 
@@ -389,7 +391,7 @@ def test_failed_role_that_does_not_end_the_job_is_left_alone() -> None:
         Observed(pods=pods("R", "train"), confirmed_absent=frozenset({("etcd", 0)}))
     )
     again = gone.reconcile(*pods("R", "train"))
-    assert not any(isinstance(one, ConfirmPod | CreatePod) for one in again.actions)
+    assert not any(isinstance(action, ConfirmPod | CreatePod) for action in again.actions)
     assert (gone.created, again.role("etcd").phase) == ([], "Failed")
 
 
@@ -408,7 +410,7 @@ def test_pod_of_a_restarted_role_is_replaced_before_the_old_one_is_deleted() -> 
 def test_restart_scope_job_restarts_all_pods() -> None:
     roles = {"a": {"restartPolicy": "OnFailure"}, "b": {"restartPolicy": "OnFailure"}}
     obj = job(roles=roles, runPolicy={"restartScope": "Job"})
-    assert {one.container_restart_policy for one in workload_of(obj).roles.values()} == {"Never"}, (
+    assert {role.container_restart_policy for role in workload_of(obj).roles.values()} == {"Never"}, (
         "each failure is to be seen"
     )
     running = simulate(obj).start().reconcile(*pods("R", "a"), *pods("R", "b"))
@@ -493,7 +495,10 @@ def test_restart_history_has_the_form_of_a_training_run() -> None:
         "a container of worker-1 was killed (SIGKILL, exit 137);"
         " restart limit exceeded: 2 needed, 1 allowed (spec.runPolicy.backoffLimit)"
     )
-    history = [(one.cause, one.scope, one.exit_code, one.node) for one in ended.status.restart_history]
+    history = [
+        (restart.cause, restart.scope, restart.exit_code, restart.node)
+        for restart in ended.status.restart_history
+    ]
     assert history == [("Evicted", "Pod", None, "n1"), ("Signal", "Container", 137, "")]
 
 

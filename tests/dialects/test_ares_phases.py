@@ -81,11 +81,11 @@ def test_role(case: RoleCase) -> None:
         lost_indexes=dict.fromkeys(case.gone, 1),
     )
     observed = pods(case.pods)
-    last = replace(last, succeeded_indexes={one.index: 1 for one in observed if one.phase == "Succeeded"})
-    seen = Observed(pods=observed)
-    record = phases.with_role_phases(workload, Record(phase_since=NOW, roles={"worker": last}), seen, NOW)
+    last = replace(last, succeeded_indexes={pod.index: 1 for pod in observed if pod.phase == "Succeeded"})
+    state = Observed(pods=observed)
+    record = phases.with_role_phases(workload, Record(phase_since=NOW, roles={"worker": last}), state, NOW)
     assert record.role("worker").phase is case.want
-    status = DIALECT.to_status(obj, StatusInput(workload, record, seen)).role_statuses["worker"]
+    status = DIALECT.to_status(obj, StatusInput(workload, record, state)).role_statuses["worker"]
     if case.want is BAD and case.last is not BAD:
         assert status.reason == case.want_reason
         assert case.want_message in status.message
@@ -124,10 +124,10 @@ NODES = {
 @pytest.mark.parametrize("case", NODES.values(), ids=NODES.keys())
 def test_13_node_down(case: NodeCase) -> None:
     obj = two(rolePhasePolicy={"nodeDownAsFailed": case.down})
-    there = (pod(0, node="a"), pod(1, node="b"))
-    running = simulate(obj).start().reconcile(*there)
+    observed_pods = (pod(0, node="a"), pod(1, node="b"))
+    running = simulate(obj).start().reconcile(*observed_pods)
     doubt = frozenset({"b"}) if case.conditions_unknown else frozenset[str]()
-    after = running.reconcile_observed(Observed(pods=there, nodes_partly_unknown=doubt))
+    after = running.reconcile_observed(Observed(pods=observed_pods, nodes_partly_unknown=doubt))
     assert (after.role().phase, after.role().reason) == (case.want, case.want_reason)
 
 
@@ -142,14 +142,14 @@ RESTARTS = {
 def test_healthy_pod_on_a_node_with_an_unknown_condition(restart: str, want: str) -> None:
     """3.2 counts it as failed; 3.4 replaces pods of phase Failed only."""
     policy = {"nodeDownAsFailed": True, **({"failed": "AnyPod"} if want == "Failed" else {})}
-    there = (pod(0, node="a"),)
+    observed_pods = (pod(0, node="a"),)
     running = simulate(job(roles={"worker": {"restartPolicy": restart, "rolePhasePolicy": policy}}))
-    running = running.start().reconcile(*there)
-    after = running.reconcile_observed(Observed(pods=there, nodes_partly_unknown=frozenset({"a"})))
+    running = running.start().reconcile(*observed_pods)
+    after = running.reconcile_observed(Observed(pods=observed_pods, nodes_partly_unknown=frozenset({"a"})))
     assert (after.role().phase, after.role().failed, after.role().restarts) == (want, 1, 0)
     assert (after.created, after.deleted) == ([], [])
     ready_unknown = running.reconcile_observed(
-        Observed(pods=there, nodes_down=frozenset({"a"}), nodes_partly_unknown=frozenset({"a"}))
+        Observed(pods=observed_pods, nodes_down=frozenset({"a"}), nodes_partly_unknown=frozenset({"a"}))
     )
     assert (ready_unknown.created, ready_unknown.deleted) == ([], [])
 
@@ -243,7 +243,7 @@ def test_job(case: JobCase) -> None:
         },
     )
     observed = Observed(
-        pods=tuple(one for name, phase in case.roles.items() for one in pods(_LETTERS[phase], name))
+        pods=tuple(pod for name, phase in case.roles.items() for pod in pods(_LETTERS[phase], name))
     )
     record = decide(workload, before, observed, later(1)).record
     assert record.phase is case.want
@@ -282,11 +282,11 @@ CUSTOM: dict[str, tuple[tuple[ObservedPod, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize(("there", "want"), CUSTOM.values(), ids=CUSTOM.keys())
-def test_23_custom_defaults_two_roles(there: tuple[ObservedPod, ...], want: str) -> None:
+@pytest.mark.parametrize(("observed_pods", "want"), CUSTOM.values(), ids=CUSTOM.keys())
+def test_23_custom_defaults_two_roles(observed_pods: tuple[ObservedPod, ...], want: str) -> None:
     running = simulate(job(roles={"a": {}, "b": {}})).start().reconcile(*pods("R", "a"), *pods("R", "b"))
     assert running.phase == "Running"
-    assert running.reconcile(*there).phase == want
+    assert running.reconcile(*observed_pods).phase == want
 
 
 def test_running_pods_count_as_succeeded_once_the_job_has() -> None:

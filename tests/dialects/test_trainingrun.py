@@ -10,7 +10,7 @@ from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import Escalation, Gang, Phase, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed
-from tests.support.workloads import NOW, later, pod, pods, seen
+from tests.support.workloads import NOW, later, observation, pod, pods
 
 API = training_run_api()
 DIALECT = TrainingRunDialect()
@@ -34,9 +34,9 @@ def _dict(value: object) -> dict[str, object]:
 
 
 def lowered(obj: TrainingRun) -> Workload:
-    found = DIALECT.to_workload(obj)
-    assert isinstance(found, Workload), str(found)
-    return found
+    converted = DIALECT.to_workload(obj)
+    assert isinstance(converted, Workload), str(converted)
+    return converted
 
 
 def test_all_fields_reach_the_workload() -> None:
@@ -160,9 +160,9 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
 
 @pytest.mark.parametrize(("obj", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_problems_name_the_field(obj: TrainingRun, want: str) -> None:
-    found = DIALECT.to_workload(obj)
-    assert isinstance(found, Problems)
-    assert str(found).startswith(want)
+    converted = DIALECT.to_workload(obj)
+    assert isinstance(converted, Problems)
+    assert str(converted).startswith(want)
 
 
 def test_restart_escalation_lets_nodes_restart_containers() -> None:
@@ -204,20 +204,20 @@ def test_status_from_creation_to_success() -> None:
     obj = status(run(roles={"worker": {"replicas": 2}}), Observed())
     assert (obj.status.phase, obj.status.reason, obj.status.workers) == ("Starting", "PodsStarting", "0/2")
     assert obj.status.attempt == 0, "no pod is there yet"
-    obj = status(obj, seen(*pods("RP")), 1)
+    obj = status(obj, observation(*pods("RP")), 1)
     assert (obj.status.phase, obj.status.message) == ("Starting", "1 of 2 workers running")
-    obj = status(obj, seen(*pods("RR")), 2)
+    obj = status(obj, observation(*pods("RR")), 2)
     assert (obj.status.phase, obj.status.reason) == ("Running", "")
     assert obj.status.message == "attempt 1 · 2 workers"
     assert (obj.status.workers, obj.status.replicas, obj.status.attempt) == ("2/2", 2, 1)
     assert obj.status.selector == "argosy.dev/job=mnist,argosy.dev/role=worker"
     assert conditions(obj)["Running"] == "True"
-    obj = status(obj, seen(pod(0), pod(1, "Failed", exit_code=137, node="n")), 3)
+    obj = status(obj, observation(pod(0), pod(1, "Failed", exit_code=137, node="n")), 3)
     assert (obj.status.phase, obj.status.restarts) == ("Restarting", 1)
     assert obj.status.message.startswith("worker-1 was killed (SIGKILL, exit 137) on n; replacing it")
-    obj = status(obj, seen(pod(0), pod(1, replacement=1)), 4)
+    obj = status(obj, observation(pod(0), pod(1, replacement=1)), 4)
     assert (obj.status.phase, obj.status.message) == ("Running", "attempt 1 · 2 workers")
-    obj = status(obj, seen(pod(0, "Succeeded"), pod(1, "Succeeded", replacement=1)), 134)
+    obj = status(obj, observation(pod(0, "Succeeded"), pod(1, "Succeeded", replacement=1)), 134)
     assert (obj.status.phase, obj.status.reason) == ("Succeeded", "")
     assert obj.status.message == "in 2 m 14 s · 1 restart"
     assert (obj.status.completion_time, obj.status.observed_generation) == (later(134), 3)
@@ -243,36 +243,36 @@ def test_status_from_creation_to_success() -> None:
 
 
 def test_message_names_a_deleted_pod_until_it_is_replaced() -> None:
-    obj = status(run(roles={"worker": {"replicas": 2}}), seen(*pods("RR")), 1)
+    obj = status(run(roles={"worker": {"replicas": 2}}), observation(*pods("RR")), 1)
     going = pod(1, terminating=True, node="n")
-    obj = status(obj, seen(pod(0), going), 2)
+    obj = status(obj, observation(pod(0), going), 2)
     assert obj.status.message == "worker-1 was deleted on n; waiting for job-worker-1 to terminate"
-    obj = status(obj, seen(pod(0), recently_deleted=[going]), 3)
+    obj = status(obj, observation(pod(0), recently_deleted=[going]), 3)
     assert obj.status.message == "worker-1 was deleted on n; 1 of 2 workers running"
-    obj = status(obj, seen(pod(0), replace(pod(1), uid="another")), 4)
+    obj = status(obj, observation(pod(0), replace(pod(1), uid="another")), 4)
     assert obj.status.message == "attempt 1 · 2 workers"
-    assert [(one.cause, one.node) for one in obj.status.restart_history] == [("Deleted", "n")]
+    assert [(restart.cause, restart.node) for restart in obj.status.restart_history] == [("Deleted", "n")]
 
 
 def test_running_workers_of_a_succeeded_mpi_job_count_as_succeeded() -> None:
     obj = run(framework="mpi", roles={"launcher": {}, "worker": {"replicas": 2}})
-    observed = seen(pod(0, "Succeeded", role="launcher"), *pods("RR"))
-    obj = status(status(obj, seen(*pods("R", "launcher"), *pods("RR"))), observed, 1)
+    observed = observation(pod(0, "Succeeded", role="launcher"), *pods("RR"))
+    obj = status(status(obj, observation(*pods("R", "launcher"), *pods("RR"))), observed, 1)
     assert (obj.status.phase, obj.status.workers) == ("Succeeded", "2/2")
     assert obj.status.roles["worker"].active == 0
 
 
 def test_condition_keeps_its_transition_time_while_its_status_is_unchanged() -> None:
-    obj = status(run(), seen(pod(0)), 0)
-    later_on = status(obj, seen(pod(0)), 60)
+    obj = status(run(), observation(pod(0)), 0)
+    later_on = status(obj, observation(pod(0)), 60)
     assert later_on.status.conditions == obj.status.conditions
 
 
 def test_invalid_run_has_condition_valid_false() -> None:
     obj = run(framework="pytroch")
-    found = DIALECT.to_workload(obj)
-    assert isinstance(found, Problems)
-    record = plan_invalid(None, found, 3, NOW).record
+    converted = DIALECT.to_workload(obj)
+    assert isinstance(converted, Problems)
+    record = plan_invalid(None, converted, 3, NOW).record
     obj = stored(obj, DIALECT.to_status(obj, StatusInput(None, record, Observed())))
     assert (obj.status.phase, obj.status.reason) == ("Pending", "InvalidSpec")
     assert obj.status.message.startswith('spec.framework: unknown framework "pytroch"')
@@ -286,18 +286,18 @@ def test_first_attempt_is_counted_from_its_first_pod_on() -> None:
     )
     obj = status(run(), refused)
     assert (obj.status.attempt, obj.status.reason) == (0, "PodForbidden")
-    obj = status(obj, seen(*pods("P")), 1)
+    obj = status(obj, observation(*pods("P")), 1)
     assert obj.status.attempt == 1
     assert status(obj, Observed(), 2).status.attempt == 1
 
 
 def test_first_attempt_is_not_counted_if_its_pods_are_rejected() -> None:
-    obj = status(run(), seen(*pods("P")))
+    obj = status(run(), observation(*pods("P")))
     refused = replace(
         Observed(), failed_actions=(ActionResult("Pod", "p", ActionStatus.FORBIDDEN, "exceeded quota"),)
     )
     assert status(obj, refused, 1).status.attempt == 0
-    ran = status(status(obj, seen(*pods("R")), 1), seen(*pods("R")), 2)
+    ran = status(status(obj, observation(*pods("R")), 1), observation(*pods("R")), 2)
     assert status(ran, refused, 3).status.attempt == 1, "it has run"
 
 

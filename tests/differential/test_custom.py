@@ -23,10 +23,10 @@ def refused(schema: dict[str, object]) -> list[Step]:
 
 
 def changed(**names: object) -> dict[str, object]:
-    made = definition()
-    spec = made["spec"]
+    custom = definition()
+    spec = custom["spec"]
     assert isinstance(spec, dict)
-    return {**made, "spec": {**spec, **names}}
+    return {**custom, "spec": {**spec, **names}}
 
 
 RULES: dict[str, object] = {

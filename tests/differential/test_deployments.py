@@ -16,22 +16,22 @@ def template(**spec: object) -> dict[str, object]:
     return {"metadata": {"labels": {"app": "a"}}, "spec": inner}
 
 
-def made(kind: str = "Deployment", name: str = "a", **spec: object) -> dict[str, object]:
+def workload(kind: str = "Deployment", name: str = "a", **spec: object) -> dict[str, object]:
     return with_spec(spec, kind, name)
 
 
 def with_spec(spec: dict[str, object], kind: str = "Deployment", name: str = "a") -> dict[str, object]:
-    given = {"selector": {"matchLabels": {"app": "a"}}, "template": template(), **spec}
+    fields = {"selector": {"matchLabels": {"app": "a"}}, "template": template(), **spec}
     return {
         "apiVersion": "apps/v1",
         "kind": kind,
         "metadata": {"name": name},
-        "spec": {key: value for key, value in given.items() if value is not None},
+        "spec": {key: value for key, value in fields.items() if value is not None},
     }
 
 
 def rolling(**limits: object) -> dict[str, object]:
-    return made(strategy={"type": "RollingUpdate", "rollingUpdate": limits})
+    return workload(strategy={"type": "RollingUpdate", "rollingUpdate": limits})
 
 
 BAD: dict[str, dict[str, object]] = {
@@ -62,15 +62,15 @@ LIMITS: dict[str, dict[str, object]] = {
 }
 CASES: dict[str, list[Step]] = {
     "a deployment gets its defaults": [
-        post(DEPLOYMENTS, made()),
-        post(DEPLOYMENTS, made(name="b", strategy={"type": "Recreate"}, replicas=0, paused=True)),
+        post(DEPLOYMENTS, workload()),
+        post(DEPLOYMENTS, workload(name="b", strategy={"type": "Recreate"}, replicas=0, paused=True)),
         get(DEPLOYMENTS, accept=TABLE),
         get(f"{DEPLOYMENTS}/a/scale"),
         get(f"{DEPLOYMENTS}/b/scale"),
         delete(f"{DEPLOYMENTS}/a"),
     ],
     "a replica set gets its defaults": [
-        post(SETS, made("ReplicaSet")),
+        post(SETS, workload("ReplicaSet")),
         get(SETS, accept=TABLE),
         get(f"{SETS}/a/scale"),
         delete(f"{SETS}/a"),
@@ -89,7 +89,7 @@ CASES: dict[str, list[Step]] = {
         patch(f"{DEPLOYMENTS}/a", {"spec": {"strategy": {"type": "Recreate", "rollingUpdate": None}}}),
     ],
     "the generation counts changes of the spec and of annotations": [
-        post(DEPLOYMENTS, made(), shown=False),
+        post(DEPLOYMENTS, workload(), shown=False),
         patch(f"{DEPLOYMENTS}/a", {"metadata": {"annotations": {"a": "b"}}}, only=("metadata.generation",)),
         patch(f"{DEPLOYMENTS}/a", {"metadata": {"annotations": {"a": "b"}}}, only=("metadata.generation",)),
         patch(f"{DEPLOYMENTS}/a", {"metadata": {"labels": {"a": "b"}}}, only=("metadata.generation",)),
@@ -98,7 +98,7 @@ CASES: dict[str, list[Step]] = {
             f"{DEPLOYMENTS}/a/status",
             {"metadata": {"annotations": {"a": "c"}, "labels": {"a": "c"}}, "status": {"replicas": 3}},
         ),
-        post(SETS, made("ReplicaSet"), shown=False),
+        post(SETS, workload("ReplicaSet"), shown=False),
         patch(f"{SETS}/a", {"metadata": {"annotations": {"a": "b"}}}, only=("metadata.generation",)),
         patch(
             f"{SETS}/a/status",
@@ -106,16 +106,16 @@ CASES: dict[str, list[Step]] = {
         ),
     ],
     "what selects pods cannot be changed": [
-        post(DEPLOYMENTS, made(), shown=False),
+        post(DEPLOYMENTS, workload(), shown=False),
         patch(
             f"{DEPLOYMENTS}/a",
             {"spec": {"selector": {"matchLabels": {"x": "y"}}}},
         ),
-        post(SETS, made("ReplicaSet"), shown=False),
+        post(SETS, workload("ReplicaSet"), shown=False),
         patch(f"{SETS}/a", {"spec": {"selector": {"matchLabels": {"x": "y"}}}}),
     ],
     "a container is changed by its name": [
-        post(DEPLOYMENTS, made(), shown=False),
+        post(DEPLOYMENTS, workload(), shown=False),
         patch(
             f"{DEPLOYMENTS}/a",
             {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "j"}]}}}},
@@ -123,7 +123,7 @@ CASES: dict[str, list[Step]] = {
         ),
     ],
     "a deployment is scaled": [
-        post(DEPLOYMENTS, made(), shown=False),
+        post(DEPLOYMENTS, workload(), shown=False),
         patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 4}}),
         put(
             f"{DEPLOYMENTS}/a/scale",

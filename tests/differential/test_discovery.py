@@ -107,7 +107,7 @@ def test_aggregated_discovery_describes_kinds_as_kubernetes_does(
 def _aggregated(server: Server, root: str) -> dict[str, dict[str, object]]:
     with Caller(server) as caller:
         groups = dig(caller.send(get(root, accept=AGGREGATED)).body, "items")
-    found: dict[str, dict[str, object]] = {}
+    resources: dict[str, dict[str, object]] = {}
     assert isinstance(groups, list)
     for group in groups:
         name = group.get("metadata", {}).get("name", "")
@@ -115,5 +115,5 @@ def _aggregated(server: Server, root: str) -> dict[str, dict[str, object]]:
             for resource in version.get("resources", ()) if not name.endswith("example.com") else ():
                 served = resource.get("subresources", [])
                 shown = {**resource, "subresources": sorted(str(part["subresource"]) for part in served)}
-                found[f"{name}/{version['version']}/{resource['resource']}"] = shown
-    return found
+                resources[f"{name}/{version['version']}/{resource['resource']}"] = shown
+    return resources

@@ -300,7 +300,7 @@ def tour(
                 results = [
                     pool.submit(_say, server, homes[server.name], namespace, command) for server in servers
                 ]
-                want, got = (each.result() for each in results)
+                want, got = (future.result() for future in results)
                 assert got == want, f"kubectl {command}"
         for server in servers:
             _tidy(server, namespace)

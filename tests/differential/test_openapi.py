@@ -52,7 +52,7 @@ def check_operations(got: Json, want: Json) -> None:
             for key in ("x-kubernetes-action", "x-kubernetes-group-version-kind"):
                 assert ours[key] == theirs[key], (path, method)
             if method == "patch":
-                types = [set(part(one, "requestBody", "content")) for one in (ours, theirs)]
+                types = [set(part(operation, "requestBody", "content")) for operation in (ours, theirs)]
                 assert types[0] == types[1] - {"application/apply-patch+cbor"}, path
 
 
@@ -78,12 +78,12 @@ def test_the_v2_document_has_the_content_type_that_is_accepted(
 
 def test_a_known_v2_document_is_not_sent_again_until_definitions_change(local_apiserver: Server) -> None:
     tag = fetch(local_apiserver)[1]["etag"]
-    assert fetch(local_apiserver, known=tag)[0] == 304
+    assert fetch(local_apiserver, etag=tag)[0] == 304
     other = json.loads(json.dumps(DEFINITION).replace("openapi.example.com", "tags.example.com"))
     with Caller(local_apiserver) as caller:
         caller.send(post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", other))
     deadline = time.monotonic() + 10
-    while fetch(local_apiserver, known=tag)[0] == 304:
+    while fetch(local_apiserver, etag=tag)[0] == 304:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert b"com.example.tags.v1.Widget" in fetch(local_apiserver, accept=PROTOBUF)[2]
@@ -98,14 +98,14 @@ def kinds(schemas: Json) -> Iterator[str]:
 
 def validated(document: Json) -> set[str]:
     """The kinds whose PATCH takes fieldValidation; kubectl leaves their validation to the server."""
-    found: set[str] = set()
+    kinds: set[str] = set()
     for item in part(document, "paths").values():
         assert isinstance(item, dict)
         patch = item.get("patch", {})
         if any(parameter["name"] == "fieldValidation" for parameter in patch.get("parameters", ())):
             place = patch["x-kubernetes-group-version-kind"]
-            found.add(f"{place['group']}/{place['version']} {place['kind']}")
-    return found
+            kinds.add(f"{place['group']}/{place['version']} {place['kind']}")
+    return kinds
 
 
 def plain(schema: Mapping[str, object]) -> Json:
@@ -136,12 +136,12 @@ def part(value: object, *path: str) -> Json:
 
 
 def fetch(
-    server: Server, path: str = "/openapi/v2", accept: str = "application/json", known: str = ""
+    server: Server, path: str = "/openapi/v2", accept: str = "application/json", etag: str = ""
 ) -> tuple[int, Mapping[str, str], bytes]:
     context = ssl.create_default_context(cafile=str(server.ca_file))
     connection = http.client.HTTPSConnection(urlsplit(server.url).netloc, context=context, timeout=30)
     headers = {"Authorization": f"Bearer {ADMIN.token}"}
-    headers |= ({"Accept": accept} if accept else {}) | ({"If-None-Match": known} if known else {})
+    headers |= ({"Accept": accept} if accept else {}) | ({"If-None-Match": etag} if etag else {})
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()

@@ -28,8 +28,8 @@ def contained(**container: object) -> Step:
 
 
 def sysctls(*names: str, **spec: bool) -> Step:
-    given = [{"name": name, "value": "1"} for name in names]
-    return post(f"{PODS}?dryRun=All", _with_spec(spec, securityContext={"sysctls": given}))
+    settings = [{"name": name, "value": "1"} for name in names]
+    return post(f"{PODS}?dryRun=All", _with_spec(spec, securityContext={"sysctls": settings}))
 
 
 def _with_spec(more: Mapping[str, object], **spec: object) -> dict[str, object]:

@@ -22,11 +22,11 @@ def quota(name: str = "q", **hard: object) -> dict[str, object]:
 
 def in_force(name: str = "q", **hard: object) -> list[Step]:
     """A quota whose status says that nothing is used yet."""
-    made = quota(name, **hard)
-    limits = made["spec"]["hard"]  # type: ignore[index]
+    created = quota(name, **hard)
+    limits = created["spec"]["hard"]  # type: ignore[index]
     status = {"status": {"hard": limits, "used": dict.fromkeys(limits, "0")}}
     return [
-        post(QUOTAS, made),
+        post(QUOTAS, created),
         patch(f"{QUOTAS}/{name}/status", status),
         # The reference has a cache of quotas.
         get(f"{QUOTAS}/{name}", until="status.used", shown=False),

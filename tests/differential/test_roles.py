@@ -18,8 +18,8 @@ Rule = dict[str, list[str]]
 
 
 def rule(verbs: str, resources: str, names: str = "", group: str = "") -> Rule:
-    found = {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
-    return {**found, "resourceNames": names.split()} if names else found
+    fields = {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+    return {**fields, "resourceNames": names.split()} if names else fields
 
 
 def role(name: str, *rules: Rule, **more: object) -> dict[str, object]:

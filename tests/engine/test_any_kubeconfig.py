@@ -220,13 +220,13 @@ async def test_the_api_server_sees_the_same_user_as_with_kubectl(case: str, plac
         kubeconfig, environment = await place.write_row(row, proxy)
         async with Client(Connection.from_kubeconfig(kubeconfig, environment=environment)) as client:
             ours = await who_am_i(client)
-        tunnels = proxy.said("tunnel") if proxy is not None else []
+        tunnels = proxy.logged("tunnel") if proxy is not None else []
         theirs = kubectl(kubeconfig, environment, "auth", "whoami", "-o", "json")
         assert theirs.returncode == 0, theirs.stderr
         assert ours == msgspec.json.decode(theirs.stdout, type=_SelfSubjectReview).status.user_info
     if proxy is not None:
         assert tunnels == [f"api.invalid:{place.server.port}"]
-        assert len(proxy.said("tunnel")) > len(tunnels), "kubectl did not use the proxy"
+        assert len(proxy.logged("tunnel")) > len(tunnels), "kubectl did not use the proxy"
     ours.extra.pop("authentication.kubernetes.io/credential-id", None)
     assert ours == UserInfo(row.want_user, row.want_uid, row.want_groups, row.want_extra)
 
@@ -245,7 +245,7 @@ async def test_a_proxy_that_requires_a_login_rejects_us_as_it_does_kubectl(schem
             with pytest.raises(Unavailable, match=r"407|requires a login"):
                 await who_am_i(client)
         assert kubectl(kubeconfig, environment, "auth", "whoami").returncode != 0
-        assert not proxy.said("tunnel")
+        assert not proxy.logged("tunnel")
 
 
 Act = Callable[[Client], Awaitable[object]]

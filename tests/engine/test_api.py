@@ -50,8 +50,8 @@ POD: dict[str, object] = {
 
 
 async def test_objects_are_created_read_changed_and_deleted(client: Client, namespace: str) -> None:
-    made = await client.create(ConfigMap, config_map("a", x="1"), namespace)
-    assert await client.get(ConfigMap, "a", namespace) == made
+    created = await client.create(ConfigMap, config_map("a", x="1"), namespace)
+    assert await client.get(ConfigMap, "a", namespace) == created
     with pytest.raises(AlreadyExists):
         await client.create(ConfigMap, config_map("a"), namespace)
     changed = await client.patch(ConfigMap, "a", {"data": {"y": "2"}}, namespace)
@@ -59,23 +59,23 @@ async def test_objects_are_created_read_changed_and_deleted(client: Client, name
     with pytest.raises(Conflict):
         await client.replace(
             ConfigMap,
-            {"metadata": {"name": "a", "resourceVersion": made.metadata.resource_version}},
+            {"metadata": {"name": "a", "resourceVersion": created.metadata.resource_version}},
             namespace,
         )
     with pytest.raises(Conflict):
-        patch = {"metadata": {"resourceVersion": made.metadata.resource_version}, "data": {"z": "3"}}
+        patch = {"metadata": {"resourceVersion": created.metadata.resource_version}, "data": {"z": "3"}}
         await client.patch(ConfigMap, "a", patch, namespace)
     with pytest.raises(Conflict):
         await client.delete(ConfigMap, "a", namespace, uid="00000000-0000-0000-0000-000000000000")
-    await client.delete(ConfigMap, "a", namespace, uid=made.metadata.uid)
+    await client.delete(ConfigMap, "a", namespace, uid=created.metadata.uid)
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "a", namespace)
 
 
 async def test_create_with_metadata_only_returns_no_spec(client: Client, namespace: str) -> None:
-    made = await client.create(ConfigMap, config_map("a", x="1"), namespace, metadata_only=True)
-    created = await client.get(ConfigMap, "a", namespace)
-    assert (made.metadata, made.data, created.data) == (created.metadata, {}, {"x": "1"})
+    created = await client.create(ConfigMap, config_map("a", x="1"), namespace, metadata_only=True)
+    stored = await client.get(ConfigMap, "a", namespace)
+    assert (created.metadata, created.data, stored.data) == (stored.metadata, {}, {"x": "1"})
     with pytest.raises(AlreadyExists):
         await client.create(ConfigMap, config_map("a"), namespace, metadata_only=True)
     with pytest.raises(Invalid, match="name"):
@@ -90,10 +90,10 @@ async def test_a_pod_cached_with_metadata_only_is_completed_by_the_watch(
     cache = Cache(client, Pod, namespace=namespace, timings=TIMINGS)
     async with running(cache):
         await cache.wait_synced()
-        made = await client.create(
+        created = await client.create(
             Pod, {"metadata": {"name": "p"}, "spec": spec}, namespace, metadata_only=True
         )
-        cache.put(made, metadata_only=True)
+        cache.put(created, metadata_only=True)
         assert cache.get(namespace, "p") is not None
         await eventually(lambda: _waits_for(cache.get(namespace, "p")) == ["SchedulingGated"])
 
@@ -170,11 +170,11 @@ async def test_metadata_can_be_listed_and_watched(client: Client, namespace: str
 
 
 async def test_a_watch_from_a_version_delivers_later_changes(client: Client, namespace: str) -> None:
-    made = await client.create(ConfigMap, config_map("a"), namespace)
+    created = await client.create(ConfigMap, config_map("a"), namespace)
     await client.patch(ConfigMap, "a", {"data": {"x": "1"}}, namespace)
     await client.delete(ConfigMap, "a", namespace)
     watch = client.watch(
-        ConfigMap, namespace, resource_version=made.metadata.resource_version, timeout_seconds=5
+        ConfigMap, namespace, resource_version=created.metadata.resource_version, timeout_seconds=5
     )
     types = []
     async with aclosing(watch):
@@ -262,12 +262,12 @@ async def test_one_of_two_candidates_becomes_leader(client: Client, namespace: s
         await asyncio.Event().wait()
 
     with captured_lines():
-        one = asyncio.create_task(first.run(lambda: lead("a")))
+        first_task = asyncio.create_task(first.run(lambda: lead("a")))
         await eventually(lambda: led == ["a"])
         two = asyncio.create_task(second.run(lambda: lead("b")))
         await eventually(lambda: second.holder == "a")
-        one.cancel()
-        await asyncio.gather(one, return_exceptions=True)
+        first_task.cancel()
+        await asyncio.gather(first_task, return_exceptions=True)
         await eventually(lambda: led == ["a", "b"])
         lease = await client.get(Lease, "work", namespace)
         assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("b", 1)

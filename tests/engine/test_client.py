@@ -34,20 +34,22 @@ def config_map(name: str, **data: str) -> dict[str, object]:
 
 
 async def test_create_get_patch_and_delete(client: Client) -> None:
-    made = await client.create(ConfigMap, config_map("a", x="1"), "default")
-    assert made.metadata.uid
+    created = await client.create(ConfigMap, config_map("a", x="1"), "default")
+    assert created.metadata.uid
     read = await client.get(ConfigMap, "a", "default")
-    assert read == made
+    assert read == created
     changed = await client.patch(ConfigMap, "a", {"data": {"y": "2"}}, "default")
     assert changed.data == {"x": "1", "y": "2"}
-    await client.delete(ConfigMap, "a", "default", uid=made.metadata.uid)
+    await client.delete(ConfigMap, "a", "default", uid=created.metadata.uid)
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "a", "default")
 
 
 async def test_replace_with_an_old_version_raises_conflict(client: Client) -> None:
-    made = await client.create(ConfigMap, config_map("a"), "default")
-    body: dict[str, object] = {"metadata": {"name": "a", "resourceVersion": made.metadata.resource_version}}
+    created = await client.create(ConfigMap, config_map("a"), "default")
+    body: dict[str, object] = {
+        "metadata": {"name": "a", "resourceVersion": created.metadata.resource_version}
+    }
     await client.replace(ConfigMap, {**body, "data": {"x": "1"}}, "default")
     with pytest.raises(Conflict):
         await client.replace(ConfigMap, {**body, "data": {"x": "2"}}, "default")

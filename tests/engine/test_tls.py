@@ -11,49 +11,51 @@ from tests.support.manual_clock import ManualClock
 
 def serials(context: ssl.SSLContext) -> set[object]:
     """Of the authorities that a context trusts."""
-    return {each["serialNumber"] for each in context.get_ca_certs()}
+    return {certificate["serialNumber"] for certificate in context.get_ca_certs()}
 
 
 def trusted(*authorities: Authority) -> set[object]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata="".join(each.certificate.decode() for each in authorities))
+    context.load_verify_locations(cadata="".join(authority.certificate.decode() for authority in authorities))
     return serials(context)
 
 
 def test_comments_of_a_bundle_may_be_in_any_encoding() -> None:
-    one, two = Authority(), Authority()
-    bundle = "# Autorité à Zürich 証明書\n".encode() + one.certificate + b"\xff\xfe\n" + two.certificate
-    assert serials(TlsContexts(bundle).current(None)) == trusted(one, two)
+    first_ca, second_ca = Authority(), Authority()
+    bundle = (
+        "# Autorité à Zürich 証明書\n".encode() + first_ca.certificate + b"\xff\xfe\n" + second_ca.certificate
+    )
+    assert serials(TlsContexts(bundle).current(None)) == trusted(first_ca, second_ca)
 
 
 def test_an_invalid_certificate_in_a_bundle_is_skipped() -> None:
-    one = Authority()
+    authority = Authority()
     bad = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    assert serials(TlsContexts(bad + one.certificate).current(None)) == trusted(one)
+    assert serials(TlsContexts(bad + authority.certificate).current(None)) == trusted(authority)
     for bundle in (bad, b"", b"nothing"):
         with pytest.raises(ssl.SSLError, match="no valid PEM certificate"):
             check_authority(bundle)
 
 
 def test_a_replaced_ca_is_trusted_after_a_minute(tmp_path: Path) -> None:
-    one, two, clock, path = Authority(), Authority(), ManualClock(), tmp_path / "ca.crt"
-    path.write_bytes(one.certificate)
-    contexts = TlsContexts(one.certificate, path, clock=clock)
+    first_ca, second_ca, clock, path = Authority(), Authority(), ManualClock(), tmp_path / "ca.crt"
+    path.write_bytes(first_ca.certificate)
+    contexts = TlsContexts(first_ca.certificate, path, clock=clock)
     first = contexts.current(None)
-    assert serials(first) == trusted(one)
-    path.write_bytes(two.certificate)
+    assert serials(first) == trusted(first_ca)
+    path.write_bytes(second_ca.certificate)
     assert contexts.current(None) is first
     clock.advance(61)
-    assert serials(contexts.current(None)) == trusted(two)
+    assert serials(contexts.current(None)) == trusted(second_ca)
 
 
 def test_a_replaced_ca_is_read_again_at_once_if_the_server_is_not_trusted(tmp_path: Path) -> None:
-    one, two, path = Authority(), Authority(), tmp_path / "ca.crt"
-    path.write_bytes(two.certificate)
-    contexts = TlsContexts(one.certificate, path, clock=ManualClock())
-    assert serials(contexts.current(None)) == trusted(one)
+    first_ca, second_ca, path = Authority(), Authority(), tmp_path / "ca.crt"
+    path.write_bytes(second_ca.certificate)
+    contexts = TlsContexts(first_ca.certificate, path, clock=ManualClock())
+    assert serials(contexts.current(None)) == trusted(first_ca)
     contexts.expire()
-    assert serials(contexts.current(None)) == trusted(two)
+    assert serials(contexts.current(None)) == trusted(second_ca)
 
 
 UNFIT = {
@@ -65,17 +67,17 @@ UNFIT = {
 
 @pytest.mark.parametrize("case", UNFIT)
 def test_the_last_ca_is_kept_while_its_file_is_invalid(case: str, tmp_path: Path) -> None:
-    one, two, clock, path = Authority(), Authority(), ManualClock(), tmp_path / "ca.crt"
-    contexts = TlsContexts(one.certificate, path, clock=clock)
+    first_ca, second_ca, clock, path = Authority(), Authority(), ManualClock(), tmp_path / "ca.crt"
+    contexts = TlsContexts(first_ca.certificate, path, clock=clock)
     before = contexts.current(None)
     content = UNFIT[case]
     if content is not None:
         path.write_bytes(content)
     clock.advance(61)
     assert contexts.current(None) is before
-    path.write_bytes(two.certificate)
+    path.write_bytes(second_ca.certificate)
     clock.advance(61)
-    assert serials(contexts.current(None)) == trusted(two)
+    assert serials(contexts.current(None)) == trusted(second_ca)
 
 
 def test_the_context_is_reused_while_ca_and_certificate_are_unchanged(tmp_path: Path) -> None:

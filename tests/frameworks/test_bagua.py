@@ -18,15 +18,15 @@ def job(*roles: Role, **options: object) -> Workload:
     return BAGUA.defaults(replace(workload(*roles), framework="bagua", options=options))
 
 
-def injection(made: Workload, name: str, index: int = 0) -> Injection:
-    return BAGUA.inject(made, made.roles[name], index)
+def injection(workload: Workload, name: str, index: int = 0) -> Injection:
+    return BAGUA.inject(workload, workload.roles[name], index)
 
 
 def test_a_static_group_gets_the_masters_address() -> None:
-    made = job(MASTER, WORKER, availablePorts=PORTS[:4])
+    workload = job(MASTER, WORKER, availablePorts=PORTS[:4])
     master = f"job-master-0.job-master.{SUFFIX}"
     first, second = (f"job-worker-{index}.job-worker.{SUFFIX}" for index in (0, 1))
-    assert injection(made, "worker", 1).env == {
+    assert injection(workload, "worker", 1).env == {
         "BAGUA_SSH_PORT": "12355",
         "MASTER_PORT": "12356",
         "BAGUA_AVAILABLE_PORTS": "12357,12358",
@@ -36,28 +36,31 @@ def test_a_static_group_gets_the_masters_address() -> None:
         "BAGUA_NODE_DOMAIN_NAMES": f"{master},{first},{second}",
         "SERVICE_DOMAIN_NAME": f"job-worker.{SUFFIX} job-master.{SUFFIX}",
     }
-    assert injection(made, "master").env["RANK"] == "0"
-    assert injection(made, "master").ports == tuple(Port(f"port-{port}", port) for port in PORTS[:4])
+    assert injection(workload, "master").env["RANK"] == "0"
+    assert injection(workload, "master").ports == tuple(Port(f"port-{port}", port) for port in PORTS[:4])
 
 
 def test_a_master_without_workers_is_a_world_of_one() -> None:
-    made = job(MASTER)
-    assert injection(made, "master").env["SERVICE_DOMAIN_NAME"] == f"job-master.{SUFFIX}"
-    assert BAGUA.rules(made).succeeded_when == (("master",),)
+    workload = job(MASTER)
+    assert injection(workload, "master").env["SERVICE_DOMAIN_NAME"] == f"job-master.{SUFFIX}"
+    assert BAGUA.rules(workload).succeeded_when == (("master",),)
 
 
 def test_elastic_workers_share_the_ports() -> None:
-    made = job(MOVING, ETCD, availablePorts=PORTS)
-    injections = [injection(made, "worker", index) for index in (0, 1)]
-    assert [each.env["BAGUA_SSH_PORT"] for each in injections] == ["12357", "12359"]
-    assert [each.env["BAGUA_AVAILABLE_PORTS"] for each in injections] == ["12358", "12360"]
-    assert [[port.number for port in each.ports] for each in injections] == [[12357, 12358], [12359, 12360]]
+    workload = job(MOVING, ETCD, availablePorts=PORTS)
+    injections = [injection(workload, "worker", index) for index in (0, 1)]
+    assert [injected.env["BAGUA_SSH_PORT"] for injected in injections] == ["12357", "12359"]
+    assert [injected.env["BAGUA_AVAILABLE_PORTS"] for injected in injections] == ["12358", "12360"]
+    assert [[port.number for port in injected.ports] for injected in injections] == [
+        [12357, 12358],
+        [12359, 12360],
+    ]
 
 
 def test_two_elastic_workers_get_one_of_five_ports_each() -> None:
-    made = job(MOVING, ETCD, availablePorts=PORTS[:5])
-    assert injection(made, "worker", 1).env["BAGUA_SSH_PORT"] == "12358"
-    assert injection(made, "worker", 1).env["BAGUA_AVAILABLE_PORTS"] == ""
+    workload = job(MOVING, ETCD, availablePorts=PORTS[:5])
+    assert injection(workload, "worker", 1).env["BAGUA_SSH_PORT"] == "12358"
+    assert injection(workload, "worker", 1).env["BAGUA_AVAILABLE_PORTS"] == ""
 
 
 def test_elastic_workers_get_etcds_address_and_the_name_of_the_job() -> None:
@@ -73,10 +76,14 @@ def test_elastic_workers_get_etcds_address_and_the_name_of_the_job() -> None:
 
 
 def test_etcd_gets_its_ports_and_a_default_command() -> None:
-    made = injection(job(MOVING, ETCD, availablePorts=PORTS), "etcd")
-    assert made.env == {"ETCD_CLIENT_PORT": "12355", "ETCD_SERVER_PORT": "12356", "ETCD_ENABLE_V2": "true"}
-    assert made.ports == (Port("port-12355", 12355), Port("port-12356", 12356))
-    assert made.default_command[:2] == ("etcd", "--listen-client-urls=http://0.0.0.0:12355")
+    injected = injection(job(MOVING, ETCD, availablePorts=PORTS), "etcd")
+    assert injected.env == {
+        "ETCD_CLIENT_PORT": "12355",
+        "ETCD_SERVER_PORT": "12356",
+        "ETCD_ENABLE_V2": "true",
+    }
+    assert injected.ports == (Port("port-12355", 12355), Port("port-12356", 12356))
+    assert injected.default_command[:2] == ("etcd", "--listen-client-urls=http://0.0.0.0:12355")
 
 
 def test_without_available_ports_they_count_from_12345() -> None:
@@ -132,6 +139,6 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(("made", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_problems(made: Workload, want: str) -> None:
-    assert [str(problem) for problem in BAGUA.check(made)] == [want]
+@pytest.mark.parametrize(("workload", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(workload: Workload, want: str) -> None:
+    assert [str(problem) for problem in BAGUA.check(workload)] == [want]

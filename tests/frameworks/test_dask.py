@@ -22,8 +22,8 @@ def job(*roles: Role, **options: object) -> Workload:
     return DASK.defaults(replace(workload(*(roles or usual)), framework="dask", options=options))
 
 
-def injection(made: Workload, name: str, index: int = 0) -> Injection:
-    return DASK.inject(made, made.roles[name], index)
+def injection(workload: Workload, name: str, index: int = 0) -> Injection:
+    return DASK.inject(workload, workload.roles[name], index)
 
 
 @pytest.mark.parametrize("name", ["scheduler", "worker", "launcher"])
@@ -54,45 +54,45 @@ def test_default_commands(name: str, options: dict[str, object], want: tuple[str
 
 
 def test_slots_become_worker_processes() -> None:
-    made = job(SCHEDULER, replace(WORKER, slots=4), LAUNCHER)
-    assert injection(made, "worker").default_command == ("dask", "worker", "--nworkers", "4")
+    workload = job(SCHEDULER, replace(WORKER, slots=4), LAUNCHER)
+    assert injection(workload, "worker").default_command == ("dask", "worker", "--nworkers", "4")
 
 
 def test_the_scheduler_exposes_its_port() -> None:
     assert injection(job(), "scheduler").ports == (Port("scheduler", 8786),)
 
 
-def ring(made: Workload, name: str, index: int) -> tuple[str, str, str, str]:
-    env = injection(made, name, index).env
+def ring(workload: Workload, name: str, index: int) -> tuple[str, str, str, str]:
+    env = injection(workload, name, index).env
     return env["RANK"], env["WORLD_SIZE"], env["MASTER_ADDR"], env["MASTER_PORT"]
 
 
 def test_all_but_the_scheduler_have_ranks_the_leader_first() -> None:
-    made = job(SCHEDULER, LEAD, WORKER, LAUNCHER)
+    workload = job(SCHEDULER, LEAD, WORKER, LAUNCHER)
     master = f"job-leadworker-0.job-leadworker.{SUFFIX}"
-    assert [ring(made, *place) for place in (("leadworker", 0), ("worker", 1), ("launcher", 0))] == [
+    assert [ring(workload, *place) for place in (("leadworker", 0), ("worker", 1), ("launcher", 0))] == [
         ("0", "4", "0.0.0.0", "23456"),
         ("2", "4", master, "23456"),
         ("3", "4", master, "23456"),
     ]
-    assert "RANK" not in injection(made, "scheduler").env
+    assert "RANK" not in injection(workload, "scheduler").env
 
 
 def test_without_a_leader_the_first_worker_is_rank_0() -> None:
-    made = job(masterPort=7)
-    assert ring(made, "worker", 0) == ("0", "3", "0.0.0.0", "7")
-    assert ring(made, "launcher", 0) == ("2", "3", f"job-worker-0.job-worker.{SUFFIX}", "7")
+    workload = job(masterPort=7)
+    assert ring(workload, "worker", 0) == ("0", "3", "0.0.0.0", "7")
+    assert ring(workload, "launcher", 0) == ("2", "3", f"job-worker-0.job-worker.{SUFFIX}", "7")
 
 
 def test_elastic_workers_have_no_ranks() -> None:
-    made = job(SCHEDULER, replace(WORKER, elastic=Elastic(1, 4)), LAUNCHER)
-    assert injection(made, "worker").env == injection(made, "launcher").env
-    assert "RANK" not in injection(made, "worker").env
+    workload = job(SCHEDULER, replace(WORKER, elastic=Elastic(1, 4)), LAUNCHER)
+    assert injection(workload, "worker").env == injection(workload, "launcher").env
+    assert "RANK" not in injection(workload, "worker").env
 
 
 def test_roles_start_in_order_scheduler_workers_launcher() -> None:
-    made = job(LAUNCHER, WORKER, LEAD, SCHEDULER)
-    assert {name: one.depends_on for name, one in made.roles.items()} == {
+    workload = job(LAUNCHER, WORKER, LEAD, SCHEDULER)
+    assert {name: role.depends_on for name, role in workload.roles.items()} == {
         "scheduler": (),
         "leadworker": (Dependency("scheduler", Phase.RUNNING),),
         "worker": (Dependency("leadworker", Phase.RUNNING),),
@@ -102,8 +102,8 @@ def test_roles_start_in_order_scheduler_workers_launcher() -> None:
 
 def test_a_users_own_dependency_is_kept() -> None:
     own = (Dependency("scheduler", Phase.STARTING),)
-    made = job(SCHEDULER, WORKER, replace(LAUNCHER, depends_on=own))
-    assert made.roles["launcher"].depends_on == own
+    workload = job(SCHEDULER, WORKER, replace(LAUNCHER, depends_on=own))
+    assert workload.roles["launcher"].depends_on == own
 
 
 def test_rules() -> None:

@@ -22,12 +22,12 @@ def job(*roles: Role, **options: object) -> Workload:
     return DEEPSPEED.defaults(replace(workload(*roles), framework="deepspeed", options=options))
 
 
-def injection(made: Workload, name: str, index: int = 0) -> Injection:
-    return DEEPSPEED.inject(made, made.roles[name], index)
+def injection(workload: Workload, name: str, index: int = 0) -> Injection:
+    return DEEPSPEED.inject(workload, workload.roles[name], index)
 
 
-def hosts(made: Injection) -> dict[str, int]:
-    matches = [LINE.match(line) for line in made.files[HOST_FILE].splitlines()]
+def hosts(injected: Injection) -> dict[str, int]:
+    matches = [LINE.match(line) for line in injected.files[HOST_FILE].splitlines()]
     return {match[1]: int(match[2]) for match in matches if match}
 
 
@@ -52,13 +52,13 @@ def test_procs_per_node_are_slots_in_the_host_file() -> None:
 
 
 def test_with_a_launcher_pods_are_set_up_as_for_mpi() -> None:
-    made = job(LAUNCHER, WORKER, procsPerNode=2, implementation="mpich")
-    launcher = injection(made, "launcher")
+    workload = job(LAUNCHER, WORKER, procsPerNode=2, implementation="mpich")
+    launcher = injection(workload, "launcher")
     assert hosts(launcher) == {at(0): 2, at(1): 2}
     assert launcher.files[MPI_HOST_FILE] == "job-worker-0:2\njob-worker-1:2\n"
     assert launcher.remote_exec
-    assert injection(made, "worker").default_command == IDLE_COMMAND
-    assert DEEPSPEED.rules(made).succeeded_when == (("launcher",),)
+    assert injection(workload, "worker").default_command == IDLE_COMMAND
+    assert DEEPSPEED.rules(workload).succeeded_when == (("launcher",),)
 
 
 def test_without_a_launcher_all_workers_must_succeed() -> None:
@@ -79,6 +79,6 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(("made", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_problems(made: Workload, want: str) -> None:
-    assert str(next(DEEPSPEED.check(made))) == want
+@pytest.mark.parametrize(("workload", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(workload: Workload, want: str) -> None:
+    assert str(next(DEEPSPEED.check(workload))) == want

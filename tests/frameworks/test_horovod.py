@@ -15,24 +15,26 @@ def job(*roles: Role, **options: object) -> Workload:
     return HOROVOD.defaults(replace(workload(*(roles or ROLES)), framework="horovod", options=options))
 
 
-def injection(made: Workload, name: str) -> Injection:
-    return HOROVOD.inject(made, made.roles[name], 0)
+def injection(workload: Workload, name: str) -> Injection:
+    return HOROVOD.inject(workload, workload.roles[name], 0)
 
 
 def test_pods_are_set_up_as_for_mpi() -> None:
-    made = job(slotsPerWorker=2)
-    assert injection(made, "launcher") == Mpi().inject(made, made.roles["launcher"], 0)
-    assert injection(made, "launcher").files == {HOST_FILE: "job-worker-0 slots=2\njob-worker-1 slots=2\n"}
-    assert injection(made, "launcher").remote_exec
-    assert injection(made, "worker").default_command == IDLE_COMMAND
-    assert HOROVOD.rules(made) == Mpi().rules(made)
+    workload = job(slotsPerWorker=2)
+    assert injection(workload, "launcher") == Mpi().inject(workload, workload.roles["launcher"], 0)
+    assert injection(workload, "launcher").files == {
+        HOST_FILE: "job-worker-0 slots=2\njob-worker-1 slots=2\n"
+    }
+    assert injection(workload, "launcher").remote_exec
+    assert injection(workload, "worker").default_command == IDLE_COMMAND
+    assert HOROVOD.rules(workload) == Mpi().rules(workload)
 
 
 def test_ssh_keys_are_used_as_for_mpi() -> None:
-    made = job(sshKeys=True, controller="gloo")
-    assert HOROVOD.rules(made).ssh_roles == ("launcher", "worker")
-    assert injection(made, "worker").default_command == SSHD
-    assert not injection(made, "launcher").remote_exec
+    workload = job(sshKeys=True, controller="gloo")
+    assert HOROVOD.rules(workload).ssh_roles == ("launcher", "worker")
+    assert injection(workload, "worker").default_command == SSHD
+    assert not injection(workload, "launcher").remote_exec
 
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
@@ -47,8 +49,8 @@ def test_without_a_controller_no_variable_is_set() -> None:
 
 
 def test_other_roles_get_nothing() -> None:
-    made = job(*ROLES, role("board", 1, policy=None), controller="gloo")
-    assert injection(made, "board") == Injection()
+    workload = job(*ROLES, role("board", 1, policy=None), controller="gloo")
+    assert injection(workload, "board") == Injection()
 
 
 PROBLEMS = {
@@ -60,6 +62,6 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(("made", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_problems(made: Workload, want: str) -> None:
-    assert [str(problem) for problem in HOROVOD.check(made)] == [want]
+@pytest.mark.parametrize(("workload", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(workload: Workload, want: str) -> None:
+    assert [str(problem) for problem in HOROVOD.check(workload)] == [want]

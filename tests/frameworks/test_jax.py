@@ -12,8 +12,8 @@ def job(*roles: Role, **options: object) -> Workload:
     return JAX.defaults(replace(workload(*roles), framework="jax", options=options))
 
 
-def injection(made: Workload, name: str, index: int) -> Injection:
-    return JAX.inject(made, made.roles[name], index)
+def injection(workload: Workload, name: str, index: int) -> Injection:
+    return JAX.inject(workload, workload.roles[name], index)
 
 
 def test_every_process_gets_its_id_and_the_coordinators_address() -> None:
@@ -26,15 +26,15 @@ def test_every_process_gets_its_id_and_the_coordinators_address() -> None:
 
 
 def test_the_first_worker_exposes_the_coordinators_port() -> None:
-    made = job(role("worker", 2))
-    assert injection(made, "worker", 0).ports == (Port("coordinator", 1234),)
-    assert injection(made, "worker", 1).ports == ()
+    workload = job(role("worker", 2))
+    assert injection(workload, "worker", 0).ports == (Port("coordinator", 1234),)
+    assert injection(workload, "worker", 1).ports == ()
 
 
 def test_other_roles_get_nothing() -> None:
-    made = job(role("worker", 2), role("board", 1))
-    assert injection(made, "board", 0) == Injection()
-    assert JAX.rules(made).succeeded_when == (("worker",),)
+    workload = job(role("worker", 2), role("board", 1))
+    assert injection(workload, "board", 0) == Injection()
+    assert JAX.rules(workload).succeeded_when == (("worker",),)
 
 
 def test_a_lost_pod_restarts_the_whole_job() -> None:

@@ -80,11 +80,11 @@ class ShortNames(Likeness):
 
 
 class Remembers(Likeness):
-    made = 0
+    instances = 0
 
     def __init__(self) -> None:
-        Remembers.made += 1
-        self.number = Remembers.made
+        Remembers.instances += 1
+        self.number = Remembers.instances
 
     def changed(self, workload: Workload, role: Role, index: int) -> dict[str, str]:
         return {"SALT": str(self.number)}

@@ -14,8 +14,8 @@ def job(*roles: Role, **options: object) -> Workload:
     return MPI.defaults(replace(workload(*(roles or ROLES)), framework="mpi", options=options))
 
 
-def launcher(made: Workload) -> Injection:
-    return MPI.inject(made, made.roles["launcher"], 0)
+def launcher(workload: Workload) -> Injection:
+    return MPI.inject(workload, workload.roles["launcher"], 0)
 
 
 HOST_FILES = {
@@ -89,8 +89,8 @@ LENGTHS = {"a name of usual length": (38, False), "a name that crashes the mpiru
 
 @pytest.mark.parametrize(("length", "want"), LENGTHS.values(), ids=LENGTHS.keys())
 def test_open_mpi_does_not_abbreviate_long_host_names(length: int, want: bool) -> None:
-    made = replace(job(), name="n" * length)
-    assert ("OMPI_MCA_regx" in launcher(made).env) is want
+    workload = replace(job(), name="n" * length)
+    assert ("OMPI_MCA_regx" in launcher(workload).env) is want
 
 
 @pytest.mark.parametrize("name", ["mpich", "intel"])
@@ -101,32 +101,32 @@ def test_with_host_network_no_interface_is_set(name: str) -> None:
 
 
 def test_the_launcher_depends_on_workers_and_may_exec_into_them() -> None:
-    made = job()
-    assert made.roles["launcher"].depends_on == (Dependency("worker", Phase.RUNNING),)
-    assert launcher(made).remote_exec
-    rules = MPI.rules(made)
+    workload = job()
+    assert workload.roles["launcher"].depends_on == (Dependency("worker", Phase.RUNNING),)
+    assert launcher(workload).remote_exec
+    rules = MPI.rules(workload)
     assert rules.exec_from == ("launcher",)
     assert rules.exec_into == ("launcher", "worker")
 
 
 def test_a_users_own_dependency_is_kept() -> None:
     own = (Dependency("worker", Phase.STARTING),)
-    made = job(replace(ROLES[0], depends_on=own), ROLES[1])
-    assert made.roles["launcher"].depends_on == own
+    workload = job(replace(ROLES[0], depends_on=own), ROLES[1])
+    assert workload.roles["launcher"].depends_on == own
 
 
 def test_workers_without_a_command_sleep() -> None:
-    made = job()
-    assert MPI.inject(made, made.roles["worker"], 1).default_command == IDLE_COMMAND
+    workload = job()
+    assert MPI.inject(workload, workload.roles["worker"], 1).default_command == IDLE_COMMAND
 
 
 def test_with_ssh_keys_no_pod_may_exec() -> None:
-    made = job(sshKeys=True)
-    assert MPI.rules(made).ssh_roles == ("launcher", "worker")
-    assert MPI.rules(made).exec_from == MPI.rules(made).exec_into == ()
-    assert MPI.inject(made, made.roles["worker"], 0).default_command == SSHD
-    assert not launcher(made).remote_exec
-    assert launcher(made).files == launcher(job()).files
+    workload = job(sshKeys=True)
+    assert MPI.rules(workload).ssh_roles == ("launcher", "worker")
+    assert MPI.rules(workload).exec_from == MPI.rules(workload).exec_into == ()
+    assert MPI.inject(workload, workload.roles["worker"], 0).default_command == SSHD
+    assert not launcher(workload).remote_exec
+    assert launcher(workload).files == launcher(job()).files
     assert MPI.rules(job()).ssh_roles == ()
 
 
@@ -146,8 +146,8 @@ def test_ssh_verifies_hosts_if_all_workers_run_the_default_sshd(
     container: dict[str, object], want: bool
 ) -> None:
     template = {"spec": {"containers": [{"name": "main", **container}]}}
-    made = job(ROLES[0], replace(ROLES[1], template=template), sshKeys=True)
-    assert MPI.rules(made).ssh_verifies_hosts is want
+    workload = job(ROLES[0], replace(ROLES[1], template=template), sshKeys=True)
+    assert MPI.rules(workload).ssh_verifies_hosts is want
 
 
 @pytest.mark.parametrize("name", [*Implementation])
@@ -183,9 +183,9 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(("made", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_problems(made: Workload, want: str) -> None:
-    problems = [str(problem) for problem in MPI.check(made)]
+@pytest.mark.parametrize(("workload", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_problems(workload: Workload, want: str) -> None:
+    problems = [str(problem) for problem in MPI.check(workload)]
     assert len(problems) == 1
     assert problems[0].startswith(want)
 
@@ -207,12 +207,12 @@ ACCEPTED = {
 }
 
 
-@pytest.mark.parametrize("made", ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_accepted_jobs(made: Workload) -> None:
-    assert list(MPI.check(made)) == []
+@pytest.mark.parametrize("workload", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_accepted_jobs(workload: Workload) -> None:
+    assert list(MPI.check(workload)) == []
 
 
 def test_with_launcher_as_host_a_worker_is_not_required() -> None:
-    made = job(ROLES[0], launcherAsHost=True)
-    assert list(MPI.check(made)) == []
-    assert launcher(made).files == {HOST_FILE: "job-launcher-0 slots=1\n"}
+    workload = job(ROLES[0], launcherAsHost=True)
+    assert list(MPI.check(workload)) == []
+    assert launcher(workload).files == {HOST_FILE: "job-launcher-0 slots=1\n"}

@@ -257,5 +257,5 @@ FOREIGN: dict[str, tuple[Options, str]] = {
 
 @pytest.mark.parametrize(("options", "want"), FOREIGN.values(), ids=FOREIGN.keys())
 def test_invalid_options_of_an_adapter_of_another_package(options: Options, want: str) -> None:
-    (found,) = option_problems("foreign", options, Foreign, "o")
-    assert str(found).startswith(want)
+    (problem,) = option_problems("foreign", options, Foreign, "o")
+    assert str(problem).startswith(want)

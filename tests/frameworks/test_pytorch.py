@@ -14,8 +14,8 @@ def job(*roles: Role, **options: object) -> Workload:
     return TORCH.defaults(replace(workload(*roles), framework="pytorch", options=options))
 
 
-def env(made: Workload, name: str, index: int) -> dict[str, str]:
-    return dict(TORCH.inject(made, made.roles[name], index).env)
+def env(workload: Workload, name: str, index: int) -> dict[str, str]:
+    return dict(TORCH.inject(workload, workload.roles[name], index).env)
 
 
 def test_static_workers_without_a_master() -> None:
@@ -30,28 +30,28 @@ def test_static_workers_without_a_master() -> None:
 
 
 def test_a_master_is_rank_0_and_workers_follow() -> None:
-    made = job(role("worker", 2), role("master", 1))
+    workload = job(role("worker", 2), role("master", 1))
     places = (("master", 0), ("worker", 0), ("worker", 1))
-    assert [env(made, name, index)["RANK"] for name, index in places] == ["0", "1", "2"]
-    assert env(made, "worker", 1)["MASTER_ADDR"] == f"job-master-0.job-master.{SUFFIX}"
-    assert TORCH.rules(made).succeeded_when == (("master", "worker"),)
+    assert [env(workload, name, index)["RANK"] for name, index in places] == ["0", "1", "2"]
+    assert env(workload, "worker", 1)["MASTER_ADDR"] == f"job-master-0.job-master.{SUFFIX}"
+    assert TORCH.rules(workload).succeeded_when == (("master", "worker"),)
 
 
 def test_several_processes_in_a_pod_multiply_the_ranks() -> None:
-    for made in (
+    for torch_job in (
         job(role("worker", 3), procsPerNode=2),
         job(replace(role("worker", 3), slots=2)),
         job(replace(role("worker", 3), template=GPUS)),
     ):
-        variables = env(made, "worker", 1)
+        variables = env(torch_job, "worker", 1)
         assert (variables["WORLD_SIZE"], variables["RANK"], variables["LOCAL_WORLD_SIZE"]) == ("6", "2", "2")
         assert variables["PET_NPROC_PER_NODE"] == "2"
         assert "LOCAL_RANK" not in variables
 
 
 def test_elastic_workers_get_a_rendezvous_at_the_first_worker() -> None:
-    made = job(role("worker", 4, elastic=Elastic(2, 8)), port=1234)
-    variables = env(made, "worker", 3)
+    workload = job(role("worker", 4, elastic=Elastic(2, 8)), port=1234)
+    variables = env(workload, "worker", 3)
     assert variables["PET_NNODES"] == "2:8"
     assert variables["PET_RDZV_BACKEND"] == "c10d"
     assert variables["PET_RDZV_ENDPOINT"] == f"job-worker-0.job-worker.{SUFFIX}:1234"

@@ -110,6 +110,6 @@ BROKEN: dict[str, tuple[Careless, str]] = {
 
 @pytest.mark.parametrize(("framework", "message"), BROKEN.values(), ids=BROKEN.keys())
 def test_faults_are_reported(framework: Careless, message: str) -> None:
-    one: Role = WORKER
+    role: Role = WORKER
     with pytest.raises(NonConformance, match=message):
-        check_framework(framework, workload(one))
+        check_framework(framework, workload(role))

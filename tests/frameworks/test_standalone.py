@@ -12,8 +12,8 @@ def test_pods_get_no_variables() -> None:
 
 
 def test_the_workers_decide_about_the_job_and_there_are_no_services() -> None:
-    made = STANDALONE.rules(workload(role("worker"), role("board", 1)))
-    assert made == Rules(succeeded_when=(("worker",),), failed_when=(("worker",),))
+    rules = STANDALONE.rules(workload(role("worker"), role("board", 1)))
+    assert rules == Rules(succeeded_when=(("worker",),), failed_when=(("worker",),))
 
 
 def test_a_job_without_workers_is_rejected() -> None:

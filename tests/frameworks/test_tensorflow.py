@@ -16,12 +16,12 @@ def job(*roles: Role, **options: object) -> Workload:
     return TENSORFLOW.defaults(replace(workload(*roles), framework="tensorflow", options=options))
 
 
-def injection(made: Workload, name: str, index: int = 0) -> Injection:
-    return TENSORFLOW.inject(made, made.roles[name], index)
+def injection(workload: Workload, name: str, index: int = 0) -> Injection:
+    return TENSORFLOW.inject(workload, workload.roles[name], index)
 
 
-def config(made: Workload, name: str, index: int = 0) -> object:
-    return json.loads(injection(made, name, index).env["TF_CONFIG"])
+def config(workload: Workload, name: str, index: int = 0) -> object:
+    return json.loads(injection(workload, name, index).env["TF_CONFIG"])
 
 
 def at(name: str, index: int, port: int = 2222) -> str:
@@ -37,9 +37,9 @@ def test_workers_get_the_addresses_of_all_workers() -> None:
 
 
 def test_tf_config_does_not_depend_on_the_order_of_roles() -> None:
-    one, other = job(CHIEF, WORKER, SERVER), job(SERVER, WORKER, CHIEF)
-    assert injection(one, "ps").env == injection(other, "ps").env
-    assert injection(one, "ps").env["TF_CONFIG"].startswith('{"cluster":{"chief":[')
+    first, second = job(CHIEF, WORKER, SERVER), job(SERVER, WORKER, CHIEF)
+    assert injection(first, "ps").env == injection(second, "ps").env
+    assert injection(first, "ps").env["TF_CONFIG"].startswith('{"cluster":{"chief":[')
 
 
 def test_an_evaluator_gets_the_cluster_without_being_part_of_it() -> None:
@@ -67,26 +67,26 @@ DYNAMIC = {
 
 @pytest.mark.parametrize(("place", "want"), DYNAMIC.values(), ids=DYNAMIC.keys())
 def test_dynamic_workers(place: tuple[str, int], want: object) -> None:
-    made = job(CHIEF, WORKER, SERVER, dynamicWorkers=True)
-    assert config(made, *place) == {"sparseCluster": want, "task": {"index": place[1], "type": place[0]}}
+    workload = job(CHIEF, WORKER, SERVER, dynamicWorkers=True)
+    assert config(workload, *place) == {"sparseCluster": want, "task": {"index": place[1], "type": place[0]}}
 
 
 def test_dynamic_workers_without_servers() -> None:
-    made = job(WORKER, dynamicWorkers=True)
+    workload = job(WORKER, dynamicWorkers=True)
     cluster = {"ps": [], "worker": {"0": at("worker", 0)}}
-    assert config(made, "worker") == {"sparseCluster": cluster, "task": {"index": 0, "type": "worker"}}
+    assert config(workload, "worker") == {"sparseCluster": cluster, "task": {"index": 0, "type": "worker"}}
 
 
 def test_every_pod_exposes_the_configured_port() -> None:
-    made = job(WORKER, port=7)
-    assert injection(made, "worker").ports == (Port("tfjob-port", 7),)
-    assert at("worker", 1, 7) in injection(made, "worker").env["TF_CONFIG"]
+    workload = job(WORKER, port=7)
+    assert injection(workload, "worker").ports == (Port("tfjob-port", 7),)
+    assert at("worker", 1, 7) in injection(workload, "worker").env["TF_CONFIG"]
 
 
 def test_other_roles_get_nothing() -> None:
-    made = job(WORKER, role("board", 1))
-    assert injection(made, "board") == Injection()
-    assert "board" not in injection(made, "worker").env["TF_CONFIG"]
+    workload = job(WORKER, role("board", 1))
+    assert injection(workload, "board") == Injection()
+    assert "board" not in injection(workload, "worker").env["TF_CONFIG"]
 
 
 SUCCESS = {

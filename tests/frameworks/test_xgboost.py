@@ -12,8 +12,8 @@ def job(*roles: Role, **options: object) -> Workload:
     return XGBOOST.defaults(replace(workload(*roles), framework="xgboost", options=options))
 
 
-def injection(made: Workload, name: str, index: int) -> Injection:
-    return XGBOOST.inject(made, made.roles[name], index)
+def injection(workload: Workload, name: str, index: int) -> Injection:
+    return XGBOOST.inject(workload, workload.roles[name], index)
 
 
 def test_every_worker_gets_its_task_id_and_the_trackers_address() -> None:
@@ -27,22 +27,22 @@ def test_every_worker_gets_its_task_id_and_the_trackers_address() -> None:
 
 
 def test_task_ids_sorted_as_text_are_in_the_order_of_the_pods() -> None:
-    made = job(role("worker", 12))
-    ids = [injection(made, "worker", index).env["DMLC_TASK_ID"] for index in range(12)]
+    workload = job(role("worker", 12))
+    ids = [injection(workload, "worker", index).env["DMLC_TASK_ID"] for index in range(12)]
     assert ids == sorted(ids)
     assert [int(task_id) for task_id in ids] == list(range(12))
 
 
 def test_the_first_worker_exposes_the_trackers_port() -> None:
-    made = job(role("worker", 2))
-    assert injection(made, "worker", 0).ports == (Port("tracker", 9091),)
-    assert injection(made, "worker", 1).ports == ()
+    workload = job(role("worker", 2))
+    assert injection(workload, "worker", 0).ports == (Port("tracker", 9091),)
+    assert injection(workload, "worker", 1).ports == ()
 
 
 def test_other_roles_get_nothing() -> None:
-    made = job(role("worker", 2), role("board", 1))
-    assert injection(made, "board", 0) == Injection()
-    assert XGBOOST.rules(made).failed_when == (("worker",),)
+    workload = job(role("worker", 2), role("board", 1))
+    assert injection(workload, "board", 0) == Injection()
+    assert XGBOOST.rules(workload).failed_when == (("worker",),)
 
 
 def test_a_lost_pod_restarts_the_whole_job() -> None:

@@ -40,12 +40,12 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_built_program_is_not_built_again(calls: Path) -> None:
-    said: list[str] = []
-    builds.build(Programs(), said.append, reference_only=True)
+    printed: list[str] = []
+    builds.build(Programs(), printed.append, reference_only=True)
     assert {path.read_text() for path in _programs()} == {"whole\n"}
     assert [path.name for path in _programs()] == ["etcd", "kube-apiserver"]
     before = calls.read_text()
-    builds.build(Programs(), said.append, reference_only=True)
+    builds.build(Programs(), printed.append, reference_only=True)
     assert calls.read_text() == before
 
 
@@ -124,8 +124,10 @@ def test_missing_nft_is_unpacked_from_its_debian_package(
     monkeypatch.setattr(builds, "tools", list)
     builds.build(Programs(), lambda _: None)
     nft = Programs().cache / "nft"
-    said = subprocess.run([str(nft), "list"], capture_output=True, text=True, check=True).stdout
-    assert said == f"{Programs().cache.parent}/debian/nftables/usr/lib/{platform.machine()}-linux-gnu list\n"
+    output = subprocess.run([str(nft), "list"], capture_output=True, text=True, check=True).stdout
+    assert (
+        output == f"{Programs().cache.parent}/debian/nftables/usr/lib/{platform.machine()}-linux-gnu list\n"
+    )
     before = calls.read_text()
     assert "update" in before, "old package lists are not fetched again into our own folder"
     builds.build(Programs(), lambda _: None)

@@ -25,10 +25,10 @@ def silent(tmp_path: Path) -> Iterator[Server]:
     def serve() -> None:
         while True:
             try:
-                asked, _ = listening.accept()
+                accepted, _ = listening.accept()
             except OSError:
                 return
-            with context.wrap_socket(asked, server_side=True) as secured:
+            with context.wrap_socket(accepted, server_side=True) as secured:
                 secured.recv(65536)
 
     thread = threading.Thread(target=serve, daemon=True)

@@ -12,7 +12,7 @@ from tests.support.framework_venvs import Environment
 EVERY = framework_venvs.every()
 
 
-@pytest.mark.parametrize("environment", EVERY, ids=lambda one: one.name)
+@pytest.mark.parametrize("environment", EVERY, ids=lambda environment: environment.name)
 def test_every_package_is_pinned_and_no_host_is_named(environment: Environment) -> None:
     lines = environment.requirements.read_text().splitlines()
     assert lines
@@ -48,16 +48,16 @@ def test_environment_is_created_once_and_an_incomplete_one_again(
     folder.mkdir(parents=True)
     (folder / "requirements.txt").write_text("")
     toy = Environment("toy")
-    made: list[str] = []
+    built: list[str] = []
 
     def make(self: Environment) -> None:
         assert not self.prefix.exists()
         self.prefix.mkdir(parents=True)
-        made.append(self.name)
+        built.append(self.name)
 
     monkeypatch.setattr(Environment, "_make", make)
     toy.prefix.mkdir(parents=True)  # what somebody left who was ended
     toy.install()
     toy.install()
-    assert made == ["toy"]
+    assert built == ["toy"]
     assert toy.missing == ""

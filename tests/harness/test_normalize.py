@@ -86,6 +86,6 @@ CASES: dict[str, tuple[object, object]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "want"), CASES.values(), ids=CASES)
-def test_normalised_response(given: object, want: object) -> None:
-    assert Normaliser().normal(given) == want
+@pytest.mark.parametrize(("response", "want"), CASES.values(), ids=CASES)
+def test_normalised_response(response: object, want: object) -> None:
+    assert Normaliser().normal(response) == want

@@ -81,8 +81,8 @@ STEPS = {
 
 @pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
 def test_next_step(case: tuple[Pod, bool, object]) -> None:
-    given, schedule, want = case
-    assert next_step(given, START + timedelta(seconds=1), schedule=schedule) == want
+    current, schedule, want = case
+    assert next_step(current, START + timedelta(seconds=1), schedule=schedule) == want
 
 
 def test_status_of_a_failed_pod_has_the_exit_codes() -> None:
@@ -139,10 +139,10 @@ async def test_simulator_runs_pods_without_scheduler_or_kubelet(api: Server, nam
 
         async def phases(*want: str) -> bool:
             pods = (await client.list(Pod, namespace)).items
-            return sorted(each.status.phase for each in pods) == sorted(want)
+            return sorted(item.status.phase for item in pods) == sorted(want)
 
         await until(lambda: phases("Running", "Running", "Succeeded", "Succeeded"), "pods live and end")
-        nodes = {each.spec.node_name for each in (await client.list(Pod, namespace)).items}
+        nodes = {item.spec.node_name for item in (await client.list(Pod, namespace)).items}
         assert nodes == {"sim-a", "sim-b"}
         for number in range(4):
             await client.delete(Pod, f"p{number}", namespace)

@@ -123,10 +123,10 @@ def test_rejected_token_is_not_retried() -> None:
 
 
 def test_redirect_is_not_followed_with_the_token() -> None:
-    asked: list[str] = []
+    paths: list[str] = []
 
     def other(path: str, query: Mapping[str, str]) -> Answer:
-        asked.append(path)
+        paths.append(path)
         return 200, {"reached": True}
 
     with (
@@ -134,7 +134,7 @@ def test_redirect_is_not_followed_with_the_token() -> None:
         endpoint(lambda *_: (302, elsewhere["ARGOSY_URL"].encode())) as environment,
     ):
         result = helper(environment, "wait", "worker=Running", "--deadline", "0.5")
-    assert (result.returncode, asked) == (2, [])
+    assert (result.returncode, paths) == (2, [])
 
 
 @pytest.fixture(scope="module")

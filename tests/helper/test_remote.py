@@ -193,8 +193,8 @@ def test_remote_exec_with_failing_connections(fault: Fault, folder: Path, tmp_pa
         stderr=subprocess.PIPE,
         text=True,
     )
-    _, said = agent.communicate(timeout=60)
-    assert (agent.returncode, done.exists()) == (fault.want_code, fault.want_done), said
+    _, stderr = agent.communicate(timeout=60)
+    assert (agent.returncode, done.exists()) == (fault.want_code, fault.want_done), stderr
     assert fault.want_calls in (None, len(calls_in(notes)))
     # Not all files with the agent's PID: an earlier process may have had the same one and left its file.
     left = {path for path in exit_code_files() - left_before if path.name.split("-")[2] == str(agent.pid)}

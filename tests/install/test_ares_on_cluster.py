@@ -76,8 +76,8 @@ def test_51_commands_of_the_readme_can_be_repeated_without_changes(
     for path in APPLIED:
         applied.kubectl("apply", "-f", str(FOLDER / path))
     for path in APPLIED:
-        said = applied.kubectl("apply", "-f", str(FOLDER / path)).stdout
-        assert {line.rpartition(" ")[2] for line in said.splitlines()} == {"unchanged"}, said
+        output = applied.kubectl("apply", "-f", str(FOLDER / path)).stdout
+        assert {line.rpartition(" ")[2] for line in output.splitlines()} == {"unchanged"}, output
 
 
 def sample(name: str, command: str = "") -> Json:
@@ -96,19 +96,19 @@ def put(cluster: RunningCluster, job: Json) -> None:
 
 def until(cluster: RunningCluster, name: str, phase: str) -> None:
     def reached() -> bool:
-        found = cast("Json", cluster.get("aj", "-n", HOME, name).get("status", {}))
-        assert found.get("phase") == phase, found
+        status = cast("Json", cluster.get("aj", "-n", HOME, name).get("status", {}))
+        assert status.get("phase") == phase, status
         return True
 
     retry_until(reached, 120)
 
 
-def asked_at(cluster: RunningCluster, pod: str) -> str:
+def observer_url(cluster: RunningCluster, pod: str) -> str:
     """Return the address that the initializer of the pod with this name prefix uses."""
     pods = cast("list[dict[str, dict[str, object]]]", cluster.get("pods", "-n", HOME)["items"])
-    (found,) = (one for one in pods if str(one["metadata"]["name"]).startswith(pod))
-    (container,) = cast("list[dict[str, list[dict[str, str]]]]", found["spec"]["initContainers"])
-    return next(one["value"] for one in container["env"] if one["name"] == "ARGOSY_URL")
+    (manifest,) = (candidate for candidate in pods if str(candidate["metadata"]["name"]).startswith(pod))
+    (container,) = cast("list[dict[str, list[dict[str, str]]]]", manifest["spec"]["initContainers"])
+    return next(variable["value"] for variable in container["env"] if variable["name"] == "ARGOSY_URL")
 
 
 def waiting_job(name: str) -> Json:
@@ -122,7 +122,7 @@ def waiting_job(name: str) -> Json:
 def test_job_with_dependencies_runs_with_observers(applied: RunningCluster) -> None:
     put(applied, waiting_job("by-name"))
     until(applied, "by-name", "Succeeded")
-    assert asked_at(applied, "by-name-launcher-0") == "https://ares-observer.ares"
+    assert observer_url(applied, "by-name-launcher-0") == "https://ares-observer.ares"
 
 
 def test_54_every_sample_runs(applied: RunningCluster) -> None:
@@ -144,7 +144,7 @@ def test_pod_in_the_host_network_uses_the_address_of_the_service(applied: Runnin
     address = applied.kubectl(
         "get", "service", "-n", "ares", "ares-observer", "-o", "jsonpath={.spec.clusterIP}"
     ).stdout
-    assert asked_at(applied, "mpi-sample-launcher-0") == f"https://{address}"
+    assert observer_url(applied, "mpi-sample-launcher-0") == f"https://{address}"
     applied.kubectl("delete", "aj", "-n", HOME, "mpi-sample")
 
 
@@ -174,13 +174,13 @@ def test_observers_without_tokens_on_a_node_port(with_crd: RunningCluster) -> No
     change(with_crd, "observer.auth=none", "observer.nodePort=30037")
     put(with_crd, waiting_job("by-port"))
     until(with_crd, "by-port", "Succeeded")
-    asked = asked_at(with_crd, "by-port-launcher-0")
+    url = observer_url(with_crd, "by-port-launcher-0")
     selector = ("-l", "app.kubernetes.io/component=observer")
     listed = with_crd.get("pods", "-n", "ares", *selector)["items"]
-    hosts = {str(one["status"]["hostIP"]) for one in cast("list[dict[str, Json]]", listed)}
-    assert asked.startswith("nodePort://")
-    assert asked.endswith(":30037")
-    assert set(asked.removeprefix("nodePort://").removesuffix(":30037").split(",")) <= hosts
+    hosts = {str(observer["status"]["hostIP"]) for observer in cast("list[dict[str, Json]]", listed)}
+    assert url.startswith("nodePort://")
+    assert url.endswith(":30037")
+    assert set(url.removeprefix("nodePort://").removesuffix(":30037").split(",")) <= hosts
 
 
 @pytest.mark.long
@@ -226,8 +226,8 @@ def test_installation_of_another_api_in_the_same_cluster(with_crd: RunningCluste
         done = ("--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
         with_crd.kubectl("wait", "tr", "-n", HOME, "run", *done, timeout=90)
         leases = cast("list[dict[str, dict[str, str]]]", with_crd.get("lease", "-A")["items"])
-        found = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in leases}
-        assert found >= {("ares", "ares-operator"), (OTHER_NAMESPACE, "argosy-operator")}
+        names = {(lease["metadata"]["namespace"], lease["metadata"]["name"]) for lease in leases}
+        assert names >= {("ares", "ares-operator"), (OTHER_NAMESPACE, "argosy-operator")}
     finally:
         with_crd.kubectl("delete", "tr", "-n", HOME, "--all", code=None)
         with_crd.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=other, timeout=120)

@@ -120,13 +120,13 @@ INVALID: dict[str, tuple[Json, str]] = {
 }
 
 
-def objects(*given: Json) -> list[Json]:
-    return CHART.objects(NAMESPACE, CHART.values(*given))
+def objects(*values: Json) -> list[Json]:
+    return CHART.objects(NAMESPACE, CHART.values(*values))
 
 
-def only(kind: str, *given: Json) -> Json:
+def only(kind: str, *values: Json) -> Json:
     """Return the only object of a kind."""
-    (obj,) = (obj for obj in objects(*given) if obj["kind"] == kind)
+    (obj,) = (obj for obj in objects(*values) if obj["kind"] == kind)
     return obj
 
 
@@ -205,21 +205,24 @@ def test_every_kind_can_be_installed_without_helm() -> None:
     assert {(obj["apiVersion"], obj["kind"]) for obj in objects(MONITORED)} == set(KINDS)
 
 
-def container(*given: Json) -> Json:
-    spec = cast("dict[str, dict[str, Json]]", only("Deployment", *given)["spec"])["template"]["spec"]
+def container(*values: Json) -> Json:
+    spec = cast("dict[str, dict[str, Json]]", only("Deployment", *values)["spec"])["template"]["spec"]
     return cast("list[Json]", spec["containers"])[0]
 
 
-def rights(*given: Json) -> set[tuple[str, str]]:
+def rights(*values: Json) -> set[tuple[str, str]]:
     """Return all pairs of resource and verb that hold in the whole cluster."""
     return {
-        (resource, verb) for rule in rules(*given) for resource in rule["resources"] for verb in rule["verbs"]
+        (resource, verb)
+        for rule in rules(*values)
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
     }
 
 
-def rules(*given: Json) -> list[dict[str, list[str]]]:
+def rules(*values: Json) -> list[dict[str, list[str]]]:
     name = f"ClusterRole argosy-operator-{NAMESPACE}"
-    (role,) = (obj for obj in objects(*given) if _name(obj) == name)
+    (role,) = (obj for obj in objects(*values) if _name(obj) == name)
     return cast("list[dict[str, list[str]]]", role["rules"])
 
 
@@ -252,14 +255,14 @@ GROUPS = {
 
 @pytest.mark.parametrize("backend", CHOICES)
 def test_rights_over_pod_groups_follow_the_gang_backend(backend: str) -> None:
-    given: Json = {"gang": {"backend": backend}}
+    values: Json = {"gang": {"backend": backend}}
     groups = {
-        group for rule in rules(given) if "podgroups" in rule["resources"] for group in rule["apiGroups"]
+        group for rule in rules(values) if "podgroups" in rule["resources"] for group in rule["apiGroups"]
     }
     assert groups == GROUPS.get(backend, set())
-    settings = cast("dict[str, str]", only("ConfigMap", given)["data"])["config.yaml"]
+    settings = cast("dict[str, str]", only("ConfigMap", values)["data"])["config.yaml"]
     assert yaml.safe_load(settings)["operator"]["gang"] == {"backend": backend}
-    narrow = rights(given, {"watchNamespace": "team"})
+    narrow = rights(values, {"watchNamespace": "team"})
     assert (("pods", "list") in narrow) is (backend in ("builtin", "auto")), (
         "free capacity depends on all pods"
     )
@@ -268,10 +271,10 @@ def test_rights_over_pod_groups_follow_the_gang_backend(backend: str) -> None:
 def test_each_api_can_be_served_alone() -> None:
     everything = rights()
     for api, plural, more in (("argosy", "trainingruns", set()), ("ares", "aresjobs", {("pods", "patch")})):
-        given: Json = {"apis": {api: False}}
-        assert rights(given) == {right for right in everything if not right[0].startswith(plural)} - more
-        assert f"--api={api}" not in cast("list[str]", container(given)["args"])
-        names = {str(cast("Json", obj["metadata"])["name"]) for obj in objects(given)}
+        values: Json = {"apis": {api: False}}
+        assert rights(values) == {right for right in everything if not right[0].startswith(plural)} - more
+        assert f"--api={api}" not in cast("list[str]", container(values)["args"])
+        names = {str(cast("Json", obj["metadata"])["name"]) for obj in objects(values)}
         assert not any(name.startswith(plural) for name in names)
 
 
@@ -285,9 +288,9 @@ def test_default_rights_have_no_wildcards_and_include_no_other_secrets() -> None
 
 
 def test_with_watch_namespace_rights_over_jobs_hold_in_that_namespace_only() -> None:
-    given: Json = {"watchNamespace": "team"}
-    assert {resource for resource, _ in rights(given)} == {"nodes", "customresourcedefinitions"}
-    roles = [obj for obj in objects(given) if obj["kind"] in ("Role", "RoleBinding")]
+    values: Json = {"watchNamespace": "team"}
+    assert {resource for resource, _ in rights(values)} == {"nodes", "customresourcedefinitions"}
+    roles = [obj for obj in objects(values) if obj["kind"] in ("Role", "RoleBinding")]
     namespaces = sorted(cast("dict[str, str]", role["metadata"])["namespace"] for role in roles)
     assert namespaces == [NAMESPACE, NAMESPACE, "team", "team"]
 
@@ -295,22 +298,22 @@ def test_with_watch_namespace_rights_over_jobs_hold_in_that_namespace_only() -> 
 OBSERVERS = "ServiceAccount ares-observer"
 
 
-def rules_of(account: str, *given: Json) -> set[tuple[str, str, str, str]]:
+def rules_of(account: str, *values: Json) -> set[tuple[str, str, str, str]]:
     """Return the rights of an account: namespace (empty: all), resource, verb and name (empty: any)."""
-    by_name = {(_name(obj), _namespace(obj)): obj for obj in objects(*given)}
-    found = set()
+    by_name = {(_name(obj), _namespace(obj)): obj for obj in objects(*values)}
+    granted = set()
     for binding in by_name.values():
         subjects = cast("list[Json]", binding.get("subjects", []))
         if any(f"{subject['kind']} {subject['name']}" == account for subject in subjects):
             role = cast("Json", binding["roleRef"])
             for rule in _rules(by_name[f"{role['kind']} {role['name']}", _namespace(binding)]):
-                found |= {
+                granted |= {
                     (_namespace(binding), resource, verb, name)
                     for resource in rule["resources"]
                     for verb in rule["verbs"]
                     for name in rule.get("resourceNames", [""])
                 }
-    return found
+    return granted
 
 
 def _rules(role: Json) -> list[dict[str, list[str]]]:
@@ -323,11 +326,11 @@ def _namespace(obj: Json) -> str:
 
 def test_observers_read_jobs_and_pods_and_their_own_secret() -> None:
     for namespace in ("", "team"):
-        given: Json = {"observer": {"enabled": True}, "watchNamespace": namespace}
+        values: Json = {"observer": {"enabled": True}, "watchNamespace": namespace}
         jobs = {(namespace, kind, verb, "") for kind in ("aresjobs", "pods") for verb in ("list", "watch")}
         definitions = {("", "customresourcedefinitions", verb, "") for verb in ("list", "watch")}
         secret = {(NAMESPACE, "secrets", "get", "argosy-operator-observer-tls")}
-        assert rules_of(OBSERVERS, given) == jobs | definitions | secret, namespace or "all namespaces"
+        assert rules_of(OBSERVERS, values) == jobs | definitions | secret, namespace or "all namespaces"
 
 
 def selected_labels(obj: Json) -> Iterator[dict[str, str]]:
@@ -350,21 +353,21 @@ def test_two_releases_in_one_namespace_do_not_select_each_others_pods() -> None:
     assert "app.kubernetes.io/instance: argosy" in cast("dict[str, str]", settings["data"])["config.yaml"]
 
 
-def policies(*given: Json) -> dict[str, dict[str, Json]]:
-    found = (obj for obj in objects(*given) if obj["kind"] == "NetworkPolicy")
-    return {_name(obj): cast("dict[str, Json]", obj["spec"]) for obj in found}
+def policies(*values: Json) -> dict[str, dict[str, Json]]:
+    network_policies = (obj for obj in objects(*values) if obj["kind"] == "NetworkPolicy")
+    return {_name(obj): cast("dict[str, Json]", obj["spec"]) for obj in network_policies}
 
 
 def test_network_policy_of_observers_allows_their_ports() -> None:
-    given: Json = {"observer": {"enabled": True, "auth": "none"}}
+    values: Json = {"observer": {"enabled": True, "auth": "none"}}
     observers, operator = (
-        policies(given)[f"NetworkPolicy {name}"] for name in ("ares-observer", "argosy-operator")
+        policies(values)[f"NetworkPolicy {name}"] for name in ("ares-observer", "argosy-operator")
     )
     allowed = [port["port"] for rule in cast("list[Json]", observers["ingress"]) for port in _ports(rule)]
     assert allowed == ["https", "http", "metrics"]
     assert observers["egress"] == operator["egress"], "DNS and the API server"
     assert list(policies()) == ["NetworkPolicy argosy-operator"]
-    assert policies(given, {"networkPolicy": {"enabled": False}}) == {}
+    assert policies(values, {"networkPolicy": {"enabled": False}}) == {}
 
 
 def _ports(rule: Json) -> list[Json]:

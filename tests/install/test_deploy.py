@@ -26,35 +26,35 @@ def test_committed_files_are_up_to_date(path: str) -> None:
 
 
 def test_every_committed_file_is_generated() -> None:
-    there = {str(path.relative_to(FOLDER)) for path in (FOLDER / "build").rglob("*") if path.is_file()}
-    assert there == set(ares_files())
+    committed = {str(path.relative_to(FOLDER)) for path in (FOLDER / "build").rglob("*") if path.is_file()}
+    assert committed == set(ares_files())
 
 
 def test_files_have_the_objects_of_argosy_install() -> None:
     chart = Chart(chart_folder())
     installed = chart.objects("ares", chart.values(PRESETS["ares"].values))
-    rendered = [one for text in ares_files().values() for one in yaml.safe_load_all(text)]
+    rendered = [obj for text in ares_files().values() for obj in yaml.safe_load_all(text)]
     assert sorted(map(_name, rendered)) == sorted([*map(_name, installed), "Namespace ares"])
     deployments = {
-        _name(one): cast("Json", one["spec"])["replicas"] for one in rendered if one["kind"] == "Deployment"
+        _name(obj): cast("Json", obj["spec"])["replicas"] for obj in rendered if obj["kind"] == "Deployment"
     }
     assert deployments == {"Deployment ares-operator": 1, "Deployment ares-observer": 2}
 
 
-def _name(one: Json) -> str:
-    return f"{one['kind']} {cast('Json', one['metadata'])['name']}"
+def _name(obj: Json) -> str:
+    return f"{obj['kind']} {cast('Json', obj['metadata'])['name']}"
 
 
 def test_dry_run_prints_the_objects() -> None:
     """The same objects: `argosy install --api ares --dry-run`."""
-    said = CliRunner().invoke(install, ["--api", "ares", "--dry-run"], catch_exceptions=False).output
+    output = CliRunner().invoke(install, ["--api", "ares", "--dry-run"], catch_exceptions=False).output
     rendered = [
-        one
+        obj
         for text in ares_files().values()
-        for one in yaml.safe_load_all(text)
-        if one["kind"] != "Namespace"
+        for obj in yaml.safe_load_all(text)
+        if obj["kind"] != "Namespace"
     ]
-    assert sorted(yaml.safe_load_all(said), key=_name) == sorted(rendered, key=_name)
+    assert sorted(yaml.safe_load_all(output), key=_name) == sorted(rendered, key=_name)
 
 
 def test_several_apis_share_one_operator() -> None:

@@ -76,11 +76,11 @@ def run(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("case", VALUES)
 def test_helm_and_argosy_render_the_same_objects(case: str, helm: Path, tmp_path: Path) -> None:
-    given = tmp_path / "values.yaml"
-    given.write_text(yaml.safe_dump(VALUES[case]))
-    done = template(helm, "-n", "somewhere", "--values", str(given))
+    values_file = tmp_path / "values.yaml"
+    values_file.write_text(yaml.safe_dump(VALUES[case]))
+    done = template(helm, "-n", "somewhere", "--values", str(values_file))
     assert done.returncode == 0, done.stderr
-    theirs = by_name(one for one in yaml.safe_load_all(done.stdout) if one)
+    theirs = by_name(obj for obj in yaml.safe_load_all(done.stdout) if obj)
     ours = by_name(CHART.objects("somewhere", CHART.values(VALUES[case])))
     assert ours == theirs
 
@@ -101,14 +101,14 @@ def test_helm_rejects_the_same_values(case: str, helm: Path) -> None:
 
 
 def by_name(objects: Iterable[Json]) -> dict[tuple[str, str, str], Json]:
-    found: dict[tuple[str, str, str], Json] = {}
-    for one in objects:
-        metadata = cast("dict[str, str]", one["metadata"])
-        key = (str(one["kind"]), metadata.get("namespace", ""), metadata["name"])
-        if one["kind"] == "ConfigMap":  # both write the same settings, each with its own quotes
-            one["data"] = {
-                name: yaml.safe_load(text) for name, text in cast("dict[str, str]", one["data"]).items()
+    named: dict[tuple[str, str, str], Json] = {}
+    for obj in objects:
+        metadata = cast("dict[str, str]", obj["metadata"])
+        key = (str(obj["kind"]), metadata.get("namespace", ""), metadata["name"])
+        if obj["kind"] == "ConfigMap":  # both write the same settings, each with its own quotes
+            obj["data"] = {
+                name: yaml.safe_load(text) for name, text in cast("dict[str, str]", obj["data"]).items()
             }
-        assert key not in found
-        found[key] = one
-    return found
+        assert key not in named
+        named[key] = obj
+    return named

@@ -21,46 +21,46 @@ DEFINITIONS = ("trainingruns.argosy.dev", "aresjobs.ares.io")
 
 
 @pytest.fixture
-def said() -> list[str]:
+def printed() -> list[str]:
     """Returns what is printed."""
     return []
 
 
 @pytest.fixture
-async def installation(api: Server, namespace: str, said: list[str]) -> AsyncIterator[Installation]:
+async def installation(api: Server, namespace: str, printed: list[str]) -> AsyncIterator[Installation]:
     async with Client(Connection.from_kubeconfig(api.kubeconfig), field_manager=MANAGER) as client:
         # Nobody collects garbage here: what is deleted in the foreground is not waited for.
-        yield Installation(client, namespace, CHART, said.append, termination_seconds=0.1)
+        yield Installation(client, namespace, CHART, printed.append, termination_seconds=0.1)
 
 
-async def there(installation: Installation, given: Json) -> set[str]:
+async def existing_objects(installation: Installation, values: Json) -> set[str]:
     """Which objects of an installation with these values exist."""
-    found = set()
-    for reference in map(Reference.to, CHART.objects(installation.namespace, CHART.values(given))):
+    names = set()
+    for reference in map(Reference.to, CHART.objects(installation.namespace, CHART.values(values))):
         kind = KINDS[reference.api_version, reference.kind]
         try:
             await installation.client.get(kind, reference.name, reference.namespace or None)
         except NotFound:
             continue
-        found.add(str(reference))
-    return found
+        names.add(str(reference))
+    return names
 
 
 async def test_uninstall_deletes_the_installed_objects_except_crds(
     installation: Installation,
 ) -> None:
     await installation.install({"replicas": 1})
-    everything = {str(Reference.to(one)) for one in CHART.objects(installation.namespace, CHART.values())}
-    assert await there(installation, {}) == everything
+    everything = {str(Reference.to(obj)) for obj in CHART.objects(installation.namespace, CHART.values())}
+    assert await existing_objects(installation, {}) == everything
     notes = await installation.manifest()
     assert notes is not None
     assert notes.values == {"replicas": 1}
     with pytest.raises(InstallError, match="already"):
         await installation.install({})
     await installation.uninstall()
-    left = {str(Reference.to(one)) for one in CHART.objects("", CHART.values()) if is_kept(one)}
+    left = {str(Reference.to(obj)) for obj in CHART.objects("", CHART.values()) if is_kept(obj)}
     assert left >= {f"CustomResourceDefinition {name}" for name in DEFINITIONS}
-    assert await there(installation, {}) == left
+    assert await existing_objects(installation, {}) == left
     with pytest.raises(NotFound):
         await installation.client.get(ConfigMap, MANIFEST_NAME, installation.namespace)
     with pytest.raises(InstallError, match="nothing is installed"):
@@ -99,26 +99,28 @@ PASSING = ("events", "leases", "apiservices")
 async def everything(client: Client) -> set[str]:
     """All objects of all kinds that the server knows."""
     groups = msgspec.json.decode(await client.request("GET", "/apis"), type=Groups).groups
-    found: set[str] = set()
-    for path in ("/api/v1", *(f"/apis/{one.preferred_version['groupVersion']}" for one in groups)):
+    names: set[str] = set()
+    for path in ("/api/v1", *(f"/apis/{group.preferred_version['groupVersion']}" for group in groups)):
         discovered = msgspec.json.decode(await client.request("GET", path), type=Discovery).resources
         for kind in discovered:
             if "list" in kind.verbs and kind.name not in PASSING:
                 listed = msgspec.json.decode(await client.request("GET", f"{path}/{kind.name}"), type=Listing)
-                found |= {f"{kind.name} {one.metadata.namespace}/{one.metadata.name}" for one in listed.items}
-    return found
+                names |= {
+                    f"{kind.name} {item.metadata.namespace}/{item.metadata.name}" for item in listed.items
+                }
+    return names
 
 
 async def test_uninstall_keeps_only_crds(installation: Installation) -> None:
     """Whatever is on: observers, webhooks, features, rights in another namespace."""
-    given: Json = {
+    values: Json = {
         "observer": {"enabled": True, "nodePort": 0},
         "webhooks": {"enabled": True},
         "features": {"sshKeys": True},
         "watchNamespace": "default",
     }
     before = await everything(installation.client)
-    await installation.install(given)
+    await installation.install(values)
     assert len(await everything(installation.client) - before) > 20
     await installation.uninstall()
     left = await everything(installation.client) - before
@@ -131,18 +133,18 @@ async def test_uninstall_with_crds_deletes_them(installation: Installation) -> N
     await installation.uninstall(crds=True)
     async with asyncio.timeout(30):
         while True:
-            if not await there(installation, ares):
+            if not await existing_objects(installation, ares):
                 return
             await asyncio.sleep(0.05)
 
 
 async def test_upgrade_keeps_values_and_deletes_obsolete_objects(
-    installation: Installation, said: list[str]
+    installation: Installation, printed: list[str]
 ) -> None:
     await installation.install({"replicas": 1})
     await installation.upgrade({"podDisruptionBudget": {"enabled": False}})
-    assert "PodDisruptionBudget argosy-operator deleted" in said
-    assert "PodDisruptionBudget argosy-operator" not in await there(installation, {})
+    assert "PodDisruptionBudget argosy-operator deleted" in printed
+    assert "PodDisruptionBudget argosy-operator" not in await existing_objects(installation, {})
     deployment = await installation.client.get(
         KINDS["apps/v1", "Deployment"], "argosy-operator", installation.namespace
     )
@@ -165,11 +167,13 @@ async def test_objects_of_a_helm_release_are_not_changed(installation: Installat
     await installation.client.create(kind, body, installation.namespace)
     with pytest.raises(InstallError, match="belongs to the Helm release theirs"):
         await installation.install({})
-    assert await there(installation, {"crds": {"install": False}}) == {"ServiceAccount argosy-operator"}
+    assert await existing_objects(installation, {"crds": {"install": False}}) == {
+        "ServiceAccount argosy-operator"
+    }
 
 
 async def test_crds_of_an_uninstalled_helm_release_are_adopted(installation: Installation) -> None:
-    definition = next(one for one in CHART.objects(installation.namespace, CHART.values()) if is_kept(one))
+    definition = next(obj for obj in CHART.objects(installation.namespace, CHART.values()) if is_kept(obj))
     reference = Reference.to(definition)
     kind = KINDS[reference.api_version, reference.kind]
     await installation.client.apply(kind, definition, force=True)
@@ -183,5 +187,5 @@ async def test_interrupted_installation_can_be_upgraded(installation: Installati
     """It is noted before the first object is applied."""
     await installation._write_manifest({"replicas": 1}, (), ())
     await installation.upgrade({})
-    assert "Deployment argosy-operator" in await there(installation, {})
+    assert "Deployment argosy-operator" in await existing_objects(installation, {})
     await installation.uninstall()

@@ -91,8 +91,8 @@ def until_phase(cluster: RunningCluster, name: str, phase: str) -> None:
 
 
 def uids(cluster: RunningCluster, job: str) -> dict[str, str]:
-    found = cluster.get("pods", "-n", HOME, "-l", f"argosy.dev/job={job}")["items"]
-    pods = [pod["metadata"] for pod in cast("list[dict[str, dict[str, str]]]", found)]
+    items = cluster.get("pods", "-n", HOME, "-l", f"argosy.dev/job={job}")["items"]
+    pods = [pod["metadata"] for pod in cast("list[dict[str, dict[str, str]]]", items)]
     return {pod["name"]: pod["uid"] for pod in pods}
 
 
@@ -113,7 +113,7 @@ def mpi(name: str) -> RunBuilder:
     return job.role("launcher", 1, template=launcher).role("worker", 2, template=sleeper)
 
 
-class Asked(Struct, frozen=True):
+class AuditedRequest(Struct, frozen=True):
     """One request, by the API server's account."""
 
     user: str
@@ -128,12 +128,12 @@ class Asked(Struct, frozen=True):
         return self.verb, self.resource
 
 
-def requests(cluster: RunningCluster) -> list[Asked]:
+def requests(cluster: RunningCluster) -> list[AuditedRequest]:
     """All requests about objects since the cluster began, in their order."""
     log = (cluster.folder / "logs" / "audit.log").read_text().rpartition("\n")[0]
     entries = [entry for entry in map(json.loads, log.splitlines()) if "objectRef" in entry]
     return [
-        Asked(
+        AuditedRequest(
             user=entry["user"].get("username", ""),
             pod="".join(entry["user"].get("extra", {}).get("authentication.kubernetes.io/pod-name", ())),
             verb=entry["verb"],
@@ -151,16 +151,16 @@ def holder(release: Release) -> str:
     return lease["spec"].get("holderIdentity", "").split("_")[0]
 
 
-def made_by(cluster: RunningCluster) -> str:
+def chart_version(cluster: RunningCluster) -> str:
     """The version of the chart that the definition in the cluster is of, if it is the older one."""
-    found = cast("dict[str, dict[str, str]]", cluster.get("crd", DEFINITION)["metadata"])
-    return found["annotations"].get("made-by", "")
+    metadata = cast("dict[str, dict[str, str]]", cluster.get("crd", DEFINITION)["metadata"])
+    return metadata["annotations"].get("made-by", "")
 
 
 def test_argosy_installs_upgrades_and_uninstalls_the_operator(release: Release) -> None:
     cluster = release.cluster
-    said = argosy(cluster, "install")
-    assert "2 of 2 replicas ready" in said
+    output = argosy(cluster, "install")
+    assert "2 of 2 replicas ready" in output
     submit(cluster, waiting("before"))
     until_phase(cluster, "before", "Running")
     assert "is installed in namespace argosy-system already" in argosy(cluster, "install", code=1)
@@ -194,7 +194,7 @@ def test_helm_installs_two_replicas_with_their_service_account(release: Release,
     pods = release.pods()
     assert {pod["spec"]["nodeName"] for pod in pods} == {"node-1", "node-2"}
     assert {pod["spec"]["serviceAccountName"] for pod in pods} == {"argosy-operator"}
-    assert made_by(cluster) == "0.0.9"
+    assert chart_version(cluster) == "0.0.9"
     names = {str(pod["metadata"]["name"]) for pod in pods}
     retry_until(lambda: holder(release) in names)  # the one before may have gone without a word
     until_phase(cluster, "before", "Running")
@@ -208,7 +208,7 @@ def test_helm_upgrade_updates_crds_and_does_not_affect_running_jobs(release: Rel
     until_phase(cluster, "through", "Running")
     before, operators = uids(cluster, "through"), release.pods()
     release.upgrade()
-    assert made_by(cluster) == ""
+    assert chart_version(cluster) == ""
     after = release.pods()
     assert not {pod["metadata"]["name"] for pod in operators} & {pod["metadata"]["name"] for pod in after}
     assert {_image(pod) for pod in after} == {IMAGE}
@@ -229,8 +229,8 @@ def test_dependencies_and_remote_exec_work_with_the_rights_of_the_chart(
     submit(cluster, mpi("mpi"))
     until_phase(cluster, "stages", "Succeeded")
     until_phase(cluster, "mpi", "Succeeded")
-    said = cluster.kubectl("logs", "-n", HOME, "mpi-launcher-0").stdout
-    assert sorted(said.splitlines()) == ["rank 0 of 2 total 3", "rank 1 of 2 total 3"]
+    logs = cluster.kubectl("logs", "-n", HOME, "mpi-launcher-0").stdout
+    assert sorted(logs.splitlines()) == ["rank 0 of 2 total 3", "rank 1 of 2 total 3"]
 
 
 def test_other_replica_leads_after_the_leader_is_deleted(release: Release) -> None:
@@ -288,40 +288,42 @@ NOT_ASKED_FOR = {
 
 def test_operator_uses_exactly_the_rights_of_the_chart(release: Release) -> None:
     """By the API server's own account of everything that was asked since the cluster began."""
-    asked: set[tuple[str, str]] = set()
+    used: set[tuple[str, str]] = set()
     refused: set[tuple[str, str]] = set()
     installed = True
-    for one in requests(release.cluster):
-        if one.user == ACCOUNT:
-            asked.add(one.right)
-            if installed and one.code == 403:
-                refused.add(one.right)
-        elif one.name.startswith("argosy-operator"):
+    for request in requests(release.cluster):
+        if request.user == ACCOUNT:
+            used.add(request.right)
+            if installed and request.code == 403:
+                refused.add(request.right)
+        elif request.name.startswith("argosy-operator"):
             # Helm takes operator and rights away at once: it may come too late to give its Lease back.
-            if one.verb == "delete" and "role" in one.resource:
+            if request.verb == "delete" and "role" in request.resource:
                 installed = False
-            elif one.resource == "deployments" and one.verb in ("create", "patch"):
+            elif request.resource == "deployments" and request.verb in ("create", "patch"):
                 installed = True
     assert refused == set()
     chart = Chart(chart_folder())
     rules = [
         rule
-        for one in chart.objects(release.namespace, chart.values())
-        if not cast("dict[str, str]", one["metadata"])["name"].endswith("-role")  # those are for people
-        for rule in cast("list[dict[str, list[str]]]", one.get("rules", []))
+        for obj in chart.objects(release.namespace, chart.values())
+        if not cast("dict[str, str]", obj["metadata"])["name"].endswith("-role")  # those are for people
+        for rule in cast("list[dict[str, list[str]]]", obj.get("rules", []))
     ]
-    granted = {(verb, each) for rule in rules for each in rule["resources"] for verb in rule["verbs"]}
+    granted = {(verb, resource) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
     groups = {right for right in granted if right[1] == "podgroups"}  # there are none on this cluster
-    lists = {("list", each) for verb, each in granted if verb == "list"}  # a watch may bring the list itself
-    deletes = {one for one in granted if one[0] in ("get", "delete")}
-    assert asked <= granted
-    assert granted - asked - groups - lists - deletes - set(NOT_ASKED_FOR) == set()
+    lists = {
+        ("list", resource) for verb, resource in granted if verb == "list"
+    }  # a watch may bring the list itself
+    deletes = {right for right in granted if right[0] in ("get", "delete")}
+    assert used <= granted
+    assert granted - used - groups - lists - deletes - set(NOT_ASKED_FOR) == set()
 
 
 def test_one_namespace_without_features_needs_fewer_rights(release: Release) -> None:
     cluster = release.cluster
     off = ("gang.backend=none", "features.remoteExec=false")
-    release.upgrade(*(word for one in (*off, f"watchNamespace={HOME}") for word in ("--set", one)))
+    release.upgrade(*(word for setting in (*off, f"watchNamespace={HOME}") for word in ("--set", setting)))
     now = {str(pod["metadata"]["name"]) for pod in release.pods()}
     retry_until(lambda: holder(release) in now)
     submit(cluster, run("narrow").role("worker", 1, template=template("true")))
@@ -330,7 +332,9 @@ def test_one_namespace_without_features_needs_fewer_rights(release: Release) -> 
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(elsewhere.build()))
     submit(cluster, mpi("refused"))
     retry_until(lambda: "features.remoteExec=true" in str(status(cluster, "refused").get("message")))
-    assert {one.right for one in requests(cluster) if one.pod in now and one.code == 403} == set()
+    assert {
+        request.right for request in requests(cluster) if request.pod in now and request.code == 403
+    } == set()
     ignored = cast("dict[str, object]", cluster.get("tr", "elsewhere").get("status", {}))
     assert not ignored.get("observedGeneration"), "the jobs of others are not looked at"
     cluster.kubectl("delete", "tr", "elsewhere")
@@ -346,7 +350,7 @@ def test_builtin_gang_scheduler_admits_gangs_once_they_fit(release: Release) -> 
     """Acceptance case 53 for a single namespace, whose operator must see the pods of all."""
     cluster = release.cluster
     chosen = ("gang.backend=builtin", f"watchNamespace={HOME}")
-    release.upgrade(*(word for one in chosen for word in ("--set", one)))
+    release.upgrade(*(word for setting in chosen for word in ("--set", setting)))
     now = {str(pod["metadata"]["name"]) for pod in release.pods()}
     retry_until(lambda: holder(release) in now)
     worker = template("sh", "-c", WAITING)
@@ -360,7 +364,9 @@ def test_builtin_gang_scheduler_admits_gangs_once_they_fit(release: Release) -> 
     until_phase(cluster, "gang", "Running")
     go_on(cluster, "gang")
     until_phase(cluster, "gang", "Succeeded")
-    assert {one.right for one in requests(cluster) if one.pod in now and one.code == 403} == set()
+    assert {
+        request.right for request in requests(cluster) if request.pod in now and request.code == 403
+    } == set()
     offer(cluster, 0)
 
 

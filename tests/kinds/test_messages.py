@@ -43,9 +43,9 @@ UNKNOWN_NAMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "known", "want"), UNKNOWN_NAMES.values(), ids=UNKNOWN_NAMES.keys())
-def test_unknown_name(name: str, known: list[str], want: str) -> None:
-    assert unknown_name("framework", name, known) == want
+@pytest.mark.parametrize(("name", "names", "want"), UNKNOWN_NAMES.values(), ids=UNKNOWN_NAMES.keys())
+def test_unknown_name(name: str, names: list[str], want: str) -> None:
+    assert unknown_name("framework", name, names) == want
 
 
 LISTS = {

@@ -135,8 +135,8 @@ def test_value_of_the_wrong_type_is_an_error_with_its_path(template: Json, path:
 
 
 def test_all_errors_of_a_template_are_returned() -> None:
-    found = template_errors(container(command="a", args="b"), "t")
-    assert [path for path, _ in found] == [f"{CONTAINER}.command", f"{CONTAINER}.args"]
+    errors = template_errors(container(command="a", args="b"), "t")
+    assert [path for path, _ in errors] == [f"{CONTAINER}.command", f"{CONTAINER}.args"]
 
 
 VALID: dict[str, Json] = {

@@ -58,34 +58,34 @@ def test_defaults_are_set_and_unknown_fields_of_templates_are_preserved(caller: 
 
 
 def elastic(**bounds: int) -> dict[str, Json]:
-    made = run()
-    assert isinstance(made["spec"], dict)
-    role = made["spec"]["roles"]
+    training_run = run()
+    assert isinstance(training_run["spec"], dict)
+    role = training_run["spec"]["roles"]
     assert isinstance(role, dict)
     assert isinstance(role["worker"], dict)
     role["worker"]["elastic"] = dict(bounds)
-    return made
+    return training_run
 
 
 def without(path: str) -> dict[str, Json]:
-    made = run()
+    training_run = run()
     *parents, last = path.split(".")
-    value: Json = made
+    value: Json = training_run
     for name in parents:
         value = value[name] if isinstance(value, dict) else None
     assert isinstance(value, dict)
     del value[last]
-    return made
+    return training_run
 
 
 def role_with(**more: Json) -> dict[str, Json]:
-    made = run()
-    assert isinstance(made["spec"], dict)
-    roles = made["spec"]["roles"]
+    training_run = run()
+    assert isinstance(training_run["spec"], dict)
+    roles = training_run["spec"]["roles"]
     assert isinstance(roles, dict)
     assert isinstance(roles["worker"], dict)
     roles["worker"].update(more)
-    return made
+    return training_run
 
 
 INVALID: dict[str, tuple[dict[str, Json], str]] = {

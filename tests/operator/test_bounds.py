@@ -102,7 +102,7 @@ async def test_address_over_its_connection_limit_is_refused_and_others_are_serve
         with pytest.raises(ConnectionError):
             await clients.connect(endpoint)
         assert await is_open(await clients.connect(endpoint, "127.0.0.2"))
-        assert all([await is_open(each) for each in held])
+        assert all([await is_open(connection) for connection in held])
         assert await refused(metrics) == {"address": 1}
 
 

@@ -175,7 +175,7 @@ async def test_rotation_without_an_installation_fails_with_a_hint(scene: Scene) 
     assert f"Secret {scene.namespace}/argosy-operator-tls: missing or damaged" in refused.output
 
 
-class Given(Struct, frozen=True):
+class PodCredentials(Struct, frozen=True):
     """The credentials that a pod was created with."""
 
     job: str
@@ -184,39 +184,42 @@ class Given(Struct, frozen=True):
     token: str
 
 
-class Asked:
+class ServingProcesses:
     """Two replicas of which one leads, and an observer, asked as pods ask them."""
 
     def __init__(self, scene: Scene, ports: Sequence[int]) -> None:
         self.scene = scene
         self.ports = ports
 
-    async def new_pod(self, job: str) -> Given:
+    async def new_pod(self, job: str) -> PodCredentials:
         """Create a job with a pod that waits, and return what that pod was given."""
         late = {"template": template(), "dependence": {"roleNames": ["first"]}}
         spec = {"frameworkType": "custom", "roleSpecs": {"first": {"template": template()}, "late": late}}
         body = {"metadata": {"name": job}, "spec": spec}
         stored = await self.scene.client.create(dynamic_kind(AresJob.resource), body, self.scene.namespace)
 
-        async def made() -> bool:
+        async def is_created() -> bool:
             return f"{job}-late-0" in await self.scene.pods()
 
-        await self.scene.until("the pod is made", made)
+        await self.scene.until("the pod is made", is_created)
         pod = await self.scene.client.get(dynamic_kind(Pod.resource), f"{job}-late-0", self.scene.namespace)
         (helper,) = cast("list[Json]", cast("Json", pod.raw["spec"])["initContainers"])
-        env = {str(one["name"]): str(one.get("value", "")) for one in cast("list[Json]", helper["env"])}
-        return Given(job, stored.metadata.uid, env["ARGOSY_CA"], env["ARGOSY_TOKEN"])
+        env = {
+            str(variable["name"]): str(variable.get("value", ""))
+            for variable in cast("list[Json]", helper["env"])
+        }
+        return PodCredentials(job, stored.metadata.uid, env["ARGOSY_CA"], env["ARGOSY_TOKEN"])
 
-    async def statuses(self, given: Given) -> list[int]:
+    async def statuses(self, pod: PodCredentials) -> list[int]:
         """Return the answers to a pod by each port; 0: the certificate is not trusted."""
-        return [await self._status(port, given) for port in self.ports]
+        return [await self._status(port, pod) for port in self.ports]
 
-    async def _status(self, port: int, given: Given) -> int:
+    async def _status(self, port: int, pod: PodCredentials) -> int:
         client = HttpClient(Origin.from_url(f"https://localhost:{port}"))
-        context = ssl.create_default_context(cadata=given.authority)
+        context = ssl.create_default_context(cadata=pod.authority)
         path, headers = (
-            f"/cache/keys/{self.scene.namespace}.{given.job}",
-            {"Authorization": f"Bearer {given.token}"},
+            f"/cache/keys/{self.scene.namespace}.{pod.job}",
+            {"Authorization": f"Bearer {pod.token}"},
         )
         try:
             return (await client.send("GET", path, headers, context=context, timeout=20)).status
@@ -225,11 +228,11 @@ class Asked:
         finally:
             await client.close()
 
-    async def until_all(self, given: Given, *want: int) -> None:
+    async def until_all(self, pod: PodCredentials, *want: int) -> None:
         async def answered() -> bool:
-            return set(await self.statuses(given)) <= set(want)
+            return set(await self.statuses(pod)) <= set(want)
 
-        await self.scene.until(f"all answer {want} to {given.job}", answered)
+        await self.scene.until(f"all answer {want} to {pod.job}", answered)
 
     async def rotate(self, *flags: str) -> EndpointCredentials:
         """Rotate by the command, and wait until the observers' Secret has followed."""
@@ -248,7 +251,7 @@ class Asked:
 
 
 @asynccontextmanager
-async def asked(scene: Scene) -> AsyncIterator[Asked]:
+async def running_processes(scene: Scene) -> AsyncIterator[ServingProcesses]:
     common: dict[str, object] = {"apis": (ares_api(AresSettings(observers=ObserverService("localhost.ns"))),)}
     ports = [free_port() for _ in range(3)]
     async with (
@@ -261,7 +264,7 @@ async def asked(scene: Scene) -> AsyncIterator[Asked]:
             endpoint=f"127.0.0.1:{ports[2]}",
         ),
     ):
-        yield Asked(scene, ports)
+        yield ServingProcesses(scene, ports)
 
 
 async def test_tokens_of_pods_are_accepted_after_one_rotation_and_rejected_after_two(
@@ -269,43 +272,43 @@ async def test_tokens_of_pods_are_accepted_after_one_rotation_and_rejected_after
 ) -> None:
     monkeypatch.setattr(endpoint, "UNKNOWN_JOB_GRACE_SECONDS", 0.05)
     monkeypatch.setattr(observer, "UNKNOWN_JOB_GRACE_SECONDS", 0.05)
-    async with asked(scene) as all_three:
-        first = await all_three.new_pod("first")
-        await all_three.until_all(first, 200)
-        rotated = await all_three.rotate()
+    async with running_processes(scene) as processes:
+        first = await processes.new_pod("first")
+        await processes.until_all(first, 200)
+        rotated = await processes.rotate()
         second = first
 
         async def uses_the_new_key() -> bool:
             nonlocal second
-            second = await all_three.new_pod(f"second-{secrets.token_hex(3)}")
+            second = await processes.new_pod(f"second-{secrets.token_hex(3)}")
             return second.token == rotated.token(second.uid)
 
         await scene.until("the leader has read the new key", uses_the_new_key)
-        await all_three.until_all(second, 200)
-        assert await all_three.statuses(first) == [200, 200, 200], "the previous key is accepted"
-        await all_three.rotate()
-        await all_three.until_all(first, 401)
-        assert await all_three.statuses(second) == [200, 200, 200]
+        await processes.until_all(second, 200)
+        assert await processes.statuses(first) == [200, 200, 200], "the previous key is accepted"
+        await processes.rotate()
+        await processes.until_all(first, 401)
+        assert await processes.statuses(second) == [200, 200, 200]
 
 
 async def test_running_pods_trust_the_endpoint_after_a_rotation_of_its_authority(scene: Scene) -> None:
-    async with asked(scene) as all_three:
-        first = await all_three.new_pod("first")
-        await all_three.until_all(first, 200)
+    async with running_processes(scene) as processes:
+        first = await processes.new_pod("first")
+        await processes.until_all(first, 200)
         old = await stored(scene)
-        rotated = await all_three.rotate("--ca")
+        rotated = await processes.rotate("--ca")
         assert old is not None
-        only_new = Given(first.job, first.uid, rotated.signer.certificate, first.token)
-        await all_three.until_all(only_new, 200)
-        assert await all_three.statuses(first) == [200, 200, 200], "the old authority vouches for the new"
-        await all_three.rotate("--ca")
-        await all_three.until_all(first, 0)
+        only_new = PodCredentials(first.job, first.uid, rotated.signer.certificate, first.token)
+        await processes.until_all(only_new, 200)
+        assert await processes.statuses(first) == [200, 200, 200], "the old authority vouches for the new"
+        await processes.rotate("--ca")
+        await processes.until_all(first, 0)
 
 
 async def test_deleted_secret_does_not_affect_pods(scene: Scene) -> None:
-    async with asked(scene) as all_three:
-        first = await all_three.new_pod("first")
-        await all_three.until_all(first, 200)
+    async with running_processes(scene) as processes:
+        first = await processes.new_pod("first")
+        await processes.until_all(first, 200)
         before = await stored(scene)
         for name in (SECRET, OBSERVER_SECRET):
             await scene.client.delete(Secret, name, scene.namespace)
@@ -314,7 +317,7 @@ async def test_deleted_secret_does_not_affect_pods(scene: Scene) -> None:
             return await stored(scene) == before and await stored(scene, OBSERVER_SECRET) is not None
 
         await scene.until("the Secrets are back", back)
-        await all_three.until_all(first, 200)
+        await processes.until_all(first, 200)
 
 
 async def _command(arguments: Sequence[str]) -> Result:

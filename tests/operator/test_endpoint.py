@@ -47,23 +47,23 @@ class Jobs:
     """Jobs as a dialect would find them."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str], JobView] = {}
+        self.views: dict[tuple[str, str], JobView] = {}
         self.read: list[str] = []
 
     def uid(self, namespace: str, name: str) -> str:
-        job = self.found.get((namespace, name))
+        job = self.views.get((namespace, name))
         return job.uid if job else ""
 
     def find(self, namespace: str, name: str) -> JobView | None:
         self.read.append(name)
-        job = self.found.get((namespace, name))
+        job = self.views.get((namespace, name))
         return replace(job, cached={}) if job else None
 
     def set(self, name: str, phase: Phase, *, since: datetime | None = None, **roles: Phase) -> None:
         states = {role: RoleRecord(phase=at, phase_since=since) for role, at in roles.items()}
         record = Record(phase=phase, roles=states)
         status = TrainingRunStatus(phase=phase)
-        self.found["default", name] = JobView(f"uid-of-{name}", "default", status, record, frozenset(roles))
+        self.views["default", name] = JobView(f"uid-of-{name}", "default", status, record, frozenset(roles))
 
 
 class Stage:
@@ -76,12 +76,12 @@ class Stage:
         self.readings = JobViews(self.caches, SystemClock())
         self.readings.sources.append(self.jobs)
         self.not_ready = ""
-        self.asked = 0
+        self.ready_checks = 0
         self.port = 0
         self._versions = 0
 
     def missing(self) -> str:
-        self.asked += 1
+        self.ready_checks += 1
         return self.not_ready
 
     def pod(self, role: str, index: int, phase: str = "Running", job: str = "mnist") -> None:
@@ -138,8 +138,8 @@ async def serving(stage: Stage) -> AsyncIterator[None]:
 
 async def ask(stage: Stage, path: str, query: str = "", token: str | None = None) -> tuple[int, bytes]:
     """The endpoint's answer to a GET with the token of the job `mnist`, or with another one."""
-    given = stage.trust.token("uid-of-mnist") if token is None else token
-    request = Request("GET", path, query, [(b"authorization", f"Bearer {given}".encode())])
+    bearer = stage.trust.token("uid-of-mnist") if token is None else token
+    request = Request("GET", path, query, [(b"authorization", f"Bearer {bearer}".encode())])
     response = await Endpoint(RouteContext(stage.readings, stage.trust, stage.missing)).handle(request)
     assert isinstance(response.body, bytes)
     return response.status, response.body
@@ -176,15 +176,15 @@ async def test_changes_of_pods_alone_do_not_end_the_wait_of_helpers(stage: Stage
     stage.jobs.set("mnist", Phase.STARTING, worker=Phase.STARTING)
     stage.pod("worker", 0, "Pending")
     waiting = asyncio.create_task(stage.helper("wait", "worker=Running", "--deadline", "20"))
-    await eventually(lambda: stage.asked == 2)
+    await eventually(lambda: stage.ready_checks == 2)
     await eventually(lambda: stage.readings._waiting)
     stage.pod("worker", 0)
-    (one,) = stage.readings._waiting["default", "mnist"]
-    await eventually(lambda: not one._any.is_set())  # the change was processed, and not reported
+    (waiter,) = stage.readings._waiting["default", "mnist"]
+    await eventually(lambda: not waiter._any.is_set())  # the change was processed, and not reported
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     stage.readings._notify("default", "mnist", record_changed=True)
     assert (await waiting).code == 0
-    assert stage.asked == 2
+    assert stage.ready_checks == 2
 
 
 async def test_change_of_the_job_ends_a_wait_at_once() -> None:
@@ -299,7 +299,7 @@ async def test_helper_retries_a_replica_that_is_not_ready(stage: Stage) -> None:
     stage.not_ready = "not synced: Pod"
     stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
     waiting = asyncio.create_task(stage.helper("wait", "worker=Running", "--deadline", "20"))
-    await eventually(lambda: stage.asked)
+    await eventually(lambda: stage.ready_checks)
     stage.not_ready = ""
     ended = await waiting
     assert ended.code == 0, ended.err

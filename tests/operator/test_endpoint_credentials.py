@@ -32,11 +32,11 @@ def handshake(server: ssl.SSLContext, authority: str, name: str) -> None:
     """A TLS handshake in memory; raises if the client does not trust the server under that name."""
     client = ssl.create_default_context(cadata=authority)
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    one = client.wrap_bio(to_client, to_server, server_hostname=name)
-    other = server.wrap_bio(to_server, to_client, server_side=True)
+    client_side = client.wrap_bio(to_client, to_server, server_hostname=name)
+    server_side = server.wrap_bio(to_server, to_client, server_side=True)
     done: set[ssl.SSLObject] = set()
     for _ in range(10):
-        for side in (one, other):
+        for side in (client_side, server_side):
             try:
                 side.do_handshake()
                 done.add(side)
@@ -115,15 +115,15 @@ def test_reloaded_certificate_is_used_for_new_connections() -> None:
 def test_secret_of_observers_has_no_private_key_of_the_operator() -> None:
     now = datetime.now(UTC)
     trust = rotate_token_key(make_credentials(NAMES, now), now)
-    given = issued_credentials(trust, None, ["ares-observer"], now)
-    handshake(server_tls(given), trust.ca, "ares-observer")
-    assert given.verify(trust.token("uid"), "uid")
-    assert given.certificate_key != trust.certificate_key
-    body = secret_body("ns", "observers", given)
+    observer_credentials = issued_credentials(trust, None, ["ares-observer"], now)
+    handshake(server_tls(observer_credentials), trust.ca, "ares-observer")
+    assert observer_credentials.verify(trust.token("uid"), "uid")
+    assert observer_credentials.certificate_key != trust.certificate_key
+    body = secret_body("ns", "observers", observer_credentials)
     assert set(_data(body)) == {"tls.crt", "tls.key", "token.key", "token-previous.key", "token-rotated"}
-    assert issued_credentials(trust, given, ["ares-observer"], now) == given
+    assert issued_credentials(trust, observer_credentials, ["ares-observer"], now) == observer_credentials
     rotated = rotate_ca(trust, now)
-    renewed = issued_credentials(rotated, given, ["ares-observer"], now)
+    renewed = issued_credentials(rotated, observer_credentials, ["ares-observer"], now)
     handshake(server_tls(renewed), rotated.ca, "ares-observer")
     handshake(server_tls(renewed), trust.ca, "ares-observer")
 

@@ -95,8 +95,8 @@ async def test_pod_group_follows_changes_of_the_job(scene: Scene) -> None:
 
         async def carried(**want: str) -> bool:
             metadata = cast("dict[str, Json]", (await group_of(scene))["metadata"])
-            found = metadata["annotations"]
-            return {key: value for key, value in found.items() if "/" not in key} == want
+            annotations = metadata["annotations"]
+            return {key: value for key, value in annotations.items() if "/" not in key} == want
 
         await scene.until("the group has both", lambda: carried(team="a", note="b", theirs="1"))
         smaller: Json = {"metadata": {"annotations": {"note": None}}, "spec": {"gang": {"minAvailable": 2}}}

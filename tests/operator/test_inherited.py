@@ -21,13 +21,13 @@ async def left(scene: Scene, name: str, phase: str, **status: object) -> str:
         "metadata": {"name": name, "finalizers": [FINALIZER]},
         "spec": spec,
     }
-    made = await scene.client.create(KIND, body, scene.namespace)
+    created = await scene.client.create(KIND, body, scene.namespace)
     written = {"phase": phase, "roleStatuses": {"worker": {"phase": phase}}, **status}
     await scene.client.patch(KIND, name, {"status": written}, scene.namespace, subresource="status")
-    return str(cast("dict[str, object]", made.raw["metadata"])["uid"])
+    return str(cast("dict[str, object]", created.raw["metadata"])["uid"])
 
 
-async def made(scene: Scene, name: str, uid: str) -> None:
+async def create_children(scene: Scene, name: str, uid: str) -> None:
     """Pods and service as AresOperator makes them."""
     owner = {"apiVersion": "ares.io/v1", "kind": "AresJob", "name": name, "uid": uid, "controller": True}
     labels = {"ares.io/group-name": "ares.io", "ares.io/job-name": name, "ares.io/replica-type": "worker"}
@@ -48,7 +48,7 @@ async def made(scene: Scene, name: str, uid: str) -> None:
 
 
 async def test_jobs_of_aresoperator_are_adopted(scene: Scene) -> None:
-    await made(scene, "runs", await left(scene, "runs", "Running", runningTime=AT))
+    await create_children(scene, "runs", await left(scene, "runs", "Running", runningTime=AT))
     await left(scene, "ended", "Succeeded", completionTime=AT)
     names = {"runs-worker-0-x", "runs-worker-1-x"}
     before = {name: pod.metadata.uid for name, pod in (await scene.pods()).items()}
@@ -61,16 +61,16 @@ async def test_jobs_of_aresoperator_are_adopted(scene: Scene) -> None:
 
         async def remembered() -> bool:
             jobs = (await scene.client.list(AresJob, scene.namespace)).items
-            return all(one.status.argosy for one in jobs)
+            return all(job.status.argosy for job in jobs)
 
         await scene.until("both jobs are known", remembered)
-        found = await scene.pods()
-        assert {name: pod.metadata.uid for name, pod in found.items()} == before, "nothing is made twice"
-        assert {pod.metadata.labels["argosy.dev/index"] for pod in found.values()} == {"0", "1"}
-        assert {pod.metadata.labels["ares.io/job-name"] for pod in found.values()} == {"runs"}
+        pods = await scene.pods()
+        assert {name: pod.metadata.uid for name, pod in pods.items()} == before, "nothing is made twice"
+        assert {pod.metadata.labels["argosy.dev/index"] for pod in pods.values()} == {"0", "1"}
+        assert {pod.metadata.labels["ares.io/job-name"] for pod in pods.values()} == {"runs"}
         assert (await phase("runs"), await phase("ended")) == ("Running", "Succeeded")
         jobs = (await scene.client.list(AresJob, scene.namespace)).items
-        assert not any(one.metadata.finalizers for one in jobs)
+        assert not any(job.metadata.finalizers for job in jobs)
         await scene.report_all("Succeeded")
 
         async def done() -> bool:

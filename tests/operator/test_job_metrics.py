@@ -65,8 +65,8 @@ def test_restarts_are_counted_by_cause_including_container_restarts() -> None:
     statistics.record_plan("TrainingRun", A, JOB, before, plan)
     sample = registry.get_sample_value
     wanted = {"Signal": 2, "NodeLost": 1, "ContainerRestart": 2, "NonZeroExit": None}
-    found = {cause: sample("argosy_job_restarts_total", {**LABELS, "cause": cause}) for cause in wanted}
-    assert found == wanted
+    counts = {cause: sample("argosy_job_restarts_total", {**LABELS, "cause": cause}) for cause in wanted}
+    assert counts == wanted
 
 
 def test_duration_of_a_phase_is_observed_when_it_ends() -> None:

@@ -105,7 +105,7 @@ async def test_restarted_operator_writes_nothing_if_nothing_changed(scene: Scene
 
         async def quiet() -> bool:
             runs = (await scene.client.list(TrainingRun, scene.namespace)).items
-            return all(one.status.workers == "2/2" for one in runs)
+            return all(run.status.workers == "2/2" for run in runs)
 
         await scene.until("all counts are written", quiet)
     port = free_port()
@@ -160,9 +160,9 @@ async def test_operator_waits_for_an_api_server_that_starts_later(scene: Scene, 
         assert not operator.done()
 
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            there = await asyncio.open_connection("127.0.0.1", scene.server.port)
+            upstream = await asyncio.open_connection("127.0.0.1", scene.server.port)
             with suppress(ConnectionError):
-                await asyncio.gather(_copy(reader, there[1]), _copy(there[0], writer))
+                await asyncio.gather(_copy(reader, upstream[1]), _copy(upstream[0], writer))
 
         async with await asyncio.start_server(relay, "127.0.0.1", port):
             await scene.until_pods("mnist-worker-0")
@@ -227,14 +227,14 @@ async def test_credentials_are_created_once(scene: Scene) -> None:
     async def key() -> dict[str, str]:
         return (await scene.client.get(Secret, f"{NAME}-tls", scene.namespace)).data
 
-    async def there() -> bool:
+    async def keys_exist() -> bool:
         try:
             return bool(await key())
         except NotFound:
             return False
 
     async with scene.operator(), scene.operator():
-        await scene.until("the keys are there", there)
+        await scene.until("the keys are there", keys_exist)
     before = await key()
     async with scene.operator():
         await scene.apply(run().role("worker", 1))
@@ -299,7 +299,7 @@ def _without(value: dict[str, object]) -> dict[str, object]:
     return {
         key: _without(part)
         if isinstance(part, dict)
-        else [_without(one) if isinstance(one, dict) else one for one in part]
+        else [_without(item) if isinstance(item, dict) else item for item in part]
         if isinstance(part, list)
         else part
         for key, part in value.items()

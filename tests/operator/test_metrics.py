@@ -62,12 +62,12 @@ def labels_of(metric: Metric) -> set[str]:
 def test_every_metric_is_documented_with_its_labels_and_type() -> None:
     registry = CollectorRegistry()
     Metrics(registry), JobMetrics(registry), EndpointMetrics(registry)
-    made = {
-        (full_name(one._name, one._type), ",".join(one._labelnames), one._type)
-        for one in registry._collector_to_names
-        if isinstance(one, MetricWrapperBase)
+    defined = {
+        (full_name(metric._name, metric._type), ",".join(metric._labelnames), metric._type)
+        for metric in registry._collector_to_names
+        if isinstance(metric, MetricWrapperBase)
     }
-    assert set(ROW.findall(DOCS.read_text())) == made
+    assert set(ROW.findall(DOCS.read_text())) == defined
 
 
 def test_every_cause_of_a_restart_is_documented() -> None:
@@ -89,7 +89,9 @@ async def scraped(port: int) -> dict[str, Metric]:
 def value(metrics: dict[str, Metric], name: str, **labels: str) -> float:
     family = metrics.get(name.removesuffix("_total").removesuffix("_count"))
     samples = family.samples if family else ()
-    return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
+    return sum(
+        sample.value for sample in samples if sample.name == name and labels.items() <= sample.labels.items()
+    )
 
 
 async def test_metrics_of_a_run(scene: Scene) -> None:
@@ -139,8 +141,8 @@ async def test_metrics_of_a_run(scene: Scene) -> None:
     assert value(metrics, "argosy_cache_seconds_since_event", kind="Pod") >= 0
     for metric in metrics.values():
         for sample in metric.samples:
-            for label, given in sample.labels.items():
-                assert given in VALUES.get(label, {given}), (sample.name, label, given)
+            for label, label_value in sample.labels.items():
+                assert label_value in VALUES.get(label, {label_value}), (sample.name, label, label_value)
             assert re.fullmatch(r"\d{3}|none", sample.labels.get("code", "none"))
     more = sum(len(metric.samples) for metric in metrics.values()) - series
     new = {"Succeeded": 1, "phase_seconds": 2 * 13, "codes": 6}

@@ -160,7 +160,7 @@ async def test_healthy_pods_on_a_node_with_an_unknown_condition_are_not_replaced
             )
             return role is not None and (role.active, role.failed) == (active, failed)
 
-        await scene.until("there is a pod", lambda: there(scene, 1))
+        await scene.until("there is a pod", lambda: has_pods(scene, 1))
         uids = await run_on(scene, node)
         await scene.until("the pod runs", lambda: has(1, 0))
         unknown = {"status": {"conditions": [{"type": "GpuHealth", "status": "Unknown"}]}}
@@ -173,10 +173,10 @@ async def test_healthy_pods_on_a_node_with_an_unknown_condition_are_not_replaced
                     assert {pod.metadata.uid for pod in pods} == uids
                     assert not any(pod.metadata.deletion_timestamp for pod in pods)
                     await asyncio.sleep(0.2)
-        known = {"status": {"conditions": [{"type": "GpuHealth", "status": "True"}]}}
-        await scene.client.patch(Node, node, known, subresource="status")
+        healthy = {"status": {"conditions": [{"type": "GpuHealth", "status": "True"}]}}
+        await scene.client.patch(Node, node, healthy, subresource="status")
         await scene.until("the pod counts as running again", lambda: has(1, 0))
 
 
-async def there(scene: Scene, number: int) -> bool:
+async def has_pods(scene: Scene, number: int) -> bool:
     return len(await scene.pods()) == number

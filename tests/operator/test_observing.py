@@ -53,11 +53,11 @@ async def test_observer_becomes_ready_and_answers_waiting_requests_when_it_stops
 
         await scene.until("the observer is ready", ready)
         await scene.until("it knows the role", is_reported)
-        known = await ask(port, key)
-        assert known is not None
-        held = asyncio.create_task(ask(port, f"{key}?wait=20", If_None_Match=known.headers["etag"]))
+        response = await ask(port, key)
+        assert response is not None
+        held = asyncio.create_task(ask(port, f"{key}?wait=20", If_None_Match=response.headers["etag"]))
         await asyncio.sleep(0)
-        await scene.until("a question is on its way", lambda: _asked(port))
+        await scene.until("a question is on its way", lambda: _is_answered(port))
         scene.operators.remove(observer)
         observer.cancel()
         answer = await held
@@ -65,6 +65,6 @@ async def test_observer_becomes_ready_and_answers_waiting_requests_when_it_stops
     assert answer.status in (200, 304)
 
 
-async def _asked(port: int) -> bool:
+async def _is_answered(port: int) -> bool:
     """Whoever asks after another is answered after it was taken in."""
     return await ask(port, "/cache/ping") is not None

@@ -37,8 +37,15 @@ class Api(Struct, frozen=True):
 
 
 def _of_ares(status: Json) -> str:
-    found = cast("list[Json]", status.get("conditions", []))
-    failed = next((one for one in found if one["type"] == "Failed" and one["status"] == "True"), {})
+    conditions = cast("list[Json]", status.get("conditions", []))
+    failed = next(
+        (
+            condition
+            for condition in conditions
+            if condition["type"] == "Failed" and condition["status"] == "True"
+        ),
+        {},
+    )
     return str(failed.get("message")) if failed.get("reason") == "InvalidDefinition" else ""
 
 
@@ -65,10 +72,10 @@ async def test_random_specs_do_not_affect_other_jobs_and_are_cured_by_an_edit(
         await _create(scene, under, "honest", under.right)
         statuses = await _judged(scene, under, ["honest", *names])
         await _until_running(scene, under, ["honest"])
-        wrong = {name: said for name, status in statuses.items() if (said := under.reason(status))}
+        wrong = {name: message for name, status in statuses.items() if (message := under.reason(status))}
         cured = [name for name in wrong if "startTime" not in statuses[name]]  # others keep their framework
         assert len(cured) >= 4
-        assert all(said.startswith(("spec.", "metadata.")) for said in wrong.values()), wrong
+        assert all(message.startswith(("spec.", "metadata.")) for message in wrong.values()), wrong
         for name in cured:
             edit = {"op": "replace", "path": "/spec", "value": under.right}
             await scene.client.patch(under.kind, name, [edit], scene.namespace, type=PatchType.JSON)
@@ -85,7 +92,7 @@ async def test_job_with_the_longest_name_is_reported_by_an_event(scene: Scene) -
         assert under.reason(status).startswith("metadata.name: the name of its last pod of role worker, 'nnn")
 
         async def is_reported() -> bool:
-            return any(one.involved_object.name == name for one in await scene.events())
+            return any(event.involved_object.name == name for event in await scene.events())
 
         await scene.until("it is reported by an event", is_reported)
 
@@ -101,8 +108,10 @@ async def test_too_deeply_nested_object_is_reported_and_cured_by_an_edit(scene: 
         await scene.client.request("POST", path, body=body)
 
         async def is_reported() -> bool:
-            said = [one.message for one in await scene.events() if one.involved_object.name == "deep"]
-            return any("spec: is nested too deeply" in one for one in said)
+            messages = [
+                event.message for event in await scene.events() if event.involved_object.name == "deep"
+            ]
+            return any("spec: is nested too deeply" in message for message in messages)
 
         await scene.until("its status says what is wrong", is_reported)
         await _create(scene, under, "honest", under.right)
@@ -132,7 +141,7 @@ async def _create(scene: Scene, under: Api, name: str, spec: Json) -> None:
 
 
 async def _all(scene: Scene, under: Api) -> dict[str, AnyObject]:
-    return {one.metadata.name: one for one in (await scene.client.list(under.kind, scene.namespace)).items}
+    return {job.metadata.name: job for job in (await scene.client.list(under.kind, scene.namespace)).items}
 
 
 async def _judged(scene: Scene, under: Api, names: Collection[str]) -> dict[str, Json]:
@@ -143,10 +152,10 @@ async def _judged(scene: Scene, under: Api, names: Collection[str]) -> dict[str,
         jobs, pods = await _all(scene, under), await scene.pods()
         for name in set(names) - set(statuses):
             status = cast("Json", jobs[name].raw.get("status", {}))
-            known = status.get("observedGeneration") == jobs[name].metadata.generation
-            made = any(pod.startswith(f"{name}-") for pod in pods)
+            observed = status.get("observedGeneration") == jobs[name].metadata.generation
+            has_pods = any(pod.startswith(f"{name}-") for pod in pods)
             over = status.get("phase") in ("Pending", "Succeeded", "Failed")
-            if known and (made or over or under.reason(status)):
+            if observed and (has_pods or over or under.reason(status)):
                 statuses[name] = status
         return len(statuses) == len(names)
 

@@ -35,8 +35,8 @@ class Site:
     def count(self, reason: RejectionReason) -> None:
         self.refused[reason] += 1
 
-    def decide(self, asked: AdmissionRequest) -> Json:
-        del asked
+    def decide(self, request: AdmissionRequest) -> Json:
+        del request
         self.threads.add(threading.get_ident())
         return {"allowed": True}
 

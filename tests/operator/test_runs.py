@@ -30,7 +30,7 @@ async def test_run_succeeds_when_its_pods_succeed(scene: Scene) -> None:
         assert done.status.completion_time is not None
 
         async def is_reported() -> bool:
-            return {one.reason for one in await scene.events()} >= {"Running", "Succeeded"}
+            return {event.reason for event in await scene.events()} >= {"Running", "Succeeded"}
 
         await scene.until("there are events of both", is_reported)
 
@@ -140,8 +140,8 @@ async def test_invalid_spec_is_reported_and_cured_by_an_edit(scene: Scene) -> No
         assert not await scene.pods()
         await scene.apply(run(framework="custom").role("worker", 1))
         await scene.until_pods("mnist-worker-0")
-        problems = [one for one in await scene.events() if one.reason == "InvalidSpec"]
-        assert [one.count for one in problems] == [1]
+        problems = [event for event in await scene.events() if event.reason == "InvalidSpec"]
+        assert [event.count for event in problems] == [1]
 
 
 async def test_rejected_pod_is_reported_and_cured_by_an_edit(scene: Scene) -> None:
@@ -187,8 +187,8 @@ async def test_deleted_service_is_created_again(scene: Scene) -> None:
 
         async def back() -> bool:
             return any(
-                one.metadata.name == "mnist-worker"
-                for one in (await scene.client.list(Service, scene.namespace)).items
+                service.metadata.name == "mnist-worker"
+                for service in (await scene.client.list(Service, scene.namespace)).items
             )
 
         await scene.until("the service is back", back)
@@ -206,7 +206,7 @@ async def test_removed_status_is_rebuilt_from_the_pods(scene: Scene) -> None:
         )
         await scene.until_phase("Running")
         after = await scene.pods()
-        assert {one.metadata.uid for one in before.values()} == {one.metadata.uid for one in after.values()}
+        assert {pod.metadata.uid for pod in before.values()} == {pod.metadata.uid for pod in after.values()}
 
 
 async def test_pods_of_every_framework_pass_the_restricted_standard(

@@ -108,12 +108,12 @@ class Size(dict[str, float]):
             answer = await client.send("GET", "/metrics", {})
         finally:
             await client.close()
-        found = cls(dict.fromkeys(cls.NAMES, 0.0))
+        size = cls(dict.fromkeys(cls.NAMES, 0.0))
         for metric in parse(answer.body.decode()):
             for sample in metric.samples:
-                if sample.name in found:
-                    found[sample.name] += sample.value
-        return found
+                if sample.name in size:
+                    size[sample.name] += sample.value
+        return size
 
 
 async def ready(port: int) -> None:
@@ -131,10 +131,10 @@ async def ready(port: int) -> None:
 @pytest.mark.timeout(1200)
 async def test_five_thousand_jobs_leave_nothing_in_memory(real_apiserver: Server) -> None:
     server, port = real_apiserver, free_port()
-    known = ("--kubeconfig", str(server.kubeconfig))
+    kubeconfig = ("--kubeconfig", str(server.kubeconfig))
     shown = (f"--metrics-bind-address=127.0.0.1:{port}", f"--health-probe-bind-address=127.0.0.1:{port}")
-    operator = ("argosy", "operator", *known, "--no-leader-elect", *shown)
-    simulator = ("tests.support.simulate", *known, "--nodes", "20", "--schedule", "--remove")
+    operator = ("argosy", "operator", *kubeconfig, "--no-leader-elect", *shown)
+    simulator = ("tests.support.simulate", *kubeconfig, "--nodes", "20", "--schedule", "--remove")
     sizes: list[Size] = []
     async with Client(Connection.from_kubeconfig(server.kubeconfig)) as client:
         await prepare(client)

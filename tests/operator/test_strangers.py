@@ -67,8 +67,8 @@ async def test_two_jobs_that_need_an_object_of_the_same_name(stage: Scene, frame
 
     await stage.until("the second says that a name is taken", conflict)
     assert await phase(stage, "a-b") in ("Pending", "Starting")
-    (there,) = (await stage.pods()).values()
-    assert there.metadata.uid == first.metadata.uid
+    (remaining,) = (await stage.pods()).values()
+    assert remaining.metadata.uid == first.metadata.uid
     await stage.client.delete(AresJob, "a", stage.namespace)
     for kind, name in ((Pod, "a-b-worker-0"), (Service, "a-b-worker")):
         await stage.client.delete(kind, name, stage.namespace, grace_seconds=0)
@@ -137,10 +137,10 @@ async def test_labels_of_the_template_do_not_override_those_of_the_operator(stag
         "finalizers": ["example.com/stay"],
         "labels": {labels.JOB: "rival", labels.INDEX: "7", "ares.io/job-name": "rival", "team": "blue"},
     }
-    made = await create(stage, "job", {"worker": {"template": {**template(), "metadata": claims}}})
+    created = await create(stage, "job", {"worker": {"template": {**template(), "metadata": claims}}})
     (pod,) = (await stage.until_pods("job-worker-0")).values()
     meta = pod.metadata
-    assert [owner.uid for owner in meta.owner_references] == [made.metadata.uid]
+    assert [owner.uid for owner in meta.owner_references] == [created.metadata.uid]
     assert (meta.namespace, meta.finalizers) == (stage.namespace, [])
     wanted = {labels.JOB: "job", labels.INDEX: "0", "ares.io/job-name": "job", "team": "blue"}
     assert wanted.items() <= meta.labels.items()
@@ -162,6 +162,6 @@ async def test_foreign_service_is_kept_when_the_job_is_deleted(stage: Scene) -> 
         return await phase(stage, "job") == "Failed"
 
     await stage.until("the job is invalid, and what was made for it goes", failed)
-    found = await stage.client.get(Service, "job-worker", stage.namespace)
-    assert found.metadata.uid == stranger.metadata.uid
+    service = await stage.client.get(Service, "job-worker", stage.namespace)
+    assert service.metadata.uid == stranger.metadata.uid
     assert not await stage.pods()

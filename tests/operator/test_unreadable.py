@@ -48,7 +48,7 @@ async def stored(scene: Scene, name: str) -> AnyObject:
     return await scene.client.get(Anything, name, scene.namespace)
 
 
-async def until_told(scene: Scene, name: str, path: str) -> AnyObject:
+async def until_reported(scene: Scene, name: str, path: str) -> AnyObject:
     async def is_reported() -> bool:
         status = (await stored(scene, name)).raw.get("status")
         return isinstance(status, dict) and path in status.get("message", "")
@@ -60,7 +60,7 @@ async def until_told(scene: Scene, name: str, path: str) -> AnyObject:
 async def test_undecodable_run_is_reported_once_and_cured_by_an_edit(lax: Scene) -> None:
     await lax.client.create(Anything, wrong("mnist"), lax.namespace)
     async with lax.operator():
-        bad = await until_told(lax, "mnist", "spec.roles.worker.slots")
+        bad = await until_reported(lax, "mnist", "spec.roles.worker.slots")
         status = bad.raw["status"]
         assert isinstance(status, dict)
         assert (status["phase"], status["reason"], status["observedGeneration"]) == (
@@ -74,14 +74,14 @@ async def test_undecodable_run_is_reported_once_and_cured_by_an_edit(lax: Scene)
         cure = {"spec": {"roles": {"worker": {"replicas": 2, "slots": 1}}}}
         await lax.client.patch(Anything, "mnist", cure, lax.namespace, type=PatchType.MERGE)
         await lax.until_pods("other-worker-0", "mnist-worker-0", "mnist-worker-1")
-        problems = [one for one in await lax.events() if one.reason == "InvalidSpec"]
-        assert [(one.involved_object.name, one.count) for one in problems] == [("mnist", 1)]
+        problems = [event for event in await lax.events() if event.reason == "InvalidSpec"]
+        assert [(event.involved_object.name, event.count) for event in problems] == [("mnist", 1)]
 
 
 async def test_restarted_operator_does_not_report_an_undecodable_run_again(lax: Scene) -> None:
     await lax.client.create(Anything, wrong("mnist"), lax.namespace)
     async with lax.operator():
-        bad = await until_told(lax, "mnist", "spec.roles.worker.slots")
+        bad = await until_reported(lax, "mnist", "spec.roles.worker.slots")
     async with lax.operator():
         await lax.apply(run(name="other").role("worker", 1))
         await lax.until_pods("other-worker-0")
@@ -96,7 +96,7 @@ async def test_run_that_becomes_undecodable_keeps_its_pods(lax: Scene) -> None:
         await lax.until_phase("Running")
         breaking = {"spec": {"limits": {"restarts": "many"}}}
         await lax.client.patch(Anything, "mnist", breaking, lax.namespace)
-        await until_told(lax, "mnist", "spec.limits.restarts")
+        await until_reported(lax, "mnist", "spec.limits.restarts")
         mending = {"spec": {"limits": {"restarts": 5}}}
         await lax.client.patch(Anything, "mnist", mending, lax.namespace)
         await lax.report_all("Succeeded")
@@ -117,7 +117,7 @@ async def test_undecodable_status_is_rebuilt(lax: Scene) -> None:
 async def test_undecodable_run_can_be_deleted(lax: Scene) -> None:
     await lax.client.create(Anything, wrong("mnist"), lax.namespace)
     async with lax.operator():
-        await until_told(lax, "mnist", "spec.roles.worker.slots")
+        await until_reported(lax, "mnist", "spec.roles.worker.slots")
         await lax.client.delete(Anything, "mnist", lax.namespace)
         await lax.apply(run().role("worker", 1))
         await lax.until_pods("mnist-worker-0")
@@ -136,7 +136,7 @@ async def test_run_stored_under_a_weaker_crd_is_reported(lax: Scene) -> None:
 
     await lax.until("the strict definition is in force", refused)
     async with lax.operator():
-        await until_told(lax, "mnist", "spec.roles.worker.slots")
+        await until_reported(lax, "mnist", "spec.roles.worker.slots")
         cure = {"spec": {"roles": {"worker": {"replicas": 1, "slots": 1}}}}
         await lax.client.patch(Anything, "mnist", cure, lax.namespace)
         await lax.until_pods("mnist-worker-0")

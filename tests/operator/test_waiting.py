@@ -65,8 +65,11 @@ def _waiter(container: Json, port: int) -> initializer._Waiter:
     words = [f"https://localhost:{port}" if word == "$(ARGOSY_URL)" else word for word in command]
     flags = initializer._parser().parse_args(words[words.index("cache") :])
     flags.interval, flags.timeout = 0.2, 60.0  # no thread outlives a test that fails
-    given = {str(one["name"]): str(one.get("value", "")) for one in cast("list[Json]", container["env"])}
-    return initializer._Waiter(flags, {**given, "ARES_TOKEN": given["ARGOSY_TOKEN"]})
+    variables = {
+        str(variable["name"]): str(variable.get("value", ""))
+        for variable in cast("list[Json]", container["env"])
+    }
+    return initializer._Waiter(flags, {**variables, "ARES_TOKEN": variables["ARGOSY_TOKEN"]})
 
 
 class Answerer:
@@ -104,15 +107,15 @@ async def waiting_job(scene: Scene, who: str) -> AsyncIterator[tuple[Answerer, W
             await stack.enter_async_context(
                 scene.operator(remote_exec=False, apis=(ares_api(AresSettings(observers=ObserverService())),))
             )
-        asked = Answerer(scene, who)
-        stack.callback(asked.kill)
+        server = Answerer(scene, who)
+        stack.callback(server.kill)
 
         async def all_created() -> bool:
             return len(await scene.pods()) == WAITING_PODS + 1
 
         await scene.until("all pods are created", all_created)
         pods = (await scene.client.list(dynamic_kind(Pod.resource), scene.namespace)).items
-        yield asked, Waiting([pod.raw for pod in pods if "-late-" in pod.metadata.name], asked.port)
+        yield server, Waiting([pod.raw for pod in pods if "-late-" in pod.metadata.name], server.port)
 
 
 async def role_phase(scene: Scene) -> str:
@@ -125,13 +128,13 @@ async def test_waiting_pods_are_released_although_the_process_they_ask_was_kille
     scene: Scene, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(initializer, "MAX_PAUSE_SECONDS", 1.0)
-    async with waiting_job(scene, who) as (asked, waiting):
+    async with waiting_job(scene, who) as (server, waiting):
         ends = waiting.begin()
         await scene.until("all pods wait", waiting.all_wait)
-        asked.kill()
+        server.kill()
         await scene.until("requests of all pods have failed", waiting.all_failed)
         assert not ends.done()
-        asked.start()
+        server.start()
         await scene.report("job-first-0", "Running")
 
         async def running() -> bool:

@@ -38,12 +38,12 @@ def configurations(port: int, namespace: str) -> list[Json]:
     """Those of the chart, for an operator that is no pod: it is asked by its address."""
     chart = Chart(chart_folder())
     values = chart.values({"name": namespace, "webhooks": {"enabled": True}, "watchNamespace": namespace})
-    found = [one for one in chart.objects("home", values) if "webhooks" in one]
-    for one in found:
-        (webhook,) = cast("list[dict[str, Json]]", one["webhooks"])
+    configured = [obj for obj in chart.objects("home", values) if "webhooks" in obj]
+    for configuration in configured:
+        (webhook,) = cast("list[dict[str, Json]]", configuration["webhooks"])
         service = cast("Json", webhook["clientConfig"].pop("service"))
         webhook["clientConfig"]["url"] = f"https://localhost:{port}{service['path']}"
-    return found
+    return configured
 
 
 @pytest.fixture
@@ -54,12 +54,14 @@ async def scene(real_apiserver: Server) -> AsyncIterator[tuple[Scene, int]]:
         await client.create(Namespace, {"metadata": {"name": namespace}})
         await client.apply(CustomResourceDefinition, crd_for(AresJobCrd), force=True)
         await until_served(client, Stored, namespace)
-        made = configurations(port, namespace)
-        for one in made:
-            await client.create(KINDS[str(one["kind"])], one)
+        created = configurations(port, namespace)
+        for configuration in created:
+            await client.create(KINDS[str(configuration["kind"])], configuration)
         yield Scene(client, real_apiserver, namespace), port
-        for one in made:
-            await client.delete(KINDS[str(one["kind"])], str(cast("Json", one["metadata"])["name"]))
+        for configuration in created:
+            await client.delete(
+                KINDS[str(configuration["kind"])], str(cast("Json", configuration["metadata"])["name"])
+            )
 
 
 def body(namespace: str, **roles: Json) -> Json:
@@ -70,7 +72,7 @@ async def bundles(stage: Scene, name: str) -> set[str]:
     """The authorities by which the API server knows the webhooks."""
     mutating = await stage.client.get(MutatingWebhookConfiguration, name)
     validating = await stage.client.get(ValidatingWebhookConfiguration, name)
-    return {one.client_config.ca_bundle for one in (*mutating.webhooks, *validating.webhooks)}
+    return {webhook.client_config.ca_bundle for webhook in (*mutating.webhooks, *validating.webhooks)}
 
 
 async def test_webhooks_reject_invalid_jobs_and_set_defaults_of_valid_ones(
@@ -80,17 +82,17 @@ async def test_webhooks_reject_invalid_jobs_and_set_defaults_of_valid_ones(
     name = f"{stage.namespace}-home"
     async with stage.operator(endpoint=f"127.0.0.1:{port}", webhooks=name, apis=(ARES,)):
 
-        async def known() -> bool:
+        async def has_bundles() -> bool:
             return all(await bundles(stage, name))
 
-        await stage.until("the webhooks know our authority", known)
+        await stage.until("the webhooks know our authority", has_bundles)
         wrong = body(stage.namespace, worker={"replicas": 0})
         with pytest.raises(Invalid) as refused:
             await stage.client.create(Stored, wrong, stage.namespace)
         assert 'admission webhook "varesjob.ares.io" denied the request' in str(refused.value)
         assert "spec.roleSpecs.worker.replicas: invalid value 0" in str(refused.value)
-        made = await stage.client.create(Stored, body(stage.namespace, worker={}), stage.namespace)
-        stored = cast("dict[str, Json]", made.raw["spec"])
+        created = await stage.client.create(Stored, body(stage.namespace, worker={}), stage.namespace)
+        stored = cast("dict[str, Json]", created.raw["spec"])
         assert stored["runPolicy"]["cleanPodPolicy"] == "None", "the answer to its own writing shows it"
         edit = {"spec": {"roleSpecs": {"worker": {"replicas": -1}}}}
         with pytest.raises(Invalid, match="invalid value -1"):
@@ -114,7 +116,7 @@ async def test_no_job_is_rejected_while_the_authority_is_rotated_twice(
         stage.operator(**common, identity="standby"),
     ):
 
-        async def known() -> bool:
+        async def bundle_is_current() -> bool:
             """Writes a job each time: one that the webhook cannot be asked about raises."""
             trust, _ = await store.read()
             stored = await bundles(stage, name)
@@ -124,7 +126,7 @@ async def test_no_job_is_rejected_while_the_authority_is_rotated_twice(
             await stage.client.delete(Stored, "job", stage.namespace)
             return stored == {b64encode(trust.ca.encode()).decode()}
 
-        await stage.until("the webhooks know our authority", known)
+        await stage.until("the webhooks know our authority", bundle_is_current)
         for _ in range(2):
             await rotate(store, SystemClock(), ca=True)
-            await stage.until("the webhooks know the new authority", known)
+            await stage.until("the webhooks know the new authority", bundle_is_current)

@@ -21,9 +21,9 @@ JOB = workload_of(job())
 def pod(
     name: str, owner: str = JOB.uid, *, controller: bool = True, role: str = "worker", index: str = "0"
 ) -> Pod:
-    found = {"ares.io/replica-type": role, "ares.io/replica-index": index}
+    pod_labels = {"ares.io/replica-type": role, "ares.io/replica-index": index}
     owners = [OwnerReference(uid=owner, controller=controller)]
-    return Pod(ObjectMeta(name=name, uid=f"uid of {name}", labels=found, owner_references=owners))
+    return Pod(ObjectMeta(name=name, uid=f"uid of {name}", labels=pod_labels, owner_references=owners))
 
 
 class Listed:
@@ -37,7 +37,7 @@ class Api:
         self.answer = answer
         self.lists = 0
         self.patches: dict[str, dict[str, object]] = {}
-        self.seen: list[str] = []
+        self.cached: list[str] = []
 
     async def list(self, kind: type[ApiObject], namespace: str, *, labels: str) -> Listed:
         assert (kind, namespace, labels) == (Pod, "ns", "app.kubernetes.io/managed-by!=argosy")
@@ -49,10 +49,10 @@ class Api:
         if self.answer is not None:
             raise self.answer
         self.patches[name] = cast("dict[str, object]", body["metadata"])
-        return next(one for one in self.pods if one.metadata.name == name)
+        return next(pod for pod in self.pods if pod.metadata.name == name)
 
     def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None:
-        self.seen.append(obj.metadata.name)
+        self.cached.append(obj.metadata.name)
 
 
 async def taken(api: Api) -> PodAdopter:
@@ -81,7 +81,7 @@ async def test_an_adopted_pod_gets_our_labels() -> None:
             },
         }
     }
-    assert api.seen == ["job-worker-0"]
+    assert api.cached == ["job-worker-0"]
 
 
 OTHERS = {
@@ -102,7 +102,7 @@ async def test_pods_that_are_not_adopted(other: Pod) -> None:
 async def test_a_pod_that_is_deleted_meanwhile_is_ignored() -> None:
     api = Api(pod("job-worker-0"), answer=Conflict(409, "Conflict", "another uid"))
     await taken(api)
-    assert not api.seen
+    assert not api.cached
 
 
 async def test_many_jobs_share_one_list_request() -> None:

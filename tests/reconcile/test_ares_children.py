@@ -32,8 +32,8 @@ def metadata(body: Json) -> dict[str, dict[str, str]]:
 
 
 def names(body: Json) -> tuple[str, str]:
-    found = cast("Json", body["metadata"])
-    return str(found["name"]), str(found.get("generateName", ""))
+    fields = cast("Json", body["metadata"])
+    return str(fields["name"]), str(fields.get("generateName", ""))
 
 
 def handing() -> AresJob:
@@ -44,10 +44,10 @@ def handing() -> AresJob:
 
 def test_a_pod_of_a_role_without_restarts_is_named_by_role_and_index() -> None:
     body = rendered(workload_of(job(roles={"worker": {"replicas": 2}})))
-    found, spec = metadata(body), cast("dict[str, object]", body["spec"])
+    pod_metadata, spec = metadata(body), cast("dict[str, object]", body["spec"])
     assert names(body) == ("job-worker-1", "")
-    assert LABELS.items() <= found["labels"].items()
-    assert found["labels"]["ares.io/replica-index"] == "1"
+    assert LABELS.items() <= pod_metadata["labels"].items()
+    assert pod_metadata["labels"]["ares.io/replica-index"] == "1"
     assert (spec["hostname"], spec["subdomain"]) == ("job-worker-1", "job-worker")
 
 
@@ -94,7 +94,7 @@ def test_new_pods_and_groups_have_propagated_metadata() -> None:
     workload = workload_of(handing())
     (group,) = simulate(handing()).start().applied(VolcanoPodGroup)
     for body in (rendered(workload), child_body(job_owner(workload), group)):
-        found = metadata(body)
-        assert KEYS.items() <= found["annotations"].items()
-        assert found["labels"]["ares.io/job-priority"] == "5"
-        assert "ares.io/ares-queue" not in found["labels"], "it can be no label"
+        child_metadata = metadata(body)
+        assert KEYS.items() <= child_metadata["annotations"].items()
+        assert child_metadata["labels"]["ares.io/job-priority"] == "5"
+        assert "ares.io/ares-queue" not in child_metadata["labels"], "it can be no label"

@@ -51,7 +51,7 @@ class Api:
         return Pod(ObjectMeta(name="a"))
 
 
-class Unseeing:
+class IgnoringCache:
     def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None: ...
 
 
@@ -61,7 +61,7 @@ def creating(api: Api, budget: ByteBudget, namespace: str, pods: int, size: int)
     executor = ActionExecutor(
         cast("Client", api),
         SystemClock(),
-        Unseeing(),
+        IgnoringCache(),
         job,
         TrainingRun,
         JobState(uid=job.uid, retries=RetryState(slow_start=SlowStart(window=MAX_WINDOW))),
@@ -97,14 +97,14 @@ async def test_waiting_namespaces_take_turns() -> None:
     budget = ByteBudget(100)
     order: list[str] = []
 
-    async def one(namespace: str) -> None:
+    async def hold(namespace: str) -> None:
         async with budget.hold(namespace, 60):
             order.append(namespace)
             await asyncio.sleep(0)
 
-    waiting = [asyncio.create_task(one("hostile")) for _ in range(20)]
+    waiting = [asyncio.create_task(hold("hostile")) for _ in range(20)]
     await asyncio.sleep(0)
-    await asyncio.gather(*waiting, *(one("honest") for _ in range(3)))
+    await asyncio.gather(*waiting, *(hold("honest") for _ in range(3)))
     assert order.count("hostile") == 20
     assert order[:10].count("honest") == 3
 
@@ -121,11 +121,11 @@ async def test_a_body_larger_than_the_budget_is_sent_alone() -> None:
 async def test_a_cancelled_waiter_does_not_block_others() -> None:
     budget = ByteBudget(100)
 
-    async def one() -> None:
+    async def hold() -> None:
         async with budget.hold("a", 100):
             await asyncio.sleep(0.01)
 
-    first, second, third = (asyncio.create_task(one()) for _ in range(3))
+    first, second, third = (asyncio.create_task(hold()) for _ in range(3))
     await asyncio.sleep(0)
     second.cancel()
     await asyncio.gather(first, third)

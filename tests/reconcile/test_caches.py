@@ -76,27 +76,27 @@ def test_a_node_with_any_unknown_condition_is_partly_unknown(caches: Caches) -> 
     caches.nodes.put(
         Node(ObjectMeta(name="n1", resource_version="1"), status=NodeStatus(conditions=conditions))
     )
-    seen = caches.observe(JOB).observed
-    assert seen.nodes_down == frozenset()
-    assert seen.nodes_partly_unknown == {"n1"}
+    observed = caches.observe(JOB).observed
+    assert observed.nodes_down == frozenset()
+    assert observed.nodes_partly_unknown == {"n1"}
 
 
 def test_a_node_missing_from_the_cache_stays_unconfirmed(caches: Caches, clock: ManualClock) -> None:
     caches.pods.put(pod(node="n1"))
-    seen = caches.observe(JOB).observed
-    assert (seen.nodes_down, seen.nodes_unconfirmed) == (frozenset(), {"n1": ""})
-    assert caches.node_health.confirm(seen.nodes_unconfirmed) == clock.seconds + SHOW_AFTER_SECONDS
+    observed = caches.observe(JOB).observed
+    assert (observed.nodes_down, observed.nodes_unconfirmed) == (frozenset(), {"n1": ""})
+    assert caches.node_health.confirm(observed.nodes_unconfirmed) == clock.seconds + SHOW_AFTER_SECONDS
     clock.advance(3600)
-    seen = caches.observe(JOB).observed
-    assert (seen.nodes_down, seen.nodes_unconfirmed) == (frozenset(), {"n1": "no answer yet"})
+    observed = caches.observe(JOB).observed
+    assert (observed.nodes_down, observed.nodes_unconfirmed) == (frozenset(), {"n1": "no answer yet"})
     caches.nodes.put(node("True"))
     assert not caches.observe(JOB).observed.nodes_unconfirmed
 
 
 def starting(caches: Caches, *phases: str) -> list[Pod]:
     pods = [pod(f"p{number}", phase=phase) for number, phase in enumerate(phases)]
-    for one in pods:
-        caches.pods.put(one)
+    for starting_pod in pods:
+        caches.pods.put(starting_pod)
     return pods
 
 
@@ -133,9 +133,9 @@ def test_a_job_sees_its_own_pods_and_children_only(caches: Caches) -> None:
     caches.pods.put(pod("a"))
     caches.pods.put(pod("b", owner="other"))
     caches.put(Service(meta("s")))
-    seen = caches.observe(JOB).observed
-    assert [one.name for one in seen.pods] == ["a"]
-    assert [one.metadata.name for one in seen.children] == ["s"]
+    observed = caches.observe(JOB).observed
+    assert [observed_pod.name for observed_pod in observed.pods] == ["a"]
+    assert [child.metadata.name for child in observed.children] == ["s"]
 
 
 def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_seen(caches: Caches) -> None:
@@ -147,7 +147,7 @@ def test_objects_of_another_namespace_that_name_the_job_as_their_owner_are_not_s
     for kind in (Service, ServiceAccount, Role, RoleBinding, VolcanoPodGroup):
         caches.put(kind(forged))
     assert caches.observe(JOB).observed == before
-    (other,) = (one for one in caches.pods if one.metadata.name == "b")
+    (other,) = (candidate for candidate in caches.pods if candidate.metadata.name == "b")
     assert not caches.role_still_starting(other), "the job's own pods are not counted for it"
     caches.pods._store(Key("other", "b"), None)
     assert caches.observe(JOB).observed.recently_deleted == ()
@@ -170,13 +170,13 @@ def test_a_deleted_pod_counts_as_terminating_before_the_watch_shows_it(caches: C
 
 
 def test_listeners_are_called_for_relevant_changes_only(caches: Caches) -> None:
-    told: list[str] = []
-    caches.on_pod_change(lambda pod: told.append(pod.metadata.resource_version))
+    versions: list[str] = []
+    caches.on_pod_change(lambda pod: versions.append(pod.metadata.resource_version))
     caches.pods.put(pod(version=1, phase="Pending"))
     caches.pods.put(pod(version=2, phase="Pending", node="n1"))
     caches.pods.put(pod(version=3, phase="Pending", node="n1"))
     caches.pods.put(pod(version=4, phase="Running", node="n1"))
-    assert told == ["1", "4"]
+    assert versions == ["1", "4"]
     assert caches.observe(JOB).observed.pods[0].node == "n1"
 
 

@@ -118,10 +118,10 @@ async def test_a_service_loses_the_ports_that_its_body_omits(harness: Harness) -
     uid = await harness.created(Child(Service, "s", {"spec": {**spec, "ports": ports}}))
     assert await harness.execute(Apply(Child(Service, "s", {"spec": spec}), uid)) is ActionStatus.DONE
     service = await harness.client.get(dynamic_kind(Service.resource), "s", harness.namespace)
-    found = service.raw["spec"]
-    assert isinstance(found, dict)
-    assert "ports" not in found
-    assert (found["selector"], found["clusterIP"]) == ({"app": "x"}, "None")
+    stored_spec = service.raw["spec"]
+    assert isinstance(stored_spec, dict)
+    assert "ports" not in stored_spec
+    assert (stored_spec["selector"], stored_spec["clusterIP"]) == ({"app": "x"}, "None")
 
 
 async def test_a_name_taken_by_a_foreign_object_is_a_conflict_and_the_object_is_left_alone(
@@ -195,8 +195,8 @@ async def test_a_generated_child_that_lost_its_label_gets_it_back_with_the_same_
     patch = {"metadata": {"labels": {labels.UID: None}}}
     await harness.client.patch(SecretMetadata, "key", patch, harness.namespace)
     assert await harness.execute(Apply(KEY)) is ActionStatus.DONE
-    found = await harness.client.get(Secret, "key", harness.namespace)
-    assert (found.data, found.metadata.labels) == (first.data, first.metadata.labels)
+    secret = await harness.client.get(Secret, "key", harness.namespace)
+    assert (secret.data, secret.metadata.labels) == (first.data, first.metadata.labels)
 
 
 async def test_a_child_is_removed_by_uid(harness: Harness) -> None:

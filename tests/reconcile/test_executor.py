@@ -60,8 +60,8 @@ SERVICE = Apply(Child(Service, "mnist-worker", {"spec": {"clusterIP": "None"}}))
 class Api:
     """An API server of one pod, which says what it is told to say."""
 
-    def __init__(self, there: Pod | None, answer: Exception | None) -> None:
-        self.there = there
+    def __init__(self, existing_pod: Pod | None, answer: Exception | None) -> None:
+        self.existing_pod = existing_pod
         self.answer = answer
         self.done: list[str] = []
 
@@ -75,41 +75,41 @@ class Api:
         metadata_only: bool = False,
     ) -> object:
         assert strict == metadata_only == (kind is Pod)
-        self._say()
-        if self.there is not None and kind in (Pod, SecretMetadata):
+        self._raise_error()
+        if self.existing_pod is not None and kind in (Pod, SecretMetadata):
             raise AlreadyExists(409, "AlreadyExists", "it is there")
         metadata = body["metadata"]
         assert isinstance(metadata, dict)
         self.done.append(f"create {kind.resource.kind} {metadata['name']}")
-        made = ObjectMeta(name=str(metadata["name"]), namespace=namespace)
-        return kind(metadata=made)  # type: ignore[call-arg]  # the protocol says nothing of making one
+        object_meta = ObjectMeta(name=str(metadata["name"]), namespace=namespace)
+        return kind(metadata=object_meta)  # type: ignore[call-arg]  # the protocol says nothing of making one
 
     async def get(self, kind: type[ApiObject], name: str, namespace: str) -> Pod:
         del name, namespace
         assert kind is not Secret, "the content of a Secret is not read to see whose it is"
-        if self.there is None:
+        if self.existing_pod is None:
             raise NotFound(404, "NotFound", "it is not there")
-        return self.there
+        return self.existing_pod
 
     async def patch(self, kind: type[ApiObject], name: str, body: dict[str, object], namespace: str) -> Pod:
         del namespace
-        self._say()
+        self._raise_error()
         self.done.append(f"patch {kind.resource.kind} {name} {body['metadata']}")
-        assert self.there is not None
-        return self.there
+        assert self.existing_pod is not None
+        return self.existing_pod
 
     async def delete(self, kind: type[ApiObject], name: str, namespace: str, **options: object) -> None:
         del namespace
-        self._say()
-        told = " ".join(f"{key}={value}" for key, value in options.items() if value is not None)
-        self.done.append(f"delete {kind.resource.kind} {name} {told}".strip())
+        self._raise_error()
+        description = " ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+        self.done.append(f"delete {kind.resource.kind} {name} {description}".strip())
 
-    def _say(self) -> None:
+    def _raise_error(self) -> None:
         if self.answer is not None:
             raise self.answer
 
 
-class Seen:
+class StoredNames:
     def __init__(self) -> None:
         self.names: list[str] = []
 
@@ -120,7 +120,7 @@ class Seen:
 @dataclass
 class Case:
     action: Action
-    there: Pod | None = None
+    existing_pod: Pod | None = None
     answer: Exception | None = None
     want_done: list[str] = field(default_factory=list)
     want_result: ActionStatus | None = None
@@ -296,11 +296,13 @@ CASES = {
 }
 
 
-def executor(api: Api, state: JobState, seen: Seen, features: Features = Features()) -> ActionExecutor:
+def executor(
+    api: Api, state: JobState, stored: StoredNames, features: Features = Features()
+) -> ActionExecutor:
     return ActionExecutor(
         cast("Client", api),
         SystemClock(),
-        seen,
+        stored,
         JOB,
         TrainingRun,
         state,
@@ -313,42 +315,42 @@ def executor(api: Api, state: JobState, seen: Seen, features: Features = Feature
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_execute_one_action(case: Case) -> None:
-    api, state, seen = Api(case.there, case.answer), JobState(uid=JOB.uid), Seen()
-    await executor(api, state, seen, case.features).execute([case.action])
+    api, state, stored = Api(case.existing_pod, case.answer), JobState(uid=JOB.uid), StoredNames()
+    await executor(api, state, stored, case.features).execute([case.action])
     assert api.done == case.want_done
-    assert seen.names == case.want_stored
+    assert stored.names == case.want_stored
     assert state.hints.confirmed_absent == case.want_absent
     outcomes = list(state.retries.failures.values())
-    assert [one.status for one in outcomes] == ([case.want_result] if case.want_result else [])
-    assert [one.message for one in outcomes] == ([case.want_message] if case.want_result else [])
+    assert [outcome.status for outcome in outcomes] == ([case.want_result] if case.want_result else [])
+    assert [outcome.message for outcome in outcomes] == ([case.want_message] if case.want_result else [])
 
 
 async def test_pods_wait_for_children_that_could_not_be_created() -> None:
     api = Api(None, Unavailable(0, "Timeout", "no answer to the creation of a pod: retried"))
     state = JobState(uid=JOB.uid)
-    await executor(api, state, Seen()).execute([CREATE, SERVICE])
+    await executor(api, state, StoredNames()).execute([CREATE, SERVICE])
     assert list(state.retries.failures) == [("Service", "mnist-worker")]
 
 
 async def test_a_rejected_action_is_in_backoff_before_it_is_tried_again() -> None:
     api, state = Api(None, Forbidden(403, "Forbidden", "exceeded quota")), JobState(uid=JOB.uid)
-    running = executor(api, state, Seen())
+    running = executor(api, state, StoredNames())
     await running.execute([CREATE])
     api.answer = None
     await running.execute([CREATE])
     assert (api.done, len(state.retries.failures)) == ([], 1)
     state.retries = RetryState()
-    await executor(api, state, Seen()).execute([CREATE])
+    await executor(api, state, StoredNames()).execute([CREATE])
     assert (api.done, len(state.retries.failures)) == ([f"create Pod {NAME}"], 0)
 
 
 async def test_the_failure_of_an_action_that_is_no_longer_planned_is_forgotten() -> None:
     api, state = Api(None, Unavailable(503, "ServiceUnavailable", "try later")), JobState(uid=JOB.uid)
-    await executor(api, state, Seen()).execute([DeletePod(NAME, "a"), SERVICE])
+    await executor(api, state, StoredNames()).execute([DeletePod(NAME, "a"), SERVICE])
     assert list(state.retries.failures) == [("Service", "mnist-worker")]
-    await executor(api, state, Seen()).execute([DeletePod(NAME, "a")])
+    await executor(api, state, StoredNames()).execute([DeletePod(NAME, "a")])
     assert list(state.retries.failures) == [("Pod", NAME)]
-    await executor(api, state, Seen()).execute([])
+    await executor(api, state, StoredNames()).execute([])
     assert (state.retries.failures, state.retries.next_retry_at()) == ({}, None)
 
 
@@ -366,7 +368,7 @@ async def test_no_more_pods_are_rendered_than_are_in_flight() -> None:
 
     api = Slow(None, None)
     running = executor(
-        api, JobState(uid=JOB.uid, retries=RetryState(slow_start=SlowStart(window=MAX_WINDOW))), Seen()
+        api, JobState(uid=JOB.uid, retries=RetryState(slow_start=SlowStart(window=MAX_WINDOW))), StoredNames()
     )
     render = running.render
 
@@ -389,7 +391,7 @@ async def test_a_lost_lease_ends_the_reconcile() -> None:
     with reference_cycles(LeaseExpired) as left:
         api = Api(None, LeaseExpired())
         with pytest.raises(LeaseExpired):
-            await executor(api, JobState(uid=JOB.uid), Seen()).execute([CREATE])
+            await executor(api, JobState(uid=JOB.uid), StoredNames()).execute([CREATE])
         del api
     assert left == []
 
@@ -399,7 +401,7 @@ async def test_an_error_of_an_adapter_is_reported() -> None:
         raise UnrenderableError("framework x failed: KeyError('a')")
 
     state = JobState(uid=JOB.uid)
-    running = executor(Api(None, None), state, Seen())
+    running = executor(Api(None, None), state, StoredNames())
     running.render = broken
     await running.execute([CREATE])
     outcome = state.retries.failures["Pod", NAME]
@@ -415,7 +417,7 @@ def test_every_api_error_has_a_status() -> None:
 class ResultCase(Struct):
     action: Action
     want: list[ActionResult]
-    there: Pod | None = None
+    existing_pod: Pod | None = None
     answer: Exception | None = None
 
 
@@ -451,11 +453,11 @@ RESULTS = {
 
 @pytest.mark.parametrize("case", RESULTS.values(), ids=RESULTS.keys())
 async def test_results_of_actions_are_returned_once(case: ResultCase) -> None:
-    api, state = Api(case.there, case.answer), JobState(uid=JOB.uid)
-    assert list(await executor(api, state, Seen()).execute([case.action])) == case.want
+    api, state = Api(case.existing_pod, case.answer), JobState(uid=JOB.uid)
+    assert list(await executor(api, state, StoredNames()).execute([case.action])) == case.want
     state.retries.retries.clear()
     state.retries.slow_start = SlowStart()
     if case.answer is not None:
-        assert not await executor(api, state, Seen()).execute([case.action]), (
+        assert not await executor(api, state, StoredNames()).execute([case.action]), (
             "the same rejection again: not returned"
         )

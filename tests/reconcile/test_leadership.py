@@ -81,15 +81,15 @@ class Api:
         name = str(metadata["name"])
         fresh = {"resourceVersion": self._next(), "creationTimestamp": "2026-01-01T00:00:00Z"}
         fresh["uid"] = f"uid-{self.version}"
-        made = {**body, "metadata": {**metadata, **fresh}}
+        created = {**body, "metadata": {**metadata, **fresh}}
         if kind is Pod:
             if self.lease_is_lost:
                 raise LeaseExpired
             if name in self.pods:
                 raise AlreadyExists(409, "AlreadyExists", name)
-            self.pods[name] = made
+            self.pods[name] = created
             self.log.append(f"POST {name}")
-        return msgspec.convert(made, kind)
+        return msgspec.convert(created, kind)
 
     async def delete(self, kind: type[ApiObject], name: str, namespace: str, **options: object) -> None:
         del namespace, options

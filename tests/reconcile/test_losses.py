@@ -35,8 +35,8 @@ def test_what_counts_as_a_loss(before: ObservedPod | None, after: ObservedPod | 
 
 def test_losses_are_counted_for_each_place_and_job_by_itself() -> None:
     losses = RecentLosses(ManualClock())
-    for job, one in (("a", RUNNING), ("a", pod(1)), ("a", pod(0, role="ps")), ("b", RUNNING)):
-        losses.pod_changed(job, one, None)
+    for job, lost_pod in (("a", RUNNING), ("a", pod(1)), ("a", pod(0, role="ps")), ("b", RUNNING)):
+        losses.pod_changed(job, lost_pod, None)
     assert (losses.for_job("a"), losses.for_job("b")) == ({}, {})
 
 

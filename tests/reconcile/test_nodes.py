@@ -55,8 +55,8 @@ class Stage:
         self.health = NodeHealth(
             self.api, self.clock, self.cache, lambda name: name in self.pods_on, backoff=backoff
         )
-        self.told: list[str] = []
-        self.health.on_answer(self.told.append)
+        self.answered_nodes: list[str] = []
+        self.health.on_answer(self.answered_nodes.append)
 
     def silence(self) -> None:
         """The node watch is broken."""
@@ -74,9 +74,9 @@ class Stage:
         await asyncio.gather(task, return_exceptions=True)
 
     async def answered(self, answer: Node | ApiError) -> None:
-        known = len(self.told)
+        count = len(self.answered_nodes)
         self.api.answers.put_nowait(answer)
-        await eventually(lambda: len(self.told) > known)
+        await eventually(lambda: len(self.answered_nodes) > count)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def test_a_node_missing_from_the_cache_only_is_not_down(stage: Stage) -> N
         await stage.answered(node())
         assert stage.states() == NodeStates()
         assert stage.cache.get("", "n1") is not None
-        assert (stage.told, stage.health.unconfirmed) == (["n1"], 0)
+        assert (stage.answered_nodes, stage.health.unconfirmed) == (["n1"], 0)
 
 
 async def test_a_node_that_the_api_server_does_not_have_is_down(stage: Stage) -> None:

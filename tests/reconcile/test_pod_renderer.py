@@ -15,7 +15,7 @@ from argosy.workload.plan import CreatePod
 from tests.support.builders import role, workload
 
 
-class Told:
+class RankFramework:
     """A framework that tells every pod its rank, and the first one of a role in a file as well."""
 
     name: ClassVar[str] = "told"
@@ -55,7 +55,7 @@ def body(pods: JobPodRenderer, name: str, index: int) -> Json:
 
 
 def test_a_role_is_rendered_once_however_many_pods_it_has() -> None:
-    rendering = Rendering(Told())
+    rendering = Rendering(RankFramework())
     pods = rendering.of(role("worker", 9), role("other", 9))
     for index in range(1, 9):
         body(pods, "worker", index)
@@ -64,19 +64,19 @@ def test_a_role_is_rendered_once_however_many_pods_it_has() -> None:
 
 
 def test_each_pod_has_its_own_index_and_rank() -> None:
-    pods = Rendering(Told()).of(role("worker", 3))
+    pods = Rendering(RankFramework()).of(role("worker", 3))
     for index in (1, 2):
-        one = body(pods, "worker", index)
-        metadata, spec = cast("Json", one["metadata"]), cast("Json", one["spec"])
+        pod = body(pods, "worker", index)
+        metadata, spec = cast("Json", pod["metadata"]), cast("Json", pod["spec"])
         assert (metadata["name"], spec["hostname"]) == (f"mnist-worker-{index}", f"mnist-worker-{index}")
         assert cast("dict[str, str]", metadata["labels"])["argosy.dev/index"] == str(index)
         container = cast("list[dict[str, list[dict[str, str]]]]", spec["containers"])[0]
-        env = {one["name"]: one["value"] for one in container["env"]}
+        env = {variable["name"]: variable["value"] for variable in container["env"]}
         assert (env["RANK"], env["ARGOSY_INDEX"]) == (str(index), str(index))
 
 
 def test_a_pod_with_another_injection_is_rendered_separately() -> None:
-    pods = Rendering(Told()).of(role("worker", 3))
+    pods = Rendering(RankFramework()).of(role("worker", 3))
     first, second = body(pods, "worker", 0), body(pods, "worker", 1)
     assert "annotations" in cast("Json", first["metadata"])
     assert "annotations" not in cast("Json", second["metadata"])

@@ -122,25 +122,25 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("found", "want"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_job_with_pods_too_large_to_store_is_invalid(found: Workload | Problems, want: str) -> None:
-    assert isinstance(found, Problems)
-    assert str(found).startswith(want)
-    assert str(found).endswith(("must be at most 1280 KiB", "must be at most 256 KiB"))
+@pytest.mark.parametrize(("converted", "want"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_job_with_pods_too_large_to_store_is_invalid(converted: Workload | Problems, want: str) -> None:
+    assert isinstance(converted, Problems)
+    assert str(converted).startswith(want)
+    assert str(converted).endswith(("must be at most 1280 KiB", "must be at most 256 KiB"))
 
 
 def test_addresses_of_an_invalid_job_are_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
+    indexes: list[int] = []
     address = Workload.address
 
     def counting(self: Workload, role: str, index: int) -> str:
-        made.append(index)
+        indexes.append(index)
         return address(self, role, index)
 
     monkeypatch.setattr(Workload, "address", counting)
     roles = {f"role-{number}": 1_100 for number in range(64)}
     assert isinstance(ares("custom", roles), Problems)
-    assert set(made) == {0}, "one of each role, to see how long it is"
+    assert set(indexes) == {0}, "one of each role, to see how long it is"
 
 
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 99, 100, 101, 12_345])
@@ -162,7 +162,7 @@ async def test_a_pod_too_large_for_the_api_server_is_invalid(real_apiserver: Ser
         executor = ActionExecutor(
             client,
             SystemClock(),
-            Unseeing(),
+            IgnoringCache(),
             workload,
             TrainingRun,
             memory,
@@ -171,8 +171,8 @@ async def test_a_pod_too_large_for_the_api_server_is_invalid(real_apiserver: Ser
             ByteBudget(),
         )
         await executor.execute([CreatePod("worker", 0, 1, 0)])
-    assert [one.status for one in memory.retries.failures.values()] == [ActionStatus.INVALID]
+    assert [failure.status for failure in memory.retries.failures.values()] == [ActionStatus.INVALID]
 
 
-class Unseeing:
+class IgnoringCache:
     def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None: ...

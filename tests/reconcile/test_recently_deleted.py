@@ -21,12 +21,12 @@ def test_a_pod_that_went_is_known_until_another_has_its_place(departed: Recently
     departed.add("job", pod(0, node="n1"))
     departed.add("job", pod(1))
     departed.add("other", pod(0))
-    assert [(one.index, one.node, one.terminating) for one in departed.for_job("job")] == [
+    assert [(pod.index, pod.node, pod.terminating) for pod in departed.for_job("job")] == [
         (0, "n1", True),
         (1, "", True),
     ]
     departed.discard("job", pod(0, replacement=1))
-    assert [one.index for one in departed.for_job("job")] == [1]
+    assert [pod.index for pod in departed.for_job("job")] == [1]
     departed.discard("job", pod(1))
     assert departed.for_job("job") == ()
     assert len(departed.for_job("other")) == 1
@@ -38,7 +38,7 @@ def test_a_pod_that_went_is_forgotten_after_a_minute(departed: RecentlyDeleted, 
     departed.add("job", pod(0, node="later"))
     clock.advance(KEEP_SECONDS / 2 + 1)
     departed.add("other", pod(0))
-    assert [one.node for one in departed.for_job("job")] == ["later"], "the place was empty again since"
+    assert [pod.node for pod in departed.for_job("job")] == ["later"], "the place was empty again since"
     clock.advance(KEEP_SECONDS)
     departed.add("other", pod(1))
     assert departed.for_job("job") == ()

@@ -142,8 +142,8 @@ async def test_the_delay_of_counts_starts_when_the_last_write_ended(
 
 async def test_the_first_status_counts_pods_that_are_created_next(harness: ReconcilerHarness) -> None:
     await harness.reconcile()
-    told = harness.api.stored().status
-    assert (told.attempt, told.replicas, told.roles["worker"].pending) == (1, 3, 3)
+    status = harness.api.stored().status
+    assert (status.attempt, status.replicas, status.roles["worker"].pending) == (1, 3, 3)
     harness.clock.seconds += 5
     await harness.reconcile()
     assert harness.api.log == [], "there is nothing more to tell"
@@ -154,9 +154,9 @@ async def test_rejected_pods_are_not_counted(harness: ReconcilerHarness) -> None
     await harness.reconcile()
     await harness.reconcile()
     assert harness.api.log == ["status Starting"]
-    told = harness.api.stored().status
-    assert (told.reason, told.attempt) == ("PodForbidden", 1)
-    assert (told.replicas, told.roles["worker"].pending) == (1, 1)
+    status = harness.api.stored().status
+    assert (status.reason, status.attempt) == ("PodForbidden", 1)
+    assert (status.replicas, status.roles["worker"].pending) == (1, 1)
 
 
 @pytest.mark.looptime
@@ -316,7 +316,7 @@ async def test_in_a_burst_pods_that_do_not_start_are_reported_after_a_while(
     burst_harness: ReconcilerHarness,
 ) -> None:
     await burst_harness.reconcile()
-    await go_when_told_at_last(burst_harness)
+    await reconcile_after_max_deferral(burst_harness)
     assert burst_harness.api.log == ["status Starting"]
     burst_harness.set_phase("Running", 0, 1, 2)
     await burst_harness.reconcile()
@@ -384,9 +384,9 @@ async def test_in_a_burst_a_deleted_pod_is_replaced_before_the_status_is_written
     burst_harness.set_phase("Running", 1)
     await burst_harness.reconcile()
     assert burst_harness.api.log == [], "it was told to run, and it does"
-    await go_when_told_at_last(burst_harness)
+    await reconcile_after_max_deferral(burst_harness)
     assert burst_harness.api.log == ["status Running"]
-    assert [one.cause for one in burst_harness.api.stored().status.restart_history] == ["Deleted"]
+    assert [restart.cause for restart in burst_harness.api.stored().status.restart_history] == ["Deleted"]
 
 
 async def test_many_jobs_reconciled_shortly_after_each_other_are_a_burst(harness: ReconcilerHarness) -> None:
@@ -478,10 +478,10 @@ async def running(harness: ReconcilerHarness) -> None:
     """Its pods run, and it was told so."""
     await harness.reconcile()
     harness.set_phase("Running", 0, 1, 2)
-    await go_when_told_at_last(harness)
+    await reconcile_after_max_deferral(harness)
 
 
-async def go_when_told_at_last(harness: ReconcilerHarness) -> None:
+async def reconcile_after_max_deferral(harness: ReconcilerHarness) -> None:
     harness.clock.seconds += MAX_DEFER_SECONDS
     await harness.reconcile()
 
@@ -492,7 +492,7 @@ async def test_a_deferred_record_is_decided_again_after_a_conflict(
     await burst_harness.reconcile()
     burst_harness.set_phase("Running", 0, 1, 2)
     burst_harness.api.error = Conflict(409, "Conflict", "")
-    await go_when_told_at_last(burst_harness)
+    await reconcile_after_max_deferral(burst_harness)
     burst_harness.api.error = None
     await burst_harness.reconcile()
     assert burst_harness.api.log == ["status Running"]

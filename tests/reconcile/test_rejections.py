@@ -120,14 +120,14 @@ WRONG: dict[str, tuple[Json, str]] = {
 async def test_a_rejection_names_the_field_of_the_template(
     wrong: Json, want: str, api: Server, namespace: str
 ) -> None:
-    assert (await _told(wrong, api, namespace)).startswith(want)
+    assert (await _rejection_message(wrong, api, namespace)).startswith(want)
 
 
 async def test_a_valid_template_is_accepted(api: Server, namespace: str) -> None:
-    assert await _told(template(), api, namespace) == ""
+    assert await _rejection_message(template(), api, namespace) == ""
 
 
-async def _told(written: Json, api: Server, namespace: str) -> str:
+async def _rejection_message(written: Json, api: Server, namespace: str) -> str:
     """What the run's status would say of its launcher's first pod."""
     roles = {"launcher": {"template": written}, "worker": {"template": template()}}
     run = {
@@ -226,10 +226,10 @@ def test_path_of_a_rejected_field_in_the_template(field: str, want: str) -> None
 
 def test_only_the_first_rejected_fields_are_named() -> None:
     causes = [StatusCause("FieldValueInvalid", "no", f"spec.{letter}") for letter in "abcdeaf"]
-    said = template_error(
+    message = template_error(
         Invalid(422, "Invalid", "", details=StatusDetails(causes=causes)), WRITTEN, BODY, "t"
     )
-    assert said == "t.spec.a: no; t.spec.b: no; t.spec.c: no; t.spec.d: no; and 2 more"
+    assert message == "t.spec.a: no; t.spec.b: no; t.spec.c: no; t.spec.d: no; and 2 more"
 
 
 def test_a_rejection_without_a_field_is_reported_unchanged() -> None:

@@ -128,8 +128,10 @@ CASES = {
         GANG, role(), membership=VOLCANO.membership(GANG, "worker")
     ),
     **{
-        f"a pod of a gang under {one.name}": Case(GANG, role(), membership=one.membership(GANG, "worker"))
-        for one in (KUBERNETES, SCHEDULER_PLUGINS, KUEUE, BUILTIN)
+        f"a pod of a gang under {scheduler.name}": Case(
+            GANG, role(), membership=scheduler.membership(GANG, "worker")
+        )
+        for scheduler in (KUBERNETES, SCHEDULER_PLUGINS, KUEUE, BUILTIN)
     },
 }
 
@@ -138,7 +140,7 @@ CASES = {
 def test_pods_are_rendered_as_in_the_golden_files(sentence: str) -> None:
     case = CASES[sentence]
     before = deepcopy(case.role.template)
-    made = render_role(
+    rendered = render_role(
         case.site,
         case.workload,
         case.role,
@@ -147,7 +149,7 @@ def test_pods_are_rendered_as_in_the_golden_files(sentence: str) -> None:
         membership=case.membership,
         service_account=case.service_account,
     )
-    pod = made.render_pod(case.place, case.injection.env)
+    pod = rendered.render_pod(case.place, case.injection.env)
     assert case.role.template == before, "the template was changed in place"
     file = GOLDEN / f"{sentence.replace(' ', '-').replace(',', '').replace(chr(39), '')}.yaml"
     text = yaml.dump(pod, Dumper=Plain, sort_keys=False, width=110)
@@ -161,8 +163,8 @@ def test_a_service_account_of_the_user_is_kept() -> None:
     template["spec"] = {"serviceAccountName": "mine", "containers": [{"name": "main"}]}
     launcher = role("launcher", template=template)
     injection = Injection(remote_exec=True)
-    made = render_role(SITE, workload(launcher), launcher, injection, service_account="mnist-launcher")
-    pod = made.render_pod(PodIdentity("a", 0), injection.env)
+    rendered = render_role(SITE, workload(launcher), launcher, injection, service_account="mnist-launcher")
+    pod = rendered.render_pod(PodIdentity("a", 0), injection.env)
     spec = pod["spec"]
     assert isinstance(spec, dict)
     assert spec["serviceAccountName"] == "mine"
@@ -173,6 +175,6 @@ def test_ssh_keys_of_the_user_are_kept() -> None:
     mount = {"name": "mine", "mountPath": SSH_FOLDER}
     template = {"spec": {"containers": [{"name": "main", "volumeMounts": [mount]}]}}
     worker = role(template=template)
-    made = render_role(SITE, workload(worker, rules=Rules(ssh_roles=("worker",))), worker, Injection())
-    (container,) = made.containers
+    rendered = render_role(SITE, workload(worker, rules=Rules(ssh_roles=("worker",))), worker, Injection())
+    (container,) = rendered.containers
     assert container.written["volumeMounts"] == [mount]

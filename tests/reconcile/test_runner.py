@@ -66,8 +66,8 @@ async def test_a_child_that_lost_its_label_gets_it_back(ready: ToyScene) -> None
     await ready.client.patch(ConfigMap, "toy-settings", patch, ready.namespace)
 
     async def labelled() -> bool:
-        found = await ready.config_map("toy-settings")
-        return found is not None and labels.UID in found.metadata.labels
+        config_map = await ready.config_map("toy-settings")
+        return config_map is not None and labels.UID in config_map.metadata.labels
 
     await until(labelled, "the label is back")
 

@@ -56,7 +56,7 @@ async def test_a_kill_at_every_request_changes_nothing(scene: ToyScene, answered
         undisturbed = (await live(NEVER)).requests
         assert undisturbed > 15, "fewer requests than a life takes"
         lives = await asyncio.gather(*(live(at) for at in range(1, undisturbed + 1)))
-    killed = [one for one in lives if one.killed.is_set()]
+    killed = [life for life in lives if life.killed.is_set()]
     assert len(killed) >= undisturbed - 3, "the number of requests differs a little from life to life"
 
 

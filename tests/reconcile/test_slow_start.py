@@ -63,8 +63,8 @@ class Api:
     def _answer_all(self) -> None:
         answered, self._round = self._round, []
         self.rounds.append(len(answered))
-        for one in answered:
-            one.set_result(None)
+        for future in answered:
+            future.set_result(None)
 
 
 class Scene:
@@ -76,11 +76,13 @@ class Scene:
     async def reconcile(self, *wanted: CreatePod) -> list[str]:
         """The pods that were tried, of those wanted that are not there."""
         before = len(self.api.posts)
-        missing = [one for one in wanted if JOB.hostname(one.role, one.index) not in self.api.pods]
+        missing = [
+            action for action in wanted if JOB.hostname(action.role, action.index) not in self.api.pods
+        ]
         executor = ActionExecutor(
             cast("Client", self.api),
             self.clock,
-            _Seen(),
+            _IgnoringCache(),
             JOB,
             TrainingRun,
             self.memory,
@@ -92,7 +94,7 @@ class Scene:
         return self.api.posts[before:]
 
 
-class _Seen:
+class _IgnoringCache:
     def put(self, obj: ApiObject, *, metadata_only: bool = False) -> None: ...
 
 
@@ -207,7 +209,9 @@ async def test_a_name_that_is_taken_does_not_hold_up_other_pods() -> None:
     scene = Scene(lambda name: taken if name == "mnist-worker-0" else None)
     await scene.reconcile(*pods("worker", 20))
     assert len(scene.api.pods) == 19
-    assert [one.status for one in scene.memory.retries.failures.values()] == [ActionStatus.NAME_CONFLICT]
+    assert [failure.status for failure in scene.memory.retries.failures.values()] == [
+        ActionStatus.NAME_CONFLICT
+    ]
 
 
 async def test_a_reconcile_leaves_the_rest_of_its_pods_to_the_next_one_after_a_minute() -> None:

@@ -51,8 +51,8 @@ def test_children_are_those_of_the_owner_in_its_namespace(sources: Sources) -> N
         config_map("nobody's"),
     ):
         sources.put(obj)
-    found = sources.children_of(OWNER, (ConfigMap, SecretMetadata))
-    assert [child.metadata.name for child in found] == ["ours"]
+    children = sources.children_of(OWNER, (ConfigMap, SecretMetadata))
+    assert [child.metadata.name for child in children] == ["ours"]
     assert sources.children_of(OWNER, (SecretMetadata,)) == ()
 
 

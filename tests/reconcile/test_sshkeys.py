@@ -40,7 +40,7 @@ def test_ssh_does_not_ask_about_hosts(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_bytes(key_files(verify_hosts=False)["config"])
     command = ["ssh", "-F", str(config), "-G", "worker-0"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert {"stricthostkeychecking false", "userknownhostsfile /dev/null", "connectionattempts 30"} <= set(
-        said
+        lines
     )

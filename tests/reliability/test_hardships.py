@@ -117,7 +117,7 @@ async def test_expired_token_is_reported_and_its_successor_used(scene: Scene, tm
             await scene.apply(short_job("meanwhile"))
             assert not operator.done()
             sign(3600)
-            await wait_until_succeeded(scene, "meanwhile", *(f"job-{one}" for one in range(number)))
+            await wait_until_succeeded(scene, "meanwhile", *(f"job-{index}" for index in range(number)))
     assert any("401" in str(line.get("error")) for line in lines)
 
 

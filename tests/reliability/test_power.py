@@ -82,7 +82,7 @@ async def started(cluster: RunningCluster, namespace: str) -> AsyncIterator[tupl
 
         async def account() -> bool:
             accounts = (await client.list(ServiceAccount, namespace)).items
-            return any(one.metadata.name == "default" for one in accounts)
+            return any(account.metadata.name == "default" for account in accounts)
 
         await until(account, "the namespace is furnished")
         async with scene.operator():
@@ -125,14 +125,14 @@ async def finish(scene: Scene, cluster: RunningCluster) -> None:
 def containers_by_rank(namespace: str) -> Counter[str]:
     """How many containers of each worker run, on whatever node: what runs on nodes is seen from here. A
     container is known by its namespace of processes, as a shell that starts another looks like two."""
-    found: set[tuple[str, str]] = set()
+    containers: set[tuple[str, str]] = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")
             rank = words[3].decode(errors="replace") if len(words) > 3 else ""
             if rank.startswith(f"rank-of-{namespace}/"):
-                found.add((rank.partition("/")[2], str((process / "ns/pid").readlink())))
-    return Counter(name for name, _ in found)
+                containers.add((rank.partition("/")[2], str((process / "ns/pid").readlink())))
+    return Counter(name for name, _ in containers)
 
 
 async def test_powered_off_node_replaces_its_worker_without_a_restart(

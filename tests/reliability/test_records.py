@@ -39,8 +39,8 @@ SKEWS: dict[str, Callable[[Json], Json]] = {
 
 
 async def record(scene: Scene) -> Json:
-    found = await scene.client.request("GET", TrainingRun.resource.path("job", scene.namespace))
-    return cast("Json", msgspec.json.decode(found)["status"]["argosy"])
+    response = await scene.client.request("GET", TrainingRun.resource.path("job", scene.namespace))
+    return cast("Json", msgspec.json.decode(response)["status"]["argosy"])
 
 
 async def write(scene: Scene, value: Json) -> None:
@@ -93,8 +93,8 @@ async def test_unreadable_record_of_a_later_operator_is_not_changed(scene: Scene
     async with scene.operator():
         await scene.apply(endless_job("job"))
         before = await wait_until_running(scene, "job")
-    known = await record(scene)
-    await write(scene, {**known, "version": 99, "phase": "Hibernating"})
+    current = await record(scene)
+    await write(scene, {**current, "version": 99, "phase": "Hibernating"})
     with captured_lines():
         async with scene.operator():
             await enlarge(scene)
@@ -105,5 +105,5 @@ async def test_unreadable_record_of_a_later_operator_is_not_changed(scene: Scene
             await scene.until("an event names the Record", has_event)
             assert (await record(scene))["phase"] == "Hibernating"
             assert {pod.metadata.uid for pod in (await scene.pods()).values()} == before
-            await write(scene, known)
+            await write(scene, current)
             await has_three(scene, before)

@@ -71,7 +71,7 @@ async def test_stalled_or_killed_leader_is_replaced_and_writes_nothing_afterward
                 return None
 
         async def led() -> bool:
-            return bool((found := await lease()) and found.spec.holder_identity)
+            return bool((current := await lease()) and current.spec.holder_identity)
 
         await scene.until("one of them leads", led)
         first = cast("Lease", await lease()).spec.holder_identity
@@ -104,11 +104,11 @@ async def test_stalled_or_killed_leader_is_replaced_and_writes_nothing_afterward
         await wait_until_succeeded(scene, *names)
         await scene.until("all but the one that stays is cleaned up", only_stays)
         finished = await _versions(scene, names)
-        changes = [one for one in killable_apiserver.audited() if one.changed]
-        own = [one.stage_timestamp for one in changes if one.user.username == first]
+        changes = [request for request in killable_apiserver.audited() if request.changed]
+        own = [request.stage_timestamp for request in changes if request.user.username == first]
         assert own, "it was seen at work"
         assert max(own) < taken
-        assert any(one.user.username == second and one.stage_timestamp > taken for one in changes)
+        assert any(request.user.username == second and request.stage_timestamp > taken for request in changes)
 
         processes[second].kill()
         await processes[second].wait()
@@ -118,11 +118,13 @@ async def test_stalled_or_killed_leader_is_replaced_and_writes_nothing_afterward
         assert await wait_until_running(scene, "stays") == before
         assert await _versions(scene, names) == finished, "finished jobs are left as they were"
         late = [
-            one
-            for one in killable_apiserver.audited()
-            if one.user.username == first and one.stage_timestamp > taken
+            request
+            for request in killable_apiserver.audited()
+            if request.user.username == first and request.stage_timestamp > taken
         ]
-        assert not [one for one in late if one.changed and one.object_ref.name.startswith("busy-")]
+        assert not [
+            request for request in late if request.changed and request.object_ref.name.startswith("busy-")
+        ]
         assert processes[first].returncode is None
     finally:
         for process in processes.values():

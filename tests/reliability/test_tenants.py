@@ -103,19 +103,19 @@ async def client(own_apiserver: Server) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def operator(own_apiserver: Server, client: Client) -> AsyncIterator[Operator]:
-    known = ("--kubeconfig", str(own_apiserver.kubeconfig))
-    simulator = ("tests.support.simulate", *known, "--nodes", "20", "--schedule")
+    kubeconfig = ("--kubeconfig", str(own_apiserver.kubeconfig))
+    simulator = ("tests.support.simulate", *kubeconfig, "--nodes", "20", "--schedule")
     shown, endpoint = free_port(), free_port()
     addresses = (
         f"--metrics-bind-address=127.0.0.1:{shown}",
         f"--health-probe-bind-address=127.0.0.1:{shown}",
         f"--endpoint=127.0.0.1:{endpoint}",
     )
-    operator = ("argosy", "operator", *known, *addresses)
+    operator = ("argosy", "operator", *kubeconfig, *addresses)
     with module(own_apiserver, *simulator), module(own_apiserver, *operator) as process:
-        found = Operator(process, shown, endpoint)
-        await until(lambda: leads(found), "the operator leads", seconds=60)
-        yield found
+        running = Operator(process, shown, endpoint)
+        await until(lambda: leads(running), "the operator leads", seconds=60)
+        yield running
 
 
 @contextlib.contextmanager
@@ -190,15 +190,15 @@ async def hostile_token(client: Client) -> str:
     await client.create(TrainingRun, body, HOSTILE)
     pod: dict[str, object] = {}
 
-    async def made() -> bool:
+    async def is_created() -> bool:
         with contextlib.suppress(Exception):
             raw = await client.request("GET", Pod.resource.path("waiter-second-0", HOSTILE, None))
             pod.update(msgspec.json.decode(raw))
         return bool(pod)
 
-    await until(made, "a pod that waits is there", seconds=60)
+    await until(is_created, "a pod that waits is there", seconds=60)
     helper = pod["spec"]["initContainers"][0]  # type: ignore[index]  # it is one of ours
-    return next(str(one["value"]) for one in helper["env"] if one["name"] == "ARGOSY_TOKEN")
+    return next(str(variable["value"]) for variable in helper["env"] if variable["name"] == "ARGOSY_TOKEN")
 
 
 async def forbid_pods(client: Client) -> None:

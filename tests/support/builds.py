@@ -197,8 +197,8 @@ def _find_nft(folder: Path) -> None:
         return
     unfinished = folder / ".building" / "nft"
     search = os.pathsep.join((os.environ.get("PATH", ""), *_ADMINISTRATION))
-    if found := shutil.which("nft", path=search):
-        unfinished.symlink_to(found)
+    if installed := shutil.which("nft", path=search):
+        unfinished.symlink_to(installed)
     else:
         unpacked = _debian(folder, "nftables", "kube-proxy")
         libraries = unpacked / "usr" / "lib" / f"{platform.machine()}-linux-gnu"

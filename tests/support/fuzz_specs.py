@@ -118,12 +118,12 @@ _RESTARTS = st.sampled_from(["Never", "OnFailure", "Always", "ExitCode"])
 
 def _some(**parts: Strategy) -> Strategy:
     """An object with any of these fields."""
-    return st.fixed_dictionaries({}, optional=parts).map(lambda found: found)
+    return st.fixed_dictionaries({}, optional=parts).map(lambda generated: generated)
 
 
 def _two_roles(role: Strategy) -> Strategy:
     names = st.sampled_from(["worker", "master"])
-    return st.dictionaries(names, role, min_size=1).map(lambda found: found)
+    return st.dictionaries(names, role, min_size=1).map(lambda generated: generated)
 
 
 _POLICY = _some(failed=_QUORUMS, succeeded=_QUORUMS, nodeDownAsFailed=st.booleans())
@@ -173,12 +173,12 @@ VALID_RUN_SPECS: Final = st.fixed_dictionaries(
 
 def sample(specs: Strategy, number: int) -> list[Spec]:
     """A fixed list of this many specs."""
-    found: list[Spec] = []
+    drawn: list[Spec] = []
 
     @settings(_COMMON, max_examples=number, derandomize=True, database=None, phases=[Phase.generate])
     @given(specs)
     def draw(spec: Spec) -> None:
-        found.append(spec)
+        drawn.append(spec)
 
     draw()
-    return found
+    return drawn

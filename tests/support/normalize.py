@@ -128,8 +128,8 @@ class Normaliser:
         return text.replace(self._url, "<server>") if self._url else text
 
     def _number(self, kind: str, value: str) -> str:
-        known = self._numbers.setdefault(kind, {})
-        return known.setdefault(value, f"<{kind} {len(known) + 1}>")
+        numbers = self._numbers.setdefault(kind, {})
+        return numbers.setdefault(value, f"<{kind} {len(numbers) + 1}>")
 
 
 def _without_version(item: dict[str, object]) -> dict[str, object]:
@@ -153,8 +153,8 @@ def _ordered(items: list[object]) -> list[object]:
             places.setdefault(prefix, []).append(place)
     ordered = list(items)
     for alike in places.values():
-        found = sorted((items[place] for place in alike), key=_version)
-        for place, item in zip(alike, found, strict=True):
+        by_version = sorted((items[place] for place in alike), key=_version)
+        for place, item in zip(alike, by_version, strict=True):
             ordered[place] = item
     return ordered
 

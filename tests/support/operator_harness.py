@@ -80,11 +80,11 @@ class Scene:
     async def until_pods(self, *names: str) -> dict[str, Pod]:
         """Wait until exactly these pods exist and are not terminating."""
 
-        async def there() -> bool:
+        async def is_served() -> bool:
             pods = await self.pods()
             return {name for name, pod in pods.items() if not pod.metadata.deletion_timestamp} == set(names)
 
-        await self.until(f"pods are {names}", there)
+        await self.until(f"pods are {names}", is_served)
         return await self.pods()
 
     async def report(self, pod: str, phase: str, code: int = 0) -> None:

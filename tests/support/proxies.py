@@ -20,14 +20,14 @@ class RunningProxy:
         command = (sys.executable, str(proxy_program.__file__), *words)
         self._process = start_tethered(command, folder, "proxy")
 
-    def said(self, word: str) -> list[str]:
+    def logged(self, word: str) -> list[str]:
         """The lines of its output that begin with this word."""
         lines = [line.split(" ", 1) for line in self._log.read_text().splitlines()]
         return [line[1] for line in lines if line[0] == word]
 
     async def address(self) -> str:
-        await eventually(lambda: self.said("listening"), 60)
-        return f"127.0.0.1:{self.said('listening')[0]}"
+        await eventually(lambda: self.logged("listening"), 60)
+        return f"127.0.0.1:{self.logged('listening')[0]}"
 
     def stop(self) -> None:
         stop_process(self._process)

@@ -82,8 +82,8 @@ def pod_group(name: str, minimum: int, *, namespace: str = "default", **status: 
     )
 
 
-def _resources(given: Mapping[str, str | int]) -> dict[str, str]:
-    return {("nvidia.com/gpu" if name == "gpu" else name): str(value) for name, value in given.items()}
+def _resources(quantities: Mapping[str, str | int]) -> dict[str, str]:
+    return {("nvidia.com/gpu" if name == "gpu" else name): str(value) for name, value in quantities.items()}
 
 
 def _taint(text: str) -> dict[str, str]:

@@ -52,7 +52,7 @@ def _from_type(schema: Mapping[str, object], overrides: Overrides) -> Strategy:
         case "array":
             least = cast("int", schema.get("minItems", 0))
             items = from_schema(cast("Mapping[str, object]", schema["items"]), overrides)
-            return st.lists(items, min_size=least, max_size=least + 2).map(lambda found: found)
+            return st.lists(items, min_size=least, max_size=least + 2).map(lambda generated: generated)
     return _object(schema, overrides)
 
 
@@ -66,14 +66,14 @@ def _text(schema: Mapping[str, object]) -> Strategy:
 def _object(schema: Mapping[str, object], overrides: Overrides) -> Strategy:
     if "additionalProperties" in schema:
         inner = from_schema(cast("Mapping[str, object]", schema["additionalProperties"]), overrides)
-        return st.dictionaries(overrides["*"], inner, max_size=3).map(lambda found: found)
+        return st.dictionaries(overrides["*"], inner, max_size=3).map(lambda generated: generated)
     properties = cast("dict[str, Mapping[str, object]]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
     parts = {name: from_schema(field, overrides, name) for name, field in properties.items()}
     must = {name: parts.pop(name) for name in required if name in parts}
     if schema.get(PRESERVE_UNKNOWN_FIELDS):
         parts["unheardOf"] = st.sampled_from(WRONG)
-    return st.fixed_dictionaries(must, optional=parts).map(lambda found: found)
+    return st.fixed_dictionaries(must, optional=parts).map(lambda generated: generated)
 
 
 @st.composite

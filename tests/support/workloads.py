@@ -127,7 +127,7 @@ def pods(letters: str, role: str = "worker") -> tuple[ObservedPod, ...]:
     )
 
 
-def seen(
+def observation(
     *observed: ObservedPod,
     confirmed_absent: Sequence[tuple[str, int]] = (),
     recently_deleted: Sequence[ObservedPod] = (),

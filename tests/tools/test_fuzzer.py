@@ -55,7 +55,7 @@ def test_shrink_keeps_only_the_steps_and_fields_that_disagree() -> None:
 
     def disagrees(candidate: Sequence[Step]) -> bool:
         bodies = [step.body for step in candidate if step.path == "/d"]
-        return any(isinstance(one, dict) and "wrong" in one.get("spec", {}) for one in bodies)
+        return any(isinstance(body, dict) and "wrong" in body.get("spec", {}) for body in bodies)
 
     (left,) = shrink(steps, disagrees)
     assert left.path == "/d"

@@ -20,8 +20,8 @@ JOB = workload(
 PODS = (pod(0, role="launcher"), pod(0), pod(1), pod(0, role="watcher"))
 
 
-def kinds(found: dict[type[KubernetesObject], Child]) -> list[str]:
-    return [kind.resource.kind for kind in found]
+def kinds(children: dict[type[KubernetesObject], Child]) -> list[str]:
+    return [kind.resource.kind for kind in children]
 
 
 def missing(observed: Observed) -> dict[type[KubernetesObject], Child]:

@@ -9,7 +9,7 @@ from argosy.workload.model import Elastic, Gang, Limits, Phase, RestartPolicy, T
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeleteJob
 from argosy.workload.record import Record, RoleRecord, WaitReason
-from tests.support.workloads import NOW, later, pod, pods, role, seen, workload
+from tests.support.workloads import NOW, later, observation, pod, pods, role, workload
 
 HOUR = 3600
 RECORD = Record(
@@ -55,9 +55,9 @@ def test_all_times_are_shifted_together(case: Case) -> None:
 
 def test_a_backoff_does_not_last_an_hour_longer_after_the_clock_was_set_back() -> None:
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
-    record = decide(job, None, seen(pod(0)), NOW).record
+    record = decide(job, None, observation(pod(0)), NOW).record
     for replacement in range(2):
-        failed = seen(pod(0, "Failed", exit_code=1, replacement=replacement))
+        failed = observation(pod(0, "Failed", exit_code=1, replacement=replacement))
         record = decide(job, record, failed, later(1)).record
     waiting = decide(job, record, Observed(), later(2))
     assert waiting.requeue_at == later(11)
@@ -70,9 +70,9 @@ def test_a_backoff_does_not_last_an_hour_longer_after_the_clock_was_set_back() -
 def test_deadline_and_ttl_do_not_last_an_hour_longer_after_the_clock_was_set_back() -> None:
     limits = Limits(active_deadline=60, ttl=Ttl(failed=30))
     job = workload(role(replicas=1), limits=limits)
-    record = decide(job, None, seen(pod(0)), NOW).record
-    record = decide(job, record, seen(pod(0)), later(10 - HOUR)).record
-    ended = decide(job, record, seen(pod(0)), later(70 - HOUR)).record
+    record = decide(job, None, observation(pod(0)), NOW).record
+    record = decide(job, record, observation(pod(0)), later(10 - HOUR)).record
+    ended = decide(job, record, observation(pod(0)), later(70 - HOUR)).record
     assert (ended.phase, ended.reason) == (Phase.FAILED, "DeadlineExceeded")
     set_back = later(80 - 2 * HOUR)
     kept = decide(job, ended, Observed(), set_back)
@@ -93,9 +93,9 @@ ENDLESS = {
 @pytest.mark.parametrize("limits", ENDLESS.values(), ids=ENDLESS.keys())
 def test_a_limit_beyond_the_calendar_is_never_exceeded(limits: Limits) -> None:
     job = workload(role("worker", 2, elastic=Elastic(1, 2)), limits=limits, gang=Gang(1, timeout=FOREVER))
-    record = decide(job, None, seen(), NOW).record
+    record = decide(job, None, observation(), NOW).record
     for letters in ("PP", "RR", "T.", "SS", "SS"):
-        plan = decide(job, record, seen(*pods(letters)), NOW)
+        plan = decide(job, record, observation(*pods(letters)), NOW)
         record = plan.record
         assert not any(isinstance(action, DeleteJob) for action in plan.actions)
     assert record.phase is Phase.SUCCEEDED

@@ -19,7 +19,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, decode
 from tests.support.fake_cluster import FakeCluster
-from tests.support.workloads import NOW, later, pod, pods, role, seen, workload
+from tests.support.workloads import NOW, later, observation, pod, pods, role, workload
 
 
 def record_of(cluster: FakeCluster) -> Record:
@@ -154,7 +154,10 @@ def test_a_deleted_status_is_restored_without_replacing_pods() -> None:
 def test_success_wins_over_a_limit_exceeded_in_the_same_reconcile() -> None:
     job = workload(role(replicas=1), limits=Limits(active_deadline=10))
     plan = decide(
-        job, Record(phase_since=NOW, started_at=NOW, attempt_started_at=NOW), seen(*pods("S")), later(10)
+        job,
+        Record(phase_since=NOW, started_at=NOW, attempt_started_at=NOW),
+        observation(*pods("S")),
+        later(10),
     )
     assert plan.record.phase is Phase.SUCCEEDED
 
@@ -175,7 +178,7 @@ def test_a_terminating_pod_on_a_deleted_node_is_force_deleted_after_its_grace_pe
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
     observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}), nodes_released=frozenset({"a"}))
-    record = decide(job, None, seen(pod(0, node="a")), NOW).record
+    record = decide(job, None, observation(pod(0, node="a")), NOW).record
     assert decide(job, record, observed, later(40)).requeue_at == later(60)
     plan = decide(job, record, observed, later(60))
     assert [action for action in plan.actions if isinstance(action, DeletePod)] == [
@@ -187,7 +190,7 @@ def test_a_terminating_pod_on_an_unreachable_node_is_waited_for_and_the_status_n
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
     stuck = pod(0, terminating=True, node="a", deletion_time=later(30))
     observed = Observed(pods=(stuck,), nodes_down=frozenset({"a"}))
-    record = decide(job, None, seen(pod(0, node="a")), NOW).record
+    record = decide(job, None, observation(pod(0, node="a")), NOW).record
     first = decide(job, record, observed, later(40))
     plan = decide(job, first.record, observed, later(100_000))
     assert not [action for action in plan.actions if isinstance(action, CreatePod | DeletePod)]
@@ -225,21 +228,25 @@ def test_a_rejected_spec_is_reported_by_one_event() -> None:
 def test_the_time_of_a_wait_reason_stays_while_the_reason_stays() -> None:
     job = workload(role(replicas=1))
     first = decide(job, None, Observed(), NOW).record
-    second = decide(job, first, seen(pod(0, "Pending", waiting_reason="Unschedulable")), later(5)).record
-    third = decide(job, second, seen(pod(0, "Pending", waiting_reason="Unschedulable")), later(9)).record
+    second = decide(
+        job, first, observation(pod(0, "Pending", waiting_reason="Unschedulable")), later(5)
+    ).record
+    third = decide(
+        job, second, observation(pod(0, "Pending", waiting_reason="Unschedulable")), later(9)
+    ).record
     assert second.waiting and second.waiting.reason == "Unschedulable"
     assert third.waiting and third.waiting.since == later(5)
-    assert decide(job, third, seen(pod(0)), later(10)).record.waiting is None
+    assert decide(job, third, observation(pod(0)), later(10)).record.waiting is None
 
 
 def test_each_history_entry_is_one_event_once() -> None:
     job = workload(role(replicas=1, restart=RestartPolicy.ON_FAILURE))
-    running = decide(job, decide(job, None, Observed(), NOW).record, seen(pod(0)), NOW)
+    running = decide(job, decide(job, None, Observed(), NOW).record, observation(pod(0)), NOW)
     assert running.events == (EmitEvent("Normal", "Running", "attempt 1 is running"),)
-    again = decide(job, running.record, seen(pod(0)), later(1))
+    again = decide(job, running.record, observation(pod(0)), later(1))
     assert (again.actions, again.events) == ((), ())
     assert again.record == running.record
-    failed = decide(job, running.record, seen(pod(0, "Failed", exit_code=1)), later(2))
+    failed = decide(job, running.record, observation(pod(0, "Failed", exit_code=1)), later(2))
     assert [event.type for event in failed.events] == ["Warning"]
 
 
@@ -253,7 +260,7 @@ def test_an_invalid_edit_is_reported_once_and_changes_nothing() -> None:
     assert (plan.actions, len(plan.events)) == ((), 1)
     again = plan_invalid(plan.record, problems, 2, later(2))
     assert (again.record, again.actions, again.events) == (plan.record, (), ())
-    cured = decide(workload(role(replicas=1), generation=3), again.record, seen(pod(0)), later(3))
+    cured = decide(workload(role(replicas=1), generation=3), again.record, observation(pod(0)), later(3))
     assert cured.record.waiting is None
 
 

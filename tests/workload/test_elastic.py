@@ -8,7 +8,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, later, pods, role, seen, workload
+from tests.support.workloads import NOW, later, observation, pods, role, workload
 
 PROBLEMS = {
     "not elastic: valid": (4, None, []),
@@ -73,7 +73,7 @@ def test_a_role_is_resized_to_its_spec(case: Case) -> None:
     record = Record(
         phase_since=NOW, phase=Phase.RUNNING, started_at=NOW, attempt_started_at=NOW, roles={"worker": last}
     )
-    plan = decide(job, record, seen(*pods("R" * case.size)), later(1))
+    plan = decide(job, record, observation(*pods("R" * case.size)), later(1))
     assert tuple(a.index for a in plan.actions if isinstance(a, CreatePod)) == case.want_created
     assert tuple(a.name for a in plan.actions if isinstance(a, DeletePod)) == case.want_deleted
     assert plan.record.attempt == case.want_attempt
@@ -88,7 +88,7 @@ def test_a_role_below_its_minimum_waits_until_the_timeout() -> None:
     )
     last = RoleRecord(phase=Phase.RUNNING, size=4, created_below=4, phase_since=NOW)
     record = Record(phase_since=NOW, phase=Phase.RUNNING, attempt_started_at=NOW, roles={"worker": last})
-    few = seen(*pods("RRPP"))
+    few = observation(*pods("RRPP"))
     since = elastic.track_below_min(job, record, few, later(5))
     assert since.role("worker").below_min_since == later(5)
     assert elastic.below_min_limit(job, since, later(30)) == later(65)
@@ -99,7 +99,9 @@ def test_a_role_below_its_minimum_waits_until_the_timeout() -> None:
         "worker had fewer than 3 running pods for 1 m (limits.belowMinTimeout)",
     )
     assert (
-        elastic.track_below_min(job, since, seen(*pods("RRRP")), later(40)).role("worker").below_min_since
+        elastic.track_below_min(job, since, observation(*pods("RRRP")), later(40))
+        .role("worker")
+        .below_min_since
         is None
     )
 

@@ -6,7 +6,7 @@ from argosy.workload import phases
 from argosy.workload.model import Elastic, Phase, Quantifier, RestartPolicy, RolePolicy, Rules
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, USUAL, pod, pods, role, seen, workload
+from tests.support.workloads import NOW, USUAL, observation, pod, pods, role, workload
 
 P, S, R = Phase.PENDING, Phase.STARTING, Phase.RUNNING
 ALL_FAILED = RolePolicy(Quantifier.ALL, Quantifier.ALL)
@@ -87,7 +87,9 @@ def test_the_phase_of_a_role_follows_from_its_pods(case: Case) -> None:
     observed = pods(case.pods)
     last = replace(last, succeeded_indexes={p.index: 1 for p in observed if p.phase == "Succeeded"})
     record = Record(roles={"worker": last})
-    result = phases.role_phase(job, worker, last, phases.count_pods(job, worker, record, seen(*observed)))
+    result = phases.role_phase(
+        job, worker, last, phases.count_pods(job, worker, record, observation(*observed))
+    )
     assert (result.phase, result.reason) == (case.want, case.want_reason)
 
 
@@ -183,6 +185,6 @@ def test_the_phase_of_an_active_job_follows_from_its_pods(case: PhaseCase) -> No
     ran = case.last is not S
     last = RoleRecord(phase=R if ran else S, size=2, created_below=2)
     record = Record(phase=case.last, started_at=NOW, roles={"worker": last})
-    observed = seen(*case.pods)
+    observed = observation(*case.pods)
     updated = phases.with_role_phases(job, record, observed, NOW)
     assert phases.job_phase(job, updated, observed) is case.want

@@ -8,7 +8,7 @@ from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Ru
 from argosy.workload.observed import ObservedPod, RecentLoss
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, later, pod, role, seen, workload
+from tests.support.workloads import NOW, later, observation, pod, role, workload
 
 RUNNING = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
 STARTING = RoleRecord(phase=Phase.STARTING, size=3, created_below=3)
@@ -69,7 +69,7 @@ def test_pods_are_created_once_their_replica_has_none(case: Case) -> None:
     record = Record(
         attempt=case.attempt, attempt_started_at=NOW if case.begun else None, roles={"worker": case.last}
     )
-    creation = pods.plan_creation(job, record, seen(*case.pods), NOW)
+    creation = pods.plan_creation(job, record, observation(*case.pods), NOW)
     assert tuple(action.index for action in creation.create) == case.create
     assert tuple(action.index for action in creation.confirm) == case.confirm
     assert creation.blocked_by == tuple(f"job-worker-{index}" for index in case.stopping)
@@ -78,7 +78,7 @@ def test_pods_are_created_once_their_replica_has_none(case: Case) -> None:
 def test_a_created_pod_has_its_attempt_and_replacement_number() -> None:
     record = Record(attempt=4, attempt_started_at=NOW, roles={"worker": last(replacements={1: 2})})
     creation = pods.plan_creation(
-        workload(role(restart=RestartPolicy.ON_FAILURE)), record, seen(pod(0, attempt=4)), NOW
+        workload(role(restart=RestartPolicy.ON_FAILURE)), record, observation(pod(0, attempt=4)), NOW
     )
     assert creation.create == (CreatePod("worker", 1, 4, 2), CreatePod("worker", 2, 4, 0))
 
@@ -88,10 +88,12 @@ def test_the_backoff_applies_to_replicas_that_failed_repeatedly() -> None:
         attempt_started_at=NOW, roles={"worker": last(replacements={1: 2, 2: 1}, retry_at=later(10))}
     )
     job = workload(role(restart=RestartPolicy.ON_FAILURE))
-    creation = pods.plan_creation(job, record, seen(pod(0)), later(5))
+    creation = pods.plan_creation(job, record, observation(pod(0)), later(5))
     assert [action.index for action in creation.create] == [2]
     assert creation.retry_at == later(10)
-    assert [action.index for action in pods.plan_creation(job, record, seen(pod(0)), later(10)).create] == [
+    assert [
+        action.index for action in pods.plan_creation(job, record, observation(pod(0)), later(10)).create
+    ] == [
         1,
         2,
     ]
@@ -110,7 +112,7 @@ STALE = {
 @pytest.mark.parametrize(("existing", "want"), STALE.values(), ids=STALE.keys())
 def test_stale_pods_are_deleted(existing: tuple[ObservedPod, ...], want: tuple[int, ...]) -> None:
     record = Record(roles={"worker": last(replacements={2: 1})})
-    deletions = pods.stale_deletions(record, seen(*existing))
+    deletions = pods.stale_deletions(record, observation(*existing))
     assert tuple(int(deletion.name.rsplit("-", 1)[1]) for deletion in deletions) == want
 
 
@@ -120,14 +122,14 @@ def test_of_two_pods_of_a_replica_the_older_is_kept() -> None:
         ObservedPod("other", "z", "worker", 0, phase="Running", created=later(1)),
     )
     record = Record(roles={"worker": RUNNING})
-    assert [deletion.uid for deletion in pods.stale_deletions(record, seen(newer, older))] == ["z"]
+    assert [deletion.uid for deletion in pods.stale_deletions(record, observation(newer, older))] == ["z"]
 
 
 ASKED = (CreatePod("worker", 1, 1, 0), CreatePod("worker", 2, 1, 0))
 
 
 def test_planned_pods_count_as_pending() -> None:
-    observed = pods.with_planned_pods(seen(pod(0)), ASKED)
+    observed = pods.with_planned_pods(observation(pod(0)), ASKED)
     assert [(planned.index, planned.phase) for planned in observed.pods] == [
         (0, "Running"),
         (1, "Pending"),
@@ -137,7 +139,9 @@ def test_planned_pods_count_as_pending() -> None:
 
 
 def test_planned_pods_do_not_count_after_a_failed_action() -> None:
-    refused = replace(seen(pod(0)), failed_actions=(ActionResult("Service", "s", ActionStatus.FORBIDDEN),))
+    refused = replace(
+        observation(pod(0)), failed_actions=(ActionResult("Service", "s", ActionStatus.FORBIDDEN),)
+    )
     assert pods.with_planned_pods(refused, ASKED) == refused
 
 
@@ -187,7 +191,9 @@ def test_pods_that_are_lost_repeatedly_are_created_with_a_delay(case: HoldCase) 
         attempt_started_at=NOW if case.begun else None,
         roles={"worker": RoleRecord(phase=Phase.STARTING, size=2)},
     )
-    observed = replace(seen(), recent_losses={("worker", index): loss for index, loss in case.losses.items()})
+    observed = replace(
+        observation(), recent_losses={("worker", index): loss for index, loss in case.losses.items()}
+    )
     creation = pods.plan_creation(job, record, observed, NOW)
     assert tuple(action.index for action in creation.create) == case.create
     assert creation.retry_at == (None if case.retry_in is None else later(case.retry_in))
@@ -222,7 +228,7 @@ STUCK = {
 def test_terminating_pods_on_nodes_that_are_down_are_force_deleted(case: StuckCase) -> None:
     stuck = pod(0, terminating=case.terminating, node="a", deletion_time=NOW if case.terminating else None)
     observed = replace(
-        seen(stuck, nodes_down=["a"] if case.down else []),
+        observation(stuck, nodes_down=["a"] if case.down else []),
         nodes_released=frozenset({"a"} if case.released else ()),
         nodes_unconfirmed={"a": "no answer yet"} if case.unconfirmed else {},
     )

@@ -6,7 +6,7 @@ from argosy.workload.model import Phase, RestartPolicy
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.record_sync import sync_record
-from tests.support.workloads import NOW, later, pod, role, seen, workload
+from tests.support.workloads import NOW, later, observation, pod, role, workload
 
 JOB = workload(role(restart=RestartPolicy.ON_FAILURE), generation=4)
 
@@ -50,7 +50,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_the_record_is_updated_from_pods(case: Case) -> None:
-    after = sync_record(JOB, case.record, seen(*case.pods), later(1))
+    after = sync_record(JOB, case.record, observation(*case.pods), later(1))
     worker = after.role("worker")
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
     assert (worker.replacements, worker.created_below, worker.succeeded_indexes) == (
@@ -59,12 +59,14 @@ def test_the_record_is_updated_from_pods(case: Case) -> None:
         case.want_done,
     )
     assert after.generation == 4
-    assert sync_record(JOB, after, seen(*case.pods), later(2)) == after, "what is known is not learnt again"
+    assert sync_record(JOB, after, observation(*case.pods), later(2)) == after, (
+        "what is known is not learnt again"
+    )
 
 
 def test_a_container_restart_is_recorded_with_its_cause() -> None:
     after = sync_record(
-        JOB, recorded(), seen(pod(0), pod(1, container_restarts=2, last_exit_code=9)), later(1)
+        JOB, recorded(), observation(pod(0), pod(1, container_restarts=2, last_exit_code=9)), later(1)
     )
     entries = [(entry.index, entry.cause, entry.scope, entry.exit_code) for entry in after.restart_history]
     assert entries == [(1, "NonZeroExit", "Container", 9)]
@@ -76,7 +78,7 @@ def test_the_generation_never_decreases() -> None:
 
 def test_the_record_of_a_finished_job_is_unchanged() -> None:
     record = Record(phase_since=NOW, finished_at=NOW, phase=Phase.SUCCEEDED)
-    assert sync_record(JOB, record, seen(pod(0, attempt=5)), NOW) is record
+    assert sync_record(JOB, record, observation(pod(0, attempt=5)), NOW) is record
 
 
 CURRENT = {

@@ -8,7 +8,7 @@ from argosy.workload.decide import decide
 from argosy.workload.model import RestartPolicy
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, later, pod, role, seen, workload
+from tests.support.workloads import NOW, later, observation, pod, role, workload
 
 
 class Case(Struct):
@@ -41,15 +41,15 @@ FAILURES = {
 
 @pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES.keys())
 def test_a_failed_pod_is_reported_once(case: Case) -> None:
-    plan = decide(workload(), case.before, seen(*case.pods), later(1))
+    plan = decide(workload(), case.before, observation(*case.pods), later(1))
     assert [pod.index for pod in plan.transitions.failed_pods] == case.want
 
 
 @pytest.mark.parametrize("restart", [RestartPolicy.NEVER, RestartPolicy.ON_FAILURE])
 def test_a_failed_pod_is_reported_in_one_reconcile_only(restart: RestartPolicy) -> None:
     job = workload(role(replicas=2, restart=restart), role("other", 1))
-    observed = seen(pod(0), pod(1, "Failed"), pod(0, role="other"))
-    first = decide(job, decide(job, None, seen(), NOW).record, observed, later(1))
+    observed = observation(pod(0), pod(1, "Failed"), pod(0, role="other"))
+    first = decide(job, decide(job, None, observation(), NOW).record, observed, later(1))
     assert [pod.index for pod in first.transitions.failed_pods] == [1]
     assert not decide(job, first.record, observed, later(2)).transitions.failed_pods
 
@@ -72,6 +72,6 @@ def test_a_role_with_pods_of_an_earlier_template_is_reported_once(
 ) -> None:
     job = workload(replace(role(replicas=1), template_hash=template), generation=generation)
     before = replace(recorded(size=1, template_hash=was), generation=1 if was == "a" else 2)
-    plan = decide(job, before, seen(existing), later(1))
+    plan = decide(job, before, observation(existing), later(1))
     assert plan.transitions.stale_roles == (("worker",) if want else ())
     assert plan.record.role("worker").template_hash == template

@@ -166,9 +166,9 @@ PROGRESS = {
 @pytest.mark.parametrize("case", PROGRESS.values(), ids=PROGRESS.keys())
 def test_the_progress_of_a_start(case: Progress) -> None:
     record = Record(phase=Phase.STARTING, roles=STARTING)
-    seen = Observed(pods=case.pods)
-    counts = {name: count_pods(case.job, role, record, seen) for name, role in case.job.roles.items()}
-    assert wait_reasons.progress(case.job, record, seen, counts) == case.want
+    observed = Observed(pods=case.pods)
+    counts = {name: count_pods(case.job, role, record, observed) for name, role in case.job.roles.items()}
+    assert wait_reasons.progress(case.job, record, observed, counts) == case.want
 
 
 def test_an_unreachable_node_is_reported_before_what_happened() -> None:

@@ -58,14 +58,14 @@ def initializer(spec: Json) -> Json:
 
 def env(container: Json) -> dict[str, object]:
     return {
-        str(one["name"]): one.get("value", one.get("valueFrom"))
-        for one in cast("list[Json]", container["env"])
+        str(variable["name"]): variable.get("value", variable.get("valueFrom"))
+        for variable in cast("list[Json]", container["env"])
     }
 
 
 def mounts(container: Json) -> dict[str, str]:
-    found = cast("list[dict[str, str]]", container.get("volumeMounts", []))
-    return {one["name"]: one["mountPath"] for one in found}
+    volume_mounts = cast("list[dict[str, str]]", container.get("volumeMounts", []))
+    return {mount["name"]: mount["mountPath"] for mount in volume_mounts}
 
 
 def test_default_initializer_has_arguments_and_no_shell() -> None:
@@ -89,7 +89,7 @@ def test_each_folder_of_host_files_has_one_volume() -> None:
     spec = pod()
     shared = {"configurations": "/etc/mpi", "configurations-1": "/etc/two"}
     assert mounts(initializer(spec)) == shared
-    assert [mounts(one) for one in cast("list[Json]", spec["containers"])] == [shared, shared]
+    assert [mounts(container) for container in cast("list[Json]", spec["containers"])] == [shared, shared]
     assert spec["volumes"] == [{"name": name, "emptyDir": {}} for name in shared]
 
 
@@ -99,7 +99,7 @@ def test_volume_of_the_user_is_used() -> None:
     template = {"spec": {"containers": containers, "volumes": [{"name": "mine", "emptyDir": {}}]}}
     spec = pod({**LAUNCHER, "template": template})
     assert mounts(initializer(spec)) == {"mine": "/etc/mpi", "configurations-1": "/etc/two"}
-    names = [one["name"] for one in cast("list[Json]", spec["volumes"])]
+    names = [volume["name"] for volume in cast("list[Json]", spec["volumes"])]
     assert names == ["mine", "configurations-1"]
 
 
@@ -111,7 +111,7 @@ def test_configured_image_variables_and_volumes() -> None:
     assert list(env(container))[-2:] == ["ARES_TOKEN", "LEVEL"]
     assert mounts(container)["tools"] == "/opt/tools"
     assert {"name": "tools", "hostPath": {"path": "/opt/tools"}} in cast("list[Json]", spec["volumes"])
-    assert all("tools" not in mounts(one) for one in cast("list[Json]", spec["containers"]))
+    assert all("tools" not in mounts(container) for container in cast("list[Json]", spec["containers"]))
 
 
 MOUNT = {"name": "tools", "mountPath": "/mine"}

@@ -17,10 +17,10 @@ def cgroup_v1(tmp_path: Path) -> Path:
 
 
 def test_create_makes_a_cgroup_in_every_v1_hierarchy(cgroup_v1: Path) -> None:
-    made = cgroups.create("cluster/node-1", cgroup_v1)
-    assert made == [cgroup_v1 / name / "cluster/node-1" for name in ("cpu", "cpuset", "unified")]
-    assert all(place.is_dir() for place in made)
-    assert cgroups.create("cluster/node-1", cgroup_v1) == made
+    cgroup = cgroups.create("cluster/node-1", cgroup_v1)
+    assert cgroup == [cgroup_v1 / name / "cluster/node-1" for name in ("cpu", "cpuset", "unified")]
+    assert all(place.is_dir() for place in cgroup)
+    assert cgroups.create("cluster/node-1", cgroup_v1) == cgroup
 
 
 def test_cgroup_v2_has_one_hierarchy(tmp_path: Path) -> None:
@@ -47,10 +47,10 @@ def test_remove_deletes_children_and_no_siblings(cgroup_v1: Path) -> None:
 @pytest.mark.root
 def test_real_cgroup_accepts_a_process_and_is_removed() -> None:
     name = "argosy-test-cgroups"
-    made = cgroups.create(f"{name}/node", cgroups.ROOT)
+    cgroup = cgroups.create(f"{name}/node", cgroups.ROOT)
     try:
-        assert made
-        for place in made:
+        assert cgroup
+        for place in cgroup:
             assert (place / "cgroup.procs").read_text() == ""
             cpus = place / "cpuset.cpus"
             if cpus.exists() and not (place / "cgroup.controllers").exists():

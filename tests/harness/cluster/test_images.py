@@ -15,7 +15,7 @@ def test_digests_of_an_archive_match_its_files(tmp_path: Path) -> None:
     images.write_archive(archive, ("here/a:1", "here/b:1"), (layer,), config={"Cmd": ["/x"]})
     content = _content(archive)
     index = json.loads(content["index.json"])
-    assert [each["annotations"]["io.containerd.image.name"] for each in index["manifests"]] == [
+    assert [manifest["annotations"]["io.containerd.image.name"] for manifest in index["manifests"]] == [
         "here/a:1",
         "here/b:1",
     ]
@@ -25,7 +25,7 @@ def test_digests_of_an_archive_match_its_files(tmp_path: Path) -> None:
     manifest = json.loads(content[_blob(index["manifests"][0]["digest"])])
     image = json.loads(content[_blob(manifest["config"]["digest"])])
     assert image["config"] == {"Cmd": ["/x"]}
-    assert image["rootfs"]["diff_ids"] == [each["digest"] for each in manifest["layers"]]
+    assert image["rootfs"]["diff_ids"] == [layer["digest"] for layer in manifest["layers"]]
     assert _blob(manifest["layers"][0]["digest"]) in content
 
 
@@ -82,12 +82,12 @@ def _layer(path: Path, content: bytes = b"content") -> Layer:
 
 def _content(archive: Path) -> dict[str, bytes]:
     with tarfile.open(archive) as tar:
-        found = {}
+        content = {}
         for member in tar:
             file = tar.extractfile(member)
             assert file is not None
-            found[member.name] = file.read()
-        return found
+            content[member.name] = file.read()
+        return content
 
 
 def _blob(digest: str) -> str:

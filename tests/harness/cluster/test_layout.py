@@ -17,9 +17,9 @@ def test_networks_of_one_cluster_do_not_overlap() -> None:
 
 def test_networks_of_two_clusters_do_not_overlap() -> None:
     layouts = [Layout(Path("/c"), slot, NODES) for slot in range(SLOTS)]
-    for one, other in combinations(layouts, 2):
-        for first in (one.machines, one.pods, one.services):
-            assert not any(first.overlaps(second) for second in (other.machines, other.pods, other.services))
+    for left, right in combinations(layouts, 2):
+        for first in (left.machines, left.pods, left.services):
+            assert not any(first.overlaps(second) for second in (right.machines, right.pods, right.services))
     assert len({layout.interface for layout in layouts}) == SLOTS
     assert len({layout.cgroup for layout in layouts}) == SLOTS
     assert max(len(layout.interface) for layout in layouts) <= 15, "the kernel takes no longer name"

@@ -84,15 +84,15 @@ def test_pods_on_both_nodes_resolve_each_other(cluster: RunningCluster) -> None:
     assert sorted(node for node, _ in pods.values()) == ["node-1", "node-2"]
     for asking in pods:
         assert _heard(cluster, asking) == set(pods), "a service sends to pods of both nodes"
-        found = _exec(cluster, asking, LOOK_UP, "each.default.svc.cluster.local")
-        assert found == {address for _, address in pods.values()}, "a headless service names them all"
+        addresses = _exec(cluster, asking, LOOK_UP, "each.default.svc.cluster.local")
+        assert addresses == {address for _, address in pods.values()}, "a headless service names them all"
 
 
 def test_logs_and_exec_reach_pods_of_both_nodes(cluster: RunningCluster) -> None:
     for pod in _pods(cluster):
         assert f"serving on {pod}" in cluster.kubectl("logs", pod).stdout
-        said = cluster.kubectl("exec", "-i", pod, "--", "sh", "-c", "cat; exit 7", code=7, stdin="heard")
-        assert said.stdout == "heard"
+        result = cluster.kubectl("exec", "-i", pod, "--", "sh", "-c", "cat; exit 7", code=7, stdin="heard")
+        assert result.stdout == "heard"
 
 
 def test_port_forward_reaches_a_pod(cluster: RunningCluster) -> None:
@@ -259,11 +259,11 @@ _AT_FIRST = Path("/proc/sys/vm/overcommit_memory").read_text().strip()
 
 def _pods(cluster: RunningCluster) -> dict[str, tuple[str, str]]:
     """The node and the address of each pod of the Deployment."""
-    found = {}
+    pods = {}
     for pod in cast("list[dict[str, dict[str, str]]]", cluster.get("pods", "-l", "app=web")["items"]):
         if "deletionTimestamp" not in pod["metadata"]:
-            found[pod["metadata"]["name"]] = (pod["spec"]["nodeName"], pod["status"]["podIP"])
-    return found
+            pods[pod["metadata"]["name"]] = (pod["spec"]["nodeName"], pod["status"]["podIP"])
+    return pods
 
 
 def _heard(cluster: RunningCluster, pod: str) -> set[str]:

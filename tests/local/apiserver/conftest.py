@@ -48,9 +48,9 @@ class Kubectl:
 @pytest.fixture
 def kubectl(local_apiserver: Server, tmp_path: Path) -> Kubectl:
     """kubectl against our server, in a fresh namespace."""
-    made = Kubectl(local_apiserver, f"t{secrets.token_hex(4)}", tmp_path)
-    made("create", "namespace", made.namespace)
-    return made
+    user = Kubectl(local_apiserver, f"t{secrets.token_hex(4)}", tmp_path)
+    user("create", "namespace", user.namespace)
+    return user
 
 
 @pytest.fixture

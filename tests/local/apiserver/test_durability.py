@@ -39,9 +39,9 @@ class Restartable:
 
 @pytest.fixture
 def restartable(short_folder: Path, request: pytest.FixtureRequest) -> Iterator[Restartable]:
-    made = Restartable(short_folder / f"d{abs(hash(request.node.name)) % 10**6}")
-    yield made
-    for process in made.processes:
+    server = Restartable(short_folder / f"d{abs(hash(request.node.name)) % 10**6}")
+    yield server
+    for process in server.processes:
         process.kill()
         process.wait()
 
@@ -67,8 +67,8 @@ async def test_acknowledged_writes_survive_sigkill(restartable: Restartable) -> 
     restartable.start()
     async with plain_client(restartable.server) as session:
         listed = (await session.ask("GET", CONFIG_MAPS)).json()
-        there = {text(item, "metadata", "name") for item in parts(listed, "items")}
-    assert acknowledged <= there
+        stored = {text(item, "metadata", "name") for item in parts(listed, "items")}
+    assert acknowledged <= stored
 
 
 async def test_one_of_two_writers_of_the_same_version_succeeds(restartable: Restartable) -> None:

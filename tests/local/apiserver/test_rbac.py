@@ -14,7 +14,7 @@ ROBOT = User("system:serviceaccount:a:robot", "", ("system:serviceaccounts",))
 
 
 class Case(NamedTuple):
-    asked: Attributes
+    attributes: Attributes
     allowed: bool
 
 
@@ -51,7 +51,7 @@ async def test_requests_are_authorized_by_rules(tmp_path: Path, case: Case) -> N
     store.start()
     for collection, obj in OBJECTS:
         await store.put(f"{collection}.{GROUP}", obj, {}, ())
-    assert Authorizer(store).allowed(case.asked)[0] is case.allowed
+    assert Authorizer(store).allowed(case.attributes)[0] is case.allowed
     store.stop()
 
 
@@ -104,18 +104,18 @@ async def test_changes_of_bindings_have_an_effect_at_once(tmp_path: Path) -> Non
     authorizer = Authorizer(store)
     for collection, obj in OBJECTS:
         await store.put(f"{collection}.{GROUP}", obj, {}, ())
-    asked = pods(ALICE, "get")
-    assert authorizer.allowed(asked)[1] == (
+    attributes = pods(ALICE, "get")
+    assert authorizer.allowed(attributes)[1] == (
         'RBAC: allowed by RoleBinding "reader/a" of Role "reader" to Group "devs"'
     )
     role: dict[str, object] = {"metadata": {"name": "reader", "namespace": "a"}, "rules": []}
     await store.put(f"roles.{GROUP}", role, {}, ())
-    assert authorizer.allowed(asked) == (False, "")
+    assert authorizer.allowed(attributes) == (False, "")
     await store.put(f"roles.{GROUP}", role, {}, (), delete=True)
-    assert authorizer.allowed(asked) == (False, f'RBAC: role.{GROUP} "reader" not found')
+    assert authorizer.allowed(attributes) == (False, f'RBAC: role.{GROUP} "reader" not found')
     gone = binding("reader", "Role", "a", {"kind": "Group", "name": "devs"})
     await store.put(f"rolebindings.{GROUP}", gone, {}, (), delete=True)
-    assert authorizer.allowed(asked) == (False, "")
+    assert authorizer.allowed(attributes) == (False, "")
     store.stop()
 
 

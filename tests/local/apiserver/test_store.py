@@ -51,8 +51,8 @@ async def test_objects_and_history_survive_a_restart(tmp_path: Path) -> None:
     again = Store(tmp_path / "store.db")
     assert names(again) == ["a"]
     assert again.revision == last
-    there = again.collection("configmaps")
-    events = there.since(there.position_after(first))
+    collection = again.collection("configmaps")
+    events = collection.since(collection.position_after(first))
     assert [(event.type, event.new.name) for event in events] == [
         ("MODIFIED", "a"),
         ("ADDED", "b"),

@@ -32,12 +32,12 @@ ACCOUNTS: dict[str, tuple[Json, bool]] = {
 
 @pytest.mark.parametrize("case", ACCOUNTS.values(), ids=ACCOUNTS)
 async def test_token_is_valid_for_the_account_with_its_uid(tmp_path: Path, case: tuple[Json, bool]) -> None:
-    found, want = case
+    stored_account, want = case
     ensure_pki(tmp_path, ["127.0.0.1"])
     store = Store(tmp_path / "store.db")
     store.start()
     try:
-        await store.put("serviceaccounts", found, {}, ())
+        await store.put("serviceaccounts", stored_account, {}, ())
         signer = Signer(tmp_path / "pki" / "sa.key", store)
         token, _ = signer.sign(account(UID), [], 600, None)
         assert (signer.user(token) is not None) is want

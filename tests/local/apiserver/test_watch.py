@@ -9,8 +9,8 @@ from tests.support.servers import Server
 
 
 async def fresh_namespace(session: Plain) -> str:
-    made = await session.ask("POST", "/api/v1/namespaces", {"metadata": {"generateName": "w"}})
-    return f"/api/v1/namespaces/{text(made.json(), 'metadata', 'name')}/secrets"
+    created = await session.ask("POST", "/api/v1/namespaces", {"metadata": {"generateName": "w"}})
+    return f"/api/v1/namespaces/{text(created.json(), 'metadata', 'name')}/secrets"
 
 
 async def create(session: Plain, path: str, name: str, colour: str = "red") -> None:

@@ -31,11 +31,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("each", "wanted"), CASES.values(), ids=CASES)
-def test_ownership(each: Pod, wanted: str) -> None:
-    ownership = resolve_ownership(ObjectMeta(uid="me"), LabelSelector(MATCH), [each])
+@pytest.mark.parametrize(("pod", "wanted"), CASES.values(), ids=CASES)
+def test_ownership(pod: Pod, wanted: str) -> None:
+    ownership = resolve_ownership(ObjectMeta(uid="me"), LabelSelector(MATCH), [pod])
     assert {"held": ownership.owned, "adopt": ownership.to_adopt, "release": ownership.to_release} == {
-        name: [each] if name == wanted else [] for name in ("held", "adopt", "release")
+        name: [pod] if name == wanted else [] for name in ("held", "adopt", "release")
     }
 
 

@@ -205,13 +205,13 @@ async def test_a_pod_waits_for_its_claim_whose_folder_is_deleted_with_it(here: M
     assert event.message == 'persistentvolumeclaim "data" not found'
     assert (await here.client.get(Pod, "writer", "default")).status.phase == "Pending"
     for _ in range(2):
-        made = await here.client.create(PersistentVolumeClaim, claim, "default")
+        created = await here.client.create(PersistentVolumeClaim, claim, "default")
         await here.phase("writer", "Succeeded")
         assert await here.logs("writer") == "", "a claim begins empty"
         await here.run("reader", "cat /v/x", container=mounts, volumes=[volume], nodeName="node-2")
         await here.phase("reader", "Succeeded")
         assert await here.logs("reader") == "kept\n"
-        folder = here.state / "volumes" / "default" / f"data_{made.metadata.uid}"
+        folder = here.state / "volumes" / "default" / f"data_{created.metadata.uid}"
         assert folder.is_dir()
         for name in ("writer", "reader"):
             await here.client.delete(Pod, name, "default")
@@ -454,7 +454,7 @@ async def test_many_pods_leave_no_processes_and_mounts(here: Machine, count: int
     with contextlib.suppress(TimeoutError):
         await _until(lambda: _traces(here) == before, 60)
     after = _traces(here)
-    assert {what: found for what, found in after.items() if found != before[what]} == {}
+    assert {what: traces for what, traces in after.items() if traces != before[what]} == {}
 
 
 def _traces(here: Machine) -> dict[str, object]:

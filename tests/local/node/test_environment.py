@@ -73,8 +73,8 @@ EXPANSIONS = {
 
 @pytest.mark.parametrize("case", EXPANSIONS)
 def test_expand(case: str) -> None:
-    given, want = EXPANSIONS[case]
-    assert expand_references(given, {"A": "1"}) == want
+    text, want = EXPANSIONS[case]
+    assert expand_references(text, {"A": "1"}) == want
 
 
 class Case(NamedTuple):
@@ -150,8 +150,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_environment(case: Case) -> None:
-    given = pod(*case.env, **(case.container or {}))
-    assert build_environment(given, given.spec.containers[0], sources()) == case.want
+    manifest = pod(*case.env, **(case.container or {}))
+    assert build_environment(manifest, manifest.spec.containers[0], sources()) == case.want
 
 
 MISSING = {
@@ -173,41 +173,41 @@ MISSING = {
 @pytest.mark.parametrize("what", MISSING)
 def test_missing_sources_are_errors(what: str) -> None:
     source, want = MISSING[what]
-    given = pod({"name": "A", "valueFrom": source})
+    manifest = pod({"name": "A", "valueFrom": source})
     with pytest.raises(MissingError) as caught:
-        build_environment(given, given.spec.containers[0], sources())
+        build_environment(manifest, manifest.spec.containers[0], sources())
     assert str(caught.value) == want
 
 
 def test_variables_for_services_of_the_namespace_and_the_api_server() -> None:
-    given = pod()
-    found = build_environment(
-        given,
-        given.spec.containers[0],
+    manifest = pod()
+    environment = build_environment(
+        manifest,
+        manifest.spec.containers[0],
         sources(
             service("my-web"), service("kubernetes", "default", "10.96.0.1"), service("far", "elsewhere")
         ),
     )
-    assert found["MY_WEB_SERVICE_HOST"] == "10.96.0.7"
-    assert found["MY_WEB_SERVICE_PORT"] == "80"
-    assert found["MY_WEB_SERVICE_PORT_WEB_1"] == "80"
-    assert found["MY_WEB_PORT_9_UDP"] == "udp://10.96.0.7:9"
-    assert found["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
-    assert not any(name.startswith("FAR_") for name in found)
+    assert environment["MY_WEB_SERVICE_HOST"] == "10.96.0.7"
+    assert environment["MY_WEB_SERVICE_PORT"] == "80"
+    assert environment["MY_WEB_SERVICE_PORT_WEB_1"] == "80"
+    assert environment["MY_WEB_PORT_9_UDP"] == "udp://10.96.0.7:9"
+    assert environment["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
+    assert not any(name.startswith("FAR_") for name in environment)
 
 
 def test_without_service_links_only_the_api_servers_variables_are_set() -> None:
-    given = pod()
-    given.spec.enable_service_links = False
-    found = build_environment(
-        given,
-        given.spec.containers[0],
+    manifest = pod()
+    manifest.spec.enable_service_links = False
+    environment = build_environment(
+        manifest,
+        manifest.spec.containers[0],
         sources(service("web"), service("kubernetes", "default", "10.96.0.1")),
     )
-    assert "KUBERNETES_SERVICE_HOST" in found
-    assert "WEB_SERVICE_HOST" not in found
+    assert "KUBERNETES_SERVICE_HOST" in environment
+    assert "WEB_SERVICE_HOST" not in environment
 
 
 def test_command_and_arguments_are_expanded() -> None:
-    given = pod(command=["run", "$(A)"], args=["$(B)", "$$(A)"]).spec.containers[0]
-    assert build_command(given, {"A": "1"}) == ["run", "1", "$(B)", "$(A)"]
+    container = pod(command=["run", "$(A)"], args=["$(B)", "$$(A)"]).spec.containers[0]
+    assert build_command(container, {"A": "1"}) == ["run", "1", "$(B)", "$(A)"]

@@ -51,6 +51,6 @@ def test_all_added_rules_are_removed(tool: str, policy: str, want: dict[str, int
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    there, gone, _ = done.stdout.split("=" * 9)
-    assert {word: there.count(word) for word in want} == want, there
-    assert {word: gone.count(word) for word in want} == dict.fromkeys(want, 0), gone
+    added, removed, _ = done.stdout.split("=" * 9)
+    assert {word: added.count(word) for word in want} == want, added
+    assert {word: removed.count(word) for word in want} == dict.fromkeys(want, 0), removed

@@ -156,8 +156,8 @@ def test_conditions_of_other_managers_are_kept() -> None:
 
 def test_removed_fields_of_a_condition_are_null_in_the_patch() -> None:
     held = {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "x"}
-    given = pod(conditions=[held])
-    patch = status_patch(given, pod_status(given, report(a="R", b="R"), HERE))
+    manifest = pod(conditions=[held])
+    patch = status_patch(manifest, pod_status(manifest, report(a="R", b="R"), HERE))
     assert conditions(patch)["Ready"]["reason"] is None
     assert conditions(patch)["Ready"]["message"] is None
 

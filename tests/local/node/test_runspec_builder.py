@@ -18,7 +18,7 @@ from argosy.local.node.volumes import VolumeError
 
 def config(folder: Path, spec: Json, container: Json | None = None) -> RunSpec:
     """Plan a pod of one container `c`."""
-    given = msgspec.convert(
+    manifest = msgspec.convert(
         {
             "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
             "spec": {"containers": [{"name": "c", "image": "i", **(container or {})}], **spec},
@@ -42,7 +42,7 @@ def config(folder: Path, spec: Json, container: Json | None = None) -> RunSpec:
         pod_ip="",
         node_allocatable={"cpu": Decimal(1)},
     )
-    return build_runspec(given, place, sources, Settings(state=folder))
+    return build_runspec(manifest, place, sources, Settings(state=folder))
 
 
 def plan_volume(folder: Path, volume: Json) -> RunSpec:

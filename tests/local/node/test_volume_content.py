@@ -44,12 +44,12 @@ class Api:
 
     def __init__(self, ends: str) -> None:
         self.ends = ends
-        self.asked = 0
+        self.requests = 0
 
     async def request(self, method: str, path: str, *, body: object) -> bytes:
         assert (method, path) == ("POST", "/api/v1/namespaces/ns/serviceaccounts/default/token")
-        self.asked += 1
-        status = {"token": f"token-{self.asked}", "expirationTimestamp": self.ends}
+        self.requests += 1
+        status = {"token": f"token-{self.requests}", "expirationTimestamp": self.ends}
         return json.dumps({"spec": {"expirationSeconds": 1000}, "status": status}).encode()
 
 
@@ -62,5 +62,5 @@ async def test_a_token_is_renewed_before_it_expires(ends: str, tmp_path: Path) -
     content = VolumeContent(cast("Client", api), None, None, tmp_path / "ca")  # type: ignore[arg-type]  # not asked
     assert await content.write_volumes(POD, tmp_path, SOURCES) == pytest.approx(800, abs=5)
     assert await content.write_volumes(POD, tmp_path, SOURCES) == pytest.approx(800, abs=5)
-    assert api.asked == 1
+    assert api.requests == 1
     assert (tmp_path / "volumes/token/token").read_text() == "token-1"

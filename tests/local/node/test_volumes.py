@@ -77,14 +77,14 @@ CASES: dict[str, tuple[Json, dict[str, tuple[bytes, int]]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_files_of_volumes(case: str) -> None:
     volume, want = CASES[case]
-    given = pod(volume)
-    assert render_files(given, given.spec.volumes[0], sources(), {"tok": "jwt"}) == want
+    manifest = pod(volume)
+    assert render_files(manifest, manifest.spec.volumes[0], sources(), {"tok": "jwt"}) == want
 
 
 def test_a_missing_source_is_an_error_that_names_it() -> None:
-    given = pod({"secret": {"secretName": "none"}})
+    manifest = pod({"secret": {"secretName": "none"}})
     with pytest.raises(MissingError, match='secret "none" not found'):
-        render_files(given, given.spec.volumes[0], sources(), {})
+        render_files(manifest, manifest.spec.volumes[0], sources(), {})
 
 
 def test_all_files_are_replaced_atomically(tmp_path: Path) -> None:

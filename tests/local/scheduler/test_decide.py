@@ -28,9 +28,12 @@ class Case(Struct):
 
 def run(case: Case) -> tuple[Decision, SchedulerCache]:
     world = SchedulerCache(case.nodes)
-    for each in case.running:
-        world.place(PodInfo.of(each), each.spec.node_name)
-    waiting = [PodInfo.of(each, case.priorities.get(each.metadata.name, 0)) for each in case.pods]
+    for running_pod in case.running:
+        world.place(PodInfo.of(running_pod), running_pod.spec.node_name)
+    waiting = [
+        PodInfo.of(waiting_pod, case.priorities.get(waiting_pod.metadata.name, 0))
+        for waiting_pod in case.pods
+    ]
     gangs = {("default", name): gang for name, gang in case.gangs.items()}
     return decide(world, waiting, gangs), world
 

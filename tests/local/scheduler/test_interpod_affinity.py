@@ -25,7 +25,7 @@ def required(kind: str, *terms: Json) -> Json:
 
 
 def preferred(kind: str, *terms: tuple[int, Json]) -> Json:
-    weighted = [{"weight": weight, "podAffinityTerm": each} for weight, each in terms]
+    weighted = [{"weight": weight, "podAffinityTerm": term} for weight, term in terms]
     return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}}
 
 
@@ -123,9 +123,9 @@ CASES = {
 def test_placement(case: Case) -> None:
     world = SchedulerCache(case.nodes)
     world.topology.namespaces = {name: dict(labels) for name, labels in case.namespaces.items()}
-    for each in case.running:
-        world.place(PodInfo.of(each), each.spec.node_name)
-    decision = decide(world, [PodInfo.of(each) for each in case.pods], {})
+    for running_pod in case.running:
+        world.place(PodInfo.of(running_pod), running_pod.spec.node_name)
+    decision = decide(world, [PodInfo.of(waiting_pod) for waiting_pod in case.pods], {})
     placed = {facts.pod.metadata.name: where for facts, where in decision.bind}
     assert placed | {facts.pod.metadata.name: text for facts, text in decision.unschedulable} == case.want
 

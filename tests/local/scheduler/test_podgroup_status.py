@@ -55,7 +55,9 @@ def test_phase_and_condition(case: Case) -> None:
     group = pod_group("g", 2)
     status = group_status(group, case.pods, case.outcome, queued=case.queued, now=START, transition="t1")
     assert status.phase == case.want_phase
-    assert [each.type for each in status.conditions] == ([case.want_condition] if case.want_condition else [])
+    assert [condition.type for condition in status.conditions] == (
+        [case.want_condition] if case.want_condition else []
+    )
 
 
 def test_an_unchanged_condition_is_not_written_again() -> None:
@@ -74,5 +76,5 @@ def test_scheduled_replaces_unschedulable() -> None:
         StatusCondition("Unschedulable", "True", "NotEnoughResources", "no room", START, transition_id="t1"),
     ]
     status = group_status(group, [], PLACED, queued=True, now=START, transition="t2")
-    assert [each.type for each in status.conditions] == ["Unschedulable", "Scheduled"]
+    assert [condition.type for condition in status.conditions] == ["Unschedulable", "Scheduled"]
     assert status.conditions[-1].transition_id == "t2"

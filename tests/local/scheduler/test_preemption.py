@@ -244,13 +244,13 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_preempt(case: Case) -> None:
     world = SchedulerCache(case.nodes)
-    for each in case.running:
-        world.place(_facts(each, case), each.spec.node_name)
+    for running_pod in case.running:
+        world.place(_facts(running_pod, case), running_pod.spec.node_name)
     world.terminating.update(f"uid-default-{name}" for name in case.leaving)
     before = sorted((facts.uid, where) for facts, where in world.placed_pods())
     gangs = {("default", name): gang for name, gang in case.gangs.items()}
-    decision = decide(world, [_facts(each, case) for each in case.pods], gangs)
-    names = {each.metadata.uid: each.metadata.name for each in case.pods}
+    decision = decide(world, [_facts(waiting_pod, case) for waiting_pod in case.pods], gangs)
+    names = {waiting_pod.metadata.uid: waiting_pod.metadata.name for waiting_pod in case.pods}
     assert sorted(victim.victim.pod.metadata.name for victim in decision.victims) == list(case.victims)
     assert {names[uid]: where for uid, where in decision.nominated.items()} == case.nominated
     assert {facts.pod.metadata.name: where for facts, where in decision.bind} == case.bound
@@ -271,7 +271,7 @@ def test_victims_have_lower_priority_are_necessary_and_gangs_stay_complete(seed:
         pods = [pod(f"p{number}-{i}", group=group, cpu=chance.randint(1, 3)) for i in range(size)]
         if group:
             gangs["default", group] = Gang(chance.randint(1, size))
-        waiting += [PodInfo.of(each, priority) for each in pods]
+        waiting += [PodInfo.of(waiting_pod, priority) for waiting_pod in pods]
     first = decide(world, [facts for facts in waiting if facts.priority < HIGH], gangs)
     bound = Counter(facts.group for facts, _ in first.bind)
     gangs = {key: Gang(gang.minimum, bound={"": bound[key[1]]}) for key, gang in gangs.items()}
@@ -305,5 +305,5 @@ def test_the_cost_of_preemption_is_less_than_quadratic() -> None:
     assert steps(400) < 10 * steps(100)
 
 
-def _facts(each: Pod, case: Case) -> PodInfo:
-    return PodInfo.of(each, case.priorities.get(each.metadata.name, 0))
+def _facts(waiting_pod: Pod, case: Case) -> PodInfo:
+    return PodInfo.of(waiting_pod, case.priorities.get(waiting_pod.metadata.name, 0))

@@ -65,11 +65,11 @@ def versioned(obj: T, version: int) -> T:
     return obj
 
 
-def said(desk: Desk, name: str, start: str) -> Callable[[], Awaitable[bool]]:
-    async def found() -> bool:
+def has_message(desk: Desk, name: str, start: str) -> Callable[[], Awaitable[bool]]:
+    async def is_logged() -> bool:
         return any(pod == name and message.startswith(start) for pod, message in desk.words)
 
-    return found
+    return is_logged
 
 
 class Groups:
@@ -91,10 +91,10 @@ class Groups:
         return written
 
     def is_in(self, name: str, phase: str) -> Callable[[], Awaitable[bool]]:
-        async def found() -> bool:
+        async def is_reached() -> bool:
             return self.phases.get(name) == phase
 
-        return found
+        return is_reached
 
 
 def held_group(name: str) -> PodGroup:
@@ -169,15 +169,15 @@ async def test_the_last_reason_of_a_pending_pod_is_written_last(
     try:
         shared.nodes.put(versioned(node("n1"), 1))
         shared.pods.put(versioned(pod("large", cpu=9), 1))
-        await until(said(desk, "large", "0/1"), "the first reason is being written")
+        await until(has_message(desk, "large", "0/1"), "the first reason is being written")
         shared.nodes.put(versioned(node("n2"), 2))
         shared.pods.put(versioned(pod("other", cpu=9), 2))
-        await until(said(desk, "other", "0/2"), "a later pass has looked at both pods")
+        await until(has_message(desk, "other", "0/2"), "a later pass has looked at both pods")
         assert [message for name, message in desk.words if name == "large"] == [
             "0/1 nodes are available: 1 Insufficient cpu."
         ]
         desk.gate.set()
-        await until(said(desk, "large", "0/2"), "the latest reason is written")
+        await until(has_message(desk, "large", "0/2"), "the latest reason is written")
         assert desk.most_open == 1
         assert desk.last["large"] == "0/2 nodes are available: 2 Insufficient cpu."
     finally:

@@ -121,9 +121,9 @@ CASES = {
 def test_spread(case: Case) -> None:
     world = SchedulerCache(case.nodes)
     world.terminating.update(f"uid-default-{name}" for name in case.leaving)
-    for each in case.running:
-        world.place(PodInfo.of(each), each.spec.node_name)
-    decision = decide(world, [PodInfo.of(each) for each in case.pods], {})
+    for running_pod in case.running:
+        world.place(PodInfo.of(running_pod), running_pod.spec.node_name)
+    decision = decide(world, [PodInfo.of(waiting_pod) for waiting_pod in case.pods], {})
     placed = {facts.pod.metadata.name: where for facts, where in decision.bind}
     assert placed | {facts.pod.metadata.name: text for facts, text in decision.unschedulable} == case.want
 

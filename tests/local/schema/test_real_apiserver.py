@@ -160,7 +160,7 @@ def test_sequence_of_writes_has_the_same_managed_fields(reference: Caller) -> No
     name = f"t{secrets.token_hex(4)}"
     path = f"{collection(info)}/{name}"
     live: Json | None = None
-    for told, write in HISTORY.items():
+    for description, write in HISTORY.items():
         body = copy.deepcopy(write.body)
         if write.type == APPLY:
             body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, **body}
@@ -172,15 +172,15 @@ def test_sequence_of_writes_has_the_same_managed_fields(reference: Caller) -> No
         try:
             ours = written(live, body, write, info, real)
         except Conflicts as conflicts:
-            assert answer.code == 409, told
-            assert real["message"] == str(conflicts), told
+            assert answer.code == 409, description
+            assert real["message"] == str(conflicts), description
             details = real["details"]
             assert isinstance(details, dict)
-            assert details["causes"] == conflicts.causes(), told
+            assert details["causes"] == conflicts.causes(), description
             continue
-        assert answer.code < 300, (told, real)
+        assert answer.code < 300, (description, real)
         take_over(ours, real)
-        assert {**ours, "status": None} == {**real, "status": None}, told
+        assert {**ours, "status": None} == {**real, "status": None}, description
         live = real
 
 
@@ -188,7 +188,7 @@ def written(live: Json | None, body: Json, write: Write, info: KindInfo, real: J
     """What the library makes of one write."""
     time, resets = time_of(real), excluding("status")
     if write.type == APPLY:
-        made = apply(
+        result = apply(
             live,
             body,
             manager=write.manager,
@@ -201,15 +201,15 @@ def written(live: Json | None, body: Json, write: Write, info: KindInfo, real: J
     else:
         assert live is not None
         patched = merge_patch(live, body) if write.type == MERGE else None
-        made = patched or strategic_merge_patch(live, body, info.schema)
-    made = copy.deepcopy(made)
-    decode(made, info.schema)
-    apply_defaults(info.group, info.kind, made)
+        result = patched or strategic_merge_patch(live, body, info.schema)
+    result = copy.deepcopy(result)
+    decode(result, info.schema)
+    apply_defaults(info.group, info.kind, result)
     if write.type == APPLY:
-        return made
+        return result
     return update_managed_fields(
         live,
-        made,
+        result,
         manager=write.manager,
         api_version=info.api_version,
         time=time,

@@ -43,7 +43,7 @@ def ready_nodes(server: Server) -> set[str]:
     names = set()
     for node in cast("list[dict[str, dict[str, object]]]", listed.get("items", [])):
         conditions = cast("list[dict[str, str]]", node["status"].get("conditions", []))
-        if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+        if any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions):
             names.add(str(node["metadata"]["name"]))
     return names
 

@@ -82,7 +82,7 @@ def read(folder: Path) -> State | None:
 def strays(folder: Path, environment: Mapping[str, str] = os.environ) -> dict[Process, list[str]]:
     """The processes whose command line has this folder, with the words of their command lines."""
     programs = tuple(str(place) for place in (cache(), environment.get("KUBEBUILDER_ASSETS")) if place)
-    found: dict[Process, list[str]] = {}
+    processes: dict[Process, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -94,5 +94,5 @@ def strays(folder: Path, environment: Mapping[str, str] = os.environ) -> dict[Pr
             continue
         ours = program.startswith(programs) or registry.__name__ in words
         if ours and any(f"{folder}/" in word for word in words):
-            found[process] = words
-    return found
+            processes[process] = words
+    return processes

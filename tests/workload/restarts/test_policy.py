@@ -9,7 +9,7 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restarts.policy import plan_restarts
 from argosy.workload.restarts.replacement import backoff_delay
-from tests.support.workloads import NOW, later, pod, role, seen, workload
+from tests.support.workloads import NOW, later, observation, pod, role, workload
 
 KILLED = pod(2, "Failed", exit_code=137, node="node-3")
 
@@ -157,7 +157,7 @@ def test_lost_pods_are_replaced_within_the_limit(case: Case) -> None:
     )
     last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
-    observed = seen(*case.pods, confirmed_absent=case.absent, recently_deleted=case.departed)
+    observed = observation(*case.pods, confirmed_absent=case.absent, recently_deleted=case.departed)
     repair = plan_restarts(job, record, observed, later(5))
     after = repair.record
     assert (repair.result.reason if repair.result else "") == case.want_ending
@@ -279,7 +279,7 @@ def test_consecutive_failures_escalate(case: EscalationCase) -> None:
         role_restarts_in_a_row=case.role_restarts,
     )
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
-    repair = plan_restarts(job, record, seen(pod(0), pod(1), case.pod), NOW)
+    repair = plan_restarts(job, record, observation(pod(0), pod(1), case.pod), NOW)
     after, worker = repair.record, repair.record.role("worker")
     assert [entry.scope for entry in after.restart_history] == ([case.want_scope] if case.want_scope else [])
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
@@ -297,7 +297,7 @@ def test_the_message_of_a_replaced_running_pod_has_its_container_restarts() -> N
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=5, escalation=STEPS))
     record = Record(restarts=3, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
     crashing = pod(2, container_restarts=3, last_exit_code=1, node="node-3")
-    after = plan_restarts(job, record, seen(crashing), NOW).record
+    after = plan_restarts(job, record, observation(crashing), NOW).record
     assert after.message == (
         "worker-2 failed (exit 1) on node-3; replacing it after 3 container restarts, 3 of 5 restarts used"
     )
@@ -306,7 +306,7 @@ def test_the_message_of_a_replaced_running_pod_has_its_container_restarts() -> N
 def test_the_message_has_pod_cause_node_and_used_restarts() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3))
     record = Record(roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
-    after = plan_restarts(job, record, seen(KILLED), NOW).record
+    after = plan_restarts(job, record, observation(KILLED), NOW).record
     message = "worker-2 was killed (SIGKILL, exit 137) on node-3; replacing it, 1 of 3 restarts used"
     assert (after.phase, after.message) == (Phase.RESTARTING, message)
     assert after.history[-1].message == message
@@ -339,7 +339,7 @@ def test_consecutive_replacements_are_delayed(case: DelayCase) -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE))
     last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3, replacements={0: case.replaced})
     failed = pod(0, "Failed", exit_code=1, replacement=case.replaced, created=case.created)
-    after = plan_restarts(job, Record(roles={"worker": last}), seen(failed), NOW).record
+    after = plan_restarts(job, Record(roles={"worker": last}), observation(failed), NOW).record
     assert after.role("worker").retry_at == case.want
 
 
@@ -377,7 +377,7 @@ def test_message_when_the_restart_limit_is_reached(
     limit, used, failed = case
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=limit))
     record = Record(restarts=used, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
-    result = plan_restarts(job, record, seen(*failed), NOW).result
+    result = plan_restarts(job, record, observation(*failed), NOW).result
     assert result is not None
     assert result.message.endswith(f"; {want}")
 
@@ -387,7 +387,7 @@ def test_the_message_names_a_killed_pod_rather_than_one_that_exited() -> None:
     record = Record(
         attempt_started_at=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)}
     )
-    plan = plan_restarts(job, record, seen(pod(0, "Failed", exit_code=1), KILLED), NOW)
+    plan = plan_restarts(job, record, observation(pod(0, "Failed", exit_code=1), KILLED), NOW)
     assert plan.record.message.startswith(
         "worker-2 was killed (SIGKILL, exit 137) on node-3 (and 1 other pod);"
     )

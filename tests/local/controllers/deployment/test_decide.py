@@ -59,8 +59,8 @@ def part(
 ) -> ReplicaSet:
     """A ReplicaSet of so many pods, all there; named after its image."""
     labels = {"app": "a", "pod-template-hash": image}
-    made = template(image)
-    made["metadata"] = {"labels": labels}
+    labelled = template(image)
+    labelled["metadata"] = {"labels": labels}
     notes = {REVISION_ANNOTATION: str(revision)}
     if desired is not None:
         notes |= {DESIRED_ANNOTATION: str(desired), MAX_ANNOTATION: str(desired + 1)}
@@ -73,7 +73,7 @@ def part(
             annotations=notes,
             creation_timestamp=NOW + timedelta(seconds=revision),
         ),
-        ReplicaSetSpec(replicas=replicas, selector=LabelSelector(labels), template=made),
+        ReplicaSetSpec(replicas=replicas, selector=LabelSelector(labels), template=labelled),
         ReplicaSetStatus(
             replicas=replicas, ready_replicas=ready, available_replicas=ready, terminating_replicas=0
         ),
@@ -84,7 +84,7 @@ def part(
 class Case:
     deployment: Deployment
     sets: list[ReplicaSet]
-    made: int | None = None
+    created_size: int | None = None
     """The size of the set that is made, if one is."""
     sizes: dict[str, int] = field(default_factory=dict)
     """The sets that get another size."""
@@ -93,12 +93,12 @@ class Case:
 
 V1, V2 = "web-v1", "web-v2"
 CASES = {
-    "new deployment: ReplicaSet of full size": Case(deployment(3), [], made=3),
+    "new deployment: ReplicaSet of full size": Case(deployment(3), [], created_size=3),
     "new template: new ReplicaSet as large as maxSurge allows": Case(
-        deployment(4), [part("v1", 4)], made=1, sizes={V1: 3}
+        deployment(4), [part("v1", 4)], created_size=1, sizes={V1: 3}
     ),
     "maxSurge 0: old ReplicaSet is scaled down first": Case(
-        deployment(4, rolling(0, 2)), [part("v1", 4)], made=0, sizes={V1: 2}
+        deployment(4, rolling(0, 2)), [part("v1", 4)], created_size=0, sizes={V1: 2}
     ),
     "maxSurge 0, old ReplicaSet scaled down: new one is scaled up": Case(
         deployment(4, rolling(0, 2)), [part("v1", 2), part("v2", 0, revision=2)], sizes={V2: 2}
@@ -119,10 +119,10 @@ CASES = {
         [part("v1", 4, 12, desired=3), part("v2", 0, desired=3, revision=2)],
     ),
     "percentages: maxSurge rounded up, maxUnavailable rounded down": Case(
-        deployment(10, rolling("25%", "25%")), [part("v1", 10, desired=10)], made=3, sizes={V1: 8}
+        deployment(10, rolling("25%", "25%")), [part("v1", 10, desired=10)], created_size=3, sizes={V1: 8}
     ),
     "both percentages round to zero: maxUnavailable is one": Case(
-        deployment(1, rolling("0%", "10%")), [part("v1", 1, desired=1)], made=0, sizes={V1: 0}
+        deployment(1, rolling("0%", "10%")), [part("v1", 1, desired=1)], created_size=0, sizes={V1: 0}
     ),
     "scaled with one ReplicaSet: it gets the size": Case(deployment(6), [part("v2", 4)], sizes={V2: 6}),
     "scaled to zero: ReplicaSet is scaled to zero": Case(deployment(0), [part("v2", 4)], sizes={V2: 0}),
@@ -147,7 +147,7 @@ CASES = {
         deployment(4, RECREATE), [part("v1", 0)], old_pods=True
     ),
     "Recreate without old pods: new ReplicaSet of full size": Case(
-        deployment(4, RECREATE), [part("v1", 0)], made=4
+        deployment(4, RECREATE), [part("v1", 0)], created_size=4
     ),
     "Recreate with a rollback: the old ReplicaSet gets the size": Case(
         deployment(4, RECREATE), [part("v1", 0, revision=2), part("v2", 0)], sizes={V2: 4}
@@ -159,27 +159,29 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_next_step(case: Case) -> None:
     plan = decide(case.deployment, case.sets, NOW, old_pods=case.old_pods)
-    assert (plan.create.replicas if plan.create else None) == case.made
+    assert (plan.create.replicas if plan.create else None) == case.created_size
     changed = {
-        each.name: each.replicas for each in plan.changed if each.replicas != each.replica_set.spec.replicas
+        change.name: change.replicas
+        for change in plan.changed
+        if change.replicas != change.replica_set.spec.replicas
     }
     assert changed == case.sizes
 
 
 def test_a_new_replica_set_has_a_template_hash() -> None:
     plan = decide(deployment(3), [], NOW)
-    made = plan.create
-    assert made is not None
-    digest = made.replica_set.metadata.labels["pod-template-hash"]
-    assert made.name == f"web-{digest}"
-    assert made.replica_set.spec.selector.match_labels == {"app": "a", "pod-template-hash": digest}
-    assert made.annotations == {REVISION_ANNOTATION: "1", DESIRED_ANNOTATION: "3", MAX_ANNOTATION: "4"}
+    created = plan.create
+    assert created is not None
+    digest = created.replica_set.metadata.labels["pod-template-hash"]
+    assert created.name == f"web-{digest}"
+    assert created.replica_set.spec.selector.match_labels == {"app": "a", "pod-template-hash": digest}
+    assert created.annotations == {REVISION_ANNOTATION: "1", DESIRED_ANNOTATION: "3", MAX_ANNOTATION: "4"}
     assert plan.revision == "1"
     again = deployment(3)
     again.status.collision_count = 1
     other = decide(again, [], NOW).create
     assert other is not None
-    assert other.name != made.name
+    assert other.name != created.name
 
 
 def test_a_rollback_gives_the_old_replica_set_a_new_revision() -> None:
@@ -195,7 +197,7 @@ def test_annotations_are_copied_from_the_deployment() -> None:
     wanted = deployment(4)
     wanted.metadata.annotations = {"kubernetes.io/change-cause": "why", REVISION_ANNOTATION: "7"}
     plan = decide(wanted, [part("v2", 4)], NOW)
-    assert [(each.name, each.annotations["kubernetes.io/change-cause"]) for each in plan.changed] == [
+    assert [(change.name, change.annotations["kubernetes.io/change-cause"]) for change in plan.changed] == [
         (V2, "why")
     ]
     assert plan.revision == "1"
@@ -206,7 +208,7 @@ def test_old_replica_sets_beyond_the_history_limit_are_deleted() -> None:
     wanted.status = DeploymentStatus(2, 1, 1, 1, 1)
     old = [part(f"v1{n}", 0, desired=1, revision=n) for n in range(1, 5)]
     plan = decide(wanted, [*old, part("v2", 1, desired=1, revision=9)], NOW)
-    assert [each.metadata.name for each in plan.delete] == ["web-v11", "web-v12"]
+    assert [deleted.metadata.name for deleted in plan.delete] == ["web-v11", "web-v12"]
 
 
 def reason(plan: Plan) -> tuple[str, str]:

@@ -43,17 +43,19 @@ class World:
             self._keep(ReplicaSet(meta, part.replica_set.spec), part.replicas, part.annotations)
         for part in plan.changed:
             self._keep(part.replica_set, part.replicas, part.annotations)
-        for each in plan.delete:
-            del self.sets[each.metadata.name]
+        for replica_set in plan.delete:
+            del self.sets[replica_set.metadata.name]
         changed = bool(plan.create or plan.changed or plan.delete) or plan.status != self.deployment.status
         self.deployment = replace(self.deployment, status=plan.status)
         return changed
 
-    def _keep(self, each: ReplicaSet, replicas: int, notes: dict[str, str]) -> None:
+    def _keep(self, replica_set: ReplicaSet, replicas: int, notes: dict[str, str]) -> None:
         """A set of another size: pods that are not ready go first."""
-        name = each.metadata.name
+        name = replica_set.metadata.name
         self.sets[name] = ReplicaSet(
-            replace(each.metadata, annotations=notes), replace(each.spec, replicas=replicas), each.status
+            replace(replica_set.metadata, annotations=notes),
+            replace(replica_set.spec, replicas=replicas),
+            replica_set.status,
         )
         self.ready[name] = min(self.ready.get(name, 0), replicas)
 
@@ -67,14 +69,14 @@ class World:
                 self.observe(name)
 
     def observe(self, name: str) -> None:
-        each, ready = self.sets[name], self.ready[name]
-        count = each.spec.replicas
-        self.sets[name] = replace(each, status=ReplicaSetStatus(count, count, ready, ready, 0))
+        replica_set, ready = self.sets[name], self.ready[name]
+        count = replica_set.spec.replicas
+        self.sets[name] = replace(replica_set, status=ReplicaSetStatus(count, count, ready, ready, 0))
 
     def finish(self) -> None:
         for _ in range(200):
-            for name, each in self.sets.items():
-                self.ready[name] = each.spec.replicas
+            for name, replica_set in self.sets.items():
+                self.ready[name] = replica_set.spec.replicas
                 self.observe(name)
             if not self.step() and self.sets:
                 return
@@ -82,7 +84,7 @@ class World:
 
     @property
     def wanted(self) -> int:
-        return sum(each.spec.replicas for each in self.sets.values())
+        return sum(replica_set.spec.replicas for replica_set in self.sets.values())
 
     @property
     def available(self) -> int:
@@ -127,7 +129,7 @@ def test_a_rolling_update_respects_max_surge_and_max_unavailable(
         assert simulation.available >= least
         simulation.happen(number)
     simulation.finish()
-    sizes = sorted(each.spec.replicas for each in simulation.sets.values())
+    sizes = sorted(replica_set.spec.replicas for replica_set in simulation.sets.values())
     assert sizes == [0, replicas]
     condition = find_condition(simulation.deployment.status, PROGRESSING)
     assert condition is not None
@@ -158,9 +160,10 @@ def test_old_revisions_are_deleted_beyond_the_limit_and_reused_by_a_rollback() -
     for image in ("v1", "v2", "v3", "v4", "v3"):
         simulation.change(image)
         simulation.finish()
-    images = {name: each.spec.template for name, each in simulation.sets.items()}
+    images = {name: replica_set.spec.template for name, replica_set in simulation.sets.items()}
     assert len(images) == 3
     revisions = sorted(
-        each.metadata.annotations["deployment.kubernetes.io/revision"] for each in simulation.sets.values()
+        replica_set.metadata.annotations["deployment.kubernetes.io/revision"]
+        for replica_set in simulation.sets.values()
     )
     assert revisions == ["2", "4", "5"]

@@ -43,23 +43,23 @@ def apply(plan: Plan, slices: Sequence[EndpointSlice] = ()) -> list[EndpointSlic
 
 
 def plan(
-    given: Service, pods: Sequence[Pod], slices: Sequence[EndpointSlice] = (), zones: Mapping[str, str] = {}
+    obj: Service, pods: Sequence[Pod], slices: Sequence[EndpointSlice] = (), zones: Mapping[str, str] = {}
 ) -> Plan:
-    return decide(given, pods, slices, zones)
+    return decide(obj, pods, slices, zones)
 
 
 def test_a_ready_pod_is_an_endpoint() -> None:
-    (made,) = plan(service(), [web("a")], zones={"n1": "z1"}).write
-    assert made.name == ""
-    assert made.labels == {
+    (endpoint_slice,) = plan(service(), [web("a")], zones={"n1": "z1"}).write
+    assert endpoint_slice.name == ""
+    assert endpoint_slice.labels == {
         "team": "a",
         "kubernetes.io/service-name": "web",
         "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
     }
-    assert msgspec.to_builtins(list(made.ports)) == [
+    assert msgspec.to_builtins(list(endpoint_slice.ports)) == [
         {"name": "http", "port": 8080, "protocol": "TCP", "appProtocol": None}
     ]
-    assert msgspec.to_builtins(made.endpoints) == [
+    assert msgspec.to_builtins(endpoint_slice.endpoints) == [
         {
             "addresses": ("10.0.0.1",),
             "conditions": {"ready": True, "serving": True, "terminating": False},
@@ -72,8 +72,8 @@ def test_a_ready_pod_is_an_endpoint() -> None:
 
 def test_endpoint_conditions_follow_the_pod() -> None:
     pods = [web("a", ready=False), web("b", deleting=True), web("c", phase="Succeeded"), web("d", address="")]
-    (made,) = plan(service(), pods).write
-    shown = [(e.target_ref.name if e.target_ref else "", e.conditions) for e in made.endpoints]
+    (endpoint_slice,) = plan(service(), pods).write
+    shown = [(e.target_ref.name if e.target_ref else "", e.conditions) for e in endpoint_slice.endpoints]
     assert [(name, c.ready, c.serving, c.terminating) for name, c in shown] == [
         ("a", False, False, False),
         ("b", False, True, True),
@@ -81,21 +81,21 @@ def test_endpoint_conditions_follow_the_pod() -> None:
 
 
 def test_publish_not_ready_addresses_makes_endpoints_ready() -> None:
-    (made,) = plan(service(publishNotReadyAddresses=True), [web("a", ready=False)]).write
-    assert made.endpoints[0].conditions.ready is True
-    assert made.endpoints[0].conditions.serving is False
+    (endpoint_slice,) = plan(service(publishNotReadyAddresses=True), [web("a", ready=False)]).write
+    assert endpoint_slice.endpoints[0].conditions.ready is True
+    assert endpoint_slice.endpoints[0].conditions.serving is False
 
 
 def test_endpoints_of_a_headless_service_have_host_names() -> None:
     pods = [web("a", hostname="a-0", subdomain="web"), web("b", hostname="b-0", subdomain="other")]
-    (made,) = plan(service(clusterIP="None"), pods).write
-    assert made.labels["service.kubernetes.io/headless"] == ""
-    assert [endpoint.hostname for endpoint in made.endpoints] == ["a-0", ""]
+    (endpoint_slice,) = plan(service(clusterIP="None"), pods).write
+    assert endpoint_slice.labels["service.kubernetes.io/headless"] == ""
+    assert [endpoint.hostname for endpoint in endpoint_slice.endpoints] == ["a-0", ""]
 
 
 def test_a_service_without_pods_has_one_empty_slice() -> None:
-    (made,) = plan(service(), []).write
-    assert (made.ports, made.endpoints) == ((), [])
+    (endpoint_slice,) = plan(service(), []).write
+    assert (endpoint_slice.ports, endpoint_slice.endpoints) == ((), [])
     slices = apply(plan(service(), []))
     assert plan(service(), [], slices) == Plan()
 
@@ -108,8 +108,8 @@ def test_the_empty_slice_is_reused_for_new_pods() -> None:
 
 
 def test_pods_with_different_target_ports_are_in_different_slices() -> None:
-    made = plan(service(), [web("a"), web("b", port=9090)]).write
-    assert [[port.port for port in wanted.ports] for wanted in made] == [[8080], [9090]]
+    written = plan(service(), [web("a"), web("b", port=9090)]).write
+    assert [[port.port for port in wanted.ports] for wanted in written] == [[8080], [9090]]
 
 
 def test_a_pod_without_the_named_port_has_no_endpoint() -> None:

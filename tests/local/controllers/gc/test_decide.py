@@ -105,8 +105,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_decide(case: Case) -> None:
     graph = Graph()
-    for each in (case.it, *case.others):
-        graph.put(each)
+    for node in (case.it, *case.others):
+        graph.put(node)
     assert decide(case.it, graph, set(case.absent)) == case.want
 
 
@@ -114,7 +114,7 @@ def test_removed_objects_are_removed_from_the_graph() -> None:
     graph = Graph()
     graph.put(thing("a", "owner"))
     graph.put(thing("b", "owner"))
-    assert [each.name for each in graph.dependents("owner")] == ["a", "b"]
+    assert [dependent.name for dependent in graph.dependents("owner")] == ["a", "b"]
     graph.put(thing("a"))
     graph.remove("b")
     assert graph.dependents("owner") == []

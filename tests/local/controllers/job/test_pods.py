@@ -46,13 +46,13 @@ def test_a_pod_has_labels_owner_and_finalizer_of_its_job() -> None:
 
 
 def test_a_pod_of_an_indexed_job_has_its_index() -> None:
-    made = msgspec.convert(build_pod(JOB, 4), dict[str, dict[str, object]])
+    body = msgspec.convert(build_pod(JOB, 4), dict[str, dict[str, object]])
     key = "batch.kubernetes.io/job-completion-index"
     source = {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}}
-    assert made["metadata"]["generateName"] == "j-4-"
-    assert made["metadata"]["annotations"] == {key: "4"}
-    assert made["spec"]["hostname"] == "j-4"
-    assert made["spec"]["containers"] == [
+    assert body["metadata"]["generateName"] == "j-4-"
+    assert body["metadata"]["annotations"] == {key: "4"}
+    assert body["spec"]["hostname"] == "j-4"
+    assert body["spec"]["containers"] == [
         {"name": "main", "env": [{"name": "JOB_COMPLETION_INDEX", "valueFrom": source}]}
     ]
     assert JOB.spec.template["spec"] == {"containers": [{"name": "main"}]}, "the template is untouched"

@@ -49,8 +49,8 @@ TAINTS = {
 
 @pytest.mark.parametrize("case", TAINTS.values(), ids=TAINTS)
 def test_taints_follow_conditions(case: tuple[Node, list[str]]) -> None:
-    given, want = case
-    assert [f"{taint.key}:{taint.effect}" for taint in desired_taints(given, START)] == want
+    current, want = case
+    assert [f"{taint.key}:{taint.effect}" for taint in desired_taints(current, START)] == want
 
 
 def test_an_existing_taint_keeps_its_time() -> None:

@@ -86,7 +86,7 @@ def test_decide(case: Case) -> None:
     plan = decide(case.owner, case.pods, case.pods, case.leaving, NOW)
     status = plan.status
     assert plan.create == case.create
-    assert [each.metadata.name for each in plan.delete] == case.delete
+    assert [pod.metadata.name for pod in plan.delete] == case.delete
     counts = (status.replicas, status.ready_replicas, status.available_replicas, status.terminating_replicas)
     assert counts == case.counts
     assert status.observed_generation == case.owner.metadata.generation
@@ -136,9 +136,9 @@ def test_a_pod_is_built_from_the_template() -> None:
         "metadata": {"labels": LABELS, "annotations": {"x": "y"}, "name": "ignored"},
         "spec": {"containers": [{"name": "c"}]},
     }
-    made = build_pod(owner)
-    assert made["spec"] == {"containers": [{"name": "c"}]}
-    metadata = made["metadata"]
+    body = build_pod(owner)
+    assert body["spec"] == {"containers": [{"name": "c"}]}
+    metadata = body["metadata"]
     assert isinstance(metadata, dict)
     owners = metadata.pop("ownerReferences")
     assert metadata == {

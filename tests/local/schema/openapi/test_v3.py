@@ -16,11 +16,11 @@ PLACES = sorted({(info.group, info.version) for info in builtin_kinds()})
 def test_all_references_exist(group: str, version: str) -> None:
     kinds = [published(k) for k in builtin_kinds() if (k.group, k.version) == (group, version)]
     encoded = encode_document(kinds, "v1.36.3")
-    made = document(kinds, "v1.36.3")
-    components = made["components"]
+    openapi = document(kinds, "v1.36.3")
+    components = openapi["components"]
     assert isinstance(components, dict)
-    found = set(re.findall(r'"#/components/schemas/([^"]+)"', encoded.decode()))
-    assert found <= set(components["schemas"])
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', encoded.decode()))
+    assert references <= set(components["schemas"])
 
 
 def custom() -> Json:
@@ -46,8 +46,8 @@ def custom() -> Json:
 
 def test_a_custom_resource_can_be_explained_and_patched() -> None:
     info = parse_crd(custom())
-    made = document([published_custom(info, info.versions[0])], "v1.36.3")
-    components, paths = made["components"], made["paths"]
+    openapi = document([published_custom(info, info.versions[0])], "v1.36.3")
+    components, paths = openapi["components"], openapi["paths"]
     assert isinstance(components, dict)
     assert isinstance(paths, dict)
     thing = components["schemas"]["io.x.v1.Thing"]

@@ -61,9 +61,9 @@ def owned(obj: Json) -> dict[str, object]:
 
 
 def spec(obj: Json) -> Json:
-    found = obj.get("spec", {})
-    assert isinstance(found, dict)
-    return found
+    spec = obj.get("spec", {})
+    assert isinstance(spec, dict)
+    return spec
 
 
 def test_manager_owns_the_fields_that_it_applied() -> None:
@@ -122,15 +122,15 @@ def test_fields_of_another_manager_are_kept() -> None:
 
 def test_change_of_a_field_of_another_manager_is_a_conflict() -> None:
     live = applied(None, thing(a="x", n=1, items=[{"name": "p", "v": 1}]), "alice")
-    with pytest.raises(Conflicts) as one:
+    with pytest.raises(Conflicts) as one_conflict:
         applied(live, thing(a="y"), "bob")
-    assert str(one.value) == 'Apply failed with 1 conflict: conflict with "alice": .spec.a'
-    assert one.value.causes() == [
+    assert str(one_conflict.value) == 'Apply failed with 1 conflict: conflict with "alice": .spec.a'
+    assert one_conflict.value.causes() == [
         {"reason": "FieldManagerConflict", "message": 'conflict with "alice"', "field": ".spec.a"}
     ]
-    with pytest.raises(Conflicts) as two:
+    with pytest.raises(Conflicts) as two_conflicts:
         applied(live, thing(a="y", items=[{"name": "p", "v": 2}]), "bob")
-    assert str(two.value) == (
+    assert str(two_conflicts.value) == (
         'Apply failed with 2 conflicts: conflicts with "alice":\n- .spec.a\n- .spec.items[name="p"].v'
     )
 

@@ -10,7 +10,7 @@ steps = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
 path_lists = st.lists(st.lists(steps, min_size=1, max_size=3).map(tuple), max_size=6)
 
 
-def made(paths: list[tuple[str, ...]]) -> FieldSet:
+def field_set(paths: list[tuple[str, ...]]) -> FieldSet:
     result: FieldSet = {}
     for path in paths:
         result = fieldpath.insert(result, path)
@@ -18,14 +18,14 @@ def made(paths: list[tuple[str, ...]]) -> FieldSet:
 
 
 def listed(fields: FieldSet) -> set[tuple[str, ...]]:
-    found = list(fieldpath.paths(fields))
-    assert len(found) == len(set(found))
-    return set(found)
+    listed = list(fieldpath.paths(fields))
+    assert len(listed) == len(set(listed))
+    return set(listed)
 
 
 @given(path_lists, path_lists)
 def test_operations_equal_those_of_sets(left: list[tuple[str, ...]], right: list[tuple[str, ...]]) -> None:
-    a, b = made(left), made(right)
+    a, b = field_set(left), field_set(right)
     assert listed(a) == set(left)
     assert listed(fieldpath.union(a, b)) == set(left) | set(right)
     assert listed(fieldpath.intersection(a, b)) == set(left) & set(right)
@@ -36,9 +36,9 @@ def test_operations_equal_those_of_sets(left: list[tuple[str, ...]], right: list
 @given(path_lists, path_lists)
 def test_without_also_removes_paths_below(left: list[tuple[str, ...]], right: list[tuple[str, ...]]) -> None:
     kept = {p for p in left if not any(p[: len(q)] == q for q in right)}
-    assert listed(fieldpath.without(made(left), made(right))) == kept
+    assert listed(fieldpath.without(field_set(left), field_set(right))) == kept
 
 
 def test_path_with_paths_below_it_has_a_dot() -> None:
-    assert made([("f:a",), ("f:a", "f:b")]) == {"f:a": {".": {}, "f:b": {}}}
-    assert made([("f:a", "f:b")]) == {"f:a": {"f:b": {}}}
+    assert field_set([("f:a",), ("f:a", "f:b")]) == {"f:a": {".": {}, "f:b": {}}}
+    assert field_set([("f:a", "f:b")]) == {"f:a": {"f:b": {}}}

@@ -22,10 +22,10 @@ SELECTOR: Json = {"matchLabels": {"app": "x"}}
 
 
 def problems(kind: str, body: Json, old: Json | None = None) -> str:
-    return aggregate(validate_builtin(KINDS[kind].group, kind, made(kind, body), old)).removeprefix(": ")
+    return aggregate(validate_builtin(KINDS[kind].group, kind, defaulted(kind, body), old)).removeprefix(": ")
 
 
-def made(kind: str, body: Json) -> Json:
+def defaulted(kind: str, body: Json) -> Json:
     info = KINDS[kind]
     metadata = body.get("metadata", {})
     assert isinstance(metadata, dict)
@@ -188,11 +188,11 @@ CHANGES = {
 
 @pytest.mark.parametrize(("kind", "old", "new", "want"), CHANGES.values(), ids=CHANGES.keys())
 def test_change_of_an_immutable_field_is_refused(kind: str, old: Json, new: Json, want: str) -> None:
-    assert problems(kind, changed(new), made(kind, changed(old))) == want
+    assert problems(kind, changed(new), defaulted(kind, changed(old))) == want
 
 
 def test_status_has_a_cause_for_each_error() -> None:
-    errors = validate_builtin("", "Pod", made("Pod", pod(containers=[])))
+    errors = validate_builtin("", "Pod", defaulted("Pod", pod(containers=[])))
     assert invalid_status("", "Pod", "o", errors) == {
         "kind": "Status",
         "apiVersion": "v1",

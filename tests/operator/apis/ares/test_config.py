@@ -51,16 +51,16 @@ def ares(text: str) -> AresSettings:
 
 
 def test_config_file_of_aresoperator_is_read() -> None:
-    found = ares(ORIGINAL)
-    assert found.observers == ObserverService(
+    parsed = ares(ORIGINAL)
+    assert parsed.observers == ObserverService(
         "ares-observer.ares", 30037, "ares", {"app": "ares", "module": "ares-observer"}, require_tokens=True
     )
     assert settings(ORIGINAL).write_limits == WriteLimits(per_second=30, burst=60)
-    assert found.ttl_after_succeeded is None
-    assert found.initializers.image == "example/initializer:v1"
-    assert found.initializers.env == {"TEST": "true", "LEVEL": "2"}
-    assert found.initializers.volumes == {"tools": "/opt/tools"}
-    assert found.initializers.command is not None
+    assert parsed.ttl_after_succeeded is None
+    assert parsed.initializers.image == "example/initializer:v1"
+    assert parsed.initializers.env == {"TEST": "true", "LEVEL": "2"}
+    assert parsed.initializers.volumes == {"tools": "/opt/tools"}
+    assert parsed.initializers.command is not None
 
 
 class Case(Struct):
@@ -105,9 +105,9 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_settings_from_a_config_file(case: Case) -> None:
-    found, found_ares = settings(case.text), ares(case.text)
-    assert {name: getattr(found, name) for name in case.want} == case.want
-    assert {name: getattr(found_ares, name) for name in case.want_ares} == case.want_ares
+    parsed, parsed_ares = settings(case.text), ares(case.text)
+    assert {name: getattr(parsed, name) for name in case.want} == case.want
+    assert {name: getattr(parsed_ares, name) for name in case.want_ares} == case.want_ares
 
 
 def test_without_aresjobs_only_settings_of_the_operator_are_applied() -> None:
@@ -180,8 +180,8 @@ def test_invalid_config_file_ends_the_command(command: object, tmp_path: Path) -
 
 def test_config_file_of_the_chart_is_read() -> None:
     chart, preset = Chart(chart_folder()), PRESETS["ares"]
-    given: Json = {**preset.values, "config": {"operator": {"restConfig": {"qps": 7}}}}
-    (config_map,) = (obj for obj in chart.objects("ares", chart.values(given)) if obj["kind"] == "ConfigMap")
+    values: Json = {**preset.values, "config": {"operator": {"restConfig": {"qps": 7}}}}
+    (config_map,) = (obj for obj in chart.objects("ares", chart.values(values)) if obj["kind"] == "ConfigMap")
     data = config_map["data"]
     assert isinstance(data, dict)
     found_ares = ares(data["config.yaml"])

@@ -173,15 +173,15 @@ async def test_training_run_is_not_found(scene: Scene) -> None:
 
 
 class Namesake:
-    def __init__(self, found: JobView) -> None:
-        self.found = replace(found, uid="run-uid", record=Record())
+    def __init__(self, view: JobView) -> None:
+        self.view = replace(view, uid="run-uid", record=Record())
 
     def uid(self, namespace: str, name: str) -> str:
         return self.find(namespace, name).uid
 
     def find(self, namespace: str, name: str) -> JobView:
         del namespace, name
-        return self.found
+        return self.view
 
 
 async def test_invalid_labels_and_parameters_are_ignored(scene: Scene) -> None:
@@ -200,19 +200,19 @@ async def test_response_is_built_once_for_many_requests(
 ) -> None:
     """Hundreds of pods ask at once whenever something changes."""
     scene.set(worker=Phase.STARTING)
-    made: list[str] = []
+    built_roles: list[str] = []
     pods = scene.readings.pods
 
     def noted(job: JobView, role: str) -> list[Pod]:
-        made.append(role)
+        built_roles.append(role)
         return pods(job, role)
 
     monkeypatch.setattr(scene.readings, "pods", noted)
     answers = await asyncio.gather(*(scene.get("/cache/keys/ns.job") for _ in range(20)))
-    assert ({answer.status for answer in answers}, made) == ({200}, ["worker"])
+    assert ({answer.status for answer in answers}, built_roles) == ({200}, ["worker"])
     scene.pod("worker", 0)
     answer = await scene.get("/cache/keys/ns.job")
-    assert (json.loads(answer.body)["worker"]["ips"], made) == (["10.0.0.0"], ["worker", "worker"])
+    assert (json.loads(answer.body)["worker"]["ips"], built_roles) == (["10.0.0.0"], ["worker", "worker"])
 
 
 async def test_requests_about_unknown_jobs_over_the_limit_are_refused_at_once(scene: Scene) -> None:

@@ -63,13 +63,13 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_observer_address(case: Case) -> None:
     client = Client(Connection(server="https://127.0.0.1:1"))
-    found = ObserverLocator(client, OPERATOR, "argosy-operator.argosy-system", case.observers)
-    if found.services is not None and case.cluster_ip:
-        found.services.put(ServiceWithIP(_meta("service", 1), ServiceSpec(case.cluster_ip)))
+    locator = ObserverLocator(client, OPERATOR, "argosy-operator.argosy-system", case.observers)
+    if locator.services is not None and case.cluster_ip:
+        locator.services.put(ServiceWithIP(_meta("service", 1), ServiceSpec(case.cluster_ip)))
     for number, host in enumerate(case.hosts):
-        assert found.pods is not None
-        found.pods.put(Pod(_meta(f"observer-{number}", number + 1), status=PodStatus(host_ip=host)))
-    assert found.observer_address(case.host_network) == case.want
+        assert locator.pods is not None
+        locator.pods.put(Pod(_meta(f"observer-{number}", number + 1), status=PodStatus(host_ip=host)))
+    assert locator.observer_address(case.host_network) == case.want
     await client.close()
 
 
