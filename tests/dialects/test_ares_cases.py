@@ -10,7 +10,7 @@ TESTS = Path(__file__).parents[1]
 CASES_BY_FILE = {
     "dialects/test_ares_phases.py": range(1, 24),
     "dialects/test_ares_definitions.py": (*range(24, 39), 44, 49),
-    "dialects/test_ares_life.py": (39, 40, 41, 42, 43, 45, 46, 50),
+    "dialects/test_ares_lifecycle.py": (39, 40, 41, 42, 43, 45, 46, 50),
     "conformance/test_ares.py": (14, 15, 26, 37, 38, 41, 44, 46, 52),
     "operator/apis/ares/test_observer.py": (47,),
     "helper/test_initializer.py": (48, 49),
