@@ -1,4 +1,4 @@
-"""The part of Go's template language that the chart uses; `test_helm` holds all of it against Helm itself."""
+"""Tests for the subset of Go's template language that the chart uses; `test_helm` compares whole charts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The definition of the image: its steps are run here, on this machine, where there is no Docker."""
+"""Tests for the image definition: its steps run on this machine, without Docker."""
 
 import hashlib
 import os

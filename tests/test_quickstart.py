@@ -1,4 +1,4 @@
-"""The text of the quickstart, without the control plane that it starts."""
+"""Tests for the text of the quickstart, without the control plane that it starts."""
 
 import runpy
 import subprocess

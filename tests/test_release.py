@@ -1,4 +1,4 @@
-"""`scripts/release`: checksums that hold, SBOMs that are valid CycloneDX and name what is installed."""
+"""Tests for `scripts/release`: valid checksums, and CycloneDX SBOMs that list the installed packages."""
 
 import hashlib
 import importlib.util

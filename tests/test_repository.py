@@ -1,4 +1,4 @@
-"""What must hold of the repository itself: pins without hosts, no machine's paths, scripts that run."""
+"""Tests for the repository itself: pins without hosts, no absolute paths, scripts that run."""
 
 import ast
 import os

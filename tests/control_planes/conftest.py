@@ -1,4 +1,4 @@
-"""The same kubectl commands to two control planes: the real controllers', and ours."""
+"""Fixtures that run the same kubectl commands with the real controllers and with ours."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets with a controller that fills their status, and evictions that go by it."""
+"""Tests for PodDisruptionBudgets with a controller that writes their status, and for evictions."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Deleting what owns other things: in the foreground, in the background, or leaving them."""
+"""Tests for deleting owners with foreground, background and orphan propagation."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Quotas with a controller that keeps what is used: refused pods, and room that is given back."""
+"""Tests for quotas with a controller that counts usage: rejected pods, and capacity that becomes free."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Roles that every cluster has, and those that gather the rules of others."""
+"""Tests for the default roles of every cluster, and for aggregated roles."""
 
 from .conftest import Json, Planes
 

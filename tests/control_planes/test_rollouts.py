@@ -1,4 +1,4 @@
-"""Deployments and ReplicaSets: every step of the real controllers' rollouts is the step of ours."""
+"""Tests that Deployments and ReplicaSets take the same steps as with the real controllers."""
 
 import json
 from itertools import product

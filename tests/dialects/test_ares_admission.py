@@ -1,4 +1,4 @@
-"""What webhooks answer about AresJobs: what a pass would say, and nothing to those who only tidy up."""
+"""Tests for the webhooks of AresJobs, which report the same problems as a reconcile."""
 
 from datetime import UTC, datetime
 

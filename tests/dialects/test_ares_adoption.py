@@ -1,4 +1,4 @@
-"""Jobs that AresOperator has worked on go on where it left them."""
+"""Tests that jobs which AresOperator started continue from their stored status."""
 
 import msgspec
 import pytest

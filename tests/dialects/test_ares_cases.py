@@ -1,4 +1,4 @@
-"""Each acceptance case of AresJob's specification has a test, in the file that is listed here."""
+"""Tests that each acceptance case of the AresJob specification has a test, in the file listed here."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Acceptance cases 24 to 38 of the specification: defaults, validation, and what is injected into pods."""
+"""Acceptance cases 24 to 38 of the specification: defaults, validation and injection into pods."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Events and reasons of AresJobs: each once, and one event for many pods."""
+"""Tests for events and reasons of AresJobs: each is reported once, with one event for many pods."""
 
 from datetime import UTC, datetime
 

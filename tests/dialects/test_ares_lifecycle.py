@@ -1,4 +1,4 @@
-"""Acceptance cases 39 to 50 as far as they are decisions: gang, limits, cleanup, suspend."""
+"""Acceptance cases 39 to 50 of the specification, without a server: gang, limits, cleanup and suspend."""
 
 from collections.abc import Callable
 

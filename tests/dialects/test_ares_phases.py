@@ -1,4 +1,4 @@
-"""Acceptance cases 1 to 23 of the specification: how pods make a role's phase, and roles the job's."""
+"""Acceptance cases 1 to 23 of the specification: phases of roles from pods, and of jobs from roles."""
 
 from collections.abc import Callable, Mapping
 

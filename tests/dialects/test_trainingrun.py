@@ -1,3 +1,5 @@
+"""Tests for converting TrainingRuns to workloads and Records to their status."""
+
 import msgspec
 import pytest
 from msgspec.structs import replace

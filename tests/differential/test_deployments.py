@@ -1,4 +1,4 @@
-"""Deployments and ReplicaSets as the API server has them: defaults, checks, generations, scale and status."""
+"""Deployments and ReplicaSets in the API server: defaults, validation, generations, scale and status."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: what they may say, and which evictions they allow.
+"""PodDisruptionBudgets: which ones are valid, and which evictions they allow.
 
 Neither server has a controller, so the cases write the status of budgets.
 """

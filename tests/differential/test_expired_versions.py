@@ -1,4 +1,4 @@
-"""Versions that a server no longer knows: 410, and how to go on.
+"""Versions that a server no longer has: 410, and how clients resume.
 
 The reference drops its history when etcd is compacted, and only for kinds without a watch cache, such as
 events. The local server drops it beyond a limit, which the test sets low.

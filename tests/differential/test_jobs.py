@@ -1,4 +1,4 @@
-"""Jobs: what about their indexes and policies is taken, filled in, and refused."""
+"""Jobs: validation and defaults of their indexes and policies."""
 
 from collections.abc import Callable, Sequence
 

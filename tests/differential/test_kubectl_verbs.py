@@ -1,7 +1,7 @@
-"""What people do with kubectl all day, verb by verb: the real kubectl says the same of both servers.
+"""Common kubectl commands, verb by verb: the real kubectl prints the same for both servers.
 
-A tour is a list of commands in a namespace of its own. `$ns` in a command is that namespace; a manifest
-beside a command is its standard input.
+A tour is a list of commands in its own namespace. `$ns` in a command is that namespace; a manifest next to a
+command is its standard input.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Creating, reading, replacing: what every kind has in common."""
+"""Creating, reading and replacing objects of any kind."""
 
 from collections.abc import Callable, Sequence
 

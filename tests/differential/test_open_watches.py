@@ -1,4 +1,4 @@
-"""Watches that are open while others write: each tells the same story, in the same order."""
+"""Watches that are open while others write get the same events in the same order."""
 
 from collections.abc import Callable, Sequence
 

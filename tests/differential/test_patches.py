@@ -1,4 +1,4 @@
-"""The three kinds of patches that are not server-side apply."""
+"""JSON patches, merge patches and strategic merge patches."""
 
 from collections.abc import Callable, Sequence
 

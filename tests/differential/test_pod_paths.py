@@ -1,4 +1,4 @@
-"""What of a pod leads to files of its node: volumes, mounts and kernel parameters, good and bad."""
+"""Pod fields that lead to files of the node: volumes, mounts and kernel parameters, valid and invalid."""
 
 from collections.abc import Callable, Mapping, Sequence
 

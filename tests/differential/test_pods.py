@@ -1,4 +1,4 @@
-"""Pods: their defaults, what is refused, what may change."""
+"""Pods: defaults, validation, and which fields may change."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Cases that the fuzzer found: requests that our server once answered otherwise than Kubernetes."""
+"""Cases that the fuzzer found: requests that our server once answered differently from Kubernetes."""
 
 from collections.abc import Callable, Sequence
 

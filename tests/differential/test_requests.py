@@ -1,4 +1,4 @@
-"""Requests as such: bodies, content types, unknown paths and methods, dry runs, field validation."""
+"""Requests: bodies, content types, unknown paths and methods, dry runs, field validation."""
 
 from collections.abc import Callable, Sequence
 

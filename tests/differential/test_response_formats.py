@@ -1,4 +1,4 @@
-"""Other forms of an answer: tables, metadata alone, YAML."""
+"""Other formats of a response: tables, metadata only, YAML."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Granting rights, and asking about them: the escalation check, `escalate` and `bind`, and the reviews."""
+"""Granting and reviewing rights: the escalation check, `escalate` and `bind`, and access reviews."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The engine against whole API servers: the real one, and our own."""
+"""Tests for the engine against whole API servers: a real one and the local one."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""TLS for real: authorities, names, client certificates, Unix sockets, proxies, and another event loop."""
+"""Tests for TLS: authorities, names, client certificates, Unix sockets, proxies, and another event loop."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""Every built-in adapter passes the kit, and the kit finds each fault that it is there to find."""
+"""Tests that every built-in adapter passes the conformance kit, and that the kit finds each kind of fault."""
 
 from collections.abc import Iterator
 from typing import ClassVar

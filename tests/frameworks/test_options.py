@@ -1,4 +1,4 @@
-"""Every option of every framework, with every kind of wrong value: where it stands and what is possible."""
+"""Tests for invalid option values of every framework: errors have the path and the allowed values."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Building the programs of a real Kubernetes; a script stands for Go."""
+"""Tests for building the programs of a real Kubernetes; a script takes the place of Go."""
 
 import os
 import platform

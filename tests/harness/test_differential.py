@@ -1,4 +1,4 @@
-"""The client that sends steps: what it does when a server hangs up."""
+"""Tests for the client of differential tests when a server closes connections."""
 
 import socket
 import ssl

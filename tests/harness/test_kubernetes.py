@@ -1,4 +1,4 @@
-"""`scripts/kubernetes` as a developer uses it."""
+"""Tests for the command `scripts/kubernetes`."""
 
 import os
 import signal

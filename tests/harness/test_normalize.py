@@ -1,4 +1,4 @@
-"""What is taken out of answers before they are compared, and what is not."""
+"""Tests for normalising responses before they are compared."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The simulator as a process."""
+"""Tests for the simulator as a process."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""What the simulated kubelet does about a pod."""
+"""Tests for the steps of the simulated kubelet."""
 
 from datetime import timedelta
 

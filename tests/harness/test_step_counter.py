@@ -1,4 +1,4 @@
-"""Steps count what grows, and nothing that depends on the machine."""
+"""Tests that the step counter measures growth independently of the machine."""
 
 import sys
 

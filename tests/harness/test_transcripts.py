@@ -1,4 +1,4 @@
-"""A transcript tells phases, conditions and reasons in their order, and nothing that moves with time."""
+"""Tests that transcripts have phases, conditions and reasons in order, independent of timing."""
 
 from datetime import UTC, datetime
 

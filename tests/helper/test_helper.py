@@ -1,4 +1,4 @@
-"""The helper as a pod runs it: as a process, against an HTTP endpoint that behaves well and badly."""
+"""Tests for the helper as a process, against HTTP endpoints that respond correctly or not."""
 
 import json
 import os

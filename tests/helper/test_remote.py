@@ -1,7 +1,7 @@
-"""Remote exec: what lands in the folder, and that remote-exec behaves as ssh does towards mpirun.
+"""Tests for remote exec: the files that it writes, and that it behaves like ssh towards mpirun.
 
-kubectl is replaced by a script that notes its arguments and runs the command here, as exec would over there;
-it can fail as kubectl does when the connection to the API server is cut.
+kubectl is replaced by a script that records its arguments and runs the command locally; it can fail as
+kubectl does when the connection to the API server is cut.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Acceptance cases 51, 52 and 54: the commands of AresOperator's README, from `deploy/ares`, without Volcano.
+"""Acceptance cases 51, 52 and 54: the commands of AresOperator's README with `deploy/ares`, without Volcano.
 
-In the order in which they stand: each test goes on from where the one before it left the cluster.
+Tests run in the order of the file; each continues with the cluster as the previous one left it.
 """
 
 import json

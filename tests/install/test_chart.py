@@ -1,4 +1,4 @@
-"""The chart's values: they are validated, and each of them changes the objects."""
+"""Tests for the values of the chart: they are validated, and each of them changes the objects."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The files under `deploy/`: those that the chart gives, under the paths that the original README names."""
+"""Tests that the files in `deploy/` are rendered from the chart, with the paths of the original README."""
 
 from pathlib import Path
 from typing import cast

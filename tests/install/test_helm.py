@@ -1,4 +1,4 @@
-"""What Helm makes of the chart and what `argosy install` makes of it are the same objects."""
+"""Tests that Helm and `argosy install` render the same objects from the chart."""
 
 import os
 import subprocess

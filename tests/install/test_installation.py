@@ -1,4 +1,4 @@
-"""Installations against both API servers: what is applied, remembered, pruned and taken away."""
+"""Tests for installing, upgrading and uninstalling, against both API servers."""
 
 import asyncio
 from collections.abc import AsyncIterator

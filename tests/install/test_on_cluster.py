@@ -1,6 +1,6 @@
-"""The chart on a real cluster: the operator in pods of its own, with its own rights, from first to last.
+"""Tests for the chart on a real cluster: the operator runs in pods with the rights of the chart.
 
-In the order in which they stand, each test goes on from where the one before it left the cluster.
+Tests run in the order of the file; each continues with the cluster as the previous one left it.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The chart grants exactly the rules that the operator and the registered APIs list."""
+"""Tests that the chart grants exactly the rules that the operator and the registered APIs list."""
 
 from collections.abc import Iterable
 from typing import cast

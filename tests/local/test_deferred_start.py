@@ -1,4 +1,4 @@
-"""A component is loaded at once and begins when what it reads is there."""
+"""Tests that a component is imported at once and starts when its input exists."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Processes are known by pid and start time; nothing else is ever signalled."""
+"""Tests that processes are identified by pid and start time, and that no others are signalled."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""The state folder: where it is, who may read it, and what happens when it cannot be used."""
+"""Tests for the state folder: location, permissions, and errors when it cannot be used."""
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor

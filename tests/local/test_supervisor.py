@@ -1,4 +1,4 @@
-"""The supervisor keeps going on bad days: what it cannot write today it writes later."""
+"""Tests that the supervisor continues on errors and writes later what it could not write at once."""
 
 import signal
 import subprocess

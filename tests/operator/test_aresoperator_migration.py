@@ -1,4 +1,4 @@
-"""An operator started where AresOperator was: its jobs go on, and nothing is made twice."""
+"""Tests that an operator started in place of AresOperator adopts its jobs and creates no pod twice."""
 
 from typing import cast
 

@@ -1,4 +1,4 @@
-"""The operator as those see it who connect more often, ask more, or wait longer than they should."""
+"""Tests for limits on connections, requests and waits of clients of the operator."""
 
 import asyncio
 import resource

@@ -1,4 +1,4 @@
-"""Credentials that change while replicas run: all of them follow, and the leader alone writes."""
+"""Tests for credentials that change while replicas run: all reload them, and only the leader writes."""
 
 import asyncio
 import secrets

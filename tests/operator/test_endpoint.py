@@ -1,4 +1,4 @@
-"""The endpoint as pods use it: the real helper, in a process of its own, over TLS."""
+"""Tests for the endpoint with the real helper, in a separate process, over TLS."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Credentials: renewed and rotated without breaking what pods already trust."""
+"""Tests that credentials are renewed and rotated without breaking the trust of running pods."""
 
 import ssl
 from base64 import b64encode

@@ -1,7 +1,7 @@
-"""AresJobs among what is not theirs: names that meet, labels that lie, templates that claim too much.
+"""Tests for AresJobs next to foreign objects: name conflicts, forged labels, templates with reserved labels.
 
-Nothing of a stranger is counted, adopted or deleted; who comes second waits, says so, and goes on when the
-name is free.
+Foreign objects are not counted, adopted or deleted. A job whose name is taken reports it, and continues when
+the name is free.
 """
 
 from collections.abc import AsyncIterator, Mapping

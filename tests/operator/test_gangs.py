@@ -1,6 +1,6 @@
-"""Gang back ends against both API servers: what is made, kept in step, waited for and noticed when it comes.
+"""Tests for gang schedulers against both API servers: pod groups, their updates, waiting and admission.
 
-No scheduler works here. Groups and nodes say what a test makes them say.
+No scheduler runs here; tests write the statuses of groups and nodes.
 """
 
 import asyncio

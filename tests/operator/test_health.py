@@ -1,4 +1,4 @@
-"""The responses to probes and to scrapers of metrics."""
+"""Tests for the responses to health probes and metrics scrapers."""
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter

@@ -1,4 +1,4 @@
-"""What makes a replica unready, and what unhealthy."""
+"""Tests for the checks that make a replica unready or unhealthy."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What passes write, counted."""
+"""Tests for the metrics of jobs, which count what reconciles write."""
 
 from collections.abc import Mapping
 from datetime import timedelta

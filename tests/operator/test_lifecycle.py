@@ -1,5 +1,4 @@
-"""The operator as a process among others: it starts before its CRDs, stands by, takes over, is killed, and
-finds nothing to do where nothing changed."""
+"""Tests for the operator as a process: start before its CRDs exist, standby, takeover, kill and idle."""
 
 import asyncio
 import random

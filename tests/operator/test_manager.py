@@ -1,4 +1,4 @@
-"""When a replica may work: caches that are filled, and a gate that lets reconciles under way end."""
+"""Tests for when a replica may work: caches are synced, and a gate waits for reconciles in progress."""
 
 import asyncio
 

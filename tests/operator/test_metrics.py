@@ -1,4 +1,4 @@
-"""The metrics of a whole operator: documented, well formed, and no more of them with more jobs."""
+"""Tests for the metrics of a whole operator: documented, well formed, and bounded in number."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Nodes that the operator's watch has not heard of: pods there go on, whatever the API's watch does.
+"""Tests for nodes that the node watch has not shown: pods on them keep running.
 
 The node watch goes through a proxy that falls silent; every other request reaches the API server.
 """

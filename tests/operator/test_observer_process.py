@@ -1,4 +1,4 @@
-"""An observer next to an operator, from its start to its end, against both API servers."""
+"""Tests for an observer next to an operator, from start to shutdown, against both API servers."""
 
 import asyncio
 import json

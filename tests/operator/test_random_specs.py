@@ -1,4 +1,4 @@
-"""Random jobs next to a valid one, with an operator and both API servers.
+"""Tests for random jobs next to a valid one, with an operator and both API servers.
 
 Every stored job runs or its status says what is wrong with it, no reconcile fails, and a valid spec cures
 the jobs that did not run.

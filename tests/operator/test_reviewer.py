@@ -1,4 +1,4 @@
-"""Admission reviews of those who are not the API server: too large, too many, too slow."""
+"""Tests for admission reviews from clients other than the API server: too large, too many, too slow."""
 
 import asyncio
 import threading

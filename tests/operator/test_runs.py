@@ -1,4 +1,4 @@
-"""TrainingRuns through their lives, against both API servers; a pod's fate is what the test says it is."""
+"""Tests for the lifecycle of TrainingRuns against both API servers; tests write the statuses of pods."""
 
 import msgspec
 import pytest

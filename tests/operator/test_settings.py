@@ -1,4 +1,4 @@
-"""Settings that every replica makes for itself."""
+"""Tests for settings that every replica generates for itself."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Thousands of short jobs come and go, and the operator is as small afterwards as before."""
+"""Tests that memory and open files of the operator do not grow with thousands of finished jobs."""
 
 import asyncio
 import contextlib

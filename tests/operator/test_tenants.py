@@ -1,4 +1,4 @@
-"""Two namespaces: whatever one of them forges, the jobs of the other go on as if it were not there."""
+"""Tests that forged objects in one namespace do not affect the jobs of another."""
 
 from collections.abc import AsyncIterator
 from secrets import token_hex

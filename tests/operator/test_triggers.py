@@ -1,4 +1,4 @@
-"""How soon a job is looked at after one of its pods changed."""
+"""Tests for how soon a job is reconciled after one of its pods changed."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

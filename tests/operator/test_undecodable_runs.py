@@ -1,4 +1,4 @@
-"""TrainingRuns that were stored under a definition that lets anything pass, against both API servers."""
+"""Tests for undecodable TrainingRuns, stored under a CRD without validation, against both API servers."""
 
 from collections.abc import AsyncIterator
 

@@ -1,6 +1,6 @@
-"""A hundred pods wait while what they ask is killed: all are released as soon as what they wait for is there.
+"""Tests that a hundred waiting pods are released although the server that they ask was killed.
 
-The initializers are real, with the arguments, token and CA of their pods; only their pods are played.
+The initializers are real, with the arguments, token and CA of their pods; the pods are simulated.
 """
 
 import asyncio

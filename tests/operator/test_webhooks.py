@@ -1,4 +1,4 @@
-"""The webhooks of AresJobs as a real API server asks them: over TLS, by an authority that we tell it."""
+"""Tests for the webhooks of AresJobs, called by a real API server over TLS."""
 
 import secrets
 from base64 import b64encode

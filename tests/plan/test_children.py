@@ -1,4 +1,4 @@
-"""Tests for the bodies of children and for whose an object is."""
+"""Tests for the bodies and the ownership of children."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Tests for the order of actions, and for what becomes of those that fail."""
+"""Tests for the order of actions and the handling of failed ones."""
 
 from dataclasses import dataclass, field
 from typing import cast

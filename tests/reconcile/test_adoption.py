@@ -1,4 +1,4 @@
-"""Pods of another operator become ours if they are the job's, by its uid."""
+"""Tests for adopting pods of another operator, which belong to a job by their owner uid."""
 
 from typing import cast
 

@@ -1,4 +1,4 @@
-"""AresJobs in a burst: pods come before statuses and defaults, and nothing is written twice."""
+"""Tests for AresJobs in a burst: pods come before statuses and defaults, and nothing is written twice."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Names and labels of what is made for an AresJob, as its users know them."""
+"""Tests for the names and labels of the children of an AresJob."""
 
 from typing import cast
 

@@ -1,4 +1,4 @@
-"""Bytes of rendered bodies: how many there are at once, and whose turn it is."""
+"""Tests for the limit on bytes of rendered bodies, and its fair division between namespaces."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a pass sees: pods by their owner, nodes that do not answer, deletions that no watch brought yet."""
+"""Tests for what a reconcile observes: own pods, unresponsive nodes, and deletions not watched yet."""
 
 import pytest
 

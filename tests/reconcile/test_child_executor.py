@@ -1,4 +1,4 @@
-"""Tests for writing children, against a real kube-apiserver and against our own."""
+"""Tests for writing children, against a real kube-apiserver and against the local one."""
 
 import secrets
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The first write under a definition: whoever comes meanwhile hears what became of it."""
+"""Tests for the first write after a CRD change: concurrent reconciles wait for its result."""
 
 import asyncio
 

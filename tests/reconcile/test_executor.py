@@ -1,4 +1,4 @@
-"""What becomes of an action, by what the API has under that name and what it answers."""
+"""Tests for the result of each action, by the existing object and the response of the API server."""
 
 import asyncio
 from dataclasses import dataclass, field

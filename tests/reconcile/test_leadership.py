@@ -1,6 +1,6 @@
-"""Two operators over one API server: what one of them decided while it led is never written later.
+"""Tests that a former leader does not write what it decided while it led.
 
-The reconcilers are real, each with caches of its own; the API server is a store that checks resourceVersions.
+Two real reconcilers, each with its own caches, share a store that checks resourceVersions.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Pods that a place lost in a row."""
+"""Tests for counting the pods that a replica lost in a row."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""What is known of a node: by its own conditions, or by what the API says when it is asked."""
+"""Tests for the health of nodes, from their conditions or from a direct read of the API."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Tests for what is held about an object between reconciles."""
+"""Tests for the state of an object that is kept between reconciles."""
 
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.reconcile.object_state import (

@@ -1,4 +1,4 @@
-"""Tests for writing the status of reconciled objects: when it is written, and what a refusal means."""
+"""Tests for writing the status of reconciled objects: when it is written, and the effect of a rejection."""
 
 from typing import ClassVar, cast
 

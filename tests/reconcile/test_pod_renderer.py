@@ -1,4 +1,4 @@
-"""Pods of a job in one pass: what they share is put together once."""
+"""Tests for rendering the pods of a job: their common parts are rendered once per reconcile."""
 
 from collections.abc import Iterator
 from typing import ClassVar, cast

@@ -1,4 +1,4 @@
-"""Jobs whose pods could not be stored are refused before anything is made; sizes are as estimated."""
+"""Tests that jobs with pods too large to store are invalid, and that sizes are estimated correctly."""
 
 from collections.abc import Mapping, Sequence
 

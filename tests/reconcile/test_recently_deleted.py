@@ -1,4 +1,4 @@
-"""Pods that have gone are known for a while, so that people can be told who took them."""
+"""Tests for remembering deleted pods for a while, so that the cause of a loss can be reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The pass as a whole, over caches that the test fills: what is written, in which order, and what is not."""
+"""Tests for whole reconciles over caches that the test fills: what is written, and in which order."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Wrong pod templates, told with the path at which they were written: on a real API server and on ours.
+"""Tests for rejected pod templates: the message has the path of the field, on a real API server and on ours.
 
-The role is MPI's launcher, into whose pods the operator puts most: a container before the user's own,
-variables before his, volumes and mounts after them.
+The role is the launcher of MPI, as the operator adds most to its pods: an init container, variables before
+those of the user, and volumes and mounts after them.
 """
 
 import copy

@@ -1,6 +1,6 @@
-"""Rendered pods, compared with files: what a reviewer of a pull request sees change.
+"""Tests for rendered pods, compared with golden files.
 
-`ARGOSY_WRITE_GOLDEN=1` writes the files anew.
+`ARGOSY_WRITE_GOLDEN=1` writes the files again.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Tests for the runner of kinds that are not jobs, by a toy kind on a real kube-apiserver and on our own."""
+"""Tests for the runner of kinds other than jobs, with a toy kind on a real kube-apiserver and on ours."""
 
 from collections.abc import AsyncIterator
 

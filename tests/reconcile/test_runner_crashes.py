@@ -1,4 +1,4 @@
-"""Tests that an operator killed at any of its requests leaves nothing that the next one cannot finish."""
+"""Tests that a new operator finishes the work of one that was killed at any of its requests."""
 
 import asyncio
 from dataclasses import replace

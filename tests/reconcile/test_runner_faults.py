@@ -1,4 +1,4 @@
-"""Tests for the runner with definitions, objects and leaders that are not as they should be."""
+"""Tests for the runner with invalid CRDs, undecodable objects and lost leadership."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How many pods of a job are tried, and when, by what the API server answered to those before."""
+"""Tests for the number of pods that are created at once, which depends on earlier responses."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tests for the caches that reconcilers read, and for who waits for which object."""
+"""Tests for the caches that reconcilers read, and for reconciles that changes of needed objects trigger."""
 
 from collections.abc import Iterable
 

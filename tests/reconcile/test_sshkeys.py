@@ -1,4 +1,4 @@
-"""Keys for ssh: OpenSSH reads them, they fit together, and no two are the same."""
+"""Tests for generated ssh keys: OpenSSH reads them, pairs match, and every job has its own."""
 
 import subprocess
 from pathlib import Path

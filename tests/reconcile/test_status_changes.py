@@ -1,4 +1,4 @@
-"""Which changes of a status are written at once, and which have to wait."""
+"""Tests for which changes of a status are written at once and which are deferred."""
 
 from dataclasses import dataclass
 

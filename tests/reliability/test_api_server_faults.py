@@ -1,4 +1,7 @@
-"""What a real API server does to an operator: jobs end right all the same, and status tells why not yet."""
+"""Tests for faults of a real API server: restarts, throttling, expired tokens and unreachable webhooks.
+
+Jobs succeed nevertheless, and status says what they wait for.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Definitions of our kinds that go, come back, or are somebody else's."""
+"""Tests for operators whose CRDs are deleted, created again, or replaced by foreign ones."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""A real node loses its power, or its way to the API server, under a job.
+"""Tests for real nodes that lose power or their connection to the API server while a job runs.
 
-No rank ever runs twice, and the job goes on as soon as that is certain.
+No rank ever runs twice, and the job continues as soon as that is certain.
 """
 
 import asyncio

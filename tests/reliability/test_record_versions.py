@@ -1,4 +1,4 @@
-"""A Record that an earlier or a later operator wrote."""
+"""Tests for Records that an earlier or a later version of the operator wrote."""
 
 from collections.abc import Callable
 from typing import cast

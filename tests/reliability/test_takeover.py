@@ -1,4 +1,4 @@
-"""Two operators, of which one leads; the API server's audit log tells who wrote what, and when."""
+"""Tests for leader changes between two operators; the audit log shows which of them wrote what, and when."""
 
 import asyncio
 import contextlib

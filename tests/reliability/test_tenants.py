@@ -1,7 +1,7 @@
-"""A hostile tenant beside an honest one, of one operator and a real API server.
+"""Tests that a hostile tenant does not slow down another one, with one operator and a real API server.
 
-The hostile one has a job whose pods nobody could store, jobs of thousands of pods over a quota of none, odd
-questions to the endpoint and connections that say nothing. The honest one notices next to nothing.
+The hostile tenant has a job with pods too large to store, jobs of thousands of pods over an exhausted quota,
+malformed requests to the endpoint and idle connections.
 """
 
 import asyncio

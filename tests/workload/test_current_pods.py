@@ -1,4 +1,4 @@
-"""Which pods are in their places: asked one by one and for whole roles, with the same answer."""
+"""Tests that current pods are the same whether read one by one or by role."""
 
 import pytest
 from msgspec.structs import replace

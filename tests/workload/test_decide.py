@@ -1,4 +1,4 @@
-"""Whole lives of jobs, step by step, and the rules that span several policies."""
+"""Tests for the lifecycle of jobs, step by step, and for rules that span several policies."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""A definition that cannot be run, where that ends the job."""
+"""Tests for invalid definitions that end the job."""
 
 from msgspec.structs import replace
 

@@ -1,5 +1,4 @@
-"""Tests reconciles under random faults: invariants always hold, and without further faults the job
-converges."""
+"""Tests reconciles under random faults: invariants always hold, and jobs converge when faults end."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Pods and groups follow what their job hands on, and nothing else."""
+"""Tests that pods and groups get the propagated metadata of their job, and nothing else."""
 
 from collections.abc import Mapping
 

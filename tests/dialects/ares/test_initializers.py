@@ -1,4 +1,4 @@
-"""The init container `initializer` of AresJobs: as it comes, and as an administrator may have it."""
+"""Tests for the init container `initializer` of AresJobs, with default and with configured commands."""
 
 import subprocess
 from pathlib import Path

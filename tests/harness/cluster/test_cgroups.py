@@ -1,4 +1,4 @@
-"""Cgroups of nodes, in both forms; ordinary folders stand for the kernel's."""
+"""Tests for the cgroups of nodes, version 1 and 2, with ordinary folders instead of kernel ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Archives that containerd takes in."""
+"""Tests for image archives that containerd can import."""
 
 import hashlib
 import json

@@ -1,6 +1,6 @@
-"""A real cluster of two nodes: it runs what Kubernetes runs, is mended, and goes without a trace.
+"""Tests for a real cluster of two nodes: it runs workloads, is repaired, and is removed without a trace.
 
-All tests share the session's cluster, in the order in which they stand; the last ones hurt it.
+All tests share the cluster of the session, in the order of the file; the last ones damage it.
 """
 
 import os

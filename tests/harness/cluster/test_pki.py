@@ -1,4 +1,4 @@
-"""Certificates of the parts of a cluster."""
+"""Tests for the certificates of the components of a cluster."""
 
 import ipaddress
 from pathlib import Path

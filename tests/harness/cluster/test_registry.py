@@ -1,4 +1,4 @@
-"""The registry of a cluster."""
+"""Tests for the image registry of a cluster."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""A cluster that does not come up leaves nothing running behind the test that wanted it."""
+"""Tests that a cluster which fails to start leaves no process behind."""
 
 from pathlib import Path
 

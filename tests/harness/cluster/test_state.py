@@ -1,4 +1,4 @@
-"""Remembering what runs, and finding it without."""
+"""Tests for recording the processes of a cluster, and for finding them without a record."""
 
 import os
 import shutil

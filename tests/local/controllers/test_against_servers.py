@@ -1,4 +1,4 @@
-"""The controllers at work against a real API server and against our own: the same tests for both."""
+"""Tests for the controllers against a real API server and against the local one."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The controllers as a process of their own."""
+"""Tests for the controllers as a process."""
 
 import asyncio
 import shutil

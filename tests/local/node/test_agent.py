@@ -1,4 +1,4 @@
-"""The agent with a real API server and real pods."""
+"""Tests for the node agent with a real API server and real pods."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Claim names that would lead out of the folder of volumes."""
+"""Tests that the name of a claim cannot lead out of the folder of volumes."""
 
 from pathlib import Path
 from typing import cast

@@ -1,4 +1,4 @@
-"""Pods reach the world outside where the host can, and nothing of that is left on the host."""
+"""Tests that pods reach external networks if the host does, and leave no rules on the host."""
 
 import subprocess
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Every line once, though it is written while others are read."""
+"""Tests that every log line is read once, also while more lines are written."""
 
 from pathlib import Path
 

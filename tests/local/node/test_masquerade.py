@@ -1,4 +1,4 @@
-"""Rules of `nft` and `iptables`, in a network that is thrown away."""
+"""Tests for rules of `nft` and `iptables`, in a temporary network namespace."""
 
 import subprocess
 import sys

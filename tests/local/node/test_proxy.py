@@ -1,4 +1,4 @@
-"""Service ports relayed to real listeners on loopback."""
+"""Tests for relaying Service ports to real listeners on loopback."""
 
 import asyncio
 import socket

@@ -1,7 +1,7 @@
-"""What a pod writes stays in the pod, whatever is mounted on the host and whatever the kernel can do.
+"""Tests that what a pod writes stays in the pod, whatever is mounted on the host.
 
 The pods run as an unprivileged user, on a machine (a mount namespace of the test's own) that has a disk
-mounted below a top-level folder. Files there belong to that user: only the mounts keep them as they are.
+mounted below a top-level folder. Files there belong to that user: only the mounts protect them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Pods of a user without any privilege, in a user namespace: the same shims, the same behaviour."""
+"""Tests for pods of an unprivileged user, in a user namespace: they behave as those of root."""
 
 import json
 import os

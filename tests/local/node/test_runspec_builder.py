@@ -1,4 +1,4 @@
-"""From a pod to its launch record: what a node does not run, and what must not leave the pod's folder."""
+"""Tests for the launch record of a pod: unsupported fields, and paths that must not leave the pod folder."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Real pods without an API server: what a shim runs, writes and reports."""
+"""Tests for real pods without an API server: the processes, files and statuses of a shim."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Who goes where."""
+"""Tests for the nodes that pods are assigned to."""
 
 import random
 from collections import Counter

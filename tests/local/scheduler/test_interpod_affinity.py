@@ -1,4 +1,4 @@
-"""What placed pods mean for one more."""
+"""Tests for affinity and anti-affinity to pods that are already placed."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Which labels, taints and ports go together."""
+"""Tests for node selection by labels, taints and ports."""
 
 import msgspec
 import pytest

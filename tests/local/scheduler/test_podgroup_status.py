@@ -1,4 +1,4 @@
-"""What the status of a PodGroup says."""
+"""Tests for the status of PodGroups."""
 
 from collections.abc import Sequence
 from datetime import timedelta

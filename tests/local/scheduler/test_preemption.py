@@ -1,4 +1,4 @@
-"""Whose room is taken for whom."""
+"""Tests for which pods are preempted, and for which other pods."""
 
 import random
 from collections import Counter

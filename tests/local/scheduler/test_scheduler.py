@@ -1,4 +1,4 @@
-"""The scheduler at work, with a client whose answers the test holds back."""
+"""Tests for the running scheduler, with a client whose responses the test delays."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Counts that are kept are those that a search would find."""
+"""Tests that incremental topology counts equal a full recount."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How evenly pods lie."""
+"""Tests for topology spread constraints."""
 
 from collections.abc import Mapping, Sequence
 

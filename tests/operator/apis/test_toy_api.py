@@ -1,4 +1,4 @@
-"""A further job API needs nothing but its registration: a toy API runs jobs, and the CLI shows them."""
+"""Tests that a further job API only has to be registered: a toy API runs jobs, and the CLI shows them."""
 
 from typing import ClassVar
 

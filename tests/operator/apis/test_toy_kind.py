@@ -1,4 +1,4 @@
-"""A kind that is not a job needs nothing but its registration: the operator runs its reconciler."""
+"""Tests that a kind other than a job only has to be registered: the operator runs its reconciler."""
 
 import re
 from collections.abc import AsyncIterator

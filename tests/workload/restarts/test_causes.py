@@ -1,4 +1,4 @@
-"""Every way to lose a pod has a cause of its own."""
+"""Tests that each way to lose a pod has its own cause."""
 
 import pytest
 from msgspec.structs import replace

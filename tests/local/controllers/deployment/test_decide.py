@@ -1,4 +1,4 @@
-"""A Deployment's steps as tables; `test_rollouts.py` walks whole rollouts by them."""
+"""Tests for single steps of a Deployment; `test_rollouts.py` tests whole rollouts."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

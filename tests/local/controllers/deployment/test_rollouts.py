@@ -1,4 +1,4 @@
-"""Whole rollouts, with pods that get ready in any order: what a user relies on holds at every step."""
+"""Tests that invariants hold at every step of a rollout, in whatever order pods become ready."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

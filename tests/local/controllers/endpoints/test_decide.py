@@ -1,4 +1,4 @@
-"""Which slices a service should have."""
+"""Tests for the EndpointSlices of a Service."""
 
 from collections.abc import Mapping, Sequence
 

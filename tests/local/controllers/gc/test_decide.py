@@ -1,4 +1,4 @@
-"""What is garbage and what is not."""
+"""Tests for which objects are garbage."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Whatever is interrupted, a Job counts every pod once."""
+"""Tests that a Job counts every pod once, whatever is interrupted."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a Job needs next."""
+"""Tests for the next step of a Job."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

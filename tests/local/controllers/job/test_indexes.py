@@ -1,4 +1,4 @@
-"""How completion indexes are written."""
+"""Tests for the format of completion indexes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The pods that a Job makes."""
+"""Tests for the pods of a Job."""
 
 import msgspec
 

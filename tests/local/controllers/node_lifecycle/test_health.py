@@ -1,4 +1,4 @@
-"""What follows from a node's silence."""
+"""Tests for the taints and conditions of nodes that stop reporting."""
 
 from datetime import timedelta
 

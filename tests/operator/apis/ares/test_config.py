@@ -1,4 +1,4 @@
-"""Configuration files in AresOperator's format: the settings that they give, and errors that name the key."""
+"""Tests for configuration files in AresOperator's format: their settings, and errors that name the key."""
 
 from pathlib import Path
 

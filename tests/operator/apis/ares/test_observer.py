@@ -1,4 +1,4 @@
-"""Acceptance case 47, and what the initializer relies on: the observer of AresJobs, over TLS."""
+"""Acceptance case 47, and responses that the initializer relies on: the observer of AresJobs, over TLS."""
 
 import asyncio
 import json

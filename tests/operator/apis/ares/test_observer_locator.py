@@ -1,4 +1,4 @@
-"""The addresses that the initializers of AresJobs use."""
+"""Tests for the addresses that the initializers of AresJobs use."""
 
 from collections.abc import Sequence
 
