@@ -106,7 +106,7 @@ def test_base_image_is_a_build_argument() -> None:
 
 
 def test_modules_of_the_base_image_are_compiled(tmp_path: Path) -> None:
-    """The helper starts in every pod, where nothing can be written: it must not have to compile then."""
+    """The helper starts in every pod, on a read-only file system, so it must not need to compile."""
     library = Path(sysconfig.get_path("stdlib"))
     shutil.copytree(library / "json", tmp_path / "json", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tests").mkdir()
@@ -144,14 +144,14 @@ def test_build_is_reproducible_and_its_files_work(tmp_path: Path, python_with_pi
 
 @pytest.fixture
 def python_with_pip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python for the build: an environment made by uv has no pip."""
+    """Return a Python for the build: an environment made by uv has no pip."""
     environment = tmp_path_factory.mktemp("python")
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     return environment / "bin/python3"
 
 
 def built(folder: Path, python: Path) -> dict[str, str]:
-    """Run the steps of the build below a folder instead of the root; what came of it, by path."""
+    """Run the steps of the build below a folder instead of the root; return the files by path."""
     source = folder / "src"
     source.mkdir()
     variables = dict(pair.split("=", 1) for line in instructions("ENV") for pair in shlex.split(line))

@@ -40,7 +40,7 @@ def test_lock_pins_every_package_with_hashes(lock: Path) -> None:
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_lock_is_a_subset_of_the_development_lock(lock: Path) -> None:
-    """Else one environment could not serve all, and an image would hold what nobody tested."""
+    """Otherwise an image would contain versions that were not tested."""
     theirs, developers = (
         set(re.findall(r"^([\w.-]+==\S+)", path.read_text(), re.MULTILINE))
         for path in (lock, ROOT / "requirements-dev.lock")
@@ -61,7 +61,7 @@ def test_no_file_contains_a_path_of_a_machine() -> None:
 
 
 def test_no_test_asserts_a_duration() -> None:
-    """That depends on the machine: see CONTRIBUTING.md, Tests."""
+    """Durations depend on the machine: see CONTRIBUTING.md, Tests."""
     cpu = r"process_time|thread_time|perf_counter|getrusage"
     elapsed = r"assert [^\n]*time\(\) - \w+ <=? *[\d.]+"
     offences = [
@@ -106,7 +106,7 @@ def test_script_is_executable(script: Path) -> None:
 
 @pytest.mark.parametrize("line", ["1.35", "1.36"])
 def test_pinned_modules_of_kubernetes_have_one_version(line: str) -> None:
-    """The staging modules of Kubernetes go with its version: 1.36.3 and 0.36.3."""
+    """The staging modules of Kubernetes follow its version: 1.36.3 and 0.36.3."""
     pins = (ROOT / "kubernetes" / line / "go.mod").read_text()
     version = re.search(r"^\s*k8s\.io/kubernetes v1\.(\S+)", pins, re.MULTILINE)
     assert version
@@ -139,6 +139,6 @@ def test_anchors_in_links_between_documents_exist() -> None:
 
 
 def _anchors(path: Path) -> set[str]:
-    """Return the anchors of a document's headings, as GitHub makes them."""
+    """Return the anchors of a document's headings, as GitHub generates them."""
     titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -14,7 +14,7 @@ AT = "2029-12-31T12:00:00Z"
 
 
 def left(phase: str, *conditions: dict[str, str], role: str = "", **status: object) -> AresJob:
-    """A job of two workers with such a status."""
+    """Return a job of two workers with this status, as AresOperator stored it."""
     stored = [{"status": "True", "lastTransitionTime": AT, **condition} for condition in conditions]
     roles = {"worker": {"phase": role or phase, "lastTransitionTime": AT}}
     written = {"phase": phase, "conditions": stored, "roleStatuses": roles, **status}
@@ -68,11 +68,17 @@ def test_own_or_empty_status_is_not_adopted() -> None:
 
 
 PLACES = {
-    "labels of this API": ({"ares.io/replica-type": "ps", "ares.io/replica-index": "3"}, ("ps", 3)),
-    "those of its early days": ({"replica-type": "ps", "replica-index": "3"}, ("ps", 3)),
-    "an index that is none": ({"replica-type": "ps", "replica-index": "x"}, None),
-    "no index": ({"replica-type": "ps"}, None),
-    "nothing": ({}, None),
+    "labels of this API: used": (
+        {"ares.io/replica-type": "ps", "ares.io/replica-index": "3"},
+        ("ps", 3),
+    ),
+    "labels of early AresOperator versions: used": (
+        {"replica-type": "ps", "replica-index": "3"},
+        ("ps", 3),
+    ),
+    "index is not a number: no replica": ({"replica-type": "ps", "replica-index": "x"}, None),
+    "index missing: no replica": ({"replica-type": "ps"}, None),
+    "no labels: no replica": ({}, None),
 }
 
 

@@ -28,7 +28,7 @@ def gang(**run: object) -> AresJob:
 
 
 def group(phase: str, **conditions: str) -> ObservedGroup:
-    """Volcano's group in this phase, with conditions that are true and their reasons."""
+    """Return a Volcano PodGroup in this phase; the values of true conditions are their reasons."""
     true = [Condition(kind, "True", reason) for kind, reason in conditions.items()]
     return GROUP.parse_status(PodGroupStatus(phase, true))
 
@@ -288,7 +288,7 @@ PRIORITY, QUEUE = "ares.io/job-priority", "ares.io/ares-queue"
 
 
 def annotated(simulated: SimulatedJob, **annotations: str) -> SimulatedJob:
-    """The job with these annotations and no others."""
+    """Return the job with these annotations and no others."""
     written = {f"ares.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
     return replace(
         simulated, obj=replace(simulated.obj, metadata=replace(simulated.obj.metadata, annotations=written))
@@ -360,7 +360,7 @@ GONE = {
 
 @pytest.mark.parametrize(("restart", "other", "want", "phase"), GONE.values(), ids=GONE.keys())
 def test_deleted_succeeded_pod_is_missing(restart: str, other: str, want: list[str], phase: str) -> None:
-    """3.2 counts the pods that are there."""
+    """3.2 counts existing pods."""
     begun = simulate(job(roles={"worker": {"replicas": 2, "restartPolicy": restart}})).start()
     running = begun.reconcile(*pods(f"{other}{other}"))
     done = running.reconcile(*pods(f"S{other}"))
@@ -372,7 +372,7 @@ def test_deleted_succeeded_pod_is_missing(restart: str, other: str, want: list[s
 
 
 def test_succeeded_pod_on_a_node_that_is_down_counts_as_failed() -> None:
-    """3.2: the node is looked at before the phase."""
+    """3.2: the node is checked before the phase."""
     obj = job(roles={"worker": {"replicas": 2, "rolePhasePolicy": {"nodeDownAsFailed": True}}})
     observed_pods = (pod(0, "Succeeded", node="a"), pod(1, node="b"))
     running = simulate(obj).start().reconcile(pod(0, node="a"), pod(1, node="b"))
@@ -381,7 +381,7 @@ def test_succeeded_pod_on_a_node_that_is_down_counts_as_failed() -> None:
 
 
 def test_failed_role_that_does_not_end_the_job_is_left_alone() -> None:
-    """Never: missing pods are made again only while the role is Pending or Starting."""
+    """Never: missing pods are created again only while the role is Pending or Starting."""
     policy = {"failed": [["train"]], "succeeded": [["train"]]}
     obj = job(roles={"etcd": {}, "train": {}}, jobPhasePolicy=policy)
     running = simulate(obj).start().reconcile(*pods("R", "etcd"), *pods("R", "train"))
@@ -456,7 +456,7 @@ EVICTIONS: dict[str, tuple[ObservedPod, int]] = {
 
 @pytest.mark.parametrize(("lost", "want"), EVICTIONS.values(), ids=EVICTIONS.keys())
 def test_replacement_after_an_eviction_counts_as_a_restart(lost: ObservedPod, want: int) -> None:
-    """3.4: each replacement adds 1; what the cluster did is shown and does not use up backoffLimit."""
+    """3.4: each replacement adds 1; replacements caused by the cluster do not count towards backoffLimit."""
     after = failing(backoffLimit=3).reconcile(lost)
     assert after.role().restarts == want
     assert after.status.argosy.get("restarts", 0) == (1 if lost is FULL else 0)

@@ -303,7 +303,7 @@ def test_case(play: Callable[[], None]) -> None:
 
 
 def test_message_about_thousands_of_missing_pods_is_truncated() -> None:
-    """A status would become too large."""
+    """Otherwise the status would become too large."""
     running = simulate(job(roles={"worker": {"replicas": 3000}})).start().reconcile(*pods("R" * 3000))
     lost = running.reconcile().reconcile_observed(
         Observed(confirmed_absent=frozenset(("worker", index) for index in range(3000)))

@@ -186,7 +186,7 @@ def test_longest_valid_name() -> None:
 
 
 def status(obj: TrainingRun, observed: Observed, at: float = 0) -> TrainingRun:
-    """The run with the status that one pass would give it."""
+    """Return the run with the status that one reconcile would write."""
     job = lowered(obj)
     record = decide(job, read_record(obj), observed, later(at)).record
     return stored(obj, DIALECT.to_status(obj, StatusInput(job, record, observed)))

@@ -53,7 +53,7 @@ def test_invariants_of_a_run_with_random_edits_and_observations(example_settings
 
 
 def _decode(spec: Spec, generation: int, before: TrainingRun | None) -> TrainingRun | None:
-    """The run; None if it cannot be decoded, which the operator reports elsewhere."""
+    """Return the run; None if it cannot be decoded, which the operator reports elsewhere."""
     meta = {"name": "job", "namespace": "ns", "uid": "job-uid", "generation": generation}
     try:
         converted = msgspec.convert({"metadata": meta, "spec": copy.deepcopy(spec)}, TrainingRun)

@@ -48,7 +48,7 @@ def applied(cluster: RunningCluster) -> Iterator[RunningCluster]:
 
 @pytest.fixture
 def with_crd(applied: RunningCluster) -> RunningCluster:
-    """The installation with its CRD, whichever tests of this file ran before."""
+    """Return the installation with its CRD, whichever tests of this file ran before."""
     for path in APPLIED:
         applied.kubectl("apply", "-f", str(FOLDER / path))
     rolled_out(applied, "ares", "ares-operator")
@@ -56,7 +56,7 @@ def with_crd(applied: RunningCluster) -> RunningCluster:
 
 
 def ready(cluster: RunningCluster) -> dict[str, int]:
-    """How many pods of each Deployment in namespace `ares` are ready."""
+    """Return how many pods of each Deployment in namespace `ares` are ready."""
     counts: dict[str, int] = {}
     for line in cluster.kubectl("get", "pods", "-n", "ares", "--no-headers").stdout.splitlines():
         name, state, *_ = line.split()
@@ -81,7 +81,7 @@ def test_51_commands_of_the_readme_can_be_repeated_without_changes(
 
 
 def sample(name: str, command: str = "") -> Json:
-    """With an image, and perhaps another command in all its containers."""
+    """Return a sample with an image, and optionally with another command in all its containers."""
     text = (FOLDER / "config/samples" / f"{name}.yaml").read_text().replace("${IMAGE}", images.PYTHON)
     job = cast("dict[str, dict[str, dict[str, Json]]]", yaml.safe_load(text))
     for role in job["spec"]["roleSpecs"].values() if command else ():
@@ -112,7 +112,7 @@ def observer_url(cluster: RunningCluster, pod: str) -> str:
 
 
 def waiting_job(name: str) -> Json:
-    """The custom sample, whose launcher waits for its workers, and which ends by itself."""
+    """Return the custom sample, whose launcher waits for its workers, with commands that end on their own."""
     job = cast("dict[str, dict[str, dict[str, Json]]]", sample("custom-sample", "sleep 3"))
     job["spec"]["roleSpecs"]["launcher"]["dependence"] = {"roleNames": ["worker"]}
     job["metadata"]["name"] = cast("dict[str, Json]", name)
@@ -149,13 +149,13 @@ def test_pod_in_the_host_network_uses_the_address_of_the_service(applied: Runnin
 
 
 def change(cluster: RunningCluster, *values: str, file: Path | None = None) -> None:
-    """The installation with these values, by `kubectl apply`, when it is in force."""
+    """Apply the installation with these values by `kubectl apply`, and wait until it is rolled out."""
     cluster.kubectl("apply", "-f", "-", stdin=installed("ares", "ares", *values, file=file))
     rolled_out(cluster, "ares", *ALL)
 
 
 def installed(api: str, namespace: str, *values: str, file: Path | None = None) -> str:
-    """What `argosy install` would apply."""
+    """Return the objects that `argosy install` would apply."""
     words = [word for value in values for word in ("--set", value)]
     words += ["--values", str(file)] if file else []
     words += ["--api", api, "-n", namespace, "--dry-run"]

@@ -46,7 +46,7 @@ def _name(obj: Json) -> str:
 
 
 def test_dry_run_prints_the_objects() -> None:
-    """The same objects: `argosy install --api ares --dry-run`."""
+    """`argosy install --api ares --dry-run` prints the same objects."""
     output = CliRunner().invoke(install, ["--api", "ares", "--dry-run"], catch_exceptions=False).output
     rendered = [
         obj

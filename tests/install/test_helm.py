@@ -66,7 +66,7 @@ def helm() -> Path:
 
 
 def template(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A Helm that was built from its module does not know for which Kubernetes it is."""
+    """Render the chart; a Helm built from its module needs the Kubernetes version as a flag."""
     return run(helm, "template", "argosy", str(CHART.path), f"--kube-version={DEFAULT}", *words)
 
 

@@ -22,7 +22,7 @@ DEFINITIONS = ("trainingruns.argosy.dev", "aresjobs.ares.io")
 
 @pytest.fixture
 def printed() -> list[str]:
-    """Returns what is printed."""
+    """Return the list of lines that the installation prints."""
     return []
 
 
@@ -34,7 +34,7 @@ async def installation(api: Server, namespace: str, printed: list[str]) -> Async
 
 
 async def existing_objects(installation: Installation, values: Json) -> set[str]:
-    """Which objects of an installation with these values exist."""
+    """Return which objects of an installation with these values exist."""
     names = set()
     for reference in map(Reference.to, CHART.objects(installation.namespace, CHART.values(values))):
         kind = KINDS[reference.api_version, reference.kind]
@@ -97,7 +97,7 @@ PASSING = ("events", "leases", "apiservices")
 
 
 async def everything(client: Client) -> set[str]:
-    """All objects of all kinds that the server knows."""
+    """Return the names of all objects of all kinds in the cluster."""
     groups = msgspec.json.decode(await client.request("GET", "/apis"), type=Groups).groups
     names: set[str] = set()
     for path in ("/api/v1", *(f"/apis/{group.preferred_version['groupVersion']}" for group in groups)):
@@ -112,7 +112,7 @@ async def everything(client: Client) -> set[str]:
 
 
 async def test_uninstall_keeps_only_crds(installation: Installation) -> None:
-    """Whatever is on: observers, webhooks, features, rights in another namespace."""
+    """With observers, webhooks, features and rights in another namespace."""
     values: Json = {
         "observer": {"enabled": True, "nodePort": 0},
         "webhooks": {"enabled": True},
@@ -184,7 +184,7 @@ async def test_crds_of_an_uninstalled_helm_release_are_adopted(installation: Ins
 
 
 async def test_interrupted_installation_can_be_upgraded(installation: Installation) -> None:
-    """It is noted before the first object is applied."""
+    """The manifest is written before the first object is applied."""
     await installation._write_manifest({"replicas": 1}, (), ())
     await installation.upgrade({})
     assert "Deployment argosy-operator" in await existing_objects(installation, {})

@@ -65,7 +65,7 @@ def template(*command: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def release(cluster: RunningCluster) -> Iterator[Release]:
-    """No operator yet, and a namespace for jobs that is as strict as can be."""
+    """Yield a release without an operator, and with a namespace that has the restricted pod standard."""
     cluster.kubectl("create", "namespace", HOME)
     cluster.kubectl("label", "namespace", HOME, "pod-security.kubernetes.io/enforce=restricted")
     yield Release(cluster)
@@ -114,7 +114,7 @@ def mpi(name: str) -> RunBuilder:
 
 
 class AuditedRequest(Struct, frozen=True):
-    """One request, by the API server's account."""
+    """One request in the audit log of the API server."""
 
     user: str
     pod: str
@@ -129,7 +129,7 @@ class AuditedRequest(Struct, frozen=True):
 
 
 def requests(cluster: RunningCluster) -> list[AuditedRequest]:
-    """All requests about objects since the cluster began, in their order."""
+    """Return all requests about objects since the cluster was started, in order."""
     log = (cluster.folder / "logs" / "audit.log").read_text().rpartition("\n")[0]
     entries = [entry for entry in map(json.loads, log.splitlines()) if "objectRef" in entry]
     return [
@@ -146,13 +146,13 @@ def requests(cluster: RunningCluster) -> list[AuditedRequest]:
 
 
 def holder(release: Release) -> str:
-    """The pod that leads."""
+    """Return the name of the leading pod."""
     lease = cast("dict[str, dict[str, str]]", release.cluster.get("lease", "-n", release.namespace, NAME))
     return lease["spec"].get("holderIdentity", "").split("_")[0]
 
 
 def chart_version(cluster: RunningCluster) -> str:
-    """The version of the chart that the definition in the cluster is of, if it is the older one."""
+    """Return the version of the older chart if the CRD in the cluster is from it."""
     metadata = cast("dict[str, dict[str, str]]", cluster.get("crd", DEFINITION)["metadata"])
     return metadata["annotations"].get("made-by", "")
 
@@ -183,7 +183,7 @@ LABEL = "app.kubernetes.io/name=argosy"
 
 
 def test_helm_installs_two_replicas_with_their_service_account(release: Release, tmp_path: Path) -> None:
-    """Beginning with the version before, which the next test upgrades."""
+    """The previous version is installed, which the next test upgrades."""
     cluster = release.cluster
     chart = older_chart(tmp_path, "0.0.9")
     crd = next((chart / "files" / "crds").glob("argosy.dev_*.yaml"))
@@ -221,7 +221,7 @@ def test_helm_upgrade_updates_crds_and_does_not_affect_running_jobs(release: Rel
 def test_dependencies_and_remote_exec_work_with_the_rights_of_the_chart(
     release: Release,
 ) -> None:
-    """What helpers in pods need: the Service, its certificate, our image, and accounts for launchers."""
+    """Helpers in pods need the Service, its certificate, our image, and accounts for launchers."""
     cluster = release.cluster
     stages = run("stages").role("data", 1, template=template("sh", "-c", "echo made"))
     after = {"dependsOn": [{"role": "data", "phase": "Succeeded"}], "template": template("echo", "used")}
@@ -287,7 +287,7 @@ NOT_ASKED_FOR = {
 
 
 def test_operator_uses_exactly_the_rights_of_the_chart(release: Release) -> None:
-    """By the API server's own account of everything that was asked since the cluster began."""
+    """The audit log of the API server has all requests since the cluster was started."""
     used: set[tuple[str, str]] = set()
     refused: set[tuple[str, str]] = set()
     installed = True
@@ -341,13 +341,13 @@ def test_one_namespace_without_features_needs_fewer_rights(release: Release) -> 
 
 
 def offer(cluster: RunningCluster, slots: int) -> None:
-    """The first node has so many of a resource that nobody else asks for."""
+    """Set the capacity of the first node for a resource that only these tests request."""
     patch = json.dumps({"status": {"capacity": {SLOT: str(slots)}, "allocatable": {SLOT: str(slots)}}})
     cluster.kubectl("patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", patch)
 
 
 def test_builtin_gang_scheduler_admits_gangs_once_they_fit(release: Release) -> None:
-    """Acceptance case 53 for a single namespace, whose operator must see the pods of all."""
+    """Acceptance case 53 for a single namespace; its operator must see the pods of all namespaces."""
     cluster = release.cluster
     chosen = ("gang.backend=builtin", f"watchNamespace={HOME}")
     release.upgrade(*(word for setting in chosen for word in ("--set", setting)))

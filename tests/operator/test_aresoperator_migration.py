@@ -13,7 +13,7 @@ KIND = dynamic_kind(AresJob.resource)
 
 
 async def left(scene: Scene, name: str, phase: str, **status: object) -> str:
-    """A job of AresOperator's with such a status; its uid."""
+    """Create a job of AresOperator with this status; return its uid."""
     spec = job(roles={"worker": {"replicas": 2, "restartPolicy": "OnFailure"}}).spec
     body = {
         "apiVersion": "ares.io/v1",
@@ -28,7 +28,7 @@ async def left(scene: Scene, name: str, phase: str, **status: object) -> str:
 
 
 async def create_children(scene: Scene, name: str, uid: str) -> None:
-    """Pods and service as AresOperator makes them."""
+    """Create pods and a Service as AresOperator does."""
     owner = {"apiVersion": "ares.io/v1", "kind": "AresJob", "name": name, "uid": uid, "controller": True}
     labels = {"ares.io/group-name": "ares.io", "ares.io/job-name": name, "ares.io/replica-type": "worker"}
     spec = {"containers": [{"name": "main", "image": "image"}]}

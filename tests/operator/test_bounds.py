@@ -20,7 +20,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Clients:
-    """Connections from addresses of this machine, until the test ends."""
+    """Connections from several addresses of this machine, closed when the test ends."""
 
     def __init__(self) -> None:
         self._writers: list[asyncio.StreamWriter] = []
@@ -47,7 +47,7 @@ async def clients() -> AsyncIterator[Clients]:
 
 
 async def is_open(connection: Connection) -> bool:
-    """Whether a request is answered."""
+    """Return True if a request is answered."""
     reader, writer = connection
     writer.write(b"GET /cache/ping HTTP/1.1\r\nHost: here\r\n\r\n")
     async with asyncio.timeout(20):
@@ -58,7 +58,7 @@ async def is_open(connection: Connection) -> bool:
 
 
 async def refused(port: int) -> dict[str, float]:
-    """What `/metrics` tells of refusals."""
+    """Return the counts of refused connections in `/metrics`."""
     client = Client(Origin.from_url(f"http://127.0.0.1:{port}"))
     try:
         text = (await client.send("GET", "/metrics", {})).body.decode()
@@ -74,7 +74,7 @@ async def refused(port: int) -> dict[str, float]:
 
 @asynccontextmanager
 async def operator(scene: Scene, clients: Clients, **settings: object) -> AsyncIterator[tuple[int, int]]:
-    """The ports of an operator's endpoint and of its metrics."""
+    """Yield the ports of an operator's endpoint and of its metrics."""
     endpoint, metrics = free_port(), free_port()
     async with scene.operator(endpoint=f"127.0.0.1:{endpoint}", **shown_at(metrics), **settings):
 

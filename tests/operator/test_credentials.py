@@ -47,7 +47,7 @@ CLOCK = SystemClock()
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Secrets are looked at often, and a new key is used at once."""
+    """Check Secrets often, and use new keys at once."""
     monkeypatch.setattr(credentials, "CHECK_INTERVAL_SECONDS", 0.05)
     for module in (credentials, endpoint_credentials):
         monkeypatch.setattr(module, "TOKEN_KEY_DELAY", endpoint_credentials.TOKEN_KEY_DELAY * 0)
@@ -70,7 +70,7 @@ async def is_not_led() -> bool:
 
 
 class Replica:
-    """A replica's credentials without the rest of an operator."""
+    """The credentials of a replica, without the rest of the operator."""
 
     def __init__(self, scene: Scene, current: Credentials) -> None:
         own = SecretStore(scene.client, scene.namespace, SECRET)
@@ -111,7 +111,7 @@ async def test_leader_restores_a_damaged_secret(scene: Scene) -> None:
 
 
 async def test_replica_that_starts_without_the_secret_waits_for_the_leader(scene: Scene) -> None:
-    """Else it would make other keys, and the pods that run would be refused."""
+    """Otherwise it would generate other keys, and running pods would be rejected."""
     leader = await Replica.start(scene)
     await scene.client.delete(Secret, SECRET, scene.namespace)
     looks = 0
@@ -185,14 +185,14 @@ class PodCredentials(Struct, frozen=True):
 
 
 class ServingProcesses:
-    """Two replicas of which one leads, and an observer, asked as pods ask them."""
+    """Two replicas, one of them the leader, and an observer, with the requests that pods send them."""
 
     def __init__(self, scene: Scene, ports: Sequence[int]) -> None:
         self.scene = scene
         self.ports = ports
 
     async def new_pod(self, job: str) -> PodCredentials:
-        """Create a job with a pod that waits, and return what that pod was given."""
+        """Create a job with a waiting pod, and return the credentials of that pod."""
         late = {"template": template(), "dependence": {"roleNames": ["first"]}}
         spec = {"frameworkType": "custom", "roleSpecs": {"first": {"template": template()}, "late": late}}
         body = {"metadata": {"name": job}, "spec": spec}
@@ -211,7 +211,7 @@ class ServingProcesses:
         return PodCredentials(job, stored.metadata.uid, env["ARGOSY_CA"], env["ARGOSY_TOKEN"])
 
     async def statuses(self, pod: PodCredentials) -> list[int]:
-        """Return the answers to a pod by each port; 0: the certificate is not trusted."""
+        """Return the response status of each port to a pod; 0: the certificate is not trusted."""
         return [await self._status(port, pod) for port in self.ports]
 
     async def _status(self, port: int, pod: PodCredentials) -> int:
@@ -235,7 +235,7 @@ class ServingProcesses:
         await self.scene.until(f"all answer {want} to {pod.job}", answered)
 
     async def rotate(self, *flags: str) -> EndpointCredentials:
-        """Rotate by the command, and wait until the observers' Secret has followed."""
+        """Rotate by the command, and wait until the Secret of observers is updated."""
         place = ["--kubeconfig", str(self.scene.server.kubeconfig), "-n", self.scene.namespace]
         done = await _command([*place, *flags])
         assert done.exit_code == 0, done.output
@@ -321,5 +321,5 @@ async def test_deleted_secret_does_not_affect_pods(scene: Scene) -> None:
 
 
 async def _command(arguments: Sequence[str]) -> Result:
-    """Run `argosy rotate-keys`; in a thread, for it has an event loop of its own."""
+    """Run `argosy rotate-keys` in a thread, as it starts its own event loop."""
     return await asyncio.to_thread(CliRunner().invoke, rotate_keys, arguments)

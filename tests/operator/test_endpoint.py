@@ -44,7 +44,7 @@ SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
 
 
 class Jobs:
-    """Jobs as a dialect would find them."""
+    """Jobs as a dialect finds them."""
 
     def __init__(self) -> None:
         self.views: dict[tuple[str, str], JobView] = {}
@@ -137,7 +137,7 @@ async def serving(stage: Stage) -> AsyncIterator[None]:
 
 
 async def ask(stage: Stage, path: str, query: str = "", token: str | None = None) -> tuple[int, bytes]:
-    """The endpoint's answer to a GET with the token of the job `mnist`, or with another one."""
+    """Return the endpoint's response to a GET with the token of the job `mnist`, or with another token."""
     bearer = stage.trust.token("uid-of-mnist") if token is None else token
     request = Request("GET", path, query, [(b"authorization", f"Bearer {bearer}".encode())])
     response = await Endpoint(RouteContext(stage.readings, stage.trust, stage.missing)).handle(request)
@@ -146,7 +146,7 @@ async def ask(stage: Stage, path: str, query: str = "", token: str | None = None
 
 
 def entries(readings: JobViews) -> int:
-    """How many answers and jobs the endpoint remembers."""
+    """Return how many responses and jobs the endpoint caches."""
     return sum(1 + len(job.cached) for jobs in readings._views.values() for job in jobs.values())
 
 

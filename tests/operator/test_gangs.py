@@ -83,7 +83,7 @@ async def test_45_gang_scheduler_that_is_installed_later_is_used(scene: Scene) -
 
 
 async def test_pod_group_follows_changes_of_the_job(scene: Scene) -> None:
-    """Other people's annotations on it stay; those that the job has no longer go."""
+    """Annotations by others stay; those that the job no longer has are removed."""
     async with coscheduling(scene.client), scene.operator(gang_backend="scheduler-plugins"):
         await scene.apply(run().role("worker", 3).gang())
         await scene.until_pods(*WORKERS)
@@ -130,7 +130,7 @@ async def test_gang_waits_while_the_api_of_kubernetes_pod_groups_is_disabled(sce
 
 
 async def test_auto_uses_the_first_gang_scheduler_that_is_installed(scene: Scene) -> None:
-    """Volcano's PodGroup is defined here."""
+    """The CRD of Volcano's PodGroup is installed here."""
     async with scene.operator(gang_backend="auto"):
         await scene.apply(run().role("worker", 3).gang())
         waiting = await until_reason(scene, "Queued")
@@ -139,7 +139,7 @@ async def test_auto_uses_the_first_gang_scheduler_that_is_installed(scene: Scene
 
 @asynccontextmanager
 async def node(scene: Scene, cpu: int) -> AsyncIterator[None]:
-    """A node with so many processors, for pods of this namespace."""
+    """Create a node with this many processors, for pods of this namespace."""
     name = f"node-{scene.namespace}"
     await scene.client.create(Node, {"metadata": {"name": name, "labels": {"for": scene.namespace}}})
     await offer(scene, cpu)
@@ -159,7 +159,7 @@ async def offer(scene: Scene, cpu: int) -> None:
 
 
 def asking(scene: Scene, name: str = "mnist") -> RunBuilder:
-    """Three pods of one processor each."""
+    """Return a gang of three pods that request one processor each."""
     template = pod_template()
     spec = cast("dict[str, object]", template["spec"])
     spec["nodeSelector"] = {"for": scene.namespace}

@@ -109,7 +109,7 @@ GANG = workload(gang=Gang(3))
 def waiting_record(
     worker: Phase, at: float = 0, launcher: Phase = Phase.STARTING, attempt: int = 1
 ) -> Record:
-    """Pods were created NOW; the worker entered its phase so many seconds later."""
+    """Return a Record: pods were created NOW; the worker entered its phase this many seconds later."""
     roles = {
         "launcher": RoleRecord(launcher, phase_since=NOW),
         "worker": RoleRecord(worker, phase_since=later(at)),

@@ -50,7 +50,7 @@ async def start(scene: Scene, elect: str = "") -> asyncio.subprocess.Process:
 
 
 async def serving(process: asyncio.subprocess.Process) -> None:
-    """Until the operator says that it serves TrainingRuns, however long its start takes."""
+    """Wait until the operator logs that it serves TrainingRuns, however long its start takes."""
     assert process.stderr is not None
     while line := await process.stderr.readline():
         if b"watching" in line and b"TrainingRun" in line:
@@ -69,7 +69,7 @@ async def metrics(port: int) -> str:
 
 
 async def ask(port: int, path: str) -> Response:
-    """What the operator's health server says; status 0 while it does not listen."""
+    """Return the response of the operator's health server; status 0 while it does not listen."""
     client = WireClient(Origin.from_url(f"http://127.0.0.1:{port}"))
     try:
         return await client.send("GET", path, {})
@@ -149,7 +149,7 @@ async def test_operator_that_starts_before_its_crds_serves_them_once_installed(s
 
 
 async def test_operator_waits_for_an_api_server_that_starts_later(scene: Scene, tmp_path: Path) -> None:
-    """The kubeconfig names a port behind which the server appears only later."""
+    """The kubeconfig has a port on which the server listens only later."""
     port = free_port()
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(scene.server.kubeconfig.read_text().replace(str(scene.server.port), str(port)))
@@ -242,7 +242,7 @@ async def test_credentials_are_created_once(scene: Scene) -> None:
 
 
 async def test_run_succeeds_although_its_operator_is_killed_repeatedly(scene: Scene) -> None:
-    """Its one failure is counted once and its end is right, wherever the operator was when it died."""
+    """The only failure is counted once and the result is correct, whenever the operator is killed."""
     chance = random.Random(7)
     workers = [f"mnist-worker-{index}" for index in range(4)]
     await scene.apply(run().role("worker", 4, restart="OnFailure"))
@@ -290,7 +290,7 @@ async def test_run_succeeds_although_its_operator_is_killed_repeatedly(scene: Sc
 
 
 def without_record() -> dict[str, object]:
-    """Our definition as somebody else's version might be: it does not know `status.argosy`."""
+    """Return our CRD as another version might define it, without `status.argosy`."""
     return _without(crd_for(TrainingRun))
 
 

@@ -32,7 +32,7 @@ Ares = dynamic_kind(AresJob.resource)
 
 @pytest.fixture
 async def node_watch(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FaultProxy]:
-    """What the operators' node watches go through."""
+    """Return the proxy for the node watches of operators."""
     direct = Connection.from_kubeconfig(scene.server.kubeconfig)
     async with FaultProxy("127.0.0.1", scene.server.port) as proxy:
         watched = Connection(
@@ -51,7 +51,7 @@ async def node_watch(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 @pytest.fixture
 async def node(scene: Scene) -> AsyncIterator[str]:
-    """The name of a node that a test may create."""
+    """Return the name of a node that a test may create."""
     name = f"new-{scene.namespace}"
     yield name
     with suppress(NotFound):
@@ -82,7 +82,7 @@ async def create_restarting_ares_job(scene: Scene) -> None:
 
 
 async def run_on(scene: Scene, node: str) -> set[str]:
-    """Place all pods on the node and let them run; their uids."""
+    """Place all pods on the node and report them as running; return their uids."""
     pods = await scene.pods()
     for name in pods:
         path = f"{Pod.resource.path(name, scene.namespace)}/binding"
@@ -132,7 +132,7 @@ async def test_pods_on_a_node_missing_from_a_stalled_cache_are_not_replaced(
 
 
 async def test_deleted_node_counts_as_down(scene: Scene, node_watch: FaultProxy, node: str) -> None:
-    """The watch says nothing, the API when asked says 404: that is believed."""
+    """The watch shows nothing; a GET that returns 404 decides."""
     async with scene.operator():
         await create_ares_job(scene)
         await scene.until_pods(*PODS)

@@ -21,7 +21,7 @@ SETTINGS = AresSettings(observers=ObserverService(require_tokens=False), require
 
 
 async def ask(port: int, path: str, **headers: str) -> Response | None:
-    """None while nobody listens."""
+    """Return the response to a GET; None while the observer does not listen."""
     client = Client(Origin.from_url(f"http://127.0.0.1:{port}"))
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
@@ -66,5 +66,5 @@ async def test_observer_becomes_ready_and_answers_waiting_requests_when_it_stops
 
 
 async def _is_answered(port: int) -> bool:
-    """Whoever asks after another is answered after it was taken in."""
+    """Return True if a request is answered; earlier requests have been received by then."""
     return await ask(port, "/cache/ping") is not None

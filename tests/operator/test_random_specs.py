@@ -99,7 +99,7 @@ async def test_job_with_the_longest_name_is_reported_by_an_event(scene: Scene) -
 
 @pytest.mark.parametrize("api", ["kubernetes"], indirect=True)
 async def test_too_deeply_nested_object_is_reported_and_cured_by_an_edit(scene: Scene) -> None:
-    """A real API server stores it; who reads it must not fall over it."""
+    """A real API server stores such an object; it must not crash clients that read it."""
     under = APIS["AresJob"]
     deep = b'{"frameworkType":"custom","unheardOf":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
     body = b'{"apiVersion":"ares.io/v1","kind":"AresJob","metadata":{"name":"deep"},"spec":' + deep + b"}"
@@ -123,7 +123,7 @@ async def test_too_deeply_nested_object_is_reported_and_cured_by_an_edit(scene: 
 
 
 async def _stored(scene: Scene, under: Api) -> list[str]:
-    """The names of those that the server lets in."""
+    """Create random jobs; return the names of those that the server accepts."""
     names: list[str] = []
     for number, spec in enumerate(sample(under.specs, under.number)):
         if isinstance(policy := spec.get("runPolicy"), dict):
@@ -145,7 +145,7 @@ async def _all(scene: Scene, under: Api) -> dict[str, AnyObject]:
 
 
 async def _judged(scene: Scene, under: Api, names: Collection[str]) -> dict[str, Json]:
-    """Statuses once the operator is done with the definitions, and the server has seen their pods."""
+    """Return the statuses once the operator has handled all specs and the server has their pods."""
     statuses: dict[str, Json] = {}
 
     async def judged() -> bool:

@@ -23,7 +23,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Site:
-    """A server that answers reviews, and other requests."""
+    """A server for admission reviews and other requests."""
 
     def __init__(self) -> None:
         self.refused: Counter[RejectionReason] = Counter()

@@ -29,7 +29,7 @@ AT_ONCE = 200
 
 
 def body(number: int) -> dict[str, object]:
-    """A job that lasts a moment and leaves nothing; one in ten fails."""
+    """Return a short job that is removed when it finishes; one in ten fails."""
     notes = {RUN_SECONDS: "0.2", EXIT_CODE: "1" if number % 10 == 0 else "0"}
     template = {"metadata": {"annotations": notes}, **pod_template()}
     times = {"ttlAfterSucceeded": "1s", "ttlAfterFailed": "1s", "activeDeadline": "2h"}
@@ -39,7 +39,7 @@ def body(number: int) -> dict[str, object]:
 
 @contextlib.asynccontextmanager
 async def process(*command: str, until: str = "") -> AsyncIterator[None]:
-    """A module of ours as a process, from when it says the word until the end of the block."""
+    """Run a module of ours as a process, from its first output of a word until the end of the block."""
     started = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -67,7 +67,7 @@ async def prepare(client: Client) -> None:
 
 
 class Jobs:
-    """The jobs of the cluster, watched as a user might: made, and waited for until they are gone."""
+    """Creates jobs in the cluster and watches them until they are deleted."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -77,7 +77,7 @@ class Jobs:
         self.cache.subscribe(self._changed)
 
     async def live_through(self, numbers: Sequence[int]) -> None:
-        """Make jobs of these numbers, not too many at a time, and wait until the last is gone."""
+        """Create the jobs of these numbers, a limited number at a time, and wait until all are deleted."""
         await asyncio.gather(*(self._one(number) for number in numbers))
 
     async def _one(self, number: int) -> None:
@@ -92,7 +92,7 @@ class Jobs:
 
 
 class Size(dict[str, float]):
-    """What an operator takes of its machine."""
+    """The resources that an operator uses."""
 
     NAMES = (
         "process_resident_memory_bytes",

@@ -21,7 +21,7 @@ PODS = ("mpi-launcher-0", "mpi-worker-0", "mpi-worker-1")
 
 @pytest.fixture
 async def victim(scene: Scene) -> AsyncIterator[Scene]:
-    """A namespace with an MPI run that is running, under an operator of all namespaces."""
+    """Yield a namespace with a running MPI run, under an operator of all namespaces."""
     async with scene.operator(namespace=None):
         command = pod_template(command=["mpirun", "true"])
         job = run("mpi", "mpi").role("launcher", 1, template=command).role("worker", 2)
@@ -34,7 +34,7 @@ async def victim(scene: Scene) -> AsyncIterator[Scene]:
 
 @pytest.fixture
 async def hostile(victim: Scene) -> str:
-    """Another namespace, where somebody may create whatever they like."""
+    """Yield another namespace, in which its user may create any object."""
     name = f"hostile-{token_hex(4)}"
     await victim.client.create(Namespace, {"metadata": {"name": name}})
     await victim.client.apply(ServiceAccount, {"metadata": {"name": "default"}}, name, force=True)
@@ -42,7 +42,7 @@ async def hostile(victim: Scene) -> str:
 
 
 async def forge(victim: Scene, namespace: str) -> None:
-    """One object of every kind that a job owns, named and labelled as the job's own, with the job's uid."""
+    """Create an object of every kind that a job owns, with the names, labels and owner uid of the job."""
     job = await victim.run("mpi")
     owner: Json = {"apiVersion": job.resource.api_version, "kind": "TrainingRun", "name": "mpi"}
     owner |= {"uid": job.metadata.uid, "controller": True}
@@ -70,7 +70,7 @@ async def forge(victim: Scene, namespace: str) -> None:
 
 
 async def pods_to_exec_into(victim: Scene) -> set[str]:
-    """The names of pods that roles in the namespace let somebody exec into."""
+    """Return the names of pods to which roles in the namespace grant exec."""
     listed = await victim.client.list(dynamic_kind(Role.resource), victim.namespace)
     rules = [rule for role in listed.items for rule in cast("list[Rule]", role.raw.get("rules") or ())]
     return {name for rule in rules if "pods/exec" in rule["resources"] for name in rule["resourceNames"]}

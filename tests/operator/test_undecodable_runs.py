@@ -19,7 +19,7 @@ LAX: dict[str, object] = {"type": "object", "x-kubernetes-preserve-unknown-field
 
 @pytest.fixture
 async def lax(scene: Scene) -> AsyncIterator[Scene]:
-    """A scene whose definition checks neither spec nor status."""
+    """Yield a scene whose CRD validates neither spec nor status."""
     definition = crd_for(TrainingRun)
     spec = definition["spec"]
     assert isinstance(spec, dict)

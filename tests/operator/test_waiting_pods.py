@@ -73,7 +73,7 @@ def _waiter(container: Json, port: int) -> initializer._Waiter:
 
 
 class Answerer:
-    """The process that those who wait ask, from its start until it is killed."""
+    """The process that waiting pods send requests to, from its start until it is killed."""
 
     def __init__(self, scene: Scene, who: str) -> None:
         self.port = free_port()

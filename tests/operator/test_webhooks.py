@@ -35,7 +35,7 @@ KINDS = {
 
 
 def configurations(port: int, namespace: str) -> list[Json]:
-    """Those of the chart, for an operator that is no pod: it is asked by its address."""
+    """Return the configurations of the chart, with the address of an operator that is not a pod."""
     chart = Chart(chart_folder())
     values = chart.values({"name": namespace, "webhooks": {"enabled": True}, "watchNamespace": namespace})
     configured = [obj for obj in chart.objects("home", values) if "webhooks" in obj]
@@ -48,7 +48,7 @@ def configurations(port: int, namespace: str) -> list[Json]:
 
 @pytest.fixture
 async def scene(real_apiserver: Server) -> AsyncIterator[tuple[Scene, int]]:
-    """An API server that asks at the port."""
+    """Yield a scene whose API server calls webhooks at the port."""
     port, namespace = free_port(), f"asked-{secrets.token_hex(4)}"
     async with Client(Connection.from_kubeconfig(real_apiserver.kubeconfig)) as client:
         await client.create(Namespace, {"metadata": {"name": namespace}})
@@ -69,7 +69,7 @@ def body(namespace: str, **roles: Json) -> Json:
 
 
 async def bundles(stage: Scene, name: str) -> set[str]:
-    """The authorities by which the API server knows the webhooks."""
+    """Return the CA bundles of the webhooks."""
     mutating = await stage.client.get(MutatingWebhookConfiguration, name)
     validating = await stage.client.get(ValidatingWebhookConfiguration, name)
     return {webhook.client_config.ca_bundle for webhook in (*mutating.webhooks, *validating.webhooks)}
@@ -103,7 +103,7 @@ async def test_webhooks_reject_invalid_jobs_and_set_defaults_of_valid_ones(
 async def test_no_job_is_rejected_while_the_authority_is_rotated_twice(
     scene: tuple[Scene, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The API server asks whichever replica, whether that has reloaded or not."""
+    """The API server calls any replica, whether it has reloaded its certificate or not."""
     monkeypatch.setattr(credentials, "CHECK_INTERVAL_SECONDS", 0.05)
     monkeypatch.setattr(credentials, "TOKEN_KEY_DELAY", timedelta(0))
     monkeypatch.setattr(webhooks, "CHECK_INTERVAL_SECONDS", 0.05)
@@ -117,7 +117,7 @@ async def test_no_job_is_rejected_while_the_authority_is_rotated_twice(
     ):
 
         async def bundle_is_current() -> bool:
-            """Writes a job each time: one that the webhook cannot be asked about raises."""
+            """Create a job each time, which fails if the webhook cannot be called."""
             trust, _ = await store.read()
             stored = await bundles(stage, name)
             if trust is None or "" in stored:

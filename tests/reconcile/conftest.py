@@ -16,7 +16,7 @@ from tests.support.toy_operator import ToyScene
 
 @pytest.fixture
 async def scene(api: Server, namespace: str) -> AsyncIterator[ToyScene]:
-    """A namespace in which Toys are defined, without an operator."""
+    """Yield a namespace with the CRD of Toys, without an operator."""
     async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
         await client.apply(CustomResourceDefinition, crd_for(Toy), force=True)
         await until_served(client, Toy, namespace)

@@ -28,7 +28,7 @@ from tests.support.manual_clock import ManualClock
 
 @dataclass
 class Executor:
-    """Answers actions by the name of their object; all others are done."""
+    """Answers actions by the name of their object; all others succeed."""
 
     answers: dict[str, ActionStatus | ApiError] = field(default_factory=dict)
     executed: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Batch:
     clock: ManualClock = field(default_factory=ManualClock)
 
     async def execute(self, *actions: Action) -> list[str]:
-        """What was executed."""
+        """Return the executed actions."""
         self.executor.executed.clear()
         batch = ActionBatch(cast("ChildExecutor", self.executor), self.retries, self.clock)
         self.done = await batch.execute(actions)

@@ -18,7 +18,7 @@ def harness() -> ReconcilerHarness:
 
 
 async def reconcile(harness: ReconcilerHarness, times: int) -> list[str]:
-    """Return what was written by so many reconciles."""
+    """Return what this many reconciles wrote."""
     log: list[str] = []
     for _ in range(times):
         await harness.reconcile()

@@ -25,7 +25,7 @@ KIB = 1024
 
 
 class Api:
-    """Counts bodies that were rendered and not yet answered; answers in turn, when told to."""
+    """Counts bodies that were rendered and not yet answered; answers in turn, once the test allows it."""
 
     def __init__(self) -> None:
         self.unsent: Counter[str] = Counter()
@@ -56,7 +56,7 @@ class IgnoringCache:
 
 
 def creating(api: Api, budget: ByteBudget, namespace: str, pods: int, size: int) -> asyncio.Task[object]:
-    """A job of another namespace whose window is open, at work."""
+    """Start to create the pods of a job in another namespace, without slow start."""
     job = replace(workload(replace(role("worker", pods), pod_bytes=size)), namespace=namespace)
     executor = ActionExecutor(
         cast("Client", api),

@@ -26,7 +26,7 @@ def settings(**data: str) -> Child:
 
 @dataclass
 class Harness:
-    """One owner in a fresh namespace, with an executor of its own."""
+    """An owner in a fresh namespace, with its own executor."""
 
     client: Client
     owner: Owner
@@ -44,7 +44,7 @@ class Harness:
         return await executor.execute(action)
 
     async def created(self, child: Child) -> str:
-        """Create the child; its uid."""
+        """Create the child; return its uid."""
         assert await self.execute(Apply(child)) is ActionStatus.DONE
         return self.returned[-1].metadata.uid
 

@@ -58,7 +58,7 @@ SERVICE = Apply(Child(Service, "mnist-worker", {"spec": {"clusterIP": "None"}}))
 
 
 class Api:
-    """An API server of one pod, which says what it is told to say."""
+    """An API server with at most one pod, which raises the configured error."""
 
     def __init__(self, existing_pod: Pod | None, answer: Exception | None) -> None:
         self.existing_pod = existing_pod
@@ -355,7 +355,7 @@ async def test_the_failure_of_an_action_that_is_no_longer_planned_is_forgotten()
 
 
 async def test_no_more_pods_are_rendered_than_are_in_flight() -> None:
-    """Each may hold the addresses of all others: all at once would not fit into the operator's state."""
+    """Each body may contain the addresses of all pods, so all bodies at once would need too much memory."""
     rendered: list[str] = []
     go_on = asyncio.Event()
 

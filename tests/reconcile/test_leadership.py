@@ -35,7 +35,7 @@ Json = dict[str, object]
 
 
 class Api:
-    """A store of one job and its pods; a status is written only at the version that is stored."""
+    """A store of one job and its pods; a status is written only at the stored version."""
 
     def __init__(self) -> None:
         self.version = 1
@@ -107,7 +107,7 @@ class Api:
         return msgspec.convert(self.pods[name], kind)
 
     def edit(self) -> None:
-        """Somebody changes the job's annotations."""
+        """Change the annotations of the job as a user does."""
         self.metadata = {**self.metadata, "annotations": {"note": "looked at"}}
         self._touch()
 
@@ -143,7 +143,7 @@ class Replica:
         self.reconciler.status.record_support.confirm_write()
 
     def watch(self) -> None:
-        """The caches catch up."""
+        """Update the caches from the store."""
         self.jobs.put(msgspec.convert(self.api.run, TrainingRun))
         for name in {pod.metadata.name for pod in self.caches.pods} - set(self.api.pods):
             self.caches.pods._store(Key("default", name), None)
@@ -154,7 +154,7 @@ class Replica:
         await self.reconciler.begin_term()
 
     async def go(self, *, burst: bool = False) -> list[str]:
-        """One reconcile on current caches; what it wrote."""
+        """Reconcile once with current caches; return what was written."""
         self.watch()
         return await self.go_on_old_caches(burst=burst)
 
@@ -178,14 +178,14 @@ class Cluster:
         self.first, self.second = Replica(self.api, self.clock), Replica(self.api, self.clock)
 
     async def create_pods_in_a_burst(self, replica: Replica) -> None:
-        """A new job among many: its pods come before its Record."""
+        """Create the pods of a new job in a burst, before its Record is written."""
         await replica.lead()
         self.api.edit()  # as a job that was created after this term began
         assert await replica.go(burst=True) == ["POST mnist-worker-0", "POST mnist-worker-1"]
         assert replica.reconciler.states[KEY].status.deferred is not None
 
     async def finish_job(self, replica: Replica) -> None:
-        """The job runs and succeeds, and its pods are cleaned up, with this replica as the leader."""
+        """Let the job run, succeed and be cleaned up, with this replica as the leader."""
         for phase in ("Running", "Succeeded"):
             self.api.pods_become(phase)
             for _ in range(4):
@@ -219,7 +219,7 @@ async def test_a_job_that_finished_under_another_leader_is_not_run_again(
 async def test_a_job_that_finished_under_a_second_installation_is_not_run_again(
     cluster: Cluster, burst: bool
 ) -> None:
-    """Both lead all the time, each by a Lease of its own."""
+    """Both lead all the time, each with its own Lease."""
     await cluster.second.lead()
     await cluster.create_pods_in_a_burst(cluster.first)
     await cluster.finish_job(cluster.second)
@@ -242,7 +242,7 @@ async def test_a_new_leader_with_lagging_caches_creates_no_pods_for_a_finished_j
 async def test_a_leader_that_lost_the_lease_creates_no_recorded_pods_after_the_job_has_finished(
     cluster: Cluster,
 ) -> None:
-    """Its Record needs no write, so nothing but the confirmed version keeps it from acting."""
+    """Its Record needs no write, so only the confirmed version prevents the creation."""
     await cluster.first.lead()
     cluster.api.lease_is_lost = True
     with pytest.raises(LeaseExpired):

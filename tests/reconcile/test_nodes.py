@@ -30,7 +30,7 @@ N1 = frozenset({"n1"})
 
 
 class Api(Client):
-    """An API server that gives these answers to GETs of nodes; when there are none it does not answer."""
+    """An API server with these responses to GETs of nodes; without one it does not respond."""
 
     def __init__(self) -> None:
         super().__init__(Connection(server="https://127.0.0.1:1"))
@@ -59,7 +59,7 @@ class Stage:
         self.health.on_answer(self.answered_nodes.append)
 
     def silence(self) -> None:
-        """The node watch is broken."""
+        """Break the node watch."""
         self.cache.watcher.last_error = Unavailable(0, "Silent", "nothing came")
 
     def states(self) -> NodeStates:

@@ -40,7 +40,7 @@ class Thing(Struct):
 
 
 class Api:
-    """Takes every status, or answers with an error; `prunes` drops the Record."""
+    """Accepts every status, or raises an error; `prunes` drops the Record."""
 
     def __init__(self) -> None:
         self.error: ApiError | None = None
@@ -76,7 +76,7 @@ class Harness:
         self.obj = await self.writer.write_status(self.obj, status, self.state, has_record=True)
 
     async def given_up(self, status: Status) -> float | None:
-        """Seconds until the next try after a write that is given up."""
+        """Return the seconds until the next attempt after a write that was given up."""
         with captured_lines(), pytest.raises(GivenUpError) as caught:
             await self.write(status)
         return caught.value.requeue.after

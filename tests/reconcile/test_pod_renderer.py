@@ -16,7 +16,7 @@ from tests.support.builders import role, workload
 
 
 class RankFramework:
-    """A framework that tells every pod its rank, and the first one of a role in a file as well."""
+    """A framework that injects the rank into every pod, and a file into the first pod of a role."""
 
     name: ClassVar[str] = "told"
     Options: ClassVar[type[Struct]] = Struct

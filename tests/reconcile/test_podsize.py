@@ -51,7 +51,7 @@ def ares(framework: str, roles: Mapping[str, int], ports: Sequence[int] = ()) ->
 
 
 def body_bytes(workload: Workload, role: str, inject: Inject) -> int:
-    """How large the body of the role's last pod is."""
+    """Return the size of the body of the role's last pod."""
     action = CreatePod(role, workload.roles[role].replicas - 1, 1, 0)
     pods = PodRenderer(SITE, lambda uid: "t" * 64).for_job(workload, inject)
     return len(encode_body(pods.render(action, workload.hostname(role, action.index)), Pod))
@@ -150,7 +150,7 @@ def test_numbers_are_as_long_as_calculated(count: int) -> None:
 
 @pytest.mark.parametrize("size", [1_600_000, 2_500_000, 3_500_000])
 async def test_a_pod_too_large_for_the_api_server_is_invalid(real_apiserver: Server, size: int) -> None:
-    """By etcd, by the API server's client of etcd and by the API server itself."""
+    """It is rejected by etcd, by the etcd client of the API server, or by the API server itself."""
     workload = training("custom", worker=1)
     assert isinstance(workload, Workload)
     memory = JobState(uid=workload.uid)

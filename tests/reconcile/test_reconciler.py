@@ -18,7 +18,7 @@ from tests.support.reconciler_harness import KEY, ReconcilerHarness, in_burst
 
 
 class LoopClock:
-    """Goes with the event loop, whose time a test may make fly."""
+    """Returns the time of the event loop, which a test may advance."""
 
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.monotonic())
@@ -219,7 +219,7 @@ async def test_a_scheduler_that_counts_nodes_in_its_message_causes_few_status_wr
 
 @pytest.fixture
 def burst_harness(harness: ReconcilerHarness) -> Iterator[ReconcilerHarness]:
-    """The job among many that are worked on, under a definition that is known to keep Records."""
+    """Return a job in a burst, with a CRD that is confirmed to preserve Records."""
     harness.reconciler.status.record_support.confirm_write()
     with in_burst(harness):
         yield harness
@@ -340,7 +340,7 @@ async def test_job_that_ends_while_running_is_deferred_is_written_as_running_fir
 async def test_in_a_burst_a_finished_pod_is_recorded_at_once(
     burst_harness: ReconcilerHarness,
 ) -> None:
-    """Nothing else would remember it once the pod is gone, and it would run again."""
+    """Otherwise the pod would run again after its deletion."""
     await burst_harness.reconcile()
     burst_harness.set_phase("Running", 1)
     burst_harness.set_phase("Succeeded", 0)
@@ -400,7 +400,7 @@ async def test_many_jobs_reconciled_shortly_after_each_other_are_a_burst(harness
 
 
 async def test_a_burst_in_another_namespace_has_no_effect(harness: ReconcilerHarness) -> None:
-    """Else a tenant who submits many jobs would make others wait for their statuses."""
+    """Otherwise a tenant that submits many jobs would delay the statuses of others."""
     harness.reconciler.status.record_support.confirm_write()
     for number in range(BURST_JOBS):
         harness.reconciler.status.bursts.for_namespace("of others").observe_job(
@@ -475,7 +475,7 @@ async def test_a_record_read_before_the_crd_changed_shows_nothing(
 
 
 async def running(harness: ReconcilerHarness) -> None:
-    """Its pods run, and it was told so."""
+    """Let its pods run, and reconcile until the status is written."""
     await harness.reconcile()
     harness.set_phase("Running", 0, 1, 2)
     await reconcile_after_max_deferral(harness)

@@ -128,7 +128,7 @@ async def test_a_valid_template_is_accepted(api: Server, namespace: str) -> None
 
 
 async def _rejection_message(written: Json, api: Server, namespace: str) -> str:
-    """What the run's status would say of its launcher's first pod."""
+    """Return the message that the run's status would have about the first pod of its launcher."""
     roles = {"launcher": {"template": written}, "worker": {"template": template()}}
     run = {
         "metadata": {"name": "mnist", "namespace": namespace, "uid": "u"},

@@ -61,7 +61,7 @@ RICH = {
 
 
 class Plain(yaml.SafeDumper):
-    """Writes out every value where it stands."""
+    """Writes YAML without anchors and aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -16,7 +16,7 @@ from tests.support.waiting import until
 
 @pytest.fixture
 async def ready(scene: ToyScene) -> AsyncIterator[ToyScene]:
-    """A Toy that is ready, with its operator running."""
+    """Yield a Toy that is ready, with a running operator."""
     await scene.create_config_map("registry")
     await scene.create(message="hello")
     with captured_lines():
@@ -129,7 +129,7 @@ async def test_a_foreign_object_of_the_same_name_is_left_alone_and_reported(scen
 
 
 async def test_a_forged_child_in_another_namespace_is_ignored(ready: ToyScene, api: Server) -> None:
-    """An object elsewhere that carries our label and names our uid as its controller."""
+    """An object in another namespace has our label and our uid as its controller."""
     settings = await ready.config_map("toy-settings")
     assert settings is not None
     elsewhere = fresh_name()

@@ -61,7 +61,7 @@ async def test_a_kill_at_every_request_changes_nothing(scene: ToyScene, answered
 
 
 async def _with_operators(scene: ToyScene, killing: Killing) -> None:
-    """Live through everything with an operator that is killed, and its successor."""
+    """Run the whole lifecycle with an operator that is killed, and its successor."""
 
     async def operate() -> None:
         async with scene.operator(killing.wrap):
@@ -83,7 +83,7 @@ async def _with_operators(scene: ToyScene, killing: Killing) -> None:
 
 
 async def _live(scene: ToyScene) -> None:
-    """The life of one object: created, edited, interfered with, deleted."""
+    """Take one object through its lifecycle: create, edit, interfere, delete."""
     await scene.create_config_map("registry")
     await scene.create_config_map("second")
     await scene.create(message="hello")
@@ -113,7 +113,7 @@ async def _live(scene: ToyScene) -> None:
 
 
 async def _check_what_was_left(scene: ToyScene) -> None:
-    """Whatever exists was recorded before, and what outlives the Toy has its finalizer."""
+    """Check that every existing child was recorded before, and that the Toy has its finalizer if needed."""
     toy = await scene.toy()
     recorded = toy.status.argosy.get("registry") if toy is not None else None
     for name in ("registry", "second"):

@@ -21,7 +21,7 @@ from tests.support.waiting import until
 
 @pytest.fixture
 def odd(scene: ToyScene) -> ToyScene:
-    """A scene with a kind of Toys of its own, which is not defined yet."""
+    """Return a scene with a separate kind of Toys, whose CRD does not exist yet."""
     return replace(scene, kind=derive_kind(f"odd{fresh_name()}"))
 
 
@@ -150,7 +150,7 @@ async def test_a_replica_that_lost_the_lease_writes_nothing_and_the_next_leader_
 async def test_a_leader_whose_cache_lags_does_not_undo_what_the_one_before_it_did(
     scene: ToyScene,
 ) -> None:
-    """Its decision needs no status write, so nothing but the confirmed version keeps it from acting."""
+    """Its decision needs no status write, so only the confirmed version prevents the action."""
     await scene.create(message="hello")
     with captured_lines():
         async with scene.operator():

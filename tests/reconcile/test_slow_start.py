@@ -27,7 +27,7 @@ Answer = Callable[[str], Exception | None]
 
 
 class Api:
-    """An API server that knows pods by name and lets them in, or not."""
+    """An API server that stores pods by name, and accepts or rejects them."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -53,7 +53,7 @@ class Api:
         return Pod(ObjectMeta(name=name, owner_references=[stranger]))
 
     async def _round_trip(self) -> None:
-        """All that are in flight are answered together, once nobody has anything else to do."""
+        """Answer all requests in flight together, once no other task can run."""
         loop = asyncio.get_running_loop()
         self._round.append(loop.create_future())
         if len(self._round) == 1:
@@ -74,7 +74,7 @@ class Scene:
         self.memory = JobState(uid=JOB.uid)
 
     async def reconcile(self, *wanted: CreatePod) -> list[str]:
-        """The pods that were tried, of those wanted that are not there."""
+        """Create the wanted pods that do not exist; return the names that were tried."""
         before = len(self.api.posts)
         missing = [
             action for action in wanted if JOB.hostname(action.role, action.index) not in self.api.pods

@@ -40,7 +40,7 @@ CASES = {
     "phase of a role: at once": Case(
         replace(OLD, roles={"worker": RoleStatus(phase="Running", replicas=4, active=1)}), want=0.0
     ),
-    "the text of messages alone": Case(
+    "text of messages only: delayed longest": Case(
         replace(OLD, message="2 of 4 running", argosy={**OLD.argosy, "message": "2 of 4"}),
         want=MESSAGES_SECONDS,
     ),
@@ -49,7 +49,7 @@ CASES = {
         replace(OLD, message="2 of 4 running", workers="2/4"), want=COUNTS_SECONDS
     ),
     "another phase and message: at once": Case(replace(OLD, phase="Running", message="runs"), want=0.0),
-    "a number in the Record": Case(
+    "number in the Record: at once": Case(
         replace(OLD, argosy={**OLD.argosy, "roles": {"worker": {"created": 5}}}), want=0.0
     ),
 }

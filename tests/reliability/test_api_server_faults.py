@@ -58,7 +58,7 @@ async def test_jobs_succeed_when_a_control_plane_component_restarts(
 
 
 async def test_operator_backs_off_when_the_api_server_throttles(scene: Scene) -> None:
-    """API priority and fairness leaves the operator hardly a seat: most requests of a burst get 429."""
+    """API priority and fairness leaves the operator one seat: most requests of a burst get 429."""
     kubeconfig, port = await grant_all_rights(scene, READER), free_port()
     limited = {"nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
     await scene.client.apply(

@@ -35,7 +35,7 @@ TAINT = f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"
 
 @pytest.fixture
 def repaired_cluster(cluster: RunningCluster) -> Iterator[RunningCluster]:
-    """The shared cluster, which is repaired after the test."""
+    """Yield the shared cluster, and repair it after the test."""
     try:
         yield cluster
     finally:
@@ -46,7 +46,7 @@ def repaired_cluster(cluster: RunningCluster) -> Iterator[RunningCluster]:
 
 
 def template() -> dict[str, object]:
-    """A worker that goes on until a file tells it to end, on a node of its own while there is one."""
+    """Return a worker that runs until a file exists, preferably on its own node."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -73,7 +73,7 @@ def template() -> dict[str, object]:
 
 @asynccontextmanager
 async def started(cluster: RunningCluster, namespace: str) -> AsyncIterator[tuple[Scene, str]]:
-    """A job of two workers that run, one on each node, and the name of the one on node-2."""
+    """Yield a job of two running workers, one on each node, and the name of the one on node-2."""
     async with Client(Connection.from_kubeconfig(cluster.server.kubeconfig)) as client:
         await client.apply(CustomResourceDefinition, crd_for(TrainingRun), force=True)
         await wait_until_served(client, TrainingRun.resource.version)
@@ -97,7 +97,7 @@ async def started(cluster: RunningCluster, namespace: str) -> AsyncIterator[tupl
 
 
 async def until_unreachable(scene: Scene, pod: str) -> None:
-    """Until the job waits for a pod on a node that does not answer, and says what helps."""
+    """Wait until the job waits for a pod on an unreachable node, and check that its message has a remedy."""
 
     async def waits() -> bool:
         return (await scene.run("job")).status.reason == "NodeUnreachable"
@@ -110,7 +110,7 @@ async def until_unreachable(scene: Scene, pod: str) -> None:
 
 
 async def finish(scene: Scene, cluster: RunningCluster) -> None:
-    """Let the workers end, and see that nothing is left of the job."""
+    """Let the workers end, delete the job, and check that nothing of it remains."""
     for name in await scene.pods():
         cluster.kubectl("exec", "-n", scene.namespace, name, "--", "touch", "/tmp/done")
     await scene.until_phase("Succeeded", "job")
@@ -123,8 +123,10 @@ async def finish(scene: Scene, cluster: RunningCluster) -> None:
 
 
 def containers_by_rank(namespace: str) -> Counter[str]:
-    """How many containers of each worker run, on whatever node: what runs on nodes is seen from here. A
-    container is known by its namespace of processes, as a shell that starts another looks like two."""
+    """Return how many containers of each worker run on any node, by their processes on this host.
+
+    A container is identified by its pid namespace, as a shell and its child have the same command line.
+    """
     containers: set[tuple[str, str]] = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -138,7 +140,7 @@ def containers_by_rank(namespace: str) -> Counter[str]:
 async def test_powered_off_node_replaces_its_worker_without_a_restart(
     repaired_cluster: RunningCluster,
 ) -> None:
-    """The job goes on elsewhere when an administrator says that the node is off."""
+    """The worker is replaced on another node when an administrator adds the out-of-service taint."""
     async with started(repaired_cluster, "power") as (scene, lost):
         kept = {name: pod.metadata.uid for name, pod in (await scene.pods()).items() if name != lost}
         repaired_cluster.power_off("node-2")

@@ -44,7 +44,7 @@ async def record(scene: Scene) -> Json:
 
 
 async def write(scene: Scene, value: Json) -> None:
-    """The Record of the job as another operator left it."""
+    """Write the Record of the job as another operator would have left it."""
     await scene.client.request(
         "PATCH",
         TrainingRun.resource.path("job", scene.namespace, "status"),
@@ -55,7 +55,7 @@ async def write(scene: Scene, value: Json) -> None:
 
 
 async def enlarge(scene: Scene) -> None:
-    """Ask for a worker more, which a pass must act upon."""
+    """Request one more worker, so that a reconcile has to act."""
     patch = {"spec": {"roles": {"worker": {"replicas": 3}}}}
     await scene.client.patch(dynamic_kind(TrainingRun.resource), "job", patch, scene.namespace)
 
@@ -73,7 +73,7 @@ async def has_three(scene: Scene, before: set[str]) -> None:
 async def test_job_continues_from_the_record_of_another_operator_version(
     scene: Scene, skewed: Callable[[Json], Json]
 ) -> None:
-    """Nothing is started twice, nothing is counted, and what is not known is kept."""
+    """No pod is started twice, no restart is counted, and unknown fields are kept."""
     async with scene.operator():
         await scene.apply(endless_job("job"))
         before = await wait_until_running(scene, "job")

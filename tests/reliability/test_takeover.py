@@ -50,10 +50,10 @@ TAKEOVER = 15.0
 async def test_stalled_or_killed_leader_is_replaced_and_writes_nothing_afterwards(
     killable_apiserver: KillableApiServer, scene: Scene, jobs: int
 ) -> None:
-    """Each operator is a user of its own, so that the API server's audit log tells them apart.
+    """Each operator is a separate user, so that the audit log of the API server tells them apart.
 
-    The first loses the lease while jobs come up, lives on, and leads again once they have succeeded and their
-    pods are gone: none of them runs a second time.
+    The first one loses the lease while jobs start, keeps running, and leads again once the jobs have
+    succeeded and their pods are deleted: none of them runs a second time.
     """
     users = {user.name: user for user in (READER, STRANGER)}
     processes = {}

@@ -41,7 +41,7 @@ MAX_DELAY_SECONDS = 3.0
 
 
 class Attack(msgspec.Struct, frozen=True):
-    """How much the hostile tenant does."""
+    """The load that the hostile tenant causes."""
 
     jobs: int
     pods: int
@@ -79,7 +79,7 @@ class Operator(msgspec.Struct, frozen=True):
         return answer.status, answer.body.decode()
 
     async def refused_creations(self) -> float:
-        """How many requests to create something the API server refused."""
+        """Return how many create requests the API server rejected."""
         _, text = await self.get("/metrics")
         return sum(
             sample.value
@@ -120,7 +120,7 @@ async def operator(own_apiserver: Server, client: Client) -> AsyncIterator[Opera
 
 @contextlib.contextmanager
 def module(server: Server, *command: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A module of ours as a process, which ends with this one."""
+    """Run a module of ours as a process, which ends with this one."""
     process = start_tethered(
         (sys.executable, "-m", *command), server.folder, command[0], stdin=subprocess.PIPE
     )
@@ -171,7 +171,7 @@ async def test_hostile_tenant_does_not_affect_others(
 
 
 async def honest_job(client: Client, name: str) -> float:
-    """Seconds until a job of eight runs."""
+    """Return the seconds until a job of eight pods runs."""
     body = run(name, "pytorch", HONEST).role("worker", 8, template=pod_template()).build()
     began = time.monotonic()
     await client.create(TrainingRun, body, HONEST)
@@ -184,7 +184,7 @@ async def honest_job(client: Client, name: str) -> float:
 
 
 async def hostile_token(client: Client) -> str:
-    """The token by which pods of a job ask, which stands in their own definition."""
+    """Return the token of the pods of a job, which is part of their spec."""
     waits = [{"role": "first", "phase": "Succeeded"}]
     body = run("waiter", "custom", HOSTILE).role("first", 1).role("second", 1, dependsOn=waits).build()
     await client.create(TrainingRun, body, HOSTILE)
@@ -202,7 +202,7 @@ async def hostile_token(client: Client) -> str:
 
 
 async def forbid_pods(client: Client) -> None:
-    """A quota that is used up. There is no controller here: what it would count is written by hand."""
+    """Create an exhausted quota; its status is written here, as no controller runs."""
     path = f"/api/v1/namespaces/{HOSTILE}/resourcequotas"
     await client.request("POST", path, body={"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
     status = {"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}}
@@ -221,7 +221,7 @@ async def hostile_jobs(client: Client, attack: Attack) -> None:
 
 
 async def hold_connections(operator: Operator, count: int) -> None:
-    """Open connections that say nothing, and keep those that are let in for a while."""
+    """Open idle connections, and keep the accepted ones for a while."""
     held: list[asyncio.StreamWriter] = []
     for _ in range(count):
         with contextlib.suppress(OSError):
@@ -233,7 +233,7 @@ async def hold_connections(operator: Operator, count: int) -> None:
 
 
 async def ask(operator: Operator, token: str, count: int) -> None:
-    """Ask odd questions, each different from all before: what is asked must not be remembered."""
+    """Send malformed requests, all different, as responses to them must not be cached."""
     numbers = iter(range(count))
 
     async def asker() -> None:

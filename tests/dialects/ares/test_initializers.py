@@ -202,7 +202,7 @@ SAFE = {
 
 @pytest.mark.parametrize("template", SAFE.values(), ids=SAFE.keys())
 def test_value_in_a_command_is_not_executed(template: str, tmp_path: Path) -> None:
-    """By a real shell, with a value that breaks out of every kind of quotes."""
+    """The command runs in a real shell, with a value that closes every kind of quotes."""
     proof = tmp_path / "run"
     evil = f"""'"`touch {proof}`$(touch {proof})'; touch {proof} #"""
     command = ShellCommand(template).argv({**dict.fromkeys(TEMPLATE_VARIABLES, ""), "MPIHostFile": evil})

@@ -35,7 +35,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 def toy_api(kind: type[Toy], *also_needed: type[KubernetesObject]) -> Api:
-    """Return what registers a kind of Toys, whose reconciler may also read other kinds."""
+    """Return the registration of a kind of Toys, whose reconciler may also read other kinds."""
     reconciled = reconciled_toy(kind)
     needed = {**reconciled.needed, **{other: {} for other in also_needed}}
     reconciled = replace(reconciled, needed=needed)
@@ -49,7 +49,7 @@ def toy_api(kind: type[Toy], *also_needed: type[KubernetesObject]) -> Api:
 
 @pytest.fixture
 def toys(scene: Scene) -> ToyScene:
-    """A namespace for a kind of Toys of its own, which is not defined yet."""
+    """Return a namespace for a separate kind of Toys, whose CRD does not exist yet."""
     return ToyScene(scene.client, scene.server, scene.namespace, derive_kind(f"toy{fresh_name()}"))
 
 

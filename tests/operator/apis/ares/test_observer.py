@@ -41,7 +41,7 @@ SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
 
 
 class Scene:
-    """One AresJob, `ns/job`, as the caches know it, and an observer with tokens and one without."""
+    """The AresJob `ns/job` in the caches, and observers with and without tokens."""
 
     def __init__(self) -> None:
         self.trust = make_credentials(["localhost"], datetime.now(UTC))
@@ -150,7 +150,7 @@ async def test_response_has_the_roles_with_their_addresses(scene: Scene) -> None
 
 
 async def test_token_gives_access_to_its_own_job_only(scene: Scene) -> None:
-    """Not even whether there are others."""
+    """The response does not reveal whether other jobs exist."""
     scene.set(worker=Phase.RUNNING)
     scene.put("rival", "other-uid", worker=Phase.RUNNING)
     stolen = [
@@ -163,7 +163,7 @@ async def test_token_gives_access_to_its_own_job_only(scene: Scene) -> None:
 
 
 async def test_training_run_is_not_found(scene: Scene) -> None:
-    """A TrainingRun may have the name of an AresJob; who asks here asks for the latter."""
+    """A TrainingRun may have the name of an AresJob; the observer serves only AresJobs."""
     scene.set(worker=Phase.RUNNING)
     scene.jobs["run"] = replace(scene.jobs["job"], status=TrainingRunStatus())
     assert (await scene.get("/cache/keys/ns.run")).status == 404
@@ -198,7 +198,7 @@ async def test_invalid_labels_and_parameters_are_ignored(scene: Scene) -> None:
 async def test_response_is_built_once_for_many_requests(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hundreds of pods ask at once whenever something changes."""
+    """Hundreds of pods send requests at once after each change."""
     scene.set(worker=Phase.STARTING)
     built_roles: list[str] = []
     pods = scene.readings.pods
@@ -256,7 +256,7 @@ async def test_stopping_observer_answers_long_polls(scene: Scene) -> None:
 
 
 async def test_observer_releases_the_initializer(scene: Scene) -> None:
-    """The whole way: the real initializer, its token, TLS, a question that is held."""
+    """End to end: the real initializer with its token, TLS and a long poll."""
     scene.set(worker=Phase.STARTING)
     environ = {
         "PATH": os.environ["PATH"],
