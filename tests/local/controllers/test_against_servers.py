@@ -172,7 +172,7 @@ async def test_a_gang_is_placed_completely_when_resources_are_free(client: Clien
         winner = next(name for name, value in phases_by_name.items() if value == "Running")
         loser = next(name for name in phases_by_name if name != winner)
         pods = (await client.list(Pod, namespace)).items
-        assert all(bool(each.spec.node_name) == each.metadata.name.startswith(winner) for each in pods)
+        assert all(bool(pod.spec.node_name) == pod.metadata.name.startswith(winner) for pod in pods)
 
         async def unschedulable() -> bool:
             group = await client.get(PodGroup, loser, namespace)
@@ -230,33 +230,37 @@ async def test_a_pod_of_higher_priority_preempts_one_of_lower_priority(
         watch = asyncio.create_task(_follow(client, namespace, observed))
         try:
             high = pod("high", container=needs(gpu="1"), priorityClassName=f"{namespace}-high")
-            made = await client.create(Pod, high, namespace)
+            preemptor = await client.create(Pod, high, namespace)
             await until(lambda: running("high"), "the second has its room")
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
         assert await gone(client, Pod, "low", namespace)
-        lost = [each for each in observed if each.metadata.uid == low.metadata.uid]
-        reasons = {c.reason for each in lost for c in each.status.conditions if c.type == "DisruptionTarget"}
+        lost = [event for event in observed if event.metadata.uid == low.metadata.uid]
+        reasons = {
+            c.reason for event in lost for c in event.status.conditions if c.type == "DisruptionTarget"
+        }
         assert reasons == {"PreemptionByScheduler"}
         waited = [
-            each.status.nominated_node_name for each in observed if each.metadata.uid == made.metadata.uid
+            event.status.nominated_node_name
+            for event in observed
+            if event.metadata.uid == preemptor.metadata.uid
         ]
         only = next(iter(simulator.nodes))
         assert only in waited
         assert (await client.get(Pod, "high", namespace)).status.nominated_node_name == ""
 
         async def is_reported() -> bool:
-            message = f"Preempted by pod {made.metadata.uid} on node {only}"
+            message = f"Preempted by pod {preemptor.metadata.uid} on node {only}"
             events = await client.list(Event, namespace)
             return any((event.reason, event.message) == ("Preempted", message) for event in events.items)
 
         await until(is_reported, "an event reports it")
 
 
-async def _follow(client: Client, namespace: str, seen: list[Pod]) -> None:
+async def _follow(client: Client, namespace: str, observed: list[Pod]) -> None:
     cache = Cache(client, Pod, namespace=namespace)
-    cache.subscribe(lambda change: seen.append(change.new) if change.new is not None else None)
+    cache.subscribe(lambda change: observed.append(change.new) if change.new is not None else None)
     await cache.run()
 
 
@@ -295,9 +299,9 @@ async def test_a_job_completes_with_exact_counts(client: Client, namespace: str)
         assert plain.status.completion_time is not None
         indexed = await _ended(client, namespace, "indexed")
         assert (indexed.status.succeeded, indexed.status.completed_indexes) == (3, "0-2")
-        pods = [each for each in (await client.list(Pod, namespace)).items if each.spec.hostname]
-        assert sorted(each.spec.hostname for each in pods) == ["indexed-0", "indexed-1", "indexed-2"]
-        assert all(not each.metadata.finalizers for each in pods)
+        pods = [pod for pod in (await client.list(Pod, namespace)).items if pod.spec.hostname]
+        assert sorted(pod.spec.hostname for pod in pods) == ["indexed-0", "indexed-1", "indexed-2"]
+        assert all(not pod.metadata.finalizers for pod in pods)
 
 
 async def test_a_job_fails_when_its_pods_do(client: Client, namespace: str) -> None:
@@ -320,8 +324,8 @@ async def test_a_job_is_suspended_resumed_and_expires(client: Client, namespace:
         await client.create(Job, body, namespace)
 
         async def suspended() -> bool:
-            found = await client.get(Job, "nap", namespace)
-            return any(c.type == "Suspended" and c.status == "True" for c in found.status.conditions)
+            suspended_job = await client.get(Job, "nap", namespace)
+            return any(c.type == "Suspended" and c.status == "True" for c in suspended_job.status.conditions)
 
         await until(suspended, "the job says that it is suspended")
         assert not (await client.list(Pod, namespace)).items
@@ -373,7 +377,7 @@ async def test_a_budget_uses_the_scale_of_a_custom_resource(client: Client, name
     await client.create(CustomResourceDefinition, _scaled_definition(group))
     async with cluster(client):
 
-        async def made() -> ApiObject | None:
+        async def create_gauge() -> ApiObject | None:
             try:
                 return await client.create(
                     metadata_type(gauge), {"metadata": {"name": "g"}, "spec": {"n": 4}}, namespace
@@ -381,7 +385,7 @@ async def test_a_budget_uses_the_scale_of_a_custom_resource(client: Client, name
             except NotFound:  # the definition is not served yet
                 return None
 
-        owner = await until(made, "the custom resource is there")
+        owner = await until(create_gauge, "the custom resource is there")
         reference = {
             "apiVersion": f"{group}/v1",
             "kind": "Gauge",
@@ -447,8 +451,8 @@ async def test_a_claim_is_bound_and_kept_while_a_pod_uses_it(client: Client, nam
         await client.create(Pod, pod("user", volumes=volumes), namespace)
 
         async def bound() -> bool:
-            found = await client.get(PersistentVolumeClaim, "data", namespace)
-            return found.status.phase == "Bound" and PVC_PROTECTION_FINALIZER in found.metadata.finalizers
+            claim = await client.get(PersistentVolumeClaim, "data", namespace)
+            return claim.status.phase == "Bound" and PVC_PROTECTION_FINALIZER in claim.metadata.finalizers
 
         async def placed() -> bool:
             return bool((await client.get(Pod, "user", namespace)).spec.node_name)

@@ -291,9 +291,9 @@ def test_decide(case: Case) -> None:
     before = msgspec.json.encode(case.job)
     plan = decide(case.job, case.pods, START, JobBackoff(initial=10.0, maximum=600.0))
     assert plan.create == list(case.create)
-    assert [each.metadata.name for each in plan.drop] == list(case.drop)
-    assert [each.metadata.name for each in plan.stop] == list(case.stop)
-    assert [each.metadata.name for each in plan.release] == list(case.release)
+    assert [pod.metadata.name for pod in plan.drop] == list(case.drop)
+    assert [pod.metadata.name for pod in plan.stop] == list(case.stop)
+    assert [pod.metadata.name for pod in plan.release] == list(case.release)
     assert [f"{c.type}={c.reason}" for c in plan.status.conditions] == list(case.conditions)
     assert {name: getattr(plan.status, name) for name in case.status} == case.status
     assert plan.requeue_after == case.wake
