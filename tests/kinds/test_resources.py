@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from argosy.kinds.resources import parse_resource, pod_requests, pod_usage
-from argosy.local.controllers.kinds import Pod, PodSpec
+from argosy.local.controllers.api_types import Pod, PodSpec
 
 QUANTITIES = {
     "cpu 500m: 500 millicores": ("cpu", "500m", 500),

@@ -25,8 +25,8 @@ from argosy.engine.errors import (
 from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Secret, SecretMetadata, Service, ServiceAccount
-from argosy.kinds.messages import MAX_MESSAGE_CHARS
 from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.kinds.text import MAX_MESSAGE_CHARS
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.plan.actions import ActionResult, ActionStatus, Apply
 from argosy.plan.children import Child

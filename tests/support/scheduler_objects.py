@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from argosy.local.controllers.kinds import Node, Pod, PodGroup
+from argosy.local.controllers.api_types import Node, Pod, PodGroup
 
 Json = dict[str, object]
 

@@ -17,7 +17,7 @@ from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, NotFound, Unavailable
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.kubeconfig_entries import KubeconfigError
-from argosy.kinds.messages import APPLY_CRDS_COMMAND
+from argosy.kinds.crd_options import APPLY_CRDS_COMMAND
 from argosy.local.processes import read_run
 from argosy.local.state import State
 

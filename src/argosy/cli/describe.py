@@ -13,8 +13,8 @@ from argosy.cli.jobs import output_option
 from argosy.cli.tables import age, columns, command_line
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT
-from argosy.kinds.messages import pluralize
 from argosy.kinds.restart_status import RestartStatus
+from argosy.kinds.text import pluralize
 from argosy.operator.apis.summary import JobSummary
 
 MAX_EVENTS = 20

@@ -13,7 +13,7 @@ import msgspec
 from argosy.cli.local_mounts import Manifest
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
-from argosy.kinds.messages import did_you_mean
+from argosy.kinds.text import did_you_mean
 
 Schema = Mapping[str, object]
 

@@ -66,7 +66,7 @@ def conformance_framework(name: str, live: bool, kubeconfig: str | None) -> None
     from argosy.conformance.kit import findings
     from argosy.conformance.samples import samples_of
     from argosy.frameworks.registry import entries
-    from argosy.kinds.messages import unknown_name
+    from argosy.kinds.text import unknown_name
 
     entry = next((entry for entry in entries() if entry.name == name), None)
     if entry is None:

@@ -27,7 +27,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from argosy.kinds.messages import closest
+            from argosy.kinds.text import closest
 
             suggestion = closest(args[0], COMMANDS)
             hint = f"did you mean `argosy {suggestion}`?" if suggestion else "see `argosy --help`"

@@ -13,7 +13,7 @@ from argosy.cli.tables import age, columns
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.engine.objects import ApiObject
-from argosy.kinds.messages import unknown_name
+from argosy.kinds.text import unknown_name
 from argosy.kinds.trainingrun import WORKER, TrainingRun
 from argosy.operator.apis.summary import JobKind, JobSummary
 

@@ -1,7 +1,7 @@
 """Builds `restartHistory` of a job's status, which is the same for every job API."""
 
-from argosy.kinds.messages import pluralize
 from argosy.kinds.restart_status import RestartStatus
+from argosy.kinds.text import pluralize
 from argosy.workload import messages
 from argosy.workload.record import Record, RestartEntry
 from argosy.workload.restarts.causes import signal_name

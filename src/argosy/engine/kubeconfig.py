@@ -24,7 +24,7 @@ from argosy.engine.impersonation import Headers, impersonation_headers
 from argosy.engine.kubeconfig_entries import KubeconfigEntry, KubeconfigError
 from argosy.engine.kubeconfig_users import load_credentials
 from argosy.engine.proxies import environment_proxy
-from argosy.kinds.messages import unknown_name
+from argosy.kinds.text import unknown_name
 from argosy.wire.origin import Origin, Proxy
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

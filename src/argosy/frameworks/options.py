@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 from msgspec import Struct, inspect
 
-from argosy.kinds.messages import closest, join_names, quote_value
+from argosy.kinds.text import closest, join_names, quote_value
 from argosy.workload.model import Json, Problem
 
 

@@ -12,6 +12,9 @@ from argosy.kinds.resource import Resource
 
 PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
 
+APPLY_CRDS_COMMAND = "argosy crds | kubectl apply --server-side -f -"
+"""Installs or upgrades the CustomResourceDefinitions; part of messages about missing or old ones."""
+
 
 class Rule(Struct, frozen=True):
     """A CEL validation rule of the struct that lists it. It uses only CEL's standard functions."""

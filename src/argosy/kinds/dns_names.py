@@ -2,7 +2,7 @@
 
 import re
 
-from argosy.kinds.messages import truncate
+from argosy.kinds.text import truncate
 
 MAX_LABEL_CHARS = 63
 """The limit of host names, label values and names of services."""

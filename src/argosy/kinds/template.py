@@ -13,8 +13,8 @@ from importlib.resources import files
 
 import msgspec
 
-from argosy.kinds.messages import quote_value
 from argosy.kinds.quantity import parse_quantity
+from argosy.kinds.text import quote_value
 
 FieldError = tuple[str, str]
 """Path and error message."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, BadRequest, Forbidden, Invalid, LeaseExpired, NotFound, TooLarge
-from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
+from argosy.kinds.text import MAX_MESSAGE_CHARS, truncate
 from argosy.plan.actions import Action, ActionResult, ActionStatus, Apply, Patch, Remove
 from argosy.reconcile.child_executor import ChildExecutor
 from argosy.reconcile.object_state import ActionKey, ActionRetries

@@ -26,8 +26,8 @@ from argosy.engine.errors import (
 from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, Secret, Service
-from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
 from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.text import MAX_MESSAGE_CHARS, truncate
 from argosy.plan.actions import ActionResult, ActionStatus, Apply, Remove
 from argosy.plan.children import KubernetesObject
 from argosy.reconcile import slow_start

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from argosy.engine.errors import ApiError, BadRequest, Invalid
-from argosy.kinds.messages import did_you_mean
 from argosy.kinds.template import known_fields
+from argosy.kinds.text import did_you_mean
 from argosy.workload.model import Json
 
 _MAX_FIELDS = 4

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.kinds.messages import pluralize
 from argosy.kinds.quantity import format_duration
+from argosy.kinds.text import pluralize
 from argosy.plan.diff import remove
 from argosy.workload import messages
 from argosy.workload.clock_skew import deadline

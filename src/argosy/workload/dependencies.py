@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from argosy.kinds.messages import unknown_name
+from argosy.kinds.text import unknown_name
 from argosy.workload.model import Dependency, Phase, Problem, Workload
 from argosy.workload.record import Record
 

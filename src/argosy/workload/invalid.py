@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.kinds.messages import join_messages
+from argosy.kinds.text import join_messages
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.plan.diff import remove
 from argosy.workload import completion, messages, reasons

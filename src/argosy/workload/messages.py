@@ -7,8 +7,9 @@ Each function says when its message is used. Messages that list numbers of pods 
 from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 
-from argosy.kinds.messages import APPLY_CRDS_COMMAND, join_names, pluralize
+from argosy.kinds.crd_options import APPLY_CRDS_COMMAND
 from argosy.kinds.quantity import format_duration
+from argosy.kinds.text import join_names, pluralize
 from argosy.workload.model import RestartScope
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry

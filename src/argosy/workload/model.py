@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from argosy.kinds.dns_names import is_label_value
-from argosy.kinds.messages import join_messages
+from argosy.kinds.text import join_messages
 from argosy.workload.semantics import Semantics
 
 Json = Mapping[str, object]

@@ -12,7 +12,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.kinds.messages import join_names, pluralize
+from argosy.kinds.text import join_names, pluralize
 from argosy.workload import messages, reasons
 from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, Quantifier, RestartPolicy, Role, RolePolicy, Workload

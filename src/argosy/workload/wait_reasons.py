@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.kinds.messages import join_messages, join_names, pluralize
+from argosy.kinds.text import join_messages, join_names, pluralize
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload import messages, reasons
 from argosy.workload.current_pods import all_current_pods

@@ -2,7 +2,7 @@ import pytest
 
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.controllers.aggregation import aggregate_rules
-from argosy.local.controllers.kinds import AggregationRule, ClusterRole, LabelSelector, PolicyRule
+from argosy.local.controllers.api_types import AggregationRule, ClusterRole, LabelSelector, PolicyRule
 
 
 def rule(resource: str) -> PolicyRule:

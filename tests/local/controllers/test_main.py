@@ -8,8 +8,8 @@ from pathlib import Path
 
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
-from argosy.local.controllers.kinds import Namespace
-from argosy.local.kinds import EndpointSlice, Service
+from argosy.local.controllers.api_types import Namespace
+from argosy.local.service_types import EndpointSlice, Service
 from tests.support.servers import Server
 from tests.support.waiting import until
 

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.local.controllers.kinds import LabelSelector, Pod
+from argosy.local.controllers.api_types import LabelSelector, Pod
 from argosy.local.controllers.ownership import resolve_ownership
 
 GONE = datetime(2026, 1, 1, tzinfo=UTC)

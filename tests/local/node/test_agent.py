@@ -16,8 +16,8 @@ import pytest_asyncio
 from argosy.engine.errors import Gone
 from argosy.kinds.kubernetes import ConfigMap, Event, Pod, Service
 from argosy.local.agent_token import agent_token
-from argosy.local.kinds import PersistentVolumeClaim
 from argosy.local.node import cgroups, namespace_holder, pod_state, shim_manager
+from argosy.local.service_types import PersistentVolumeClaim
 from tests.support.agents import Machine, machine
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]

@@ -8,10 +8,10 @@ import pytest
 
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
-from argosy.local.kinds import PersistentVolumeClaim
 from argosy.local.node.claim_folders import ClaimFolders
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
 from argosy.local.node.volumes import VolumeError
+from argosy.local.service_types import PersistentVolumeClaim
 
 NAMES = {
     "name with dots and slashes: rejected": "../../etc",

@@ -3,10 +3,10 @@ import pytest
 from dnslib import RCODE, DNSRecord
 
 from argosy.kinds.meta import Json
-from argosy.local.kinds import EndpointSlice, Service
 from argosy.local.node.dns import Responder, Zone
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
 from argosy.local.node.service_backends import ServiceDirectory
+from argosy.local.service_types import EndpointSlice, Service
 
 SERVICES = {
     "web": {"clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 80, "targetPort": 8000}]},

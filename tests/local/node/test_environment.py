@@ -5,7 +5,6 @@ import msgspec
 import pytest
 
 from argosy.kinds.meta import Json
-from argosy.local.kinds import Service
 from argosy.local.node.environment import (
     MissingError,
     Sources,
@@ -13,7 +12,8 @@ from argosy.local.node.environment import (
     build_environment,
     expand_references,
 )
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
+from argosy.local.service_types import Service
 
 
 def pod(*env: Json, **container: object) -> Pod:

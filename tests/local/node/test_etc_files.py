@@ -3,7 +3,7 @@ import pytest
 
 from argosy.kinds.meta import Json
 from argosy.local.node.etc_files import render_hosts, render_resolv_conf
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
 from argosy.local.node.runspec_builder import hostname
 
 HOST = "# made by hand\nnameserver 192.0.2.53\nsearch lab.example\noptions timeout:2\n"

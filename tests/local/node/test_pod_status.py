@@ -5,9 +5,9 @@ import msgspec
 import pytest
 
 from argosy.kinds.meta import Json
-from argosy.local.node.kinds import Pod
 from argosy.local.node.pod_state import ContainerState, PodState, Termination, waiting_state
 from argosy.local.node.pod_status import PodFailure, StatusContext, pod_status, status_patch
+from argosy.local.node.pod_types import Pod
 
 NOW = datetime(2026, 5, 1, 12, 0, 30, tzinfo=UTC)
 HERE = StatusContext(address="10.88.0.5", host_address="10.88.0.1", now=NOW)

@@ -9,8 +9,8 @@ import pytest
 
 from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.kinds.meta import ObjectMeta
-from argosy.local.kinds import Service
 from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
+from argosy.local.service_types import Service
 from argosy.operator.settings import NAME
 
 NO_BRIDGE = "argosy-none"

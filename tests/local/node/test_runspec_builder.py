@@ -8,7 +8,7 @@ import pytest
 
 from argosy.kinds.meta import Json
 from argosy.local.node.environment import ConfigError, Sources
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
 from argosy.local.node.runspec import RunSpec
 from argosy.local.node.runspec_builder import Allocation, build_runspec
 from argosy.local.node.settings import Settings

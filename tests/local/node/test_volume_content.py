@@ -9,7 +9,7 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.local.node.environment import Sources
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
 from argosy.local.node.volume_content import VolumeContent
 
 POD = msgspec.convert(

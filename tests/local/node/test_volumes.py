@@ -6,7 +6,7 @@ import pytest
 
 from argosy.kinds.meta import Json
 from argosy.local.node.environment import MissingError, Sources
-from argosy.local.node.kinds import HostPath, Pod, VolumeMount
+from argosy.local.node.pod_types import HostPath, Pod, VolumeMount
 from argosy.local.node.volumes import (
     VolumeError,
     prepare_host_path,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from msgspec import Struct
 
-from argosy.local.controllers.kinds import Node, Pod
+from argosy.local.controllers.api_types import Node, Pod
 from argosy.local.scheduler.decide import can_enqueue, decide
 from argosy.local.scheduler.gangs import Gang
 from argosy.local.scheduler.outcome import Decision

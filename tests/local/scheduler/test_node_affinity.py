@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from argosy.kinds.node_matching import Toleration, tolerates
-from argosy.local.controllers.kinds import LabelSelector, Taint
+from argosy.local.controllers.api_types import LabelSelector, Taint
 from argosy.local.scheduler.node_affinity import matches_node, ports_conflict, selects
 from tests.support.scheduler_objects import Json, pod
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from msgspec import Struct
 
-from argosy.local.controllers.kinds import Pod, StatusCondition
+from argosy.local.controllers.api_types import Pod, StatusCondition
 from argosy.local.scheduler.outcome import GangOutcome
 from argosy.local.scheduler.podgroup_status import group_status
 from tests.support.scheduler_objects import START, pod, pod_group

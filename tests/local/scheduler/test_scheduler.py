@@ -11,8 +11,8 @@ from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import Condition
+from argosy.local.controllers.api_types import Node, Pod, PodGroup, PodGroupStatus
 from argosy.local.controllers.informers import ControllerContext
-from argosy.local.controllers.kinds import Node, Pod, PodGroup, PodGroupStatus
 from argosy.local.scheduler.scheduler import Scheduler
 from tests.support.scheduler_objects import Json, node, pod, pod_group
 from tests.support.waiting import until

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from msgspec import Struct
 
-from argosy.local.controllers.kinds import Node, Pod
+from argosy.local.controllers.api_types import Node, Pod
 from argosy.local.scheduler.decide import decide
 from argosy.local.scheduler.outcome import Decision
 from argosy.local.scheduler.scheduler_cache import PodInfo, SchedulerCache

@@ -15,7 +15,7 @@ from argosy.dialects.ares.status import describe_failed_pod
 from argosy.dialects.ares.templates import containers, pod_spec
 from argosy.dialects.base import StatusChange
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
-from argosy.kinds.messages import join_names
+from argosy.kinds.text import join_names
 from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
 from argosy.workload import reasons
 from argosy.workload.model import Phase, Workload

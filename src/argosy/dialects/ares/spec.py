@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from argosy.kinds.aresjob import AresJobSpec
-from argosy.kinds.messages import did_you_mean
+from argosy.kinds.text import did_you_mean
 from argosy.workload.model import Json, Problem
 
 

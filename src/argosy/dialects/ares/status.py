@@ -14,7 +14,7 @@ from argosy.dialects.base import StatusInput
 from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
-from argosy.kinds.messages import MAX_MESSAGE_CHARS, truncate
+from argosy.kinds.text import MAX_MESSAGE_CHARS, truncate
 from argosy.plan.actions import ActionStatus
 from argosy.workload import reasons
 from argosy.workload.current_pods import current_pods

@@ -20,8 +20,8 @@ from argosy.dialects.ares.templates import container_named, containers, init_con
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec, RunPolicySpec
 from argosy.kinds.dns_names import dns_label_error, service_name_error
-from argosy.kinds.messages import did_you_mean, join_names, pluralize, quote_value, truncate
 from argosy.kinds.template import template_errors
+from argosy.kinds.text import did_you_mean, join_names, pluralize, quote_value, truncate
 from argosy.workload import dependencies
 from argosy.workload.model import (
     MAX_PODS,

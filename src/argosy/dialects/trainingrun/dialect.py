@@ -15,8 +15,8 @@ from argosy.dialects.trainingrun.validation import job_problems, role_problems, 
 from argosy.frameworks.base import Framework, Injection, list_bytes
 from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
-from argosy.kinds.messages import unknown_name
 from argosy.kinds.quantity import parse_duration
+from argosy.kinds.text import unknown_name
 from argosy.kinds.trainingrun import GangSpec, LimitsSpec, RoleSpec, TrainingRun, TrainingRunSpec
 from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.workload import pod_size

@@ -1,8 +1,8 @@
 """Finds what is wrong with a TrainingRun beyond what its CRD rejects already."""
 
 from argosy.kinds.dns_names import dns_label_error, service_name_error
-from argosy.kinds.messages import join_names, pluralize
 from argosy.kinds.template import template_errors
+from argosy.kinds.text import join_names, pluralize
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.workload import dependencies, elastic
 from argosy.workload.model import MAX_PODS, Escalation, Problem, RestartScope, Role, Workload

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.api_types import ClusterRole, PolicyRule
 from argosy.local.controllers.informers import ControllerContext
-from argosy.local.controllers.kinds import ClusterRole, PolicyRule
 from argosy.local.scheduler.node_affinity import selects
 
 

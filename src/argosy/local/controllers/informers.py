@@ -20,7 +20,7 @@ from argosy.kinds.kubernetes import ConfigMap, Lease, ServiceAccount
 from argosy.kinds.labels import POD_GROUP_ANNOTATION
 from argosy.kinds.meta import ObjectMeta
 from argosy.local import namespace_defaults
-from argosy.local.controllers.kinds import (
+from argosy.local.controllers.api_types import (
     ClusterRole,
     Job,
     Namespace,
@@ -30,7 +30,7 @@ from argosy.local.controllers.kinds import (
     PriorityClass,
 )
 from argosy.local.controllers.workloads import Deployment, ReplicaSet
-from argosy.local.kinds import EndpointSlice, PersistentVolumeClaim, Service
+from argosy.local.service_types import EndpointSlice, PersistentVolumeClaim, Service
 
 VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
 

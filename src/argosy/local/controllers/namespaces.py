@@ -17,9 +17,9 @@ from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.kinds.resource import Resource
+from argosy.local.controllers.api_types import Namespace
 from argosy.local.controllers.discovery import Catalog, discover
 from argosy.local.controllers.informers import ControllerContext
-from argosy.local.controllers.kinds import Namespace
 
 FINALIZER = "kubernetes"
 RETRY_SECONDS = 1.0

@@ -13,7 +13,7 @@ from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import ObjectMeta
-from argosy.local.controllers.kinds import LabelSelector
+from argosy.local.controllers.api_types import LabelSelector
 from argosy.local.scheduler.node_affinity import selects
 
 

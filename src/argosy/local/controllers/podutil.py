@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from argosy.local.controllers.kinds import Pod
+from argosy.local.controllers.api_types import Pod
 
 
 def is_ready(pod: Pod) -> bool:

@@ -15,9 +15,9 @@ from argosy.engine.errors import Conflict, NotFound
 from argosy.engine.objects import ApiObject
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
+from argosy.local.controllers.api_types import Pod
 from argosy.local.controllers.discovery import discover, metadata_type
 from argosy.local.controllers.informers import ControllerContext
-from argosy.local.controllers.kinds import Pod
 
 COUNT_PREFIX = "count/"
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"

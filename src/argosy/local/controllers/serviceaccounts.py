@@ -5,8 +5,8 @@ from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import AlreadyExists, Forbidden, NotFound
 from argosy.kinds.kubernetes import ConfigMap, ServiceAccount
 from argosy.local import namespace_defaults
+from argosy.local.controllers.api_types import Namespace
 from argosy.local.controllers.informers import ControllerContext
-from argosy.local.controllers.kinds import Namespace
 
 
 class ServiceAccountsController:

@@ -8,9 +8,9 @@ at once, with the access modes and capacity it requests. A claim for a block dev
 from argosy.engine.cache import Cache, Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.api_types import Pod
 from argosy.local.controllers.informers import ControllerContext
-from argosy.local.controllers.kinds import Pod
-from argosy.local.kinds import PVC_PROTECTION_FINALIZER, PersistentVolumeClaim
+from argosy.local.service_types import PVC_PROTECTION_FINALIZER, PersistentVolumeClaim
 
 
 class VolumeClaimsController:

@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.local.controllers.kinds import LabelSelector, StatusCondition, Template
+from argosy.local.controllers.api_types import LabelSelector, StatusCondition, Template
 
 
 class ReplicaSetSpec(Struct, rename="camel"):

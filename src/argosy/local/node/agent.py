@@ -19,13 +19,12 @@ from argosy.engine.logs import Logger
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
 from argosy.local.agent_token import agent_token
-from argosy.local.kinds import EndpointSlice, PersistentVolumeClaim, Service
 from argosy.local.node import cgroups, dns, kubelet_server, network
 from argosy.local.node.addresses import AddressPool
 from argosy.local.node.claim_folders import ClaimFolders
 from argosy.local.node.etc_files import parse_resolv_conf, render_hosts, render_resolv_conf
-from argosy.local.node.kinds import ConfigMap, Pod, Secret
 from argosy.local.node.node_status import GPU, Machine, gpu_devices
+from argosy.local.node.pod_types import ConfigMap, Pod, Secret
 from argosy.local.node.pod_worker import PodWorker
 from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
 from argosy.local.node.runspec import RunSpec
@@ -35,6 +34,7 @@ from argosy.local.node.settings import Settings
 from argosy.local.node.shim_manager import ShimManager, pods_cgroup, reap
 from argosy.local.node.volume_content import VolumeContent
 from argosy.local.node.volumes import VolumeError
+from argosy.local.service_types import EndpointSlice, PersistentVolumeClaim, Service
 
 log = Logger(__name__)
 

@@ -14,9 +14,9 @@ from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.engine.logs import Logger
 from argosy.kinds.meta import ObjectMeta
-from argosy.local.kinds import PersistentVolumeClaim
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
 from argosy.local.node.volumes import VolumeError, validate_path_component
+from argosy.local.service_types import PersistentVolumeClaim
 
 log = Logger(__name__)
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address
 from typing import cast
 
-from argosy.local.kinds import Service
 from argosy.local.node import dns_message
 from argosy.local.node.dns_message import Code, Query, Record, Type
 from argosy.local.node.service_backends import Backend, ServiceDirectory
+from argosy.local.service_types import Service
 
 _UPSTREAM_TIMEOUT = 3.0
 

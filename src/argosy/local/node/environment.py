@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from argosy.kinds.quantity import parse_quantity
-from argosy.local.kinds import Service
-from argosy.local.node.kinds import Container, EnvSource, FieldRef, Pod, ResourceFieldRef
+from argosy.local.node.pod_types import Container, EnvSource, FieldRef, Pod, ResourceFieldRef
+from argosy.local.service_types import Service
 
 
 class ConfigError(Exception):

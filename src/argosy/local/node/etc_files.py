@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
 from argosy.local.node.runspec_builder import hostname
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from argosy.kinds.meta import Json
-from argosy.local.node.kinds import Container, Pod
 from argosy.local.node.pod_state import ContainerState, PodState, Termination
+from argosy.local.node.pod_types import Container, Pod
 
 _OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 

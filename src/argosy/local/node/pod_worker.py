@@ -16,9 +16,9 @@ from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
 from argosy.kinds.meta import Json
 from argosy.local.node.environment import ConfigError
-from argosy.local.node.kinds import Pod
 from argosy.local.node.pod_state import PodState, containers_after_loss, read_state, write_state
 from argosy.local.node.pod_status import PodFailure, StatusContext, pod_status, status_patch
+from argosy.local.node.pod_types import Pod
 from argosy.local.node.runspec import RunSpec
 from argosy.local.node.shim_manager import ShimEvent, ShimManager, has_shim
 from argosy.local.node.sysctls import SysctlForbiddenError

@@ -14,8 +14,8 @@ from typing import NamedTuple, cast
 
 from argosy.engine.logs import Logger
 from argosy.kinds.labels import DOMAIN, OPERATOR_NAMESPACE
-from argosy.local.kinds import Service
 from argosy.local.node.netlink import Netlink
+from argosy.local.service_types import Service
 
 log = Logger(__name__)
 

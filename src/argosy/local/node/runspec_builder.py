@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, cast
 from argosy.kinds.quantity import parse_quantity
 from argosy.local.node import capabilities, network
 from argosy.local.node.environment import ConfigError, Sources, build_command, build_environment
-from argosy.local.node.kinds import Container, Handler, HttpGet, Pod, Probe, TcpSocket, Volume
+from argosy.local.node.pod_types import Container, Handler, HttpGet, Pod, Probe, TcpSocket, Volume
 from argosy.local.node.runspec import (
     Action,
     ContainerConfig,

@@ -7,8 +7,8 @@ itself is used, so that a name works as soon as its pod has an address.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from argosy.local.kinds import EndpointSlice, Service, ServicePort
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
+from argosy.local.service_types import EndpointSlice, Service, ServicePort
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 

@@ -5,7 +5,7 @@ All of them belong to the pod's own network or IPC namespace.
 
 from typing import Final
 
-from argosy.local.node.kinds import Pod
+from argosy.local.node.pod_types import Pod
 
 _IPC: Final = frozenset(["kernel.shm_rmid_forced"])
 _NETWORK: Final = frozenset(

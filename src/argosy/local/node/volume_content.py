@@ -17,9 +17,8 @@ from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.local import namespace_defaults
-from argosy.local.kinds import Service
 from argosy.local.node.environment import Sources
-from argosy.local.node.kinds import ConfigMap, Pod, Secret
+from argosy.local.node.pod_types import ConfigMap, Pod, Secret
 from argosy.local.node.volumes import (
     ProjectedToken,
     is_written_by_agent,
@@ -28,6 +27,7 @@ from argosy.local.node.volumes import (
     validate_path_component,
     write_files,
 )
+from argosy.local.service_types import Service
 
 _REFRESH_SECONDS = 3600.0
 

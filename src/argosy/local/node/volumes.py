@@ -18,7 +18,7 @@ from argosy.local.node.environment import (
     field_value,
     resource_value,
 )
-from argosy.local.node.kinds import (
+from argosy.local.node.pod_types import (
     DownwardItem,
     HostPath,
     KeyToPath,

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from argosy.kinds.node_matching import Expression
-from argosy.local.controllers.kinds import (
+from argosy.local.controllers.api_types import (
     LabelSelector,
     Pod,
     PodAffinity,

@@ -8,7 +8,7 @@ from collections import Counter
 
 from argosy.kinds.node_matching import untolerated
 from argosy.kinds.resources import insufficient
-from argosy.local.controllers.kinds import Taint
+from argosy.local.controllers.api_types import Taint
 from argosy.local.scheduler.interpod_affinity import TopologyConstraints, topology_constraints
 from argosy.local.scheduler.node_affinity import matches_node, ports_conflict
 from argosy.local.scheduler.scheduler_cache import NodeInfo, PodInfo, SchedulerCache

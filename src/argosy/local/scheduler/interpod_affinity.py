@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from argosy.local.controllers.kinds import PodAffinityTerm
+from argosy.local.controllers.api_types import PodAffinityTerm
 from argosy.local.scheduler.affinity_terms import Term
 from argosy.local.scheduler.scheduler_cache import NodeInfo, PodInfo, SchedulerCache
 from argosy.local.scheduler.topology_counts import ExistingTerm

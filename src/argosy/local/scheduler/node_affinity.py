@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from argosy.kinds.node_matching import ContainerPort, matches, node_matches, node_term_matches
-from argosy.local.controllers.kinds import LabelSelector, Pod
+from argosy.local.controllers.api_types import LabelSelector, Pod
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from argosy.local.controllers.kinds import Pod, PodGroup, PodGroupStatus, StatusCondition
+from argosy.local.controllers.api_types import Pod, PodGroup, PodGroupStatus, StatusCondition
 from argosy.local.scheduler.outcome import GangOutcome
 
 SCHEDULED = "Scheduled"

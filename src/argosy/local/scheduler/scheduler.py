@@ -16,8 +16,8 @@ from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from argosy.engine.logs import Logger
+from argosy.local.controllers.api_types import Namespace, Node, Pod, PodGroup
 from argosy.local.controllers.informers import ControllerContext, pod_group_name
-from argosy.local.controllers.kinds import Namespace, Node, Pod, PodGroup
 from argosy.local.scheduler.decide import can_enqueue, decide, parse_min_resources
 from argosy.local.scheduler.gangs import Gang
 from argosy.local.scheduler.outcome import GangOutcome, GroupKey, Victim

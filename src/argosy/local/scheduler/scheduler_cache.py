@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct, field
 
 from argosy.kinds.resources import Resources, add, parse_resources, pod_requests, pod_usage, subtract
+from argosy.local.controllers.api_types import Node, Pod
 from argosy.local.controllers.informers import pod_group_name
-from argosy.local.controllers.kinds import Node, Pod
 from argosy.local.scheduler.affinity_terms import PodTerms, Term, pod_terms
 from argosy.local.scheduler.node_affinity import HostPort, host_ports
 from argosy.local.scheduler.topology_counts import CountedPod, ExistingTerm, TopologyCounts

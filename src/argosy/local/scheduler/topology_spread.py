@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from argosy.kinds.node_matching import untolerated
-from argosy.local.controllers.kinds import Pod, SpreadConstraint
+from argosy.local.controllers.api_types import Pod, SpreadConstraint
 from argosy.local.scheduler.affinity_terms import SpreadTerm
 from argosy.local.scheduler.node_affinity import matches_node
 from argosy.local.scheduler.scheduler_cache import NodeInfo, PodInfo, SchedulerCache

@@ -3,7 +3,7 @@
 from typing import Final
 
 from argosy.kinds.crd_options import CustomResource
-from argosy.kinds.messages import unknown_name
+from argosy.kinds.text import unknown_name
 from argosy.operator.apis.ares.api import ARES
 from argosy.operator.apis.argosy import ARGOSY
 from argosy.operator.apis.base import Api

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.kinds.meta import ObjectMeta
+from argosy.local.controllers.api_types import LabelSelector, StatusCondition
 from argosy.local.controllers.deployment.decide import Plan, decide
 from argosy.local.controllers.deployment.rollout_state import (
     DESIRED_ANNOTATION,
@@ -15,7 +16,6 @@ from argosy.local.controllers.deployment.rollout_state import (
     REVISION_ANNOTATION,
 )
 from argosy.local.controllers.deployment.status import PROGRESSING, find_condition, new_condition
-from argosy.local.controllers.kinds import LabelSelector, StatusCondition
 from argosy.local.controllers.workloads import (
     Deployment,
     DeploymentSpec,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from argosy.kinds.meta import ObjectMeta
+from argosy.local.controllers.api_types import LabelSelector
 from argosy.local.controllers.deployment.decide import decide
 from argosy.local.controllers.deployment.rollout_state import max_surge, max_unavailable
 from argosy.local.controllers.deployment.status import PROGRESSING, find_condition
-from argosy.local.controllers.kinds import LabelSelector
 from argosy.local.controllers.workloads import (
     Deployment,
     DeploymentSpec,

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from argosy.kinds.meta import ObjectMeta
+from argosy.local.controllers.api_types import Pod
 from argosy.local.controllers.endpoints.decide import Plan, decide
-from argosy.local.controllers.kinds import Pod
-from argosy.local.kinds import EndpointSlice, Service
+from argosy.local.service_types import EndpointSlice, Service
 from tests.support.scheduler_objects import START, Json, pod
 
 

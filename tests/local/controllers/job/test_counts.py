@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.local.controllers.api_types import Job, JobStatus, Pod
 from argosy.local.controllers.job.backoff import JobBackoff
 from argosy.local.controllers.job.decide import TRACKING_FINALIZER, decide, finished_condition
 from argosy.local.controllers.job.indexes import COMPLETION_INDEX
-from argosy.local.controllers.kinds import Job, JobStatus, Pod
 from tests.support.scheduler_objects import START
 
 COMPLETIONS = 6

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+from argosy.local.controllers.api_types import Job, Pod
 from argosy.local.controllers.job.backoff import JobBackoff
 from argosy.local.controllers.job.decide import MAX_PODS_PER_PASS, TRACKING_FINALIZER, Plan, decide
-from argosy.local.controllers.kinds import Job, Pod
 from tests.support.scheduler_objects import START, Json, pod
 from tests.support.step_counter import count_steps
 

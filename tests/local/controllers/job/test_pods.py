@@ -2,8 +2,8 @@
 
 import msgspec
 
+from argosy.local.controllers.api_types import Job
 from argosy.local.controllers.job.pods import build_pod
-from argosy.local.controllers.kinds import Job
 
 JOB = msgspec.convert(
     {

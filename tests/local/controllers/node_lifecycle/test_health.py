@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from argosy.kinds.node_matching import Toleration
-from argosy.local.controllers.kinds import Node, Taint
+from argosy.local.controllers.api_types import Node, Taint
 from argosy.local.controllers.node_lifecycle.eviction import eviction_time
 from argosy.local.controllers.node_lifecycle.health import desired_taints, observe, unknown_conditions
 from argosy.local.controllers.node_lifecycle.running_time import RunningTime

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from argosy.kinds.meta import Condition, ObjectMeta
-from argosy.local.controllers.kinds import LabelSelector, Pod, PodSpec, PodStatus
+from argosy.local.controllers.api_types import LabelSelector, Pod, PodSpec, PodStatus
 from argosy.local.controllers.replicaset.controller import build_pod
 from argosy.local.controllers.replicaset.decide import (
     DELETION_COST_ANNOTATION,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
+from argosy.local.controllers.api_types import Pod
 from argosy.local.controllers.deployment.decide import Plan, decide
 from argosy.local.controllers.deployment.revisions import (
     has_same_template,
@@ -20,7 +21,6 @@ from argosy.local.controllers.deployment.revisions import (
 from argosy.local.controllers.deployment.rollout_state import REVISION_ANNOTATION, SetState
 from argosy.local.controllers.deployment.status import PROGRESSING, has_deadline, new_condition, set_condition
 from argosy.local.controllers.informers import ControllerContext
-from argosy.local.controllers.kinds import Pod
 from argosy.local.controllers.ownership import adopt, release, resolve_ownership
 from argosy.local.controllers.workloads import Deployment, DeploymentStatus, ReplicaSet
 from argosy.local.scheduler.node_affinity import selects

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 
 from argosy.kinds.meta import Json, ObjectMeta
+from argosy.local.controllers.api_types import LabelSelector, Template
 from argosy.local.controllers.deployment.rollout_state import (
     DESIRED_ANNOTATION,
     HISTORY_ANNOTATION,
@@ -20,7 +21,6 @@ from argosy.local.controllers.deployment.rollout_state import (
     parse_number,
     size_annotations,
 )
-from argosy.local.controllers.kinds import LabelSelector, Template
 from argosy.local.controllers.ownership import controller_reference
 from argosy.local.controllers.workloads import Deployment, ReplicaSet, ReplicaSetSpec
 

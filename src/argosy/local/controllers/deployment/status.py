@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from argosy.local.controllers.api_types import StatusCondition
 from argosy.local.controllers.deployment.rollout_state import RolloutState, max_unavailable
-from argosy.local.controllers.kinds import StatusCondition
 from argosy.local.controllers.replicaset.decide import REPLICA_FAILURE
 from argosy.local.controllers.workloads import Deployment, DeploymentStatus
 

@@ -12,11 +12,11 @@ import msgspec
 from argosy.engine.cache import Cache, Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.api_types import Pod
+from argosy.local.controllers.disruption.budget_types import BudgetStatus, PodDisruptionBudget
 from argosy.local.controllers.disruption.decide import Outcome, decide, sync_failed_status
-from argosy.local.controllers.disruption.kinds import BudgetStatus, PodDisruptionBudget
 from argosy.local.controllers.disruption.scales import Scale, ScaleError, total_scale
 from argosy.local.controllers.informers import ControllerContext
-from argosy.local.controllers.kinds import Pod
 from argosy.local.controllers.workloads import Deployment, ReplicaSet
 from argosy.local.scheduler.node_affinity import selects
 

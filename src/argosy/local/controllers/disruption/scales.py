@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from argosy.engine.errors import NotFound
 from argosy.kinds.meta import OwnerReference
+from argosy.local.controllers.api_types import Pod
 from argosy.local.controllers.discovery import discover, metadata_type
 from argosy.local.controllers.informers import ControllerContext
-from argosy.local.controllers.kinds import Pod
 
 
 class ScaleError(Exception):

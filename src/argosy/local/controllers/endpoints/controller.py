@@ -7,10 +7,10 @@ import msgspec
 from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import NotFound
+from argosy.local.controllers.api_types import Node, Pod
 from argosy.local.controllers.endpoints.decide import MANAGED_BY, MANAGER, DesiredSlice, decide, is_managed
 from argosy.local.controllers.informers import ControllerContext, gather_errors
-from argosy.local.controllers.kinds import Node, Pod
-from argosy.local.kinds import EndpointSlice, Service
+from argosy.local.service_types import EndpointSlice, Service
 
 ZONE = "topology.kubernetes.io/zone"
 MAX_NAME_CHARS = 246

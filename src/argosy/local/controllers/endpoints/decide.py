@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from argosy.local.controllers.kinds import Pod
-from argosy.local.kinds import (
+from argosy.local.controllers.api_types import Pod
+from argosy.local.service_types import (
     Endpoint,
     EndpointConditions,
     EndpointPort,

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from argosy.local.controllers.api_types import Job, Pod
 from argosy.local.controllers.job.pod_failure_policy import evaluate_failure, has_failed
-from argosy.local.controllers.kinds import Job, Pod
 
 
 class JobBackoff(Struct, frozen=True):

@@ -11,11 +11,11 @@ from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound
+from argosy.local.controllers.api_types import Job, Pod
 from argosy.local.controllers.informers import ControllerContext, gather_errors
 from argosy.local.controllers.job.backoff import JobBackoff
 from argosy.local.controllers.job.decide import TRACKING_FINALIZER, Plan, decide
 from argosy.local.controllers.job.pods import build_pod
-from argosy.local.controllers.kinds import Job, Pod
 
 MANAGER = "kubernetes.io/job-controller"
 

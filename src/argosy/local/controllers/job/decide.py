@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct, field
 
+from argosy.local.controllers.api_types import Job, JobStatus, Pod, StatusCondition
 from argosy.local.controllers.job.backoff import JobBackoff, backoff_remaining
 from argosy.local.controllers.job.indexes import completion_index, format_indexes, parse_indexes
 from argosy.local.controllers.job.pod_failure_policy import evaluate_failure, has_failed
-from argosy.local.controllers.kinds import Job, JobStatus, Pod, StatusCondition
 from argosy.local.controllers.podutil import is_ready
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"

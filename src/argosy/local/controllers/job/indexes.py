@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from argosy.local.controllers.kinds import Pod
+from argosy.local.controllers.api_types import Pod
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 

@@ -6,7 +6,7 @@ rule is counted. Only terminated pods are evaluated: a pod being deleted has no 
 
 from msgspec import Struct
 
-from argosy.local.controllers.kinds import ExitCodes, FailureRule, Job, Pod
+from argosy.local.controllers.api_types import ExitCodes, FailureRule, Job, Pod
 
 
 class FailureVerdict(Struct, frozen=True):

@@ -3,9 +3,9 @@
 import copy
 
 from argosy.kinds.meta import Json
+from argosy.local.controllers.api_types import Job
 from argosy.local.controllers.job.decide import TRACKING_FINALIZER
 from argosy.local.controllers.job.indexes import COMPLETION_INDEX
-from argosy.local.controllers.kinds import Job
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 MAX_PREFIX_CHARS = 57

@@ -16,8 +16,8 @@ from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Lease
+from argosy.local.controllers.api_types import Node, Pod, StatusCondition, Taint
 from argosy.local.controllers.informers import ControllerContext, gather_errors
-from argosy.local.controllers.kinds import Node, Pod, StatusCondition, Taint
 from argosy.local.controllers.node_lifecycle.eviction import eviction_time
 from argosy.local.controllers.node_lifecycle.health import (
     NodeHealth,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from argosy.kinds.node_matching import tolerates
-from argosy.local.controllers.kinds import Pod, Taint
+from argosy.local.controllers.api_types import Pod, Taint
 from argosy.local.controllers.node_lifecycle.health import NOT_READY, UNREACHABLE
 
 

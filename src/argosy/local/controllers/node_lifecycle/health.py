@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from argosy.local.controllers.kinds import Node, StatusCondition, Taint
+from argosy.local.controllers.api_types import Node, StatusCondition, Taint
 
 READY = "Ready"
 REPORTED_CONDITIONS = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")

@@ -7,8 +7,8 @@ from argosy.engine.cache import Change
 from argosy.engine.client import PatchType
 from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import Conflict, NotFound
+from argosy.local.controllers.api_types import Node, Pod
 from argosy.local.controllers.informers import ControllerContext, gather_errors
-from argosy.local.controllers.kinds import Node, Pod
 
 QUARANTINE_SECONDS = 40.0
 

@@ -12,8 +12,8 @@ from argosy.engine.cache import Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.kinds.meta import Json
+from argosy.local.controllers.api_types import Pod
 from argosy.local.controllers.informers import ControllerContext, gather_errors
-from argosy.local.controllers.kinds import Pod
 from argosy.local.controllers.ownership import adopt, controller_reference, release, resolve_ownership
 from argosy.local.controllers.replicaset.decide import Plan, decide, with_replica_failure
 from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetStatus

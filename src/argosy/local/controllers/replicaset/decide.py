@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from argosy.local.controllers.kinds import Pod, StatusCondition
+from argosy.local.controllers.api_types import Pod, StatusCondition
 from argosy.local.controllers.podutil import is_ready, ready_since, seconds_until_available
 from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetStatus
 

@@ -1,6 +1,6 @@
 import pytest
 
-from argosy.kinds.messages import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS, join_messages, join_names, unknown_name
+from argosy.kinds.text import MAX_MESSAGE_CHARS, MAX_TEXT_CHARS, join_messages, join_names, unknown_name
 
 MESSAGES = {
     "one message: unchanged": (["a: wrong"], "a: wrong"),

@@ -8,8 +8,6 @@ import difflib
 import json
 from collections.abc import Iterable, Sequence
 
-APPLY_CRDS_COMMAND = "argosy crds | kubectl apply --server-side -f -"
-"""Installs or upgrades the CustomResourceDefinitions; part of messages about missing or old ones."""
 MAX_VALUE_CHARS = 60
 """Longer values are cut in messages."""
 MAX_MESSAGE_CHARS = 1_000

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.local.controllers.kinds import LabelSelector
+from argosy.local.controllers.api_types import LabelSelector
 
 
 class BudgetSpec(Struct, rename="camel"):
