@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from argosy.local.schema.unstructured import parts
+from argosy.local.schema.unstructured import get_maps
 from tests.support.field_paths import dig
 
 from .conftest import Json, Planes
@@ -20,7 +20,7 @@ def shown(items: list[Json]) -> object:
             dig(item, "metadata.name"),
             [dig(item, f"status.{name}") for name in COUNTS],
             dig(item, "status.disruptedPods"),
-            [_without_time(condition) for condition in parts(item, "status", "conditions")],
+            [_without_time(condition) for condition in get_maps(item, "status", "conditions")],
         )
         for item in items
     ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from argosy.local.schema.unstructured import part
+from argosy.local.schema.unstructured import get_map
 from tests.support.differential import Step, patch, post
 from tests.support.manifests import DEPLOYMENTS, PODS, pod
 
@@ -34,7 +34,7 @@ def sysctls(*names: str, **spec: bool) -> Step:
 
 def _with_spec(more: Mapping[str, object], **spec: object) -> dict[str, object]:
     body = pod(**spec)  # type: ignore[arg-type]
-    return {**body, "spec": {**part(body, "spec"), **more}}
+    return {**body, "spec": {**get_map(body, "spec"), **more}}
 
 
 def projected(*sources: Mapping[str, object]) -> dict[str, object]:

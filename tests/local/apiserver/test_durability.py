@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from argosy.local.apiserver.pki import ensure_pki
-from argosy.local.schema.unstructured import parts, text
+from argosy.local.schema.unstructured import get_maps, get_str
 from tests.support.raw_client import Plain, plain_client
 from tests.support.servers import Server, free_port, start_local
 from tests.support.waiting import eventually
@@ -67,7 +67,7 @@ async def test_acknowledged_writes_survive_sigkill(restartable: Restartable) -> 
     restartable.start()
     async with plain_client(restartable.server) as session:
         listed = (await session.ask("GET", CONFIG_MAPS)).json()
-        stored = {text(item, "metadata", "name") for item in parts(listed, "items")}
+        stored = {get_str(item, "metadata", "name") for item in get_maps(listed, "items")}
     assert acknowledged <= stored
 
 
@@ -87,7 +87,7 @@ async def test_one_of_two_writers_of_the_same_version_succeeds(restartable: Rest
 
 async def test_a_watch_resumes_across_a_restart(restartable: Restartable) -> None:
     async with plain_client(restartable.server) as session:
-        version = text((await session.ask("GET", CONFIG_MAPS)).json(), "metadata", "resourceVersion")
+        version = get_str((await session.ask("GET", CONFIG_MAPS)).json(), "metadata", "resourceVersion")
         await create(session, "before")
     restartable.kill()
     restartable.start()

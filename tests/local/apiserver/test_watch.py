@@ -3,14 +3,14 @@
 import asyncio
 import json
 
-from argosy.local.schema.unstructured import text
+from argosy.local.schema.unstructured import get_str
 from tests.support.raw_client import Plain, Stream, plain_client
 from tests.support.servers import Server
 
 
 async def fresh_namespace(session: Plain) -> str:
     created = await session.ask("POST", "/api/v1/namespaces", {"metadata": {"generateName": "w"}})
-    return f"/api/v1/namespaces/{text(created.json(), 'metadata', 'name')}/secrets"
+    return f"/api/v1/namespaces/{get_str(created.json(), 'metadata', 'name')}/secrets"
 
 
 async def create(session: Plain, path: str, name: str, colour: str = "red") -> None:

@@ -15,7 +15,7 @@ from argosy.local.apiserver.timestamps import now_text
 from argosy.local.apiserver.tokens import ISSUER
 from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, strings, text
+from argosy.local.schema.unstructured import get_map, get_str, get_strings
 
 KINDS = frozenset(
     {
@@ -33,23 +33,23 @@ async def create_review(call: Call, authorizer: Authorizer, authenticator: Authe
     """Respond to a review with its status."""
     options = write_options(call.request, "CreateOptions")
     review = await read_admitted(call, options)
-    metadata = part(review, "metadata")
+    metadata = get_map(review, "metadata")
     user = call.request.user
     match call.served.plural:
         case "tokenreviews":
-            review["status"] = _token_status(part(review, "spec"), authenticator)
+            review["status"] = _token_status(get_map(review, "spec"), authenticator)
         case "selfsubjectreviews":
             metadata["creationTimestamp"] = now_text()
             review["status"] = {"userInfo": _user_info(user)}
         case "selfsubjectrulesreviews":
-            answer = _rules_review(authorizer, user, text(review, "spec", "namespace"))
+            answer = _rules_review(authorizer, user, get_str(review, "spec", "namespace"))
             return reply({"kind": review["kind"], "apiVersion": review["apiVersion"], **answer}, 201)
         case "selfsubjectaccessreviews":
             _check(review, call.served.plural)
-            review["status"] = _access_status(authorizer, user, part(review, "spec"))
+            review["status"] = _access_status(authorizer, user, get_map(review, "spec"))
         case _:
             _check(review, call.served.plural)
-            spec = part(review, "spec")
+            spec = get_map(review, "spec")
             review["status"] = _access_status(authorizer, _subject(spec), spec)
     status = review.pop("status")
     tracked = object_schema.track_update(None, review, call.served, user_agent_manager(call.request), "")
@@ -57,7 +57,7 @@ async def create_review(call: Call, authorizer: Authorizer, authenticator: Authe
 
 
 def _token_status(spec: Json, authenticator: Authenticator) -> Json:
-    token, audiences = text(spec, "token"), strings(spec, "audiences")
+    token, audiences = get_str(spec, "token"), get_strings(spec, "audiences")
     if not token:
         raise bad_request("token is required for TokenReview in authentication")
     user = authenticator.find(token, audiences or None)
@@ -72,46 +72,46 @@ def _user_info(user: User) -> Json:
 
 
 def _subject(spec: Json) -> User:
-    return User(text(spec, "user"), text(spec, "uid"), tuple(strings(spec, "groups")))
+    return User(get_str(spec, "user"), get_str(spec, "uid"), tuple(get_strings(spec, "groups")))
 
 
 def _access_status(authorizer: Authorizer, user: User, spec: Json) -> Json:
     if "nonResourceAttributes" in spec:
-        action = part(spec, "nonResourceAttributes")
-        attributes = Attributes(user, text(action, "verb"), path=text(action, "path"))
+        action = get_map(spec, "nonResourceAttributes")
+        attributes = Attributes(user, get_str(action, "verb"), path=get_str(action, "path"))
     else:
-        action = part(spec, "resourceAttributes")
+        action = get_map(spec, "resourceAttributes")
         fields = ("verb", "group", "resource", "subresource", "name", "namespace")
-        attributes = Attributes(user, *(text(action, field) for field in fields))
+        attributes = Attributes(user, *(get_str(action, field) for field in fields))
     allowed, why = authorizer.allowed(attributes)
     return {"allowed": allowed, "reason": why} if why else {"allowed": allowed}
 
 
 def _check(review: Json, plural: str) -> None:
     """Raise 422 unless a review has a subject, one kind of attributes, and no metadata."""
-    spec, errors = part(review, "spec"), list[FieldError]()
+    spec, errors = get_map(review, "spec"), list[FieldError]()
     if "resourceAttributes" in spec and "nonResourceAttributes" in spec:
         why = "cannot be specified in combination with resourceAttributes"
         errors.append(invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], why))
     elif "resourceAttributes" not in spec and "nonResourceAttributes" not in spec:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         errors.append(invalid("spec.resourceAttributes", None, why))
-    if plural != "selfsubjectaccessreviews" and not (text(spec, "user") or strings(spec, "groups")):
+    if plural != "selfsubjectaccessreviews" and not (get_str(spec, "user") or get_strings(spec, "groups")):
         errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
     if plural == "localsubjectaccessreviews":
         errors += _check_local(review, spec)
-    elif metadata := part(review, "metadata"):
+    elif metadata := get_map(review, "metadata"):
         errors.append(invalid("metadata", metadata, "must be empty"))
     if errors:
         raise invalid_error("authorization.k8s.io", "", "", errors)
 
 
 def _check_local(review: Json, spec: Json) -> Iterator[FieldError]:
-    metadata = part(review, "metadata")
+    metadata = get_map(review, "metadata")
     if metadata.keys() - {"namespace"}:
         yield invalid("metadata", metadata, "must be empty except for namespace")
-    namespace = text(spec, "resourceAttributes", "namespace")
-    if "resourceAttributes" in spec and namespace != text(metadata, "namespace"):
+    namespace = get_str(spec, "resourceAttributes", "namespace")
+    if "resourceAttributes" in spec and namespace != get_str(metadata, "namespace"):
         yield invalid("spec.resourceAttributes.namespace", namespace, "must match metadata.namespace")
     if "nonResourceAttributes" in spec:
         why = "disallowed on this kind of request"

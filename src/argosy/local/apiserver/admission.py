@@ -8,7 +8,7 @@ from argosy.local.apiserver.status import forbidden, not_found
 from argosy.local.apiserver.timestamps import now_text
 from argosy.local.schema.defaults.objects import apply_defaults, prepare_for_create, prepare_for_update
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import ensure, part, text
+from argosy.local.schema.unstructured import ensure, get_map, get_str
 from argosy.local.schema.validation.service import drop_by_type
 
 
@@ -26,7 +26,7 @@ def _check_namespace(call: Call, obj: Json) -> None:
     stored = call.api.store.head("namespaces", "", namespace)
     if stored is None:
         raise not_found("", "namespaces", namespace)
-    if b'"deletionTimestamp"' in stored.data and text(stored.decoded(), "metadata", "deletionTimestamp"):
+    if b'"deletionTimestamp"' in stored.data and get_str(stored.decoded(), "metadata", "deletionTimestamp"):
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
         error = forbidden(served.group, served.plural, admission_name(obj), why)
         assert error.details is not None
@@ -42,7 +42,7 @@ def _check_namespace(call: Call, obj: Json) -> None:
 def complete_new(call: Call, obj: Json) -> Json:
     """Fill in the fields that the server sets in a new object."""
     if call.served.storage == "namespaces":
-        ensure(obj, "metadata", "labels")["kubernetes.io/metadata.name"] = text(obj, "metadata", "name")
+        ensure(obj, "metadata", "labels")["kubernetes.io/metadata.name"] = get_str(obj, "metadata", "name")
     if call.served.storage == "services":
         allocate_new(call, obj)
     if call.served.builtin is not None:
@@ -60,11 +60,11 @@ def complete_changed(call: Call, obj: Json, old: Json) -> Json:
         apply_defaults("batch", "Job", obj)  # a job without labels takes those of its template
     match call.served.storage:
         case "namespaces" if call.target.subresource != "finalize":
-            spec, old_spec = ensure(obj, "spec"), part(old, "spec")
+            spec, old_spec = ensure(obj, "spec"), get_map(old, "spec")
             if "finalizers" in old_spec:
                 spec["finalizers"] = old_spec["finalizers"]
         case "pods" if not call.target.subresource:
-            keep_priority(ensure(obj, "spec"), part(old, "spec"))
+            keep_priority(ensure(obj, "spec"), get_map(old, "spec"))
             add_tolerations(ensure(obj, "spec"))
         case "services" if call.target.subresource != "status":
             allocate_changed(call, obj, old)
@@ -74,8 +74,8 @@ def complete_changed(call: Call, obj: Json, old: Json) -> Json:
 
 def drop_hidden(call: Call, obj: Json) -> None:
     """Drop fields that Kubernetes validates and does not return."""
-    if call.served.storage == "services" and text(obj, "spec", "type") == "ExternalName":
-        part(obj, "spec").pop("internalTrafficPolicy", None)
+    if call.served.storage == "services" and get_str(obj, "spec", "type") == "ExternalName":
+        get_map(obj, "spec").pop("internalTrafficPolicy", None)
 
 
 def check_may_create(call: Call) -> None:

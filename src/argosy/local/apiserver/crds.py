@@ -12,7 +12,7 @@ from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.store import Event
 from argosy.local.apiserver.timestamps import now_text
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import ensure, part, parts, strings, text
+from argosy.local.schema.unstructured import ensure, get_map, get_maps, get_str, get_strings
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -56,7 +56,7 @@ class Definitions:
         if head is None:
             return
         definition = head.decoded()
-        if text(definition, "metadata", "deletionTimestamp"):
+        if get_str(definition, "metadata", "deletionTimestamp"):
             await self._finish(served, definition)
             return
         changed = self._accept(definition)
@@ -71,7 +71,7 @@ class Definitions:
     def _accept(self, definition: Json) -> Json:
         """Return the definition with its status brought up to date."""
         status = ensure(definition, "status")
-        names = part(definition, "spec", "names")
+        names = get_map(definition, "spec", "names")
         taken = self._taken(definition)
         accepted = not taken
         if accepted:
@@ -88,28 +88,30 @@ class Definitions:
             )
         else:
             _set(status, "Established", False, "NotAccepted", "", "not all names are accepted")
-        stored = [str(v) for v in strings(status, "storedVersions")]
-        for version in parts(definition, "spec", "versions"):
-            if version.get("storage") is True and text(version, "name") not in stored:
-                stored.append(text(version, "name"))
+        stored = [str(v) for v in get_strings(status, "storedVersions")]
+        for version in get_maps(definition, "spec", "versions"):
+            if version.get("storage") is True and get_str(version, "name") not in stored:
+                stored.append(get_str(version, "name"))
         status["storedVersions"] = stored
         return definition
 
     def _taken(self, definition: Json) -> str:
         """Return the conflict with the names of another kind of the group; empty if there is none."""
-        names, own = part(definition, "spec", "names"), text(definition, "metadata", "name")
+        names, own = get_map(definition, "spec", "names"), get_str(definition, "metadata", "name")
         for served in self._api.registry.all():
-            if served.group != text(definition, "spec", "group") or (served.crd and served.crd.name == own):
+            if served.group != get_str(definition, "spec", "group") or (
+                served.crd and served.crd.name == own
+            ):
                 continue
-            if served.plural == text(names, "plural"):
+            if served.plural == get_str(names, "plural"):
                 return f'"{served.plural}" is already in use'
-            if served.kind == text(names, "kind"):
+            if served.kind == get_str(names, "kind"):
                 return f'"{served.kind}" is already in use'
         return ""
 
     async def _finish(self, served: Served, definition: Json) -> None:
         """Delete the objects of a terminating definition, then the definition."""
-        name = text(definition, "metadata", "name")
+        name = get_str(definition, "metadata", "name")
         collection = self._api.store.collection(name)
         versions = self._api.registry.versions(name)
         kind = versions[0] if versions else None
@@ -118,7 +120,7 @@ class Definitions:
         if len(collection):
             return
         self._api.registry.undefine(name)
-        finalizers = [f for f in strings(definition, "metadata", "finalizers") if f != FINALIZER]
+        finalizers = [f for f in get_strings(definition, "metadata", "finalizers") if f != FINALIZER]
         ensure(definition, "metadata")["finalizers"] = finalizers
         await self._api.put(served, definition, delete=not finalizers)
 
@@ -128,7 +130,7 @@ class Definitions:
             return
         obj = head.decoded()
         metadata = ensure(obj, "metadata")
-        held = bool(strings(metadata, "finalizers"))
+        held = bool(get_strings(metadata, "finalizers"))
         if held and metadata.get("deletionTimestamp"):
             return
         if held:
@@ -141,8 +143,8 @@ class Definitions:
 
 def established(definition: Json) -> bool:
     return any(
-        text(condition, "type") == "Established" and text(condition, "status") == "True"
-        for condition in parts(definition, "status", "conditions")
+        get_str(condition, "type") == "Established" and get_str(condition, "status") == "True"
+        for condition in get_maps(definition, "status", "conditions")
     )
 
 
@@ -150,12 +152,12 @@ def _set(status: Json, kind: str, good: bool, reason: str, message: str, problem
     value = "True" if good else "False"
     if problem:
         reason, message = ("PluralConflict" if kind == "NamesAccepted" else "NotAccepted"), problem
-    conditions = parts(status, "conditions")
+    conditions = get_maps(status, "conditions")
     status["conditions"] = conditions
-    condition = next((c for c in conditions if text(c, "type") == kind), None)
+    condition = next((c for c in conditions if get_str(c, "type") == kind), None)
     if condition is None:
         condition = {"type": kind}
         conditions.append(condition)
-    if text(condition, "status") != value:
+    if get_str(condition, "status") != value:
         condition["lastTransitionTime"] = now_text()
     condition.update({"status": value, "reason": reason, "message": message})

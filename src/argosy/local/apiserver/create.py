@@ -19,7 +19,7 @@ from argosy.local.apiserver.status import StatusError, already_exists, bad_reque
 from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.timestamps import generated_name
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import ensure, text
+from argosy.local.schema.unstructured import ensure, get_str
 from argosy.local.schema.warnings import finalizer_warnings, warnings
 
 _NAME_TRIES = 8
@@ -55,7 +55,7 @@ async def create(
         )
     metadata = ensure(obj, "metadata")
     drop_duplicate_owners(obj, call.request)
-    version = text(metadata, "resourceVersion")
+    version = get_str(metadata, "resourceVersion")
     fresh_metadata(metadata)
     prepare(obj, served)
     if not managed:
@@ -64,7 +64,7 @@ async def create(
     if implicit:
         check_version_number(version)
     _generate_name(call, obj)
-    name = text(obj, "metadata", "name")
+    name = get_str(obj, "metadata", "name")
     obj = complete_new(call, obj)
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, None)
@@ -91,7 +91,7 @@ def _check_absent(call: Call, name: str, *, generated: bool) -> None:
     if existing is None:
         return
     error = already_exists(call.served.group, call.served.plural, name, generated=generated)
-    if text(existing.decoded(), "metadata", "deletionTimestamp"):
+    if get_str(existing.decoded(), "metadata", "deletionTimestamp"):
         error.message = f"object is being deleted: {error.message}"
     raise error
 
@@ -109,12 +109,12 @@ async def _store(call: Call, obj: Json, name: str, charged: Sequence[Json]) -> S
 def _generate_name(call: Call, obj: Json) -> None:
     """Generate the name of an object with a generateName."""
     metadata = ensure(obj, "metadata")
-    prefix = text(metadata, "generateName")
-    if not prefix or text(metadata, "name"):
+    prefix = get_str(metadata, "generateName")
+    if not prefix or get_str(metadata, "name"):
         return
     for _ in range(_NAME_TRIES):
         metadata["name"] = generated_name(prefix)
-        if call.api.head(call.served, call.namespace, text(metadata, "name")) is None:
+        if call.api.head(call.served, call.namespace, get_str(metadata, "name")) is None:
             return
 
 
@@ -132,7 +132,7 @@ async def read_admitted(call: Call, options: WriteOptions) -> Json:
         duplicates = duplicate_fields(await call.request.body(), obj)
     if why := wrong_kind(obj, served):
         raise bad_request(why)
-    if served.custom is not None and (version := text(obj, "apiVersion")) != served.api_version:
+    if served.custom is not None and (version := get_str(obj, "apiVersion")) != served.api_version:
         why = f"does not match the expected API version ({served.api_version})"
         raise bad_request(f"the API version in the data ({version}) {why}")
     if served.group == "events.k8s.io":
@@ -168,15 +168,18 @@ def wrong_kind(obj: Json, served: Served) -> str:
 def check_custom_kind(obj: Json, served: Served) -> None:
     """Raise 422 if a custom resource has another kind or version."""
     if served.custom is not None and (errors := object_schema.kind_errors(obj, served)):
-        group, prefix = text(obj, "apiVersion").rpartition("/")[0], text(obj, "metadata", "generateName")
-        name = text(obj, "metadata", "name") or (generated_name(prefix) if prefix else "")
-        raise invalid_error(group, text(obj, "kind"), name, errors)
+        group, prefix = (
+            get_str(obj, "apiVersion").rpartition("/")[0],
+            get_str(obj, "metadata", "generateName"),
+        )
+        name = get_str(obj, "metadata", "name") or (generated_name(prefix) if prefix else "")
+        raise invalid_error(group, get_str(obj, "kind"), name, errors)
 
 
 def check_place(obj: Json, call: Call) -> Json:
     """Fill in the namespace of the path; 400 if the body names another one."""
     served, metadata = call.served, ensure(obj, "metadata")
-    namespace = text(obj, "metadata", "namespace")
+    namespace = get_str(obj, "metadata", "namespace")
     if served.namespaced:
         if namespace and namespace != call.namespace:
             raise bad_request(

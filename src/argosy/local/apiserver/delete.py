@@ -26,7 +26,7 @@ from argosy.local.schema.builtin import definition
 from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.errors import FieldError, invalid, not_supported
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import ensure, number, parts, strings, text
+from argosy.local.schema.unstructured import ensure, get_int, get_maps, get_str, get_strings
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -63,7 +63,7 @@ async def delete_object(call: Call) -> Response:
     served = call.served
     if gone and served.storage not in RETURNED_WHEN_DELETED:
         obj = msgspec.json.decode(left) if isinstance(left, bytes) else left.decoded()
-        return reply(success(served.group, served.plural, head.name, text(obj, "metadata", "uid")))
+        return reply(success(served.group, served.plural, head.name, get_str(obj, "metadata", "uid")))
     accepted = not gone and options.orphan_dependents is False
     if isinstance(left, bytes):
         return Response(left + b"\n")
@@ -121,7 +121,7 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
     if served.storage == DEFINITIONS and "deletionTimestamp" not in metadata:
         return await _delete_definition(call, obj, options)
     is_terminating = "deletionTimestamp" in metadata
-    if served.storage == "namespaces" and is_terminating and strings(obj, "spec", "finalizers"):
+    if served.storage == "namespaces" and is_terminating and get_strings(obj, "spec", "finalizers"):
         return False, head  # the options of the first deletion apply
     stamps = [metadata.get(field) for field in _STAMPS]
     graceful, pending = _grace(call, obj, options)
@@ -133,7 +133,7 @@ async def delete(call: Call, head: Stored, options: DeleteOptions) -> tuple[bool
         metadata["finalizers"] = finalizers
     else:
         metadata.pop("finalizers", None)
-    held = bool(finalizers) or bool(strings(obj, "spec", "finalizers"))
+    held = bool(finalizers) or bool(get_strings(obj, "spec", "finalizers"))
     if held and served.storage == "namespaces":
         metadata.setdefault("deletionTimestamp", now_text())
         ensure(obj, "status")["phase"] = "Terminating"
@@ -155,10 +155,10 @@ async def _delete_definition(call: Call, obj: Json, options: DeleteOptions) -> t
     """Mark a definition for deletion; `crds` deletes it after its objects."""
     metadata = ensure(obj, "metadata")
     metadata["deletionTimestamp"] = now_text()
-    finalizers = strings(metadata, "finalizers")
+    finalizers = get_strings(metadata, "finalizers")
     metadata["finalizers"] = finalizers if CLEANUP in finalizers else [*finalizers, CLEANUP]
     status = ensure(obj, "status")
-    conditions = [c for c in parts(status, "conditions") if text(c, "type") != "Terminating"]
+    conditions = [c for c in get_maps(status, "conditions") if get_str(c, "type") != "Terminating"]
     condition: Json = {
         "type": "Terminating",
         "status": "True",
@@ -176,7 +176,7 @@ def check_preconditions(call: Call, head: Stored, obj: Json, options: DeleteOpti
     wanted = options.preconditions
     if wanted is None:
         return
-    served, uid = call.served, text(obj, "metadata", "uid")
+    served, uid = call.served, get_str(obj, "metadata", "uid")
     kind = served.plural if served.storage == "namespaces" else served.kind
     if wanted.uid is not None and wanted.uid != uid:
         why = (
@@ -201,21 +201,21 @@ def _grace(call: Call, obj: Json, options: DeleteOptions) -> tuple[bool, bool]:
     requested = 1 if requested is not None and requested < 0 else requested
     if "deletionTimestamp" in metadata:
         return _shorten(metadata, requested)
-    seconds = requested if requested is not None else number(obj, "spec", "terminationGracePeriodSeconds")
-    if not text(obj, "spec", "nodeName") or text(obj, "status", "phase") in ("Succeeded", "Failed"):
+    seconds = requested if requested is not None else get_int(obj, "spec", "terminationGracePeriodSeconds")
+    if not get_str(obj, "spec", "nodeName") or get_str(obj, "status", "phase") in ("Succeeded", "Failed"):
         seconds = 0
     _mark(metadata, seconds)
     return seconds > 0, False
 
 
 def _shorten(metadata: Json, requested: int | None) -> tuple[bool, bool]:
-    current = number(metadata, "deletionGracePeriodSeconds")
+    current = get_int(metadata, "deletionGracePeriodSeconds")
     if current == 0:
         return False, False
     if requested is None or requested >= current:
         return False, True
     now = datetime.datetime.now(datetime.UTC)
-    marked = parse_time(text(metadata, "deletionTimestamp"))
+    marked = parse_time(get_str(metadata, "deletionTimestamp"))
     moment = marked + datetime.timedelta(seconds=requested - current)
     if moment < now:
         moment = now
@@ -236,7 +236,7 @@ def _mark(metadata: Json, seconds: int) -> None:
 
 def _finalizers(call: Call, obj: Json, options: DeleteOptions) -> list[str]:
     """Return the finalizers, with those of garbage collection as this deletion requires."""
-    current = strings(obj, "metadata", "finalizers")
+    current = get_strings(obj, "metadata", "finalizers")
     storage = call.served.storage
     if storage in NEVER_COLLECTED:
         return current

@@ -10,7 +10,7 @@ from argosy.local.apiserver.policy_rules import EVERYTHING, Attributes, Rule, fo
 from argosy.local.apiserver.rbac import GROUP, MASTERS, role_of, together
 from argosy.local.apiserver.status import StatusError, forbidden, not_found
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str
 
 
 def check_grant(call: Call, obj: Json, old: Json | None) -> None:
@@ -29,12 +29,12 @@ def _check_role(call: Call, obj: Json, old: Json | None) -> None:
     attributes = Attributes(user, "escalate", GROUP, plural, name=call.target.name, namespace=call.namespace)
     if call.api.authorizer.allowed(attributes)[0]:
         return
-    _confirm(call, rules_of(obj), text(obj, "metadata", "name"))
-    if any(parts(each, "aggregationRule", "clusterRoleSelectors") for each in (obj, old or {})):
+    _confirm(call, rules_of(obj), get_str(obj, "metadata", "name"))
+    if any(get_maps(each, "aggregationRule", "clusterRoleSelectors") for each in (obj, old or {})):
         held, _ = call.api.authorizer.rules(user, call.namespace)
         if missing(held, EVERYTHING):
             why = "must have cluster-admin privileges to use the aggregationRule"
-            raise forbidden(GROUP, plural, text(obj, "metadata", "name"), why)
+            raise forbidden(GROUP, plural, get_str(obj, "metadata", "name"), why)
 
 
 def _check_binding(call: Call, obj: Json) -> None:
@@ -52,7 +52,7 @@ def _check_binding(call: Call, obj: Json) -> None:
         raise not_found(
             GROUP, call.served.plural, role.name
         )  # as in Kubernetes, with the resource of the binding
-    _confirm(call, rules, text(obj, "metadata", "name"))
+    _confirm(call, rules, get_str(obj, "metadata", "name"))
 
 
 def _confirm(call: Call, rules: tuple[Rule, ...], name: str) -> None:
@@ -74,7 +74,7 @@ def _only_collected(obj: Json, old: Json) -> bool:
 
     def rest(each: Json) -> Json:
         ignored = ("ownerReferences", "finalizers", "managedFields")
-        metadata = {key: value for key, value in part(each, "metadata").items() if key not in ignored}
+        metadata = {key: value for key, value in get_map(each, "metadata").items() if key not in ignored}
         return {**each, "metadata": metadata}
 
     return rest(obj) == rest(old)

@@ -5,7 +5,7 @@ import time
 
 from argosy.local.apiserver.api import Api
 from argosy.local.apiserver.timestamps import parse_time
-from argosy.local.schema.unstructured import parts, text
+from argosy.local.schema.unstructured import get_maps, get_str
 
 TTL_SECONDS = 3600.0
 _INTERVAL_SECONDS = 60.0
@@ -23,8 +23,8 @@ async def delete_old_events(api: Api, before: float) -> None:
     served = api.registry.builtin("", "events")
     for stored in api.store.collection(served.storage).listed(None):
         event = stored.decoded()
-        written = [text(entry, "time") for entry in parts(event, "metadata", "managedFields")]
-        latest = max([text(event, "metadata", "creationTimestamp"), *written])
+        written = [get_str(entry, "time") for entry in get_maps(event, "metadata", "managedFields")]
+        latest = max([get_str(event, "metadata", "creationTimestamp"), *written])
         if parse_time(latest).timestamp() < before:
             head = api.head(served, stored.namespace, stored.name)
             if head is not None and head.rv == stored.rv:

@@ -18,7 +18,7 @@ from argosy.local.apiserver.subresources import CREATED
 from argosy.local.apiserver.timestamps import now_text
 from argosy.local.schema.model import Json
 from argosy.local.schema.selectors import selector_from
-from argosy.local.schema.unstructured import ensure, labels_of, number, part, parts, text
+from argosy.local.schema.unstructured import ensure, get_int, get_map, get_maps, get_str, labels_of
 
 MAX_UNCONFIRMED_PODS = 2000
 RETRY_SECONDS = 10
@@ -29,7 +29,7 @@ _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction s
 
 async def evict(call: Call) -> Response:
     eviction = await read_object(call.request, "Eviction")
-    if text(eviction, "metadata", "name") != call.target.name:
+    if get_str(eviction, "metadata", "name") != call.target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     options = _delete_options(call, eviction)
     pod = call.head().decoded()
@@ -41,7 +41,7 @@ async def evict(call: Call) -> Response:
 
 def _delete_options(call: Call, eviction: Json) -> deletion.DeleteOptions:
     try:
-        options = msgspec.convert(part(eviction, "deleteOptions"), deletion.DeleteOptions)
+        options = msgspec.convert(get_map(eviction, "deleteOptions"), deletion.DeleteOptions)
     except msgspec.ValidationError as error:
         raise bad_request(f"Eviction: {error}") from error
     if write_options(call.request, "CreateOptions").dry_run:
@@ -51,7 +51,7 @@ def _delete_options(call: Call, eviction: Json) -> deletion.DeleteOptions:
 
 def _ignores_budgets(pod: Json) -> bool:
     """Return True if budgets do not apply: the pod has not started, has ended, or is terminating."""
-    phase, deleted = text(pod, "status", "phase"), text(pod, "metadata", "deletionTimestamp")
+    phase, deleted = get_str(pod, "status", "phase"), get_str(pod, "metadata", "deletionTimestamp")
     return phase in ("Succeeded", "Failed", "Pending") or bool(deleted)
 
 
@@ -65,7 +65,7 @@ async def _use_budget(call: Call, pod: Json, *, dry: bool) -> None:
         return
     before = budgets[0]
     _check(before)
-    budget = _with_disruption(before, text(pod, "metadata", "name"))
+    budget = _with_disruption(before, get_str(pod, "metadata", "name"))
     if not dry:
         await call.api.put(served, object_schema.track_update(before, budget, served, _MANAGER, "status"))
 
@@ -77,7 +77,7 @@ def _budgets(call: Call, served: Served, pod: Json) -> list[Json]:
     for stored in call.api.store.collection(served.storage).listed(call.namespace):
         head = call.api.head(served, stored.namespace, stored.name)
         budget = head.decoded() if head is not None else {}
-        selector = part(budget, "spec").get("selector")
+        selector = get_map(budget, "spec").get("selector")
         if isinstance(selector, dict) and selector_from(selector).matches(labels):
             matching.append(budget)
     return matching
@@ -85,34 +85,36 @@ def _budgets(call: Call, served: Served, pod: Json) -> list[Json]:
 
 def _is_unhealthy_and_evictable(budget: Json, pod: Json) -> bool:
     """Return True if the pod is not ready, so that its eviction does not use up the budget."""
-    conditions = parts(pod, "status", "conditions")
-    if any(text(each, "type") == "Ready" and text(each, "status") == "True" for each in conditions):
+    conditions = get_maps(pod, "status", "conditions")
+    if any(get_str(each, "type") == "Ready" and get_str(each, "status") == "True" for each in conditions):
         return False
-    if text(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
+    if get_str(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
-    healthy, wanted = (number(budget, "status", name) for name in ("currentHealthy", "desiredHealthy"))
+    healthy, wanted = (get_int(budget, "status", name) for name in ("currentHealthy", "desiredHealthy"))
     return healthy >= wanted > 0
 
 
 def _check(budget: Json) -> None:
     """Raise 429 if the budget allows no eviction; with Retry-After if its status is not up to date."""
-    name, status = text(budget, "metadata", "name"), part(budget, "status")
-    if number(status, "observedGeneration") < number(budget, "metadata", "generation"):
+    name, status = get_str(budget, "metadata", "name"), get_map(budget, "status")
+    if get_int(status, "observedGeneration") < get_int(budget, "metadata", "generation"):
         raise _blocked(f"The disruption budget {name} is still being processed by the server.", RETRY_SECONDS)
-    allowed = number(status, "disruptionsAllowed")
+    allowed = get_int(status, "disruptionsAllowed")
     if allowed < 0:
         why = "pdb disruptions allowed is negative"
         raise forbidden("policy", "poddisruptionbudget", name, why)
-    if len(part(status, "disruptedPods")) > MAX_UNCONFIRMED_PODS:
+    if len(get_map(status, "disruptedPods")) > MAX_UNCONFIRMED_PODS:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
         raise forbidden("policy", "poddisruptionbudget", name, why)
     if allowed > 0:
         return
-    condition = next((c for c in parts(status, "conditions") if text(c, "type") == "DisruptionAllowed"), {})
-    if text(condition, "reason") == "SyncFailed":
+    condition = next(
+        (c for c in get_maps(status, "conditions") if get_str(c, "type") == "DisruptionAllowed"), {}
+    )
+    if get_str(condition, "reason") == "SyncFailed":
         why = "does not allow evicting pods currently because it failed sync"
-        raise _blocked(f"The disruption budget {name} {why}: {text(condition, 'message')}")
-    healthy, wanted = number(status, "currentHealthy"), number(status, "desiredHealthy")
+        raise _blocked(f"The disruption budget {name} {why}: {get_str(condition, 'message')}")
+    healthy, wanted = get_int(status, "currentHealthy"), get_int(status, "desiredHealthy")
     raise _blocked(f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
 
 
@@ -122,17 +124,17 @@ def _blocked(why: str, retry_seconds: int = 0) -> StatusError:
 
 def _with_disruption(budget: Json, pod: str) -> Json:
     """Return the budget with one allowed disruption less, and the pod recorded."""
-    status = part(budget, "status")
-    allowed = number(status, "disruptionsAllowed") - 1
-    disrupted = {**part(status, "disruptedPods"), pod: now_text()}
+    status = get_map(budget, "status")
+    allowed = get_int(status, "disruptionsAllowed") - 1
+    disrupted = {**get_map(status, "disruptedPods"), pod: now_text()}
     changed: Json = {**status, "disruptionsAllowed": allowed, "disruptedPods": disrupted}
     if allowed == 0:
         changed["conditions"] = _with_condition(
-            parts(status, "conditions"),
+            get_maps(status, "conditions"),
             {
                 "type": "DisruptionAllowed",
                 "status": "False",
-                "observedGeneration": number(status, "observedGeneration"),
+                "observedGeneration": get_int(status, "observedGeneration"),
                 "lastTransitionTime": now_text(),
                 "reason": "InsufficientPods",
                 "message": "",
@@ -149,7 +151,7 @@ async def _delete(call: Call, options: deletion.DeleteOptions) -> None:
         deletion.check_preconditions(call, head, pod, options)
         status = ensure(pod, "status")
         status["conditions"] = _with_condition(
-            parts(status, "conditions"),
+            get_maps(status, "conditions"),
             {
                 "type": "DisruptionTarget",
                 "status": "True",

@@ -19,7 +19,7 @@ from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.read import find
 from argosy.local.apiserver.status import StatusError, bad_request, expired, internal
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import parts, text
+from argosy.local.schema.unstructured import get_maps, get_str
 from argosy.wire.client import Client, StreamedResponse
 from argosy.wire.errors import WebSocketHandshakeError
 from argosy.wire.messages import Response, Upgrade
@@ -47,12 +47,12 @@ async def pod_log(call: Call) -> Response:
     """Return the log of a container, as a stream."""
     wanted_uid, name = call.target.rest, call.target.name
     pod = _current_pod(call) if wanted_uid else find(call).decoded()
-    uid = text(pod, "metadata", "uid")
+    uid = get_str(pod, "metadata", "uid")
     if wanted_uid and wanted_uid != uid:  # it was deleted, and another pod may have its name
         pod, uid, container = {}, wanted_uid, call.request.parameter("container")
     else:
         container = choose_container(call.request, pod)
-        if not text(pod, "spec", "nodeName"):
+        if not get_str(pod, "spec", "nodeName"):
             return Response(b"", 204)
     query = {key: call.request.parameter(key) for key in _LOG_PARAMETERS if key in call.request.query}
     query["uid"] = uid
@@ -92,11 +92,11 @@ async def _chunks(stack: AsyncExitStack, answer: StreamedResponse) -> AsyncItera
 def choose_container(request: Request, pod: Json) -> str:
     """Return the container of the request, or the only one."""
     name = request.parameter("container")
-    pod_name, spec = text(pod, "metadata", "name"), pod.get("spec")
+    pod_name, spec = get_str(pod, "metadata", "name"), pod.get("spec")
     assert isinstance(spec, dict)
-    regular = [text(c, "name") for c in parts(spec, "containers")]
-    initial = [text(c, "name") for c in parts(spec, "initContainers")]
-    ephemeral = [text(c, "name") for c in parts(spec, "ephemeralContainers")]
+    regular = [get_str(c, "name") for c in get_maps(spec, "containers")]
+    initial = [get_str(c, "name") for c in get_maps(spec, "initContainers")]
+    ephemeral = [get_str(c, "name") for c in get_maps(spec, "ephemeralContainers")]
     if not name:
         if len(regular) == 1:
             return regular[0]
@@ -115,10 +115,10 @@ async def pod_stream(call: Call) -> Upgrade:
     """Exec or attach over a WebSocket."""
     pod = find(call).decoded()
     container = choose_container(call.request, pod)
-    if text(pod, "status", "phase") in ("Succeeded", "Failed"):
-        phase = text(pod, "status", "phase")
+    if get_str(pod, "status", "phase") in ("Succeeded", "Failed"):
+        phase = get_str(pod, "status", "phase")
         raise bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
-    if not text(pod, "spec", "nodeName"):
+    if not get_str(pod, "spec", "nodeName"):
         raise bad_request(f"pod {call.target.name} does not have a host assigned")
     query = [
         (key, value)
@@ -126,7 +126,7 @@ async def pod_stream(call: Call) -> Upgrade:
         for value in values
         if key not in ("container", "uid")
     ]
-    query.append(("uid", text(pod, "metadata", "uid")))
+    query.append(("uid", get_str(pod, "metadata", "uid")))
     path = f"/{call.target.subresource}/{call.namespace}/{call.target.name}/{container}?{urlencode(query)}"
     stack = AsyncExitStack()
     try:
@@ -179,7 +179,7 @@ def _code(ended: WebSocket) -> int:
 
 
 def unreachable(pod: Json, error: Exception) -> StatusError:
-    node = text(pod, "spec", "nodeName")
+    node = get_str(pod, "spec", "nodeName")
     return internal(f"error dialing backend of node {node}: {error}")
 
 

@@ -9,7 +9,7 @@ from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.strategies import COUNTS_GENERATIONS, KEEPS_STATUS_ON_CREATE
 from argosy.local.apiserver.timestamps import new_uid, now_text
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import ensure, text
+from argosy.local.schema.unstructured import ensure, get_str
 
 
 def fresh_metadata(metadata: Json) -> None:
@@ -42,7 +42,7 @@ def prepare(obj: Json, served: Served) -> None:
 async def create_internally(api: Api, served: Served, obj: Json) -> None:
     """Store an object of the server itself, unless it exists."""
     metadata = ensure(obj, "metadata")
-    if api.head(served, text(metadata, "namespace"), text(metadata, "name")) is not None:
+    if api.head(served, get_str(metadata, "namespace"), get_str(metadata, "name")) is not None:
         return
     fresh_metadata(metadata)
     status = obj.get("status")

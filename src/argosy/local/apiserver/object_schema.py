@@ -22,7 +22,7 @@ from argosy.local.schema.model import Json
 from argosy.local.schema.ssa.apply import ApplyError, Conflicts, apply
 from argosy.local.schema.ssa.typed_shape import MergeError
 from argosy.local.schema.ssa.update import Filter, excluding, only, update_managed_fields
-from argosy.local.schema.unstructured import part, parts, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str
 from argosy.local.schema.validation.metadata import metadata_errors
 from argosy.local.schema.validation.objects import validate_builtin
 from argosy.local.schema.validation.scale import scale_errors
@@ -61,9 +61,9 @@ def admit_fields(
 def kind_errors(obj: Json, served: Served) -> list[FieldError]:
     """Return the errors of the kind and the apiVersion of a custom resource."""
     return [
-        invalid(field, text(obj, field), f"must be {meant}")
+        invalid(field, get_str(obj, field), f"must be {meant}")
         for field, meant in (("kind", served.kind), ("apiVersion", served.api_version))
-        if text(obj, field) != meant
+        if get_str(obj, field) != meant
     ]
 
 
@@ -94,14 +94,14 @@ def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
     if old is None:
         return errors
     fixed = [("group",), ("names", "plural")]
-    if any(text(c, "type") == "Established" for c in parts(old, "status", "conditions")):
+    if any(get_str(c, "type") == "Established" for c in get_maps(old, "status", "conditions")):
         fixed += [("scope",), ("names", "kind")]
     return [
         *(error for error in errors if error.path != "metadata.name"),
         *(
-            invalid(f"spec.{'.'.join(path)}", text(obj, "spec", *path), "field is immutable")
+            invalid(f"spec.{'.'.join(path)}", get_str(obj, "spec", *path), "field is immutable")
             for path in fixed
-            if text(obj, "spec", *path) != text(old, "spec", *path)
+            if get_str(obj, "spec", *path) != get_str(old, "spec", *path)
         ),
     ]
 
@@ -120,7 +120,7 @@ def track_update(old: Json | None, new: Json, served: Served, manager: str, subr
             resets=_resets(served, subresource),
         )
     except MergeError:
-        metadata = part(new, "metadata")
+        metadata = get_map(new, "metadata")
         metadata.pop("managedFields", None)
         return new
 

@@ -31,7 +31,7 @@ from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.codec.times import TimeError, canonical_time
 from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import ensure, part, text
+from argosy.local.schema.unstructured import ensure, get_map, get_str
 
 APPLY_PATCH = "application/apply-patch+yaml"
 
@@ -97,7 +97,7 @@ async def _apply(call: Call, raw: bytes, options: WriteOptions) -> tuple[Stored 
     merged = object_schema.track_apply(live, config, served, options.manager, force, call.target.subresource)
     _report_duplicates(raw, config, options, call)
     _convert(merged, call)
-    uid = text(config, "metadata", "uid")
+    uid = get_str(config, "metadata", "uid")
     if live is None and uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(served.group, served.plural, name, why)
@@ -137,7 +137,7 @@ def _drop_unread(metadata: Json) -> None:
     for field in ("creationTimestamp", "generation"):
         metadata.pop(field, None)
     try:
-        canonical_time(text(metadata, "deletionTimestamp"))
+        canonical_time(get_str(metadata, "deletionTimestamp"))
     except TimeError:
         metadata.pop("deletionTimestamp", None)
 
@@ -147,5 +147,5 @@ def check_applied(config: Json, group: str, version: str, kind: str) -> None:
     api_version = f"{group}/{version}" if group else version
     if (config.get("apiVersion"), config.get("kind")) != (api_version, kind):
         raise bad_request(f"invalid object type: {config.get('apiVersion')}, Kind={config.get('kind')}")
-    if isinstance(part(config, "metadata").get("managedFields"), list):
+    if isinstance(get_map(config, "metadata").get("managedFields"), list):
         raise bad_request("metadata.managedFields must be nil")

@@ -4,7 +4,7 @@ from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.status import forbidden
 from argosy.local.apiserver.timestamps import generated_name, now_text
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import ensure, number, parts, text
+from argosy.local.schema.unstructured import ensure, get_int, get_maps, get_str
 
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _VOLUME = "kube-api-access-"
@@ -23,11 +23,11 @@ def admit_pod(call: Call, pod: Json) -> None:
 
 def admission_name(obj: Json) -> str:
     """Return the name of a new object in errors of admission, before its name is generated."""
-    return text(obj, "metadata", "name") or text(obj, "metadata", "generateName") or "Unknown"
+    return get_str(obj, "metadata", "name") or get_str(obj, "metadata", "generateName") or "Unknown"
 
 
 def _service_account(call: Call, pod: Json, spec: Json) -> None:
-    name = text(spec, "serviceAccountName") or "default"
+    name = get_str(spec, "serviceAccountName") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name
     stored = call.api.store.head("serviceaccounts", call.namespace, name)
     if stored is None:
@@ -37,20 +37,20 @@ def _service_account(call: Call, pod: Json, spec: Json) -> None:
     wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
     if wanted is not False:
         _mount_token(spec)
-    secrets = parts(account, "imagePullSecrets")
-    if secrets and not parts(spec, "imagePullSecrets"):
-        spec["imagePullSecrets"] = [{"name": text(secret, "name")} for secret in secrets]
+    secrets = get_maps(account, "imagePullSecrets")
+    if secrets and not get_maps(spec, "imagePullSecrets"):
+        spec["imagePullSecrets"] = [{"name": get_str(secret, "name")} for secret in secrets]
 
 
 def _mount_token(spec: Json) -> None:
-    volumes = parts(spec, "volumes")
-    existing = next((text(v, "name") for v in volumes if text(v, "name").startswith(_VOLUME)), "")
+    volumes = get_maps(spec, "volumes")
+    existing = next((get_str(v, "name") for v in volumes if get_str(v, "name").startswith(_VOLUME)), "")
     name = existing or generated_name(_VOLUME)
     needed = False
     for field in ("initContainers", "containers"):
-        for container in parts(spec, field):
-            mounts = parts(container, "volumeMounts")
-            if all(text(mount, "mountPath") != _TOKEN_PATH for mount in mounts):
+        for container in get_maps(spec, field):
+            mounts = get_maps(container, "volumeMounts")
+            if all(get_str(mount, "mountPath") != _TOKEN_PATH for mount in mounts):
                 container["volumeMounts"] = [
                     *mounts,
                     {"name": name, "readOnly": True, "mountPath": _TOKEN_PATH},
@@ -76,7 +76,7 @@ def _token_volume(name: str) -> Json:
 
 
 def _priority(call: Call, pod: Json, spec: Json) -> None:
-    name, value, policy = text(spec, "priorityClassName"), 0, "PreemptLowerPriority"
+    name, value, policy = get_str(spec, "priorityClassName"), 0, "PreemptLowerPriority"
     collection = call.api.store.collection("priorityclasses.scheduling.k8s.io")
     if name in _PRIORITIES:
         value = _PRIORITIES[name]
@@ -86,13 +86,13 @@ def _priority(call: Call, pod: Json, spec: Json) -> None:
             why = f"no PriorityClass with name {name} was found"
             raise forbidden("", "pods", admission_name(pod), why)
         priority = stored.decoded()
-        value, policy = number(priority, "value"), text(priority, "preemptionPolicy") or policy
+        value, policy = get_int(priority, "value"), get_str(priority, "preemptionPolicy") or policy
     elif len(collection):
         for stored in collection.listed(""):
             priority = stored.decoded()
             if priority.get("globalDefault") is True:
                 spec["priorityClassName"] = stored.name
-                value, policy = number(priority, "value"), text(priority, "preemptionPolicy") or policy
+                value, policy = get_int(priority, "value"), get_str(priority, "preemptionPolicy") or policy
     requested = spec.get("priority")
     if isinstance(requested, int) and requested != value:
         why = (
@@ -113,10 +113,10 @@ def keep_priority(spec: Json, before: Json) -> None:
 
 def add_tolerations(spec: Json) -> None:
     """Tolerate unreachable nodes for five minutes, unless the pod has its own toleration."""
-    tolerations = parts(spec, "tolerations")
+    tolerations = get_maps(spec, "tolerations")
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(
-            text(t, "key") in (key, "") and text(t, "effect") in ("NoExecute", "") for t in tolerations
+            get_str(t, "key") in (key, "") and get_str(t, "effect") in ("NoExecute", "") for t in tolerations
         ):
             tolerations.append(
                 {
@@ -138,7 +138,7 @@ def bind_pod(pod: Json, node: str, annotations: Json, labels: Json) -> None:
         ensure(pod, "metadata", "labels").update(labels)
     status = ensure(pod, "status")
     status.pop("nominatedNodeName", None)
-    conditions = [c for c in parts(status, "conditions") if text(c, "type") != "PodScheduled"]
+    conditions = [c for c in get_maps(status, "conditions") if get_str(c, "type") != "PodScheduled"]
     condition: Json = {
         "type": "PodScheduled",
         "status": "True",
@@ -149,4 +149,4 @@ def bind_pod(pod: Json, node: str, annotations: Json, labels: Json) -> None:
 
 
 def gated(pod: Json) -> bool:
-    return bool(parts(pod, "spec", "schedulingGates"))
+    return bool(get_maps(pod, "spec", "schedulingGates"))

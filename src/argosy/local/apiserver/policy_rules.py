@@ -9,7 +9,7 @@ import msgspec
 
 from argosy.local.apiserver.http import User
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import parts, strings
+from argosy.local.schema.unstructured import get_maps, get_strings
 
 
 class Attributes(msgspec.Struct, frozen=True):
@@ -90,7 +90,9 @@ EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
 def rules_of(role: Json) -> tuple[Rule, ...]:
     """Return the rules of a role or cluster role."""
     fields = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
-    return tuple(Rule(*(tuple(strings(rule, field)) for field in fields)) for rule in parts(role, "rules"))
+    return tuple(
+        Rule(*(tuple(get_strings(rule, field)) for field in fields)) for rule in get_maps(role, "rules")
+    )
 
 
 def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:

@@ -15,7 +15,7 @@ from argosy.local.apiserver.status import StatusError, forbidden, qualified
 from argosy.local.apiserver.store import Stored
 from argosy.local.schema.codec.quantity import canonical, value_of
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part
+from argosy.local.schema.unstructured import get_map
 from argosy.local.schema.validation.quota import COUNT, COUNTED
 
 _QUOTAS = "resourcequotas"
@@ -33,7 +33,7 @@ def charges(call: Call, name: str) -> Sequence[Json]:
     for each in call.api.store.collection(_QUOTAS).listed(call.namespace):
         head = call.api.store.head(_QUOTAS, call.namespace, each.name)
         quota = head.decoded() if head is not None else {}
-        if wanted := [key for key in counted if key in part(quota, "status", "hard")]:
+        if wanted := [key for key in counted if key in get_map(quota, "status", "hard")]:
             charged.append(_charged(call, name, quota, each.name, wanted))
     return charged
 
@@ -50,7 +50,7 @@ def _names(served: Served) -> list[str]:
 
 
 def _charged(call: Call, name: str, quota: Json, quota_name: str, wanted: list[str]) -> Json:
-    hard, used = part(quota, "status", "hard"), part(quota, "status", "used")
+    hard, used = get_map(quota, "status", "hard"), get_map(quota, "status", "used")
     if any(key not in used for key in wanted):
         why = f"status unknown for quota: {quota_name}, resources: {','.join(sorted(wanted))}"
         raise _forbidden(call, name, why)
@@ -63,8 +63,8 @@ def _charged(call: Call, name: str, quota: Json, quota_name: str, wanted: list[s
         )
         why = f"exceeded quota: {quota_name}, requested: {requested}, used: {current}, limited: {limit}"
         raise _forbidden(call, name, why)
-    new: Json = {**quota, "metadata": dict(part(quota, "metadata"))}
-    new["status"] = {**part(quota, "status"), "used": {**used, **after}}
+    new: Json = {**quota, "metadata": dict(get_map(quota, "metadata"))}
+    new["status"] = {**get_map(quota, "status"), "used": {**used, **after}}
     served = call.api.registry.builtin("", _QUOTAS)
     return object_schema.track_update(quota, new, served, _MANAGER, "status")
 

@@ -15,7 +15,7 @@ from argosy.local.apiserver.status import StatusError
 from argosy.local.apiserver.store import Store
 from argosy.local.schema.model import Json
 from argosy.local.schema.selectors import SelectorError, parse_fields, parse_labels
-from argosy.local.schema.unstructured import parts, text
+from argosy.local.schema.unstructured import get_maps, get_str
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"
@@ -35,8 +35,8 @@ class RoleRef(msgspec.Struct, frozen=True):
 
 
 def role_of(binding: Json, namespace: str) -> RoleRef:
-    kind = text(binding, "roleRef", "kind")
-    return RoleRef(kind, "" if kind == "ClusterRole" else namespace, text(binding, "roleRef", "name"))
+    kind = get_str(binding, "roleRef", "kind")
+    return RoleRef(kind, "" if kind == "ClusterRole" else namespace, get_str(binding, "roleRef", "name"))
 
 
 class _Binding(msgspec.Struct, frozen=True):
@@ -142,26 +142,26 @@ class Authorizer:
 
 
 def _binding(binding: Json, rv: int) -> _Binding:
-    namespace = text(binding, "metadata", "namespace")
+    namespace = get_str(binding, "metadata", "namespace")
     return _Binding(
         rv,
-        text(binding, "metadata", "name"),
+        get_str(binding, "metadata", "name"),
         namespace,
         role_of(binding, namespace),
-        tuple(_subjects(parts(binding, "subjects"), namespace)),
+        tuple(_subjects(get_maps(binding, "subjects"), namespace)),
     )
 
 
 def _subjects(subjects: Iterable[Json], namespace: str) -> Iterator[tuple[str, str]]:
     for subject in subjects:
-        kind, name = text(subject, "kind"), text(subject, "name")
+        kind, name = get_str(subject, "kind"), get_str(subject, "name")
         match kind:
             case "User":
                 yield f"u:{name}", f'{kind} "{name}"'
             case "Group":
                 yield f"g:{name}", f'{kind} "{name}"'
             case "ServiceAccount":
-                where = text(subject, "namespace") or namespace
+                where = get_str(subject, "namespace") or namespace
                 yield f"u:system:serviceaccount:{where}:{name}", f'{kind} "{name}/{where}"'
 
 

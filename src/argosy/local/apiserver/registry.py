@@ -15,7 +15,7 @@ from argosy.local.schema.codec.decode import decode
 from argosy.local.schema.crd.definition import CrdInfo, CrdVersion, parse_crd
 from argosy.local.schema.fieldselectors import SELECTABLE_FIELDS, Reader, reader_of
 from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.unstructured import text
+from argosy.local.schema.unstructured import get_str
 
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ELSEWHERE = {("events.k8s.io", "events"): "events"}  # one storage under two groups
@@ -102,7 +102,7 @@ class Registry:
 
     def define(self, definition: Json) -> None:
         """Serve the versions of an established CustomResourceDefinition, and no longer the previous ones."""
-        name = text(definition, "metadata", "name")
+        name = get_str(definition, "metadata", "name")
         self._forget(name)
         served = list(custom_kinds(definition))
         self._by_definition[name] = served

@@ -19,7 +19,7 @@ from argosy.local.schema.crd.definition import ScalePaths
 from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json
 from argosy.local.schema.tables.cells import selector_text
-from argosy.local.schema.unstructured import ensure, is_integer, number, part, text
+from argosy.local.schema.unstructured import ensure, get_int, get_map, get_str, is_integer
 
 _SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
 _VERSION = "autoscaling/v1"
@@ -43,16 +43,16 @@ async def scale(call: Call) -> Response:
         check_name(wanted, call)
     head = call.head()
     if not kind:
-        check_uid(call, head, text(wanted, "metadata", "uid"))
+        check_uid(call, head, get_str(wanted, "metadata", "uid"))
     elif kind == APPLY_PATCH:
         return await _apply(call, head, options)
     else:
         wanted = _patched(call, head.decoded(), await call.request.body(), kind, options)
     obj = head.decoded()
-    path, replicas = _replicas_path(call), part(wanted, "spec").get("replicas", 0)
+    path, replicas = _replicas_path(call), get_map(wanted, "spec").get("replicas", 0)
     _check_replicas(call, replicas)
     ensure(obj, *path[:-1])[path[-1]] = replicas
-    if version := text(wanted, "metadata", "resourceVersion"):
+    if version := get_str(wanted, "metadata", "resourceVersion"):
         ensure(obj, "metadata")["resourceVersion"] = version
     return await _write(call, head, obj, options)
 
@@ -70,7 +70,7 @@ def _patched(call: Call, obj: Json, raw: bytes, kind: str, options: WriteOptions
     if _replicas(call, obj) is None:
         current["spec"] = {"replicas": _UNSET}
     patched = patch_json(current, read_patch(raw, kind, options.validation), definition(_SCHEMA))
-    if part(patched, "spec").get("replicas") == _UNSET:
+    if get_map(patched, "spec").get("replicas") == _UNSET:
         path = ".".join(_replicas_path(call))
         raise bad_request(f'the spec replicas field ".{path}" cannot be empty')
     wanted = _decoded(patched, call)
@@ -82,7 +82,7 @@ async def _apply(call: Call, head: Stored, options: WriteOptions) -> Response:
     """Apply the replicas of a Scale as if they were applied to the object itself."""
     served, config = call.served, parse_yaml(await call.request.body())
     check_applied(config, "autoscaling", "v1", "Scale")
-    path, replicas = _replicas_path(call), part(config, "spec").get("replicas", 0)
+    path, replicas = _replicas_path(call), get_map(config, "spec").get("replicas", 0)
     _check_replicas(call, replicas)
     applied: Json = {
         "apiVersion": served.api_version,
@@ -105,7 +105,7 @@ def _check_replicas(call: Call, replicas: object) -> None:
 def _replicas(call: Call, obj: Json) -> object:
     """Return the replicas of an object; None if a custom resource does not have them."""
     path = _replicas_path(call)
-    return 0 if call.served.custom is None else part(obj, *path[:-1]).get(path[-1])
+    return 0 if call.served.custom is None else get_map(obj, *path[:-1]).get(path[-1])
 
 
 def _decoded(wanted: Json, call: Call) -> Json:
@@ -139,15 +139,15 @@ def _path(json_path: str) -> list[str]:
 
 
 def _scale_of(call: Call, obj: Json) -> Json:
-    paths, metadata = _paths(call), part(obj, "metadata")
-    status: Json = {"replicas": number(obj, *_path(paths.status_replicas))}
-    selector = text(obj, *_path(paths.label_selector)) if paths.label_selector else ""
-    if call.served.custom is None and (selected := part(obj, "spec", "selector")):
+    paths, metadata = _paths(call), get_map(obj, "metadata")
+    status: Json = {"replicas": get_int(obj, *_path(paths.status_replicas))}
+    selector = get_str(obj, *_path(paths.label_selector)) if paths.label_selector else ""
+    if call.served.custom is None and (selected := get_map(obj, "spec", "selector")):
         selector = selector_text(selected)
     if selector:
         status["selector"] = selector
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    replicas = number(obj, *_path(paths.spec_replicas))
+    replicas = get_int(obj, *_path(paths.spec_replicas))
     return {
         "kind": "Scale",
         "apiVersion": _VERSION,

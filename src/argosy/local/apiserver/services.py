@@ -9,7 +9,7 @@ from argosy.local.apiserver.options import invalid_error
 from argosy.local.apiserver.status import internal
 from argosy.local.schema.errors import FieldError, invalid
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import ensure, part, parts, strings, text
+from argosy.local.schema.unstructured import ensure, get_map, get_maps, get_str, get_strings
 from argosy.local.schema.validation.service import address_errors, has_node_ports, node_ports
 
 KUBERNETES_ADDRESS = "10.96.0.1"
@@ -19,9 +19,9 @@ _NODE_PORTS = range(30000, 32768)
 def allocate_new(call: Call, service: Json) -> None:
     """Allocate the address and the node ports that the type of a new Service needs."""
     spec = ensure(service, "spec")
-    if text(spec, "clusterIP") and not spec.get("clusterIPs"):
+    if get_str(spec, "clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
-    if text(spec, "type") == "ExternalName":
+    if get_str(spec, "type") == "ExternalName":
         return
     _choose_families(service, None)
     _allocate_address(call, service)
@@ -31,8 +31,8 @@ def allocate_new(call: Call, service: Json) -> None:
 
 def allocate_changed(call: Call, service: Json, old: Json) -> None:
     """Keep the allocations of a changed Service, and add those that its new type needs."""
-    spec, before = ensure(service, "spec"), part(old, "spec")
-    named, was_named = (text(each, "type") == "ExternalName" for each in (spec, before))
+    spec, before = ensure(service, "spec"), get_map(old, "spec")
+    named, was_named = (get_str(each, "type") == "ExternalName" for each in (spec, before))
     if not named and not was_named:
         for field in ("clusterIP", "clusterIPs"):
             if not spec.get(field) and before.get(field):
@@ -49,8 +49,8 @@ def allocate_changed(call: Call, service: Json, old: Json) -> None:
 
 def _match_addresses(spec: Json, before: Json) -> None:
     """Set clusterIPs to a changed clusterIP."""
-    address, addresses = text(spec, "clusterIP"), strings(spec, "clusterIPs")
-    was_address, was_addresses = text(before, "clusterIP"), strings(before, "clusterIPs")
+    address, addresses = get_str(spec, "clusterIP"), get_strings(spec, "clusterIPs")
+    was_address, was_addresses = get_str(before, "clusterIP"), get_strings(before, "clusterIPs")
     if was_addresses and not addresses and address == was_address:
         spec["clusterIPs"] = addresses = was_addresses
     if address == was_address or addresses != was_addresses:
@@ -63,14 +63,14 @@ def _match_addresses(spec: Json, before: Json) -> None:
 
 def _choose_families(service: Json, old: Json | None) -> None:
     """Set the IP families: only IPv4 is supported, but a Service without addresses can have both."""
-    spec, before = part(service, "spec"), part(old, "spec")
-    is_unrestricted = text(spec, "clusterIP") == "None" and not spec.get("selector")
+    spec, before = get_map(service, "spec"), get_map(old, "spec")
+    is_unrestricted = get_str(spec, "clusterIP") == "None" and not spec.get("selector")
     if spec.get("ipFamilyPolicy") is None:
         default = "RequireDualStack" if is_unrestricted else "SingleStack"
         spec["ipFamilyPolicy"] = before.get("ipFamilyPolicy") or default
-    policy = text(spec, "ipFamilyPolicy")
+    policy = get_str(spec, "ipFamilyPolicy")
     _raise_invalid(service, address_errors(spec))
-    families, had = strings(spec, "ipFamilies"), strings(before, "ipFamilies")
+    families, had = get_strings(spec, "ipFamilies"), get_strings(before, "ipFamilies")
     if policy == "SingleStack" and families == had:
         families = families[:1]
     _raise_invalid(service, _policy_errors(policy, families, had))
@@ -84,7 +84,7 @@ def _choose_families(service: Json, old: Json | None) -> None:
 
 def _raise_invalid(service: Json, errors: Iterable[FieldError]) -> None:
     if listed := list(errors):
-        raise invalid_error("", "Service", text(service, "metadata", "name"), listed)
+        raise invalid_error("", "Service", get_str(service, "metadata", "name"), listed)
 
 
 def _policy_errors(policy: str, families: list[str], had: list[str]) -> Iterator[FieldError]:
@@ -106,8 +106,8 @@ def _family_errors(policy: str, families: list[str]) -> Iterator[FieldError]:
 
 
 def _allocate_address(call: Call, service: Json) -> None:
-    spec = part(service, "spec")
-    wanted = next(iter(strings(spec, "clusterIPs")), "")
+    spec = get_map(service, "spec")
+    wanted = next(iter(get_strings(spec, "clusterIPs")), "")
     if wanted == "None":
         return
     if wanted:
@@ -129,7 +129,7 @@ def _check(call: Call, service: Json, wanted: str) -> None:
         problem = f"failed to allocate IP {wanted}: provided IP is already allocated"
     if problem:
         error = invalid("spec.clusterIPs", [wanted], problem)
-        raise invalid_error("", "Service", text(service, "metadata", "name"), [error])
+        raise invalid_error("", "Service", get_str(service, "metadata", "name"), [error])
 
 
 def _free_address(call: Call) -> str:
@@ -143,7 +143,7 @@ def _free_address(call: Call) -> str:
 
 
 def _taken(call: Call) -> set[str]:
-    return {text(service, "spec", "clusterIP") for service in _services(call)}
+    return {get_str(service, "spec", "clusterIP") for service in _services(call)}
 
 
 def _services(call: Call) -> Iterable[Json]:
@@ -153,16 +153,16 @@ def _services(call: Call) -> Iterable[Json]:
 
 def _node_ports(call: Call, service: Json, old: Json | None) -> None:
     """Allocate node ports; a port keeps the node port of the old port with its name, if that is free."""
-    spec, before = part(service, "spec"), part(old, "spec")
+    spec, before = get_map(service, "spec"), get_map(old, "spec")
     kept: dict[str, object] = {}
     if has_node_ports(before):
         used = node_ports(before) & node_ports(spec)
-        named = {text(port, "name"): port.get("nodePort") for port in parts(before, "ports")}
+        named = {get_str(port, "name"): port.get("nodePort") for port in get_maps(before, "ports")}
         kept = {name: number for name, number in named.items() if number not in used}
-    taken = {port.get("nodePort") for other in _services(call) for port in parts(other, "spec", "ports")}
-    for port in parts(spec, "ports"):
+    taken = {port.get("nodePort") for other in _services(call) for port in get_maps(other, "spec", "ports")}
+    for port in get_maps(spec, "ports"):
         if not port.get("nodePort"):
-            port["nodePort"] = kept.get(text(port, "name")) or _free_port(taken)
+            port["nodePort"] = kept.get(get_str(port, "name")) or _free_port(taken)
         taken.add(port["nodePort"])
 
 

@@ -16,7 +16,7 @@ from argosy.local.apiserver.http import User
 from argosy.local.apiserver.store import Store
 from argosy.local.apiserver.timestamps import new_uid
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, text
+from argosy.local.schema.unstructured import get_map, get_str
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -45,10 +45,10 @@ class Signer:
     def sign(self, account: Json, audiences: list[str], seconds: int, bound: Json | None) -> tuple[str, int]:
         """Return a token of a service account and its expiration; `bound` is an object (kind, name, uid)."""
         now = int(self._clock())
-        namespace, name = text(account, "metadata", "namespace"), text(account, "metadata", "name")
+        namespace, name = get_str(account, "metadata", "namespace"), get_str(account, "metadata", "name")
         private: Json = {
             "namespace": namespace,
-            "serviceaccount": {"name": name, "uid": text(account, "metadata", "uid")},
+            "serviceaccount": {"name": name, "uid": get_str(account, "metadata", "uid")},
         }
         if bound:
             private[str(bound["kind"]).lower()] = {"name": bound["name"], "uid": bound["uid"]}
@@ -77,15 +77,15 @@ class Signer:
         offered = claims.get("aud")
         if not accepted & set(offered if isinstance(offered, list) else [offered]):
             return None
-        private = part(claims, "kubernetes.io")
-        namespace, account = text(private, "namespace"), part(private, "serviceaccount")
-        name = f"system:serviceaccount:{namespace}:{text(account, 'name')}"
+        private = get_map(claims, "kubernetes.io")
+        namespace, account = get_str(private, "namespace"), get_map(private, "serviceaccount")
+        name = f"system:serviceaccount:{namespace}:{get_str(account, 'name')}"
         groups = (
             "system:serviceaccounts",
             f"system:serviceaccounts:{namespace}",
             "system:authenticated",
         )
-        return User(name, text(account, "uid"), groups, _extra(claims, private))
+        return User(name, get_str(account, "uid"), groups, _extra(claims, private))
 
     def claims(self, token: str) -> Json | None:
         """Return the claims of a token with a valid signature."""
@@ -112,16 +112,16 @@ class Signer:
         end = claims.get("exp")
         if not isinstance(end, int) or self._clock() >= end:
             return False
-        private = part(claims, "kubernetes.io")
-        namespace = text(private, "namespace")
-        return self._exists("serviceaccounts", namespace, part(private, "serviceaccount")) and (
-            "pod" not in private or self._exists("pods", namespace, part(private, "pod"))
+        private = get_map(claims, "kubernetes.io")
+        namespace = get_str(private, "namespace")
+        return self._exists("serviceaccounts", namespace, get_map(private, "serviceaccount")) and (
+            "pod" not in private or self._exists("pods", namespace, get_map(private, "pod"))
         )
 
     def _exists(self, storage: str, namespace: str, reference: Json) -> bool:
         """Return True if the object of a token exists with the same uid."""
-        stored = self._store.collection(storage).get(namespace, text(reference, "name"))
-        uid = text(reference, "uid")
+        stored = self._store.collection(storage).get(namespace, get_str(reference, "name"))
+        uid = get_str(reference, "uid")
         return stored is not None and bool(uid) and _identified.decode(stored.data).metadata.uid == uid
 
     def _sign(self, signed: bytes) -> bytes:
@@ -169,11 +169,11 @@ class Signer:
 
 
 def _extra(claims: Json, private: Json) -> dict[str, list[str]]:
-    extra = {"authentication.kubernetes.io/credential-id": [f"JTI={text(claims, 'jti')}"]}
+    extra = {"authentication.kubernetes.io/credential-id": [f"JTI={get_str(claims, 'jti')}"]}
     for kind in ("pod", "node"):
         if kind in private:
             for field in ("name", "uid"):
-                extra[f"authentication.kubernetes.io/{kind}-{field}"] = [text(private, kind, field)]
+                extra[f"authentication.kubernetes.io/{kind}-{field}"] = [get_str(private, kind, field)]
     return extra
 
 

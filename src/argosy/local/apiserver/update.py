@@ -27,7 +27,7 @@ from argosy.local.apiserver.strategies import (
 from argosy.local.schema.errors import FieldError, forbidden, invalid
 from argosy.local.schema.model import Json
 from argosy.local.schema.ssa.update import without_entries
-from argosy.local.schema.unstructured import ensure, part, strings, text
+from argosy.local.schema.unstructured import ensure, get_map, get_str, get_strings
 from argosy.local.schema.warnings import finalizer_warnings, warnings
 
 
@@ -42,9 +42,9 @@ async def update_object(call: Call) -> Response:
     if head is None:
         if served.storage not in CREATED_BY_UPDATE or call.target.subresource:
             raise not_found(served.group, served.plural, name)
-        check_uid(call, None, text(obj, "metadata", "uid"))
+        check_uid(call, None, get_str(obj, "metadata", "uid"))
         return answer(await create(call, obj, options, admitted=True, implicit=True), call, form, 201)
-    check_uid(call, head, text(obj, "metadata", "uid"))
+    check_uid(call, head, get_str(obj, "metadata", "uid"))
     written = await update(call, head, obj, options, admitted=True)
     return answer(written, call, form)
 
@@ -56,13 +56,13 @@ def answer(written: Stored | Json, call: Call, form: Form, status: int = 200) ->
 
 
 def check_name(obj: Json, call: Call) -> None:
-    name, wanted = text(obj, "metadata", "name"), call.target.name
+    name, wanted = get_str(obj, "metadata", "name"), call.target.name
     if not name:
         why = f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
         raise bad_request(why)
     if name != wanted:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
-    namespace = text(obj, "metadata", "namespace")
+    namespace = get_str(obj, "metadata", "namespace")
     if namespace and call.namespace and namespace != call.namespace:
         expected = f"the namespace on the request ({call.namespace})"
         raise bad_request(f"the namespace of the object ({namespace}) does not match {expected}")
@@ -121,7 +121,7 @@ async def update(
 
 def _same_but_for_times(obj: Json, old: Json) -> bool:
     """Return True if only times in managedFields have changed."""
-    before, after = (part(each, "metadata").get("managedFields") for each in (old, obj))
+    before, after = (get_map(each, "metadata").get("managedFields") for each in (old, obj))
     if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
         return False
     if before == after:
@@ -136,7 +136,7 @@ def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
     served = call.served
     if served.custom is not None:
         return list(finalizer_warnings(obj, old))
-    before, after = (part(each, "metadata").get("generation") for each in (old, obj))
+    before, after = (get_map(each, "metadata").get("generation") for each in (old, obj))
     if served.storage in COUNTS_GENERATIONS and before == after:
         return []
     return list(warnings(served.group, served.kind, obj, created=False))
@@ -144,7 +144,7 @@ def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
 
 def check_uid(call: Call, head: Stored | None, uid: str) -> None:
     """Raise 409 if the body has another uid than the stored object."""
-    stored = text(head.decoded(), "metadata", "uid") if head is not None else ""
+    stored = get_str(head.decoded(), "metadata", "uid") if head is not None else ""
     if uid and uid != stored:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
         raise conflict(call.served.group, call.served.plural, call.target.name, why)
@@ -152,7 +152,7 @@ def check_uid(call: Call, head: Stored | None, uid: str) -> None:
 
 def _check_version(call: Call, head: Stored, obj: Json) -> None:
     served = call.served
-    version = text(obj, "metadata", "resourceVersion")
+    version = get_str(obj, "metadata", "resourceVersion")
     if version in ("", "0"):
         needs = served.custom is not None or served.storage in NEEDS_VERSION
         if needs:
@@ -168,7 +168,7 @@ _KEPT_METADATA = ("creationTimestamp", "generation", "resourceVersion")
 
 def _keep(obj: Json, old: Json, call: Call) -> None:
     """Keep the fields of the stored object that this request cannot change."""
-    metadata, old_metadata = ensure(obj, "metadata"), part(old, "metadata")
+    metadata, old_metadata = ensure(obj, "metadata"), get_map(old, "metadata")
     served, subresource = call.served, call.target.subresource
     if subresource == "status":
         for field in [*obj, *old]:
@@ -195,7 +195,7 @@ def _keep(obj: Json, old: Json, call: Call) -> None:
 
 def _keep_deletion(obj: Json, old: Json) -> None:
     """Keep the deletionTimestamp; this is after managedFields were updated, as in Kubernetes."""
-    metadata, old_metadata = ensure(obj, "metadata"), part(old, "metadata")
+    metadata, old_metadata = ensure(obj, "metadata"), get_map(old, "metadata")
     if "deletionTimestamp" in old_metadata:
         metadata["deletionTimestamp"] = old_metadata["deletionTimestamp"]
     if "deletionGracePeriodSeconds" in old_metadata and not metadata.get("deletionGracePeriodSeconds"):
@@ -229,7 +229,7 @@ def _count_generation(obj: Json, old: Json, call: Call) -> None:
 
 
 def _annotations(obj: Json) -> Json:
-    return part(obj, "metadata", "annotations")
+    return get_map(obj, "metadata", "annotations")
 
 
 def _without(obj: Json, ignored: set[str]) -> Json:
@@ -237,9 +237,11 @@ def _without(obj: Json, ignored: set[str]) -> Json:
 
 
 def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
-    if not text(old, "metadata", "deletionTimestamp"):
+    if not get_str(old, "metadata", "deletionTimestamp"):
         return []
-    added = sorted(set(strings(obj, "metadata", "finalizers")) - set(strings(old, "metadata", "finalizers")))
+    added = sorted(
+        set(get_strings(obj, "metadata", "finalizers")) - set(get_strings(old, "metadata", "finalizers"))
+    )
     if not added:
         return []
     why = f"no new finalizers can be added if the object is being deleted: {', '.join(added)}"
@@ -248,10 +250,10 @@ def _finalizer_errors(obj: Json, old: Json) -> list[FieldError]:
 
 def _is_finalized(obj: Json, old: Json) -> bool:
     """Return True if this update removed the last finalizer of a terminating object."""
-    metadata = part(old, "metadata")
+    metadata = get_map(old, "metadata")
     return bool(
         metadata.get("deletionTimestamp")
         and not metadata.get("deletionGracePeriodSeconds")
-        and not strings(obj, "metadata", "finalizers")
-        and not strings(obj, "spec", "finalizers")
+        and not get_strings(obj, "metadata", "finalizers")
+        and not get_strings(obj, "spec", "finalizers")
     )

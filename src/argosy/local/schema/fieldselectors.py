@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from argosy.local.schema.model import Json
 from argosy.local.schema.selectors import field_value
-from argosy.local.schema.unstructured import part, parts, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str
 
 Reader: TypeAlias = Callable[[Json], str]
 
@@ -65,13 +65,13 @@ def _plain(field: str, otherwise: str = "") -> Reader:
 
 
 def _addresses(pod: Json) -> str:
-    if "podIPs" not in part(pod, "status"):
+    if "podIPs" not in get_map(pod, "status"):
         return ""
-    return ",".join(str(entry.get("ip")) for entry in parts(pod, "status", "podIPs"))
+    return ",".join(str(entry.get("ip")) for entry in get_maps(pod, "status", "podIPs"))
 
 
 def _source(event: Json) -> str:
-    return text(event, "source", "component") or text(event, "reportingComponent")
+    return get_str(event, "source", "component") or get_str(event, "reportingComponent")
 
 
 _SPECIAL: Mapping[tuple[str, str, str], Reader] = {

@@ -9,7 +9,7 @@ from typing import TypeGuard, cast
 from argosy.local.schema.model import Json
 
 
-def part(item: object, *path: str) -> Json:
+def get_map(item: object, *path: str) -> Json:
     """Return the object at a path, or an empty one."""
     node = item
     for step in path:
@@ -17,33 +17,33 @@ def part(item: object, *path: str) -> Json:
     return node if isinstance(node, dict) else {}
 
 
-def parts(item: object, *path: str) -> list[Json]:
+def get_maps(item: object, *path: str) -> list[Json]:
     """Return the objects of the list at a path."""
-    value = part(item, *path[:-1]).get(path[-1])
+    value = get_map(item, *path[:-1]).get(path[-1])
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def texts(item: object, *path: str) -> list[str]:
+def get_texts(item: object, *path: str) -> list[str]:
     """Return the items of the list at a path, as text."""
-    value = part(item, *path[:-1]).get(path[-1])
+    value = get_map(item, *path[:-1]).get(path[-1])
     return [str(entry) for entry in value] if isinstance(value, list) else []
 
 
-def strings(item: object, *path: str) -> list[str]:
+def get_strings(item: object, *path: str) -> list[str]:
     """Return the strings of the list at a path, without other items."""
-    value = part(item, *path[:-1]).get(path[-1])
+    value = get_map(item, *path[:-1]).get(path[-1])
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 
 
-def number(item: object, *path: str) -> int:
+def get_int(item: object, *path: str) -> int:
     """Return the integer at a path, or 0."""
-    value = part(item, *path[:-1]).get(path[-1])
+    value = get_map(item, *path[:-1]).get(path[-1])
     return value if is_integer(value) else 0
 
 
-def text(item: object, *path: str) -> str:
+def get_str(item: object, *path: str) -> str:
     """Return the string at a path, or an empty one."""
-    value = part(item, *path[:-1]).get(path[-1])
+    value = get_map(item, *path[:-1]).get(path[-1])
     return value if isinstance(value, str) else ""
 
 
@@ -65,4 +65,4 @@ def ensure(obj: Json, *path: str) -> Json:
 
 def labels_of(obj: Json, *path: str) -> dict[str, str]:
     """Return a map of strings such as labels, without other entries."""
-    return {key: value for key, value in part(obj, *path).items() if isinstance(value, str)}
+    return {key: value for key, value in get_map(obj, *path).items() if isinstance(value, str)}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts, strings, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str, get_strings
 from argosy.local.schema.validation.metadata import STANDARD_FINALIZERS
 from argosy.local.schema.validation.names import label_problems
 
@@ -13,13 +13,13 @@ def warnings(group: str, kind: str, obj: Json, *, created: bool) -> Iterator[str
     match group, kind:
         case "", "Pod" if created:
             yield from _name(obj, "this is used in the Pod's hostname")
-            yield from _pod_spec(part(obj, "spec"), "spec")
+            yield from _pod_spec(get_map(obj, "spec"), "spec")
         case "batch", "Job":
             if created:
                 yield from _name(obj, "this is used in Pod names and hostnames")
-            yield from _pod_spec(part(obj, "spec", "template", "spec"), "spec.template.spec")
+            yield from _pod_spec(get_map(obj, "spec", "template", "spec"), "spec.template.spec")
         case "", "Service":
-            yield from _service(part(obj, "spec"))
+            yield from _service(get_map(obj, "spec"))
 
 
 def finalizer_warnings(obj: Json, old: Json | None) -> Iterator[str]:
@@ -27,21 +27,21 @@ def finalizer_warnings(obj: Json, old: Json | None) -> Iterator[str]:
     message = (
         "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
     )
-    existing = {*STANDARD_FINALIZERS, *strings(old or {}, "metadata", "finalizers")}
-    for name in sorted({*strings(obj, "metadata", "finalizers")} - existing):
+    existing = {*STANDARD_FINALIZERS, *get_strings(old or {}, "metadata", "finalizers")}
+    for name in sorted({*get_strings(obj, "metadata", "finalizers")} - existing):
         if "/" not in name:
             yield f'metadata.finalizers: "{name}": {message}'
 
 
 def _name(obj: Json, why: str) -> Iterator[str]:
-    if problems := label_problems(text(obj, "metadata", "name")):
+    if problems := label_problems(get_str(obj, "metadata", "name")):
         message = f"{why}, which can result in surprising behavior; a DNS label is recommended"
         yield f"metadata.name: {message}: [{' '.join(problems)}]"
 
 
 def _pod_spec(spec: Json, path: str) -> Iterator[str]:
     for field in ("initContainers", "containers"):
-        for index, container in enumerate(parts(spec, field)):
+        for index, container in enumerate(get_maps(spec, field)):
             yield from _variables(container, f"{path}.{field}[{index}]")
     period = spec.get("terminationGracePeriodSeconds")
     if isinstance(period, int) and period < 0:
@@ -52,8 +52,8 @@ def _pod_spec(spec: Json, path: str) -> Iterator[str]:
 def _variables(container: Json, path: str) -> Iterator[str]:
     """Yield warnings about a variable that is set twice, unless the second value refers to the first."""
     names: set[str] = set()
-    for index, variable in enumerate(parts(container, "env")):
-        name, value = text(variable, "name"), text(variable, "value")
+    for index, variable in enumerate(get_maps(container, "env")):
+        name, value = get_str(variable, "name"), get_str(variable, "value")
         reference = f"$({name})"
         if name in names and ("valueFrom" in variable or value == reference or reference not in value):
             message = f'hides previous definition of "{name}", which may be dropped when using apply'
@@ -62,7 +62,7 @@ def _variables(container: Json, path: str) -> Iterator[str]:
 
 
 def _service(spec: Json) -> Iterator[str]:
-    kind = text(spec, "type")
+    kind = get_str(spec, "type")
     if kind == "ClusterIP" and spec.get("clusterIP") == "None":
         for field in ("loadBalancerIP", "externalIPs"):
             if spec.get(field):

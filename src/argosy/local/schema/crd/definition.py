@@ -12,7 +12,7 @@ from argosy.local.schema.builtin import definition
 from argosy.local.schema.crd.structural import schema_errors
 from argosy.local.schema.errors import FieldError, invalid, invalid_each, not_supported, required
 from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.unstructured import part, parts, strings, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str, get_strings
 from argosy.local.schema.validation.names import service_problems, subdomain_problems
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -62,20 +62,20 @@ class CrdInfo(Struct, frozen=True, kw_only=True):
 
 def parse_crd(crd: Json) -> CrdInfo:
     """Parse a valid definition."""
-    spec = part(crd, "spec")
-    names = part(spec, "names")
-    kind = text(names, "kind")
+    spec = get_map(crd, "spec")
+    names = get_map(spec, "names")
+    kind = get_str(names, "kind")
     return CrdInfo(
-        name=text(crd, "metadata", "name"),
-        group=text(spec, "group"),
+        name=get_str(crd, "metadata", "name"),
+        group=get_str(spec, "group"),
         kind=kind,
-        list_kind=text(names, "listKind") or f"{kind}List",
-        plural=text(names, "plural"),
-        singular=text(names, "singular") or kind.lower(),
-        namespaced=text(spec, "scope") == "Namespaced",
-        versions=tuple(_version(raw) for raw in parts(spec, "versions")),
-        short_names=tuple(strings(names, "shortNames")),
-        categories=tuple(strings(names, "categories")),
+        list_kind=get_str(names, "listKind") or f"{kind}List",
+        plural=get_str(names, "plural"),
+        singular=get_str(names, "singular") or kind.lower(),
+        namespaced=get_str(spec, "scope") == "Namespaced",
+        versions=tuple(_version(raw) for raw in get_maps(spec, "versions")),
+        short_names=tuple(get_strings(names, "shortNames")),
+        categories=tuple(get_strings(names, "categories")),
         raw=crd,
     )
 
@@ -86,25 +86,25 @@ def object_schema(declared: Json) -> Schema:
 
 
 def _version(raw: Json) -> CrdVersion:
-    declared = part(raw, "schema", "openAPIV3Schema")
-    scale = part(raw, "subresources").get("scale")
+    declared = get_map(raw, "schema", "openAPIV3Schema")
+    scale = get_map(raw, "subresources").get("scale")
     paths = None
     if isinstance(scale, dict):
         paths = ScalePaths(
-            text(scale, "specReplicasPath"),
-            text(scale, "statusReplicasPath"),
-            text(scale, "labelSelectorPath"),
+            get_str(scale, "specReplicasPath"),
+            get_str(scale, "statusReplicasPath"),
+            get_str(scale, "labelSelectorPath"),
         )
     return CrdVersion(
-        name=text(raw, "name"),
+        name=get_str(raw, "name"),
         served=raw.get("served") is True,
         storage=raw.get("storage") is True,
         schema=object_schema(declared),
         declared=declared,
-        columns=tuple(parts(raw, "additionalPrinterColumns")),
-        has_status="status" in part(raw, "subresources"),
+        columns=tuple(get_maps(raw, "additionalPrinterColumns")),
+        has_status="status" in get_map(raw, "subresources"),
         scale=paths,
-        selectable=tuple(text(f, "jsonPath").removeprefix(".") for f in parts(raw, "selectableFields")),
+        selectable=tuple(get_str(f, "jsonPath").removeprefix(".") for f in get_maps(raw, "selectableFields")),
     )
 
 
@@ -121,8 +121,8 @@ def _with_metadata(raw: Mapping[str, object], *, root: bool = False) -> Json:
         if isinstance(child, Mapping):
             result[keyword] = _with_metadata(child)
     if root or raw.get("x-kubernetes-embedded-resource") is True:
-        declared = part(result, "properties")
-        meta = part(declared, "metadata")
+        declared = get_map(result, "properties")
+        meta = get_map(declared, "metadata")
         result["properties"] = {
             **declared,
             "apiVersion": {"type": "string"},
@@ -134,23 +134,23 @@ def _with_metadata(raw: Mapping[str, object], *, root: bool = False) -> Json:
 
 def _metadata_fields(declared: Json) -> Json:
     """Return the fields of metadata; a definition can restrict names."""
-    fields: Json = dict(part(dict(definition(OBJECT_META).raw), "properties"))
-    for name, child in part(declared, "properties").items():
+    fields: Json = dict(get_map(dict(definition(OBJECT_META).raw), "properties"))
+    for name, child in get_map(declared, "properties").items():
         if isinstance(child, dict):
-            fields[name] = {**part(fields, name), **child}
+            fields[name] = {**get_map(fields, name), **child}
     return fields
 
 
 def crd_errors(crd: Json) -> Iterator[FieldError]:
     """Yield all errors of a definition, which was decoded and defaulted."""
-    spec = part(crd, "spec")
-    names = part(spec, "names")
-    group, plural = text(spec, "group"), text(names, "plural")
-    name = text(crd, "metadata", "name")
+    spec = get_map(crd, "spec")
+    names = get_map(spec, "names")
+    group, plural = get_str(spec, "group"), get_str(names, "plural")
+    name = get_str(crd, "metadata", "name")
     if name != f"{plural}.{group}":
         yield invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     yield from _group_errors(crd, group)
-    scope = text(spec, "scope")
+    scope = get_str(spec, "scope")
     if not scope:
         yield required("spec.scope")
     if scope not in ("Cluster", "Namespaced"):
@@ -164,13 +164,13 @@ def crd_errors(crd: Json) -> Iterator[FieldError]:
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema "
             "instead",
         )
-    yield from _conversion_errors(part(spec, "conversion"))
+    yield from _conversion_errors(get_map(spec, "conversion"))
     yield from _contents_errors(spec)
     yield from _stored_errors(crd)
 
 
 def _conversion_errors(conversion: Json) -> Iterator[FieldError]:
-    strategy, path = text(conversion, "strategy"), "spec.conversion.strategy"
+    strategy, path = get_str(conversion, "strategy"), "spec.conversion.strategy"
     if conversion and not strategy:
         yield required(path)
     elif conversion and strategy not in ("None", "Webhook"):
@@ -186,7 +186,7 @@ def _group_errors(crd: Json, group: str) -> Iterator[FieldError]:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
     if group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io"):
         annotation = "api-approved.kubernetes.io"
-        if annotation not in part(crd, "metadata", "annotations"):
+        if annotation not in get_map(crd, "metadata", "annotations"):
             yield required(
                 f"metadata.annotations[{annotation}]",
                 'protected groups must have approval annotation "api-approved.kubernetes.io", see '
@@ -195,8 +195,8 @@ def _group_errors(crd: Json, group: str) -> Iterator[FieldError]:
 
 
 def _version_errors(spec: Json) -> Iterator[FieldError]:
-    versions = parts(spec, "versions")
-    names = [text(version, "name") for version in versions]
+    versions = get_maps(spec, "versions")
+    names = [get_str(version, "name") for version in versions]
     for index, name in enumerate(names):
         yield from invalid_each(f"spec.versions[{index}].name", name, service_problems(name))
     if len(set(names)) != len(names):
@@ -209,22 +209,24 @@ def _version_errors(spec: Json) -> Iterator[FieldError]:
 
 def _name_errors(names: Json) -> Iterator[FieldError]:
     for field in ("plural", "singular", "kind", "listKind"):
-        name = text(names, field)
+        name = get_str(names, field)
         if not name:
             yield required(f"spec.names.{field}")
             continue
         checked = name.lower() if field in ("kind", "listKind") else name
         yield from invalid_each(f"spec.names.{field}", name, service_problems(checked))
-    if text(names, "kind") and text(names, "kind") == text(names, "listKind"):
-        yield invalid("spec.names.listKind", text(names, "listKind"), "kind and listKind may not be the same")
+    if get_str(names, "kind") and get_str(names, "kind") == get_str(names, "listKind"):
+        yield invalid(
+            "spec.names.listKind", get_str(names, "listKind"), "kind and listKind may not be the same"
+        )
     for field in ("shortNames", "categories"):
-        for index, name in enumerate(strings(names, field)):
+        for index, name in enumerate(get_strings(names, field)):
             yield from invalid_each(f"spec.names.{field}[{index}]", name, service_problems(name))
 
 
 def _contents_errors(spec: Json) -> Iterator[FieldError]:
     """Yield the errors of schemas, columns, subresources and selectable fields of all versions."""
-    versions = parts(spec, "versions")
+    versions = get_maps(spec, "versions")
     for field, top in (
         ("schema", "spec.validation"),
         ("subresources", "spec.subresources"),
@@ -234,10 +236,10 @@ def _contents_errors(spec: Json) -> Iterator[FieldError]:
         shared = all(version.get(field) == versions[0].get(field) for version in versions)
         for index, version in enumerate(versions[:1] if shared else versions):
             where = top if shared else f"spec.versions[{index}].{field}"
-            if field == "schema" and not part(version, "schema", "openAPIV3Schema"):
+            if field == "schema" and not get_map(version, "schema", "openAPIV3Schema"):
                 yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
             elif field == "schema":
-                declared = part(version, "schema", "openAPIV3Schema")
+                declared = get_map(version, "schema", "openAPIV3Schema")
                 yield from schema_errors(declared, f"{where}.openAPIV3Schema")
             elif field == "subresources":
                 yield from _scale_errors(version, where)
@@ -248,29 +250,29 @@ def _contents_errors(spec: Json) -> Iterator[FieldError]:
 
 
 def _scale_errors(version: Json, path: str) -> Iterator[FieldError]:
-    scale = part(version, "subresources").get("scale")
+    scale = get_map(version, "subresources").get("scale")
     if not isinstance(scale, dict):
         return
     roots = {"specReplicasPath": ".spec.", "statusReplicasPath": ".status."}
     for field, root in roots.items():
-        if not text(scale, field):
+        if not get_str(scale, field):
             yield required(f"{path}.scale.{field}")
-        elif not text(scale, field).startswith(root):
+        elif not get_str(scale, field).startswith(root):
             yield invalid(
-                f"{path}.scale.{field}", text(scale, field), f"must be a JSON path under {root[:-1]}"
+                f"{path}.scale.{field}", get_str(scale, field), f"must be a JSON path under {root[:-1]}"
             )
-    selector = text(scale, "labelSelectorPath")
+    selector = get_str(scale, "labelSelectorPath")
     if selector and not selector.startswith((".spec.", ".status.")):
         why = "must be a JSON path under .spec or .status"
         yield invalid(f"{path}.scale.labelSelectorPath", selector, why)
 
 
 def _column_errors(version: Json, path: str) -> Iterator[FieldError]:
-    for index, column in enumerate(parts(version, "additionalPrinterColumns")):
+    for index, column in enumerate(get_maps(version, "additionalPrinterColumns")):
         where = f"{path}[{index}]"
-        if not text(column, "name"):
+        if not get_str(column, "name"):
             yield required(f"{where}.name")
-        kind, json_path = text(column, "type"), text(column, "jsonPath")
+        kind, json_path = get_str(column, "type"), get_str(column, "jsonPath")
         if not kind:
             yield required(f"{where}.type")
         elif kind not in COLUMN_TYPES:
@@ -282,9 +284,9 @@ def _column_errors(version: Json, path: str) -> Iterator[FieldError]:
 
 
 def _selectable_errors(version: Json, path: str) -> Iterator[FieldError]:
-    declared = Schema(part(version, "schema", "openAPIV3Schema"))
-    for index, field in enumerate(parts(version, "selectableFields")):
-        value = text(field, "jsonPath")
+    declared = Schema(get_map(version, "schema", "openAPIV3Schema"))
+    for index, field in enumerate(get_maps(version, "selectableFields")):
+        value = get_str(field, "jsonPath")
         node = declared.at(*value.split(".")[1:])
         if node is None:
             message = "is an invalid path: does not refer to a valid field"
@@ -294,13 +296,13 @@ def _selectable_errors(version: Json, path: str) -> Iterator[FieldError]:
 def _stored_errors(crd: Json) -> Iterator[FieldError]:
     if "status" not in crd:
         return
-    stored = strings(crd, "status", "storedVersions")
+    stored = get_strings(crd, "status", "storedVersions")
     if not stored:
         yield invalid("status.storedVersions", None, "must have at least one stored version")
         return
     unmet = dict.fromkeys(stored)
-    for version in parts(crd, "spec", "versions"):
-        name = text(version, "name")
+    for version in get_maps(crd, "spec", "versions"):
+        name = get_str(version, "name")
         if version.get("storage") is True and name not in unmet:
             yield invalid("status.storedVersions", stored, f"must have the storage version {name}")
         unmet.pop(name, None)

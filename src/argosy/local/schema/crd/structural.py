@@ -11,7 +11,7 @@ from argosy.local.schema.crd.cel import rule_errors
 from argosy.local.schema.crd.validate import check_schema
 from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
 from argosy.local.schema.model import Json, Schema
-from argosy.local.schema.unstructured import part, parts, strings
+from argosy.local.schema.unstructured import get_map, get_maps, get_strings
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _UNSUPPORTED = (
@@ -32,9 +32,9 @@ def schema_errors(raw: Json, path: str) -> list[FieldError]:
         errors.append(required(f"{path}.type", "must not be empty at the root"))
     elif raw["type"] != "object":
         errors.append(invalid(f"{path}.type", raw["type"], "must be object at the root"))
-    metadata = part(raw, "properties").get("metadata")
+    metadata = get_map(raw, "properties").get("metadata")
     if isinstance(metadata, dict) and (
-        set(part(metadata, "properties")) - {"name", "generateName"}
+        set(get_map(metadata, "properties")) - {"name", "generateName"}
         or set(metadata) - {"type", "properties", "description", "title"}
     ):
         why = "must not specify anything other than name and generateName"
@@ -88,7 +88,7 @@ def _list_errors(raw: Json, path: str) -> Iterator[FieldError]:
     map_type = raw.get("x-kubernetes-map-type")
     if map_type not in (None, "atomic", "granular"):
         yield not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
-    list_type, keys = raw.get("x-kubernetes-list-type"), strings(raw, "x-kubernetes-list-map-keys")
+    list_type, keys = raw.get("x-kubernetes-list-type"), get_strings(raw, "x-kubernetes-list-map-keys")
     if list_type is not None and raw.get("type") != "array":
         yield invalid(f"{path}.type", raw.get("type"), "must be array if x-kubernetes-list-type is specified")
     if list_type not in (None, "atomic", "set", "map"):
@@ -97,7 +97,7 @@ def _list_errors(raw: Json, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.x-kubernetes-list-map-keys", "must not be empty for a list of type map")
     if keys and list_type != "map":
         yield invalid(f"{path}.x-kubernetes-list-type", list_type, "must be map if there are map keys")
-    items = part(raw, "items")
+    items = get_map(raw, "items")
     if list_type == "set" and items.get("type") in ("object", "array"):
         keyword = "x-kubernetes-map-type" if items["type"] == "object" else "x-kubernetes-list-type"
         if items.get(keyword) != "atomic":
@@ -111,10 +111,10 @@ def _map_item_errors(items: Json, keys: list[str], path: str) -> Iterator[FieldE
         yield invalid(f"{path}.items.type", items.get("type"), "must be object in a list of type map")
         return
     for key in keys:
-        child = part(items, "properties").get(key)
+        child = get_map(items, "properties").get(key)
         if not isinstance(child, dict):
             yield invalid(f"{path}.x-kubernetes-list-map-keys", keys, "must be names of item properties")
-        elif "default" not in child and key not in strings(items, "required"):
+        elif "default" not in child and key not in get_strings(items, "required"):
             why = "must have a default or be required, as it is a map key"
             yield required(f"{path}.items.properties[{key}].default", why)
 
@@ -134,7 +134,7 @@ def _default_errors(schema: Schema, path: str) -> Iterator[FieldError]:
 
 def _fields(raw: Mapping[str, object]) -> Iterator[tuple[str, Json]]:
     """Yield the schemas of properties, list items and map values."""
-    for name, child in part(raw, "properties").items():
+    for name, child in get_map(raw, "properties").items():
         if isinstance(child, dict):
             yield f"properties[{name}]", child
     for keyword in ("items", "additionalProperties"):
@@ -151,7 +151,7 @@ def _combined(raw: Json) -> Iterator[tuple[str, Json]]:
     for keyword in _COMBINED:
         if int_or_string and keyword == "anyOf" and raw.get(keyword) == _INT_OR_STRING:
             continue
-        for index, child in enumerate(parts(raw, keyword)):
+        for index, child in enumerate(get_maps(raw, keyword)):
             if int_or_string and (keyword, index) == ("allOf", 0) and child.get("anyOf") == _INT_OR_STRING:
                 child = {name: value for name, value in child.items() if name != "anyOf"}
             yield f"{keyword}[{index}]", child

@@ -16,7 +16,7 @@ from argosy.local.schema.defaults.workloads import (
     replica_set_defaults,
 )
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts, strings, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str, get_strings
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -33,8 +33,8 @@ def prepare_for_create(group: str, kind: str, obj: Json, *, time: str = "") -> N
     prepare = _PREPARERS.get((group, kind))
     if prepare is not None:
         prepare(obj)
-    if kind == "Pod" and part(obj, "spec").get("schedulingGates"):
-        part(obj, "status")["conditions"] = [
+    if kind == "Pod" and get_map(obj, "spec").get("schedulingGates"):
+        get_map(obj, "status")["conditions"] = [
             {
                 "type": "PodScheduled",
                 "status": "False",
@@ -49,7 +49,7 @@ def prepare_for_create(group: str, kind: str, obj: Json, *, time: str = "") -> N
 def prepare_for_update(group: str, kind: str, new: Json, old: Json) -> None:
     """Keep fields that an update of a built-in kind cannot remove, in place."""
     if (group, kind) == ("", "Pod"):
-        status, before = part(new, "status"), part(old, "status")
+        status, before = get_map(new, "status"), get_map(old, "status")
         if before.get("qosClass") and not status.get("qosClass"):
             new["status"] = {**status, "qosClass": before["qosClass"]}
     elif group == RBAC and kind in ("Role", "ClusterRole"):
@@ -60,19 +60,21 @@ def prepare_for_update(group: str, kind: str, new: Json, old: Json) -> None:
 
 def _add_stored_version(definition: Json) -> None:
     """Add the storage version to status.storedVersions."""
-    stores = [text(v, "name") for v in parts(definition, "spec", "versions") if v.get("storage") is True]
-    listed = strings(definition, "status", "storedVersions")
+    stores = [
+        get_str(v, "name") for v in get_maps(definition, "spec", "versions") if v.get("storage") is True
+    ]
+    listed = get_strings(definition, "status", "storedVersions")
     if stores and stores[0] not in listed and "status" in definition:
-        definition["status"] = {**part(definition, "status"), "storedVersions": [*listed, stores[0]]}
+        definition["status"] = {**get_map(definition, "status"), "storedVersions": [*listed, stores[0]]}
 
 
 def quality_of_service(spec: Json) -> str:
     """Return the QoS class of a pod: Guaranteed, Burstable or BestEffort."""
     guaranteed, any_amount = True, False
     for kind in ("containers", "initContainers"):
-        for container in parts(spec, kind):
-            resources = part(container, "resources")
-            requests, limits = part(resources, "requests"), part(resources, "limits")
+        for container in get_maps(spec, kind):
+            resources = get_map(container, "resources")
+            requests, limits = get_map(resources, "requests"), get_map(resources, "limits")
             for name in ("cpu", "memory"):
                 request, limit = _positive(requests, name), _positive(limits, name)
                 any_amount = any_amount or bool(request or limit)
@@ -89,14 +91,14 @@ def _positive(amounts: Json, name: str) -> object:
 
 
 def _service(obj: Json) -> None:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     spec.setdefault("sessionAffinity", "None")
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
-    elif part(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds") is None:
+    elif get_map(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds") is None:
         spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
     spec.setdefault("type", "ClusterIP")
-    for port in parts(spec, "ports"):
+    for port in get_maps(spec, "ports"):
         port.setdefault("protocol", "TCP")
         if port.get("targetPort") in (None, 0, ""):
             port["targetPort"] = port.get("port", 0)
@@ -107,7 +109,7 @@ def _service(obj: Json) -> None:
         spec.setdefault("internalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
-        for ingress in parts(obj, "status", "loadBalancer", "ingress"):
+        for ingress in get_maps(obj, "status", "loadBalancer", "ingress"):
             if ingress.get("ip"):
                 ingress.setdefault("ipMode", "VIP")
 
@@ -117,32 +119,32 @@ def _secret(obj: Json) -> None:
     # Text is stored as data.
     plain = obj.pop("stringData", None)
     if isinstance(plain, dict) and plain:
-        data = dict(part(obj, "data"))
+        data = dict(get_map(obj, "data"))
         data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in plain.items()})
         obj["data"] = data
 
 
 def _namespace(obj: Json) -> None:
-    metadata = part(obj, "metadata")
+    metadata = get_map(obj, "metadata")
     if metadata.get("name"):
-        metadata["labels"] = {**part(metadata, "labels"), "kubernetes.io/metadata.name": metadata["name"]}
-    part(obj, "status").setdefault("phase", "Active")
+        metadata["labels"] = {**get_map(metadata, "labels"), "kubernetes.io/metadata.name": metadata["name"]}
+    get_map(obj, "status").setdefault("phase", "Active")
 
 
 def _node(obj: Json) -> None:
-    status = part(obj, "status")
+    status = get_map(obj, "status")
     if "capacity" in status:
-        status.setdefault("allocatable", dict(part(status, "capacity")))
+        status.setdefault("allocatable", dict(get_map(status, "capacity")))
 
 
 def _endpoints(obj: Json) -> None:
-    for subset in parts(obj, "subsets"):
-        for port in parts(subset, "ports"):
+    for subset in get_maps(obj, "subsets"):
+        for port in get_maps(subset, "ports"):
             port.setdefault("protocol", "TCP")
 
 
 def _endpoint_slice(obj: Json) -> None:
-    for port in parts(obj, "ports"):
+    for port in get_maps(obj, "ports"):
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
 
@@ -153,20 +155,20 @@ def _stored_role(obj: Json) -> None:
 
 
 def _role_binding(obj: Json) -> None:
-    role = part(obj, "roleRef")
+    role = get_map(obj, "roleRef")
     if not role.get("apiGroup"):
         role["apiGroup"] = RBAC
-    for subject in parts(obj, "subjects"):
+    for subject in get_maps(obj, "subjects"):
         if subject.get("kind") in ("User", "Group"):
             subject.setdefault("apiGroup", RBAC)
 
 
 def _network_policy(obj: Json) -> None:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-    for rule in parts(spec, "ingress") + parts(spec, "egress"):
-        for port in parts(rule, "ports"):
+    for rule in get_maps(spec, "ingress") + get_maps(spec, "egress"):
+        for port in get_maps(rule, "ports"):
             port.setdefault("protocol", "TCP")
 
 
@@ -175,25 +177,25 @@ def _priority_class(obj: Json) -> None:
 
 
 def _definition(obj: Json) -> None:
-    spec = part(obj, "spec")
-    names = part(spec, "names")
-    kind = text(names, "kind")
+    spec = get_map(obj, "spec")
+    names = get_map(spec, "names")
+    kind = get_str(names, "kind")
     if kind:
         names.setdefault("singular", kind.lower())
         names.setdefault("listKind", f"{kind}List")
     spec.setdefault("conversion", {"strategy": "None"})
-    service = part(spec, "conversion", "webhook", "clientConfig", "service")
+    service = get_map(spec, "conversion", "webhook", "clientConfig", "service")
     if service:
         service.setdefault("port", 443)
     status = obj.get("status")
     if isinstance(status, dict) and not status.get("storedVersions"):
-        stored = [v.get("name") for v in parts(spec, "versions") if v.get("storage") is True]
+        stored = [v.get("name") for v in get_maps(spec, "versions") if v.get("storage") is True]
         if stored:
             status["storedVersions"] = stored[:1]
 
 
 def _webhooks(obj: Json) -> None:
-    for webhook in parts(obj, "webhooks"):
+    for webhook in get_maps(obj, "webhooks"):
         webhook.setdefault("failurePolicy", "Fail")
         webhook.setdefault("matchPolicy", "Equivalent")
         webhook.setdefault("namespaceSelector", {})
@@ -201,32 +203,32 @@ def _webhooks(obj: Json) -> None:
         webhook.setdefault("timeoutSeconds", 10)
         if obj.get("kind") == "MutatingWebhookConfiguration":
             webhook.setdefault("reinvocationPolicy", "Never")
-        for rule in parts(webhook, "rules"):
+        for rule in get_maps(webhook, "rules"):
             rule.setdefault("scope", "*")
-        service = part(webhook, "clientConfig", "service")
+        service = get_map(webhook, "clientConfig", "service")
         if service:
             service.setdefault("port", 443)
 
 
 def _new_pod(obj: Json) -> None:
-    obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(part(obj, "spec"))}
+    obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(get_map(obj, "spec"))}
 
 
 def _new_namespace(obj: Json) -> None:
-    finalizers = part(obj, "spec").get("finalizers")
+    finalizers = get_map(obj, "spec").get("finalizers")
     kept = [f for f in finalizers if f != "kubernetes"] if isinstance(finalizers, list) else []
-    obj["spec"] = {**part(obj, "spec"), "finalizers": [*kept, "kubernetes"]}
+    obj["spec"] = {**get_map(obj, "spec"), "finalizers": [*kept, "kubernetes"]}
     obj["status"] = {"phase": "Active"}
 
 
 def _new_job(obj: Json) -> None:
     """Generate the selector and the labels of a job, unless it has a manual selector."""
-    spec, metadata = part(obj, "spec"), part(obj, "metadata")
+    spec, metadata = get_map(obj, "spec"), get_map(obj, "metadata")
     obj["status"] = {}
     if spec.get("manualSelector") is True:
         return
-    template = part(spec, "template")
-    uid, name = text(metadata, "uid"), text(metadata, "name")
+    template = get_map(spec, "template")
+    uid, name = get_str(metadata, "uid"), get_str(metadata, "name")
     own = {
         "batch.kubernetes.io/controller-uid": uid,
         "batch.kubernetes.io/job-name": name,
@@ -235,13 +237,13 @@ def _new_job(obj: Json) -> None:
     }
     inner = template.setdefault("metadata", {})
     if isinstance(inner, dict):
-        labels = part(inner, "labels")
+        labels = get_map(inner, "labels")
         # A job without labels takes those of its template, including the generated ones.
         if not metadata.get("labels") or metadata["labels"] == labels:
             metadata["labels"] = {**labels, **own}
         inner["labels"] = {**labels, **own}
-    selector = part(spec, "selector")
-    matched = {**part(selector, "matchLabels"), "batch.kubernetes.io/controller-uid": uid}
+    selector = get_map(spec, "selector")
+    matched = {**get_map(selector, "matchLabels"), "batch.kubernetes.io/controller-uid": uid}
     spec["selector"] = {**selector, "matchLabels": matched}
 
 
@@ -250,7 +252,7 @@ def _new_claim(obj: Json) -> None:
 
 
 def _new_definition(obj: Json) -> None:
-    stored = [v.get("name") for v in parts(obj, "spec", "versions") if v.get("storage") is True]
+    stored = [v.get("name") for v in get_maps(obj, "spec", "versions") if v.get("storage") is True]
     obj["status"] = {
         "conditions": None,
         "acceptedNames": {"plural": "", "kind": ""},

@@ -1,7 +1,7 @@
 """Defaults of pods and pod templates."""
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts
+from argosy.local.schema.unstructured import get_map, get_maps
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
@@ -11,27 +11,27 @@ _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 def default_pod(pod: Json) -> None:
     """Set the defaults of a pod, in place."""
-    spec = part(pod, "spec")
+    spec = get_map(pod, "spec")
     default_pod_spec(spec)
     for kind in ("containers", "initContainers"):
-        for container in parts(spec, kind):
-            _default_requests(part(container, "resources"))
+        for container in get_maps(spec, kind):
+            _default_requests(get_map(container, "resources"))
             if spec.get("hostNetwork") is True:
-                for port in parts(container, "ports"):
+                for port in get_maps(container, "ports"):
                     port.setdefault("hostPort", port.get("containerPort", 0))
-    resources = part(spec, "resources")
+    resources = get_map(spec, "resources")
     if resources:
         _default_requests(resources)
     spec.setdefault("enableServiceLinks", True)
     grace = spec.get("terminationGracePeriodSeconds")
     if isinstance(grace, int) and grace < 0:
         spec["terminationGracePeriodSeconds"] = 1
-    _default_addresses(part(pod, "status"))
+    _default_addresses(get_map(pod, "status"))
 
 
 def _default_addresses(status: Json) -> None:
     """Make podIP and podIPs equal; if they differ, podIP applies."""
-    addresses, address = parts(status, "podIPs"), status.get("podIP")
+    addresses, address = get_maps(status, "podIPs"), status.get("podIP")
     if address and (not addresses or address != addresses[0].get("ip")):
         status["podIPs"] = [{"ip": address}]
     elif addresses:
@@ -52,10 +52,10 @@ def default_pod_spec(spec: Json) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for kind in _CONTAINERS:
         if kind in spec:
-            for container in parts(spec, kind):
+            for container in get_maps(spec, kind):
                 _default_container(container)
     if "volumes" in spec:
-        for volume in parts(spec, "volumes"):
+        for volume in get_maps(spec, "volumes"):
             _default_volume(volume)
 
 
@@ -66,14 +66,14 @@ def _default_container(container: Json) -> None:
     container.setdefault("terminationMessagePolicy", "File")
     for name in _PROBES:
         if name in container:
-            _default_probe(part(container, name))
+            _default_probe(get_map(container, name))
     if "lifecycle" in container:
         for hook in _HOOKS:
-            _default_http(part(container, "lifecycle", hook))
+            _default_http(get_map(container, "lifecycle", hook))
     if "env" in container:
-        for variable in parts(container, "env"):
+        for variable in get_maps(container, "env"):
             if "valueFrom" in variable:
-                reference = part(variable, "valueFrom", "fieldRef")
+                reference = get_map(variable, "valueFrom", "fieldRef")
                 if reference:
                     reference.setdefault("apiVersion", "v1")
 
@@ -110,9 +110,9 @@ def _default_http(handler: Json) -> None:
 
 
 def _default_requests(resources: Json) -> None:
-    limits = part(resources, "limits")
+    limits = get_map(resources, "limits")
     if limits:
-        requests = part(resources, "requests")
+        requests = get_map(resources, "requests")
         resources["requests"] = {**requests, **{k: v for k, v in limits.items() if k not in requests}}
 
 
@@ -127,19 +127,19 @@ def _default_volume(volume: Json) -> None:
     host = volume.get("hostPath")
     if isinstance(host, dict):
         host.setdefault("type", "")
-    items = [*parts(volume, "downwardAPI", "items")]
-    for source in parts(volume, "projected", "sources"):
+    items = [*get_maps(volume, "downwardAPI", "items")]
+    for source in get_maps(volume, "projected", "sources"):
         token = source.get("serviceAccountToken")
         if isinstance(token, dict):
             token.setdefault("expirationSeconds", 3600)
-        items += parts(source, "downwardAPI", "items")
+        items += get_maps(source, "downwardAPI", "items")
     for item in items:
-        reference = part(item, "fieldRef")
+        reference = get_map(item, "fieldRef")
         if reference:
             reference.setdefault("apiVersion", "v1")
     image = volume.get("image")
     if isinstance(image, dict):
         image.setdefault("pullPolicy", _pull_policy(image.get("reference")))
-    claim = part(volume, "ephemeral", "volumeClaimTemplate", "spec")
+    claim = get_map(volume, "ephemeral", "volumeClaimTemplate", "spec")
     if claim:
         claim.setdefault("volumeMode", "Filesystem")

@@ -2,13 +2,13 @@
 
 from argosy.local.schema.defaults.pod import default_pod_spec
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts
+from argosy.local.schema.unstructured import get_map, get_maps
 
 
 def deployment_defaults(obj: Json) -> None:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     spec.setdefault("replicas", 1)
-    strategy = part(spec, "strategy")
+    strategy = get_map(spec, "strategy")
     strategy.setdefault("type", "RollingUpdate")
     if strategy["type"] == "RollingUpdate":
         rolling = strategy.setdefault("rollingUpdate", {})
@@ -21,22 +21,22 @@ def deployment_defaults(obj: Json) -> None:
 
 
 def replica_set_defaults(obj: Json) -> None:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     spec.setdefault("replicas", 1)
     template_defaults(spec)
 
 
 def template_defaults(owner: Json) -> None:
-    spec = part(owner, "template").get("spec")
+    spec = get_map(owner, "template").get("spec")
     if isinstance(spec, dict):
         default_pod_spec(spec)
 
 
 def job_defaults(obj: Json) -> None:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     _job_spec(spec)
-    labels = part(spec, "template", "metadata", "labels")
-    metadata = part(obj, "metadata")
+    labels = get_map(spec, "template", "metadata", "labels")
+    metadata = get_map(obj, "metadata")
     if labels and not metadata.get("labels"):
         metadata["labels"] = dict(labels)
 
@@ -57,12 +57,12 @@ def _job_spec(spec: Json) -> None:
 
 
 def _failure_policy(spec: Json) -> None:
-    for rule in parts(spec, "podFailurePolicy", "rules"):
-        for pattern in parts(rule, "onPodConditions"):
+    for rule in get_maps(spec, "podFailurePolicy", "rules"):
+        for pattern in get_maps(rule, "onPodConditions"):
             if not pattern.get("status"):
                 pattern["status"] = "True"
 
 
 def claim_defaults(obj: Json) -> None:
-    part(obj, "status").setdefault("phase", "Pending")
-    part(obj, "spec").setdefault("volumeMode", "Filesystem")
+    get_map(obj, "status").setdefault("phase", "Pending")
+    get_map(obj, "spec").setdefault("volumeMode", "Filesystem")

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts, text, texts
+from argosy.local.schema.unstructured import get_map, get_maps, get_str, get_texts
 
 Cell: TypeAlias = Callable[[Json, datetime], object]
 """Returns the cell of an object; ages depend on the time."""
@@ -81,12 +81,12 @@ def age(value: object, now: datetime) -> str:
 
 def created(item: Json, now: datetime) -> str:
     """Return an object's age."""
-    return age(part(item, "metadata").get("creationTimestamp"), now)
+    return age(get_map(item, "metadata").get("creationTimestamp"), now)
 
 
 def name(item: Json) -> object:
     """Return an object's name."""
-    return part(item, "metadata").get("name", "")
+    return get_map(item, "metadata").get("name", "")
 
 
 def labels_text(labels: object) -> str:
@@ -100,16 +100,16 @@ def selector_text(selector: object) -> str:
     """Return a label selector in the form that `-l` takes, or `<none>`."""
     if not isinstance(selector, dict):
         return "<none>"
-    terms = [(str(key), f"{key}={value}") for key, value in part(selector, "matchLabels").items()]
-    for entry in parts(selector, "matchExpressions"):
-        key, values = text(entry, "key"), ",".join(sorted(texts(entry, "values")))
+    terms = [(str(key), f"{key}={value}") for key, value in get_map(selector, "matchLabels").items()]
+    for entry in get_maps(selector, "matchExpressions"):
+        key, values = get_str(entry, "key"), ",".join(sorted(get_texts(entry, "values")))
         forms = {
             "In": f"{key} in ({values})",
             "NotIn": f"{key} notin ({values})",
             "Exists": key,
             "DoesNotExist": f"!{key}",
         }
-        terms.append((key, forms.get(text(entry, "operator"), "<error>")))
+        terms.append((key, forms.get(get_str(entry, "operator"), "<error>")))
     return ",".join(term for _, term in sorted(terms)) or "<none>"
 
 
@@ -123,10 +123,12 @@ def cut(items: Sequence[str], limit: int = 3, empty: str = "<unset>") -> str:
 
 def containers(spec: Json) -> tuple[str, str]:
     """Return the names and images of a pod spec's containers."""
-    listed = parts(spec, "containers")
-    return ",".join(text(c, "name") for c in listed), ",".join(text(c, "image") for c in listed)
+    listed = get_maps(spec, "containers")
+    return ",".join(get_str(c, "name") for c in listed), ",".join(get_str(c, "image") for c in listed)
 
 
 def condition(item: Json, type: str) -> str:
     """Return the status of a condition; empty if there is none."""
-    return next((text(c, "status") for c in parts(item, "status", "conditions") if c.get("type") == type), "")
+    return next(
+        (get_str(c, "status") for c in get_maps(item, "status", "conditions") if c.get("type") == type), ""
+    )

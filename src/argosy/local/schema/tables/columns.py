@@ -14,7 +14,7 @@ from argosy.local.schema.tables.cells import (
     name,
     selector_text,
 )
-from argosy.local.schema.unstructured import number, part, text
+from argosy.local.schema.unstructured import get_int, get_map, get_str
 
 Field = tuple[Column, Cell]
 Read = Callable[[Json], object]
@@ -27,12 +27,12 @@ def _field(
     column = Column(name=title, type=type, priority=int(wide))
     if isinstance(read, str):
         steps = read.split(".")
-        return column, lambda item, _now: text(item, *steps) or empty
+        return column, lambda item, _now: get_str(item, *steps) or empty
     return column, lambda item, _now: read(item)
 
 
 def _number(title: str, path: str, type: str = "integer") -> Field:
-    return _field(title, lambda item: number(item, *path.split(".")), type=type)
+    return _field(title, lambda item: get_int(item, *path.split(".")), type=type)
 
 
 def _size(title: str, *fields: str, type: str = "string") -> Field:
@@ -45,7 +45,7 @@ def _selector(path: str, title: str = "Selector", *, wide: bool = True) -> Field
 
 
 def _containers(index: int) -> Read:
-    return lambda item: containers(part(item, "spec", "template", "spec"))[index]
+    return lambda item: containers(get_map(item, "spec", "template", "spec"))[index]
 
 
 NAME: Field = (Column(name="Name", format="name"), lambda item, _now: name(item))
@@ -60,16 +60,16 @@ _EVENT: tuple[Field, ...] = (
     _field("Type", "type"),
     _field("Reason", "reason"),
     _field("Object", values.event_object),
-    _field("Subobject", lambda item: text(values.event_target(item), "fieldPath"), wide=True),
+    _field("Subobject", lambda item: get_str(values.event_target(item), "fieldPath"), wide=True),
     _field("Source", values.event_source, wide=True),
-    _field("Message", lambda item: (text(item, "message") or text(item, "note")).strip()),
+    _field("Message", lambda item: (get_str(item, "message") or get_str(item, "note")).strip()),
     (Column(name="First Seen", priority=1), lambda item, now: age(values.event_times(item)[0], now)),
     _field("Count", values.event_count, wide=True),
     (Column(name="Name", format="name", priority=1), lambda item, _now: name(item)),
 )
 _BINDING = (
     NAME,
-    _field("Role", lambda item: f"{text(item, 'roleRef', 'kind')}/{text(item, 'roleRef', 'name')}"),
+    _field("Role", lambda item: f"{get_str(item, 'roleRef', 'kind')}/{get_str(item, 'roleRef', 'name')}"),
     AGE,
     _field("Users", lambda item: values.subjects(item, "User"), wide=True),
     _field("Groups", lambda item: values.subjects(item, "Group"), wide=True),

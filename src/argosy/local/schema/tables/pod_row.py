@@ -8,7 +8,7 @@ from datetime import datetime
 
 from argosy.local.schema.model import Json
 from argosy.local.schema.tables.cells import Column, condition, created, human_duration, name, parse_time
-from argosy.local.schema.unstructured import number, part, parts, text
+from argosy.local.schema.unstructured import get_int, get_map, get_maps, get_str
 
 POD_COLUMNS = (
     Column(name="Name", format="name"),
@@ -23,16 +23,16 @@ def pod_cells(pod: Json, now: datetime) -> list[object]:
     restarts = str(summary.restarts)
     if summary.restarts and summary.last_restart is not None:
         restarts += f" ({human_duration((now - summary.last_restart).total_seconds())} ago)"
-    addresses = parts(pod, "status", "podIPs")
+    addresses = get_maps(pod, "status", "podIPs")
     return [
         name(pod),
         f"{summary.ready}/{summary.total}",
         summary.reason,
         restarts,
         created(pod, now),
-        text(addresses[0], "ip") if addresses else "<none>",
-        text(pod, "spec", "nodeName") or "<none>",
-        text(pod, "status", "nominatedNodeName") or "<none>",
+        get_str(addresses[0], "ip") if addresses else "<none>",
+        get_str(pod, "spec", "nodeName") or "<none>",
+        get_str(pod, "status", "nominatedNodeName") or "<none>",
         _gates(pod),
     ]
 
@@ -45,32 +45,32 @@ class _Summary:
         self.restarts = 0
         self.last_restart: datetime | None = None
         self.reason = _first_reason(pod)
-        init_specs = {text(c, "name"): c for c in parts(pod, "spec", "initContainers")}
+        init_specs = {get_str(c, "name"): c for c in get_maps(pod, "spec", "initContainers")}
         self._sidecars = {n for n, c in init_specs.items() if c.get("restartPolicy") == "Always"}
-        self.total = len(parts(pod, "spec", "containers")) + len(self._sidecars)
+        self.total = len(get_maps(pod, "spec", "containers")) + len(self._sidecars)
         self._sidecar_restarts = 0
         self._sidecar_last: datetime | None = None
         initializing = self._init(pod, len(init_specs))
         if not initializing or condition(pod, "Initialized") == "True":
             self._main(pod)
-        if part(pod, "metadata").get("deletionTimestamp"):
-            if text(pod, "status", "reason") == "NodeLost":
+        if get_map(pod, "metadata").get("deletionTimestamp"):
+            if get_str(pod, "status", "reason") == "NodeLost":
                 self.reason = "Unknown"
-            elif text(pod, "status", "phase") not in ("Succeeded", "Failed"):
+            elif get_str(pod, "status", "phase") not in ("Succeeded", "Failed"):
                 self.reason = "Terminating"
 
     def _init(self, pod: Json, count: int) -> bool:
         """Add the init containers; return whether the pod is initializing."""
-        for index, status in enumerate(parts(pod, "status", "initContainerStatuses")):
-            sidecar = text(status, "name") in self._sidecars
-            self.restarts += number(status, "restartCount")
+        for index, status in enumerate(get_maps(pod, "status", "initContainerStatuses")):
+            sidecar = get_str(status, "name") in self._sidecars
+            self.restarts += get_int(status, "restartCount")
             self.last_restart = _later(self.last_restart, status)
             if sidecar:
-                self._sidecar_restarts += number(status, "restartCount")
+                self._sidecar_restarts += get_int(status, "restartCount")
                 self._sidecar_last = _later(self._sidecar_last, status)
-            terminated = part(status, "state").get("terminated")
-            waiting = text(status, "state", "waiting", "reason")
-            if isinstance(terminated, dict) and number(terminated, "exitCode") == 0:
+            terminated = get_map(status, "state").get("terminated")
+            waiting = get_str(status, "state", "waiting", "reason")
+            if isinstance(terminated, dict) and get_int(terminated, "exitCode") == 0:
                 continue
             if sidecar and status.get("started") is True:
                 self.ready += status.get("ready") is True
@@ -87,17 +87,17 @@ class _Summary:
     def _main(self, pod: Json) -> None:
         self.restarts, self.last_restart = self._sidecar_restarts, self._sidecar_last
         running, error = False, ""
-        for status in reversed(parts(pod, "status", "containerStatuses")):
-            self.restarts += number(status, "restartCount")
+        for status in reversed(get_maps(pod, "status", "containerStatuses")):
+            self.restarts += get_int(status, "restartCount")
             self.last_restart = _later(self.last_restart, status)
-            state = part(status, "state")
+            state = get_map(status, "state")
             terminated = state.get("terminated")
-            waiting = text(state, "waiting", "reason")
+            waiting = get_str(state, "waiting", "reason")
             if waiting:
                 self.reason = waiting
             elif isinstance(terminated, dict):
                 self.reason = _ended(terminated)
-                if number(terminated, "exitCode"):
+                if get_int(terminated, "exitCode"):
                     error = self.reason
             elif status.get("ready") is True and isinstance(state.get("running"), dict):
                 running = True
@@ -112,30 +112,30 @@ class _Summary:
 
 
 def _first_reason(pod: Json) -> str:
-    for entry in parts(pod, "status", "conditions"):
+    for entry in get_maps(pod, "status", "conditions"):
         if entry.get("type") == "PodScheduled" and entry.get("reason") == "SchedulingGated":
             return "SchedulingGated"
-    return text(pod, "status", "reason") or text(pod, "status", "phase")
+    return get_str(pod, "status", "reason") or get_str(pod, "status", "phase")
 
 
 def _ended(terminated: Json) -> str:
-    if text(terminated, "reason"):
-        return text(terminated, "reason")
-    if number(terminated, "signal"):
-        return f"Signal:{number(terminated, 'signal')}"
-    return f"ExitCode:{number(terminated, 'exitCode')}"
+    if get_str(terminated, "reason"):
+        return get_str(terminated, "reason")
+    if get_int(terminated, "signal"):
+        return f"Signal:{get_int(terminated, 'signal')}"
+    return f"ExitCode:{get_int(terminated, 'exitCode')}"
 
 
 def _later(latest: datetime | None, status: Json) -> datetime | None:
-    finished = parse_time(part(status, "lastState", "terminated").get("finishedAt"))
+    finished = parse_time(get_map(status, "lastState", "terminated").get("finishedAt"))
     if latest is None or (finished is not None and finished > latest):
         return finished or latest
     return latest
 
 
 def _gates(pod: Json) -> str:
-    gates = parts(pod, "spec", "readinessGates")
+    gates = get_maps(pod, "spec", "readinessGates")
     if not gates:
         return "<none>"
-    true = sum(condition(pod, text(gate, "conditionType")) == "True" for gate in gates)
+    true = sum(condition(pod, get_str(gate, "conditionType")) == "True" for gate in gates)
     return f"{true}/{len(gates)}"

@@ -15,11 +15,11 @@ from argosy.local.schema.model import Json
 from argosy.local.schema.tables.cells import Column, age, name, parse_time
 from argosy.local.schema.tables.columns import COLUMNS, NAME
 from argosy.local.schema.tables.pod_row import POD_COLUMNS, pod_cells
-from argosy.local.schema.unstructured import part
+from argosy.local.schema.unstructured import get_map
 
 _CREATED_AT = (
     Column(name="Created At", type="date"),
-    lambda item, _now: part(item, "metadata").get("creationTimestamp"),
+    lambda item, _now: get_map(item, "metadata").get("creationTimestamp"),
 )
 Include: TypeAlias = Literal["None", "Metadata", "Object"]
 
@@ -116,7 +116,7 @@ def _row(columns: Columns, item: Json, now: datetime, include: Include) -> Json:
 
 
 def _pod_conditions(pod: Json) -> list[Json]:
-    phase = part(pod, "status").get("phase")
+    phase = get_map(pod, "status").get("phase")
     messages = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
     if not isinstance(phase, str) or phase not in messages:
         return []

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from argosy.local.schema.model import Json
 from argosy.local.schema.tables.cells import condition, cut, human_duration, parse_time
-from argosy.local.schema.unstructured import is_integer, number, part, parts, text, texts
+from argosy.local.schema.unstructured import get_int, get_map, get_maps, get_str, get_texts, is_integer
 
 _ACCESS_MODES = {
     "ReadWriteOnce": "RWO",
@@ -18,7 +18,7 @@ _ACCESS_MODES = {
 def at(item: Json, path: str) -> object:
     """Return the value at a path such as `spec.selector`."""
     *steps, last = path.split(".")
-    return part(item, *steps).get(last)
+    return get_map(item, *steps).get(last)
 
 
 def format_value(value: object, unset: str = "<unset>") -> str:
@@ -30,24 +30,24 @@ def size(value: object) -> int:
 
 
 def ready_replicas(item: Json) -> str:
-    return f"{number(item, 'status', 'readyReplicas')}/{number(item, 'spec', 'replicas')}"
+    return f"{get_int(item, 'status', 'readyReplicas')}/{get_int(item, 'spec', 'replicas')}"
 
 
 def job_status(item: Json) -> str:
     for kind in ("Complete", "Failed"):
         if condition(item, kind) == "True":
             return kind
-    if part(item, "metadata").get("deletionTimestamp"):
+    if get_map(item, "metadata").get("deletionTimestamp"):
         return "Terminating"
     others = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
     return next((kind for kind in others if condition(item, kind) == "True"), "Running")
 
 
 def job_completions(item: Json) -> str:
-    succeeded, completions = number(item, "status", "succeeded"), at(item, "spec.completions")
+    succeeded, completions = get_int(item, "status", "succeeded"), at(item, "spec.completions")
     if is_integer(completions):
         return f"{succeeded}/{completions}"
-    parallelism = number(item, "spec", "parallelism")
+    parallelism = get_int(item, "spec", "parallelism")
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
@@ -57,40 +57,40 @@ def job_duration(item: Json, now: datetime) -> str:
 
 
 def cluster_ip(item: Json) -> str:
-    return next(iter(texts(item, "spec", "clusterIPs")), "<none>")
+    return next(iter(get_texts(item, "spec", "clusterIPs")), "<none>")
 
 
 def service_ports(item: Json) -> str:
     shown_ports = []
-    for port in parts(item, "spec", "ports"):
+    for port in get_maps(item, "spec", "ports"):
         node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
         shown_ports.append(f"{port.get('port')}{node_port}/{port.get('protocol')}")
     return ",".join(shown_ports) or "<none>"
 
 
 def external_address(item: Json) -> str:
-    external = texts(item, "spec", "externalIPs")
-    match text(item, "spec", "type"):
+    external = get_texts(item, "spec", "externalIPs")
+    match get_str(item, "spec", "type"):
         case "ClusterIP" | "NodePort":
             return ",".join(external) or "<none>"
         case "LoadBalancer":
             balanced = load_balancer(item)
             return ",".join([*([balanced] if balanced else []), *external]) or "<pending>"
         case "ExternalName":
-            return text(item, "spec", "externalName")
+            return get_str(item, "spec", "externalName")
     return "<unknown>"
 
 
 def load_balancer(item: Json) -> str:
-    ingress = parts(item, "status", "loadBalancer", "ingress")
-    return ",".join(sorted({text(each, "ip") or text(each, "hostname") for each in ingress} - {""}))
+    ingress = get_maps(item, "status", "loadBalancer", "ingress")
+    return ",".join(sorted({get_str(each, "ip") or get_str(each, "hostname") for each in ingress} - {""}))
 
 
 def endpoints(item: Json) -> str:
     addresses: list[str] = []
-    for subset in parts(item, "subsets"):
-        hosts = [text(address, "ip") for address in parts(subset, "addresses")]
-        ports = parts(subset, "ports")
+    for subset in get_maps(item, "subsets"):
+        hosts = [get_str(address, "ip") for address in get_maps(subset, "addresses")]
+        ports = get_maps(subset, "ports")
         if not ports:
             addresses += hosts
         for port in ports:
@@ -101,11 +101,11 @@ def endpoints(item: Json) -> str:
 
 
 def slice_ports(item: Json) -> str:
-    return cut([str(port.get("port") or port.get("name") or "*") for port in parts(item, "ports")])
+    return cut([str(port.get("port") or port.get("name") or "*") for port in get_maps(item, "ports")])
 
 
 def slice_addresses(item: Json) -> str:
-    return cut([address for each in parts(item, "endpoints") for address in texts(each, "addresses")])
+    return cut([address for each in get_maps(item, "endpoints") for address in get_texts(each, "addresses")])
 
 
 def node_status(item: Json) -> str:
@@ -115,23 +115,23 @@ def node_status(item: Json) -> str:
 
 
 def node_roles(item: Json) -> str:
-    labels, prefix = part(item, "metadata", "labels"), "node-role.kubernetes.io/"
+    labels, prefix = get_map(item, "metadata", "labels"), "node-role.kubernetes.io/"
     roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix)}
     roles.add(str(labels.get("kubernetes.io/role", "")))
     return ",".join(sorted(roles - {""})) or "<none>"
 
 
 def node_kernel(item: Json) -> str:
-    info = part(item, "status", "nodeInfo")
-    kernel, architecture = text(info, "kernelVersion") or "<unknown>", text(info, "architecture")
+    info = get_map(item, "status", "nodeInfo")
+    kernel, architecture = get_str(info, "kernelVersion") or "<unknown>", get_str(info, "architecture")
     return f"{kernel} ({architecture})" if architecture else kernel
 
 
 def node_address(kind: str) -> Callable[[Json], str]:
     def read(item: Json) -> str:
-        addresses = parts(item, "status", "addresses")
+        addresses = get_maps(item, "status", "addresses")
         return next(
-            (text(address, "address") for address in addresses if address.get("type") == kind), "<none>"
+            (get_str(address, "address") for address in addresses if address.get("type") == kind), "<none>"
         )
 
     return read
@@ -139,47 +139,47 @@ def node_address(kind: str) -> Callable[[Json], str]:
 
 def event_target(item: Json) -> Json:
     """Return the object of an event; in this and other fields, both groups of events differ in names."""
-    return part(item, "regarding") or part(item, "involvedObject")
+    return get_map(item, "regarding") or get_map(item, "involvedObject")
 
 
 def event_object(item: Json) -> str:
-    kind, target = text(event_target(item), "kind").lower(), text(event_target(item), "name")
+    kind, target = get_str(event_target(item), "kind").lower(), get_str(event_target(item), "name")
     return f"{kind}/{target}" if target else kind
 
 
 def event_times(item: Json) -> tuple[object, object]:
     """Return when an event was seen first and last."""
     first = item.get("firstTimestamp") or item.get("deprecatedFirstTimestamp") or item.get("eventTime")
-    if series := part(item, "series"):
+    if series := get_map(item, "series"):
         return first, series.get("lastObservedTime")
     return first, item.get("lastTimestamp") or item.get("deprecatedLastTimestamp") or first
 
 
 def event_count(item: Json) -> int:
-    if series := part(item, "series"):
-        return number(series, "count")
-    return number(item, "count") or number(item, "deprecatedCount") or 1
+    if series := get_map(item, "series"):
+        return get_int(series, "count")
+    return get_int(item, "count") or get_int(item, "deprecatedCount") or 1
 
 
 def event_source(item: Json) -> str:
-    source = part(item, "source") or part(item, "deprecatedSource")
-    component, host = text(source, "component"), text(source, "host")
+    source = get_map(item, "source") or get_map(item, "deprecatedSource")
+    component, host = get_str(source, "component"), get_str(source, "host")
     if not component:
-        component = text(item, "reportingComponent") or text(item, "reportingController")
-        host = text(item, "reportingInstance")
+        component = get_str(item, "reportingComponent") or get_str(item, "reportingController")
+        host = get_str(item, "reportingInstance")
     return f"{component}, {host}" if host else component
 
 
 def subjects(item: Json, kind: str) -> str:
-    named = [subject for subject in parts(item, "subjects") if subject.get("kind") == kind]
+    named = [subject for subject in get_maps(item, "subjects") if subject.get("kind") == kind]
     prefix = kind == "ServiceAccount"
     return ", ".join(
-        f"{text(s, 'namespace')}/{text(s, 'name')}" if prefix else text(s, "name") for s in named
+        f"{get_str(s, 'namespace')}/{get_str(s, 'name')}" if prefix else get_str(s, "name") for s in named
     )
 
 
 def quota(item: Json, *, limits: bool) -> str:
-    used, hard = part(item, "status", "used"), sorted(part(item, "status", "hard").items())
+    used, hard = get_map(item, "status", "used"), sorted(get_map(item, "status", "hard").items())
     return ", ".join(
         f"{resource}: {used.get(resource, '0')}/{amount}"
         for resource, amount in hard
@@ -188,12 +188,12 @@ def quota(item: Json, *, limits: bool) -> str:
 
 
 def access_modes(item: Json, field: str) -> str:
-    modes = texts(item, field, "accessModes")
+    modes = get_texts(item, field, "accessModes")
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes)
 
 
 def storage_phase(item: Json) -> str:
-    return "Terminating" if at(item, "metadata.deletionTimestamp") else text(item, "status", "phase")
+    return "Terminating" if at(item, "metadata.deletionTimestamp") else get_str(item, "status", "phase")
 
 
 def is_bound(item: Json) -> bool:

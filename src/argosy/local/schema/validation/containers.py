@@ -12,7 +12,7 @@ from argosy.local.schema.errors import (
     unsupported,
 )
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts, text, texts
+from argosy.local.schema.unstructured import get_map, get_maps, get_str, get_texts
 from argosy.local.schema.validation.names import (
     label_value_problems,
     port_name_problems,
@@ -38,7 +38,7 @@ def container_part_errors(container: Json, path: str, *, allows_probes: bool = T
     """
     policy = container.get("terminationMessagePolicy")
     yield from unsupported(f"{path}.terminationMessagePolicy", policy, TERMINATION_MESSAGE_POLICIES)
-    yield from security_errors(part(container, "securityContext"), f"{path}.securityContext")
+    yield from security_errors(get_map(container, "securityContext"), f"{path}.securityContext")
     for field in ("lifecycle", *_PROBES):
         if not isinstance(container.get(field), dict):
             continue
@@ -47,11 +47,11 @@ def container_part_errors(container: Json, path: str, *, allows_probes: bool = T
             yield forbidden(f"{path}.{field}", message)
         elif field == "lifecycle":
             for hook in ("postStart", "preStop"):
-                if isinstance(part(container, field).get(hook), dict):
-                    yield from _handler_errors(part(container, field, hook), f"{path}.{field}.{hook}")
+                if isinstance(get_map(container, field).get(hook), dict):
+                    yield from _handler_errors(get_map(container, field, hook), f"{path}.{field}.{hook}")
         else:
             yield from _probe_errors(
-                part(container, field), f"{path}.{field}", ready=field == "readinessProbe"
+                get_map(container, field), f"{path}.{field}", ready=field == "readinessProbe"
             )
 
 
@@ -72,15 +72,15 @@ def _handler_errors(handler: Json, path: str) -> Iterator[FieldError]:
     for extra in handlers[1:]:
         yield forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
     for name in handlers[:1]:
-        action, where = part(handler, name), f"{path}.{name}"
+        action, where = get_map(handler, name), f"{path}.{name}"
         if name == "exec" and not action.get("command"):
             yield required(f"{where}.command")
         if name in ("httpGet", "tcpSocket"):
             port = action.get("port")
             problems = port_name_problems(port) if isinstance(port, str) else port_problems(port)
             yield from invalid_each(f"{where}.port", port, problems)
-        if name == "httpGet" and text(action, "scheme") not in ("HTTP", "HTTPS"):
-            yield not_supported(f"{where}.scheme", text(action, "scheme"), ("HTTP", "HTTPS"))
+        if name == "httpGet" and get_str(action, "scheme") not in ("HTTP", "HTTPS"):
+            yield not_supported(f"{where}.scheme", get_str(action, "scheme"), ("HTTP", "HTTPS"))
 
 
 def security_errors(context: Json, path: str) -> Iterator[FieldError]:
@@ -95,7 +95,7 @@ def field_source_errors(
     reference: Json, path: str, allowed: Sequence[str] = _ENV_FIELDS
 ) -> Iterator[FieldError]:
     """Yield the errors of a reference to a field of the pod, which must be one of `allowed`."""
-    name, where = text(reference, "fieldPath"), f"{path}.fieldPath"
+    name, where = get_str(reference, "fieldPath"), f"{path}.fieldPath"
     bare = name.partition("[")[0]
     if not name:
         yield required(where)
@@ -110,17 +110,17 @@ def node_affinity_errors(affinity: Json, path: str) -> Iterator[FieldError]:
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
     if not isinstance(affinity.get(needed), dict):
         return
-    terms, where = parts(affinity, needed, "nodeSelectorTerms"), f"{path}.{needed}.nodeSelectorTerms"
+    terms, where = get_maps(affinity, needed, "nodeSelectorTerms"), f"{path}.{needed}.nodeSelectorTerms"
     if not terms:
         yield required(where, "must have at least one node selector term")
     for index, term in enumerate(terms):
-        for number, requirement in enumerate(parts(term, "matchExpressions")):
+        for number, requirement in enumerate(get_maps(term, "matchExpressions")):
             yield from _requirement_errors(requirement, f"{where}[{index}].matchExpressions[{number}]")
 
 
 def _requirement_errors(requirement: Json, path: str) -> Iterator[FieldError]:
-    values = texts(requirement, "values")
-    match text(requirement, "operator"):
+    values = get_texts(requirement, "values")
+    match get_str(requirement, "operator"):
         case "In" | "NotIn":
             if not values:
                 yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
@@ -134,7 +134,7 @@ def _requirement_errors(requirement: Json, path: str) -> Iterator[FieldError]:
                 yield required(f"{path}.values", message)
         case other:
             yield invalid(f"{path}.operator", other, "not a valid selector operator")
-    key = text(requirement, "key")
+    key = get_str(requirement, "key")
     yield from invalid_each(f"{path}.key", key, qualified_name_problems(key))
     for index, value in enumerate(values):
         yield from invalid_each(f"{path}.values[{index}]", value, label_value_problems(value))

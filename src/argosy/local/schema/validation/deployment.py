@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import is_integer, number, part
+from argosy.local.schema.unstructured import get_int, get_map, is_integer
 
 _PERCENT = re.compile(r"[0-9]+%")
 _NO_PERCENT = (
@@ -16,18 +16,18 @@ _NO_PERCENT = (
 
 def rollout_errors(spec: Json) -> Iterator[FieldError]:
     """Yield the errors of a Deployment's strategy and timeouts."""
-    yield from _strategy(part(spec, "strategy"))
+    yield from _strategy(get_map(spec, "strategy"))
     for field in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
         yield from not_negative(f"spec.{field}", spec.get(field))
     deadline = spec.get("progressDeadlineSeconds")
-    if is_integer(deadline) and deadline <= number(spec, "minReadySeconds"):
+    if is_integer(deadline) and deadline <= get_int(spec, "minReadySeconds"):
         yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 
 def _strategy(strategy: Json) -> Iterator[FieldError]:
     match strategy.get("type"):
         case "RollingUpdate":
-            yield from _rolling(part(strategy, "rollingUpdate"))
+            yield from _rolling(get_map(strategy, "rollingUpdate"))
         case "Recreate":
             if "rollingUpdate" in strategy:
                 message = "may not be specified when strategy `type` is 'Recreate'"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from argosy.local.schema.errors import FieldError, invalid, unsupported
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part
+from argosy.local.schema.unstructured import get_map
 from argosy.local.schema.validation.deployment import amount_errors, percentage_of
 from argosy.local.schema.validation.workloads import selector_errors
 
@@ -12,7 +12,7 @@ POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 
 def budget_errors(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
         yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
     for field in ("minAvailable", "maxUnavailable"):

@@ -21,7 +21,7 @@ from argosy.local.schema.errors import (
     unsupported,
 )
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str
 from argosy.local.schema.validation.metadata import immutable
 from argosy.local.schema.validation.names import qualified_name_problems, subdomain_problems
 
@@ -59,7 +59,7 @@ def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
 def restart_errors(spec: Json, path: str) -> Iterator[FieldError]:
     """Yield the errors of the restart policy: the pods of a Job must be able to end."""
     where = f"{path}.template.spec.restartPolicy"
-    policy = part(spec, "template", "spec").get("restartPolicy")
+    policy = get_map(spec, "template", "spec").get("restartPolicy")
     if policy == "Always":
         yield required(where, 'valid values: "OnFailure", "Never"')
     elif policy not in ("OnFailure", "Never"):
@@ -70,7 +70,7 @@ def restart_errors(spec: Json, path: str) -> Iterator[FieldError]:
 
 def job_change(new: Json, old: Json) -> Iterator[FieldError]:
     """Yield the errors of a change of immutable fields."""
-    after, before = part(new, "spec"), part(old, "spec")
+    after, before = get_map(new, "spec"), get_map(old, "spec")
     yield from _completions_change(after, before)
     for field in _IMMUTABLE:
         if field == "template" and _template_is_open(old):
@@ -81,19 +81,19 @@ def job_change(new: Json, old: Json) -> Iterator[FieldError]:
 
 def _template_is_open(job: Json) -> bool:
     """Return True if the template can be changed: the Job is suspended and has no pods."""
-    if part(job, "spec").get("suspend") is not True:
+    if get_map(job, "spec").get("suspend") is not True:
         return False
-    status = part(job, "status")
-    started = text(status, "startTime") and not any(
-        text(condition, "type") == "Suspended" and text(condition, "status") == "True"
-        for condition in parts(status, "conditions")
+    status = get_map(job, "status")
+    started = get_str(status, "startTime") and not any(
+        get_str(condition, "type") == "Suspended" and get_str(condition, "status") == "True"
+        for condition in get_maps(status, "conditions")
     )
     return not started and not status.get("active")
 
 
 def _suspended_change(after: Json, before: Json) -> Iterator[FieldError]:
     """Yield the errors of a new template of a suspended Job: only scheduling and resources can change."""
-    new, old = (_fixed_template(part(spec, "template", "spec")) for spec in (after, before))
+    new, old = (_fixed_template(get_map(spec, "template", "spec")) for spec in (after, before))
     yield from immutable("spec.template.spec", new, old)
 
 
@@ -102,7 +102,7 @@ def _fixed_template(spec: Json) -> Json:
     fixed = {name: value for name, value in spec.items() if name not in free}
     for field in ("containers", "initContainers"):
         if field in spec:
-            fixed[field] = [{k: v for k, v in c.items() if k != "resources"} for c in parts(spec, field)]
+            fixed[field] = [{k: v for k, v in c.items() if k != "resources"} for c in get_maps(spec, field)]
     return fixed
 
 
@@ -146,24 +146,26 @@ def _indexed(spec: Json, path: str) -> Iterator[FieldError]:
 
 
 def _failure_policy(spec: Json, path: str) -> Iterator[FieldError]:
-    rules = parts(spec, "podFailurePolicy", "rules")
+    rules = get_maps(spec, "podFailurePolicy", "rules")
     if len(rules) > MAX_RULES:
         yield too_many(f"{path}.rules", len(rules), MAX_RULES)
-    inner = part(spec, "template", "spec")
-    names = {text(each, "name") for field in ("containers", "initContainers") for each in parts(inner, field)}
+    inner = get_map(spec, "template", "spec")
+    names = {
+        get_str(each, "name") for field in ("containers", "initContainers") for each in get_maps(inner, field)
+    }
     for number, rule in enumerate(rules):
         yield from _failure_rule(rule, f"{path}.rules[{number}]", names)
 
 
 def _failure_rule(rule: Json, path: str, names: set[str]) -> Iterator[FieldError]:
-    action = text(rule, "action")
+    action = get_str(rule, "action")
     if not action:
         yield required(f"{path}.action", _one_of(ACTIONS))
     elif action == "FailIndex":
         yield invalid(f"{path}.action", action, "not supported by the local control plane")
     elif action not in ACTIONS:
         yield not_supported(f"{path}.action", action, ACTIONS)
-    codes, patterns = rule.get("onExitCodes"), parts(rule, "onPodConditions")
+    codes, patterns = rule.get("onExitCodes"), get_maps(rule, "onPodConditions")
     if isinstance(codes, dict):
         yield from _exit_codes(codes, f"{path}.onExitCodes", names)
     yield from _patterns(patterns, f"{path}.onPodConditions")
@@ -177,7 +179,7 @@ def _patterns(patterns: list[Json], path: str) -> Iterator[FieldError]:
     if len(patterns) > MAX_PATTERNS:
         yield too_many(path, len(patterns), MAX_PATTERNS)
     for number, pattern in enumerate(patterns):
-        kind, status = text(pattern, "type"), text(pattern, "status")
+        kind, status = get_str(pattern, "type"), get_str(pattern, "status")
         yield from invalid_each(f"{path}[{number}].type", kind, qualified_name_problems(kind))
         if not status:
             yield required(f"{path}[{number}].status", _one_of(STATUSES))
@@ -186,7 +188,7 @@ def _patterns(patterns: list[Json], path: str) -> Iterator[FieldError]:
 
 
 def _exit_codes(codes: Json, path: str, names: set[str]) -> Iterator[FieldError]:
-    operator, container = text(codes, "operator"), codes.get("containerName")
+    operator, container = get_str(codes, "operator"), codes.get("containerName")
     if not operator:
         yield required(f"{path}.operator", _one_of(OPERATORS))
     elif operator not in OPERATORS:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from argosy.local.schema.errors import FieldError, forbidden, invalid, invalid_each, required, too_long
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str
 from argosy.local.schema.validation.names import (
     is_label,
     is_label_value,
@@ -41,7 +41,7 @@ def metadata_errors(
     custom: bool = False,
 ) -> list[FieldError]:
     """Return the errors of an object's metadata; in an update also those of immutable fields."""
-    metadata = part(obj, "metadata")
+    metadata = get_map(obj, "metadata")
     errors: list[FieldError] = []
     if old is None:
         errors += _name_errors(group, kind, metadata, namespaced)
@@ -57,7 +57,7 @@ def metadata_errors(
     if metadata.get("finalizers"):
         errors += _finalizer_errors(metadata, custom or group in _ANY_FINALIZER)
     if old is not None:
-        errors += _change_errors(metadata, part(old, "metadata"))
+        errors += _change_errors(metadata, get_map(old, "metadata"))
     return errors
 
 
@@ -87,7 +87,7 @@ def immutable(path: str, new: object, old: object) -> Iterator[FieldError]:
 
 
 def _name_errors(group: str, kind: str, metadata: Json, namespaced: bool) -> Iterator[FieldError]:
-    name, prefix = text(metadata, "name"), text(metadata, "generateName")
+    name, prefix = get_str(metadata, "name"), get_str(metadata, "generateName")
     if prefix:
         # The name ends in generated characters, so the prefix may end in a dash.
         problems = name_problems(group, kind, prefix.rstrip("-") or prefix)
@@ -96,7 +96,7 @@ def _name_errors(group: str, kind: str, metadata: Json, namespaced: bool) -> Ite
         yield required("metadata.name", "name or generateName is required")
     else:
         yield from invalid_each("metadata.name", name, name_problems(group, kind, name))
-    namespace = text(metadata, "namespace")
+    namespace = get_str(metadata, "namespace")
     if namespaced and not namespace:
         yield required("metadata.namespace")
     elif namespaced:
@@ -107,13 +107,13 @@ def _name_errors(group: str, kind: str, metadata: Json, namespaced: bool) -> Ite
 
 
 def _owner_errors(metadata: Json) -> Iterator[FieldError]:
-    owners = parts(metadata, "ownerReferences")
+    owners = get_maps(metadata, "ownerReferences")
     controllers: list[Json] = []
     for owner in owners:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
                 yield invalid(f"metadata.ownerReferences.{field}", "", _empty_owner(field))
-        version = text(owner, "apiVersion")
+        version = get_str(owner, "apiVersion")
         if version.count("/") > 1:  # invalid, so that there is no version
             yield invalid("metadata.ownerReferences.apiVersion", version, _empty_owner("apiVersion"))
         if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
@@ -122,7 +122,7 @@ def _owner_errors(metadata: Json) -> Iterator[FieldError]:
         if owner.get("controller") is True:
             controllers.append(owner)
             if len(controllers) == 2:
-                first, second = (f"{text(c, 'kind')}/{text(c, 'name')}" for c in controllers)
+                first, second = (f"{get_str(c, 'kind')}/{get_str(c, 'name')}" for c in controllers)
                 message = (
                     'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{first} and {second}"

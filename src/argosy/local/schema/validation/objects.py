@@ -16,7 +16,7 @@ from argosy.local.schema.errors import (
     too_long,
 )
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts, text, texts
+from argosy.local.schema.unstructured import get_map, get_maps, get_str, get_texts
 from argosy.local.schema.validation.disruption_budget import budget_errors
 from argosy.local.schema.validation.metadata import STANDARD_FINALIZERS, immutable, metadata_errors
 from argosy.local.schema.validation.names import (
@@ -59,7 +59,7 @@ def validate_builtin(
     """
     errors = metadata_errors(group, kind, new, old, namespaced=namespaced)
     if subresource == "status" and old is not None:
-        qos = [text(pod, "status", "qosClass") for pod in (new, old)] if kind == "Pod" else ["", ""]
+        qos = [get_str(pod, "status", "qosClass") for pod in (new, old)] if kind == "Pod" else ["", ""]
         return [*errors, *immutable("status.qosClass", *qos)]
     if subresource == "finalize":
         return [*errors, *_finalized_namespace(new)]
@@ -75,12 +75,12 @@ def validate_builtin(
 
 
 def _namespace(obj: Json) -> Iterator[FieldError]:
-    for name in texts(obj, "spec", "finalizers"):
+    for name in get_texts(obj, "spec", "finalizers"):
         yield from _finalizer_name(name, "spec.finalizers")
 
 
 def _finalized_namespace(obj: Json) -> Iterator[FieldError]:
-    for index, name in enumerate(texts(obj, "spec", "finalizers")):
+    for index, name in enumerate(get_texts(obj, "spec", "finalizers")):
         yield from _finalizer_name(name, f"spec.finalizers[{index}]")
 
 
@@ -91,7 +91,7 @@ def _finalizer_name(name: str, path: str) -> Iterator[FieldError]:
 
 
 def _pod(obj: Json) -> Iterator[FieldError]:
-    return pod_spec_errors(part(obj, "spec"))
+    return pod_spec_errors(get_map(obj, "spec"))
 
 
 def _pod_change(new: Json, old: Json) -> Iterator[FieldError]:
@@ -99,7 +99,7 @@ def _pod_change(new: Json, old: Json) -> Iterator[FieldError]:
 
 
 def _config_map(obj: Json) -> Iterator[FieldError]:
-    data, binary = part(obj, "data"), part(obj, "binaryData")
+    data, binary = get_map(obj, "data"), get_map(obj, "binaryData")
     size = 0
     for field, values in (("data", data), ("binaryData", binary)):
         for key, value in sorted(values.items()):
@@ -120,15 +120,15 @@ _SECRET_KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def _secret(obj: Json) -> Iterator[FieldError]:
-    data = part(obj, "data")
+    data = get_map(obj, "data")
     for key in sorted(data):
         yield from invalid_each(f"data[{key}]", key, config_key_problems(key))
     if sum(len(str(value)) * 3 // 4 for value in data.values()) > MAX_DATA_BYTES:
         yield too_long("data", MAX_DATA_BYTES)
-    yield from _secret_of_type(text(obj, "type"), data)
+    yield from _secret_of_type(get_str(obj, "type"), data)
     account = "kubernetes.io/service-account.name"
-    unnamed = not part(obj, "metadata", "annotations").get(account)
-    if unnamed and text(obj, "type") == "kubernetes.io/service-account-token":
+    unnamed = not get_map(obj, "metadata", "annotations").get(account)
+    if unnamed and get_str(obj, "type") == "kubernetes.io/service-account-token":
         yield required(f"metadata.annotations[{account}]")
 
 
@@ -151,15 +151,15 @@ def _frozen_change(new: Json, old: Json) -> Iterator[FieldError]:
     if new.get("immutable") is not True:
         yield forbidden("immutable", message)
     for field in ("data", "binaryData"):
-        if part(new, field) != part(old, field):
+        if get_map(new, field) != get_map(old, field):
             yield forbidden(field, message)
 
 
 def _role(obj: Json) -> Iterator[FieldError]:
-    namespaced = bool(text(obj, "metadata", "namespace"))
-    for index, rule in enumerate(parts(obj, "rules")):
+    namespaced = bool(get_str(obj, "metadata", "namespace"))
+    for index, rule in enumerate(get_maps(obj, "rules")):
         where = f"rules[{index}]"
-        urls = texts(rule, "nonResourceURLs")
+        urls = get_texts(rule, "nonResourceURLs")
         if not rule.get("verbs"):
             yield required(f"{where}.verbs", "verbs must contain at least one value")
         if urls:
@@ -178,21 +178,21 @@ def _role(obj: Json) -> Iterator[FieldError]:
 
 def _cluster_role(obj: Json) -> Iterator[FieldError]:
     yield from _role(obj)
-    if "aggregationRule" in obj and not parts(obj, "aggregationRule", "clusterRoleSelectors"):
+    if "aggregationRule" in obj and not get_maps(obj, "aggregationRule", "clusterRoleSelectors"):
         message = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         yield required("aggregationRule.clusterRoleSelectors", message)
 
 
 def _binding(obj: Json) -> Iterator[FieldError]:
-    role = part(obj, "roleRef")
+    role = get_map(obj, "roleRef")
     if role.get("apiGroup") != RBAC:
         yield not_supported("roleRef.apiGroup", role.get("apiGroup", ""), (RBAC,))
-    kinds = ("Role", "ClusterRole") if text(obj, "metadata", "namespace") else ("ClusterRole",)
+    kinds = ("Role", "ClusterRole") if get_str(obj, "metadata", "namespace") else ("ClusterRole",)
     if role.get("kind") not in kinds:
         yield not_supported("roleRef.kind", role.get("kind", ""), kinds)
     if not role.get("name"):
         yield required("roleRef.name")
-    for index, subject in enumerate(parts(obj, "subjects")):
+    for index, subject in enumerate(get_maps(obj, "subjects")):
         where = f"subjects[{index}]"
         if not subject.get("name"):
             yield required(f"{where}.name")
@@ -204,13 +204,13 @@ def _binding(obj: Json) -> Iterator[FieldError]:
 
 
 def _binding_change(new: Json, old: Json) -> Iterator[FieldError]:
-    role = part(new, "roleRef")
-    if role != part(old, "roleRef"):
+    role = get_map(new, "roleRef")
+    if role != get_map(old, "roleRef"):
         yield invalid("roleRef", role, "cannot change roleRef")
 
 
 def _lease(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     duration = spec.get("leaseDurationSeconds")
     if isinstance(duration, int) and duration <= 0:
         yield invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
@@ -222,23 +222,23 @@ def _priority_class(obj: Json) -> Iterator[FieldError]:
     if (
         isinstance(value, int)
         and value > 1000000000
-        and not text(obj, "metadata", "name").startswith("system-")
+        and not get_str(obj, "metadata", "name").startswith("system-")
     ):
         yield forbidden("value", "maximum allowed value of a user defined priority is 1000000000")
 
 
 def _node(obj: Json) -> Iterator[FieldError]:
-    for index, taint in enumerate(parts(obj, "spec", "taints")):
+    for index, taint in enumerate(get_maps(obj, "spec", "taints")):
         where = f"metadata.taints[{index}]"
-        key = text(taint, "key")
+        key = get_str(taint, "key")
         yield from invalid_each(f"{where}.key", key, qualified_name_problems(key))
         if taint.get("effect") not in EFFECTS:
             yield not_supported(f"{where}.effect", taint.get("effect", ""), EFFECTS)
 
 
 def _event(obj: Json) -> Iterator[FieldError]:
-    involved = text(obj, "involvedObject", "namespace")
-    namespace = text(obj, "metadata", "namespace")
+    involved = get_str(obj, "involvedObject", "namespace")
+    namespace = get_str(obj, "metadata", "namespace")
     if involved and involved != namespace:
         yield invalid("involvedObject.namespace", involved, "does not match event.namespace")
     if not involved and namespace not in ("default", "kube-system"):
@@ -246,10 +246,10 @@ def _event(obj: Json) -> Iterator[FieldError]:
 
 
 def _claim(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     if not spec.get("accessModes"):
         yield required("spec.accessModes", "at least 1 access mode is required")
-    if not part(spec, "resources", "requests").get("storage"):
+    if not get_map(spec, "resources", "requests").get("storage"):
         yield required("spec.resources[storage]")
 
 

@@ -14,7 +14,7 @@ from argosy.local.schema.errors import (
     required,
 )
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, text
+from argosy.local.schema.unstructured import get_map, get_str
 from argosy.local.schema.validation.containers import (
     container_part_errors,
     field_source_errors,
@@ -52,25 +52,25 @@ _UPDATABLE = (
 )
 
 
-def parts(owner: Json, field: str) -> Sequence[Json]:
+def get_list(owner: Json, field: str) -> Sequence[Json]:
     """Return the objects of a list, which decoding has checked to contain nothing else."""
     return cast("Sequence[Json]", owner.get(field) or ())
 
 
 def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
     """Yield all errors of a pod spec."""
-    volumes = parts(spec, "volumes")
+    volumes = get_list(spec, "volumes")
     volume_names: set[object] = set()
     if volumes:
         yield from _volume_errors(volumes, f"{path}.volumes", volume_names)
-    containers = parts(spec, "containers")
+    containers = get_list(spec, "containers")
     if not containers:
         yield required(f"{path}.containers")
     names: set[object] = set()
     yield from _container_list_errors(containers, f"{path}.containers", volume_names, names)
     if "initContainers" in spec:
         yield from _container_list_errors(
-            parts(spec, "initContainers"), f"{path}.initContainers", volume_names, names, init=True
+            get_list(spec, "initContainers"), f"{path}.initContainers", volume_names, names, init=True
         )
     policy = spec.get("restartPolicy")
     if not policy:
@@ -80,11 +80,11 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
     if spec.get("dnsPolicy") not in DNS_POLICIES:
         yield not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy", ""), DNS_POLICIES)
     for field in ("hostname", "subdomain"):
-        if spec.get(field) and not is_label(text(spec, field)):
-            yield from invalid_each(f"{path}.{field}", spec[field], label_problems(text(spec, field)))
+        if spec.get(field) and not is_label(get_str(spec, field)):
+            yield from invalid_each(f"{path}.{field}", spec[field], label_problems(get_str(spec, field)))
     for field in ("serviceAccountName", "nodeName", "priorityClassName"):
-        if spec.get(field) and not is_label(text(spec, field)):  # most are simple names
-            yield from invalid_each(f"{path}.{field}", spec[field], subdomain_problems(text(spec, field)))
+        if spec.get(field) and not is_label(get_str(spec, field)):  # most are simple names
+            yield from invalid_each(f"{path}.{field}", spec[field], subdomain_problems(get_str(spec, field)))
     deadline = spec.get("activeDeadlineSeconds")
     if isinstance(deadline, int) and not 1 <= deadline <= 2147483647:
         yield invalid(
@@ -92,16 +92,18 @@ def pod_spec_errors(spec: Json, path: str = "spec") -> Iterator[FieldError]:
         )
     if spec.get("dnsPolicy") == "None" and not isinstance(spec.get("dnsConfig"), dict):
         yield required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
-    yield from security_errors(part(spec, "securityContext"), f"{path}.securityContext")
+    yield from security_errors(get_map(spec, "securityContext"), f"{path}.securityContext")
     yield from sysctl_errors(spec, f"{path}.securityContext.sysctls")
-    yield from node_affinity_errors(part(spec, "affinity", "nodeAffinity"), f"{path}.affinity.nodeAffinity")
-    for index, gate in enumerate(parts(spec, "schedulingGates")):
-        name = text(gate, "name")
+    yield from node_affinity_errors(
+        get_map(spec, "affinity", "nodeAffinity"), f"{path}.affinity.nodeAffinity"
+    )
+    for index, gate in enumerate(get_list(spec, "schedulingGates")):
+        name = get_str(gate, "name")
         yield from invalid_each(f"{path}.schedulingGates[{index}]", name, qualified_name_problems(name))
     if "nodeSelector" in spec:
         yield from map_errors(spec["nodeSelector"], f"{path}.nodeSelector")
     if "tolerations" in spec:
-        yield from _toleration_errors(parts(spec, "tolerations"), f"{path}.tolerations")
+        yield from _toleration_errors(get_list(spec, "tolerations"), f"{path}.tolerations")
 
 
 def template_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
@@ -113,7 +115,7 @@ def template_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
 
 def new_pod_errors(pod: Json) -> Iterator[FieldError]:
     """Yield the errors of fields that a new pod must not have."""
-    spec = part(pod, "spec")
+    spec = get_map(pod, "spec")
     if spec.get("ephemeralContainers"):
         yield forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
@@ -122,9 +124,9 @@ def new_pod_errors(pod: Json) -> Iterator[FieldError]:
 
 def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
     """Yield the errors of a change of immutable fields of a pod."""
-    after, before = part(new, "spec"), part(old, "spec")
+    after, before = get_map(new, "spec"), get_map(old, "spec")
     for field in ("containers", "initContainers"):
-        if len(parts(after, field)) != len(parts(before, field)):
+        if len(get_list(after, field)) != len(get_list(before, field)):
             yield forbidden(f"spec.{field}", "pod updates may not add or remove containers")
             return
     deadline, previous = after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
@@ -138,19 +140,19 @@ def pod_update_errors(new: Json, old: Json) -> Iterator[FieldError]:
         message = "must not update from a positive integer to nil value"
         yield invalid("spec.activeDeadlineSeconds", None, message)
     if "tolerations" in before:
-        kept = [_without_toleration_seconds(toleration) for toleration in parts(after, "tolerations")]
-        existing = [_without_toleration_seconds(toleration) for toleration in parts(before, "tolerations")]
+        kept = [_without_toleration_seconds(toleration) for toleration in get_list(after, "tolerations")]
+        existing = [_without_toleration_seconds(toleration) for toleration in get_list(before, "tolerations")]
         if any(toleration not in kept for toleration in existing):
             message = "existing toleration can not be modified except its tolerationSeconds"
             yield forbidden("spec.tolerations", message)
-    gates = [text(gate, "name") for gate in parts(before, "schedulingGates")]
-    for index, gate in enumerate(parts(after, "schedulingGates")):
-        if (name := text(gate, "name")) not in gates:
+    gates = [get_str(gate, "name") for gate in get_list(before, "schedulingGates")]
+    for index, gate in enumerate(get_list(after, "schedulingGates")):
+        if (name := get_str(gate, "name")) not in gates:
             message = f"only deletion is allowed, but found new scheduling gate '{name}'"
             yield forbidden(f"spec.schedulingGates[{index}].name", message)
     if before.get("schedulingGates"):
-        chosen = part(after, "nodeSelector")
-        if any(chosen.get(key) != value for key, value in part(before, "nodeSelector").items()):
+        chosen = get_map(after, "nodeSelector")
+        if any(chosen.get(key) != value for key, value in get_map(before, "nodeSelector").items()):
             message = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             yield invalid("spec.nodeSelector", after.get("nodeSelector"), message)
     if _immutable_fields(after, before) != _immutable_fields(before, before):
@@ -168,13 +170,13 @@ def _immutable_fields(spec: Json, before: Json) -> Json:
     fixed = {key: value for key, value in spec.items() if key not in skipped}
     for field in ("containers", "initContainers"):
         if field in fixed:
-            fixed[field] = [{k: v for k, v in c.items() if k != "image"} for c in parts(spec, field)]
+            fixed[field] = [{k: v for k, v in c.items() if k != "image"} for c in get_list(spec, field)]
     period = before.get("terminationGracePeriodSeconds")
     if isinstance(period, int) and period < 0:
         fixed.pop("terminationGracePeriodSeconds", None)
     if before.get("schedulingGates"):
         fixed.pop("nodeSelector", None)
-        affinity = part(spec, "affinity")
+        affinity = get_map(spec, "affinity")
         if "nodeAffinity" in affinity:
             fixed["affinity"] = {key: value for key, value in affinity.items() if key != "nodeAffinity"}
         if "nodeAffinity" in affinity and not fixed["affinity"]:
@@ -188,7 +190,7 @@ def _container_list_errors(
     for index, container in enumerate(containers):
         where = f"{path}[{index}]"
         yield from _unique_name_errors(container, where, names)
-        if not text(container, "name"):
+        if not get_str(container, "name"):
             if "" in names:
                 yield duplicate(f"{where}.name", "")
             if not init:
@@ -198,7 +200,7 @@ def _container_list_errors(
 
 def _unique_name_errors(item: Json, path: str, names: set[object]) -> Iterator[FieldError]:
     """Yield the errors of the name of a container or volume, and add it to `names`, where it must be new."""
-    name = text(item, "name")
+    name = get_str(item, "name")
     if not name:
         yield required(f"{path}.name")
         return
@@ -210,23 +212,23 @@ def _unique_name_errors(item: Json, path: str, names: set[object]) -> Iterator[F
 
 
 def _container_errors(container: Json, path: str, volumes: set[object], init: bool) -> Iterator[FieldError]:
-    image = text(container, "image")
+    image = get_str(container, "image")
     if not image:
         yield required(f"{path}.image")
     elif image != image.strip():
         yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
     if "ports" in container:
-        yield from _port_errors(parts(container, "ports"), f"{path}.ports")
-    for index, variable in enumerate(parts(container, "env")):
+        yield from _port_errors(get_list(container, "ports"), f"{path}.ports")
+    for index, variable in enumerate(get_list(container, "env")):
         name = variable.get("name")
         if not (isinstance(name, str) and is_variable_name(name)) or "valueFrom" in variable:
             yield from _variable_errors(variable, f"{path}.env[{index}]")
     if "volumeMounts" in container:
-        yield from mount_errors(parts(container, "volumeMounts"), f"{path}.volumeMounts", volumes)
+        yield from mount_errors(get_list(container, "volumeMounts"), f"{path}.volumeMounts", volumes)
     policy = container.get("imagePullPolicy")
     if policy not in PULL_POLICIES:
         yield not_supported(f"{path}.imagePullPolicy", policy or "", PULL_POLICIES)
-    resources = part(container, "resources")
+    resources = get_map(container, "resources")
     if resources:
         yield from resource_errors(resources, f"{path}.resources")
     restart = container.get("restartPolicy")
@@ -239,7 +241,7 @@ def _port_errors(ports: Sequence[Json], path: str) -> Iterator[FieldError]:
     names: set[object] = set()
     for index, port in enumerate(ports):
         where = f"{path}[{index}]"
-        name = text(port, "name")
+        name = get_str(port, "name")
         if name:
             problems = port_name_problems(name)
             yield from invalid_each(f"{where}.name", name, problems)
@@ -256,7 +258,7 @@ def _port_errors(ports: Sequence[Json], path: str) -> Iterator[FieldError]:
 
 
 def _variable_errors(variable: Json, path: str) -> Iterator[FieldError]:
-    name = text(variable, "name")
+    name = get_str(variable, "name")
     if not name:
         yield required(f"{path}.name")
     elif not is_variable_name(name):
@@ -264,7 +266,7 @@ def _variable_errors(variable: Json, path: str) -> Iterator[FieldError]:
     source = variable.get("valueFrom")
     if isinstance(source, dict):
         if isinstance(source.get("fieldRef"), dict):
-            yield from field_source_errors(part(source, "fieldRef"), f"{path}.valueFrom.fieldRef")
+            yield from field_source_errors(get_map(source, "fieldRef"), f"{path}.valueFrom.fieldRef")
         sources = [key for key in source if source[key] is not None]
         if not sources:
             yield invalid(f"{path}.valueFrom", "", MUST_HAVE_ONE_SOURCE)
@@ -276,7 +278,7 @@ def _variable_errors(variable: Json, path: str) -> Iterator[FieldError]:
 
 def resource_errors(resources: Json, path: str) -> Iterator[FieldError]:
     """Yield the errors of limits and requests: of names, of amounts, and of requests above limits."""
-    limits, requests = part(resources, "limits"), part(resources, "requests")
+    limits, requests = get_map(resources, "limits"), get_map(resources, "requests")
     for name, amount in limits.items():
         yield from _amount_errors(name, amount, f"{path}.limits[{name}]")
     for name, amount in requests.items():

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from argosy.local.schema.codec.quantity import value_of
 from argosy.local.schema.errors import FieldError, forbidden, invalid, invalid_each
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part
+from argosy.local.schema.unstructured import get_map
 from argosy.local.schema.validation.names import qualified_name_problems
 
 COUNTED = frozenset(
@@ -40,9 +40,9 @@ _ONLY_COUNTS = "a local control plane limits counts of objects only: count/RESOU
 
 
 def quota(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
-    yield from _amounts(part(spec, "hard"), "spec.hard")
-    for name in part(spec, "hard"):
+    spec = get_map(obj, "spec")
+    yield from _amounts(get_map(spec, "hard"), "spec.hard")
+    for name in get_map(spec, "hard"):
         if name not in COUNTED and not name.startswith(COUNT) and _is_resource(name):
             yield forbidden(f"spec.hard[{name}]", _ONLY_COUNTS)
     for field in ("scopes", "scopeSelector"):

@@ -16,7 +16,7 @@ from argosy.local.schema.errors import (
     unsupported,
 )
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import part, parts, text, texts
+from argosy.local.schema.unstructured import get_map, get_maps, get_str, get_texts
 from argosy.local.schema.validation.metadata import map_errors
 from argosy.local.schema.validation.names import (
     address_problems,
@@ -39,15 +39,15 @@ _NOT_NAMED = "may not be set for ExternalName services"
 
 def service_errors(obj: Json) -> Iterator[FieldError]:
     """Yield all errors of a Service."""
-    spec = part(obj, "spec")
-    kind = text(spec, "type")
-    if not parts(spec, "ports") and kind != "ExternalName" and not is_headless(spec):
+    spec = get_map(obj, "spec")
+    kind = get_str(spec, "type")
+    if not get_maps(spec, "ports") and kind != "ExternalName" and not is_headless(spec):
         yield required("spec.ports")
     if is_headless(spec) and kind in ("NodePort", "LoadBalancer"):
         yield invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     if kind == "ExternalName":
         yield from _external_name_errors(spec)
-    yield from _port_errors(parts(spec, "ports"), kind)
+    yield from _port_errors(get_maps(spec, "ports"), kind)
     yield from map_errors(spec.get("selector"), "spec.selector")
     yield from _affinity_errors(spec)
     yield from address_errors(spec)
@@ -58,10 +58,10 @@ def service_errors(obj: Json) -> Iterator[FieldError]:
 
 def service_change(new: Json, old: Json) -> Iterator[FieldError]:
     """Yield the errors of a change of the cluster IP."""
-    after, before = part(new, "spec"), part(old, "spec")
-    if "ExternalName" in (text(before, "type"), text(after, "type")):
+    after, before = get_map(new, "spec"), get_map(old, "spec")
+    if "ExternalName" in (get_str(before, "type"), get_str(after, "type")):
         return
-    now, was = texts(after, "clusterIPs"), texts(before, "clusterIPs")
+    now, was = get_texts(after, "clusterIPs"), get_texts(before, "clusterIPs")
     if was and not now:
         yield invalid("spec.clusterIPs[0]", None, "primary clusterIP can not be unset")
     elif was and now[0] != was[0]:
@@ -69,31 +69,31 @@ def service_change(new: Json, old: Json) -> Iterator[FieldError]:
 
 
 def is_headless(spec: Json) -> bool:
-    return texts(spec, "clusterIPs") == ["None"]
+    return get_texts(spec, "clusterIPs") == ["None"]
 
 
 def is_external(spec: Json) -> bool:
     """Return True if a Service is reachable from outside the cluster."""
-    kind = text(spec, "type")
+    kind = get_str(spec, "type")
     return kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
 def has_node_ports(spec: Json) -> bool:
-    return text(spec, "type") in ("NodePort", "LoadBalancer")
+    return get_str(spec, "type") in ("NodePort", "LoadBalancer")
 
 
 def address_errors(spec: Json) -> Iterator[FieldError]:
     """Yield the errors of the addresses of a Service, of their families and of the family policy."""
-    if text(spec, "type") == "ExternalName":
+    if get_str(spec, "type") == "ExternalName":
         return
-    single, addresses = text(spec, "clusterIP"), texts(spec, "clusterIPs")
+    single, addresses = get_str(spec, "clusterIP"), get_texts(spec, "clusterIPs")
     if single and not addresses:
         yield required("spec.clusterIPs")
     elif single and addresses[0] != single:
         yield invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`")
     elif addresses and not single:
         yield invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified")
-    families = texts(spec, "ipFamilies")
+    families = get_texts(spec, "ipFamilies")
     for index, family in enumerate(families):
         if family not in FAMILIES:
             yield not_supported(f"spec.ipFamilies[{index}]", family, FAMILIES)
@@ -112,26 +112,26 @@ def address_errors(spec: Json) -> Iterator[FieldError]:
 
 def drop_by_type(new: Json, old: Json) -> None:
     """Drop fields of the old type from a Service with a new type, unless they were changed too."""
-    after, before = part(new, "spec"), part(old, "spec")
-    kind, was = text(after, "type"), text(before, "type")
+    after, before = get_map(new, "spec"), get_map(old, "spec")
+    kind, was = get_str(after, "type"), get_str(before, "type")
     if was != "ExternalName" and kind == "ExternalName":
         if all(after.get(field) == before.get(field) for field in ("clusterIP", "clusterIPs")):
             after.pop("clusterIP", None)
             after.pop("clusterIPs", None)
         _drop_same(after, before, "ipFamilies", "ipFamilyPolicy")
     if has_node_ports(before) and not has_node_ports(after) and node_ports(after) <= node_ports(before):
-        for port in parts(after, "ports"):
+        for port in get_maps(after, "ports"):
             port.pop("nodePort", None)
     if was == "LoadBalancer" and kind != "LoadBalancer":
         _drop_same(after, before, "allocateLoadBalancerNodePorts", "loadBalancerClass")
     if is_external(before) and not is_external(after):
         _drop_same(after, before, "externalTrafficPolicy")
-    if kind != "LoadBalancer" and "loadBalancer" in part(new, "status"):
-        new["status"] = {**part(new, "status"), "loadBalancer": {}}
+    if kind != "LoadBalancer" and "loadBalancer" in get_map(new, "status"):
+        new["status"] = {**get_map(new, "status"), "loadBalancer": {}}
 
 
 def node_ports(spec: Json) -> set[object]:
-    return {port["nodePort"] for port in parts(spec, "ports") if port.get("nodePort")}
+    return {port["nodePort"] for port in get_maps(spec, "ports") if port.get("nodePort")}
 
 
 def _drop_same(after: Json, before: Json, *fields: str) -> None:
@@ -145,7 +145,7 @@ def _external_name_errors(spec: Json) -> Iterator[FieldError]:
     for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if spec.get(field):
             yield forbidden(f"spec.{field}", _NOT_NAMED)
-    name = text(spec, "externalName").removesuffix(".")
+    name = get_str(spec, "externalName").removesuffix(".")
     if not name:
         yield required("spec.externalName")
     else:
@@ -153,17 +153,17 @@ def _external_name_errors(spec: Json) -> Iterator[FieldError]:
 
 
 def _affinity_errors(spec: Json) -> Iterator[FieldError]:
-    affinity = text(spec, "sessionAffinity")
+    affinity = get_str(spec, "sessionAffinity")
     if affinity not in AFFINITIES:
         yield not_supported("spec.sessionAffinity", affinity, AFFINITIES)
-    seconds = part(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds")
+    seconds = get_map(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds")
     if affinity == "ClientIP" and isinstance(seconds, int) and not 0 < seconds <= MAX_AFFINITY_SECONDS:
         where = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
         yield invalid(where, seconds, f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}")
 
 
 def _traffic_errors(spec: Json) -> Iterator[FieldError]:
-    kind, external = text(spec, "type"), text(spec, "externalTrafficPolicy")
+    kind, external = get_str(spec, "type"), get_str(spec, "externalTrafficPolicy")
     if external and not is_external(spec):
         message = "may only be set for externally-accessible services"
         yield invalid("spec.externalTrafficPolicy", external, message)
@@ -197,7 +197,7 @@ def _port_errors(ports: list[Json], kind: str) -> Iterator[FieldError]:
 
 
 def _service_port_errors(port: Json, where: str, names: set[str], *, many: bool) -> Iterator[FieldError]:
-    name, target, protocol = text(port, "name"), port.get("targetPort"), port.get("protocol")
+    name, target, protocol = get_str(port, "name"), port.get("targetPort"), port.get("protocol")
     if not name and many:
         yield required(f"{where}.name")
     elif name:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from argosy.local.schema.errors import FieldError, duplicate, invalid, required
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import parts, text
+from argosy.local.schema.unstructured import get_maps, get_str
 
 MAX_NAME_CHARS = 253
 _SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -17,8 +17,8 @@ _SHARED = {"hostNetwork": ("net.",), "hostIPC": ("kernel.shm", "kernel.msg", "ke
 
 def sysctl_errors(spec: Json, path: str) -> Iterator[FieldError]:
     names: set[str] = set()
-    for index, sysctl in enumerate(parts(spec, "securityContext", "sysctls")):
-        where, name = f"{path}[{index}].name", text(sysctl, "name")
+    for index, sysctl in enumerate(get_maps(spec, "securityContext", "sysctls")):
+        where, name = f"{path}[{index}].name", get_str(sysctl, "name")
         dotted = with_dots(name)
         if not name:
             yield required(where)

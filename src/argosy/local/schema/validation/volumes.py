@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from argosy.local.schema.codec.quantity import value_of
 from argosy.local.schema.errors import FieldError, forbidden, invalid, not_found, not_supported, required
 from argosy.local.schema.model import Json
-from argosy.local.schema.unstructured import is_integer, part, parts, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str, is_integer
 from argosy.local.schema.validation.containers import field_source_errors
 
 _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
@@ -51,7 +51,7 @@ def source_errors(volume: Json, path: str) -> Iterator[FieldError]:
                 yield from _pod_file_errors(source, where)
             case "projected":
                 yield from _mode_errors(source.get("defaultMode"), f"{where}.defaultMode")
-                yield from _projection_errors(parts(source, "sources"), where)
+                yield from _projection_errors(get_maps(source, "sources"), where)
             case "persistentVolumeClaim":
                 if not source.get("claimName"):
                     yield required(f"{where}.claimName")
@@ -71,7 +71,7 @@ def mount_errors(mounts: Sequence[Json], path: str, volumes: set[object]) -> Ite
         elif mount["mountPath"] in paths:
             yield invalid(f"{where}.mountPath", mount["mountPath"], "must be unique")
         paths.add(mount.get("mountPath"))
-        inside, expression = text(mount, "subPath"), text(mount, "subPathExpr")
+        inside, expression = get_str(mount, "subPath"), get_str(mount, "subPathExpr")
         if inside:
             yield from descending_path_errors(
                 inside, f"{path}.subPath"
@@ -101,7 +101,7 @@ def _file_path_errors(value: str, path: str) -> Iterator[FieldError]:
 
 
 def _host_errors(source: Json, path: str) -> Iterator[FieldError]:
-    where, kind = text(source, "path"), text(source, "type")
+    where, kind = get_str(source, "path"), get_str(source, "type")
     if not where:
         yield required(f"{path}.path")
         return
@@ -118,18 +118,18 @@ def _mode_errors(mode: object, path: str) -> Iterator[FieldError]:
 
 def _item_errors(source: Json, path: str) -> Iterator[FieldError]:
     """Yield the errors of keys of a ConfigMap or Secret and of the files they become."""
-    for index, item in enumerate(parts(source, "items")):
+    for index, item in enumerate(get_maps(source, "items")):
         where = f"{path}.items[{index}]"
         if not item.get("key"):
             yield required(f"{where}.key")
-        yield from _file_path_errors(text(item, "path"), f"{where}.path")
+        yield from _file_path_errors(get_str(item, "path"), f"{where}.path")
         yield from _mode_errors(item.get("mode"), f"{where}.mode")
 
 
 def _pod_file_errors(source: Json, path: str) -> Iterator[FieldError]:
     """Yield the errors of files with fields of the pod; as in Kubernetes, paths do not contain the item."""
-    for item in parts(source, "items"):
-        yield from _file_path_errors(text(item, "path"), f"{path}.path")
+    for item in get_maps(source, "items"):
+        yield from _file_path_errors(get_str(item, "path"), f"{path}.path")
         field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
         if isinstance(field, dict):
             yield from field_source_errors(field, f"{path}.fieldRef", _VOLUME_FIELDS)
@@ -144,8 +144,8 @@ def _pod_file_errors(source: Json, path: str) -> Iterator[FieldError]:
 
 
 def _resource_errors(reference: Json, path: str) -> Iterator[FieldError]:
-    name = text(reference, "resource")
-    if not text(reference, "containerName"):
+    name = get_str(reference, "resource")
+    if not get_str(reference, "containerName"):
         yield required(f"{path}.containerName")
     elif not name:
         yield required(f"{path}.resource")
@@ -161,7 +161,7 @@ def _projection_errors(sources: Sequence[Json], path: str) -> Iterator[FieldErro
         for _ in kinds[1:]:
             yield forbidden(where, "may not specify more than 1 volume type per source")
         for kind in kinds[:1]:
-            yield from _projected_errors(kind, part(source, kind), f"{where}.{kind}", taken)
+            yield from _projected_errors(kind, get_map(source, kind), f"{where}.{kind}", taken)
 
 
 def _projected_errors(kind: str, source: Json, path: str, taken: set[str]) -> Iterator[FieldError]:
@@ -173,8 +173,8 @@ def _projected_errors(kind: str, source: Json, path: str, taken: set[str]) -> It
         yield from _pod_file_errors(source, path)
     elif kind == "serviceAccountToken":
         yield from _token_errors(source, path)
-    for item in parts(source, "items"):
-        file = text(item, "path")
+    for item in get_maps(source, "items"):
+        file = get_str(item, "path")
         if file and file in taken:
             yield invalid(_volume_of(path), file, "conflicting duplicate paths")
         taken.add(file)
@@ -188,7 +188,7 @@ def _token_errors(source: Json, path: str) -> Iterator[FieldError]:
     if is_integer(seconds) and seconds > _MAX_TOKEN_SECONDS:
         message = "may not specify a duration larger than 2^32 seconds"
         yield invalid(f"{path}.expirationSeconds", seconds, message)
-    yield from _file_path_errors(text(source, "path"), f"{_volume_of(path)}.path")
+    yield from _file_path_errors(get_str(source, "path"), f"{_volume_of(path)}.path")
 
 
 def _volume_of(path: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
 from argosy.local.schema.model import Json
 from argosy.local.schema.selectors import selector_from
-from argosy.local.schema.unstructured import part, parts, text
+from argosy.local.schema.unstructured import get_map, get_maps, get_str
 from argosy.local.schema.validation.deployment import rollout_errors
 from argosy.local.schema.validation.job import job_change, job_errors, restart_errors
 from argosy.local.schema.validation.metadata import immutable, map_errors
@@ -32,12 +32,12 @@ def _template_errors(spec: Json) -> Iterator[FieldError]:
         yield from wrong
         yield invalid("spec.selector", selector, "invalid label selector")
         return
-    labels = part(spec, "template", "metadata").get("labels")
+    labels = get_map(spec, "template", "metadata").get("labels")
     if not _selects(selector, labels):
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
-    template = part(spec, "template")
+    template = get_map(spec, "template")
     yield from _template_metadata(template, "spec.template")
-    inner = part(template, "spec")
+    inner = get_map(template, "spec")
     yield from template_spec_errors(inner, "spec.template.spec")
     policy = inner.get("restartPolicy")
     if policy in ("Never", "OnFailure"):
@@ -49,9 +49,9 @@ def _template_errors(spec: Json) -> Iterator[FieldError]:
 
 def selector_errors(selector: object, path: str) -> Iterator[FieldError]:
     """Yield the errors of a label selector."""
-    yield from map_errors(part(selector, "matchLabels"), f"{path}.matchLabels")
-    for index, expression in enumerate(parts(selector, "matchExpressions")):
-        where, operator = f"{path}.matchExpressions[{index}]", text(expression, "operator")
+    yield from map_errors(get_map(selector, "matchLabels"), f"{path}.matchLabels")
+    for index, expression in enumerate(get_maps(selector, "matchExpressions")):
+        where, operator = f"{path}.matchExpressions[{index}]", get_str(expression, "operator")
         if operator in ("In", "NotIn") and not expression.get("values"):
             yield required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
         elif operator in ("Exists", "DoesNotExist") and expression.get("values"):
@@ -74,35 +74,37 @@ def _selects(selector: object, labels: object) -> bool:
 
 
 def _template_metadata(template: Json, path: str) -> Iterator[FieldError]:
-    metadata = part(template, "metadata")
+    metadata = get_map(template, "metadata")
     yield from map_errors(metadata.get("labels"), f"{path}.labels")
     yield from map_errors(metadata.get("annotations"), f"{path}.annotations")
 
 
 def deployment(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     yield from at_least("spec.replicas", spec.get("replicas"), 0)
     yield from _template_errors(spec)
     yield from rollout_errors(spec)
 
 
 def replica_set(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     yield from at_least("spec.replicas", spec.get("replicas"), 0)
     yield from at_least("spec.minReadySeconds", spec.get("minReadySeconds"), 0)
     yield from _template_errors(spec)
 
 
 def selector_change(new: Json, old: Json) -> Iterator[FieldError]:
-    return immutable("spec.selector", part(new, "spec").get("selector"), part(old, "spec").get("selector"))
+    return immutable(
+        "spec.selector", get_map(new, "spec").get("selector"), get_map(old, "spec").get("selector")
+    )
 
 
 def job(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     yield from _indexed_name(obj)
-    manual, made = spec.get("manualSelector") is True, bool(text(obj, "metadata", "uid"))
+    manual, made = spec.get("manualSelector") is True, bool(get_str(obj, "metadata", "uid"))
     if spec.get("selector") is not None and made and not manual:
-        yield from _generated(obj, spec["selector"], part(spec, "template", "metadata", "labels"))
+        yield from _generated(obj, spec["selector"], get_map(spec, "template", "metadata", "labels"))
     yield from _whole_job_spec(obj)
 
 
@@ -113,14 +115,14 @@ def job_update(new: Json, old: Json) -> Iterator[FieldError]:
 
 
 def _whole_job_spec(obj: Json) -> Iterator[FieldError]:
-    spec = part(obj, "spec")
+    spec = get_map(obj, "spec")
     yield from job_errors(spec, "spec")
-    template = part(spec, "template")
+    template = get_map(spec, "template")
     yield from _template_metadata(template, "spec.template")
-    yield from template_spec_errors(part(template, "spec"), "spec.template.spec")
+    yield from template_spec_errors(get_map(template, "spec"), "spec.template.spec")
     yield from restart_errors(spec, "spec")
-    selector, labels = spec.get("selector"), part(spec, "template", "metadata").get("labels")
-    made = bool(text(obj, "metadata", "uid"))
+    selector, labels = spec.get("selector"), get_map(spec, "template", "metadata").get("labels")
+    made = bool(get_str(obj, "metadata", "uid"))
     if selector is None and made:
         yield required("spec.selector")
     yield from selector_errors(selector, "spec.selector")
@@ -130,7 +132,7 @@ def _whole_job_spec(obj: Json) -> Iterator[FieldError]:
 
 def _indexed_name(obj: Json) -> Iterator[FieldError]:
     """Yield the error of the name of an Indexed Job: with an index it must be a valid host name."""
-    spec, name = part(obj, "spec"), text(obj, "metadata", "name")
+    spec, name = get_map(obj, "spec"), get_str(obj, "metadata", "name")
     completions = spec.get("completions")
     if spec.get("completionMode") != "Indexed" or not isinstance(completions, int) or completions <= 0:
         return
@@ -142,7 +144,7 @@ def _indexed_name(obj: Json) -> Iterator[FieldError]:
 
 def _generated(obj: Json, selector: object, labels: Json) -> Iterator[FieldError]:
     """Yield the errors of the labels and the selector that the server generates."""
-    uid, name = text(obj, "metadata", "uid"), text(obj, "metadata", "name")
+    uid, name = get_str(obj, "metadata", "uid"), get_str(obj, "metadata", "name")
     own = {"controller-uid": uid, "job-name": name}
     own |= {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
     for key, value in own.items():
