@@ -28,7 +28,7 @@ def main() -> None:
         tracker.wait_for()
         unseen = rows(seed=0)
         error = float(np.abs(booster.predict(unseen) - unseen.get_label()).mean())
-        print(f"error {error:.3f} on rows never seen")
+        print(f"error {error:.3f} on held-out rows")
         assert error < 0.1
 
 

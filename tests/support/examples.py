@@ -32,7 +32,7 @@ WANTED: Final[Mapping[str, str]] = {
     "examples/dask/run.yaml": "16 parts on dask-worker-0 and dask-worker-1",
     "examples/tensorflow/run.yaml": "found the slope",
     "examples/tensorflow/ps.yaml": "found the slope",
-    "examples/xgboost/run.yaml": "on rows never seen",
+    "examples/xgboost/run.yaml": "on held-out rows",
     "examples/bagua/run.yaml": "rank 0 of 3 with 3 ports",
     "examples/bagua/elastic.yaml": "rank 1 of 2 with 2 ports",
     "examples/deepspeed/run.yaml": "rank 1 of 2 found the slope",
