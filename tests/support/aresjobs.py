@@ -18,7 +18,7 @@ from argosy.dialects.base import StatusChange, StatusInput, read_record
 from argosy.kinds.aresjob import AresJob, AresJobStatus, RoleStatus
 from argosy.plan.actions import Apply, EmitEvent
 from argosy.plan.children import Child, KubernetesObject
-from argosy.workload.decide import decide, plan_invalid_deletion
+from argosy.workload.decide import decide, plan_invalid_cleanup
 from argosy.workload.model import Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, CreatePod, DeletePod, PatchMetadata, Plan
@@ -125,7 +125,7 @@ class SimulatedJob(Struct, frozen=True):
         obj = self._with_spec_patch()
         lowered_spec, before = DIALECT.to_workload(obj), read_record(obj) or adopted_record(obj)
         if isinstance(lowered_spec, Problems):
-            plan = plan_invalid_deletion(minimal_workload(obj), before, lowered_spec, observed, later(at))
+            plan = plan_invalid_cleanup(minimal_workload(obj), before, lowered_spec, observed, later(at))
         else:
             plan = decide(lowered_spec, before, observed, later(at))
         workload = None if isinstance(lowered_spec, Problems) else lowered_spec

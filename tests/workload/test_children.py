@@ -25,7 +25,7 @@ def kinds(children: dict[type[KubernetesObject], Child]) -> list[str]:
 
 
 def missing(observed: Observed) -> dict[type[KubernetesObject], Child]:
-    return {action.child.kind: action.child for action in children.missing_children(JOB, observed)}
+    return {action.child.kind: action.child for action in children.sync_children(JOB, observed)}
 
 
 def test_every_child_is_created_once() -> None:

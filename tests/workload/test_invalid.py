@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from argosy.kinds.kubernetes import Service
 from argosy.plan.actions import ActionResult, ActionStatus, Apply
 from argosy.plan.diff import remove
-from argosy.workload.decide import decide, plan_invalid_deletion
+from argosy.workload.decide import decide, plan_invalid_cleanup
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Problem, Problems
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeletePod
@@ -23,13 +23,13 @@ REFUSAL = ActionResult("Pod", "job-worker-0", ActionStatus.INVALID, "no such cla
 def test_an_invalid_spec_deletes_the_children_and_a_valid_edit_starts_a_new_attempt() -> None:
     started = decide(STRICT, None, Observed(), NOW).record
     observed = Observed(pods=pods("P"), children=(existing(Service, "job-worker"),))
-    plan = plan_invalid_deletion(REMAINS, started, PROBLEMS, observed, later(1))
+    plan = plan_invalid_cleanup(REMAINS, started, PROBLEMS, observed, later(1))
     assert (plan.record.phase, plan.record.attempt, plan.record.started_at) == (Phase.PENDING, 2, None)
     assert plan.record.waiting is not None
     assert (plan.record.waiting.reason, plan.record.waiting.message) == (INVALID_SPEC, "spec.x: is wrong")
     assert [action.name for action in plan.actions if isinstance(action, DeletePod)] == ["job-worker-0"]
     assert remove(observed.children[0]) in plan.actions
-    again = plan_invalid_deletion(REMAINS, plan.record, PROBLEMS, Observed(), later(2))
+    again = plan_invalid_cleanup(REMAINS, plan.record, PROBLEMS, Observed(), later(2))
     assert (again.record, again.actions) == (plan.record, ()), "reported once"
     cured = decide(replace(STRICT, generation=3), again.record, Observed(), later(3))
     assert [action.attempt for action in cured.actions if isinstance(action, CreatePod)] == [2, 2, 2]
@@ -70,12 +70,12 @@ def test_an_invalid_edit_of_a_job_that_was_running_is_final() -> None:
     ran = Record(
         phase_since=NOW, phase=Phase.RUNNING, started_at=NOW, attempt_started_at=NOW, first_running_at=NOW
     )
-    plan = plan_invalid_deletion(REMAINS, ran, PROBLEMS, Observed(pods=pods("R")), later(1))
+    plan = plan_invalid_cleanup(REMAINS, ran, PROBLEMS, Observed(pods=pods("R")), later(1))
     assert (plan.record.phase, plan.record.reason) == (Phase.FAILED, "InvalidDefinition")
     assert plan.record.finished_at == later(1)
     assert not plan.actions, "its pods are left to its cleanup policy, which here is None"
     tidy = replace(REMAINS, cleanup=CleanupPolicy.ALL)
-    again = plan_invalid_deletion(tidy, plan.record, PROBLEMS, Observed(pods=pods("R")), later(2))
+    again = plan_invalid_cleanup(tidy, plan.record, PROBLEMS, Observed(pods=pods("R")), later(2))
     assert [action.name for action in again.actions if isinstance(action, DeletePod)] == ["job-worker-0"]
 
 

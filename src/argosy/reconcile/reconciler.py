@@ -27,7 +27,7 @@ from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.status_writer import RETRY, StatusWriter, Written
 from argosy.reconcile.undecodable import UndecodableJobs
 from argosy.workload import reasons
-from argosy.workload.decide import decide, plan_invalid, plan_invalid_deletion
+from argosy.workload.decide import decide, plan_invalid, plan_invalid_cleanup
 from argosy.workload.gang_schedulers.registry import BUILTIN, choose
 from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed
@@ -191,7 +191,7 @@ class Reconciler(Generic[T]):
             return decide(workload, before, observed, now)
         meta = job.metadata
         if self.api.minimal_workload is not None and meta.deletion_timestamp is None:
-            return plan_invalid_deletion(self.api.minimal_workload(job), before, workload, observed, now)
+            return plan_invalid_cleanup(self.api.minimal_workload(job), before, workload, observed, now)
         return plan_invalid(before, workload, meta.generation, now)
 
     def _track_gang(self, key: Key, workload: Workload | None, plan: Plan) -> None:

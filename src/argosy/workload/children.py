@@ -28,8 +28,8 @@ key."""
 _RBAC = Role.resource.group
 
 
-def missing_children(workload: Workload, observed: Observed) -> Iterator[Apply]:
-    """Create the children that do not exist, and update those with another content."""
+def sync_children(workload: Workload, observed: Observed) -> Iterator[Apply]:
+    """Yield what creates missing children and updates those whose content has changed."""
     wanted = [_service(workload, role) for role in workload.rules.services]
     for role in workload.rules.exec_from:
         wanted += _account(workload, role, observed)
@@ -48,7 +48,7 @@ def ssh_secret_if_needed(workload: Workload, creating: Iterable[CreatePod]) -> I
 
 
 def rbac_requeue_at(workload: Workload, creating: bool, now: datetime) -> datetime | None:
-    """Return when to reconcile again so that launchers get rights over the pods that are created now."""
+    """Return when to reconcile again so that the Roles of launchers list the pods that are created now."""
     return now if creating and workload.rules.exec_from else None
 
 

@@ -25,20 +25,21 @@ from argosy.workload import (
 )
 from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed
+from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record, WaitReason
 from argosy.workload.record_sync import sync_record
 from argosy.workload.restarts.policy import plan_restarts
 from argosy.workload.transitions import find_transitions
 
-_WARNINGS = frozenset({Phase.FAILED.value, reasons.RESTARTING, reasons.INVALID_SPEC})
+_WARNING_REASONS = frozenset({Phase.FAILED.value, reasons.RESTARTING, reasons.INVALID_SPEC})
 
 
 def decide(workload: Workload, before: Record | None, observed: Observed, now: datetime) -> Plan:
     """Return the Record to write and the actions to execute."""
     record = sync_record(workload, before, observed, now)
     if workload.deleting:
-        return Plan(before or record)
+        return Plan(before or record)  # the garbage collector deletes everything that belongs to the job
     record = propagation.with_propagated_labels(workload, record)
     if record.finished_at:
         plan = completion.clean_up(workload, record, observed, now)
@@ -51,35 +52,46 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
 def _decide_active(
     workload: Workload, before: Record | None, record: Record, observed: Observed, now: datetime
 ) -> Plan:
+    """Return the plan of a job that has not finished."""
+    # The API server rejects what the spec asks for: report it.
     if message := invalid.rejection_message(workload, before or record, observed):
         return invalid.plan(workload, record, reasons.SPEC_REJECTED, message, observed, now)
+    # Suspended: delete all pods and wait.
     if workload.suspended:
         return suspend.plan(workload, record, observed, now)
-    if workload.semantics.report_pending_first and _is_first_pass(workload, before, record, observed):
+    # Some APIs show the phase Pending before anything is created.
+    if workload.semantics.report_pending_first and _should_report_pending(workload, before, record, observed):
         return Plan(replace(record, waiting=None), requeue_at=now)
+    # A preempted gang waits until its scheduler has evicted all of it.
     record = gang.choose_scheduler(workload, suspend.resume(record, now), observed)
-    if waiting := gang.hold_after_preemption(workload, record, observed, now):
-        return _hold(workload, waiting, observed, now)
+    if held := gang.hold_after_preemption(workload, record, observed, now):
+        return _hold(workload, held, observed, now)
+    # Follow changed sizes, record lost pods as restarts, and derive the phases of roles.
     record = elastic.resize(workload, record, now)
-    repair = plan_restarts(workload, record, observed, now)
-    record = elastic.track_below_min(
-        workload, phases.with_role_phases(workload, repair.record, observed, now), observed, now
-    )
-    outcome = phases.terminal_result(workload, record)
+    restarts = plan_restarts(workload, record, observed, now)
+    record = phases.with_role_phases(workload, restarts.record, observed, now)
+    record = elastic.track_below_min(workload, record, observed, now)
+    # Finish the job, if this was its end.
     limit = limits.check_limits(workload, record, observed, now)
-    ending = (
-        outcome if outcome and outcome.phase is Phase.SUCCEEDED else repair.result or limit.result or outcome
-    )
-    if (
-        ending
-        and ending.phase is Phase.SUCCEEDED
-        and (unconfirmed := pods.unconfirmed_before_success(workload, record, observed))
-    ):
-        return Plan(record, unconfirmed)
-    if ending:
-        return completion.finish(workload, record, observed, ending, now)
+    result = _first_result(phases.terminal_result(workload, record), restarts.result, limit.result)
+    if result is not None and result.phase is Phase.SUCCEEDED:
+        # A program may exit with 0 because a pod was deleted that the cache still shows: ask first.
+        if confirmations := pods.confirmations_before_success(workload, record, observed):
+            return Plan(record, confirmations)
+    if result is not None:
+        return completion.finish(workload, record, observed, result, now)
+    # Otherwise create and delete pods to match the Record.
     plan = _converge(workload, record, observed, now)
-    return replace(plan.with_requeue_at(limit.next_at), restart_causes=repair.causes)
+    return replace(plan.with_requeue_at(limit.next_at), restart_causes=restarts.causes)
+
+
+def _first_result(
+    roles: PhaseResult | None, restarts: PhaseResult | None, limit: PhaseResult | None
+) -> PhaseResult | None:
+    """Return how the job ended: success wins, then exhausted restarts, exceeded limits, failed roles."""
+    if roles is not None and roles.phase is Phase.SUCCEEDED:
+        return roles
+    return restarts or limit or roles
 
 
 def plan_invalid(before: Record | None, problems: Problems, generation: int, now: datetime) -> Plan:
@@ -96,21 +108,26 @@ def plan_invalid(before: Record | None, problems: Problems, generation: int, now
     return _with_history_events(before, Plan(record))
 
 
-def plan_invalid_deletion(
-    remains: Workload, before: Record | None, problems: Problems, observed: Observed, now: datetime
+def plan_invalid_cleanup(
+    minimal: Workload, before: Record | None, problems: Problems, observed: Observed, now: datetime
 ) -> Plan:
     """Return the plan for a job with an invalid spec, for an API that deletes the children of such a job.
 
-    `remains` is the valid part of the spec.
+    `minimal` has the identity, the cleanup policy and the TTLs of the job, and no roles.
     """
-    record = propagation.with_propagated_labels(remains, before or Record(phase_since=now))
+    record = propagation.with_propagated_labels(minimal, before or Record(phase_since=now))
     return _with_history_events(
-        before, invalid.plan(remains, record, reasons.INVALID_SPEC, str(problems), observed, now)
+        before, invalid.plan(minimal, record, reasons.INVALID_SPEC, str(problems), observed, now)
     )
 
 
-def _is_first_pass(workload: Workload, before: Record | None, record: Record, observed: Observed) -> bool:
-    """Return True if the job has no status yet, or an edit has just made its spec valid."""
+def _should_report_pending(
+    workload: Workload, before: Record | None, record: Record, observed: Observed
+) -> bool:
+    """Return True if the job has no status yet, or an edit has just made its spec valid.
+
+    Not if the edit left it without restarts: then it fails at once.
+    """
     if before is None:
         return not observed.pods
     limit = workload.limits.restarts
@@ -129,29 +146,29 @@ def _hold(workload: Workload, record: Record, observed: Observed, now: datetime)
 
 def _converge(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
     """Return the plan of a job that has not finished: create and delete pods to match the record."""
-    gate = gang.admission(workload, record, observed)
-    idle = workload.rules.creates_no_pods
-    missing = (
+    admission = gang.admission(workload, record, observed)
+    creates_no_pods = workload.rules.creates_no_pods
+    creation = (
         pods.plan_creation(workload, record, observed, now)
-        if gate.allowed and not idle
+        if admission.allowed and not creates_no_pods
         else pods.PodCreation()
     )
-    if record.attempt_started_at is None and (missing.create or (idle and gate.allowed)):
+    if record.attempt_started_at is None and (creation.create or (creates_no_pods and admission.allowed)):
         record = phases.with_attempt_started(record, now)
     record = gang.mark_scheduled(workload, _with_phase(workload, record, observed, now), observed, now)
-    record = wait_reasons.with_wait_reason(workload, record, observed, gate, missing, now)
+    record = wait_reasons.with_wait_reason(workload, record, observed, admission, creation, now)
     forced, recheck_at = pods.forced_deletions(workload.limits, observed, now)
     actions = (
-        *(() if gate.action is None else (gate.action,)),
-        *children.missing_children(workload, observed),
-        *children.ssh_secret_if_needed(workload, missing.create),
+        *(() if admission.action is None else (admission.action,)),
+        *children.sync_children(workload, observed),
+        *children.ssh_secret_if_needed(workload, creation.create),
         *pods.stale_deletions(record, observed),
         *forced,
-        *missing.confirm,
-        *missing.create,
+        *creation.confirm,
+        *creation.create,
     )
-    rights_at = children.rbac_requeue_at(workload, bool(missing.create), now)
-    return Plan(record, actions).with_requeue_at(missing.retry_at, recheck_at, rights_at)
+    rbac_at = children.rbac_requeue_at(workload, bool(creation.create), now)
+    return Plan(record, actions).with_requeue_at(creation.retry_at, recheck_at, rbac_at)
 
 
 def _with_phase(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
@@ -163,7 +180,7 @@ def _with_phase(workload: Workload, record: Record, observed: Observed, now: dat
         return record
     record = replace(record, first_running_at=record.first_running_at or now, reason="", message="")
     if record.history and record.history[-1].reason == Phase.RUNNING:
-        return record  # a lost pod was replaced, which is no line of history
+        return record  # Running again after a replacement: no new entry
     return record.with_history(now, Phase.RUNNING.value, f"attempt {record.attempt} is running")
 
 
@@ -174,7 +191,9 @@ def _with_history_events(before: Record | None, plan: Plan) -> Plan:
     return replace(
         plan,
         events=tuple(
-            EmitEvent("Warning" if entry.reason in _WARNINGS else "Normal", entry.reason, entry.message)
+            EmitEvent(
+                "Warning" if entry.reason in _WARNING_REASONS else "Normal", entry.reason, entry.message
+            )
             for entry in new
         ),
     )

@@ -124,7 +124,7 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
     return PodCreation(tuple(create), tuple(confirm), tuple(terminating), min(retries, default=None))
 
 
-def unconfirmed_before_success(
+def confirmations_before_success(
     workload: Workload, record: Record, observed: Observed
 ) -> tuple[ConfirmPod, ...]:
     """Return the pods to confirm before a job that restarts as a whole counts as succeeded.
