@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from argosy.plan.children import KubernetesObject
-from argosy.workload.children import missing_children
+from argosy.workload.children import sync_children
 from argosy.workload.decide import decide
 from argosy.workload.model import Limits, RestartPolicy, Rules, Workload
 from argosy.workload.observed import Observed, ObservedPod
@@ -77,7 +77,7 @@ def _case(size: int, share: float) -> _Case:
         pod(index, "Running" if index < size * share else "Pending", node=f"node-{index % 50}")
         for index in range(size)
     )
-    children = tuple(existing_child(action.child) for action in missing_children(job, Observed(pods=pods)))
+    children = tuple(existing_child(action.child) for action in sync_children(job, Observed(pods=pods)))
     record: Record | None = None
     for _ in range(3):
         observed = Observed(pods=pods, children=children)

@@ -27,7 +27,7 @@ from argosy.workload.model import Phase, Problems, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Plan
-from argosy.workload.record import Record, WaitReason
+from argosy.workload.record import HistoryEntry, Record, WaitReason
 from argosy.workload.record_sync import sync_record
 from argosy.workload.restarts.policy import plan_restarts
 from argosy.workload.transitions import find_transitions
@@ -74,11 +74,11 @@ def _decide_active(
     # Finish the job, if this was its end.
     limit = limits.check_limits(workload, record, observed, now)
     result = _first_result(phases.terminal_result(workload, record), restarts.result, limit.result)
-    if result is not None and result.phase is Phase.SUCCEEDED:
-        # A program may exit with 0 because a pod was deleted that the cache still shows: ask first.
-        if confirmations := pods.confirmations_before_success(workload, record, observed):
-            return Plan(record, confirmations)
     if result is not None:
+        succeeded = result.phase is Phase.SUCCEEDED
+        # A program may exit with 0 because a pod was deleted that the cache still shows: ask first.
+        if succeeded and (confirmations := pods.confirmations_before_success(workload, record, observed)):
+            return Plan(record, confirmations)
         return completion.finish(workload, record, observed, result, now)
     # Otherwise create and delete pods to match the Record.
     plan = _converge(workload, record, observed, now)
@@ -188,12 +188,9 @@ def _with_history_events(before: Record | None, plan: Plan) -> Plan:
     """Return the plan with one event for every new entry of the history."""
     old = set(before.history) if before else set()
     new = [entry for entry in plan.record.history if entry not in old]
-    return replace(
-        plan,
-        events=tuple(
-            EmitEvent(
-                "Warning" if entry.reason in _WARNING_REASONS else "Normal", entry.reason, entry.message
-            )
-            for entry in new
-        ),
-    )
+    return replace(plan, events=tuple(map(_history_event, new)))
+
+
+def _history_event(entry: HistoryEntry) -> EmitEvent:
+    is_warning = entry.reason in _WARNING_REASONS
+    return EmitEvent("Warning" if is_warning else "Normal", entry.reason, entry.message)
