@@ -28,7 +28,7 @@ async def find(client: Client, namespace: str, name: str) -> ApiObject:
     prefix, _, plain = name.rpartition("/")
     if prefix and prefix not in kinds:
         raise click.ClickException(
-            f"{name}: invalid name: must be {' or '.join(f'{known}/{plain}' for known in kinds)}"
+            f"{name}: invalid name: must be {' or '.join(f'{known_kind}/{plain}' for known_kind in kinds)}"
         )
     not_found: NotFound | None = None
     for job in (kinds[prefix],) if prefix else kinds.values():
@@ -65,5 +65,5 @@ async def for_each_kind(request: Callable[[JobKind], Awaitable[R]]) -> list[R]:
 
 def summarize(job: ApiObject) -> JobSummary:
     """Return what is shown of a job of any kind."""
-    kind = next(known for known in job_kinds().values() if isinstance(job, known.kind))
+    kind = next(candidate for candidate in job_kinds().values() if isinstance(job, candidate.kind))
     return kind.summarize(job)

@@ -149,7 +149,7 @@ def _functions() -> Mapping[str, Callable[..., object]]:
         "and": lambda *values: all(values),
         "default": lambda instead, value=None: value or instead,
         "dict": lambda *pairs: dict(zip(pairs[::2], pairs[1::2], strict=True)),
-        "eq": lambda one, other: one == other,
+        "eq": lambda left, right: left == right,
         "fromYaml": lambda text: msgspec.yaml.decode(text.encode()),
         "has": lambda item, items: item in items,
         "list": lambda *items: list(items),

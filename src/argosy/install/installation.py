@@ -151,10 +151,10 @@ class Installation:
 
     async def manifest(self) -> InstallManifest | None:
         try:
-            found = await self.client.get(ConfigMap, MANIFEST_NAME, self.namespace)
+            config_map = await self.client.get(ConfigMap, MANIFEST_NAME, self.namespace)
         except NotFound:
             return None
-        return msgspec.json.decode(found.data["installation"], type=InstallManifest)
+        return msgspec.json.decode(config_map.data["installation"], type=InstallManifest)
 
     async def wait(self, seconds: float) -> None:
         """Wait until all replicas have this version and are ready."""
@@ -202,10 +202,12 @@ class Installation:
         """
         for reference in (Reference.to(obj) for obj in objects if not is_kept(obj)):
             try:
-                found = await self.client.get(_kind(reference), reference.name, reference.namespace or None)
+                existing = await self.client.get(
+                    _kind(reference), reference.name, reference.namespace or None
+                )
             except NotFound:
                 continue
-            if release := found.metadata.annotations.get("meta.helm.sh/release-name"):
+            if release := existing.metadata.annotations.get("meta.helm.sh/release-name"):
                 raise InstallError(
                     f"{reference} belongs to the Helm release {release}: helm upgrade changes it,"
                     " helm uninstall removes it"

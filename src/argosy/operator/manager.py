@@ -104,9 +104,9 @@ class Manager:
         if self._endpoint_only:
             return
         objects = Cache(self.client, kind.kind, namespace=self.namespace)
-        known = self.sources.caches
+        earlier_caches = self.sources.caches
         runner = Runner(kind, objects, self.sources, self.client, self.clock, self.recorder)
-        self._kinds += [WatchedKind(cache) for cache in self.sources.caches if cache not in known]
+        self._kinds += [WatchedKind(cache) for cache in self.sources.caches if cache not in earlier_caches]
         runner.subscribe(self._add_controller(objects, runner, runner.reconcile, runner.caches))
 
     def _add_controller(

@@ -55,8 +55,8 @@ class Inputs(Struct, frozen=True):
 
     def all(self, need: Ref[K] | Matching[K]) -> tuple[K, ...]:
         """Return the objects found for a need."""
-        found = self.found[need]
-        return tuple(obj for obj in found if isinstance(obj, need.kind))
+        objects = self.found[need]
+        return tuple(obj for obj in objects if isinstance(obj, need.kind))
 
     def owned(self, kind: type[K]) -> tuple[K, ...]:
         """Return the children of one kind."""

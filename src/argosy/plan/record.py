@@ -31,7 +31,11 @@ def decode_record(raw: object, kind: type[R]) -> R | None:
 
 
 def _newest_version(kind: type[Struct]) -> int:
-    defaults = (one.default for one in msgspec.structs.fields(kind) if one.name == "version")
+    defaults = (
+        struct_field.default
+        for struct_field in msgspec.structs.fields(kind)
+        if struct_field.name == "version"
+    )
     newest = next(defaults, None)
     if not isinstance(newest, int):
         raise TypeError(f"{kind.__name__} has no field `version` with the newest version as its default")

@@ -56,6 +56,8 @@ class BurstDetectors:
         detector = self._detectors.get(namespace)
         if detector is None:
             if len(self._detectors) >= MAX_IDLE_NAMESPACES:
-                self._detectors = {name: one for name, one in self._detectors.items() if one.active}
+                self._detectors = {
+                    name: existing for name, existing in self._detectors.items() if existing.active
+                }
             detector = self._detectors[namespace] = BurstDetector()
         return detector

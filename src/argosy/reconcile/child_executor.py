@@ -138,7 +138,7 @@ class ChildExecutor:
         return ActionStatus.DONE
 
     async def _look_again(self, child: Child) -> ActionStatus:
-        """Tell what has the child's name, after it was not the object that we had seen."""
+        """Return the result by the object that has the child's name, which is not the one in the cache."""
         try:
             existing = await self._client.get(child.kind, child.name, self._owner.namespace)
         except NotFound:

@@ -123,9 +123,9 @@ class PodHints(Struct):
     """What the API server answered about pods, while the caches may not show it yet."""
 
     confirmed_absent: set[tuple[str, int]] = field(default_factory=set)
-    """Replicas of which the API server said that they have no pod; good for one reconcile."""
+    """Replicas that have no pod according to the API server; valid for one reconcile."""
     deleted_uids: set[str] = field(default_factory=set)
-    """Pods that were deleted by us; a cache that has not seen it yet must not mislead."""
+    """Pods that we deleted; the cache may still show them."""
 
     def take_confirmed_absent(self) -> frozenset[tuple[str, int]]:
         """Return the confirmations, and forget them."""

@@ -66,7 +66,7 @@ def _check_volumes(workload: Workload, role: Role, reserved: Collection[str]) ->
         for index, container in _objects(spec.get(part)):
             mounts = f"{path}.{part}[{index}].volumeMounts"
             named += [(f"{mounts}[{at}]", mount) for at, mount in _objects(container.get("volumeMounts"))]
-    if wrong := [(where, one["name"]) for where, one in named if one.get("name") in reserved]:
+    if wrong := [(where, obj["name"]) for where, obj in named if obj.get("name") in reserved]:
         raise SpecRejectedError(
             "; ".join(
                 f'{where}.name: invalid value "{name}": reserved for the init container `initializer`'
@@ -76,7 +76,7 @@ def _check_volumes(workload: Workload, role: Role, reserved: Collection[str]) ->
 
 
 def _objects(value: object) -> list[tuple[int, Mapping[str, object]]]:
-    return [(index, _object(one)) for index, one in enumerate(value if isinstance(value, list) else [])]
+    return [(index, _object(item)) for index, item in enumerate(value if isinstance(value, list) else [])]
 
 
 def _object(value: object) -> Mapping[str, object]:

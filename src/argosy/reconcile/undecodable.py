@@ -92,11 +92,11 @@ class _OnlyStatus(Struct):
     status: object = None
 
 
-def _same(one: Undecodable, other: Undecodable) -> bool:
+def _same(first: Undecodable, second: Undecodable) -> bool:
     """Return True if both are the same problem in the same generation of the same object."""
-    return (one.metadata.uid, one.metadata.generation, one.path, one.problem) == (
-        other.metadata.uid,
-        other.metadata.generation,
-        other.path,
-        other.problem,
+    return (first.metadata.uid, first.metadata.generation, first.path, first.problem) == (
+        second.metadata.uid,
+        second.metadata.generation,
+        second.path,
+        second.problem,
     )

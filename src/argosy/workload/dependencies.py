@@ -76,21 +76,21 @@ def releases_waiting(workload: Workload, before: Record | None, after: Record) -
 
 def problems(dependencies: Mapping[str, Iterable[Dependency]], path: str) -> list[Problem]:
     """Return dependencies on unknown roles, on the role itself and in cycles; `path` is that of the roles."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for role, wants in dependencies.items():
         for want in wants:
             if want.role == role:
-                found.append(Problem(f"{path}.{role}.dependsOn", "a role cannot wait for itself"))
+                problems.append(Problem(f"{path}.{role}.dependsOn", "a role cannot wait for itself"))
             elif want.role not in dependencies:
                 message = unknown_name("role", want.role, dependencies)
-                found.append(Problem(f"{path}.{role}.dependsOn", message))
-    if found:
-        return found
+                problems.append(Problem(f"{path}.{role}.dependsOn", message))
+    if problems:
+        return problems
     cycle = _find_cycle({role: [want.role for want in wants] for role, wants in dependencies.items()})
     if cycle:
         message = f"roles wait for each other: {' → '.join(cycle)}"
-        found.append(Problem(f"{path}.{cycle[0]}.dependsOn", message))
-    return found
+        problems.append(Problem(f"{path}.{cycle[0]}.dependsOn", message))
+    return problems
 
 
 def _find_cycle(waits: Mapping[str, list[str]]) -> list[str] | None:

@@ -22,18 +22,18 @@ def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]
     """Return what is wrong with the number of replicas and its bounds, as the CRD's rules word it."""
     if elastic is None:
         return []
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if elastic.min > elastic.max:
-        found.append(Problem(f"{path}.elastic", f"min {elastic.min} is greater than max {elastic.max}"))
+        problems.append(Problem(f"{path}.elastic", f"min {elastic.min} is greater than max {elastic.max}"))
     for name, number in (("min", elastic.min), ("max", elastic.max)):
         if number % elastic.multiple_of:
-            found.append(Problem(f"{path}.elastic", _not_multiple(name, number, elastic.multiple_of)))
-    if not found and not elastic.min <= replicas <= elastic.max:
+            problems.append(Problem(f"{path}.elastic", _not_multiple(name, number, elastic.multiple_of)))
+    if not problems and not elastic.min <= replicas <= elastic.max:
         message = f"{replicas} is not between elastic.min {elastic.min} and elastic.max {elastic.max}"
-        found.append(Problem(f"{path}.replicas", message))
-    elif not found and replicas % elastic.multiple_of:
-        found.append(Problem(f"{path}.replicas", _not_multiple("replicas", replicas, elastic.multiple_of)))
-    return found
+        problems.append(Problem(f"{path}.replicas", message))
+    elif not problems and replicas % elastic.multiple_of:
+        problems.append(Problem(f"{path}.replicas", _not_multiple("replicas", replicas, elastic.multiple_of)))
+    return problems
 
 
 def resize(workload: Workload, record: Record, now: datetime) -> Record:

@@ -26,7 +26,12 @@ def adopted_record(obj: AresJob) -> Record | None:
     if status.argosy or phase is None:
         return None
     condition = next(
-        (each for each in status.conditions if each.type == phase.value and each.status == "True"), None
+        (
+            condition
+            for condition in status.conditions
+            if condition.type == phase.value and condition.status == "True"
+        ),
+        None,
     )
     since, generation = _since(obj, condition), obj.metadata.generation
     if condition and condition.reason == reasons.INVALID_DEFINITION and status.running_time is None:

@@ -184,23 +184,23 @@ def _service_ports(
     """Return the ports of each role's default container, including those that its framework adds."""
     profile, roles = profile_of(full), roles_of(full)
     assert profile is not None, "checked before"
-    found: dict[str, tuple[tuple[str, int], ...]] = {}
+    service_ports: dict[str, tuple[tuple[str, int], ...]] = {}
     for name in services_of(full, profile):
         written = ports(default_container(roles[name].template, profile.container))
         injected = injections[name]
         added = [(port.name, port.number) for port in injected.ports if injected.ports_container]
         names = {port_name for port_name, _ in written}
-        found[name] = _unique_ports([*written, *(port for port in added if port[0] not in names)])
-    return found
+        service_ports[name] = _unique_ports([*written, *(port for port in added if port[0] not in names)])
+    return service_ports
 
 
 def _unique_ports(listed: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     """Return each number and name once; a Service needs at least one port."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for name, number in listed:
-        if number not in found and (name or f"port-{number}") not in found.values():
-            found[number] = name or f"port-{number}"
-    return tuple((name, number) for number, name in found.items()) or (
+        if number not in names and (name or f"port-{number}") not in names.values():
+            names[number] = name or f"port-{number}"
+    return tuple((name, number) for number, name in names.items()) or (
         (f"port-{SERVICE_PORT}", SERVICE_PORT),
     )
 

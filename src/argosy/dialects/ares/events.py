@@ -82,7 +82,11 @@ def _phase_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
     if old == new:
         return
     has_failed = new == Phase.FAILED.value
-    conditions = (each for each in after.status.conditions if each.type == new and each.status == "True")
+    conditions = (
+        condition
+        for condition in after.status.conditions
+        if condition.type == new and condition.status == "True"
+    )
     condition = next(conditions, None)
     cause = f": {condition.reason}: {condition.message}" if has_failed and condition else ""
     message = f"{old} -> {new}{cause}"

@@ -14,7 +14,7 @@ def init_containers(template: Json | None) -> list[Json]:
 
 
 def container_named(template: Json | None, name: str) -> Json | None:
-    return next((each for each in containers(template) if each.get("name") == name), None)
+    return next((container for container in containers(template) if container.get("name") == name), None)
 
 
 def default_container(template: Json | None, name: str) -> Json:

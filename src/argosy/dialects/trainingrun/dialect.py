@@ -165,7 +165,7 @@ def _limits(spec: LimitsSpec) -> Limits:
 
 
 def _seconds(text: str | None) -> float | None:
-    """The type of the field has seen to it that the text is a duration."""
+    """Return the duration; the type of the field has validated the text."""
     return None if text is None else parse_duration(text)
 
 

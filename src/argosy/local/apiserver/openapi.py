@@ -73,11 +73,11 @@ class Documents:
 
     def _document(self, key: str, kinds: list[Served]) -> bytes:
         stamp = _hash(kinds)
-        made = self._cache.get(key)
-        if made is None or made[0] != stamp:
+        cached = self._cache.get(key)
+        if cached is None or cached[0] != stamp:
             shown = [_published(served) for served in kinds]
-            made = self._cache[key] = (stamp, encode_document(shown, kubernetes_version()))
-        return made[1]
+            cached = self._cache[key] = (stamp, encode_document(shown, kubernetes_version()))
+        return cached[1]
 
 
 def _wanted(accept: str) -> str | None:

@@ -114,14 +114,14 @@ class _Handlers:
         return Response(limited, content_type=b"text/plain")
 
     def _exec(self, request: Request, folder: Path, container: str) -> Upgrade:
-        asked, command = request.parameter, request.query.get("command", [])
+        parameter, command = request.parameter, request.query.get("command", [])
         if not command:
             raise HttpError(400, "you must specify at least 1 command for the container")
         session = streams.StreamOptions(
-            stdin=_parse_flag(asked("stdin", asked("input"))),
-            stdout=_parse_flag(asked("stdout", asked("output"))),
-            stderr=_parse_flag(asked("stderr", asked("error"))),
-            tty=_parse_flag(asked("tty")),
+            stdin=_parse_flag(parameter("stdin", parameter("input"))),
+            stdout=_parse_flag(parameter("stdout", parameter("output"))),
+            stderr=_parse_flag(parameter("stderr", parameter("error"))),
+            tty=_parse_flag(parameter("tty")),
         )
         return _upgrade(request, lambda socket: streams.execute(socket, folder, container, command, session))
 

@@ -174,13 +174,13 @@ class ShimConnection:
             return
         self._received += data
         if not self._request_received:
-            line, found, rest = bytes(self._received).partition(b"\n")
-            if not found:
+            line, newline, rest = bytes(self._received).partition(b"\n")
+            if not newline:
                 return
             self._request_received, self._received = True, bytearray(rest)
             request: ShimRequest = json.loads(line)
-            given, self._descriptors = self._descriptors, []
-            self._handle(self, request, given)
+            passed_descriptors, self._descriptors = self._descriptors, []
+            self._handle(self, request, passed_descriptors)
         if self.on_frame:
             for stream, content in split_frames(self._received):
                 self.on_frame(stream, content)

@@ -104,10 +104,10 @@ def score(info: PodInfo, node: NodeInfo, *, pack: bool = False) -> float:
     allocatable, usage = node.allocatable, node.nonzero_requested
     shares = 0.0
     counted = 0
-    for name, asked in info.nonzero_requests.items():
+    for name, request in info.nonzero_requests.items():
         have = allocatable.get(name, 0)
         if have > 0:
-            shares += max(0.0, 1.0 - (usage.get(name, 0) + asked) / have)
+            shares += max(0.0, 1.0 - (usage.get(name, 0) + request) / have)
             counted += 1
     total = 100.0 * shares / counted if counted else 0.0
     pods = allocatable.get("pods", 110)

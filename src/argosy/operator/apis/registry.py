@@ -20,5 +20,5 @@ def find_api(name: str) -> Api:
     """Return the API of this name; raise ValueError if there is none."""
     api = next((api for api in APIS if api.name == name), None)
     if api is None:
-        raise ValueError(unknown_name("API", name, [known.name for known in APIS]))
+        raise ValueError(unknown_name("API", name, [api.name for api in APIS]))
     return api

@@ -90,7 +90,7 @@ def add_new_set(rollout: RolloutState) -> SetState:
     metadata["labels"] = labels = {**(metadata.get("labels") or {}), HASH_LABEL: digest}
     selector = deployment.spec.selector
     name = deployment.metadata.name[: _MAX_NAME_CHARS - 1 - len(digest)]
-    made = ReplicaSet(
+    replica_set = ReplicaSet(
         ObjectMeta(name=f"{name}-{digest}", namespace=deployment.metadata.namespace, labels=labels),
         ReplicaSetSpec(
             replicas=0,
@@ -99,7 +99,7 @@ def add_new_set(rollout: RolloutState) -> SetState:
             template=template,
         ),
     )
-    rollout.new = SetState(made, 0, {}, is_new=True)
+    rollout.new = SetState(replica_set, 0, {}, is_new=True)
     update_new_set(rollout, rollout.new)
     rollout.new.annotations |= size_annotations(deployment)
     return rollout.new

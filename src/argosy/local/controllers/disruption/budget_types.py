@@ -24,7 +24,7 @@ class BudgetSpec(Struct, rename="camel"):
 class BudgetStatus(Struct, rename="camel"):
     observed_generation: int = 0
     disrupted_pods: dict[str, datetime] = field(default_factory=dict)
-    """Pods whose eviction was accepted and that have not been seen going, and since when."""
+    """Pods whose eviction was accepted and whose deletion has not been observed, and since when."""
     disruptions_allowed: int = 0
     current_healthy: int = 0
     desired_healthy: int = 0

@@ -213,9 +213,8 @@ class GarbageCollector:
                         if not dependent.is_deleting:
                             self._controller.enqueue(dependent.uid)
         except (NotFound, Conflict):
-            return Requeue(
-                after=1.0
-            )  # seen too late: the watch brings the truth; this is in case it did already
+            # The cache was outdated. The watch enqueues the object again unless it has caught up already.
+            return Requeue(after=1.0)
         return None
 
     async def _find_absent_owners(self, obj: GraphObject, owners: tuple[OwnerReference, ...]) -> bool:

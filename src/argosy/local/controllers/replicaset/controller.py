@@ -111,13 +111,13 @@ class ReplicaSetController:
 
     async def _apply(self, owner: ReplicaSet, plan: Plan) -> ApiError | None:
         """Create and delete pods; return the first error."""
-        made, batch = 0, 1
-        while made < plan.create:
-            count = min(batch, plan.create - made)
+        created, batch = 0, 1
+        while created < plan.create:
+            count = min(batch, plan.create - created)
             problems = await gather_errors(self._create_pod(owner) for _ in range(count))
             if problems:
                 return self._record_create_error(owner, _api_error(problems[0]))
-            made, batch = made + count, batch * 2
+            created, batch = created + count, batch * 2
         for problem in await gather_errors(self._delete_pod(owner, pod) for pod in plan.delete):
             return _api_error(problem)
         return None

@@ -141,9 +141,9 @@ def _object(obj: Json, plan: _Plan, path: str, unknown: list[str]) -> None:
     for name, default in plan.always:
         if name not in obj:
             if default.__class__ is dict:
-                made: Json = {}
-                _object(made, fields[name].plan, "", unknown)
-                obj[name] = made
+                nested: Json = {}
+                _object(nested, fields[name].plan, "", unknown)
+                obj[name] = nested
             else:
                 obj[name] = default
 
@@ -190,9 +190,9 @@ def _list(value: list[object], items: _Field, path: str, unknown: list[str]) -> 
 
 def _zero_value(field: _Field, unknown: list[str]) -> object:
     if field.code == OBJECT and not field.open:
-        made: Json = {}
-        _object(made, field.plan, "", unknown)
-        return made
+        nested: Json = {}
+        _object(nested, field.plan, "", unknown)
+        return nested
     return {STRING: "", INTEGER: 0, NUMBER: 0, BOOLEAN: False}.get(field.code)
 
 

@@ -113,17 +113,17 @@ def changes(old: Json, new: Json, shape: Shape, resets: Filter | None) -> Compar
 
 def empty_object(schema: Schema) -> Json:
     """Return an empty object of this kind: with the structs and lists that Kubernetes always writes."""
-    made = schema.compiled.get("empty")
-    if made is None:
-        made = schema.compiled["empty"] = _zero(schema, ())
-    return cast("Json", made)
+    empty = schema.compiled.get("empty")
+    if empty is None:
+        empty = schema.compiled["empty"] = _zero(schema, ())
+    return cast("Json", empty)
 
 
 def _empty_part(schema: Schema) -> Json:
-    made = schema.compiled.get("empty_part")
-    if made is None:
-        made = schema.compiled["empty_part"] = owned_part(empty_object(schema))
-    return cast("Json", made)
+    empty_part = schema.compiled.get("empty_part")
+    if empty_part is None:
+        empty_part = schema.compiled["empty_part"] = owned_part(empty_object(schema))
+    return cast("Json", empty_part)
 
 
 def _zero(schema: Schema, above: tuple[str, ...]) -> Json:
