@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "Containerfile").read_text()
 MEGABYTE = 2**20
 LARGEST = 200 * MEGABYTE
-"""What our layer may take beside the base's."""
+"""What our layer may add to the size of the base image, in bytes."""
 UNCHECKED = b"\x01\x00\x00\x00"
 """The mark of a compiled module that is not held against its source."""
 

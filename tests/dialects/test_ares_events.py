@@ -66,7 +66,7 @@ def test_replaced_pod_and_its_replacement_have_one_event_each() -> None:
     running = simulate(job(roles={"worker": {"restartPolicy": "OnFailure"}})).start().reconcile(*pods("R"))
     first = running.reconcile(failed(0))
     assert len(messages(first.events, "PodFailed")) == 1
-    assert not messages(first.reconcile(failed(0)).events, "PodFailed"), "it is on its way out"
+    assert not messages(first.reconcile(failed(0)).events, "PodFailed"), "the pod is terminating"
     second = first.reconcile(pod(0, replacement=1)).reconcile(replace(failed(0), replacement=1))
     assert len(messages(second.events, "PodFailed")) == 1
 

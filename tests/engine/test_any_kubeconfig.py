@@ -1,7 +1,7 @@
 """Kubeconfigs of every kind against a real kube-apiserver, through real proxies, compared with kubectl.
 
 The API server says who it takes us for (SelfSubjectReview). Behind a proxy it has a name that only the proxy
-can resolve, so whoever reaches it has come that way.
+can resolve, so a request that reaches it went through the proxy.
 """
 
 import base64

@@ -57,7 +57,7 @@ async def test_observer_becomes_ready_and_answers_waiting_requests_when_it_stops
         assert response is not None
         held = asyncio.create_task(ask(port, f"{key}?wait=20", If_None_Match=response.headers["etag"]))
         await asyncio.sleep(0)
-        await scene.until("a question is on its way", lambda: _is_answered(port))
+        await scene.until("the waiting request has been received", lambda: _is_answered(port))
         scene.operators.remove(observer)
         observer.cancel()
         answer = await held

@@ -73,9 +73,9 @@ async def test_children_are_written_by_stage_then_patches_then_removals() -> Non
 
 async def test_a_stage_waits_until_the_one_before_it_is_complete() -> None:
     batch = Batch(Executor({"first": ActionStatus.TERMINATING}))
-    assert await batch.execute(apply("first"), apply("beside"), apply("second", 1), PATCH) == [
+    assert await batch.execute(apply("first"), apply("unrelated"), apply("second", 1), PATCH) == [
         "first",
-        "beside",
+        "unrelated",
         "patched",
     ]
     assert not batch.done

@@ -44,7 +44,7 @@ class Api:
         self._touch()
         self.pods: dict[str, Json] = {}
         self.lease_is_lost = False
-        """No pod can be created any more: the lease of whoever asks has run out."""
+        """Whether creations of pods are rejected, as the lease of the client has expired."""
         self.log: list[str] = []
 
     def _next(self) -> str:

@@ -18,7 +18,7 @@ from tests.support.builders import role, workload
 class RankFramework:
     """A framework that injects the rank into every pod, and a file into the first pod of a role."""
 
-    name: ClassVar[str] = "told"
+    name: ClassVar[str] = "rank"
     Options: ClassVar[type[Struct]] = Struct
 
     def defaults(self, workload: Workload) -> Workload:

@@ -59,7 +59,7 @@ async def test_a_crd_that_rejects_our_status_is_reported_by_an_event(
 ) -> None:
     harness.api.error = refusal
     for _ in range(passes - 1):
-        assert await harness.reconcile() == 1.0, "it may be gone, and no watch has told yet"
+        assert await harness.reconcile() == 1.0, "it may be deleted, and no watch event has arrived yet"
     assert await harness.reconcile() == 2.0
     ((reason, message),) = harness.recorder.events
     assert reason == "StatusUpdateFailed"
@@ -214,7 +214,7 @@ async def test_a_scheduler_that_counts_nodes_in_its_message_causes_few_status_wr
     harness.clock.seconds += wake
     await harness.reconcile()
     assert harness.api.writes() == ["status Starting"]
-    assert "0/49 nodes are available" in harness.api.stored().status.message, "the last words are told"
+    assert "0/49 nodes are available" in harness.api.stored().status.message, "the last message is reported"
 
 
 @pytest.fixture
@@ -383,7 +383,7 @@ async def test_in_a_burst_a_deleted_pod_is_replaced_before_the_status_is_written
     assert burst_harness.api.log == ["create Pod mnist-worker-1"]
     burst_harness.set_phase("Running", 1)
     await burst_harness.reconcile()
-    assert burst_harness.api.log == [], "it was told to run, and it does"
+    assert burst_harness.api.log == [], "the stored status says Running already"
     await reconcile_after_max_deferral(burst_harness)
     assert burst_harness.api.log == ["status Running"]
     assert [restart.cause for restart in burst_harness.api.stored().status.restart_history] == ["Deleted"]

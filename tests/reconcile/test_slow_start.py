@@ -162,7 +162,7 @@ async def test_a_quota_that_is_used_up_halfway_stops_all_but_what_is_in_flight()
     scene.api.answer = lambda _: QUOTA if len(scene.api.pods) >= 40 else None
     tried = await scene.reconcile(*pods("worker", 2_000))
     assert len(scene.api.pods) == 40
-    assert len(tried) < 40 + 41, "no more than was let in before"
+    assert len(tried) < 40 + 41, "no more than were accepted before"
     scene.clock.advance(1.0)
     assert len(await scene.reconcile(*pods("worker", 2_000))) == 1
 

@@ -84,7 +84,7 @@ async def started(cluster: RunningCluster, namespace: str) -> AsyncIterator[tupl
             accounts = (await client.list(ServiceAccount, namespace)).items
             return any(account.metadata.name == "default" for account in accounts)
 
-        await until(account, "the namespace is furnished")
+        await until(account, "the namespace has its default service account")
         async with scene.operator():
             job = run("job").role(
                 "worker", 2, restart="OnFailure", template=template(), policy={"nodeDownAsFailed": True}

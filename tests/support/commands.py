@@ -10,8 +10,8 @@ from pathlib import Path
 
 def _program(name: str) -> Path:
     """The path of a program in the folder of Python, as in any virtual environment, or else on the PATH."""
-    beside = Path(sys.executable).with_name(name)
-    return beside if beside.exists() else Path(shutil.which(name) or beside)
+    installed = Path(sys.executable).with_name(name)
+    return installed if installed.exists() else Path(shutil.which(name) or installed)
 
 
 ARGOSY = _program("argosy")

@@ -77,8 +77,8 @@ def write_archive(
         "schemaVersion": 2,
         "manifests": [entry | {"annotations": {"io.containerd.image.name": name}} for name in names],
     }
-    beside = path.with_name(f"{path.name}.new")
-    with tarfile.open(beside, "w") as archive:
+    unfinished = path.with_name(f"{path.name}.new")
+    with tarfile.open(unfinished, "w") as archive:
         _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
         _add(archive, "index.json", _json(index))
         for content in (manifest, image):
@@ -88,7 +88,7 @@ def write_archive(
                 info = tarfile.TarInfo(_blob(layer.digest))
                 info.size = layer.size
                 archive.addfile(info, file)
-    beside.replace(path)
+    unfinished.replace(path)
 
 
 class LayerWriter:
@@ -96,8 +96,8 @@ class LayerWriter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._beside = path.with_name(f"{path.name}.new")
-        self._archive = tarfile.open(self._beside, "w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - closed by done()
+        self._unfinished = path.with_name(f"{path.name}.new")
+        self._archive = tarfile.open(self._unfinished, "w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - closed by done()
         self._seen: set[str] = set()
 
     def folder(self, target: str, mode: int = 0o755) -> None:
@@ -130,7 +130,7 @@ class LayerWriter:
     def done(self) -> Layer:
         """Complete the layer and return it."""
         self._archive.close()
-        self._beside.replace(self._path)
+        self._unfinished.replace(self._path)
         return Layer.of(self._path)
 
     def _add(self, target: str, kind: bytes, mode: int, *, link: str = "", content: bytes = b"") -> None:

@@ -65,9 +65,9 @@ class Notes:
 
     def _write(self) -> None:
         path = self._state.layout.folder / _FILE
-        beside = path.with_suffix(".new")
-        beside.write_bytes(msgspec.json.encode(self._state, enc_hook=str))
-        beside.replace(path)
+        unfinished = path.with_suffix(".new")
+        unfinished.write_bytes(msgspec.json.encode(self._state, enc_hook=str))
+        unfinished.replace(path)
 
 
 def read(folder: Path) -> State | None:

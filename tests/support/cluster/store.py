@@ -43,9 +43,9 @@ def prepare(programs: Programs, archives: Sequence[Path]) -> Path:
         if not store.exists():
             for old in folder.glob("*.new"):
                 shutil.rmtree(old)
-            beside = store.with_suffix(".new")
-            _unpack(programs, archives, beside)
-            beside.replace(store)
+            unfinished = store.with_suffix(".new")
+            _unpack(programs, archives, unfinished)
+            unfinished.replace(store)
         os.utime(store)
         _prune(folder)
     return store
