@@ -40,7 +40,10 @@ def user_with_pod(user: User) -> User:
 
 
 LOGS = {
-    "logs -c: all lines of the container": (("-c", "first"), "line 1\nline 2\nline 3\nline 4\nline 5\n"),
+    "logs -c first: all lines of the container": (
+        ("-c", "first"),
+        "line 1\nline 2\nline 3\nline 4\nline 5\n",
+    ),
     "logs --tail 2: the last two lines": (("-c", "first", "--tail", "2"), "line 4\nline 5\n"),
     "logs -c of the second container: its stderr": (("-c", "second"), "from second\n"),
     "logs -c of an init container: its lines": (("-c", "before"), "from before\n"),
@@ -48,7 +51,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize(("words", "want"), LOGS.values(), ids=LOGS.keys())
-def test_logs_prints(user_with_pod: User, words: tuple[str, ...], want: str) -> None:
+def test_logs_prints_the_selected_lines(user_with_pod: User, words: tuple[str, ...], want: str) -> None:
     assert user_with_pod.kubectl("logs", "talker", *words).stdout == want
 
 

@@ -19,7 +19,7 @@ Json = dict[str, object]
 
 
 @pytest.fixture(scope="module")
-def defined(real_apiserver: Server, local_apiserver: Server) -> tuple[Server, Server]:
+def servers_with_crd(real_apiserver: Server, local_apiserver: Server) -> tuple[Server, Server]:
     """Both servers, with the same custom resource in their documents."""
     for server in (real_apiserver, local_apiserver):
         with Caller(server) as caller:
@@ -31,18 +31,19 @@ def defined(real_apiserver: Server, local_apiserver: Server) -> tuple[Server, Se
     return real_apiserver, local_apiserver
 
 
-def test_schemas_and_paths_are_those_of_kubernetes(defined: tuple[Server, Server]) -> None:
-    index = part(json.loads(fetch(defined[1], "/openapi/v3")[2]), "paths")
+def test_schemas_and_paths_are_those_of_kubernetes(servers_with_crd: tuple[Server, Server]) -> None:
+    index = part(json.loads(fetch(servers_with_crd[1], "/openapi/v3")[2]), "paths")
     documents = [key for key in index if "example.com" not in key or key == GROUP]
     assert {"api/v1", "apis/apps/v1", "apis/batch/v1", GROUP} <= set(documents)
     for key in documents:
-        want, got = (json.loads(fetch(server, f"/openapi/v3/{key}")[2]) for server in defined)
+        want, got = (json.loads(fetch(server, f"/openapi/v3/{key}")[2]) for server in servers_with_crd)
         schemas, theirs = part(got, "components", "schemas"), part(want, "components", "schemas")
         for name in schemas.keys() & theirs.keys() - {META + "DeleteOptions"}:
-            assert plain(part(schemas, name)) == plain(part(theirs, name)), name
+            assert without_descriptions(part(schemas, name)) == without_descriptions(part(theirs, name)), name
         assert {name for name in schemas.keys() - theirs.keys() if not name.startswith(META)} == set(), key
         check_operations(part(got, "paths"), part(want, "paths"))
-        assert validated(got) == validated(want) & set(kinds(schemas)), key
+        validated = kinds_with_field_validation(want) & set(kinds(schemas))
+        assert kinds_with_field_validation(got) == validated, key
 
 
 def check_operations(got: Json, want: Json) -> None:
@@ -57,17 +58,17 @@ def check_operations(got: Json, want: Json) -> None:
 
 
 ACCEPTS = {
-    "anything": "*/*",
-    "nothing": "",
-    "protobuf as kubectl names it": PROTOBUF,
-    "protobuf by its newer name": PROTOBUF.replace("@", "."),
-    "JSON or, rather, protobuf": f"application/json;q=0.5, {PROTOBUF}",
-    "text": "text/plain",
+    "Accept */*: as kube-apiserver": "*/*",
+    "no Accept header: as kube-apiserver": "",
+    "Accept protobuf, media type of kubectl: as kube-apiserver": PROTOBUF,
+    "Accept protobuf, newer media type: as kube-apiserver": PROTOBUF.replace("@", "."),
+    "Accept protobuf, then JSON: as kube-apiserver": f"application/json;q=0.5, {PROTOBUF}",
+    "Accept text/plain: as kube-apiserver": "text/plain",
 }
 
 
 @pytest.mark.parametrize("accept", ACCEPTS.values(), ids=ACCEPTS)
-def test_the_v2_document_has_the_content_type_that_is_accepted(
+def test_content_type_of_the_v2_document(
     real_apiserver: Server, local_apiserver: Server, accept: str
 ) -> None:
     want, got = (fetch(server, accept=accept) for server in (real_apiserver, local_apiserver))
@@ -76,7 +77,7 @@ def test_the_v2_document_has_the_content_type_that_is_accepted(
         assert got[1]["content-type"] == want[1]["content-type"]
 
 
-def test_a_known_v2_document_is_not_sent_again_until_definitions_change(local_apiserver: Server) -> None:
+def test_v2_document_with_the_same_etag_is_304_until_definitions_change(local_apiserver: Server) -> None:
     tag = fetch(local_apiserver)[1]["etag"]
     assert fetch(local_apiserver, etag=tag)[0] == 304
     other = json.loads(json.dumps(DEFINITION).replace("openapi.example.com", "tags.example.com"))
@@ -96,7 +97,7 @@ def kinds(schemas: Json) -> Iterator[str]:
             yield f"{place['group']}/{place['version']} {place['kind']}"
 
 
-def validated(document: Json) -> set[str]:
+def kinds_with_field_validation(document: Json) -> set[str]:
     """The kinds whose PATCH takes fieldValidation; kubectl leaves their validation to the server."""
     kinds: set[str] = set()
     for item in part(document, "paths").values():
@@ -108,7 +109,7 @@ def validated(document: Json) -> set[str]:
     return kinds
 
 
-def plain(schema: Mapping[str, object]) -> Json:
+def without_descriptions(schema: Mapping[str, object]) -> Json:
     """A schema without descriptions and enumerations; those of the custom resource stay.
 
     Kubernetes wraps a reference that has a description in an allOf.
@@ -119,9 +120,9 @@ def plain(schema: Mapping[str, object]) -> Json:
             schema = {**{key: value for key, value in schema.items() if key != "allOf"}, "$ref": reference}
     for key, value in schema.items():
         if key == "properties" and isinstance(value, dict):
-            shown[key] = {name: plain(child) for name, child in value.items()}
+            shown[key] = {name: without_descriptions(child) for name, child in value.items()}
         elif key in ("items", "additionalProperties") and isinstance(value, dict):
-            shown[key] = plain(value)
+            shown[key] = without_descriptions(value)
         elif key not in ("description", "enum") or value == ["a", "ab"]:
             shown[key] = value
     return shown

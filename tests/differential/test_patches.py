@@ -36,42 +36,42 @@ BAD_OPERATIONS: list[Json] = [
 ]
 
 CASES: dict[str, list[Step]] = {
-    "a merge patch sets, changes and removes": [
+    "merge patch: fields are set, changed and removed": [
         MADE,
         patch(OBJECT, {"data": {"a": "3", "b": None, "c": "4"}, "metadata": {"labels": {"x": None}}}),
         get(OBJECT),
     ],
-    "a merge patch that changes nothing keeps the version": [
+    "merge patch without changes: resourceVersion kept": [
         MADE,
         patch(OBJECT, {"data": {"a": "1"}}),
         get(OBJECT),
     ],
-    "a merge patch of a part that is null removes the part": [MADE, patch(OBJECT, {"data": None})],
-    "a merge patch with an old version is a conflict": [
+    "merge patch, null for a map: map removed": [MADE, patch(OBJECT, {"data": None})],
+    "merge patch with an old resourceVersion: conflict": [
         MADE,
         patch(OBJECT, {"data": {"a": "9"}}),
         patch(
             OBJECT, {"metadata": {"resourceVersion": "$made.metadata.resourceVersion"}, "data": {"a": "10"}}
         ),
     ],
-    "a merge patch cannot change the uid": [
+    "merge patch of the uid: rejected": [
         MADE,
         patch(OBJECT, {"metadata": {"uid": "00000000-0000-0000-0000-000000000001"}, "data": {"a": "9"}}),
     ],
-    "a merge patch cannot rename": [MADE, patch(OBJECT, {"metadata": {"name": "b"}})],
-    "a merge patch that is no object is refused": [
+    "merge patch of the name: rejected": [MADE, patch(OBJECT, {"metadata": {"name": "b"}})],
+    "merge patch of a list, a string or invalid JSON: rejected": [
         MADE,
         patch(OBJECT, [1]),
         patch(OBJECT, '"text"'),
         patch(OBJECT, "{"),
     ],
-    "a merge patch of the wrong type is refused": [
+    "merge patch with a value of the wrong type: rejected": [
         MADE,
         patch(OBJECT, {"data": {"a": 5}}, hide=WHOLE_OBJECT),
         patch(OBJECT, {"data": []}, hide=WHOLE_OBJECT),
     ],
-    "a patch of nothing is not found": [patch(f"{CONFIG_MAPS}/none", {})],
-    "a JSON patch does its operations in order": [
+    "patch of a missing object: 404": [patch(f"{CONFIG_MAPS}/none", {})],
+    "JSON patch with several operations: applied in order": [
         MADE,
         patch(
             OBJECT,
@@ -86,7 +86,7 @@ CASES: dict[str, list[Step]] = {
             JSON_PATCH,
         ),
     ],
-    "a JSON patch's path can hold slashes and tildes": [
+    "JSON patch, escaped slash in a path: part of the key": [
         MADE,
         patch(
             OBJECT,
@@ -98,50 +98,50 @@ CASES: dict[str, list[Step]] = {
             JSON_PATCH,
         ),
     ],
-    "a JSON patch whose test fails is refused": [
+    "JSON patch, test of another value: rejected": [
         MADE,
         patch(OBJECT, [{"op": "test", "path": "/data/a", "value": "2"}], JSON_PATCH),
     ],
-    "a JSON patch that removes nothing is refused": [
+    "JSON patch, remove of a missing path: rejected": [
         MADE,
         patch(OBJECT, [{"op": "remove", "path": "/data/none"}], JSON_PATCH),
     ],
-    "a JSON patch below nothing is refused": [
+    "JSON patch, add below a missing parent: rejected": [
         MADE,
         patch(OBJECT, [{"op": "add", "path": "/binaryData/x", "value": "eA=="}], JSON_PATCH),
     ],
-    "a JSON patch may replace what is not there": [
+    "JSON patch, replace of a missing path: accepted": [
         MADE,
         patch(OBJECT, [{"op": "replace", "path": "/data/none", "value": "1"}], JSON_PATCH),
     ],
-    "a JSON patch with an unknown operation is refused": [
+    "JSON patch, unknown operation: rejected": [
         MADE,
         patch(OBJECT, [{"op": "jump", "path": "/data"}], JSON_PATCH),
     ],
-    "a JSON patch of things that are no operations is refused": [
+    "JSON patch, malformed operations: rejected": [
         MADE,
         *(patch(OBJECT, body, JSON_PATCH) for body in BAD_OPERATIONS),
         get(OBJECT),
     ],
-    "an empty JSON patch changes nothing": [
+    "JSON patch, empty or null: no change": [
         MADE,
         patch(OBJECT, [], JSON_PATCH),
         patch(OBJECT, "null", JSON_PATCH),
     ],
-    "a JSON patch that cannot be read is refused": [
+    "JSON patch that is not a JSON list: rejected": [
         MADE,
         *(patch(OBJECT, body, JSON_PATCH) for body in ("[", "x", "1", '"x"', "", "[{}", "{}")),
     ],
-    "a merge patch that is nothing of the kind is refused": [
+    "merge patch that is not a JSON object: rejected": [
         MADE,
         *(patch(OBJECT, body, MERGE) for body in ("[", "1", "[]", "null", '"x"', "[1]", "true")),
     ],
-    "a strategic patch that is no object is refused": [
+    "strategic patch that is not a JSON object: rejected": [
         MADE,
         *(patch(OBJECT, body, STRATEGIC) for body in ("[", "1", "[]", "null", '"x"')),
     ],
-    "a JSON patch that is no list is refused": [MADE, patch(OBJECT, {"op": "add"}, JSON_PATCH)],
-    "a JSON patch can touch items of a list": [
+    "JSON patch that is an object: rejected": [MADE, patch(OBJECT, {"op": "add"}, JSON_PATCH)],
+    "JSON patch of list items: added and removed by index": [
         POD,
         patch(
             f"{PODS}/a",
@@ -153,11 +153,11 @@ CASES: dict[str, list[Step]] = {
             JSON_PATCH,
         ),
     ],
-    "a JSON patch beyond the end of a list is refused": [
+    "JSON patch, index beyond the end of a list: rejected": [
         POD,
         patch(f"{PODS}/a", [{"op": "remove", "path": "/metadata/finalizers/7"}], JSON_PATCH),
     ],
-    "a strategic patch merges containers by name": [
+    "strategic patch of containers: merged by name": [
         DEPLOYMENT,
         patch(
             f"{DEPLOYMENTS}/a",
@@ -192,7 +192,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch with setElementOrder sets the order": [
+    "strategic patch with $setElementOrder: items in that order": [
         DEPLOYMENT,
         patch(
             f"{DEPLOYMENTS}/a",
@@ -209,7 +209,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch with directive replace replaces": [
+    "strategic patch with directive replace: list or map replaced": [
         DEPLOYMENT,
         patch(
             f"{DEPLOYMENTS}/a",
@@ -228,7 +228,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch with retainKeys removes other keys": [
+    "strategic patch with $retainKeys: other keys removed": [
         DEPLOYMENT,
         patch(
             f"{DEPLOYMENTS}/a",
@@ -236,7 +236,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch with deleteFromPrimitiveList removes items": [
+    "strategic patch with $deleteFromPrimitiveList: items removed": [
         POD,
         patch(
             f"{PODS}/a",
@@ -245,7 +245,7 @@ CASES: dict[str, list[Step]] = {
         ),
         patch(f"{PODS}/a", {"metadata": {"finalizers": ["example.com/c"]}}, STRATEGIC),
     ],
-    "a strategic patch replaces a list that has no key": [
+    "strategic patch of a list without a merge key: list replaced": [
         POD,
         patch(
             f"{PODS}/a",
@@ -260,7 +260,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch adds a condition by its type": [
+    "strategic patch of conditions: merged by type": [
         POD,
         patch(
             f"{PODS}/a/status",
@@ -278,7 +278,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch without a list item's key is refused": [
+    "strategic patch, list item without its merge key: rejected": [
         DEPLOYMENT,
         patch(
             f"{DEPLOYMENTS}/a",
@@ -286,21 +286,21 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a strategic patch with null removes": [
+    "strategic patch with null: field removed": [
         MADE,
         patch(OBJECT, {"data": {"a": None}, "metadata": {"labels": None}}, STRATEGIC),
     ],
-    "a patch of an unknown content type is refused": [
+    "patch with an unknown content type: 415": [
         MADE,
         patch(OBJECT, {}, "application/json"),
         patch(OBJECT, {}, ""),
     ],
-    "a patch names its field manager": [
+    "patch with fieldManager: recorded in managedFields": [
         MADE,
         patch(f"{OBJECT}?fieldManager=bob", {"data": {"z": "1"}}, MERGE),
         get(OBJECT),
     ],
-    "a field manager's name must be printable and short": [
+    "fieldManager too long or not printable: rejected": [
         MADE,
         patch(f"{OBJECT}?fieldManager={'x' * 129}", {"data": {"z": "1"}}),
         patch(f"{OBJECT}?fieldManager=%01", {"data": {"z": "1"}}),

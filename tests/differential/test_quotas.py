@@ -38,7 +38,7 @@ JOB = {
     "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
 }
 CASES: dict[str, list[Step]] = {
-    "a quota limits the count of a kind": [
+    "create beyond the count of a quota: rejected": [
         *in_force(count_configmaps="2"),
         post(CONFIG_MAPS, config_map("a")),
         get(f"{QUOTAS}/q"),
@@ -51,25 +51,25 @@ CASES: dict[str, list[Step]] = {
         patch(f"{CONFIG_MAPS}/b", {"data": {"x": "y"}}),
         get(f"{QUOTAS}/q"),
     ],
-    "a dry run uses nothing": [
+    "dry run of a create: not added to used": [
         *in_force(configmaps="1"),
         post(f"{CONFIG_MAPS}?dryRun=All", config_map("a"), shown=False),
         post(CONFIG_MAPS, config_map("a"), shown=False),
         get(f"{QUOTAS}/q"),
     ],
-    "a kind has two names": [
+    "pods and count/pods: both count the same pod": [
         *in_force(pods="5", count_pods="1"),
         post(PODS, pod("a"), shown=False),
         get(f"{QUOTAS}/q"),
         post(PODS, pod("b")),
     ],
-    "both can be exceeded": [
+    "pods and count/pods exceeded: both in the error": [
         *in_force(pods="0", count_pods="0", secrets="0"),
         post(PODS, pod("a")),
         post(SECRETS, {"metadata": {"name": "s"}}),
         post(CONFIG_MAPS, config_map("a")),
     ],
-    "of several quotas each counts": [
+    "two quotas: the stricter one rejects": [
         *in_force("q", secrets="3"),
         *in_force("r", count_secrets="1"),
         post(SECRETS, {"metadata": {"name": "s"}}, shown=False),
@@ -78,13 +78,13 @@ CASES: dict[str, list[Step]] = {
         post(SECRETS, {"metadata": {"name": "t"}}),
         get(f"{QUOTAS}/q", only=("status",)),
     ],
-    "kinds of groups are counted": [
+    "count/jobs.batch and count/roles.rbac.authorization.k8s.io: counted": [
         *in_force(count_jobs__batch="1", count_roles__rbac__authorization__k8s__io="0"),
         post(JOBS, JOB, shown=False),
         post(JOBS, {**JOB, "metadata": {"name": "k"}}),
         post(ROLES, {"metadata": {"name": "r"}, "rules": []}),
     ],
-    "custom resources are counted": [
+    "count of a custom resource: counted": [
         post(DEFINITIONS, definition(), shown=False),
         get(
             "/apis/$ns.example.com/v1/namespaces/$ns/widgets",
@@ -114,7 +114,7 @@ CASES: dict[str, list[Step]] = {
         ),
         delete(f"{DEFINITIONS}/widgets.$ns.example.com", shown=False),
     ],
-    "what is used must be known": [
+    "status without used: create rejected": [
         post(QUOTAS, quota(secrets="1", count_secrets="2"), shown=False),
         patch(
             f"{QUOTAS}/q/status", {"status": {"hard": {"secrets": "1", "count/secrets": "2"}}}, shown=False
@@ -126,23 +126,23 @@ CASES: dict[str, list[Step]] = {
         ),
         post(SECRETS, {"metadata": {"name": "s"}}),
     ],
-    "a quota without a status limits nothing": [
+    "quota without a status: no limit": [
         post(QUOTAS, quota(secrets="0")),
         post(SECRETS, {"metadata": {"name": "s"}}, only=("kind",)),
     ],
-    "an invalid object is refused before the quota is checked": [
+    "invalid object beyond the quota: rejected as invalid": [
         *in_force(pods="0"),
         post(PODS, {"metadata": {"name": "a"}, "spec": {"containers": []}}),
         post("/api/v1/namespaces/none/pods", pod("a")),
     ],
-    "what is limited is checked": [
+    "invalid spec.hard: rejected": [
         post(QUOTAS, quota(nonsense="1")),
         post(QUOTAS, quota(pods="-1")),
         post(QUOTAS, quota(pods="1500m")),
         post(QUOTAS, quota(count_pods="1", count_a_b="1")),
         post(QUOTAS, {"metadata": {"name": "q"}, "spec": {}}),
     ],
-    "a quota can be shown as a table": [
+    "quota as a table: limits and use in columns": [
         *in_force(pods="5", count_pods="1", configmaps="1k"),
         get(QUOTAS, accept="application/json;as=Table;g=meta.k8s.io;v=v1"),
     ],
@@ -155,10 +155,10 @@ def test_quotas(compare: Callable[[Sequence[Step]], None], steps: list[Step]) ->
 
 
 LOCAL_ONLY = {
-    "amounts": {"hard": {"requests.cpu": "1"}},
-    "extended resources": {"hard": {"requests.nvidia.com/gpu": "1"}},
-    "scopes": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]},
-    "scope selectors": {
+    "compute resources: 422": {"hard": {"requests.cpu": "1"}},
+    "extended resources: 422": {"hard": {"requests.nvidia.com/gpu": "1"}},
+    "scopes: 422": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]},
+    "scopeSelector: 422": {
         "hard": {"pods": "1"},
         "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]},
     },
@@ -166,7 +166,7 @@ LOCAL_ONLY = {
 
 
 @pytest.mark.parametrize("spec", LOCAL_ONLY.values(), ids=LOCAL_ONLY)
-def test_what_is_not_limited_here_is_refused(local_apiserver: Server, spec: object) -> None:
+def test_unsupported_quota_is_rejected(local_apiserver: Server, spec: object) -> None:
     with Caller(local_apiserver) as caller:
         body = {"metadata": {"name": "q"}, "spec": spec}
         answer = caller.send(post("/api/v1/namespaces/default/resourcequotas", body))

@@ -161,14 +161,17 @@ def test_valid_template_has_no_errors(template: Json) -> None:
 
 
 KNOWN_FIELDS = {
-    "mistyped field of a container: fields of a container": ("spec.containers[0].comand", "command"),
-    "mistyped field of the pod spec: fields of a pod spec": ("spec.hostNetworking", "hostNetwork"),
-    "mistyped field of resources: fields of resources": ("spec.containers[0].resources.limit", "limits"),
+    "mistyped container field: suggestions are container fields": ("spec.containers[0].comand", "command"),
+    "mistyped pod spec field: suggestions are pod spec fields": ("spec.hostNetworking", "hostNetwork"),
+    "mistyped resources field: suggestions are resources fields": (
+        "spec.containers[0].resources.limit",
+        "limits",
+    ),
 }
 
 
 @pytest.mark.parametrize(("path", "want"), KNOWN_FIELDS.values(), ids=KNOWN_FIELDS.keys())
-def test_known_fields(path: str, want: str) -> None:
+def test_suggestions_for_a_mistyped_field(path: str, want: str) -> None:
     assert want in known_fields(path)
 
 

@@ -142,10 +142,10 @@ class Choice(Struct):
 
 
 CHOICES = {
-    "configured scheduler is served: chosen": Choice("volcano", EVERY, "volcano"),
-    "configured scheduler is not served: none": Choice("volcano", EVERY - {"volcano"}, ""),
+    "configured scheduler is installed: chosen": Choice("volcano", EVERY, "volcano"),
+    "configured scheduler is not installed: none": Choice("volcano", EVERY - {"volcano"}, ""),
     "auto with all schedulers: Volcano": Choice("auto", EVERY, "volcano"),
-    "auto without Volcano: the next one that is served": Choice("auto", EVERY - {"volcano"}, "kubernetes"),
+    "auto without Volcano: the next one that is installed": Choice("auto", EVERY - {"volcano"}, "kubernetes"),
     "auto without other schedulers: builtin": Choice("auto", frozenset({"builtin"}), "builtin"),
     "Volcano installed after the choice: the choice stays": Choice(
         "auto", EVERY, "builtin", recorded="builtin"
@@ -211,20 +211,24 @@ class ScheduledCase(Struct):
 
 
 SCHEDULED = {
-    "pod group is scheduled: marked": ScheduledCase("volcano", ObservedGroup(scheduled=True)),
-    "pods have nodes, but the pod group is not scheduled: not marked": ScheduledCase(
+    "pod group is scheduled: gang_scheduled_at is set": ScheduledCase(
+        "volcano", ObservedGroup(scheduled=True)
+    ),
+    "pods have nodes, but the pod group is not scheduled: gang_scheduled_at is not set": ScheduledCase(
         "volcano", ObservedGroup(), ("a", "b", "c"), want=False
     ),
-    "no pod group, and enough pods have a node: marked": ScheduledCase("kueue", nodes=("a", "b", "b")),
-    "no pod group, and too few pods have a node: not marked": ScheduledCase(
+    "no pod group, and enough pods have a node: gang_scheduled_at is set": ScheduledCase(
+        "kueue", nodes=("a", "b", "b")
+    ),
+    "no pod group, and too few pods have a node: gang_scheduled_at is not set": ScheduledCase(
         "kueue", nodes=("a", "b", ""), want=False
     ),
-    "builtin scheduler has admitted the gang: marked": ScheduledCase("builtin"),
+    "builtin scheduler has admitted the gang: gang_scheduled_at is set": ScheduledCase("builtin"),
 }
 
 
 @pytest.mark.parametrize("case", SCHEDULED.values(), ids=SCHEDULED.keys())
-def test_a_scheduled_gang_is_marked(case: ScheduledCase) -> None:
+def test_gang_scheduled_at_is_set_when_the_gang_is_scheduled(case: ScheduledCase) -> None:
     job = workload(gang=PLAIN)
     existing_pods = tuple(pod(index, "Pending", node=node) for index, node in enumerate(case.nodes))
     record = decide(
@@ -253,8 +257,8 @@ LIMITS = {
     "not scheduled before the timeout: no failure": LimitCase(None, 30, ""),
     "not scheduled within the timeout: GangTimeout": LimitCase(None, 60, "GangTimeout"),
     "scheduled, long after the timeout: no failure": LimitCase(ObservedGroup(scheduled=True), 600, ""),
-    "scheduled before, pod group unknown: no failure": LimitCase(None, 600, "", scheduled=True),
-    "running before, pod group unknown: no failure": LimitCase(None, 600, "", ran=True),
+    "scheduled before, pod group not observed: no failure": LimitCase(None, 600, "", scheduled=True),
+    "running before, pod group not observed: no failure": LimitCase(None, 600, "", ran=True),
     "evicted: Preempted": LimitCase(ObservedGroup(evicted=True), 1, "Preempted"),
 }
 
@@ -283,7 +287,7 @@ class HoldCase(Struct):
 
 HOLDS = {
     "preempted pod of a pod group: the job is held": HoldCase(),
-    "preempted pod without restarts: the job is held": HoldCase(restart=RestartPolicy.NEVER),
+    "preempted pod with restart policy Never: the job is held": HoldCase(restart=RestartPolicy.NEVER),
     "a minute after the preemption: the pod is replaced": HoldCase(
         seconds=60, want="Restarting", want_reason="PodsTerminating"
     ),
@@ -296,7 +300,7 @@ HOLDS = {
     "whole pod group evicted: the job fails": HoldCase(
         ObservedGroup(evicted=True), want="Failed", want_reason=""
     ),
-    "a minute after the preemption, without restarts: the job fails": HoldCase(
+    "a minute after the preemption, with restart policy Never: the job fails": HoldCase(
         seconds=60, restart=RestartPolicy.NEVER, want="Failed", want_reason=""
     ),
 }

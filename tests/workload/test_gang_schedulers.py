@@ -63,7 +63,7 @@ MEMBERSHIPS = {
 
 
 @pytest.mark.parametrize("name", GANG_SCHEDULERS)
-def test_the_membership_of_pods(name: str) -> None:
+def test_pods_have_the_labels_of_their_gang_scheduler(name: str) -> None:
     assert GANG_SCHEDULERS[name].membership(JOB, "worker") == MEMBERSHIPS[name]
 
 
