@@ -15,7 +15,7 @@ CLUSTER_ROLES = f"{RBAC}/clusterroles"
 CLUSTER_BINDINGS = f"{RBAC}/clusterrolebindings"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 UNKEPT = ("metadata",)
-"""A review is an answer, not an object: what its metadata says is of no use."""
+"""Fields of a review that are not compared: it is a response and not a stored object."""
 UNKNOWN_USER = TokenUser("no such token", "nobody")
 
 
@@ -52,18 +52,18 @@ def may(user: TokenUser, **attributes: object) -> Step:
 
 
 CASES: dict[str, list[Step]] = {
-    "a request with an unknown token is refused": [
+    "request with an unknown token: 401": [
         get(CONFIG_MAPS, user=UNKNOWN_USER),
         get("/api", user=UNKNOWN_USER),
         get(CONFIG_MAPS, user=None, headers={"Authorization": "Basic eDp5"}),
     ],
-    "anonymous requests may read health and version only": [
+    "anonymous request: only health and version are allowed": [
         get("/healthz", user=None),
         get("/version", user=None, only=("major",)),
         get(CONFIG_MAPS, user=None),
         get("/apis", user=None),
     ],
-    "without rights every verb is refused": [
+    "user without roles: every verb is forbidden": [
         get(CONFIG_MAPS, user=STRANGER),
         get(f"{CONFIG_MAPS}/a", user=STRANGER),
         get(f"{CONFIG_MAPS}?watch=1", user=STRANGER),
@@ -79,12 +79,12 @@ CASES: dict[str, list[Step]] = {
         get("/metrics", user=STRANGER),
         get("/api/v1/namespaces/$ns/nonsense", user=STRANGER),
     ],
-    "authenticated users can read discovery": [
+    "authenticated user without roles: discovery is allowed": [
         get("/api", user=STRANGER, only=("kind",)),
         get("/apis", user=STRANGER, only=("kind",)),
         get("/version", user=STRANGER, only=("major",)),
     ],
-    "a role and its binding give rights in a namespace": [
+    "role and role binding: allowed in that namespace only": [
         post(ROLES, role(READS)),
         post(BINDINGS, binding(TO_READER)),
         awaited(CONFIG_MAPS),
@@ -95,13 +95,13 @@ CASES: dict[str, list[Step]] = {
         get("/api/v1/configmaps", user=READER),
         get("/api/v1/namespaces/default/configmaps", user=READER),
     ],
-    "a binding can name a group": [
+    "role binding of a group: its members are allowed": [
         post(ROLES, role({**READS, "resources": ["pods"]})),
         post(BINDINGS, binding(TO_READERS)),
         awaited(PODS),
         get(PODS, user=READER),
     ],
-    "a rule can name objects": [
+    "rule with resourceNames: only these objects are allowed": [
         post(ROLES, role({**READS, "resourceNames": ["a"]}), shown=False),
         post(BINDINGS, binding(TO_READER), shown=False),
         post(CONFIG_MAPS, config_map(), shown=False),
@@ -111,7 +111,7 @@ CASES: dict[str, list[Step]] = {
         get(CONFIG_MAPS, user=READER),
         get(f"{CONFIG_MAPS}?fieldSelector=metadata.name%3Da", user=READER, only=("kind",)),
     ],
-    "a rule names subresources by themselves": [
+    "rule for a subresource: other subresources are forbidden": [
         post(
             ROLES,
             role({"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get"]}),
@@ -123,14 +123,14 @@ CASES: dict[str, list[Step]] = {
         get(f"{PODS}/a/status", user=READER, only=("kind",)),
         get(f"{PODS}/a/log", user=READER),
     ],
-    "a cluster role can be bound in a namespace": [
+    "cluster role with a role binding: allowed in that namespace only": [
         post(CLUSTER_ROLES, role(READS, name="$ns")),
         post(BINDINGS, binding(TO_READER, "ClusterRole", "$ns")),
         awaited(CONFIG_MAPS),
         get("/api/v1/configmaps", user=READER),
         delete(f"{CLUSTER_ROLES}/$ns"),
     ],
-    "a cluster role bound in the cluster": [
+    "cluster role binding: allowed in all namespaces until it is deleted": [
         post(CLUSTER_ROLES, role({**READS, "resources": ["resourcequotas"]}, name="$ns"), shown=False),
         post(CLUSTER_BINDINGS, binding(TO_READER, "ClusterRole", "$ns")),
         get("/api/v1/resourcequotas", user=READER, until_code=200, shown=False),
@@ -138,7 +138,7 @@ CASES: dict[str, list[Step]] = {
         delete(f"{CLUSTER_BINDINGS}/$ns", shown=False),
         get("/api/v1/resourcequotas", user=READER, until_code=403),
     ],
-    "users cannot grant rights that they do not have": [
+    "role with rights that its creator does not have: forbidden": [
         post(
             ROLES,
             role(
@@ -154,18 +154,18 @@ CASES: dict[str, list[Step]] = {
         awaited(f"{ROLES}/r"),
         post(ROLES, role(READS, name="more"), user=READER),
     ],
-    "a role's rules are checked": [
+    "role with an invalid rule: rejected": [
         post(ROLES, role({"apiGroups": [""], "resources": ["pods"], "verbs": []})),
         post(ROLES, role({"apiGroups": [""], "verbs": ["get"]})),
         post(ROLES, role({"nonResourceURLs": ["/x"], "verbs": ["get"]})),
     ],
-    "a binding's role cannot be changed": [
+    "role binding with a changed roleRef, no roleRef or an unknown subject: rejected": [
         post(BINDINGS, binding(TO_READER), shown=False),
         patch(f"{BINDINGS}/r", {"roleRef": {"name": "other"}}),
         post(BINDINGS, {"metadata": {"name": "x"}, "subjects": []}),
         post(BINDINGS, binding({"kind": "Robot", "name": "x"}, name="y")),
     ],
-    "a user can ask what they may do": [
+    "SelfSubjectAccessReview: rights of the user": [
         may(STRANGER, verb="get", resource="pods", namespace="$ns"),
         may(READER, verb="list", resource="secrets", namespace="$ns"),
         post(
@@ -181,7 +181,7 @@ CASES: dict[str, list[Step]] = {
         ),
         post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}}),
     ],
-    "an administrator can ask what a user may do": [
+    "SubjectAccessReview by an administrator: rights of another user": [
         post(
             f"{AUTHORIZATION}/subjectaccessreviews",
             {
@@ -211,7 +211,7 @@ CASES: dict[str, list[Step]] = {
             hide=UNKEPT,
         ),
     ],
-    "a user can list their rules": [
+    "SelfSubjectRulesReview: rules of the user": [
         post(ROLES, role({**READS, "resources": ["endpoints"]}), shown=False),
         post(BINDINGS, binding(TO_READER), shown=False),
         awaited("/api/v1/namespaces/$ns/endpoints"),
@@ -222,11 +222,11 @@ CASES: dict[str, list[Step]] = {
             only=("kind", "status.incomplete"),
         ),
     ],
-    "a user can review their own identity": [
+    "SelfSubjectReview: name and groups of the user": [
         post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, user=READER),
         post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}),
     ],
-    "a token is reviewed": [
+    "TokenReview: user of the token": [
         post(
             "/apis/authentication.k8s.io/v1/tokenreviews",
             {"spec": {"token": READER.token}},
@@ -236,7 +236,7 @@ CASES: dict[str, list[Step]] = {
         post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {}}),
         post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "x"}}, user=STRANGER),
     ],
-    "a service account's token is given and reviewed": [
+    "token of a service account: authenticates as that account": [
         post(
             "/api/v1/namespaces/$ns/serviceaccounts/default/token",
             {
@@ -256,13 +256,13 @@ CASES: dict[str, list[Step]] = {
         post("/api/v1/namespaces/$ns/serviceaccounts/none/token", {"spec": {}}),
         post("/api/v1/namespaces/$ns/serviceaccounts/default/token", {"spec": {"expirationSeconds": 5}}),
     ],
-    "a token dies with its service account": [
+    "token of a deleted service account: 401": [
         post("/api/v1/namespaces/$ns/serviceaccounts", {"metadata": {"name": "s"}}, shown=False),
         post("/api/v1/namespaces/$ns/serviceaccounts/s/token", {"spec": {}}, save="token", shown=False),
         delete("/api/v1/namespaces/$ns/serviceaccounts/s"),
         get("/api", user=None, headers={"Authorization": "Bearer $token.status.token"}, until_code=401),
     ],
-    "an administrator may act as another": [
+    "impersonation by an administrator: allowed": [
         get(CONFIG_MAPS, headers={"Impersonate-User": "stranger"}),
         post(
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -271,19 +271,19 @@ CASES: dict[str, list[Step]] = {
         ),
         get(CONFIG_MAPS, user=STRANGER, headers={"Impersonate-User": "x"}, hide=("details",)),
     ],
-    "an administrator can impersonate uid, groups and extras": [
+    "impersonation of a uid and extras by an administrator: allowed": [
         post(
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
             {},
             headers={"Impersonate-User": "x", "Impersonate-Uid": "u", "Impersonate-Extra-Example%2EKey": "v"},
         ),
     ],
-    "a group, uid or extra without a name is refused": [
+    "impersonation of a group, uid or extra without a user: rejected": [
         get(CONFIG_MAPS, headers={"Impersonate-Group": "g"}, hide=("details",)),
         get(CONFIG_MAPS, headers={"Impersonate-Uid": "u"}, hide=("details",)),
         get(CONFIG_MAPS, headers={"Impersonate-Extra-Key": "v"}, hide=("details",)),
     ],
-    "each thing that is claimed is a right of its own": [
+    "impersonation with the right for users only: groups, uids and extras are forbidden": [
         post(
             "/apis/rbac.authorization.k8s.io/v1/clusterroles",
             {

@@ -31,77 +31,81 @@ def bare(**metadata: object) -> dict[str, object]:
 
 
 CASES: dict[str, list[Step]] = {
-    "apply creates an object with its manager": [apply(OBJECT, applied({"k": "1"})), get(OBJECT)],
-    "apply again changes nothing": [
+    "apply of a new object: created, owned by the manager": [apply(OBJECT, applied({"k": "1"})), get(OBJECT)],
+    "second apply of the same fields: no change": [
         apply(OBJECT, applied({"k": "1"})),
         apply(OBJECT, applied({"k": "1"})),
         get(OBJECT),
     ],
-    "a field no longer applied is removed": [
+    "field no longer applied: removed": [
         apply(OBJECT, applied({"k": "1", "l": "2"}, labels={"x": "y"})),
         apply(OBJECT, applied({"l": "2"})),
     ],
-    "a field of another manager is a conflict": [
+    "apply of another manager's field: conflict": [
         apply(OBJECT, applied({"k": "1", "l": "2"})),
         apply(OBJECT, applied({"k": "2"}), "bob"),
         apply(OBJECT, applied({"k": "2", "l": "3"}), "bob"),
     ],
-    "a forced apply transfers ownership": [
+    "forced apply of another manager's field: ownership transferred": [
         apply(OBJECT, applied({"k": "1", "l": "2"})),
         apply(f"{OBJECT}?force=true", applied({"k": "2"}), "bob"),
         apply(OBJECT, applied({"l": "2"})),
     ],
-    "the same value can have two owners": [
+    "two managers apply the same value: removed when neither applies it": [
         apply(OBJECT, applied({"k": "1"})),
         apply(OBJECT, applied({"k": "1"}), "bob"),
         apply(OBJECT, applied({}), "alice"),
         apply(OBJECT, applied({}), "bob"),
     ],
-    "a value written by an update is a conflict": [
+    "apply of a field written by an update: conflict until forced": [
         post(f"{CONFIG_MAPS}?fieldManager=maker", config_map(data={"k": "1"})),
         apply(OBJECT, applied({"k": "2"})),
         apply(f"{OBJECT}?force=true", applied({"k": "2"})),
     ],
-    "an update takes ownership from appliers": [
+    "update of an applied field: ownership moves to the updater": [
         apply(OBJECT, applied({"k": "1", "l": "2"})),
         put(f"{OBJECT}?fieldManager=writer", config_map(data={"k": "3", "l": "2"})),
         apply(OBJECT, applied({"k": "1"})),
     ],
-    "a patch takes ownership from appliers": [
+    "patch of an applied field: ownership moves to the patcher": [
         apply(OBJECT, applied({"k": "1"})),
         patch(f"{OBJECT}?fieldManager=patcher", {"data": {"k": "2", "m": "3"}}),
         patch(f"{OBJECT}?fieldManager=patcher", {"data": {"m": None}}),
     ],
-    "apply without a manager is refused": [patch(OBJECT, applied({"k": "1"}), APPLY)],
-    "apply of managedFields is refused": [
+    "apply without a field manager: rejected": [patch(OBJECT, applied({"k": "1"}), APPLY)],
+    "apply of managedFields: rejected": [
         apply(OBJECT, applied({"k": "1"}, managedFields=[{"manager": "x", "operation": "Apply"}]))
     ],
-    "apply under another name is refused": [apply(OBJECT, {**applied({}), "metadata": {"name": "b"}})],
-    "apply without a name is refused": [apply(OBJECT, {"apiVersion": "v1", "kind": "ConfigMap", "data": {}})],
-    "apply without a kind is refused": [apply(OBJECT, {"apiVersion": "v1", "metadata": {"name": "a"}})],
-    "apply without an apiVersion is refused": [
+    "apply with another name than in the path: rejected": [
+        apply(OBJECT, {**applied({}), "metadata": {"name": "b"}})
+    ],
+    "apply without a name: rejected": [apply(OBJECT, {"apiVersion": "v1", "kind": "ConfigMap", "data": {}})],
+    "apply without a kind: rejected": [apply(OBJECT, {"apiVersion": "v1", "metadata": {"name": "a"}})],
+    "apply without an apiVersion: rejected": [
         apply(OBJECT, {"kind": "ConfigMap", "metadata": {"name": "a"}})
     ],
-    "apply with a resourceVersion creates an object": [apply(OBJECT, applied({}, resourceVersion="1"))],
-    "apply of an old version is a conflict": [
+    "apply of a new object with a resourceVersion: created": [
+        apply(OBJECT, applied({}, resourceVersion="1"))
+    ],
+    "apply with an old resourceVersion: conflict": [
         apply(OBJECT, applied({"k": "1"}), save="made"),
         apply(OBJECT, applied({"k": "2"})),
         apply(OBJECT, applied({"k": "3"}, resourceVersion="$made.metadata.resourceVersion")),
     ],
-    "apply with an unknown uid is refused": [
+    "apply of a new object with a uid: rejected": [
         apply(OBJECT, applied({}, uid="00000000-0000-0000-0000-000000000001"))
     ],
-    "apply of an unknown field is refused": [apply(OBJECT, {**applied({}), "nonsense": 1})],
-    "apply of a wrong type is refused": [apply(OBJECT, {**applied({}), "data": "text"})],
-    "apply as YAML": [
+    "apply of an unknown field: rejected": [apply(OBJECT, {**applied({}), "nonsense": 1})],
+    "apply of a value of the wrong type: rejected": [apply(OBJECT, {**applied({}), "data": "text"})],
+    "apply as YAML: valid applied, invalid rejected": [
         apply(OBJECT, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: 'yes'\n"),
         apply(OBJECT, "apiVersion: v1\nkind: [\n"),
     ],
-    "apply of nothing but the name lets everything go": [
+    "apply of the name only: all applied fields removed": [
         apply(OBJECT, applied({"k": "1"})),
         apply(OBJECT, bare()),
     ],
-    "list items are owned by key": [
+    "apply of list items: owned by key": [
         apply(f"{DEPLOYMENTS}/a", deployment()),
         apply(
             f"{DEPLOYMENTS}/a",
@@ -128,13 +132,13 @@ CASES: dict[str, list[Step]] = {
             "bob",
         ),
     ],
-    "a scaler and an applier share a deployment": [
+    "deployment scaled after an apply: replicas are owned by the scaler": [
         apply(f"{DEPLOYMENTS}/a", deployment(replicas=1)),
         patch(f"{DEPLOYMENTS}/a/scale?fieldManager=scaler", {"spec": {"replicas": 4}}),
         get(f"{DEPLOYMENTS}/a"),
         apply(f"{DEPLOYMENTS}/a", deployment(replicas=2)),
     ],
-    "ports are owned by port and protocol": [
+    "apply of service ports: owned by port and protocol": [
         apply(f"{SERVICES}/a", service(ports=[{"name": "x", "port": 80, "protocol": "TCP"}])),
         apply(
             f"{SERVICES}/a",
@@ -148,12 +152,12 @@ CASES: dict[str, list[Step]] = {
         ),
         apply(f"{SERVICES}/a", service(ports=[{"name": "z", "port": 82, "protocol": "TCP"}])),
     ],
-    "finalizers and owners are sets": [
+    "apply of finalizers by two managers: merged as a set": [
         apply(OBJECT, bare(finalizers=["example.com/a"])),
         apply(OBJECT, bare(finalizers=["example.com/b"]), "bob"),
         apply(OBJECT, bare()),
     ],
-    "the status is applied by its own managers": [
+    "apply of the status: owned with subresource status": [
         post(PODS, pod(), shown=False),
         apply(
             f"{PODS}/a/status",
@@ -167,7 +171,7 @@ CASES: dict[str, list[Step]] = {
         ),
         get(f"{PODS}/a"),
     ],
-    "a custom resource is applied by its schema": [
+    "apply of a custom resource: lists are merged by its schema": [
         *DEFINED,
         apply(f"{WIDGETS}/a", widget(parts=[{"name": "p"}, {"name": "q", "weight": 5}], tags=["x"])),
         apply(
@@ -177,11 +181,11 @@ CASES: dict[str, list[Step]] = {
         ),
         apply(f"{WIDGETS}/a", widget(parts=[{"name": "q", "weight": 5}])),
     ],
-    "a duplicate key in an applied list is refused": [
+    "apply of a list with a duplicate key: rejected": [
         *DEFINED,
         apply(f"{WIDGETS}/a", widget(parts=[{"name": "p"}, {"name": "p"}])),
     ],
-    "managedFields can be cleared": [
+    "managedFields set to an empty entry: all owners removed": [
         apply(OBJECT, applied({"k": "1"})),
         patch(OBJECT, {"metadata": {"managedFields": [{}]}}),
         get(OBJECT),

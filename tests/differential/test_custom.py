@@ -17,7 +17,7 @@ TERMINATING = ("metadata.finalizers", "metadata.managedFields", "status")
 """Fields of a terminating definition that are not compared, because they change at any time."""
 
 
-def refused(schema: dict[str, object]) -> list[Step]:
+def create_definition(schema: dict[str, object]) -> list[Step]:
     """A definition with this schema for the spec."""
     return [post(DEFINITIONS, definition(schema))]
 
@@ -70,38 +70,41 @@ def ruled(**spec: object) -> dict[str, object]:
 
 EITHER = [{"type": "integer"}, {"type": "string"}]
 INT_OR_STRING: dict[str, dict[str, object]] = {
-    "anyOf": {"x-kubernetes-int-or-string": True, "anyOf": EITHER, "pattern": "^[a-z]+$"},
-    "anyOf inside allOf": {"x-kubernetes-int-or-string": True, "allOf": [{"anyOf": EITHER}, {"minimum": 1}]},
+    "anyOf: accepted": {"x-kubernetes-int-or-string": True, "anyOf": EITHER, "pattern": "^[a-z]+$"},
+    "anyOf first in allOf: accepted": {
+        "x-kubernetes-int-or-string": True,
+        "allOf": [{"anyOf": EITHER}, {"minimum": 1}],
+    },
 }
 OTHERWISE: dict[str, dict[str, object]] = {
-    "in the other order": {"anyOf": EITHER[::-1]},
-    "under oneOf": {"oneOf": EITHER},
-    "second in allOf": {"allOf": [{"minimum": 1}, {"anyOf": EITHER}]},
+    "anyOf with string before integer: rejected": {"anyOf": EITHER[::-1]},
+    "oneOf: rejected": {"oneOf": EITHER},
+    "anyOf second in allOf: rejected": {"allOf": [{"minimum": 1}, {"anyOf": EITHER}]},
 }
 
 CASES: dict[str, list[Step]] = {
-    "a definition is given its defaults": [post(DEFINITIONS, definition()), ESTABLISHED, SERVED, get(NAME)],
-    "a definition without a schema is refused": [post(DEFINITIONS, definition(schema=None))],
-    "a definition can have any finalizer and be applied while it is terminating": [
+    "definition: stored with defaults": [post(DEFINITIONS, definition()), ESTABLISHED, SERVED, get(NAME)],
+    "definition without a schema: rejected": [post(DEFINITIONS, definition(schema=None))],
+    "terminating definition with a finalizer: may be changed": [
         *DEFINED,
         patch(NAME, {"metadata": {"finalizers": ["mine"]}}),
         delete(NAME, shown=False),
         patch(NAME, {"metadata": {"labels": {"a": "b"}}}, hide=TERMINATING),
         patch(NAME, {"metadata": {"finalizers": None}}, shown=False),
     ],
-    "a definition's name is plural and group": [
+    "definition whose name is not plural.group: rejected": [
         post(DEFINITIONS, {**definition(), "metadata": {"name": "gadgets.$ns.example.com"}})
     ],
-    "a definition has exactly one storage version": [post(DEFINITIONS, definition(storage=False))],
-    "a definition with an unknown scope is refused": [post(DEFINITIONS, changed(scope="Everywhere"))],
-    "a definition's names are checked": [
+    "definition without a storage version: rejected": [post(DEFINITIONS, definition(storage=False))],
+    "definition with an unknown scope: rejected": [post(DEFINITIONS, changed(scope="Everywhere"))],
+    "definition with invalid names: rejected": [
         post(DEFINITIONS, changed(names={"plural": "widgets", "kind": "widget Kind"})),
         post(DEFINITIONS, changed(names={"plural": "widgets", "kind": "Widget", "shortNames": ["W D"]})),
         post(DEFINITIONS, changed(names={"kind": "Widget"})),
     ],
-    "a definition without versions is refused": [post(DEFINITIONS, changed(versions=[]))],
+    "definition without versions: rejected": [post(DEFINITIONS, changed(versions=[]))],
     **{
-        f"int-or-string as generators write it: {what}": [
+        f"int-or-string with {what}": [
             post(DEFINITIONS, definition({"type": "object", "properties": {"port": port}})),
             ESTABLISHED,
             SERVED,
@@ -110,26 +113,28 @@ CASES: dict[str, list[Step]] = {
         for what, port in INT_OR_STRING.items()
     },
     **{
-        f"other types next to int-or-string are refused: {what}": refused(
+        f"int-or-string with {what}": create_definition(
             {"type": "object", "properties": {"port": {"x-kubernetes-int-or-string": True, **port}}}
         )
         for what, port in OTHERWISE.items()
     },
-    "a schema needs types": refused({"properties": {"a": {"type": "string"}}}),
-    "a schema with an unknown type is refused": refused({"type": "thing"}),
-    "a schema's default must fit": refused(
+    "schema without a type: rejected": create_definition({"properties": {"a": {"type": "string"}}}),
+    "schema with an unknown type: rejected": create_definition({"type": "thing"}),
+    "schema with a default of the wrong type: rejected": create_definition(
         {"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}
     ),
-    "a schema with additionalProperties and properties is refused": refused(
+    "schema with additionalProperties and properties: rejected": create_definition(
         {
             "type": "object",
             "properties": {"a": {"type": "string"}},
             "additionalProperties": {"type": "string"},
         }
     ),
-    "a schema with a reference is refused": refused({"$ref": "#/definitions/x"}),
-    "a schema's list needs items": refused({"type": "object", "properties": {"a": {"type": "array"}}}),
-    "a schema's map list needs keys": refused(
+    "schema with a $ref: rejected": create_definition({"$ref": "#/definitions/x"}),
+    "schema of a list without items: rejected": create_definition(
+        {"type": "object", "properties": {"a": {"type": "array"}}}
+    ),
+    "schema of a map list without keys: rejected": create_definition(
         {
             "type": "object",
             "properties": {
@@ -141,7 +146,7 @@ CASES: dict[str, list[Step]] = {
             },
         }
     ),
-    "a schema's map list keys must be required or have defaults": refused(
+    "schema of a map list with an optional key without default: rejected": create_definition(
         {
             "type": "object",
             "properties": {
@@ -154,19 +159,19 @@ CASES: dict[str, list[Step]] = {
             },
         }
     ),
-    "a schema can have additionalProperties false": refused(
+    "schema with additionalProperties false: as kube-apiserver": create_definition(
         {"type": "object", "properties": {}, "additionalProperties": False}
     ),
-    "a schema with uniqueItems is refused": refused(
+    "schema with uniqueItems: rejected": create_definition(
         {
             "type": "object",
             "properties": {"a": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}},
         }
     ),
-    "a schema with a bad pattern is refused": refused(
+    "schema with an invalid pattern: rejected": create_definition(
         {"type": "object", "properties": {"a": {"type": "string", "pattern": "["}}}
     ),
-    "a schema whose rule does not compile is refused": [
+    "schema whose CEL rule does not compile: rejected": [
         post(
             DEFINITIONS,
             definition(
@@ -178,41 +183,48 @@ CASES: dict[str, list[Step]] = {
             ),
         )
     ],
-    "the scope and group cannot be changed": [
+    "change of a definition's scope or group: rejected": [
         *DEFINED,
         patch(NAME, {"spec": {"scope": "Cluster"}}),
         patch(NAME, {"spec": {"group": "other.example.com"}}),
     ],
-    "a definition can be changed, and is given a new generation": [
+    "change of a definition's short names: accepted with a new generation": [
         *DEFINED,
         patch(NAME, {"spec": {"names": {"shortNames": ["wd", "wdg"]}}}, hide=("status",)),
         get(NAME, until="status.acceptedNames.shortNames.1"),
     ],
-    "deletion of a definition deletes its resources": [
+    "definition deleted: its resources are deleted": [
         *DEFINED,
         post(WIDGETS, widget(), shown=False),
         delete(NAME, hide=("status", "metadata.deletionTimestamp", "metadata.resourceVersion")),
         get(NAME, until_code=404),
         get(WIDGETS, until_code=404),
     ],
-    "a resource of no definition is not found": [get(WIDGETS), post(WIDGETS, widget())],
-    "a created resource is given defaults and loses unknown fields": [
+    "custom resource without a definition: 404": [get(WIDGETS), post(WIDGETS, widget())],
+    "created custom resource: defaults set, unknown fields dropped": [
         *DEFINED,
         post(WIDGETS, widget(nonsense=1, parts=[{"name": "p", "unknown": 2}], free={"any": {"thing": [1]}})),
         get(OBJECT),
     ],
-    "status is not taken on creation": [*DEFINED, post(WIDGETS, {**widget(), "status": {"phase": "X"}})],
-    "a resource without a spec": [
+    "status in a created custom resource: dropped": [
+        *DEFINED,
+        post(WIDGETS, {**widget(), "status": {"phase": "X"}}),
+    ],
+    "custom resource without a spec: as kube-apiserver": [
         *DEFINED,
         post(WIDGETS, BARE),
     ],
-    "a required field is missed": [
+    "custom resource without a required field: rejected": [
         *DEFINED,
         post(WIDGETS, widget(size=None)),
         post(WIDGETS, {**widget(), "spec": {}}),
     ],
-    "a number out of bounds": [*DEFINED, post(WIDGETS, widget(size=0)), post(WIDGETS, widget(size=11))],
-    "a wrong type": [
+    "number below minimum or above maximum: rejected": [
+        *DEFINED,
+        post(WIDGETS, widget(size=0)),
+        post(WIDGETS, widget(size=11)),
+    ],
+    "value of the wrong type: rejected": [
         *DEFINED,
         post(WIDGETS, widget(size="3")),
         post(WIDGETS, widget(size=3.5)),
@@ -220,50 +232,57 @@ CASES: dict[str, list[Step]] = {
         post(WIDGETS, widget(options={"a": 1})),
         post(WIDGETS, {**widget(), "spec": []}, hide=("details.causes",)),
     ],
-    "a value that is not in the enum": [*DEFINED, post(WIDGETS, widget(colour="blue"))],
-    "a text too long and of the wrong pattern": [
+    "value that is not in the enum: rejected": [*DEFINED, post(WIDGETS, widget(colour="blue"))],
+    "string too long or not matching the pattern: rejected": [
         *DEFINED,
         post(WIDGETS, widget(title="toolongtitle")),
         post(WIDGETS, widget(title="A")),
     ],
-    "a list with too many items, a set with doubles, a map list with doubles": [
+    "list too long or with duplicates: rejected": [
         *DEFINED,
         post(WIDGETS, widget(parts=[{"name": str(index)} for index in range(5)])),
         post(WIDGETS, widget(tags=["a", "a"])),
         post(WIDGETS, widget(parts=[{"name": "a"}, {"name": "a"}])),
     ],
-    "several errors are reported together": [
+    "several invalid fields: one error for each": [
         *DEFINED,
         post(WIDGETS, widget(size=0, colour="blue", title="A")),
     ],
-    "an integer or a text": [
+    "int-or-string: integers and strings accepted, booleans rejected": [
         *DEFINED,
         post(WIDGETS, widget(port=80)),
         post(WIDGETS, widget("b", port="http")),
         post(WIDGETS, widget("c", port=True)),
     ],
-    "a null is dropped and defaulted": [*DEFINED, post(WIDGETS, widget(colour=None, title=None))],
-    "a bad name of a resource": [*DEFINED, post(WIDGETS, widget("Big")), post(WIDGETS, widget(""))],
-    "a resource of another kind or version": [
+    "null for a field with a default: default set": [
+        *DEFINED,
+        post(WIDGETS, widget(colour=None, title=None)),
+    ],
+    "custom resource with an invalid name: rejected": [
+        *DEFINED,
+        post(WIDGETS, widget("Big")),
+        post(WIDGETS, widget("")),
+    ],
+    "custom resource of another kind or version than in the path: rejected": [
         *DEFINED,
         post(WIDGETS, {**BARE, "kind": "Gadget"}),
         post(WIDGETS, {**BARE, "apiVersion": "$ns.example.com/v2"}),
         post(WIDGETS, {"metadata": {"name": "a"}}),
     ],
-    "metadata of the wrong type": [
+    "custom resource with invalid metadata: as kube-apiserver": [
         *DEFINED,
         post(WIDGETS, widget(metadata={"labels": {"a": 1}})),
         post(WIDGETS, widget(metadata={"nonsense": 1})),
         post(WIDGETS, {**widget(), "metadata": "text"}),
     ],
-    "a change of spec moves the generation, a change of metadata does not": [
+    "change of the spec: generation increased, not by a change of metadata": [
         *DEFINED,
         post(WIDGETS, widget()),
         patch(OBJECT, {"spec": {"size": 4}}),
         patch(OBJECT, {"metadata": {"labels": {"a": "b"}}}),
         patch(OBJECT, {"spec": {"size": 4}}),
     ],
-    "status is written by itself": [
+    "write to the status subresource: only the status is changed": [
         *DEFINED,
         post(WIDGETS, widget(), save="made", shown=False),
         put(f"{OBJECT}/status", {**widget(size=9), "status": {"phase": "Up"}, "metadata": "$made.metadata"}),
@@ -273,7 +292,7 @@ CASES: dict[str, list[Step]] = {
         patch(f"{OBJECT}/status", {"status": {"phase": 7}}),
         patch(f"{OBJECT}/status", {"metadata": {"labels": {"x": "y"}}}),
     ],
-    "a put needs a version": [
+    "update of a custom resource without a resourceVersion: rejected": [
         *DEFINED,
         post(WIDGETS, widget(), save="made", shown=False),
         put(OBJECT, widget(size=5)),
@@ -281,7 +300,7 @@ CASES: dict[str, list[Step]] = {
         put(OBJECT, widget(size=6, metadata={"resourceVersion": "$made.metadata.resourceVersion"})),
         put(f"{OBJECT}/status", widget()),
     ],
-    "scale reads and writes replicas": [
+    "scale subresource: replicas are read and written": [
         *DEFINED,
         post(WIDGETS, widget(replicas=2), shown=False),
         patch(f"{OBJECT}/status", {"status": {"replicas": 1, "selector": "app=a"}}, shown=False),
@@ -301,7 +320,7 @@ CASES: dict[str, list[Step]] = {
         get(OBJECT),
         get(f"{WIDGETS}/none/scale"),
     ],
-    "without subresources status is a part like others": [
+    "definition without subresources: status is an ordinary field": [
         post(DEFINITIONS, definition(subresources=None), shown=False),
         ESTABLISHED,
         SERVED,
@@ -310,7 +329,7 @@ CASES: dict[str, list[Step]] = {
         get(f"{OBJECT}/scale"),
         patch(OBJECT, {"status": {"phase": "Y"}}),
     ],
-    "patches of custom resources": [
+    "strategic patch of a custom resource: rejected, other patches applied": [
         *DEFINED,
         post(WIDGETS, widget(parts=[{"name": "a"}, {"name": "b"}]), shown=False),
         patch(OBJECT, {"spec": {"parts": [{"name": "c"}]}}),
@@ -319,7 +338,7 @@ CASES: dict[str, list[Step]] = {
         patch(OBJECT, {"spec": {"size": 99}}),
         patch(OBJECT, {"spec": None}),
     ],
-    "rules are checked": [
+    "custom resource that violates a CEL rule: rejected": [
         *RULED,
         post(WIDGETS, ruled(min=3, max=2)),
         post(WIDGETS, ruled(max=200)),
@@ -328,7 +347,7 @@ CASES: dict[str, list[Step]] = {
         patch(OBJECT, {"spec": {"name": "y"}}),
         patch(OBJECT, {"spec": {"min": 5}}),
     ],
-    "an old value that breaks a new rule may stay": [
+    "stored value above a new maximum: accepted while unchanged": [
         post(
             DEFINITIONS, definition({"type": "object", "properties": {"a": {"type": "integer"}}}), shown=False
         ),
@@ -353,7 +372,7 @@ CASES: dict[str, list[Step]] = {
         patch(OBJECT, {"metadata": {"labels": {"x": "y"}}}),
         patch(OBJECT, {"spec": {"a": 51}}),
     ],
-    "a cluster-wide resource": [
+    "cluster-scoped custom resource: not served in namespaces": [
         post(DEFINITIONS, changed(scope="Cluster"), shown=False),
         ESTABLISHED,
         get("/apis/$ns.example.com/v1/widgets", until="metadata.resourceVersion", shown=False),
@@ -361,7 +380,7 @@ CASES: dict[str, list[Step]] = {
         get(WIDGETS),
         get("/apis/$ns.example.com/v1/widgets/a"),
     ],
-    "lists, selectors and pages of custom resources": [
+    "list of custom resources: selectors and pages as for built-in kinds": [
         *DEFINED,
         post(WIDGETS, widget("a", metadata={"labels": {"x": "1"}}), shown=False),
         post(WIDGETS, widget("b"), shown=False),
@@ -374,7 +393,7 @@ CASES: dict[str, list[Step]] = {
         delete(WIDGETS),
         get(WIDGETS),
     ],
-    "fields made selectable can be chosen by": [
+    "field selector with a selectableField: matching objects": [
         post(DEFINITIONS, definition(selectableFields=[{"jsonPath": ".spec.colour"}]), shown=False),
         ESTABLISHED,
         SERVED,
@@ -382,7 +401,7 @@ CASES: dict[str, list[Step]] = {
         post(WIDGETS, widget("b", colour="green"), shown=False),
         get(f"{WIDGETS}?fieldSelector=spec.colour%3Dgreen"),
     ],
-    "a version that is not served is not found": [
+    "version with served false: 404": [
         post(
             DEFINITIONS,
             changed(
@@ -402,7 +421,7 @@ CASES: dict[str, list[Step]] = {
         SERVED,
         get("/apis/$ns.example.com/v1alpha1/namespaces/$ns/widgets"),
     ],
-    "two served versions show the same object": [
+    "two served versions: the same object": [
         post(
             DEFINITIONS,
             changed(

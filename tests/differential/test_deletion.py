@@ -27,13 +27,13 @@ BOUND = (
 )
 
 CASES: dict[str, list[Step]] = {
-    "a deleted object does not exist any more": [MADE, delete(OBJECT), get(OBJECT), delete(OBJECT)],
-    "a delete can have an empty body": [MADE, delete(OBJECT, {})],
-    "a delete can have options with their kind": [
+    "deleted object: 404": [MADE, delete(OBJECT), get(OBJECT), delete(OBJECT)],
+    "delete with an empty body: accepted": [MADE, delete(OBJECT, {})],
+    "delete with DeleteOptions: accepted": [
         MADE,
         delete(OBJECT, {"kind": "DeleteOptions", "apiVersion": "v1"}),
     ],
-    "an object with a finalizer is deleted when the finalizer is removed": [
+    "deleted object with a finalizer: exists until the finalizer is removed": [
         HELD,
         delete(OBJECT),
         get(OBJECT),
@@ -42,75 +42,83 @@ CASES: dict[str, list[Step]] = {
         patch(OBJECT, {"metadata": {"finalizers": None}}),
         get(OBJECT),
     ],
-    "a finalizer cannot be added to a deleted object": [
+    "finalizer added to a terminating object: rejected": [
         HELD,
         delete(OBJECT, shown=False),
         patch(OBJECT, {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}),
     ],
-    "deletionTimestamp cannot be set or taken back": [
+    "deletionTimestamp in an update: rejected, in a create: dropped": [
         MADE,
         patch(OBJECT, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         post(CONFIG_MAPS, config_map("b", deletionTimestamp="2026-01-01T00:00:00Z")),
     ],
-    "a precondition on the uid is checked": [
+    "delete with a uid precondition: conflict for another uid": [
         MADE,
         delete(OBJECT, {"preconditions": {"uid": OTHER_UID}}),
         delete(OBJECT, {"preconditions": {"uid": "$made.metadata.uid"}}),
     ],
-    "a precondition on the version is checked": [
+    "delete with a resourceVersion precondition: conflict for another version": [
         MADE,
         delete(OBJECT, {"preconditions": {"resourceVersion": "1"}}),
         delete(OBJECT, {"preconditions": {"resourceVersion": "$made.metadata.resourceVersion"}}),
     ],
-    "a bad propagation policy is refused": [MADE, delete(OBJECT, {"propagationPolicy": "Sideways"})],
-    "a propagation policy can be a query parameter": [
+    "delete with an unknown propagationPolicy: rejected": [
+        MADE,
+        delete(OBJECT, {"propagationPolicy": "Sideways"}),
+    ],
+    "propagationPolicy as a query parameter: used": [
         MADE,
         delete(f"{OBJECT}?propagationPolicy=Orphan"),
         get(OBJECT),
     ],
-    "both ways to say orphan are refused": [
+    "delete with propagationPolicy and orphanDependents: rejected": [
         MADE,
         delete(OBJECT, {"propagationPolicy": "Orphan", "orphanDependents": True}),
     ],
-    "foreground deletion waits for dependents": [
+    "foreground deletion: finalizer foregroundDeletion set": [
         MADE,
         delete(OBJECT, {"propagationPolicy": "Foreground"}),
         get(OBJECT),
     ],
-    "orphaning waits until dependents are let go": [
+    "deletion with policy Orphan: finalizer orphan set": [
         MADE,
         delete(OBJECT, {"propagationPolicy": "Orphan"}),
         get(OBJECT),
     ],
-    "background deletion deletes the object at once": [
+    "background deletion: deleted at once": [
         MADE,
         delete(OBJECT, {"propagationPolicy": "Background"}),
         get(OBJECT),
     ],
-    "a deployment is deleted in the background by default": [
+    "delete of a Deployment without a policy: deleted in the background": [
         post(DEPLOYMENTS, deployment(), shown=False),
         delete(f"{DEPLOYMENTS}/a"),
         get(f"{DEPLOYMENTS}/a"),
     ],
-    "a job's delete without a policy orphans its pods": [
+    "delete of a Job without a policy: finalizer orphan set": [
         post(JOBS, job(), shown=False),
         delete(f"{JOBS}/a"),
         get(f"{JOBS}/a"),
     ],
-    "a dry run deletes nothing": [
+    "delete with dryRun: object kept": [
         MADE,
         delete(f"{OBJECT}?dryRun=All"),
         get(OBJECT),
         delete(OBJECT, {"dryRun": ["All"]}),
         get(OBJECT),
     ],
-    "a pod that runs nowhere is deleted at once": [
+    "delete of a pod without a node: deleted at once": [
         post(PODS, pod(), shown=False),
         delete(f"{PODS}/a"),
         get(f"{PODS}/a"),
     ],
-    "a running pod is given its grace": [*BOUND, delete(f"{PODS}/a"), get(f"{PODS}/a"), delete(f"{PODS}/a")],
-    "a pod's grace can be shortened, not lengthened": [
+    "delete of a running pod: exists during its grace period": [
+        *BOUND,
+        delete(f"{PODS}/a"),
+        get(f"{PODS}/a"),
+        delete(f"{PODS}/a"),
+    ],
+    "second delete with another grace period: shortened, never extended": [
         *BOUND,
         delete(f"{PODS}/a", {"gracePeriodSeconds": 10}),
         delete(f"{PODS}/a", {"gracePeriodSeconds": 5}),
@@ -118,23 +126,23 @@ CASES: dict[str, list[Step]] = {
         delete(f"{PODS}/a?gracePeriodSeconds=0"),
         get(f"{PODS}/a"),
     ],
-    "a pod's own grace period is used": [
+    "delete of a pod with terminationGracePeriodSeconds: that period is used": [
         post(PODS, pod(nodeName="n1", terminationGracePeriodSeconds=7), shown=False),
         patch(f"{PODS}/a/status", {"status": {"phase": "Running"}}, shown=False),
         delete(f"{PODS}/a"),
     ],
-    "a grace of zero deletes a running pod at once": [
+    "delete of a running pod with grace period 0: deleted at once": [
         *BOUND,
         delete(f"{PODS}/a", {"gracePeriodSeconds": 0}),
         get(f"{PODS}/a"),
     ],
-    "a finished pod is deleted at once": [
+    "delete of a finished pod: deleted at once": [
         post(PODS, pod(nodeName="n1"), shown=False),
         patch(f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}, shown=False),
         delete(f"{PODS}/a"),
         get(f"{PODS}/a"),
     ],
-    "a running pod with a finalizer keeps both": [
+    "delete of a running pod with a finalizer: exists until the finalizer is removed": [
         post(PODS, pod(nodeName="n1", metadata={"finalizers": ["example.com/hold"]}), shown=False),
         patch(f"{PODS}/a/status", {"status": {"phase": "Running"}}, shown=False),
         delete(f"{PODS}/a"),
@@ -142,29 +150,32 @@ CASES: dict[str, list[Step]] = {
         patch(f"{PODS}/a", {"metadata": {"finalizers": None}}),
         get(f"{PODS}/a"),
     ],
-    "a negative grace period is one second": [*BOUND, delete(f"{PODS}/a", {"gracePeriodSeconds": -1})],
-    "a collection is deleted by label": [
+    "delete with a negative grace period: one second": [
+        *BOUND,
+        delete(f"{PODS}/a", {"gracePeriodSeconds": -1}),
+    ],
+    "delete of a collection with a label selector: only matching objects": [
         post(CONFIG_MAPS, config_map("a", labels={"x": "1"}), shown=False),
         post(CONFIG_MAPS, config_map("b", labels={"x": "1"}), shown=False),
         post(CONFIG_MAPS, config_map("c"), shown=False),
         delete(f"{CONFIG_MAPS}?labelSelector=x%3D1"),
         get(CONFIG_MAPS, hide=("items.*.metadata.managedFields",)),
     ],
-    "a collection is deleted by field": [
+    "delete of a collection with a field selector: only matching objects": [
         MADE,
         post(CONFIG_MAPS, config_map("b"), shown=False),
         delete(f"{CONFIG_MAPS}?fieldSelector=metadata.name%3Db"),
         get(f"{CONFIG_MAPS}/b"),
     ],
-    "deleting an empty collection is no error": [delete(CONFIG_MAPS)],
-    "a deleted namespace is terminating until it is finalized": [
+    "delete of an empty collection: accepted": [delete(CONFIG_MAPS)],
+    "deleted namespace: Terminating, and creates in it are rejected": [
         post(NAMESPACES, {"metadata": {"name": "$ns-x"}}, shown=False),
         delete(f"{NAMESPACES}/$ns-x"),
         get(f"{NAMESPACES}/$ns-x"),
         post("/api/v1/namespaces/$ns-x/configmaps", config_map()),
         delete(f"{NAMESPACES}/$ns-x"),
     ],
-    "a namespace is deleted when it is finalized": [
+    "finalizers of a terminating namespace removed: deleted": [
         post(NAMESPACES, {"metadata": {"name": "$ns-x"}}, shown=False),
         delete(f"{NAMESPACES}/$ns-x", shown=False),
         put(
@@ -178,7 +189,7 @@ CASES: dict[str, list[Step]] = {
         ),
         get(f"{NAMESPACES}/$ns-x"),
     ],
-    "a body that is no delete options is refused": [
+    "delete with a body that is not DeleteOptions: rejected": [
         MADE,
         delete(OBJECT, {"kind": "Pod", "apiVersion": "v1"}),
         delete(OBJECT, "["),

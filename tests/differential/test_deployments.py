@@ -35,33 +35,40 @@ def rolling(**limits: object) -> dict[str, object]:
 
 
 BAD: dict[str, dict[str, object]] = {
-    "negative replicas": {"replicas": -1},
-    "no selector": {"selector": None},
-    "an empty selector": {"selector": {}},
-    "a selector of another label": {"selector": {"matchLabels": {"app": "b"}}},
-    "a selector that is none": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
-    "pods that end": {"template": template(restartPolicy="Never")},
-    "pods with a deadline": {"template": template(activeDeadlineSeconds=5)},
-    "negative seconds": {"minReadySeconds": -1},
+    "negative replicas: rejected": {"replicas": -1},
+    "no selector: rejected": {"selector": None},
+    "empty selector: rejected": {"selector": {}},
+    "selector that does not match the template: rejected": {"selector": {"matchLabels": {"app": "b"}}},
+    "selector with an unknown operator: rejected": {
+        "selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}
+    },
+    "restartPolicy Never: rejected": {"template": template(restartPolicy="Never")},
+    "activeDeadlineSeconds in the template: rejected": {"template": template(activeDeadlineSeconds=5)},
+    "negative minReadySeconds: rejected": {"minReadySeconds": -1},
 }
 BAD_ROLLOUTS: dict[str, dict[str, object]] = {
-    "an unknown strategy": {"strategy": {"type": "Sudden"}},
-    "recreate with limits": {"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}},
-    "a negative history": {"revisionHistoryLimit": -1},
-    "a negative deadline": {"progressDeadlineSeconds": -1},
-    "a deadline before pods are ready": {"progressDeadlineSeconds": 10, "minReadySeconds": 10},
+    "unknown strategy: rejected": {"strategy": {"type": "Sudden"}},
+    "strategy Recreate with rollingUpdate: rejected": {
+        "strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}
+    },
+    "negative revisionHistoryLimit: rejected": {"revisionHistoryLimit": -1},
+    "negative progressDeadlineSeconds: rejected": {"progressDeadlineSeconds": -1},
+    "progressDeadlineSeconds not above minReadySeconds: rejected": {
+        "progressDeadlineSeconds": 10,
+        "minReadySeconds": 10,
+    },
 }
 LIMITS: dict[str, dict[str, object]] = {
-    "no room": {"maxSurge": 0, "maxUnavailable": 0},
-    "no room in percent": {"maxSurge": "0%", "maxUnavailable": 0},
-    "less than nothing": {"maxSurge": -1},
-    "more than all": {"maxUnavailable": "101%"},
-    "more than all to come": {"maxSurge": "101%"},
-    "no percentage": {"maxSurge": "five", "maxUnavailable": 1},
-    "a number as text": {"maxUnavailable": "5"},
+    "maxSurge and maxUnavailable 0: rejected": {"maxSurge": 0, "maxUnavailable": 0},
+    "maxSurge 0% and maxUnavailable 0: rejected": {"maxSurge": "0%", "maxUnavailable": 0},
+    "negative maxSurge: rejected": {"maxSurge": -1},
+    "maxUnavailable 101%: rejected": {"maxUnavailable": "101%"},
+    "maxSurge 101%: accepted": {"maxSurge": "101%"},
+    "maxSurge that is neither number nor percentage: rejected": {"maxSurge": "five", "maxUnavailable": 1},
+    "number as a string: rejected": {"maxUnavailable": "5"},
 }
 CASES: dict[str, list[Step]] = {
-    "a deployment gets its defaults": [
+    "new Deployment: stored with defaults": [
         post(DEPLOYMENTS, workload()),
         post(DEPLOYMENTS, workload(name="b", strategy={"type": "Recreate"}, replicas=0, paused=True)),
         get(DEPLOYMENTS, accept=TABLE),
@@ -69,26 +76,26 @@ CASES: dict[str, list[Step]] = {
         get(f"{DEPLOYMENTS}/b/scale"),
         delete(f"{DEPLOYMENTS}/a"),
     ],
-    "a replica set gets its defaults": [
+    "new ReplicaSet: stored with defaults": [
         post(SETS, workload("ReplicaSet")),
         get(SETS, accept=TABLE),
         get(f"{SETS}/a/scale"),
         delete(f"{SETS}/a"),
     ],
-    "a bad deployment is refused": [
+    "invalid Deployment: rejected": [
         post(DEPLOYMENTS, with_spec(spec)) for what, spec in (BAD | BAD_ROLLOUTS).items()
     ],
-    "a bad replica set is refused": [post(SETS, with_spec(spec, "ReplicaSet")) for what, spec in BAD.items()],
-    "the limits of a rolling update are checked": [
+    "invalid ReplicaSet: rejected": [post(SETS, with_spec(spec, "ReplicaSet")) for what, spec in BAD.items()],
+    "invalid maxSurge or maxUnavailable: as kube-apiserver": [
         post(f"{DEPLOYMENTS}?dryRun=All", rolling(**limits)) for limits in LIMITS.values()
     ],
-    "limits that are given are kept, others are usual": [
+    "maxSurge only: kept, and maxUnavailable has its default": [
         post(DEPLOYMENTS, rolling(maxSurge=3)),
         patch(f"{DEPLOYMENTS}/a", {"spec": {"strategy": {"rollingUpdate": {"maxSurge": None}}}}),
         patch(f"{DEPLOYMENTS}/a", {"spec": {"strategy": {"type": "Recreate"}}}),
         patch(f"{DEPLOYMENTS}/a", {"spec": {"strategy": {"type": "Recreate", "rollingUpdate": None}}}),
     ],
-    "the generation counts changes of the spec and of annotations": [
+    "change of spec or annotations: generation increased": [
         post(DEPLOYMENTS, workload(), shown=False),
         patch(f"{DEPLOYMENTS}/a", {"metadata": {"annotations": {"a": "b"}}}, only=("metadata.generation",)),
         patch(f"{DEPLOYMENTS}/a", {"metadata": {"annotations": {"a": "b"}}}, only=("metadata.generation",)),
@@ -105,7 +112,7 @@ CASES: dict[str, list[Step]] = {
             {"metadata": {"annotations": {"a": "c"}, "labels": {"a": "c"}}, "status": {"replicas": 3}},
         ),
     ],
-    "what selects pods cannot be changed": [
+    "change of the selector: rejected": [
         post(DEPLOYMENTS, workload(), shown=False),
         patch(
             f"{DEPLOYMENTS}/a",
@@ -114,7 +121,7 @@ CASES: dict[str, list[Step]] = {
         post(SETS, workload("ReplicaSet"), shown=False),
         patch(f"{SETS}/a", {"spec": {"selector": {"matchLabels": {"x": "y"}}}}),
     ],
-    "a container is changed by its name": [
+    "strategic patch of a container: merged by name": [
         post(DEPLOYMENTS, workload(), shown=False),
         patch(
             f"{DEPLOYMENTS}/a",
@@ -122,7 +129,7 @@ CASES: dict[str, list[Step]] = {
             STRATEGIC,
         ),
     ],
-    "a deployment is scaled": [
+    "write to the scale of a Deployment: replicas changed": [
         post(DEPLOYMENTS, workload(), shown=False),
         patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 4}}),
         put(

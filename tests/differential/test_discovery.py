@@ -22,23 +22,27 @@ DEFINED = (
 )
 
 CASES: dict[str, list[Step]] = {
-    "a group of custom resources": [
+    "discovery of a custom group: as kube-apiserver": [
         *DEFINED,
         get("/apis/$ns.example.com"),
         get("/apis/$ns.example.com/v1", hide=("resources.*.storageVersionHash",)),
     ],
-    "an unknown group": [
+    "discovery of an unknown group: 404": [
         get("/apis/none.example.com"),
         get("/apis/none.example.com/v1"),
         get("/apis/apps/v9"),
     ],
-    "a group with its versions": [get("/apis/apps"), get("/apis/batch"), get("/apis/apiextensions.k8s.io")],
-    "the heads of aggregated discovery": [
+    "discovery of a group: its versions": [
+        get("/apis/apps"),
+        get("/apis/batch"),
+        get("/apis/apiextensions.k8s.io"),
+    ],
+    "aggregated discovery: same kind and apiVersion": [
         get("/api", accept=AGGREGATED, only=("kind", "apiVersion")),
         get("/apis", accept=AGGREGATED, only=("kind", "apiVersion")),
         get("/apis", accept=f"{AGGREGATED},application/json", only=("kind", "apiVersion")),
     ],
-    "the heads of OpenAPI": [
+    "OpenAPI v3 document: same version and title": [
         get(
             "/openapi/v3/api/v1",
             only=(
@@ -72,7 +76,7 @@ GROUP_VERSIONS = [
 
 
 @pytest.mark.parametrize("path", GROUP_VERSIONS)
-def test_every_kind_we_name_is_described_as_kubernetes_describes_it(
+def test_every_served_kind_has_the_discovery_of_kube_apiserver(
     real_apiserver: Server, local_apiserver: Server, path: str
 ) -> None:
     want, got = (_resources(server, path) for server in (real_apiserver, local_apiserver))
@@ -93,7 +97,7 @@ def _resources(server: Server, path: str) -> dict[str, dict[str, object]]:
     }
 
 
-def test_aggregated_discovery_describes_kinds_as_kubernetes_does(
+def test_every_served_kind_has_the_aggregated_discovery_of_kube_apiserver(
     real_apiserver: Server, local_apiserver: Server
 ) -> None:
     for root in ("/api", "/apis"):

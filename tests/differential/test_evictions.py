@@ -67,34 +67,34 @@ FAILED = {
 }
 
 CASES: dict[str, list[Step]] = {
-    "a budget without a status blocks evictions": [
+    "budget without a status: eviction rejected": [
         *running(),
         post(BUDGETS, budget(minAvailable=1)),
         *evicted(),
     ],
-    "a budget with an outdated status blocks evictions": [
+    "budget with an outdated status: eviction rejected": [
         *running(),
         *budgeted(HEALTHY),
         patch(f"{BUDGETS}/b", {"spec": {"minAvailable": 0}}, shown=False),
         *evicted(),
     ],
-    "an exhausted budget refuses": [*running(), *budgeted(EXHAUSTED), *evicted()],
-    "a budget that could not be computed refuses with the reason": [
+    "budget with no disruptions allowed: eviction rejected": [*running(), *budgeted(EXHAUSTED), *evicted()],
+    "budget with condition SyncFailed: eviction rejected with its message": [
         *running(),
         *budgeted({**EXHAUSTED, "conditions": [FAILED]}),
         *evicted(),
     ],
-    "the last allowed disruption is used up, and the condition says so": [
+    "last allowed disruption: pod evicted, condition DisruptionAllowed updated": [
         *running(),
         *budgeted({**HEALTHY, "conditions": [{**ALLOWED, **SINCE}]}),
         *evicted(),
     ],
-    "an eviction uses up an allowed disruption": [
+    "two disruptions allowed: pod evicted, one is left": [
         *running(),
         *budgeted({**HEALTHY, "disruptionsAllowed": 2}),
         *evicted(),
     ],
-    "a dry run uses up nothing": [
+    "dry run of an eviction: disruptionsAllowed unchanged": [
         *running(),
         *budgeted(HEALTHY),
         *evicted(deleteOptions={"dryRun": ["All"]}),
@@ -102,83 +102,83 @@ CASES: dict[str, list[Step]] = {
         get(f"{PODS}/a"),
         get(f"{BUDGETS}/b"),
     ],
-    "a dry run of what an exhausted budget refuses": [
+    "dry run with no disruptions allowed: rejected": [
         *running(),
         *budgeted(EXHAUSTED),
         *evicted(deleteOptions={"dryRun": ["All"]}),
     ],
-    "a pod with two budgets cannot be evicted": [
+    "pod with two budgets: eviction rejected": [
         *running(),
         *budgeted(HEALTHY),
         *budgeted(HEALTHY, name="c"),
         *evicted(),
     ],
-    "an unready pod is evicted if enough others are healthy": [
+    "unready pod, enough healthy pods: evicted": [
         *running(ready=False),
         *budgeted({**EXHAUSTED, "currentHealthy": 1}),
         *evicted(),
     ],
-    "an unready pod stays if the rest is not healthy enough": [
+    "unready pod, too few healthy pods: eviction rejected": [
         *running(ready=False),
         *budgeted({**EXHAUSTED, "currentHealthy": 0}),
         *evicted(),
     ],
-    "an unready pod is always evicted with policy AlwaysAllow": [
+    "unready pod with policy AlwaysAllow: evicted": [
         *running(ready=False),
         *budgeted({**EXHAUSTED, "currentHealthy": 0}, unhealthyPodEvictionPolicy="AlwaysAllow"),
         *evicted(),
     ],
-    "a pod that has not started is evicted whatever the budget": [
+    "pending pod with no disruptions allowed: evicted": [
         post(PODS, pod(metadata={"labels": {"app": "x"}}, nodeName="n1"), shown=False),
         *budgeted(EXHAUSTED),
         *evicted(),
     ],
-    "a finished pod is evicted whatever the budget": [
+    "finished pod with no disruptions allowed: evicted": [
         *running(),
         patch(f"{PODS}/a/status", {"status": {"phase": "Failed"}}, shown=False),
         *budgeted(EXHAUSTED),
         *evicted(),
     ],
-    "a pod that is going is evicted whatever the budget": [
+    "terminating pod with no disruptions allowed: evicted": [
         *running(),
         Step("DELETE", f"{PODS}/a", shown=False),
         *budgeted(EXHAUSTED),
         *evicted(),
     ],
-    "a budget with an empty selector selects pods of any labels": [
+    "budget with an empty selector: pods with any labels selected": [
         *running(labels={"other": "y"}),
         *budgeted(EXHAUSTED, selector={}),
         *evicted(),
     ],
-    "a budget with an empty selector selects pods without labels too": [
+    "budget with an empty selector: pods without labels selected": [
         *running(labels={}),
         *budgeted(EXHAUSTED, selector={}),
         *evicted(),
     ],
-    "a budget without a selector selects nothing": [
+    "budget without a selector: no pods selected": [
         *running(),
         *budgeted(EXHAUSTED, selector=None),
         *evicted(),
     ],
-    "an eviction of another version of the pod is a conflict": [
+    "eviction with another resourceVersion: conflict": [
         *running(),
         *evicted(deleteOptions={"preconditions": {"resourceVersion": "1"}})[:2],
     ],
-    "an eviction of another pod of the name is a conflict": [
+    "eviction with another uid: conflict": [
         *running(),
         *evicted(deleteOptions={"preconditions": {"uid": "other"}})[:2],
     ],
-    "an eviction must name the pod": [
+    "eviction with another name, no name or of a missing pod: rejected": [
         *running(),
         post(f"{PODS}/a/eviction", {**EVICTION, "metadata": {"name": "c"}}),
         post(f"{PODS}/a/eviction", {**EVICTION, "metadata": {}}),
         post(f"{PODS}/none/eviction", {**EVICTION, "metadata": {"name": "none"}}),
     ],
-    "a budget has one of minimum and maximum": [
+    "minAvailable and maxUnavailable: only one may be set": [
         post(BUDGETS, budget(minAvailable=1, maxUnavailable=1)),
         post(BUDGETS, budget("n")),
     ],
-    "amounts are numbers from zero or percentages up to a hundred": [
+    "minAvailable or maxUnavailable out of range: rejected": [
         post(BUDGETS, budget(minAvailable=-1)),
         post(BUDGETS, budget(maxUnavailable=-1)),
         post(BUDGETS, budget(maxUnavailable="101%")),
@@ -187,12 +187,12 @@ CASES: dict[str, list[Step]] = {
         post(BUDGETS, budget(minAvailable="-5%")),
         post(BUDGETS, budget("good", minAvailable="100%")),
     ],
-    "a selector and the policy for unhealthy pods are checked": [
+    "invalid selector or unhealthyPodEvictionPolicy: rejected": [
         post(BUDGETS, budget(selector={"matchLabels": {"a b": "c"}})),
         post(BUDGETS, budget(selector={"matchExpressions": [{"key": "a", "operator": "In"}]})),
         post(BUDGETS, budget(unhealthyPodEvictionPolicy="Never")),
     ],
-    "a budget may be changed": [
+    "change of a budget: accepted": [
         post(BUDGETS, budget(minAvailable=1), save="made", shown=False),
         put(f"{BUDGETS}/b", budget(minAvailable=2)),
         patch(f"{BUDGETS}/b", {"spec": {"minAvailable": None, "maxUnavailable": "30%"}}),

@@ -68,26 +68,26 @@ MADE = (
 )
 
 CASES: dict[str, list[Step]] = {
-    "a page of a compacted version is expired, with a token to continue": [
+    "page of a compacted version: 410 with a new continue token": [
         *MADE,
         get(f"{EVENTS}?limit=1&continue=$page.metadata.continue", save="gone"),
         get(f"{EVENTS}?limit=1&continue=$gone.metadata.continue", save="page"),
         get(f"{EVENTS}?limit=1&continue=$page.metadata.continue"),
     ],
-    "a list of exactly a compacted version is expired": [
+    "list at exactly a compacted version: 410": [
         *MADE,
         get(f"{EVENTS}?resourceVersion={FIRST}&resourceVersionMatch=Exact"),
         get(f"{EVENTS}?resourceVersion={FIRST}&resourceVersionMatch=Exact&limit=1"),
         get(f"{EVENTS}?resourceVersion={FIRST}&limit=1"),
     ],
-    "a list no older than that is what is there now": [
+    "list not older than a compacted version: the current objects": [
         *MADE,
         get(f"{EVENTS}?resourceVersion={FIRST}", hide=("items",)),
         get(f"{EVENTS}?resourceVersion={FIRST}&resourceVersionMatch=NotOlderThan", hide=("items",)),
         get(f"{EVENTS}?resourceVersion={FIRST}&resourceVersionMatch=NotOlderThan&limit=1", hide=("items",)),
         get(f"{EVENTS}/a?resourceVersion={FIRST}", only=("metadata.name",)),
     ],
-    "a watch from a compacted version ends with an error": [
+    "watch from a compacted version: ends with an error": [
         *MADE,
         watch(f"{EVENTS}?resourceVersion={FIRST}&timeoutSeconds=5", 2),
     ],

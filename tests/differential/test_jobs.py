@@ -31,7 +31,7 @@ def template(policy: str) -> Json:
 COUNTING: Json = {"rules": [{"action": "Count", "onExitCodes": codes(1)}]}
 
 CASES: dict[str, list[Step]] = {
-    "a failure policy is kept": [
+    "valid podFailurePolicy: stored": [
         post(
             JOBS,
             job(
@@ -46,43 +46,43 @@ CASES: dict[str, list[Step]] = {
         ),
         get(OBJECT),
     ],
-    "Indexed needs completions and a limited parallelism": [
+    "Indexed Job without completions or with too much parallelism: rejected": [
         refused(**{**INDEXED, "completions": None}),
         refused(**{**INDEXED, "parallelism": 100001}),
     ],
-    "a failure rule without its parts is refused": [
+    "incomplete or unknown failure rule: rejected": [
         failure({"action": "", "onExitCodes": {"operator": "", "values": []}}),
         failure({"action": "Count"}),
         failure({"action": "Nonsense", "onExitCodes": codes(1)}),
         failure({"action": "Count", "onExitCodes": codes(1), "onPodConditions": [{"type": "A"}]}),
     ],
-    "bad exit codes are refused": [
+    "failure rule with invalid onExitCodes: rejected": [
         failure({"action": "Count", "onExitCodes": codes(0, 1)}),
         failure({"action": "Count", "onExitCodes": codes(0, operator="NotIn")}),
         failure({"action": "Count", "onExitCodes": codes(2, 1, 2)}),
         failure({"action": "Count", "onExitCodes": codes(1, operator="Near")}),
         failure({"action": "Count", "onExitCodes": codes(1, containerName="other")}),
     ],
-    "bad conditions are refused": [
+    "failure rule with invalid onPodConditions: rejected": [
         failure({"action": "Count", "onPodConditions": [{"type": "not ok", "status": "Perhaps"}]}),
     ],
-    "too many rules are refused": [failure(*[{"action": "Count", "onExitCodes": codes(1)}] * 21)],
-    "a failure policy is for pods that do not restart": [
+    "21 failure rules: rejected": [failure(*[{"action": "Count", "onExitCodes": codes(1)}] * 21)],
+    "podFailurePolicy with restartPolicy OnFailure or unsuitable replacement: rejected": [
         failure({"action": "Count", "onExitCodes": codes(1)}, template=template("OnFailure")),
         failure({"action": "Count", "onExitCodes": codes(1)}, podReplacementPolicy="TerminatingOrFailed"),
         refused(podReplacementPolicy="Perhaps"),
     ],
-    "policies cannot be changed": [
+    "change of managedBy or policies: rejected": [
         post(JOBS, job("a", **INDEXED), shown=False),
         patch(OBJECT, {"spec": {"managedBy": "example.com/me"}}),
         patch(OBJECT, {"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": COUNTING}}),
     ],
-    "completions of an indexed job change with its parallelism": [
+    "completions of an Indexed Job changed with parallelism: accepted, alone: rejected": [
         post(JOBS, job("a", **INDEXED), shown=False),
         patch(OBJECT, {"spec": {"completions": 5}}),
         patch(OBJECT, {"spec": {"completions": 5, "parallelism": 5}}, only=("spec",)),
     ],
-    "a manager is a name below a domain": [
+    "managedBy without a valid domain and name: rejected": [
         refused(managedBy=""),
         refused(managedBy="me"),
         refused(managedBy="-a.b/me"),

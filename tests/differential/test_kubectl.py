@@ -39,25 +39,25 @@ def of(*items: str) -> str:
 
 
 MANIFESTS = {
-    "a list": of(CONFIG, CONFIG.replace("name: a", "name: b")),
-    "a list of several kinds": of(CONFIG, POD, OBJECT),
-    "an empty list": of(),
-    "a list with a field that no ConfigMap has": of(CONFIG.replace("data:", "dates:"), POD),
-    "a list with a field that no container has": of(CONFIG, POD.replace("image: i", "imag: i")),
-    "a list with a field that no widget has": of(CONFIG, OBJECT.replace("port:", "harbour:")),
-    "a list with a widget that lacks its size": of(OBJECT.replace("size: 2, ", "")),
-    "a list with text for a number": of(OBJECT.replace("size: 2", "size: big")),
-    "a list with free fields where they are free": of(OBJECT.replace("port: http", "free: {a: {b: 1}}")),
-    "a list with an object of no known kind": of("{apiVersion: v1, kind: None, metadata: {name: a}}"),
-    "a list with an object without kind": of("{apiVersion: v1, metadata: {name: a}}"),
-    "a review of a token": TOKEN,
-    "a review of a token with an unknown field": TOKEN.replace("token:", "tokens: 1, token:"),
-    "a review of a token without spec": "{apiVersion: authentication.k8s.io/v1, kind: TokenReview}",
-    "a review of access": ACCESS,
-    "a review of access with an unknown field": ACCESS.replace("verb:", "verbs: x, verb:"),
-    "a review of access with a list for a text": ACCESS.replace("user: bob", "user: [bob]"),
-    "a widget": OBJECT,
-    "a widget with an unknown field": OBJECT.replace("port:", "harbour:"),
+    "list of ConfigMaps": of(CONFIG, CONFIG.replace("name: a", "name: b")),
+    "list of several kinds": of(CONFIG, POD, OBJECT),
+    "empty list": of(),
+    "list with an unknown field of a ConfigMap": of(CONFIG.replace("data:", "dates:"), POD),
+    "list with an unknown field of a container": of(CONFIG, POD.replace("image: i", "imag: i")),
+    "list with an unknown field of a custom resource": of(CONFIG, OBJECT.replace("port:", "harbour:")),
+    "list with a custom resource without a required field": of(OBJECT.replace("size: 2, ", "")),
+    "list with a string for a number": of(OBJECT.replace("size: 2", "size: big")),
+    "list with fields that the schema preserves": of(OBJECT.replace("port: http", "free: {a: {b: 1}}")),
+    "list with an object of an unknown kind": of("{apiVersion: v1, kind: None, metadata: {name: a}}"),
+    "list with an object without a kind": of("{apiVersion: v1, metadata: {name: a}}"),
+    "token review": TOKEN,
+    "token review with an unknown field": TOKEN.replace("token:", "tokens: 1, token:"),
+    "token review without a spec": "{apiVersion: authentication.k8s.io/v1, kind: TokenReview}",
+    "access review": ACCESS,
+    "access review with an unknown field": ACCESS.replace("verb:", "verbs: x, verb:"),
+    "access review with a list for a string": ACCESS.replace("user: bob", "user: [bob]"),
+    "custom resource": OBJECT,
+    "custom resource with an unknown field": OBJECT.replace("port:", "harbour:"),
 }
 VALIDATE = ("strict", "warn", "ignore")
 
@@ -118,7 +118,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("command", "manifest"), CASES)
-def test_kubectl_accepts_and_refuses_the_same(
+def test_kubectl_has_the_same_result_as_with_kube_apiserver(
     run: Callable[..., list[str]], command: tuple[str, ...], manifest: str
 ) -> None:
     want, got = run(f"t{time.monotonic_ns()}", *command, stdin=manifest)
@@ -128,7 +128,7 @@ def test_kubectl_accepts_and_refuses_the_same(
         assert got.rpartition("(")[2] == want.rpartition("(")[2], f"{want}\n{got}"
 
 
-def test_a_review_cannot_be_applied(run: Callable[..., list[str]]) -> None:
+def test_apply_of_a_review_is_an_error(run: Callable[..., list[str]]) -> None:
     for how in VALIDATE:
         for manifest in (TOKEN, ACCESS):
             want, got = run("default", "apply", f"--validate={how}", stdin=manifest)
@@ -136,14 +136,14 @@ def test_a_review_cannot_be_applied(run: Callable[..., list[str]]) -> None:
             assert "resource name may not be empty" in got
 
 
-def test_a_review_is_answered_through_kubectl(run: Callable[..., list[str]]) -> None:
+def test_create_of_a_review_prints_its_status(run: Callable[..., list[str]]) -> None:
     for manifest in (TOKEN, ACCESS):
         want, got = run("default", "create", "-o", "yaml", stdin=manifest)
         assert got == want
         assert "status:" in got
 
 
-def test_apply_of_a_list_changes_what_changed(run: Callable[..., list[str]]) -> None:
+def test_second_apply_of_a_list_configures_changed_objects_only(run: Callable[..., list[str]]) -> None:
     namespace = f"t{time.monotonic_ns()}"
     for manifest in (of(CONFIG, POD, OBJECT), of(CONFIG.replace("red", "blue"), POD, OBJECT)):
         want, got = run(namespace, "apply", stdin=manifest)

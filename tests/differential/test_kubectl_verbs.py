@@ -76,7 +76,7 @@ TOURS: dict[str, list[Command]] = {
         ]
         for what in CREATED
     },
-    "create from what is there": [
+    "create token and create -f": [
         "create token default",
         "create token default --duration=1m",
         "create token none",
@@ -226,7 +226,7 @@ TOURS: dict[str, list[Command]] = {
         ("apply --prune -l app=a --prune-allowlist=core/v1/ConfigMap -f -", CONFIG),
         "get configmap c -o yaml --show-managed-fields",
     ],
-    "who may do what": [
+    "auth": [
         "auth whoami",
         "auth can-i create pods",
         "auth can-i '*' '*'",
@@ -253,7 +253,7 @@ TOURS: dict[str, list[Command]] = {
         "describe role r",
         "describe rolebinding b",
     ],
-    "the cluster and its nodes": [
+    "cluster-info, cordon, drain and taint": [
         "cluster-info",
         ("create -f -", NODE),
         "cordon $ns",

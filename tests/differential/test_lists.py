@@ -22,7 +22,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 def names(query: str) -> Step:
-    """Which objects a selector chooses."""
+    """List the names of the objects that a selector matches."""
     fields = (
         "items.0.metadata.name",
         "items.1.metadata.name",
@@ -41,7 +41,7 @@ def token(**parts: object) -> str:
 V1 = "meta.k8s.io/v1"
 
 CASES: dict[str, list[Step]] = {
-    "changes between pages do not show": [
+    "objects changed between pages: later pages do not show it": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=1", save="page"),
         delete(f"{CONFIG_MAPS}/b", shown=False),
@@ -53,25 +53,25 @@ CASES: dict[str, list[Step]] = {
         get(f"{CONFIG_MAPS}?limit=5&continue=$page.metadata.continue", save="page"),
         get(CONFIG_MAPS),
     ],
-    "changes between pages do not show through a selector": [
+    "labels changed between pages: later pages do not show it": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=1&labelSelector=app%3Dweb", save="page"),
         patch(f"{CONFIG_MAPS}/b", {"metadata": {"labels": {"app": "db"}}}, shown=False),
         patch(f"{CONFIG_MAPS}/c", {"metadata": {"labels": {"app": "web"}}}, shown=False),
         get(f"{CONFIG_MAPS}?limit=1&labelSelector=app%3Dweb&continue=$page.metadata.continue"),
     ],
-    "pages as tables": [
+    "pages as tables: as kube-apiserver": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=3", accept=TABLE, save="page"),
         post(CONFIG_MAPS, config_map("e"), shown=False),
         get(f"{CONFIG_MAPS}?limit=3&continue=$page.metadata.continue", accept=TABLE),
     ],
-    "pages from any version": [
+    "pages from a resourceVersion: as kube-apiserver": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=2&resourceVersion=$last.metadata.resourceVersion", save="page"),
         get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue"),
     ],
-    "pages from an older version are of that version": [
+    "first page from an old resourceVersion: as kube-apiserver": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=2&resourceVersion=$first.metadata.resourceVersion"),
         get(f"{CONFIG_MAPS}?limit=2&resourceVersion=$first.metadata.resourceVersion&labelSelector=app"),
@@ -80,7 +80,7 @@ CASES: dict[str, list[Step]] = {
             "&resourceVersionMatch=NotOlderThan"
         ),
     ],
-    "pages of exactly a version": [
+    "pages at exactly a resourceVersion: objects created later are not shown": [
         *THREE,
         get(
             f"{CONFIG_MAPS}?limit=1&resourceVersion=$last.metadata.resourceVersion&resourceVersionMatch=Exact",
@@ -89,14 +89,14 @@ CASES: dict[str, list[Step]] = {
         post(CONFIG_MAPS, config_map("aa"), shown=False),
         get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue"),
     ],
-    "a continue token with a match is refused": [
+    "continue token with resourceVersionMatch: rejected": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=2", save="page", shown=False),
         get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue&resourceVersionMatch=Exact"),
         get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue&resourceVersionMatch=NotOlderThan"),
         get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue&resourceVersion=0"),
     ],
-    "a garbled continue token is refused": [
+    "invalid continue token: rejected": [
         get(f"{CONFIG_MAPS}?limit=2&continue=%21%21"),
         get(f"{CONFIG_MAPS}?limit=2&continue=nonsense"),
         get(f"{CONFIG_MAPS}?limit=2&continue={token(v='v2', rv=1, start='a')}"),
@@ -108,16 +108,16 @@ CASES: dict[str, list[Step]] = {
         get(f"{CONFIG_MAPS}?limit=2&continue={token(v=V1, rv='x', start='a')}"),
         get(f"{CONFIG_MAPS}?limit=2&continue={token(rv=1)}"),
     ],
-    "a continue token from the future is refused": [
+    "continue token of a future resourceVersion: rejected": [
         get(f"{CONFIG_MAPS}?limit=2&continue={token(v=V1, rv=999999999, start='a')}"),
     ],
-    "a watch does not look at a continue token": [
+    "watch with a continue token: token ignored": [
         *THREE,
         get(
             f"{CONFIG_MAPS}?watch=1&continue=x&resourceVersion=$last.metadata.resourceVersion&timeoutSeconds=1"
         ),
     ],
-    "versions and how they match": [
+    "every resourceVersion with every resourceVersionMatch: as kube-apiserver": [
         *THREE,
         *(
             get(
@@ -129,7 +129,7 @@ CASES: dict[str, list[Step]] = {
             for limit in ("", "&limit=2")
         ),
     ],
-    "a version from the future is not waited for": [
+    "resourceVersion of the future: rejected": [
         get(f"{CONFIG_MAPS}?resourceVersion=999999999", hide=("details.causes",)),
         get(
             f"{CONFIG_MAPS}?resourceVersion=999999999&resourceVersionMatch=Exact",
@@ -137,29 +137,29 @@ CASES: dict[str, list[Step]] = {
         ),
         get(f"{CONFIG_MAPS}/a?resourceVersion=999999999", hide=("details.causes",)),
     ],
-    "a version that is no number is refused in every match": [
+    "invalid resourceVersion in a list or get: rejected": [
         get(f"{CONFIG_MAPS}?resourceVersion=x&resourceVersionMatch=Exact"),
         get(f"{CONFIG_MAPS}?resourceVersion=-1"),
         get(f"{CONFIG_MAPS}?resourceVersion=1.5"),
         get(f"{CONFIG_MAPS}?resourceVersion=99999999999999999999"),
         get(f"{CONFIG_MAPS}/a?resourceVersion=x"),
     ],
-    "a list is ordered by name": [*THREE, get(CONFIG_MAPS)],
-    "an empty list has items": [get(CONFIG_MAPS), get(PODS)],
-    "a list over all namespaces": [
+    "list: ordered by name": [*THREE, get(CONFIG_MAPS)],
+    "empty list: items is an empty list": [get(CONFIG_MAPS), get(PODS)],
+    "list over all namespaces with a field selector: matching objects": [
         *THREE,
         get(
             "/api/v1/configmaps?fieldSelector=metadata.namespace%3D$ns,metadata.name%3Da",
         ),
     ],
-    "labels choose by equality": [
+    "label selector with = and !=: matching objects": [
         *THREE,
         names("labelSelector=app%3Dweb"),
         names("labelSelector=app%3D%3Ddb"),
         names("labelSelector=app!%3Dweb"),
         names("labelSelector=app%3Dweb,tier%3D2"),
     ],
-    "labels choose by sets": [
+    "label selector with sets, existence and comparison: matching objects": [
         *THREE,
         names("labelSelector=app%20in%20(web,%20db)"),
         names("labelSelector=app%20notin%20(web)"),
@@ -168,26 +168,26 @@ CASES: dict[str, list[Step]] = {
         names("labelSelector=tier%3E1"),
         names("labelSelector=tier%3C2"),
     ],
-    "a bad label selector is refused": [
+    "invalid label selector: rejected": [
         get(f"{CONFIG_MAPS}?labelSelector=a%20in"),
         get(f"{CONFIG_MAPS}?labelSelector=a%3D%3D%3Db"),
         get(f"{CONFIG_MAPS}?labelSelector=-a%3Db"),
         get(f"{CONFIG_MAPS}?labelSelector=a%3Eb"),
         get(f"{CONFIG_MAPS}?labelSelector=a%3D" + "x" * 64),
     ],
-    "fields choose by name": [
+    "field selector with metadata.name: matching objects": [
         *THREE,
         names("fieldSelector=metadata.name%3Db"),
         names("fieldSelector=metadata.name!%3Db"),
         names("fieldSelector=metadata.name%3Db,metadata.namespace%3D$ns"),
     ],
-    "a field that cannot be chosen by is refused": [
+    "field selector with an unsupported field: rejected": [
         get(f"{CONFIG_MAPS}?fieldSelector=data.key%3Dx"),
         get(f"{PODS}?fieldSelector=spec.nonsense%3Dx"),
         get(f"{SERVICES}?fieldSelector=spec.ports%3Dx"),
         get(f"{CONFIG_MAPS}?fieldSelector=metadata.name"),
     ],
-    "pods are chosen by node and phase": [
+    "field selectors of pods: matching pods": [
         post(PODS, pod("a", nodeName="n1"), shown=False),
         post(PODS, pod("b"), shown=False),
         patch(f"{PODS}/a/status", {"status": {"phase": "Running", "podIP": "10.0.0.1"}}, shown=False),
@@ -203,11 +203,11 @@ CASES: dict[str, list[Step]] = {
         get(f"{PODS}?fieldSelector=spec.restartPolicy%3DAlways", only=("items.1.metadata.name",)),
         get(f"{PODS}?fieldSelector=spec.schedulerName%3Dother", only=("items",)),
     ],
-    "namespaces are chosen by phase": [
+    "field selector with status.phase of namespaces: matching namespaces": [
         get(f"{NAMESPACES}?fieldSelector=status.phase%3DTerminating,metadata.name%3D$ns"),
         get(f"{NAMESPACES}?fieldSelector=status.phase%3DActive,metadata.name%3D$ns"),
     ],
-    "a list comes in pages": [
+    "list with a limit: pages with continue tokens": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=2", save="page"),
         get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue"),
@@ -215,26 +215,29 @@ CASES: dict[str, list[Step]] = {
         get(f"{CONFIG_MAPS}?limit=3&continue=$page.metadata.continue", hide=("items",)),
         get(f"{CONFIG_MAPS}?limit=4", hide=("items",)),
     ],
-    "a page with a selector does not count what remains": [
+    "page with a selector: no remainingItemCount": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=1&labelSelector=app", hide=("items",)),
     ],
-    "pages are of one moment": [
+    "object created between pages: not in later pages": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=2", save="page", shown=False),
         post(CONFIG_MAPS, config_map("ca"), shown=False),
         get(f"{CONFIG_MAPS}?limit=5&continue=$page.metadata.continue"),
     ],
-    "a continue with a version is refused": [
+    "continue token with a resourceVersion: rejected": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=2", save="page", shown=False),
         get(
             f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue&resourceVersion=$first.metadata.resourceVersion"
         ),
     ],
-    "a bad limit is refused": [get(f"{CONFIG_MAPS}?limit=x"), get(f"{CONFIG_MAPS}?limit=-1")],
-    "a list of any version": [*THREE, get(f"{CONFIG_MAPS}?resourceVersion=0", only=("kind",))],
-    "a list no older than a version": [
+    "invalid limit: rejected": [get(f"{CONFIG_MAPS}?limit=x"), get(f"{CONFIG_MAPS}?limit=-1")],
+    "list with resourceVersion 0: accepted": [
+        *THREE,
+        get(f"{CONFIG_MAPS}?resourceVersion=0", only=("kind",)),
+    ],
+    "list not older than a resourceVersion: objects of at least that version": [
         *THREE,
         get(f"{CONFIG_MAPS}?resourceVersion=$last.metadata.resourceVersion", only=("items.3.metadata.name",)),
         get(
@@ -242,31 +245,31 @@ CASES: dict[str, list[Step]] = {
             only=("items.3.metadata.name",),
         ),
     ],
-    "a list at exactly a version": [
+    "list at exactly a resourceVersion: objects of that version": [
         *THREE,
         get(
             f"{CONFIG_MAPS}?resourceVersion=$first.metadata.resourceVersion&resourceVersionMatch=Exact",
             hide=("items.*.metadata.managedFields",),
         ),
     ],
-    "a bad resourceVersionMatch is refused": [
+    "invalid resourceVersionMatch: rejected": [
         get(f"{CONFIG_MAPS}?resourceVersion=1&resourceVersionMatch=Nearly"),
         get(f"{CONFIG_MAPS}?resourceVersionMatch=Exact"),
         get(f"{CONFIG_MAPS}?resourceVersion=0&resourceVersionMatch=Exact"),
     ],
-    "a version that is no number is refused": [get(f"{CONFIG_MAPS}?resourceVersion=abc")],
-    "a get at a version": [
+    "resourceVersion that is not a number: rejected": [get(f"{CONFIG_MAPS}?resourceVersion=abc")],
+    "get with a resourceVersion: accepted": [
         *THREE,
         get(f"{CONFIG_MAPS}/a?resourceVersion=0"),
         get(f"{CONFIG_MAPS}/a?resourceVersion=$last.metadata.resourceVersion"),
     ],
-    "initial events are for watches only": [
+    "list with sendInitialEvents: rejected": [
         get(f"{CONFIG_MAPS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
     ],
 }
 
 
-WAITING = {"a version from the future is not waited for", "a continue token from the future is refused"}
+WAITING = {"resourceVersion of the future: rejected", "continue token of a future resourceVersion: rejected"}
 """kube-apiserver answers these after several seconds each."""
 
 

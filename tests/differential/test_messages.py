@@ -1,4 +1,4 @@
-"""The messages that users meet are worded as kube-apiserver words them.
+"""Common error messages have the wording of kube-apiserver.
 
 Everywhere else in these tests the wording of errors is not compared.
 """
@@ -35,7 +35,7 @@ LIMIT = {"hard": {"configmaps": "0"}}
 NOT_A_USER = TokenUser("no-such-token", "nobody")
 
 CASES: dict[str, list[Step]] = {
-    "not found": [
+    "missing object, namespace or custom resource: message of kube-apiserver": [
         get(OBJECT),
         delete(f"{JOBS}/none"),
         get("/api/v1/namespaces/none-$ns"),
@@ -43,40 +43,42 @@ CASES: dict[str, list[Step]] = {
         *DEFINED,
         get(f"{WIDGETS}/none"),
     ],
-    "already exists": [MADE, post(CONFIG_MAPS, config_map())],
-    "still being deleted": [
+    "name exists: message of kube-apiserver": [MADE, post(CONFIG_MAPS, config_map())],
+    "object of that name is terminating: message of kube-apiserver": [
         post(CONFIG_MAPS, config_map(finalizers=["example.com/hold"]), shown=False),
         delete(OBJECT, shown=False),
         post(CONFIG_MAPS, config_map()),
         patch(OBJECT, {"metadata": {"labels": {"a": "b"}}}, shown=False),
     ],
-    "written on an old version": [
+    "old resourceVersion or another uid: message of kube-apiserver": [
         MADE,
         put(OBJECT, config_map(data={"k": "1"}), shown=False),
         put(OBJECT, config_map(data={"k": "2"}, resourceVersion="$made.metadata.resourceVersion")),
         delete(OBJECT, {"preconditions": {"uid": "other"}}),
     ],
-    "owned by another field manager": [
+    "apply of another manager's fields: message of kube-apiserver": [
         apply(OBJECT, config_map(data={"k": "1", "l": "1"}), manager="alice", shown=False),
         apply(OBJECT, config_map(data={"k": "2"}), manager="bob"),
         apply(OBJECT, config_map(data={"k": "2", "l": "2"}), manager="bob"),
     ],
-    "not allowed by RBAC": [
+    "user without rights: message of kube-apiserver": [
         get(CONFIG_MAPS, user=READER),
         post(PODS, pod(), user=READER),
         get("/api/v1/nodes", user=READER),
         get(f"{PODS}/a/log", user=READER),
         get("/metrics", user=READER),
     ],
-    "not authenticated": [get(CONFIG_MAPS, user=NOT_A_USER)],
-    "not allowed by a quota": [
+    "unknown token: message of kube-apiserver": [get(CONFIG_MAPS, user=NOT_A_USER)],
+    "quota exceeded: message of kube-apiserver": [
         post(QUOTAS, {"metadata": {"name": "q"}, "spec": LIMIT}, shown=False),
         patch(f"{QUOTAS}/q/status", {"status": {**LIMIT, "used": {"configmaps": "0"}}}, shown=False),
         get(f"{QUOTAS}/q", until="status.used", shown=False),
         post(CONFIG_MAPS, config_map(), until_code=403),
     ],
-    "a pod without its service account": [post(PODS, pod(serviceAccountName="none"))],
-    "names": [
+    "pod with a missing service account: message of kube-apiserver": [
+        post(PODS, pod(serviceAccountName="none"))
+    ],
+    "invalid names, labels and keys: message of kube-apiserver": [
         post(CONFIG_MAPS, config_map("Bad_Name")),
         post(CONFIG_MAPS, config_map("x" * 254)),
         post(CONFIG_MAPS, {"metadata": {}}),
@@ -87,7 +89,7 @@ CASES: dict[str, list[Step]] = {
         post(CONFIG_MAPS, config_map(data={"bad key!": "1"})),
         put(OBJECT, config_map("b")),
     ],
-    "fields that may not change": [
+    "change of an immutable field: message of kube-apiserver": [
         post(JOBS, job(), shown=False),
         patch(f"{JOBS}/a", {"spec": {"completions": 5}}),
         post(DEPLOYMENTS, deployment(), shown=False),
@@ -97,7 +99,7 @@ CASES: dict[str, list[Step]] = {
         post(SECRETS, secret(), shown=False),
         patch(f"{SECRETS}/a", {"type": "example.com/other"}),
     ],
-    "pods that are wrong": [
+    "invalid pod: message of kube-apiserver": [
         post(PODS, pod(containers=[])),
         post(PODS, pod(container={"image": ""})),
         post(PODS, pod(restartPolicy="Sometimes")),
@@ -108,7 +110,7 @@ CASES: dict[str, list[Step]] = {
         post(PODS, pod(container={"resources": {"requests": {"nvidia.com/gpu": "1"}}})),
         post(PODS, pod(containers=[{"name": "c", "image": "i"}, {"name": "c", "image": "i"}])),
     ],
-    "workloads that are wrong": [
+    "invalid Deployment, Job or Service: message of kube-apiserver": [
         post(DEPLOYMENTS, deployment(replicas=-1)),
         post(DEPLOYMENTS, deployment(selector={"matchLabels": {"x": "y"}})),
         post(JOBS, job(completionMode="Indexed")),
@@ -116,18 +118,18 @@ CASES: dict[str, list[Step]] = {
         post(SERVICES, service(ports=[])),
         post(SERVICES, service(type="Nonsense")),
     ],
-    "unknown fields": [
+    "unknown field: message of kube-apiserver": [
         post(f"{CONFIG_MAPS}?fieldValidation=Strict", {**config_map(), "dates": {}}),
         post(f"{PODS}?fieldValidation=Warn", pod(container={"imag": "i"})),
     ],
-    "custom resources that are wrong": [
+    "invalid custom resource: message of kube-apiserver": [
         *DEFINED,
         post(WIDGETS, widget(size="big")),
         post(WIDGETS, widget(size=-1)),
         post(WIDGETS, widget(colour="grey")),
         post(WIDGETS, {**widget(), "spec": {}}),
     ],
-    "selectors that cannot be read": [
+    "invalid selector: message of kube-apiserver": [
         get(f"{CONFIG_MAPS}?labelSelector=a%3D%3D%3Db"),
         get(f"{PODS}?fieldSelector=spec.nonsense%3Da"),
     ],

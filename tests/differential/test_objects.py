@@ -22,7 +22,7 @@ SECRETS = "/api/v1/namespaces/$ns/secrets"
 EVENTS = "/api/v1/namespaces/$ns/events"
 
 CASES: dict[str, list[Step]] = {
-    "the finalizers of a namespace are checked when they are finalized": [
+    "finalize of a namespace with an invalid finalizer: rejected": [
         put(
             "/api/v1/namespaces/$ns/finalize",
             {
@@ -33,49 +33,51 @@ CASES: dict[str, list[Step]] = {
             },
         ),
     ],
-    "a created object comes back with its metadata, and reads the same": [
+    "create, then get: same object with server-set metadata": [
         post(CONFIG_MAPS, config_map(labels={"a": "1"}, annotations={"b": "2"})),
         get(f"{CONFIG_MAPS}/a"),
     ],
-    "kind and apiVersion may be left out": [
+    "create without kind and apiVersion: accepted": [
         post(CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
     ],
-    "a kind that is not the path's is refused": [
+    "create with another kind than in the path: rejected": [
         post(CONFIG_MAPS, {**config_map(data={}), "kind": "Secret"})
     ],
-    "an apiVersion that is not the path's is refused": [
+    "create with another apiVersion than in the path: rejected": [
         post(CONFIG_MAPS, {**config_map(), "apiVersion": "v2"})
     ],
-    "a namespace that is not the path's is refused": [post(CONFIG_MAPS, config_map(namespace="other"))],
-    "an object in a namespace that is not there is refused": [
-        post("/api/v1/namespaces/no-such/configmaps", config_map())
+    "create with another namespace than in the path: rejected": [
+        post(CONFIG_MAPS, config_map(namespace="other"))
     ],
-    "a second object of the same name is refused": [
+    "create in a missing namespace: 404": [post("/api/v1/namespaces/no-such/configmaps", config_map())],
+    "create with an existing name: 409": [
         post(CONFIG_MAPS, config_map()),
         post(CONFIG_MAPS, config_map()),
     ],
-    "an object that is not there is not found": [
+    "get, delete and update of a missing object: 404": [
         get(f"{CONFIG_MAPS}/none"),
         delete(f"{CONFIG_MAPS}/none"),
         put(f"{CONFIG_MAPS}/none", config_map("none", resourceVersion="1")),
     ],
-    "a put does not make an object that is not there": [put(f"{CONFIG_MAPS}/new", config_map("new"))],
-    "a name is made from generateName": [post(CONFIG_MAPS, {"metadata": {"generateName": "gen-"}})],
-    "a long generateName is cut": [post(CONFIG_MAPS, {"metadata": {"generateName": "x" * 250}})],
-    "without any name an object is refused": [post(CONFIG_MAPS, {"metadata": {}})],
-    "a name with capitals is refused": [post(CONFIG_MAPS, config_map("Big"))],
-    "a name of 254 characters is refused": [post(CONFIG_MAPS, config_map("x" * 254))],
-    "a name of 253 characters is taken": [post(CONFIG_MAPS, config_map("x" * 253))],
-    "a name with a slash is refused": [post(CONFIG_MAPS, config_map("a/b"))],
-    "a bad data key is refused": [post(CONFIG_MAPS, config_map(data={"a b": "c"}))],
-    "a bad label is refused": [post(CONFIG_MAPS, config_map(labels={"-bad": "x", "ok": "not ok"}))],
-    "a label value of 64 characters is refused": [post(CONFIG_MAPS, config_map(labels={"a": "x" * 64}))],
-    "a bad annotation key is refused": [post(CONFIG_MAPS, config_map(annotations={"a/b/c": "x"}))],
-    "a bad finalizer is refused": [post(CONFIG_MAPS, config_map(finalizers=["bad name"]))],
-    "an owner without a uid is refused": [
+    "update of a missing object without a resourceVersion: as kube-apiserver": [
+        put(f"{CONFIG_MAPS}/new", config_map("new"))
+    ],
+    "generateName: name with that prefix": [post(CONFIG_MAPS, {"metadata": {"generateName": "gen-"}})],
+    "generateName of 250 characters: cut": [post(CONFIG_MAPS, {"metadata": {"generateName": "x" * 250}})],
+    "create without a name: rejected": [post(CONFIG_MAPS, {"metadata": {}})],
+    "name with capital letters: rejected": [post(CONFIG_MAPS, config_map("Big"))],
+    "name of 254 characters: rejected": [post(CONFIG_MAPS, config_map("x" * 254))],
+    "name of 253 characters: accepted": [post(CONFIG_MAPS, config_map("x" * 253))],
+    "name with a slash: rejected": [post(CONFIG_MAPS, config_map("a/b"))],
+    "invalid data key: rejected": [post(CONFIG_MAPS, config_map(data={"a b": "c"}))],
+    "invalid label: rejected": [post(CONFIG_MAPS, config_map(labels={"-bad": "x", "ok": "not ok"}))],
+    "label value of 64 characters: rejected": [post(CONFIG_MAPS, config_map(labels={"a": "x" * 64}))],
+    "invalid annotation key: rejected": [post(CONFIG_MAPS, config_map(annotations={"a/b/c": "x"}))],
+    "invalid finalizer: rejected": [post(CONFIG_MAPS, config_map(finalizers=["bad name"]))],
+    "owner reference without a uid: rejected": [
         post(CONFIG_MAPS, config_map(ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "p"}]))
     ],
-    "two controlling owners are refused": [
+    "two controller owner references: rejected": [
         post(
             CONFIG_MAPS,
             config_map(
@@ -86,7 +88,7 @@ CASES: dict[str, list[Step]] = {
             ),
         )
     ],
-    "what the server sets is not taken from the client": [
+    "create with uid, creationTimestamp and generation: replaced by the server": [
         post(
             CONFIG_MAPS,
             config_map(
@@ -97,8 +99,8 @@ CASES: dict[str, list[Step]] = {
             ),
         )
     ],
-    "a version in a new object is refused": [post(CONFIG_MAPS, config_map(resourceVersion="5"))],
-    "a put changes the version": [
+    "create with a resourceVersion: rejected": [post(CONFIG_MAPS, config_map(resourceVersion="5"))],
+    "update: new resourceVersion": [
         post(CONFIG_MAPS, config_map(), save="made"),
         put(
             f"{CONFIG_MAPS}/a",
@@ -106,12 +108,12 @@ CASES: dict[str, list[Step]] = {
         ),
         get(f"{CONFIG_MAPS}/a"),
     ],
-    "a put that changes nothing keeps the version": [
+    "update without changes: resourceVersion kept": [
         post(CONFIG_MAPS, config_map(), save="made"),
         put(f"{CONFIG_MAPS}/a", config_map()),
         put(f"{CONFIG_MAPS}/a", "$made"),
     ],
-    "a put on an old version is a conflict": [
+    "update with an old resourceVersion: conflict": [
         post(CONFIG_MAPS, config_map(), save="made"),
         put(f"{CONFIG_MAPS}/a", config_map(data={"key": "1"})),
         put(
@@ -119,84 +121,86 @@ CASES: dict[str, list[Step]] = {
             config_map(data={"key": "2"}, resourceVersion="$made.metadata.resourceVersion"),
         ),
     ],
-    "a put with another uid is a conflict": [
+    "update with another uid: conflict": [
         post(CONFIG_MAPS, config_map()),
         put(f"{CONFIG_MAPS}/a", config_map(uid="00000000-0000-0000-0000-000000000001")),
     ],
-    "a put with another name is refused": [
+    "update with another name than in the path: rejected": [
         post(CONFIG_MAPS, config_map()),
         put(f"{CONFIG_MAPS}/a", config_map("b")),
     ],
-    "a put without a name is refused": [
+    "update without a name: rejected": [
         post(CONFIG_MAPS, config_map()),
         put(f"{CONFIG_MAPS}/a", {"data": {"x": "y"}}),
     ],
-    "a put with a version that is no number is refused": [
+    "update with a resourceVersion that is not a number: rejected": [
         post(CONFIG_MAPS, config_map()),
         put(f"{CONFIG_MAPS}/a", config_map(resourceVersion="abc")),
     ],
-    "an immutable config map cannot be changed": [
+    "change of an immutable ConfigMap: rejected": [
         post(CONFIG_MAPS, {**config_map(), "immutable": True}),
         put(f"{CONFIG_MAPS}/a", {**config_map(data={"key": "2"}), "immutable": True}),
         put(f"{CONFIG_MAPS}/a", config_map()),
     ],
-    "a secret with stringData stores data": [
+    "Secret with stringData: stored as data": [
         post(SECRETS, {"metadata": {"name": "s"}, "stringData": {"a": "hello"}, "data": {"b": "aGk="}}),
         get(f"{SECRETS}/s"),
     ],
-    "a secret's data must be base64": [post(SECRETS, {"metadata": {"name": "s"}, "data": {"b": "%%"}})],
-    "a secret's type cannot be changed": [
+    "Secret with data that is not base64: rejected": [
+        post(SECRETS, {"metadata": {"name": "s"}, "data": {"b": "%%"}})
+    ],
+    "change of a Secret's type: rejected": [
         post(SECRETS, {"metadata": {"name": "s"}}),
         put(f"{SECRETS}/s", {"metadata": {"name": "s"}, "type": "other"}),
     ],
-    "a namespace gets its label, phase and finalizer": [
+    "new Namespace: label, phase and finalizer set": [
         post(NAMESPACES, {"metadata": {"name": "$ns-b", "labels": {"x": "y"}}}),
         get(f"{NAMESPACES}/$ns-b"),
     ],
-    "a namespace's name is a DNS label": [post(NAMESPACES, {"metadata": {"name": "a.b"}})],
-    "a service gets an address and defaults": [post(SERVICES, service()), get(f"{SERVICES}/a")],
-    "a headless service has no address": [post(SERVICES, service(clusterIP="None"))],
-    "a service's name has at most 63 characters": [
+    "Namespace with a dot in its name: rejected": [post(NAMESPACES, {"metadata": {"name": "a.b"}})],
+    "new Service: cluster IP and defaults set": [post(SERVICES, service()), get(f"{SERVICES}/a")],
+    "Service with clusterIP None: no cluster IP": [post(SERVICES, service(clusterIP="None"))],
+    "Service name with a leading digit or 64 characters: rejected": [
         post(SERVICES, service("1a")),
         post(SERVICES, service("x" * 64)),
         post(SERVICES, service("x" * 63)),
     ],
-    "a service without ports is refused": [post(SERVICES, service(ports=[]))],
-    "a service's port must be one": [
+    "Service without ports: rejected": [post(SERVICES, service(ports=[]))],
+    "Service with invalid ports: rejected": [
         post(SERVICES, service(ports=[{"port": 0}])),
         post(SERVICES, service(ports=[{"port": 70000}])),
         post(SERVICES, service(ports=[{"port": 1}, {"port": 2}])),
         post(SERVICES, service(ports=[{"name": "a", "port": 1}, {"name": "a", "port": 2}])),
         post(SERVICES, service(ports=[{"port": 1, "protocol": "ICMP"}])),
     ],
-    "a service's address cannot be changed": [
+    "change of a Service's clusterIP: rejected": [
         post(SERVICES, service(), save="made"),
         put(f"{SERVICES}/a", service(clusterIP="10.96.200.201")),
     ],
-    "a service with a put keeps its address": [
+    "update of a Service without clusterIP: cluster IP kept": [
         post(SERVICES, service(), save="made"),
         put(f"{SERVICES}/a", service(ports=[{"port": 81}])),
     ],
-    "a deployment is given its defaults and a generation": [
+    "new Deployment: defaults and generation set": [
         post(DEPLOYMENTS, deployment(), save="made"),
         put(f"{DEPLOYMENTS}/a", deployment(replicas=3)),
     ],
-    "a deployment's selector must match its template": [
+    "Deployment whose selector does not match its template: rejected": [
         post(DEPLOYMENTS, deployment(selector={"matchLabels": {"app": "other"}}))
     ],
-    "a deployment's selector cannot be changed": [
+    "change of a Deployment's selector: rejected": [
         post(DEPLOYMENTS, deployment()),
         put(f"{DEPLOYMENTS}/a", {**deployment("b"), "metadata": {"name": "a"}}),
     ],
-    "a job is given its defaults, a selector and labels": [post(JOBS, job()), get(f"{JOBS}/a")],
-    "a job must say that it does not restart always": [
+    "new Job: defaults, selector and labels set": [post(JOBS, job()), get(f"{JOBS}/a")],
+    "Job with restartPolicy Always: rejected": [
         post(
             JOBS,
             job(template={"spec": {"restartPolicy": "Always", "containers": [{"name": "a", "image": "b"}]}}),
         )
     ],
-    "an indexed job has one completion unless it says more": [post(JOBS, job(completionMode="Indexed"))],
-    "a job's completions cannot be changed": [
+    "Indexed Job without completions: as kube-apiserver": [post(JOBS, job(completionMode="Indexed"))],
+    "change of a Job's completions: rejected": [
         post(JOBS, job(completions=2), save="made"),
         put(
             f"{JOBS}/a",
@@ -210,7 +214,7 @@ CASES: dict[str, list[Step]] = {
             },
         ),
     ],
-    "a lease keeps its times": [
+    "Lease: times stored with microseconds": [
         post(
             LEASES,
             {
@@ -224,10 +228,10 @@ CASES: dict[str, list[Step]] = {
             },
         ),
     ],
-    "a lease's duration must be positive": [
+    "Lease with leaseDurationSeconds 0: rejected": [
         post(LEASES, {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 0}})
     ],
-    "an event is kept": [
+    "Event: stored as it was sent": [
         post(
             EVENTS,
             {
@@ -242,7 +246,7 @@ CASES: dict[str, list[Step]] = {
             },
         )
     ],
-    "an event is in the namespace of its object": [
+    "Event of an object in another namespace: rejected": [
         post(
             EVENTS,
             {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "x", "name": "p"}},

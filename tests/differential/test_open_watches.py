@@ -37,13 +37,13 @@ WRITES = (
 )
 
 CASES: dict[str, list[Step]] = {
-    "all events of a collection": [
+    "watch of a collection: all events": [
         MADE,
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}"),
         *WRITES,
         read_watch("all", 9),
     ],
-    "a watch by label has events of objects that start and stop to match": [
+    "watch with a label selector: ADDED and DELETED when objects start and stop to match": [
         MADE,
         open_watch("one", f"{CONFIG_MAPS}?{SINCE}&labelSelector=x%3D1"),
         open_watch("two", f"{CONFIG_MAPS}?{SINCE}&labelSelector=x%3D2"),
@@ -53,7 +53,7 @@ CASES: dict[str, list[Step]] = {
         read_watch("two", 2),
         read_watch("none", 4),
     ],
-    "a watch by field has events of objects that start and stop to match": [
+    "watch with a field selector: ADDED and DELETED when objects start and stop to match": [
         post(PODS, pod("z"), save="made", shown=False),
         open_watch("running", f"{PODS}?{SINCE}&fieldSelector=status.phase%3DRunning"),
         open_watch("here", f"{PODS}?{SINCE}&fieldSelector=spec.nodeName%3Dn1"),
@@ -71,27 +71,27 @@ CASES: dict[str, list[Step]] = {
         read_watch("here", 4),
         read_watch("waiting", 2),
     ],
-    "a pod deleted without grace is modified and deleted": [
+    "running pod deleted with gracePeriodSeconds=0: MODIFIED and DELETED": [
         *BOUND,
         open_watch("pods", f"{PODS}?{SINCE}"),
         read_watch("pods", 1, shown=False),
         delete(f"{RUNNING}?gracePeriodSeconds=0", shown=False),
         read_watch("pods", 2),
     ],
-    "a pod deleted without grace by its body is modified and deleted": [
+    "running pod deleted with grace period 0 in the body: MODIFIED and DELETED": [
         *BOUND,
         open_watch("pods", f"{PODS}?{SINCE}&fieldSelector=status.phase%3DRunning"),
         read_watch("pods", 1, shown=False),
         delete(RUNNING, {"gracePeriodSeconds": 0}, shown=False),
         read_watch("pods", 2),
     ],
-    "a pod without a node is modified and deleted": [
+    "pod without a node deleted: MODIFIED and DELETED": [
         post(PODS, pod(), save="made", shown=False),
         open_watch("pods", f"{PODS}?{SINCE}"),
         delete(RUNNING, shown=False),
         read_watch("pods", 2),
     ],
-    "a pod with a finalizer is modified twice and deleted": [
+    "pod with a finalizer deleted: events until the finalizer is removed": [
         post(
             PODS, pod(metadata={"finalizers": ["example.com/hold"]}, nodeName="n1"), save="made", shown=False
         ),
@@ -100,7 +100,7 @@ CASES: dict[str, list[Step]] = {
         patch(RUNNING, {"metadata": {"finalizers": None}}, shown=False),
         read_watch("pods", 2),
     ],
-    "a pod's grace, shortened and ended": [
+    "running pod deleted with shorter and shorter grace periods: an event for each": [
         *BOUND,
         open_watch("pods", f"{PODS}?{SINCE}"),
         read_watch("pods", 1, shown=False),
@@ -109,7 +109,7 @@ CASES: dict[str, list[Step]] = {
         delete(f"{RUNNING}?gracePeriodSeconds=0", shown=False),
         read_watch("pods", 4),
     ],
-    "what is there, then a bookmark, then what comes": [
+    "initial events: existing objects, a bookmark, then changes": [
         MADE,
         post(CONFIG_MAPS, config_map("second"), shown=False),
         open_watch("all", f"{CONFIG_MAPS}?{INITIAL}"),
@@ -117,7 +117,7 @@ CASES: dict[str, list[Step]] = {
         *WRITES,
         read_watch("all", 9),
     ],
-    "initial events from a version, with a selector": [
+    "initial events from a resourceVersion with a selector: only matching objects": [
         MADE,
         labelled("first", "1"),
         open_watch("one", f"{CONFIG_MAPS}?{INITIAL}&{SINCE}&labelSelector=x%3D1"),
@@ -125,55 +125,55 @@ CASES: dict[str, list[Step]] = {
         *WRITES,
         read_watch("one", 7),
     ],
-    "initial events of nothing are a bookmark": [
+    "initial events without matching objects: only a bookmark": [
         open_watch("none", f"{CONFIG_MAPS}?{INITIAL}&labelSelector=x%3D9"),
         read_watch("none", 1),
     ],
-    "initial events without bookmarks are refused": [
+    "sendInitialEvents without allowWatchBookmarks: rejected": [
         open_watch("one", f"{CONFIG_MAPS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
         open_watch("two", f"{CONFIG_MAPS}?sendInitialEvents=false&resourceVersionMatch=NotOlderThan"),
         open_watch("three", f"{CONFIG_MAPS}?sendInitialEvents=perhaps&resourceVersionMatch=NotOlderThan"),
     ],
-    "initial events as metadata": [
+    "initial events as PartialObjectMetadata: as kube-apiserver": [
         MADE,
         open_watch("all", f"{CONFIG_MAPS}?{INITIAL}", accept=PARTIAL),
         read_watch("all", 2),
         *WRITES[:2],
         read_watch("all", 2),
     ],
-    "initial events as tables": [
+    "initial events as tables: as kube-apiserver": [
         MADE,
         open_watch("all", f"{CONFIG_MAPS}?{INITIAL}", accept=TABLE),
         read_watch("all", 2),
         *WRITES[:2],
         read_watch("all", 2),
     ],
-    "initial events of nothing as tables": [
+    "initial events without objects as tables: as kube-apiserver": [
         open_watch("none", f"{CONFIG_MAPS}?{INITIAL}", accept=TABLE),
         read_watch("none", 1),
         *WRITES[:1],
         read_watch("none", 1),
     ],
-    "initial events of pods as tables": [
+    "initial events of pods as tables: as kube-apiserver": [
         open_watch("none", f"{PODS}?{INITIAL}", accept=TABLE),
         read_watch("none", 1),
         post(PODS, pod(), shown=False),
         read_watch("none", 1),
     ],
-    "tables of what comes": [
+    "watch as tables: a table for each event": [
         MADE,
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}", accept=TABLE),
         *WRITES,
         read_watch("all", 9),
     ],
-    "tables of pods by phase": [
+    "watch of pods with a field selector as tables: as kube-apiserver": [
         *BOUND,
         open_watch("pods", f"{PODS}?{SINCE}&fieldSelector=status.phase%3DRunning", accept=TABLE),
         patch(f"{RUNNING}/status", {"status": {"phase": "Failed", "reason": "Evicted"}}, shown=False),
         delete(RUNNING, shown=False),
         read_watch("pods", 2),
     ],
-    "tables with whole objects, and with none": [
+    "watch as tables with includeObject Object and None: as kube-apiserver": [
         MADE,
         open_watch("whole", f"{CONFIG_MAPS}?{SINCE}&includeObject=Object", accept=TABLE),
         open_watch("none", f"{CONFIG_MAPS}?{SINCE}&includeObject=None", accept=TABLE),
@@ -181,19 +181,19 @@ CASES: dict[str, list[Step]] = {
         read_watch("whole", 3),
         read_watch("none", 3),
     ],
-    "metadata of those that come and go": [
+    "watch with a label selector as PartialObjectMetadata: as kube-apiserver": [
         MADE,
         open_watch("one", f"{CONFIG_MAPS}?{SINCE}&labelSelector=x%3D1", accept=PARTIAL),
         *WRITES,
         read_watch("one", 7),
     ],
-    "a watch with bookmarks has the same events": [
+    "watch with allowWatchBookmarks: the same events": [
         MADE,
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}&allowWatchBookmarks=true"),
         *WRITES,
         read_watch("all", 9),
     ],
-    "replaced and patched in one watch": [
+    "update, update without changes, patch: two events": [
         post(CONFIG_MAPS, config_map(), save="made", shown=False),
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}"),
         put(OBJECT, config_map(data={"key": "other"}), shown=False),
@@ -201,14 +201,14 @@ CASES: dict[str, list[Step]] = {
         patch(OBJECT, [{"op": "add", "path": "/data/more", "value": "1"}], JSON_PATCH, shown=False),
         read_watch("all", 2),
     ],
-    "an object that is deleted and created again is added": [
+    "object deleted and created again: DELETED and ADDED": [
         post(CONFIG_MAPS, config_map(), save="made", shown=False),
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}&fieldSelector=metadata.name%3Da"),
         delete(OBJECT, shown=False),
         post(CONFIG_MAPS, config_map(), shown=False),
         read_watch("all", 2),
     ],
-    "deletion of a collection has an event for each object": [
+    "collection deleted: an event for each object": [
         MADE,
         post(CONFIG_MAPS, config_map(labels={"x": "1"}), shown=False),
         open_watch("all", f"{CONFIG_MAPS}?{SINCE}&labelSelector=x%3D1"),

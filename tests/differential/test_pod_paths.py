@@ -42,16 +42,16 @@ def projected(*sources: Mapping[str, object]) -> dict[str, object]:
 
 
 CASES: dict[str, list[Step]] = {
-    "paths of items in a config map": [
+    "invalid item paths of a configMap volume: rejected": [
         volumes({"configMap": {"name": "c", "items": [{"key": "k", "path": path}]}}) for path in BAD_PATHS
     ],
-    "paths of items in a secret": [
+    "invalid item paths of a secret volume: rejected": [
         volumes({"secret": {"secretName": "s", "items": [{"key": "k", "path": path}]}}) for path in BAD_PATHS
     ],
-    "paths of items in the downward API": [
+    "invalid item paths of a downwardAPI volume: rejected": [
         volumes({"downwardAPI": {"items": [{"path": path, **NAME}]}}) for path in BAD_PATHS
     ],
-    "paths of items that are projected": [
+    "invalid item paths of a projected volume: rejected": [
         volumes(
             projected(
                 {"configMap": {"name": "c", "items": [{"key": "k", "path": path}]}},
@@ -61,10 +61,10 @@ CASES: dict[str, list[Step]] = {
         )
         for path in BAD_PATHS
     ],
-    "paths of tokens that are projected": [
+    "invalid paths of a projected token: rejected": [
         volumes(projected({"serviceAccountToken": {"path": path}})) for path in BAD_PATHS
     ],
-    "items of the downward API have one source": [
+    "downwardAPI item without exactly one valid source: rejected": [
         volumes({"downwardAPI": {"items": [{"path": "a"}]}}),
         volumes(
             {
@@ -105,13 +105,13 @@ CASES: dict[str, list[Step]] = {
         volumes({"downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "spec.none"}}]}}),
         volumes({"downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": ""}}]}}),
     ],
-    "a projection has one source with a name": [
+    "invalid projected source: rejected": [
         volumes(projected({"configMap": {"name": "c"}, "secret": {"name": "s"}})),
         volumes(projected({"configMap": {}}, {"secret": {}})),
         volumes(projected({"serviceAccountToken": {"path": "t", "expirationSeconds": 10}})),
         volumes(projected({"serviceAccountToken": {"path": "t", "expirationSeconds": 1 << 33}})),
     ],
-    "two projected items of one path": [
+    "two projected items with the same path: rejected": [
         volumes(
             projected(
                 {"configMap": {"name": "c", "items": [{"key": "k", "path": "a"}]}},
@@ -125,7 +125,7 @@ CASES: dict[str, list[Step]] = {
             )
         ),
     ],
-    "modes of files": [
+    "invalid file modes: rejected": [
         volumes({"configMap": {"name": "c", "defaultMode": 0o1000}}),
         volumes({"secret": {"secretName": "s", "defaultMode": -1}}),
         volumes({"downwardAPI": {"defaultMode": 512, "items": []}}),
@@ -133,11 +133,11 @@ CASES: dict[str, list[Step]] = {
         volumes({"configMap": {"name": "c", "items": [{"key": "k", "path": "p", "mode": 512}]}}),
         volumes({"downwardAPI": {"items": [{"path": "p", "mode": -1, **NAME}]}}),
     ],
-    "names of claims": [
+    "valid and invalid claim names: as kube-apiserver": [
         volumes({"persistentVolumeClaim": {"claimName": name}})
         for name in ("", "good", "../../etc", "/etc", "Bad", "a.b")
     ],
-    "paths and types of the host": [
+    "valid and invalid paths and types of hostPath: as kube-apiserver": [
         volumes({"hostPath": {"path": ""}}),
         volumes({"hostPath": {"path": "relative"}}),
         volumes({"hostPath": {"path": "/a/../b"}}),
@@ -145,30 +145,30 @@ CASES: dict[str, list[Step]] = {
         volumes({"hostPath": {"path": "/a", "type": "Folder"}}),
         volumes({"hostPath": {"path": "/a", "type": "DirectoryOrCreate"}}),
     ],
-    "an empty folder of less than nothing": [
+    "valid and invalid sizeLimit of emptyDir: as kube-apiserver": [
         volumes({"emptyDir": {"sizeLimit": "-1"}}),
         volumes({"emptyDir": {"sizeLimit": "0"}}),
         volumes({"emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}),
     ],
-    "paths of mounts": [
+    "valid and invalid mountPath: as kube-apiserver": [
         mounted({"mountPath": ""}),
         mounted({"mountPath": "relative"}),
         mounted({"mountPath": "/a/../b"}),
         mounted({"mountPath": "/a:b"}),
         mounted({"mountPath": "/same"}, {"mountPath": "/same"}),
     ],
-    "paths inside of mounted volumes": [
+    "valid and invalid subPath and subPathExpr: as kube-apiserver": [
         *(mounted({"subPath": path}) for path in BAD_PATHS),
         *(mounted({"subPathExpr": path}) for path in BAD_PATHS),
         mounted({"subPath": "a", "subPathExpr": "$(B)"}),
     ],
-    "where a container leaves its last message": [
+    "valid and invalid terminationMessagePath: as kube-apiserver": [
         contained(terminationMessagePath="/dev/../x"),
         contained(terminationMessagePath="relative"),
         contained(terminationMessagePath=""),
         contained(terminationMessagePolicy="Always"),
     ],
-    "names of sysctls": [
+    "valid and invalid sysctl names: as kube-apiserver": [
         sysctls("kernel.shm_rmid_forced"),
         sysctls("net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies"),
         sysctls("kernel.core_pattern"),
@@ -183,17 +183,17 @@ CASES: dict[str, list[Step]] = {
         sysctls("kernel.shm_rmid_forced", "kernel.shm_rmid_forced"),
         sysctls("net.ipv4.tcp_syncookies", "net/ipv4/tcp_syncookies"),
     ],
-    "sysctls of namespaces that a pod does not have to itself": [
+    "sysctl of a namespace shared with the host: rejected": [
         sysctls("net.ipv4.tcp_syncookies", hostNetwork=True),
         sysctls("kernel.shm_rmid_forced", hostIPC=True),
         sysctls("kernel.shm_rmid_forced", hostNetwork=True),
     ],
-    "ephemeral containers are not created with a pod, nor by an update": [
+    "ephemeral containers in a create or update: rejected": [
         post(PODS, pod(ephemeralContainers=[{"name": "e", "image": "i"}])),
         post(PODS, pod(), shown=False),
         patch(f"{PODS}/a", {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}}),
     ],
-    "a template has the same rules": [
+    "pod template of a Deployment with invalid paths: rejected": [
         post(
             DEPLOYMENTS,
             {

@@ -16,7 +16,7 @@ BINDING = {
 }
 
 
-def refused(*, container: dict[str, object] | None = None, **spec: object) -> list[Step]:
+def create_pod(*, container: dict[str, object] | None = None, **spec: object) -> list[Step]:
     manifest = pod(container=container)
     part = manifest["spec"]
     assert isinstance(part, dict)
@@ -24,8 +24,8 @@ def refused(*, container: dict[str, object] | None = None, **spec: object) -> li
 
 
 CASES: dict[str, list[Step]] = {
-    "a pod is given its defaults, tolerations, token and class": [post(PODS, pod()), get(OBJECT)],
-    "ports, probes, resources and pull policies are defaulted": [
+    "new pod: defaults, tolerations, token volume and QoS class set": [post(PODS, pod()), get(OBJECT)],
+    "ports, probes, resources and pull policies: defaults set": [
         post(
             PODS,
             pod(
@@ -39,7 +39,7 @@ CASES: dict[str, list[Step]] = {
             ),
         )
     ],
-    "quantities are written in their shortest form": [
+    "quantities: stored in canonical form": [
         post(
             PODS,
             pod(
@@ -52,14 +52,14 @@ CASES: dict[str, list[Step]] = {
             ),
         )
     ],
-    "a pod's quality class follows its resources": [
+    "limits only, requests only: QoS class Guaranteed, Burstable": [
         post(
             PODS,
             pod(container={"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}),
         ),
         post(PODS, pod("b", container={"resources": {"requests": {"cpu": "1"}}})),
     ],
-    "volumes are defaulted": [
+    "volumes: defaults set": [
         post(
             PODS,
             pod(
@@ -79,7 +79,7 @@ CASES: dict[str, list[Step]] = {
             ),
         )
     ],
-    "environment from fields is defaulted": [
+    "env with a fieldRef: apiVersion set": [
         post(
             PODS,
             pod(
@@ -93,7 +93,7 @@ CASES: dict[str, list[Step]] = {
             ),
         )
     ],
-    "init containers and sidecars": [
+    "init containers and sidecars: defaults set": [
         post(
             PODS,
             pod(
@@ -104,39 +104,43 @@ CASES: dict[str, list[Step]] = {
             ),
         )
     ],
-    "a pod may refuse its token": [post(PODS, pod(automountServiceAccountToken=False))],
-    "a pod of a service account that is not there is refused": refused(serviceAccountName="none"),
-    "a host network pod has host ports": [
+    "automountServiceAccountToken false: no token volume": [
+        post(PODS, pod(automountServiceAccountToken=False))
+    ],
+    "missing service account: rejected": create_pod(serviceAccountName="none"),
+    "hostNetwork: hostPort set to containerPort": [
         post(PODS, pod(container={"ports": [{"containerPort": 80}]}, hostNetwork=True))
     ],
-    "a pod without containers is refused": [
+    "no containers: rejected": [
         post(PODS, pod(containers=[])),
         post(PODS, {"metadata": {"name": "a"}}),
     ],
-    "a container without a name or image is refused": [
+    "container with an invalid name or image: rejected": [
         post(PODS, pod(containers=[{}])),
         post(PODS, pod(container={"name": "Bad_Name"})),
         post(PODS, pod(container={"image": ""})),
         post(PODS, pod(container={"image": " x "})),
     ],
-    "two containers of one name are refused": refused(
+    "two containers with the same name: rejected": create_pod(
         containers=[{"name": "a", "image": "b"}, {"name": "a", "image": "b"}]
     ),
-    "a bad restart policy is refused": refused(restartPolicy="Sometimes"),
-    "a bad DNS policy is refused": refused(dnsPolicy="Guess"),
-    "a bad pull policy is refused": refused(container={"imagePullPolicy": "Perhaps"}),
-    "a bad port is refused": [
+    "unknown restartPolicy: rejected": create_pod(restartPolicy="Sometimes"),
+    "unknown dnsPolicy: rejected": create_pod(dnsPolicy="Guess"),
+    "unknown imagePullPolicy: rejected": create_pod(container={"imagePullPolicy": "Perhaps"}),
+    "invalid container port: rejected": [
         post(PODS, pod(container={"ports": [{"containerPort": 0}]})),
         post(PODS, pod(container={"ports": [{"containerPort": 70000, "protocol": "X"}]})),
         post(PODS, pod(container={"ports": [{"containerPort": 1, "name": "way-too-long-a-port-name"}]})),
     ],
-    "a request above its limit is refused": refused(
+    "request above its limit: rejected": create_pod(
         container={"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
     ),
-    "a quantity that is none is refused": refused(container={"resources": {"requests": {"cpu": "two"}}}),
-    "a negative quantity is refused": refused(container={"resources": {"requests": {"cpu": "-1"}}}),
-    "a resource without a domain is refused": refused(container={"resources": {"limits": {"gpu": 1}}}),
-    "a device is whole, and its request is its limit": [
+    "invalid quantity: rejected": create_pod(container={"resources": {"requests": {"cpu": "two"}}}),
+    "negative quantity: rejected": create_pod(container={"resources": {"requests": {"cpu": "-1"}}}),
+    "unknown resource without a domain: rejected": create_pod(
+        container={"resources": {"limits": {"gpu": 1}}}
+    ),
+    "extended resource with a fraction, or request other than limit: rejected": [
         post(PODS, pod(container={"resources": {"limits": {"nvidia.com/gpu": "500m"}}})),
         post(PODS, pod(container={"resources": {"requests": {"nvidia.com/gpu": 1}}})),
         post(
@@ -146,19 +150,19 @@ CASES: dict[str, list[Step]] = {
             ),
         ),
     ],
-    "a mount of a volume that is not there is refused": refused(
+    "mount of a missing volume: rejected": create_pod(
         container={"volumeMounts": [{"name": "none", "mountPath": "/x"}]}
     ),
-    "two mounts at one place are refused": refused(
+    "two mounts with the same mountPath: rejected": create_pod(
         container={"volumeMounts": [{"name": "v", "mountPath": "/x"}, {"name": "v", "mountPath": "/x"}]},
         volumes=[{"name": "v", "emptyDir": {}}],
     ),
-    "two volumes of one name, or a volume of two kinds, are refused": [
+    "volume without a name, with a duplicate name or two sources: rejected": [
         post(PODS, pod(volumes=[{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}])),
         post(PODS, pod(volumes=[{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}])),
         post(PODS, pod(volumes=[{"emptyDir": {}}])),
     ],
-    "a bad variable name is refused": [
+    "invalid environment variable: rejected": [
         post(PODS, pod(container={"env": [{"name": ""}]})),
         post(PODS, pod(container={"env": [{"name": "a=b"}]})),
         post(
@@ -172,23 +176,23 @@ CASES: dict[str, list[Step]] = {
             ),
         ),
     ],
-    "a bad hostname or subdomain is refused": [
+    "invalid hostname or subdomain: rejected": [
         post(PODS, pod(hostname="a.b")),
         post(PODS, pod(subdomain="A")),
     ],
-    "a bad node selector or toleration is refused": [
+    "invalid nodeSelector or toleration: rejected": [
         post(PODS, pod(nodeSelector={"a b": "c"})),
         post(PODS, pod(tolerations=[{"operator": "Equal", "effect": "Never"}])),
         post(PODS, pod(tolerations=[{"key": "a", "operator": "Maybe"}])),
     ],
-    "a negative grace is taken as one second, a deadline of zero is refused": [
+    "negative grace period: one second; activeDeadlineSeconds 0: rejected": [
         post(PODS, pod(terminationGracePeriodSeconds=-1)),
         post(PODS, pod(activeDeadlineSeconds=0)),
     ],
-    "several errors are reported together": refused(
+    "several invalid fields: one error for each": create_pod(
         container={"imagePullPolicy": "X", "ports": [{"containerPort": 0}]}, restartPolicy="Y", dnsPolicy="Z"
     ),
-    "a wrong type is refused": [
+    "value of the wrong type: rejected": [
         post(PODS, pod(container={"image": 5})),
         post(PODS, pod(restartPolicy=1)),
         post(PODS, pod(containers={})),
@@ -197,11 +201,11 @@ CASES: dict[str, list[Step]] = {
         post(PODS, pod(nodeSelector=["a"])),
         post(PODS, pod(terminationGracePeriodSeconds=1.5)),
     ],
-    "a pod's image may be changed": [
+    "change of an image: accepted": [
         post(PODS, pod(), shown=False),
         patch(OBJECT, {"spec": {"containers": [{"name": "main", "image": "other"}]}}, STRATEGIC),
     ],
-    "most of a pod's spec cannot be changed": [
+    "change of nodeName, command or number of containers: rejected": [
         post(PODS, pod(), shown=False),
         patch(OBJECT, {"spec": {"nodeName": "n2"}}),
         patch(
@@ -215,35 +219,35 @@ CASES: dict[str, list[Step]] = {
             JSON_PATCH,
         ),
     ],
-    "an active deadline may be set and shortened": [
+    "activeDeadlineSeconds set or lowered: accepted, raised: rejected": [
         post(PODS, pod(), shown=False),
         patch(OBJECT, {"spec": {"activeDeadlineSeconds": 100}}),
         patch(OBJECT, {"spec": {"activeDeadlineSeconds": 50}}),
         patch(OBJECT, {"spec": {"activeDeadlineSeconds": 70}}),
     ],
-    "labels may be changed, the spec stays": [
+    "change of labels: accepted": [
         post(PODS, pod(), shown=False),
         patch(OBJECT, {"metadata": {"labels": {"a": "b"}}}),
     ],
-    "status does not come with the pod": [
+    "status in a create or update: ignored, in the status subresource: stored": [
         post(PODS, {**pod(), "status": {"phase": "Running"}}),
         patch(OBJECT, {"status": {"phase": "Failed"}}),
         patch(f"{OBJECT}/status", {"status": {"phase": "Running"}, "metadata": {"labels": {"x": "y"}}}),
         put(f"{OBJECT}/status", {**pod(), "status": {"phase": "Succeeded", "podIP": "10.0.0.1"}}),
     ],
-    "a pod is bound to a node once": [
+    "pod bound to a node: second binding rejected": [
         post(PODS, pod(), shown=False),
         post(f"{OBJECT}/binding", BINDING),
         get(OBJECT),
         post(f"{OBJECT}/binding", BINDING),
         post(f"{PODS}/none/binding", {**BINDING, "metadata": {"name": "none"}}),
     ],
-    "a gated pod is not scheduled": [
+    "pod with scheduling gates: binding rejected": [
         post(PODS, pod(schedulingGates=[{"name": "example.com/g"}])),
         post(f"{OBJECT}/binding", BINDING),
         patch(OBJECT, {"spec": {"schedulingGates": None}}),
     ],
-    "a pod is evicted": [
+    "eviction of a pod without a budget: pod deleted": [
         post(PODS, pod(), shown=False),
         post(
             f"{OBJECT}/eviction",
@@ -251,18 +255,20 @@ CASES: dict[str, list[Step]] = {
         ),
         get(OBJECT),
     ],
-    "a priority class that is not there is refused": refused(priorityClassName="none"),
-    "a system priority is resolved": refused(priorityClassName="system-node-critical"),
-    "logs of a pod that runs nowhere": [
+    "missing priority class: rejected": create_pod(priorityClassName="none"),
+    "priority class system-node-critical: as kube-apiserver": create_pod(
+        priorityClassName="system-node-critical"
+    ),
+    "logs of a pod without a node, or of a missing pod: as kube-apiserver": [
         post(PODS, pod(), shown=False),
         get(f"{OBJECT}/log"),
         get(f"{PODS}/none/log"),
     ],
-    "logs of a container that is not there": [
+    "logs of a missing container: rejected": [
         post(PODS, pod(nodeName="n1"), shown=False),
         get(f"{OBJECT}/log?container=none"),
     ],
-    "logs of a pod with two containers need a container": [
+    "logs of a pod with two containers without a container: rejected": [
         post(
             PODS,
             pod(nodeName="n1", containers=[{"name": "x", "image": "b"}, {"name": "y", "image": "b"}]),

@@ -25,31 +25,31 @@ DOUBLE = '{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{
 UNKNOWN = {**config_map(), "nonsense": 1, "metadata": {"name": "a", "bogus": True}}
 
 CASES: dict[str, list[Step]] = {
-    "a body that is no JSON is refused": [
+    "body that is not a JSON object: rejected": [
         post(CONFIG_MAPS, "nonsense"),
         post(CONFIG_MAPS, "{"),
         post(CONFIG_MAPS, ""),
         post(CONFIG_MAPS, "[]"),
         post(CONFIG_MAPS, "null"),
     ],
-    "an empty object is a nameless one": [post(CONFIG_MAPS, "{}")],
-    "a body may be YAML": [
+    "empty object as body: rejected for its missing name": [post(CONFIG_MAPS, "{}")],
+    "YAML body: accepted": [
         post(
             CONFIG_MAPS,
             "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {k: 'v'}\n",
             "application/yaml",
         )
     ],
-    "a content type that is not known is refused": [
+    "unknown content type: 415": [
         post(CONFIG_MAPS, config_map(), "text/plain"),
         post(CONFIG_MAPS, config_map(), "application/xml"),
         put(OBJECT, config_map(), "text/plain"),
     ],
-    "a content type may be left out or carry a charset": [
+    "no content type, or one with a charset: accepted": [
         post(CONFIG_MAPS, config_map(), ""),
         post(CONFIG_MAPS, config_map("b"), "application/json; charset=utf-8"),
     ],
-    "a path that is not there": [
+    "unknown path: 404": [
         get("/api/v1/nonsense"),
         get("/api/v1/namespaces/$ns/nonsense"),
         get("/api/v1/namespaces/$ns/nonsense/a"),
@@ -59,19 +59,19 @@ CASES: dict[str, list[Step]] = {
         get("/nonsense"),
         post("/api/v1/namespaces/$ns/nonsense", {}),
     ],
-    "a subresource that is not there": [
+    "unknown subresource: 404": [
         MADE,
         get(f"{OBJECT}/status"),
         get(f"{OBJECT}/nonsense"),
         get(f"{PODS}/a/scale"),
     ],
-    "a method that is not there": [
+    "method that a path does not support: 405": [
         MADE,
         Step("POST", OBJECT, config_map()),
         Step("PUT", CONFIG_MAPS, config_map()),
         Step("PATCH", CONFIG_MAPS, {}, "application/merge-patch+json"),
     ],
-    "an unknown method": [
+    "unknown method: 405": [
         MADE,
         *(
             Step(method, path)
@@ -81,7 +81,7 @@ CASES: dict[str, list[Step]] = {
         Step("FLY", "/version"),
         Step("FLY", "/api/v1"),
     ],
-    "methods of subresources": [
+    "method that a subresource does not support: 405": [
         post(PODS, pod(), shown=False),
         *(Step(method, f"{PODS}/a/{part}") for method in ("POST", "DELETE") for part in ("status", "log")),
         Step("GET", f"{PODS}/a/binding"),
@@ -89,15 +89,15 @@ CASES: dict[str, list[Step]] = {
         Step("DELETE", "/version"),
         Step("POST", "/version", {}),
     ],
-    "HEAD is not supported": [
+    "HEAD: 405": [
         MADE,
         Step("HEAD", OBJECT),
         Step("HEAD", CONFIG_MAPS),
         Step("HEAD", "/api"),
     ],
-    "OPTIONS is not supported": [MADE, Step("OPTIONS", OBJECT), Step("OPTIONS", CONFIG_MAPS)],
-    "a namespaced kind without a namespace cannot be made": [post("/api/v1/configmaps", config_map())],
-    "a dry run answers as if, and changes nothing": [
+    "OPTIONS: 405": [MADE, Step("OPTIONS", OBJECT), Step("OPTIONS", CONFIG_MAPS)],
+    "create of a namespaced kind without a namespace: 405": [post("/api/v1/configmaps", config_map())],
+    "dry run of each kind of write: usual response, nothing stored": [
         post(f"{CONFIG_MAPS}?dryRun=All", config_map()),
         get(OBJECT),
         MADE,
@@ -106,29 +106,37 @@ CASES: dict[str, list[Step]] = {
         apply(f"{OBJECT}?dryRun=All&force=true", config_map(data={"key": "9"})),
         get(OBJECT),
     ],
-    "a dry run refuses what would be refused": [MADE, post(f"{CONFIG_MAPS}?dryRun=All", config_map())],
-    "a dry run makes a name": [post(f"{CONFIG_MAPS}?dryRun=All", {"metadata": {"generateName": "x-"}})],
-    "a bad dry run is refused": [
+    "dry run of an invalid write: rejected": [MADE, post(f"{CONFIG_MAPS}?dryRun=All", config_map())],
+    "dry run with generateName: response has a name": [
+        post(f"{CONFIG_MAPS}?dryRun=All", {"metadata": {"generateName": "x-"}})
+    ],
+    "invalid dryRun: rejected": [
         post(f"{CONFIG_MAPS}?dryRun=Some", config_map()),
         post(f"{CONFIG_MAPS}?dryRun=true", config_map()),
     ],
-    "unknown fields are ignored with a warning": [post(CONFIG_MAPS, UNKNOWN)],
-    "unknown fields can be ignored": [post(f"{CONFIG_MAPS}?fieldValidation=Ignore", UNKNOWN)],
-    "unknown fields can be warned of": [post(f"{CONFIG_MAPS}?fieldValidation=Warn", UNKNOWN)],
-    "unknown fields can be refused": [post(f"{CONFIG_MAPS}?fieldValidation=Strict", UNKNOWN)],
-    "field validation must be one of three": [post(f"{CONFIG_MAPS}?fieldValidation=Nearly", config_map())],
-    "doubled fields": [
+    "unknown fields without fieldValidation: dropped with a warning": [post(CONFIG_MAPS, UNKNOWN)],
+    "unknown fields with fieldValidation=Ignore: dropped without a warning": [
+        post(f"{CONFIG_MAPS}?fieldValidation=Ignore", UNKNOWN)
+    ],
+    "unknown fields with fieldValidation=Warn: dropped with a warning": [
+        post(f"{CONFIG_MAPS}?fieldValidation=Warn", UNKNOWN)
+    ],
+    "unknown fields with fieldValidation=Strict: rejected": [
+        post(f"{CONFIG_MAPS}?fieldValidation=Strict", UNKNOWN)
+    ],
+    "unknown fieldValidation: rejected": [post(f"{CONFIG_MAPS}?fieldValidation=Nearly", config_map())],
+    "duplicate fields: rejected with Strict, warning with Warn": [
         post(f"{CONFIG_MAPS}?fieldValidation=Strict", DOUBLE),
         post(f"{CONFIG_MAPS}?fieldValidation=Warn", DOUBLE),
     ],
-    "unknown fields deep inside a pod": [
+    "unknown nested fields with fieldValidation=Strict: rejected with their paths": [
         post(
             f"{PODS}?fieldValidation=Strict",
             pod(container={"imagee": "x", "resources": {"limit": {}}}, restartPolicyy="Never"),
         ),
         post(f"{DEPLOYMENTS}?fieldValidation=Strict", deployment(replica=3)),
     ],
-    "unknown fields in patches": [
+    "unknown fields in patches: rejected with Strict, warning with Warn": [
         MADE,
         patch(f"{OBJECT}?fieldValidation=Strict", {"nonsense": 1}, hide=WHOLE_OBJECT),
         patch(f"{OBJECT}?fieldValidation=Warn", {"nonsense": 1, "data": {"z": "1"}}),
@@ -141,7 +149,7 @@ CASES: dict[str, list[Step]] = {
         ),
         put(f"{OBJECT}?fieldValidation=Strict", UNKNOWN),
     ],
-    "unknown fields of custom resources": [
+    "unknown fields of custom resources: rejected with Strict, warning with Warn": [
         *DEFINED,
         post(f"{WIDGETS}?fieldValidation=Strict", widget(nonsense=1, parts=[{"name": "a", "more": 1}])),
         post(f"{WIDGETS}?fieldValidation=Warn", widget(nonsense=1, parts=[{"name": "a", "more": 1}])),
@@ -149,24 +157,26 @@ CASES: dict[str, list[Step]] = {
         patch(f"{WIDGETS}/a?fieldValidation=Strict", {"spec": {"nonsense": 2}}, hide=WHOLE_OBJECT),
         patch(f"{WIDGETS}/a?fieldManager=m&fieldValidation=Strict", widget(nonsense=1), APPLY),
     ],
-    "a body too large is refused": [
+    "body above the size limit: rejected": [
         post(CONFIG_MAPS, config_map(data={"k": "x" * 1_100_000})),
         post(CONFIG_MAPS, config_map(data={"k": "x" * 4_000_000})),
     ],
-    "annotations too large are refused": [post(CONFIG_MAPS, config_map(annotations={"k": "x" * 262_145}))],
-    "options that are no numbers or truths are refused": [
+    "annotations above the size limit: rejected": [
+        post(CONFIG_MAPS, config_map(annotations={"k": "x" * 262_145}))
+    ],
+    "invalid query parameters: rejected": [
         MADE,
         get(f"{CONFIG_MAPS}?timeoutSeconds=x"),
         patch(f"{OBJECT}?force=perhaps&fieldManager=m", config_map(), APPLY),
         patch(f"{OBJECT}?force=true&fieldManager=m", {"data": {"a": "b"}}),
     ],
-    "health and version": [
+    "health and version endpoints: as kube-apiserver": [
         get("/healthz"),
         get("/livez"),
         get("/readyz"),
         get("/version", only=("major", "minor", "platform")),
     ],
-    "the roots of the API": [
+    "/api and /apis: as kube-apiserver": [
         get("/api", hide=("serverAddressByClientCIDRs",)),
         get("/apis", only=("kind", "apiVersion")),
     ],

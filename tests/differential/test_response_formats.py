@@ -74,38 +74,41 @@ def pod_row(status: Mapping[str, object]) -> list[Step]:
 
 
 CASES: dict[str, list[Step]] = {
-    "config maps as a table": [post(CONFIG_MAPS, config_map(), shown=False), get(CONFIG_MAPS, accept=TABLE)],
-    "one object as a table": [
+    "ConfigMaps as a table: columns of kube-apiserver": [
+        post(CONFIG_MAPS, config_map(), shown=False),
+        get(CONFIG_MAPS, accept=TABLE),
+    ],
+    "one object as a table: one row": [
         post(CONFIG_MAPS, config_map(), shown=False),
         get(f"{CONFIG_MAPS}/a", accept=TABLE),
     ],
-    "an empty table": [get(CONFIG_MAPS, accept=TABLE)],
-    "a table with whole objects": [
+    "empty list as a table: no rows": [get(CONFIG_MAPS, accept=TABLE)],
+    "table with includeObject=Object: rows with whole objects": [
         post(CONFIG_MAPS, config_map(), shown=False),
         get(f"{CONFIG_MAPS}?includeObject=Object", accept=TABLE),
     ],
-    "a table without objects": [
+    "table with includeObject=None: rows without objects": [
         post(CONFIG_MAPS, config_map(), shown=False),
         get(f"{CONFIG_MAPS}?includeObject=None", accept=TABLE),
         get(f"{CONFIG_MAPS}?includeObject=Nonsense", accept=TABLE),
     ],
-    "a pod that waits for a node in a table": [post(PODS, pod(), shown=False), get(PODS, accept=TABLE)],
-    "a running pod in a table": pod_row(RUNNING),
-    "a pod that cannot start in a table": pod_row(waiting("ImagePullBackOff")),
-    "a failed pod in a table": pod_row(terminated(exitCode=3, reason="Error")),
-    "a killed pod in a table": pod_row(terminated(exitCode=137, signal=9)),
-    "a pod with an exit code alone in a table": pod_row(terminated(exitCode=2)),
-    "a completed pod in a table": pod_row(
+    "pod without a node as a table: Pending": [post(PODS, pod(), shown=False), get(PODS, accept=TABLE)],
+    "running pod as a table: Running": pod_row(RUNNING),
+    "pod without its image as a table: reason of the container": pod_row(waiting("ImagePullBackOff")),
+    "failed pod as a table: reason of the container": pod_row(terminated(exitCode=3, reason="Error")),
+    "pod killed by a signal as a table: the signal": pod_row(terminated(exitCode=137, signal=9)),
+    "failed pod without a reason as a table: the exit code": pod_row(terminated(exitCode=2)),
+    "succeeded pod as a table: Completed": pod_row(
         {**terminated(exitCode=0, reason="Completed"), "phase": "Succeeded"}
     ),
-    "an evicted pod in a table": pod_row({"phase": "Failed", "reason": "Evicted"}),
-    "a pod that is being deleted in a table": [
+    "evicted pod as a table: reason of the pod": pod_row({"phase": "Failed", "reason": "Evicted"}),
+    "terminating pod as a table: Terminating": [
         post(PODS, pod(nodeName="n1"), shown=False),
         patch(f"{PODS}/a/status", {"status": RUNNING}, shown=False),
         delete(f"{PODS}/a", shown=False),
         get(PODS, accept=TABLE),
     ],
-    "a pod that initialises in a table": [
+    "pod with a running init container as a table: number of completed ones": [
         post(PODS, pod(nodeName="n1", initContainers=[{"name": "i", "image": "b"}]), shown=False),
         patch(
             f"{PODS}/a/status",
@@ -128,7 +131,7 @@ CASES: dict[str, list[Step]] = {
         ),
         get(PODS, accept=TABLE),
     ],
-    "services as a table": [
+    "Services as a table: columns of kube-apiserver": [
         post(SERVICES, service("a", clusterIP="None"), shown=False),
         post(
             SERVICES,
@@ -141,17 +144,17 @@ CASES: dict[str, list[Step]] = {
         ),
         get(SERVICES, accept=TABLE),
     ],
-    "namespaces as a table": [get(f"{NAMESPACES}/$ns", accept=TABLE)],
-    "jobs as a table": [
+    "Namespace as a table: columns of kube-apiserver": [get(f"{NAMESPACES}/$ns", accept=TABLE)],
+    "Jobs as a table: columns of kube-apiserver": [
         post(JOBS, job(), shown=False),
         post(JOBS, job("b", completions=3, parallelism=2), shown=False),
         get(JOBS, accept=TABLE),
     ],
-    "deployments as a table": [
+    "Deployments as a table: columns of kube-apiserver": [
         post(DEPLOYMENTS, deployment(replicas=2), shown=False),
         get(DEPLOYMENTS, accept=TABLE),
     ],
-    "nodes as a table": [
+    "Node as a table: columns of kube-apiserver": [
         post(
             NODES,
             {"metadata": {"name": "node-$ns", "labels": {"node-role.kubernetes.io/worker": ""}}},
@@ -183,7 +186,7 @@ CASES: dict[str, list[Step]] = {
         get(f"{NODES}/node-$ns", hide=("spec",)),
         delete(f"{NODES}/node-$ns", shown=False),
     ],
-    "events as a table": [
+    "Events as a table: columns of kube-apiserver": [
         post(
             "/api/v1/namespaces/$ns/events",
             {
@@ -201,7 +204,7 @@ CASES: dict[str, list[Step]] = {
         ),
         get("/api/v1/namespaces/$ns/events", accept=TABLE),
     ],
-    "leases, secrets and service accounts as tables": [
+    "Leases, Secrets and ServiceAccounts as tables: columns of kube-apiserver": [
         post(
             "/apis/coordination.k8s.io/v1/namespaces/$ns/leases",
             {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}},
@@ -212,7 +215,7 @@ CASES: dict[str, list[Step]] = {
         get("/api/v1/namespaces/$ns/secrets", accept=TABLE),
         get("/api/v1/namespaces/$ns/serviceaccounts", accept=TABLE),
     ],
-    "custom resources as a table": [
+    "custom resources as a table: additionalPrinterColumns": [
         post(DEFINITIONS, definition(), shown=False),
         get(WIDGETS, until="metadata.resourceVersion", shown=False),
         post(WIDGETS, widget(), shown=False),
@@ -220,45 +223,45 @@ CASES: dict[str, list[Step]] = {
         get(f"{WIDGETS}/a", accept=TABLE),
         get(f"{DEFINITIONS}/widgets.$ns.example.com", accept=TABLE),
     ],
-    "custom resources without columns as a table": [
+    "custom resources without additionalPrinterColumns as a table: name and age": [
         post(DEFINITIONS, definition(additionalPrinterColumns=[]), shown=False),
         get(WIDGETS, until="metadata.resourceVersion", shown=False),
         post(WIDGETS, widget(), shown=False),
         get(WIDGETS, accept=TABLE),
     ],
-    "an error is no table": [get(f"{CONFIG_MAPS}/none", accept=TABLE)],
-    "metadata alone of one object": [
+    "error with Accept of a table: a Status": [get(f"{CONFIG_MAPS}/none", accept=TABLE)],
+    "one object as PartialObjectMetadata: metadata only": [
         post(CONFIG_MAPS, config_map(), shown=False),
         get(f"{CONFIG_MAPS}/a", accept=PARTIAL),
     ],
-    "metadata alone of a list": [
+    "list as PartialObjectMetadataList: metadata only": [
         post(CONFIG_MAPS, config_map(), shown=False),
         get(CONFIG_MAPS, accept=PARTIAL_LIST),
     ],
-    "metadata alone of custom resources": [
+    "custom resources as PartialObjectMetadata: metadata only": [
         post(DEFINITIONS, definition(), shown=False),
         get(WIDGETS, until="metadata.resourceVersion", shown=False),
         post(WIDGETS, widget(), shown=False),
         get(WIDGETS, accept=PARTIAL_LIST),
         get(f"{WIDGETS}/a", accept=PARTIAL),
     ],
-    "a created object can come back as metadata or a table": [
+    "create and patch with Accept of metadata or a table: response in that form": [
         post(CONFIG_MAPS, config_map(), accept=PARTIAL),
         post(CONFIG_MAPS, config_map("b"), accept=TABLE),
         patch(f"{CONFIG_MAPS}/a", {"data": {"x": "y"}}, accept=PARTIAL),
     ],
-    "a form that is not known is refused": [
+    "unknown form in Accept: 406": [
         get(CONFIG_MAPS, accept="application/json;as=Nonsense;v=v1;g=meta.k8s.io"),
         get(CONFIG_MAPS, accept="text/html"),
         get(CONFIG_MAPS, accept="application/xml"),
     ],
-    "anything acceptable is JSON": [
+    "Accept with wildcards or a charset: JSON": [
         get(CONFIG_MAPS, accept="*/*"),
         get(CONFIG_MAPS, accept="application/*"),
         get(CONFIG_MAPS, accept="text/html, */*;q=0.1"),
         get(CONFIG_MAPS, accept="application/json;charset=utf-8"),
     ],
-    "an answer as YAML": [
+    "Accept YAML: objects and errors as YAML": [
         post(CONFIG_MAPS, config_map(labels={"a": "true", "b": "1"}), shown=False),
         get(f"{CONFIG_MAPS}/a", accept="application/yaml"),
         get(f"{CONFIG_MAPS}/none", accept="application/yaml"),

@@ -57,7 +57,7 @@ def access_review(spec: object, until: str = "", **more: object) -> Step:
 READ_POD = {"verb": "get", "resource": "pods", "namespace": "$ns"}
 
 CASES: dict[str, list[Step]] = {
-    "the missing rules are reported": [
+    "role with rights that its creator does not have: rejected with the missing rules": [
         *granted(READS),
         post(ROLES, role("more", rule("get list watch delete", "configmaps secrets")), user=READER),
         post(ROLES, role("same", rule("list get", "configmaps")), user=READER),
@@ -66,18 +66,18 @@ CASES: dict[str, list[Step]] = {
         post(ROLES, role("star", rule("*", "*", group="*")), user=READER),
         post(ROLES, role("sub", rule("get", "pods/log pods/status configmaps")), user=READER),
     ],
-    "a right to named objects does not grow": [
+    "role with more objects than its creator's resourceNames: rejected": [
         *granted(rule("get", "configmaps", "a")),
         post(ROLES, role("same", rule("get", "configmaps", "a")), user=READER),
         post(ROLES, role("wider", rule("get", "configmaps", "a b")), user=READER),
         post(ROLES, role("all", rule("get", "configmaps")), user=READER),
     ],
-    "subresources of all are held by a star": [
+    "creator with */scale: may grant deployments/scale only": [
         *granted(rule("get", "*/scale", group="apps")),
         post(ROLES, role("one", rule("get", "deployments/scale", group="apps")), user=READER),
         post(ROLES, role("other", rule("get", "deployments/status", group="apps")), user=READER),
     ],
-    "changing a role is granting too": [
+    "role changed to rights that the editor does not have: rejected": [
         *granted(READS),
         post(ROLES, role("r", READS), user=READER, shown=False),
         patch(f"{ROLES}/r", {"rules": [rule("get delete", "configmaps")]}, user=READER),
@@ -91,25 +91,25 @@ CASES: dict[str, list[Step]] = {
         ),
         post(f"{ROLES}?dryRun=All", role("dry", rule("get", "secrets")), user=READER),
     ],
-    "a role that gives more than its editor has may only be let go of": [
+    "metadata of a role with more rights than its editor has: as kube-apiserver": [
         *granted(),
         post(ROLES, role("r", rule("get", "secrets")), shown=False),
         patch(f"{ROLES}/r", {"metadata": {"labels": {"a": "b"}}}, user=READER),
         patch(f"{ROLES}/r", {"metadata": {"finalizers": ["example.com/a"]}}, user=READER),
         patch(f"{ROLES}/r", {"metadata": {"finalizers": []}}, user=READER),
     ],
-    "who may escalate may grant anything": [
+    "creator with verb escalate: may grant any rights": [
         *granted(rule("escalate", "roles", group=GROUP)),
         post(ROLES, role("r", rule("*", "secrets")), user=READER),
         post(BINDINGS, bound("r", to="x"), user=READER),
     ],
-    "who may escalate a named role may change it, not make it": [
+    "verb escalate for one role: may change it and not create it": [
         *granted(rule("escalate", "roles", "r", group=GROUP)),
         post(ROLES, role("r", rule("get", "secrets")), user=READER),
         post(ROLES, role("r"), shown=False),
         patch(f"{ROLES}/r", {"rules": [rule("get", "secrets")]}, user=READER),
     ],
-    "a binding grants what its role does": [
+    "binding of a role with more rights than its creator has: rejected": [
         *granted(READS),
         post(ROLES, role("same", READS), shown=False),
         post(ROLES, role("more", rule("get", "secrets pods")), shown=False),
@@ -121,7 +121,7 @@ CASES: dict[str, list[Step]] = {
         post(BINDINGS, bound("cluster-admin", "ClusterRole", to="x"), user=READER),
         patch(f"{BINDINGS}/same", {"subjects": []}, user=READER),
     ],
-    "who may bind a role may give it away": [
+    "creator with verb bind for a role: may bind that role": [
         *granted(rule("bind", "roles", "r", group=GROUP), rule("bind", "clusterroles", "view", group=GROUP)),
         post(ROLES, role("r", rule("get", "secrets")), shown=False),
         post(ROLES, role("s", rule("get", "secrets")), shown=False),
@@ -130,7 +130,7 @@ CASES: dict[str, list[Step]] = {
         post(BINDINGS, bound("s", to="x"), user=READER),
         post(BINDINGS, bound("view", "ClusterRole", to="x"), user=READER),
     ],
-    "an aggregation rule is for those who have everything": [
+    "role with an aggregationRule: rejected unless its creator has all rights": [
         post(CLUSTER_ROLES, role("$ns", rule("create get", "clusterroles", group=GROUP)), shown=False),
         post(CLUSTER_BINDINGS, bound("$ns", "ClusterRole"), shown=False),
         get(f"{CLUSTER_ROLES}/$ns", user=READER, until_code=200, shown=False),
@@ -149,7 +149,7 @@ CASES: dict[str, list[Step]] = {
         delete(f"{CLUSTER_BINDINGS}/$ns", shown=False),
         delete(f"{CLUSTER_ROLES}/$ns", shown=False),
     ],
-    "a binding to a missing role is reported": [
+    "binding to a missing role: reported in reviews": [
         post(BINDINGS, bound("missing"), shown=False),
         get(CONFIG_MAPS, user=READER),
         access_review({"user": READER.name, "resourceAttributes": READ_POD}),
@@ -160,7 +160,7 @@ CASES: dict[str, list[Step]] = {
             only=("metadata", "spec", "status.incomplete", "status.evaluationError"),
         ),
     ],
-    "a review says by what something is allowed": [
+    "SubjectAccessReview: reason names the binding and role": [
         post(ROLES, role("r", READS), shown=False),
         post(
             BINDINGS,
@@ -189,7 +189,7 @@ CASES: dict[str, list[Step]] = {
             )
         ),
     ],
-    "a review is checked": [
+    "invalid access review: rejected": [
         access_review({}),
         access_review({"user": "x"}),
         access_review({"resourceAttributes": READ_POD}),
@@ -221,7 +221,7 @@ CASES: dict[str, list[Step]] = {
         ),
         post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {}}),
     ],
-    "a user's rules are listed as they were written": [
+    "SelfSubjectRulesReview of a user with a role: as kube-apiserver": [
         post(ROLES, role("r", rule("watch get", "secrets pods", "b a"), READS), shown=False),
         post(BINDINGS, bound("r", to=STRANGER.name), shown=False),
         get(CONFIG_MAPS, user=STRANGER, until_code=200, shown=False),
@@ -233,7 +233,7 @@ CASES: dict[str, list[Step]] = {
             hide=("status.nonResourceRules", "status.resourceRules"),
         ),
     ],
-    "a service account acts by its roles": [
+    "service account with a role: only its rules are allowed": [
         post("/api/v1/namespaces/$ns/serviceaccounts/default/token", {"spec": {}}, save="t", shown=False),
         post(ROLES, role("r", READS, rule("create", "pods/exec")), shown=False),
         post(

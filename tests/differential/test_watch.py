@@ -25,20 +25,23 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
 CASES: dict[str, list[Step]] = {
-    "a watch from a version tells what came after it": [*CHANGED, watch(SINCE, 4)],
-    "a watch from zero begins with what is there": [
+    "watch from a resourceVersion: later events": [*CHANGED, watch(SINCE, 4)],
+    "watch from resourceVersion 0: existing objects first": [
         MADE,
         post(CONFIG_MAPS, config_map("b"), shown=False),
         watch(f"{CONFIG_MAPS}?resourceVersion=0", 2),
     ],
-    "a watch without a version begins with what is there": [MADE, watch(CONFIG_MAPS, 1)],
-    "a watch by label tells arrivals and departures": [
+    "watch without a resourceVersion: existing objects first": [MADE, watch(CONFIG_MAPS, 1)],
+    "watch with a label selector: ADDED and DELETED when objects start and stop to match": [
         *CHANGED,
         watch(f"{SINCE}&labelSelector=x%3D1", 2),
         watch(f"{SINCE}&labelSelector=x%3D2", 2),
     ],
-    "a watch by field tells of one object": [*CHANGED, watch(f"{SINCE}&fieldSelector=metadata.name%3Db", 1)],
-    "a watch of pods by phase tells arrivals and departures": [
+    "watch with field selector metadata.name: events of that object": [
+        *CHANGED,
+        watch(f"{SINCE}&fieldSelector=metadata.name%3Db", 1),
+    ],
+    "watch of pods with field selector status.phase: ADDED and DELETED": [
         post(PODS, pod(), save="made", shown=False),
         patch(f"{PODS}/a/status", {"status": {"phase": "Running"}}, shown=False),
         patch(f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}, shown=False),
@@ -46,15 +49,15 @@ CASES: dict[str, list[Step]] = {
             f"{PODS}?resourceVersion=$made.metadata.resourceVersion&fieldSelector=status.phase%3DRunning", 2
         ),
     ],
-    "a watch at an object's path reads the object": [
+    "watch at the path of a deleted object: as kube-apiserver": [
         *CHANGED,
         watch(f"{OBJECT}?resourceVersion=$made.metadata.resourceVersion", 3),
     ],
-    "a watch ends after its time": [
+    "watch with timeoutSeconds: ends after that time": [
         MADE,
         watch(f"{SINCE}&timeoutSeconds=1", 1),
     ],
-    "initial events end with a bookmark": [
+    "sendInitialEvents: existing objects, then a bookmark": [
         MADE,
         post(CONFIG_MAPS, config_map("b"), shown=False),
         watch(
@@ -67,38 +70,40 @@ CASES: dict[str, list[Step]] = {
             3,
         ),
     ],
-    "initial events need resourceVersionMatch": [
+    "sendInitialEvents without resourceVersionMatch NotOlderThan: rejected": [
         watch(f"{CONFIG_MAPS}?sendInitialEvents=true&allowWatchBookmarks=true", 1),
         watch(f"{CONFIG_MAPS}?sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1", 1),
         watch(f"{CONFIG_MAPS}?resourceVersionMatch=NotOlderThan", 1),
     ],
-    "no initial events with sendInitialEvents=false": [
+    "sendInitialEvents=false: no initial events": [
         *CHANGED,
         watch(f"{SINCE}&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", 2),
     ],
-    "a version from the future is refused": [
+    "watch from a resourceVersion of the future: rejected": [
         watch(f"{CONFIG_MAPS}?resourceVersion=999999999&timeoutSeconds=1", 1, hide=("details.causes",)),
     ],
-    "a version that is no number is refused": [watch(f"{CONFIG_MAPS}?resourceVersion=abc", 1)],
-    "a watch as a table": [*CHANGED, watch(SINCE, 2, accept=TABLE)],
-    "a watch of metadata only": [*CHANGED, watch(SINCE, 2, accept=PARTIAL)],
-    "removal of a finalizer modifies and deletes the object": [
+    "watch from a resourceVersion that is not a number: rejected": [
+        watch(f"{CONFIG_MAPS}?resourceVersion=abc", 1)
+    ],
+    "watch as tables: a table for each event": [*CHANGED, watch(SINCE, 2, accept=TABLE)],
+    "watch as PartialObjectMetadata: metadata only": [*CHANGED, watch(SINCE, 2, accept=PARTIAL)],
+    "finalizer of a terminating object removed: MODIFIED and DELETED": [
         post(CONFIG_MAPS, config_map(finalizers=["example.com/hold"]), save="made", shown=False),
         delete(OBJECT, shown=False),
         patch(OBJECT, {"metadata": {"finalizers": None}}, shown=False),
         watch(SINCE, 2),
     ],
-    "a watch as a table names the columns once": [
+    "watch as tables: columns in the first table only": [
         *CHANGED,
         watch(SINCE, 3, accept=TABLE),
     ],
-    "a write without changes has no event": [
+    "write without changes: no event": [
         MADE,
         patch(OBJECT, {"data": {"key": "value"}}, shown=False),
         patch(OBJECT, {"data": {"key": "other"}}, shown=False),
         watch(SINCE, 1),
     ],
-    "events of all namespaces can be watched": [
+    "watch over all namespaces with a field selector: matching events": [
         *CHANGED,
         watch(
             "/api/v1/configmaps?resourceVersion=$made.metadata.resourceVersion"
@@ -106,8 +111,8 @@ CASES: dict[str, list[Step]] = {
             4,
         ),
     ],
-    "a watch of nothing that is served is not found": [watch("/api/v1/namespaces/$ns/nonsense", 1)],
-    "watch=true and watch=1 are the same": [
+    "watch of an unknown resource: 404": [watch("/api/v1/namespaces/$ns/nonsense", 1)],
+    "watch=true: the same as watch=1, and watch=false is a list": [
         *CHANGED,
         Step("GET", f"{SINCE}&watch=true", events=1),
         get(f"{SINCE}&watch=false", only=("kind",)),
@@ -120,7 +125,9 @@ def test_watch(compare: Callable[[Sequence[Step]], None], steps: list[Step]) -> 
     compare(steps)
 
 
-def test_a_version_that_is_no_longer_known_is_gone(real_apiserver: Server, short_folder: Path) -> None:
+def test_watch_from_a_compacted_version_ends_with_the_error_of_kube_apiserver(
+    real_apiserver: Server, short_folder: Path
+) -> None:
     """The reference has no history of a kind before its definition; the local server has a low limit."""
     beyond = [
         post(DEFINITIONS, definition(), shown=False),
