@@ -159,7 +159,7 @@ CASES: dict[str, list[Step]] = {
             },
         }
     ),
-    "schema with additionalProperties false: as kube-apiserver": create_definition(
+    "schema with additionalProperties false: accepted": create_definition(
         {"type": "object", "properties": {}, "additionalProperties": False}
     ),
     "schema with uniqueItems: rejected": create_definition(
@@ -210,7 +210,7 @@ CASES: dict[str, list[Step]] = {
         *DEFINED,
         post(WIDGETS, {**widget(), "status": {"phase": "X"}}),
     ],
-    "custom resource without a spec: as kube-apiserver": [
+    "custom resource without an optional spec: accepted": [
         *DEFINED,
         post(WIDGETS, BARE),
     ],

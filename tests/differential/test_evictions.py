@@ -192,7 +192,7 @@ CASES: dict[str, list[Step]] = {
         post(BUDGETS, budget(selector={"matchExpressions": [{"key": "a", "operator": "In"}]})),
         post(BUDGETS, budget(unhealthyPodEvictionPolicy="Never")),
     ],
-    "change of a budget: accepted": [
+    "patch of a budget: accepted, update without a resourceVersion: rejected": [
         post(BUDGETS, budget(minAvailable=1), save="made", shown=False),
         put(f"{BUDGETS}/b", budget(minAvailable=2)),
         patch(f"{BUDGETS}/b", {"spec": {"minAvailable": None, "maxUnavailable": "30%"}}),

@@ -56,7 +56,7 @@ CASES: dict[str, list[Step]] = {
         failure({"action": "Nonsense", "onExitCodes": codes(1)}),
         failure({"action": "Count", "onExitCodes": codes(1), "onPodConditions": [{"type": "A"}]}),
     ],
-    "failure rule with invalid onExitCodes: rejected": [
+    "valid and invalid onExitCodes of failure rules: as kube-apiserver": [
         failure({"action": "Count", "onExitCodes": codes(0, 1)}),
         failure({"action": "Count", "onExitCodes": codes(0, operator="NotIn")}),
         failure({"action": "Count", "onExitCodes": codes(2, 1, 2)}),

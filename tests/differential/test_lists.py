@@ -89,7 +89,7 @@ CASES: dict[str, list[Step]] = {
         post(CONFIG_MAPS, config_map("aa"), shown=False),
         get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue"),
     ],
-    "continue token with resourceVersionMatch: rejected": [
+    "continue token with resourceVersionMatch: rejected, with resourceVersion 0: accepted": [
         *THREE,
         get(f"{CONFIG_MAPS}?limit=2", save="page", shown=False),
         get(f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue&resourceVersionMatch=Exact"),
@@ -232,7 +232,10 @@ CASES: dict[str, list[Step]] = {
             f"{CONFIG_MAPS}?limit=2&continue=$page.metadata.continue&resourceVersion=$first.metadata.resourceVersion"
         ),
     ],
-    "invalid limit: rejected": [get(f"{CONFIG_MAPS}?limit=x"), get(f"{CONFIG_MAPS}?limit=-1")],
+    "limit that is not a number: rejected, negative: accepted": [
+        get(f"{CONFIG_MAPS}?limit=x"),
+        get(f"{CONFIG_MAPS}?limit=-1"),
+    ],
     "list with resourceVersion 0: accepted": [
         *THREE,
         get(f"{CONFIG_MAPS}?resourceVersion=0", only=("kind",)),

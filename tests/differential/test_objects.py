@@ -59,7 +59,7 @@ CASES: dict[str, list[Step]] = {
         delete(f"{CONFIG_MAPS}/none"),
         put(f"{CONFIG_MAPS}/none", config_map("none", resourceVersion="1")),
     ],
-    "update of a missing object without a resourceVersion: as kube-apiserver": [
+    "update of a missing object without a resourceVersion: 404": [
         put(f"{CONFIG_MAPS}/new", config_map("new"))
     ],
     "generateName: name with that prefix": [post(CONFIG_MAPS, {"metadata": {"generateName": "gen-"}})],
@@ -160,7 +160,7 @@ CASES: dict[str, list[Step]] = {
     "Namespace with a dot in its name: rejected": [post(NAMESPACES, {"metadata": {"name": "a.b"}})],
     "new Service: cluster IP and defaults set": [post(SERVICES, service()), get(f"{SERVICES}/a")],
     "Service with clusterIP None: no cluster IP": [post(SERVICES, service(clusterIP="None"))],
-    "Service name with a leading digit or 64 characters: rejected": [
+    "Service name of 64 characters: rejected": [
         post(SERVICES, service("1a")),
         post(SERVICES, service("x" * 64)),
         post(SERVICES, service("x" * 63)),
@@ -199,7 +199,7 @@ CASES: dict[str, list[Step]] = {
             job(template={"spec": {"restartPolicy": "Always", "containers": [{"name": "a", "image": "b"}]}}),
         )
     ],
-    "Indexed Job without completions: as kube-apiserver": [post(JOBS, job(completionMode="Indexed"))],
+    "Indexed Job without completions: one completion": [post(JOBS, job(completionMode="Indexed"))],
     "change of a Job's completions: rejected": [
         post(JOBS, job(completions=2), save="made"),
         put(

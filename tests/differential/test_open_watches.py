@@ -129,7 +129,7 @@ CASES: dict[str, list[Step]] = {
         open_watch("none", f"{CONFIG_MAPS}?{INITIAL}&labelSelector=x%3D9"),
         read_watch("none", 1),
     ],
-    "sendInitialEvents without allowWatchBookmarks: rejected": [
+    "sendInitialEvents without allowWatchBookmarks or with an unknown value: accepted": [
         open_watch("one", f"{CONFIG_MAPS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
         open_watch("two", f"{CONFIG_MAPS}?sendInitialEvents=false&resourceVersionMatch=NotOlderThan"),
         open_watch("three", f"{CONFIG_MAPS}?sendInitialEvents=perhaps&resourceVersionMatch=NotOlderThan"),

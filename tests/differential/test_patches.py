@@ -118,7 +118,7 @@ CASES: dict[str, list[Step]] = {
         MADE,
         patch(OBJECT, [{"op": "jump", "path": "/data"}], JSON_PATCH),
     ],
-    "JSON patch, malformed operations: rejected": [
+    "JSON patch, malformed operations: as kube-apiserver": [
         MADE,
         *(patch(OBJECT, body, JSON_PATCH) for body in BAD_OPERATIONS),
         get(OBJECT),
@@ -136,7 +136,7 @@ CASES: dict[str, list[Step]] = {
         MADE,
         *(patch(OBJECT, body, MERGE) for body in ("[", "1", "[]", "null", '"x"', "[1]", "true")),
     ],
-    "strategic patch that is not a JSON object: rejected": [
+    "strategic patch that is not a JSON object: rejected, null: no change": [
         MADE,
         *(patch(OBJECT, body, STRATEGIC) for body in ("[", "1", "[]", "null", '"x"')),
     ],

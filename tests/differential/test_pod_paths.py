@@ -42,16 +42,16 @@ def projected(*sources: Mapping[str, object]) -> dict[str, object]:
 
 
 CASES: dict[str, list[Step]] = {
-    "invalid item paths of a configMap volume: rejected": [
+    "valid and invalid item paths of a configMap volume: as kube-apiserver": [
         volumes({"configMap": {"name": "c", "items": [{"key": "k", "path": path}]}}) for path in BAD_PATHS
     ],
-    "invalid item paths of a secret volume: rejected": [
+    "valid and invalid item paths of a secret volume: as kube-apiserver": [
         volumes({"secret": {"secretName": "s", "items": [{"key": "k", "path": path}]}}) for path in BAD_PATHS
     ],
-    "invalid item paths of a downwardAPI volume: rejected": [
+    "valid and invalid item paths of a downwardAPI volume: as kube-apiserver": [
         volumes({"downwardAPI": {"items": [{"path": path, **NAME}]}}) for path in BAD_PATHS
     ],
-    "invalid item paths of a projected volume: rejected": [
+    "valid and invalid item paths of a projected volume: as kube-apiserver": [
         volumes(
             projected(
                 {"configMap": {"name": "c", "items": [{"key": "k", "path": path}]}},
@@ -61,10 +61,10 @@ CASES: dict[str, list[Step]] = {
         )
         for path in BAD_PATHS
     ],
-    "invalid paths of a projected token: rejected": [
+    "valid and invalid paths of a projected token: as kube-apiserver": [
         volumes(projected({"serviceAccountToken": {"path": path}})) for path in BAD_PATHS
     ],
-    "downwardAPI item without exactly one valid source: rejected": [
+    "valid and invalid sources of downwardAPI items: as kube-apiserver": [
         volumes({"downwardAPI": {"items": [{"path": "a"}]}}),
         volumes(
             {

@@ -256,9 +256,7 @@ CASES: dict[str, list[Step]] = {
         get(OBJECT),
     ],
     "missing priority class: rejected": create_pod(priorityClassName="none"),
-    "priority class system-node-critical: as kube-apiserver": create_pod(
-        priorityClassName="system-node-critical"
-    ),
+    "priority class system-node-critical: accepted": create_pod(priorityClassName="system-node-critical"),
     "logs of a pod without a node, or of a missing pod: as kube-apiserver": [
         post(PODS, pod(), shown=False),
         get(f"{OBJECT}/log"),

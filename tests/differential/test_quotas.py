@@ -135,7 +135,7 @@ CASES: dict[str, list[Step]] = {
         post(PODS, {"metadata": {"name": "a"}, "spec": {"containers": []}}),
         post("/api/v1/namespaces/none/pods", pod("a")),
     ],
-    "invalid spec.hard: rejected": [
+    "invalid spec.hard: rejected, no spec.hard: accepted": [
         post(QUOTAS, quota(nonsense="1")),
         post(QUOTAS, quota(pods="-1")),
         post(QUOTAS, quota(pods="1500m")),

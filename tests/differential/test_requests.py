@@ -164,7 +164,7 @@ CASES: dict[str, list[Step]] = {
     "annotations above the size limit: rejected": [
         post(CONFIG_MAPS, config_map(annotations={"k": "x" * 262_145}))
     ],
-    "invalid query parameters: rejected": [
+    "invalid timeoutSeconds, or force for a merge patch: rejected": [
         MADE,
         get(f"{CONFIG_MAPS}?timeoutSeconds=x"),
         patch(f"{OBJECT}?force=perhaps&fieldManager=m", config_map(), APPLY),

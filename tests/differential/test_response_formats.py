@@ -255,7 +255,7 @@ CASES: dict[str, list[Step]] = {
         get(CONFIG_MAPS, accept="text/html"),
         get(CONFIG_MAPS, accept="application/xml"),
     ],
-    "Accept with wildcards or a charset: JSON": [
+    "Accept */* or JSON with a charset: JSON, application/*: 406": [
         get(CONFIG_MAPS, accept="*/*"),
         get(CONFIG_MAPS, accept="application/*"),
         get(CONFIG_MAPS, accept="text/html, */*;q=0.1"),

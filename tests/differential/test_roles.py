@@ -91,14 +91,14 @@ CASES: dict[str, list[Step]] = {
         ),
         post(f"{ROLES}?dryRun=All", role("dry", rule("get", "secrets")), user=READER),
     ],
-    "metadata of a role with more rights than its editor has: as kube-apiserver": [
+    "role with more rights than its editor has: only its finalizers may be changed": [
         *granted(),
         post(ROLES, role("r", rule("get", "secrets")), shown=False),
         patch(f"{ROLES}/r", {"metadata": {"labels": {"a": "b"}}}, user=READER),
         patch(f"{ROLES}/r", {"metadata": {"finalizers": ["example.com/a"]}}, user=READER),
         patch(f"{ROLES}/r", {"metadata": {"finalizers": []}}, user=READER),
     ],
-    "creator with verb escalate: may grant any rights": [
+    "creator with verb escalate: may create a role with any rights and not bind it": [
         *granted(rule("escalate", "roles", group=GROUP)),
         post(ROLES, role("r", rule("*", "secrets")), user=READER),
         post(BINDINGS, bound("r", to="x"), user=READER),

@@ -49,7 +49,7 @@ CASES: dict[str, list[Step]] = {
             f"{PODS}?resourceVersion=$made.metadata.resourceVersion&fieldSelector=status.phase%3DRunning", 2
         ),
     ],
-    "watch at the path of a deleted object: as kube-apiserver": [
+    "watch at the path of a deleted object: 404": [
         *CHANGED,
         watch(f"{OBJECT}?resourceVersion=$made.metadata.resourceVersion", 3),
     ],
@@ -79,7 +79,7 @@ CASES: dict[str, list[Step]] = {
         *CHANGED,
         watch(f"{SINCE}&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", 2),
     ],
-    "watch from a resourceVersion of the future: rejected": [
+    "watch from a resourceVersion of the future: no events before its timeout": [
         watch(f"{CONFIG_MAPS}?resourceVersion=999999999&timeoutSeconds=1", 1, hide=("details.causes",)),
     ],
     "watch from a resourceVersion that is not a number: rejected": [
