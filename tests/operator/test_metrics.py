@@ -148,7 +148,7 @@ async def test_metrics_of_a_run(scene: Scene) -> None:
     new = {"Succeeded": 1, "phase_seconds": 2 * 13, "codes": 6}
     assert more <= sum(new.values()), "what two more jobs bring are phases and codes that were not there yet"
     logged = [
-        (line["was"], line["phase"], line["attempt"])
+        (line["previous_phase"], line["phase"], line["attempt"])
         for line in lines
         if line["event"] == "phase changed" and line["object"] == f"{scene.namespace}/mnist"
     ]
