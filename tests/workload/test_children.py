@@ -42,12 +42,12 @@ def test_a_role_binding_is_written_after_its_role() -> None:
 
 
 RIGHTS: dict[str, tuple[tuple[ObservedPod, ...], list[str]]] = {
-    "all pods exist: those of the roles that take part": (
+    "all pods exist: rights over the pods of both roles in the rules": (
         PODS,
         ["job-launcher-0", "job-worker-0", "job-worker-1"],
     ),
-    "some pods exist: only these": (PODS[:2], ["job-launcher-0", "job-worker-0"]),
-    "a terminating pod: it still has its name": (
+    "some pods exist: rights over these only": (PODS[:2], ["job-launcher-0", "job-worker-0"]),
+    "terminating pod: rights over it remain": (
         (PODS[0], pod(0, terminating=True)),
         ["job-launcher-0", "job-worker-0"],
     ),
@@ -62,12 +62,12 @@ def test_a_launcher_has_rights_over_pods(pods: tuple[ObservedPod, ...], want: li
     assert all(rule["resourceNames"] == want for rule in rules)
 
 
-def test_before_there_are_pods_there_are_no_rights_to_give() -> None:
+def test_no_role_is_created_before_pods_exist() -> None:
     assert kinds(missing(Observed())) == ["Service", "ServiceAccount"]
 
 
-def test_rights_end_with_the_pods() -> None:
-    """A pod that somebody creates under one of the names afterwards is not the job's."""
+def test_rights_over_deleted_pods_are_removed() -> None:
+    """A user may later create a pod with one of these names, which is not the job's."""
     created = missing(Observed(pods=PODS))
     existing = tuple(existing_child(child) for child in created.values())
     updated = missing(Observed(children=existing))
@@ -76,21 +76,21 @@ def test_rights_end_with_the_pods() -> None:
 
 
 SSH_SECRETS: dict[str, tuple[tuple[str, ...], bool]] = {
-    "a pod that mounts the keys is created: the Secret is too": (("watcher", "worker"), True),
-    "only pods without keys are created: no Secret": (("watcher",), False),
-    "no pod is created: no Secret": ((), False),
+    "pod that mounts the keys is created: Secret is created": (("watcher", "worker"), True),
+    "only pods without keys are created: no Secret is created": (("watcher",), False),
+    "no pod is created: no Secret is created": ((), False),
 }
 
 
 @pytest.mark.parametrize(("roles", "want"), SSH_SECRETS.values(), ids=SSH_SECRETS.keys())
-def test_the_secret_with_ssh_keys(roles: tuple[str, ...], want: bool) -> None:
+def test_ssh_secret_is_created_with_the_first_pod_that_mounts_it(roles: tuple[str, ...], want: bool) -> None:
     job = workload(role("worker", 2), role("watcher", 1), rules=Rules(ssh_roles=("worker",)))
     creating = [CreatePod(name, 0, 1, 0) for name in roles]
     secret = Child(SecretMetadata, "job-ssh", {"immutable": True}, children.SSH_KEYS)
     assert list(children.ssh_secret_if_needed(job, creating)) == ([Apply(secret)] if want else [])
 
 
-def test_hosts_are_verified_where_every_sshd_is_ours() -> None:
+def test_ssh_secret_has_host_keys_if_hosts_are_verified() -> None:
     job = workload(role("worker", 2), rules=Rules(ssh_roles=("worker",), ssh_verifies_hosts=True))
     (action,) = children.ssh_secret_if_needed(job, [CreatePod("worker", 0, 1, 0)])
     assert action.child.generator == children.SSH_KEYS_AND_HOSTS

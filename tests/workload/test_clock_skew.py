@@ -83,10 +83,12 @@ def test_deadline_and_ttl_do_not_last_an_hour_longer_after_the_clock_was_set_bac
 
 FOREVER = float(2**63 - 1)
 ENDLESS = {
-    "active deadline": Limits(active_deadline=FOREVER),
-    "start timeout": Limits(start_timeout=FOREVER),
-    "timeout below the minimum": Limits(below_min_timeout=FOREVER),
-    "times to live": Limits(ttl=Ttl(FOREVER, FOREVER), children_ttl=Ttl(FOREVER, FOREVER)),
+    "active deadline beyond the calendar: never exceeded": Limits(active_deadline=FOREVER),
+    "start timeout beyond the calendar: never exceeded": Limits(start_timeout=FOREVER),
+    "timeout below the minimum beyond the calendar: never exceeded": Limits(below_min_timeout=FOREVER),
+    "times to live beyond the calendar: never exceeded": Limits(
+        ttl=Ttl(FOREVER, FOREVER), children_ttl=Ttl(FOREVER, FOREVER)
+    ),
 }
 
 

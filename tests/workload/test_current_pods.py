@@ -15,8 +15,8 @@ RECORD = Record(
 CASES = {
     "current attempt: current": (pod(0, attempt=2), True),
     "earlier attempt: stale": (pod(0, attempt=1), False),
-    "replaced: stale": (pod(1, attempt=2), False),
-    "the replacement: current": (replace(pod(1, attempt=2), replacement=1), True),
+    "pod that was replaced: stale": (pod(1, attempt=2), False),
+    "replacement of a pod: current": (replace(pod(1, attempt=2), replacement=1), True),
     "index beyond the size: stale": (pod(3, attempt=2), False),
     "other role of the job: current": (replace(pod(0, attempt=2), role="launcher"), True),
     "unknown role: stale": (replace(pod(0, attempt=2), role="gone"), False),

@@ -40,7 +40,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_evaluate(case: Case) -> None:
+def test_a_dependency_waits_is_reached_or_becomes_unreachable(case: Case) -> None:
     record = Record(roles={"worker": RoleRecord(phase=case.phase, phase_since=NOW)})
     state = dependencies.evaluate(record, Dependency("worker", case.wanted), later(case.seconds))
     assert (state.reached, state.unreachable) == (case.want_reached, case.want_unreachable)
@@ -68,15 +68,15 @@ def waits(**on: str) -> Mapping[str, list[Dependency]]:
 
 PROBLEMS = {
     "roles that depend on others without a cycle: no problem": (waits(a="", b="a", c="a b"), []),
-    "a role that depends on itself: a problem": (
+    "role that depends on itself: one problem": (
         waits(a="a"),
         ["spec.roles.a.dependsOn: a role cannot wait for itself"],
     ),
-    "a role that depends on an unknown role: a problem": (
+    "role that depends on an unknown role: one problem": (
         waits(a="x", b=""),
         ['spec.roles.a.dependsOn: unknown role "x" (known roles: a, b)'],
     ),
-    "a cycle of three roles: one problem that names it": (
+    "cycle of three roles: one problem with the whole cycle": (
         waits(a="b", b="c", c="a", d="a"),
         ["spec.roles.a.dependsOn: roles wait for each other: a → b → c → a"],
     ),
@@ -84,5 +84,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(("on", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_problems(on: Mapping[str, list[Dependency]], want: list[str]) -> None:
+def test_self_dependencies_unknown_roles_and_cycles_are_problems(
+    on: Mapping[str, list[Dependency]], want: list[str]
+) -> None:
     assert [str(problem) for problem in dependencies.problems(on, "spec.roles")] == want

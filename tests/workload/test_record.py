@@ -75,13 +75,13 @@ def test_unknown_fields_of_a_role_of_a_later_version_are_kept() -> None:
 
 
 UNREADABLE: dict[str, object] = {
-    "null": None,
-    "empty object": {},
-    "list": [],
-    "unknown phase": {"version": 1, "phase": "Dancing"},
-    "invalid index ranges": {"version": 1, "roles": {"worker": {"replacements": "x=y"}}},
-    "roles of another type": {"version": 1, "roles": "worker"},
-    "index beyond the largest job": {
+    "null: None": None,
+    "empty object: None": {},
+    "list: None": [],
+    "unknown phase: None": {"version": 1, "phase": "Dancing"},
+    "invalid index ranges: None": {"version": 1, "roles": {"worker": {"replacements": "x=y"}}},
+    "roles of another type: None": {"version": 1, "roles": "worker"},
+    "index beyond the largest job: None": {
         "version": 1,
         "roles": {"worker": {"succeededIndexes": "0-99999999999=1"}},
     },

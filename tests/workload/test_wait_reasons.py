@@ -164,7 +164,7 @@ PROGRESS = {
 
 
 @pytest.mark.parametrize("case", PROGRESS.values(), ids=PROGRESS.keys())
-def test_the_progress_of_a_start(case: Progress) -> None:
+def test_progress_names_running_pods_and_what_prevents_the_others(case: Progress) -> None:
     record = Record(phase=Phase.STARTING, roles=STARTING)
     observed = Observed(pods=case.pods)
     counts = {name: count_pods(case.job, role, record, observed) for name, role in case.job.roles.items()}

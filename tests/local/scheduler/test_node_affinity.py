@@ -27,13 +27,13 @@ def _label(key: str, operator: str, *values: str) -> Json:
 
 
 NODES |= {
-    "In": (_required(_label("zone", "In", "a", "b")), True),
-    "NotIn": (_required(_label("zone", "NotIn", "a")), False),
+    "In with the label's value: matches": (_required(_label("zone", "In", "a", "b")), True),
+    "NotIn with the label's value: does not match": (_required(_label("zone", "NotIn", "a")), False),
     "NotIn without the label: matches": (_required(_label("rack", "NotIn", "a")), True),
-    "Exists": (_required(_label("zone", "Exists")), True),
-    "DoesNotExist": (_required(_label("zone", "DoesNotExist")), False),
-    "Gt": (_required(_label("gpus", "Gt", "4")), True),
-    "Lt": (_required(_label("gpus", "Lt", "4")), False),
+    "Exists with the label: matches": (_required(_label("zone", "Exists")), True),
+    "DoesNotExist with the label: does not match": (_required(_label("zone", "DoesNotExist")), False),
+    "Gt with a smaller value: matches": (_required(_label("gpus", "Gt", "4")), True),
+    "Lt with a smaller value: does not match": (_required(_label("gpus", "Lt", "4")), False),
     "Gt with a label that is not a number: does not match": (_required(_label("zone", "Gt", "4")), False),
     "one of two terms matches: matches": (
         _required(_label("zone", "In", "b"), _label("gpus", "Exists")),
@@ -44,7 +44,7 @@ NODES |= {
         _required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}),
         True,
     ),
-    "nodeSelector matches, affinity does not: does not match": (
+    "affinity matches, nodeSelector does not: does not match": (
         {"nodeSelector": {"zone": "b"}, **_required(_label("zone", "Exists"))},
         False,
     ),
@@ -62,7 +62,7 @@ TOLERATIONS = {
     "same key and value: tolerated": (Toleration(key="gpu", value="yes"), True),
     "another value: not tolerated": (Toleration(key="gpu", value="no"), False),
     "key with Exists: tolerated": (Toleration(key="gpu", operator="Exists"), True),
-    "everything": (Toleration(operator="Exists"), True),
+    "Exists without a key: tolerated": (Toleration(operator="Exists"), True),
     "another effect: not tolerated": (Toleration(key="gpu", operator="Exists", effect="NoExecute"), False),
     "neither key nor Exists: not tolerated": (Toleration(value="yes"), False),
 }

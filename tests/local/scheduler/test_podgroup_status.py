@@ -29,13 +29,13 @@ CASES = {
     "new group larger than the cluster: Pending": Case(
         "Pending", queued=False, outcome=BLOCKED, want_condition="Unschedulable"
     ),
-    "new": Case("Inqueue"),
+    "new group: Inqueue": Case("Inqueue"),
     "does not fit now: Unschedulable": Case("Inqueue", outcome=BLOCKED, want_condition="Unschedulable"),
     "placed in this pass: Scheduled": Case("Inqueue", outcome=PLACED, want_condition="Scheduled"),
     "all bound: Running": Case(
         "Running", pods=[pod("a", node="n1"), pod("b", node="n1")], want_condition="Scheduled"
     ),
-    "running": Case("Running", pods=RUNNING, want_condition="Scheduled"),
+    "all running: Running": Case("Running", pods=RUNNING, want_condition="Scheduled"),
     "fewer running than the minimum: Unknown": Case(
         "Unknown", pods=[RUNNING[0], pod("b")], outcome=BLOCKED, want_condition="Unschedulable"
     ),

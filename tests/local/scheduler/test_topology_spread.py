@@ -104,7 +104,7 @@ CASES = {
         pods=[pod("p", labels=A, spec=even(nodeTaintsPolicy="Honor"))],
         want={"p": "n1"},
     ),
-    "fewer domains than minDomains: counts as an empty one": Case(
+    "fewer domains than minDomains: global minimum is 0": Case(
         running=[pod("x", node="n1", labels=A), pod("y", node="n2", labels=A)],
         pods=[pod("p", labels=A, spec=even(minDomains=3))],
         want={"p": REFUSED},

@@ -52,34 +52,40 @@ SELECTED: Json = {"selector": {"matchLabels": {"app": "x"}}, "template": TEMPLAT
 RBAC = "rbac.authorization.k8s.io/v1"
 
 CREATED: dict[str, Json] = {
-    "a config map": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b", "e": ""}, "binaryData": {}},
-    "a secret": {"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}},
-    "a service that is only a name": {
+    "ConfigMap: as kube-apiserver": {
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b", "e": ""}, "binaryData": {},
+    },
+    "Secret with stringData: as kube-apiserver": {
+        "apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"},
+    },
+    "Service of type ExternalName: as kube-apiserver": {
         "apiVersion": "v1", "kind": "Service", "spec": {"type": "ExternalName", "externalName": "a.b"},
     },
-    "a deployment": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": SELECTED},
-    "a replica set": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": SELECTED},
-    "a job": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": ONCE}},
-    "endpoints": {
+    "Deployment: as kube-apiserver": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": SELECTED},
+    "ReplicaSet: as kube-apiserver": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": SELECTED},
+    "Job: as kube-apiserver": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": ONCE}},
+    "Endpoints: as kube-apiserver": {
         "apiVersion": "v1", "kind": "Endpoints",
         "subsets": [{"addresses": [{"ip": "1.2.3.4"}], "ports": [{"port": 80}]}],
     },
-    "an endpoint slice without endpoints": {
+    "EndpointSlice without endpoints: as kube-apiserver": {
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
     },
-    "a role without rules": {"apiVersion": RBAC, "kind": "Role"},
-    "a role binding": {
+    "Role without rules: as kube-apiserver": {"apiVersion": RBAC, "kind": "Role"},
+    "RoleBinding: as kube-apiserver": {
         "apiVersion": RBAC, "kind": "RoleBinding", "roleRef": {"kind": "Role", "name": "x"},
         "subjects": [{"kind": "User", "name": "u"}],
     },
-    "a lease": {
+    "Lease: as kube-apiserver": {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"leaseDurationSeconds": 10},
     },
-    "a network policy": {
+    "NetworkPolicy: as kube-apiserver": {
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
         "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]},
     },
-    "a quota": {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "10", "cpu": 2}}},
+    "ResourceQuota: as kube-apiserver": {
+        "apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "10", "cpu": 2}},
+    },
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How many disruptions a budget allows, from its pods and their scale."""
+"""Computes how many disruptions a budget allows from its pods and their scale."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -271,13 +271,13 @@ CASES = {
         conditions=[f"SuccessCriteriaMet={COMPLETED}", f"Complete={COMPLETED}"],
         status={"failed": 0, "succeeded": 1, "completion_time": START},
     ),
-    "a finished job lets go of its pods": Case(
+    "finished job with a pod that has a finalizer: finalizer removed": Case(
         job(ended("Complete")), pods=[worker("a", "Failed")], release=["a"], conditions=["Complete=X"]
     ),
-    "a finished job lives for a while": Case(
+    "finished job before its TTL: requeued for it": Case(
         job(ended("Complete", ago=4), ttlSecondsAfterFinished=10), wake=6.0, conditions=["Complete=X"]
     ),
-    "and then expires": Case(
+    "finished job after its TTL: expired": Case(
         job(ended("Failed", ago=10), ttlSecondsAfterFinished=10),
         wake=0.0,
         expired=True,

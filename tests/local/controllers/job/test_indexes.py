@@ -5,11 +5,11 @@ import pytest
 from argosy.local.controllers.job.indexes import format_indexes, parse_indexes
 
 FORMS = {
-    "none": ("", set()),
-    "one": ("3", {3}),
-    "two neighbours are listed": ("1,2", {1, 2}),
-    "three become a range": ("1-3", {1, 2, 3}),
-    "a mixture": ("0-2,5,7,8", {0, 1, 2, 5, 7, 8}),
+    "no index: empty": ("", set()),
+    "one index: its number": ("3", {3}),
+    "two neighbours: listed": ("1,2", {1, 2}),
+    "three neighbours: a range": ("1-3", {1, 2, 3}),
+    "ranges and single indexes: listed in order": ("0-2,5,7,8", {0, 1, 2, 5, 7, 8}),
 }
 
 

@@ -29,13 +29,13 @@ FOREIGN = Taint("gpu", "NoSchedule", "yes")
 UNREACHABLE = Taint("node.kubernetes.io/unreachable", "NoExecute", "", START)
 
 TAINTS = {
-    "healthy": (node(), []),
+    "Ready: no taints": (node(), []),
     "Ready again: unreachable taint removed": (node(taints=[FOREIGN, UNREACHABLE]), ["gpu:NoSchedule"]),
     "not Ready: not-ready taints": (
         node("False"),
         ["node.kubernetes.io/not-ready:NoSchedule", "node.kubernetes.io/not-ready:NoExecute"],
     ),
-    "silent": (
+    "Ready unknown: unreachable taints": (
         node("Unknown"),
         ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"],
     ),
@@ -43,7 +43,10 @@ TAINTS = {
         node(None),
         ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"],
     ),
-    "cordoned": (node(unschedulable=True), ["node.kubernetes.io/unschedulable:NoSchedule"]),
+    "cordoned: unschedulable taint": (
+        node(unschedulable=True),
+        ["node.kubernetes.io/unschedulable:NoSchedule"],
+    ),
 }
 
 

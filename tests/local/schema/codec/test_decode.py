@@ -59,30 +59,39 @@ def test_unknown_fields_are_dropped_and_returned() -> None:
 
 
 MISMATCHES = {
-    "string for a boolean": (pod(hostNetwork="yes"), "spec.hostNetwork: must be of type boolean, got string"),
-    "string for a list": (pod(containers="x"), "spec.containers: must be of type array, got string"),
-    "fraction for an integer": (
+    "string for a boolean: rejected with its path": (
+        pod(hostNetwork="yes"),
+        "spec.hostNetwork: must be of type boolean, got string",
+    ),
+    "string for a list: rejected with its path": (
+        pod(containers="x"),
+        "spec.containers: must be of type array, got string",
+    ),
+    "fraction for an integer: rejected with its path": (
         pod(activeDeadlineSeconds=1.5),
         "spec.activeDeadlineSeconds: must be of type integer, got number",
     ),
-    "number in a list of strings": (
+    "number in a list of strings: rejected with its path": (
         pod(containers=[{"name": "c", "args": ["a", 5]}]),
         "spec.containers[0].args[1]: must be of type string, got integer",
     ),
-    "number in a map of strings": (
+    "number in a map of strings: rejected with its path": (
         pod(nodeSelector={"a": 5}),
         "spec.nodeSelector.a: must be of type string, got integer",
     ),
-    "string for an object": (
+    "string for an object: rejected with its path": (
         pod(securityContext="x"),
         "spec.securityContext: must be of type object, got string",
     ),
-    "string for metadata": ({"metadata": "x"}, "metadata: must be of type object, got string"),
-    "string that is not a time": (
+    "string for metadata: rejected with its path": (
+        {"metadata": "x"},
+        "metadata: must be of type object, got string",
+    ),
+    "string that is not a time: rejected with its path": (
         {"metadata": {"creationTimestamp": "now"}},
         'metadata.creationTimestamp: "now" is not a time in RFC 3339',
     ),
-    "string that is not a quantity": (
+    "string that is not a quantity: rejected with its path": (
         pod(containers=[{"name": "c", "resources": {"limits": {"cpu": "abc"}}}]),
         "spec.containers[0].resources.limits.cpu: quantities must match the regular expression "
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",

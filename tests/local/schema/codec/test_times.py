@@ -10,12 +10,12 @@ TIMES = {
     "2024-01-01T00:00:00.987Z": "2024-01-01T00:00:00Z",
 }
 WRONG = {
-    "empty": "",
-    "not a time": "tomorrow",
-    "a date without a time": "2024-01-01",
-    "month 13": "2024-13-01T00:00:00Z",
-    "February 30": "2024-02-30T00:00:00Z",
-    "text after the zone": "2024-01-01T00:00:00Zx",
+    "empty: rejected": "",
+    "not a time: rejected": "tomorrow",
+    "a date without a time: rejected": "2024-01-01",
+    "month 13: rejected": "2024-13-01T00:00:00Z",
+    "February 30: rejected": "2024-02-30T00:00:00Z",
+    "text after the zone: rejected": "2024-01-01T00:00:00Zx",
 }
 
 

@@ -28,39 +28,39 @@ def with_field(field: Json) -> Json:
 
 X = "spec.validation.openAPIV3Schema.properties[x]"
 REFUSED = {
-    "name that is not plural.group": (definition(group="y.io"), "metadata.name", "Invalid"),
-    "unknown scope": (definition(scope="x"), "spec.scope", "NotSupported"),
-    "field without a type": (with_field({}), f"{X}.type", "Required"),
-    "unknown type": (with_field({"type": "foo"}), f"{X}.type", "NotSupported"),
-    "list without items": (with_field({"type": "array"}), f"{X}.items", "Required"),
-    "default of the wrong type": (
+    "name that is not plural.group: rejected": (definition(group="y.io"), "metadata.name", "Invalid"),
+    "unknown scope: rejected": (definition(scope="x"), "spec.scope", "NotSupported"),
+    "field without a type: rejected": (with_field({}), f"{X}.type", "Required"),
+    "unknown type: rejected": (with_field({"type": "foo"}), f"{X}.type", "NotSupported"),
+    "list without items: rejected": (with_field({"type": "array"}), f"{X}.items", "Required"),
+    "default of the wrong type: rejected": (
         with_field({"type": "string", "default": 5}),
         f"{X}.default",
         "TypeInvalid",
     ),
-    "invalid pattern": (with_field({"type": "string", "pattern": "["}), f"{X}.pattern", "Invalid"),
-    "reference to another schema": (with_field({"$ref": "#/x"}), f"{X}.$ref", "Forbidden"),
-    "type inside anyOf": (
+    "invalid pattern: rejected": (with_field({"type": "string", "pattern": "["}), f"{X}.pattern", "Invalid"),
+    "reference to another schema: rejected": (with_field({"$ref": "#/x"}), f"{X}.$ref", "Forbidden"),
+    "type inside anyOf: rejected": (
         with_field({"type": "string", "anyOf": [{"type": "string"}]}),
         f"{X}.anyOf[0].type",
         "Forbidden",
     ),
-    "uniqueItems": (
+    "uniqueItems: rejected": (
         with_field({"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
         f"{X}.uniqueItems",
         "Forbidden",
     ),
-    "list of type map without keys": (
+    "list of type map without keys: rejected": (
         with_field({"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map"}),
         f"{X}.x-kubernetes-list-map-keys",
         "Required",
     ),
-    "rule with an undeclared field": (
+    "rule with an undeclared field: rejected": (
         with_field({"type": "object", "x-kubernetes-validations": [{"rule": "self.foo == 1"}]}),
         f"{X}.x-kubernetes-validations[0].rule",
         "Invalid",
     ),
-    "rule with a field of an integer": (
+    "rule with a field of an integer: rejected": (
         with_field({"type": "integer", "x-kubernetes-validations": [{"rule": "self.foo > 1"}]}),
         f"{X}.x-kubernetes-validations[0].rule",
         "Invalid",
@@ -74,11 +74,11 @@ def test_invalid_definition_is_refused(crd: Json, path: str, reason: str) -> Non
 
 
 ACCEPTED = {
-    "int-or-string with the anyOf of generators": with_field(
+    "int-or-string with the anyOf of generators: accepted": with_field(
         {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
     ),
-    "validations inside allOf": with_field({"type": "string", "allOf": [{"minLength": 1}]}),
-    "rule with a declared field": with_field(
+    "validations inside allOf: accepted": with_field({"type": "string", "allOf": [{"minLength": 1}]}),
+    "rule with a declared field: accepted": with_field(
         {
             "type": "object",
             "properties": {"foo": {"type": "integer"}},

@@ -74,71 +74,71 @@ class Case(NamedTuple):
 
 
 INVALID = {
-    "wrong type": Case(
+    "wrong type: rejected": Case(
         {"int": "x"}, 'spec.int: Invalid value: "string": spec.int in body must be of type integer: "string"'
     ),
-    "number below the minimum": Case(
+    "number below the minimum: rejected": Case(
         {"int": 0}, "spec.int: Invalid value: 0: spec.int in body should be greater than or equal to 1"
     ),
-    "number above the maximum": Case(
+    "number above the maximum: rejected": Case(
         {"int": 11}, "spec.int: Invalid value: 11: spec.int in body should be less than or equal to 10"
     ),
-    "number equal to an exclusive bound": Case(
+    "number equal to an exclusive bound: rejected": Case(
         {"emin": 1}, "spec.emin: Invalid value: 1: spec.emin in body should be greater than 1"
     ),
-    "number that is not a multiple": Case(
+    "number that is not a multiple: rejected": Case(
         {"num": 0.7}, "spec.num: Invalid value: 0.7: spec.num in body should be a multiple of 0.5"
     ),
-    "string below the minimum length": Case(
+    "string below the minimum length: rejected": Case(
         {"str": "x"}, 'spec.str: Invalid value: "x": spec.str in body should be at least 2 chars long'
     ),
-    "string above the maximum length": Case(
+    "string above the maximum length: rejected": Case(
         {"str": "xxxxx"}, "spec.str: Too long: may not be more than 4 bytes"
     ),
-    "string that does not match the pattern": Case(
+    "string that does not match the pattern: rejected": Case(
         {"str": "X1"}, "spec.str: Invalid value: \"X1\": spec.str in body should match '^[a-z]+$'"
     ),
-    "value that is not in the enum": Case(
+    "value that is not in the enum: rejected": Case(
         {"en": "c"}, 'spec.en: Unsupported value: "c": supported values: "a", "b"'
     ),
-    "list below the minimum length": Case(
+    "list below the minimum length: rejected": Case(
         {"arr": []}, "spec.arr: Invalid value: 0: spec.arr in body should have at least 1 items"
     ),
-    "list above the maximum length": Case(
+    "list above the maximum length: rejected": Case(
         {"arr": ["a", "b", "c"]}, "spec.arr: Too many: 3: must have at most 2 items"
     ),
-    "null as a list item": Case(
+    "null as a list item: rejected": Case(
         {"arr": [None]},
         'spec.arr[0]: Invalid value: "null": spec.arr[0] in body must be of type string: "null"',
     ),
-    "set with a duplicate value": Case({"set": ["a", "a"]}, 'spec.set[1]: Duplicate value: "a"'),
-    "list of type map with a duplicate key": Case(
+    "set with a duplicate value: rejected": Case({"set": ["a", "a"]}, 'spec.set[1]: Duplicate value: "a"'),
+    "list of type map with a duplicate key: rejected": Case(
         {"lm": [{"name": "a"}, {"name": "a"}]}, 'spec.lm[1]: Duplicate value: {"name":"a"}'
     ),
-    "list item without its key": Case({"lm": [{"v": 1}]}, "spec.lm[0].name: Required value"),
-    "map with too many keys": Case(
+    "list item without its key: rejected": Case({"lm": [{"v": 1}]}, "spec.lm[0].name: Required value"),
+    "map with too many keys: rejected": Case(
         {"map": {"a": 1, "b": 2, "c": 3}}, "spec.map: Too many: 3: must have at most 2 items"
     ),
-    "fraction for int-or-string": Case(
+    "fraction for int-or-string: rejected": Case(
         {"ios": 1.5},
         'spec.ios: Invalid value: "number": spec.ios in body must be of type integer,string: "number"',
     ),
-    "string that is not a date-time": Case(
+    "string that is not a date-time: rejected": Case(
         {"dt": "x"}, 'spec.dt: Invalid value: "x": spec.dt in body must be of type date-time: "x"'
     ),
-    "int32 above 32 bits": Case(
+    "int32 above 32 bits: rejected": Case(
         {"i32": 2**40},
         '<nil>: Invalid value: "": spec.i32 must be an integer of 32 bits',
     ),
-    "embedded resource without a kind": Case(
+    "embedded resource without a kind: rejected": Case(
         {"emb": {"a": 1}}, "[spec.emb.apiVersion: Required value, spec.emb.kind: Required value]"
     ),
-    "value that matches no alternative": Case(
+    "value that matches no alternative: rejected": Case(
         {"one": {}},
         '[<nil>: Invalid value: "": "spec.one" must validate one and only one schema (oneOf). Found none '
         "valid, spec.one.a: Required value]",
     ),
-    "null for a required field": Case({"req": None}, "spec.req: Required value"),
+    "null for a required field: rejected": Case({"req": None}, "spec.req: Required value"),
 }
 
 

@@ -156,11 +156,11 @@ def test_second_apply_changes_neither_object_nor_time() -> None:
 
 
 REFUSED = {
-    "undeclared field": (
+    "undeclared field: rejected": (
         thing(zzz=1),
         "failed to create typed patch object: .spec.zzz: field not declared in schema",
     ),
-    "duplicate list item": (
+    "duplicate list item: rejected": (
         thing(items=[{"name": "p"}, {"name": "p"}]),
         'failed to create typed patch object: .spec.items: duplicate entries for key [name="p"]',
     ),
