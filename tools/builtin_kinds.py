@@ -29,7 +29,6 @@ INCLUDED: dict[tuple[str, str], set[str] | None] = {
     ("", "v1"): {
         "bindings",
         "configmaps",
-        "endpoints",
         "events",
         "namespaces",
         "nodes",
@@ -48,7 +47,11 @@ INCLUDED: dict[tuple[str, str], set[str] | None] = {
     ("discovery.k8s.io", "v1"): None,
     ("apiextensions.k8s.io", "v1"): None,
     ("authentication.k8s.io", "v1"): None,
-    ("authorization.k8s.io", "v1"): None,
+    ("authorization.k8s.io", "v1"): {
+        "selfsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+        "subjectaccessreviews",
+    },
     ("policy", "v1"): None,
     ("scheduling.k8s.io", "v1"): None,
     ("networking.k8s.io", "v1"): {"networkpolicies"},

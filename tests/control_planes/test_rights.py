@@ -13,8 +13,13 @@ DEFAULTS = (
     "system:service-account-issuer-discovery",
     "view",
 )
-UNSERVED = ("extensions", "resource.k8s.io")
+UNSERVED = ("autoscaling", "extensions", "resource.k8s.io")
 """Groups that are not served here, and so not named in roles."""
+UNSERVED_RESOURCES = {
+    *("endpoints", "limitranges", "replicationcontrollers", "localsubjectaccessreviews", "ingresses"),
+    *("controllerrevisions", "daemonsets", "statefulsets", "cronjobs", "deployments/rollback"),
+}
+"""Resources of other groups of which the same is true, with their subresources."""
 
 
 def rights(items: list[Json]) -> object:
@@ -29,8 +34,12 @@ def _pieces(rules: object) -> set[tuple[str, ...]]:
         for verb in rule["verbs"]:
             rights |= {(verb, path) for path in rule.get("nonResourceURLs", ())}
             for group in set(rule.get("apiGroups", ())) - set(UNSERVED):
-                rights |= {(verb, group, resource) for resource in rule["resources"]}
+                rights |= {(verb, group, resource) for resource in rule["resources"] if _is_served(resource)}
     return rights
+
+
+def _is_served(resource: str) -> bool:
+    return not {resource, resource.partition("/")[0]} & UNSERVED_RESOURCES
 
 
 def test_default_roles_grant_the_same_rights(planes: Planes) -> None:

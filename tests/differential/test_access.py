@@ -199,22 +199,11 @@ CASES: dict[str, list[Step]] = {
             hide=UNKEPT,
         ),
         post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": {"user": "x"}}, user=STRANGER),
-        post(
-            f"{AUTHORIZATION}/namespaces/$ns/localsubjectaccessreviews",
-            {
-                "metadata": {"namespace": "$ns"},
-                "spec": {
-                    "user": "x",
-                    "resourceAttributes": {"namespace": "$ns", "verb": "get", "resource": "pods"},
-                },
-            },
-            hide=UNKEPT,
-        ),
     ],
     "SelfSubjectRulesReview: rules of the user": [
-        post(ROLES, role({**READS, "resources": ["endpoints"]}), shown=False),
+        post(ROLES, role({**READS, "resources": ["secrets"]}), shown=False),
         post(BINDINGS, binding(TO_READER), shown=False),
-        awaited("/api/v1/namespaces/$ns/endpoints"),
+        awaited("/api/v1/namespaces/$ns/secrets"),
         post(
             f"{AUTHORIZATION}/selfsubjectrulesreviews",
             {"spec": {"namespace": "$ns"}},

@@ -209,16 +209,6 @@ CASES: dict[str, list[Step]] = {
             {"metadata": {"name": "a"}, "spec": {"user": "x", "resourceAttributes": READ_POD}},
             hide=UNKEPT,
         ),
-        post(
-            f"{AUTHORIZATION}/namespaces/$ns/localsubjectaccessreviews",
-            {"spec": {"user": "x", "resourceAttributes": {**READ_POD, "namespace": "other"}}},
-            hide=UNKEPT,
-        ),
-        post(
-            f"{AUTHORIZATION}/namespaces/$ns/localsubjectaccessreviews",
-            {"spec": {"user": "x", "nonResourceAttributes": {"verb": "get", "path": "/x"}}},
-            hide=UNKEPT,
-        ),
         post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {}}),
     ],
     "SelfSubjectRulesReview of a user with a role: as kube-apiserver": [

@@ -64,10 +64,6 @@ CREATED: dict[str, Json] = {
     "Deployment: as kube-apiserver": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": SELECTED},
     "ReplicaSet: as kube-apiserver": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": SELECTED},
     "Job: as kube-apiserver": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": ONCE}},
-    "Endpoints: as kube-apiserver": {
-        "apiVersion": "v1", "kind": "Endpoints",
-        "subsets": [{"addresses": [{"ip": "1.2.3.4"}], "ports": [{"port": 80}]}],
-    },
     "EndpointSlice without endpoints: as kube-apiserver": {
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
     },

@@ -1,7 +1,5 @@
 """Handles token and access reviews, which are answered and not stored."""
 
-from collections.abc import Iterator
-
 from argosy.local.apiserver import object_schema
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.auth import Authenticator
@@ -23,7 +21,6 @@ KINDS = frozenset(
         "selfsubjectreviews",
         "subjectaccessreviews",
         "selfsubjectaccessreviews",
-        "localsubjectaccessreviews",
         "selfsubjectrulesreviews",
     }
 )
@@ -98,24 +95,10 @@ def _check(review: Json, plural: str) -> None:
         errors.append(invalid("spec.resourceAttributes", None, why))
     if plural != "selfsubjectaccessreviews" and not (get_str(spec, "user") or get_strings(spec, "groups")):
         errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    if plural == "localsubjectaccessreviews":
-        errors += _check_local(review, spec)
-    elif metadata := get_map(review, "metadata"):
+    if metadata := get_map(review, "metadata"):
         errors.append(invalid("metadata", metadata, "must be empty"))
     if errors:
         raise invalid_error("authorization.k8s.io", "", "", errors)
-
-
-def _check_local(review: Json, spec: Json) -> Iterator[FieldError]:
-    metadata = get_map(review, "metadata")
-    if metadata.keys() - {"namespace"}:
-        yield invalid("metadata", metadata, "must be empty except for namespace")
-    namespace = get_str(spec, "resourceAttributes", "namespace")
-    if "resourceAttributes" in spec and namespace != get_str(metadata, "namespace"):
-        yield invalid("spec.resourceAttributes.namespace", namespace, "must match metadata.namespace")
-    if "nonResourceAttributes" in spec:
-        why = "disallowed on this kind of request"
-        yield invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], why)
 
 
 def _rules_review(authorizer: Authorizer, user: User, namespace: str) -> Json:

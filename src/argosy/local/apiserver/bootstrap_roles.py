@@ -85,9 +85,8 @@ def cluster_role_bindings() -> list[Json]:
 
 
 _VIEWED_CORE_RESOURCES = [
-    *("bindings", "configmaps", "endpoints", "events", "limitranges", "namespaces", "namespaces/status"),
+    *("bindings", "configmaps", "events", "namespaces", "namespaces/status"),
     *("persistentvolumeclaims", "persistentvolumeclaims/status", "pods", "pods/log", "pods/status"),
-    *("replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status"),
     *("resourcequotas", "resourcequotas/status", "serviceaccounts", "services", "services/status"),
 ]
 
@@ -101,24 +100,13 @@ def _view_rules() -> list[Json]:
             _READ,
             ["apps"],
             [
-                "controllerrevisions",
-                "daemonsets",
-                "daemonsets/status",
-                "deployments",
-                "deployments/scale",
-                "deployments/status",
-                "replicasets",
-                "replicasets/scale",
-                "replicasets/status",
-                "statefulsets",
-                "statefulsets/scale",
-                "statefulsets/status",
+                *("deployments", "deployments/scale", "deployments/status"),
+                *("replicasets", "replicasets/scale", "replicasets/status"),
             ],
         ),
-        _rule(_READ, ["autoscaling"], ["horizontalpodautoscalers", "horizontalpodautoscalers/status"]),
-        _rule(_READ, ["batch"], ["cronjobs", "cronjobs/status", "jobs", "jobs/status"]),
+        _rule(_READ, ["batch"], ["jobs", "jobs/status"]),
         _rule(_READ, ["policy"], ["poddisruptionbudgets", "poddisruptionbudgets/status"]),
-        _rule(_READ, ["networking.k8s.io"], ["ingresses", "ingresses/status", "networkpolicies"]),
+        _rule(_READ, ["networking.k8s.io"], ["networkpolicies"]),
     ]
 
 
@@ -139,8 +127,6 @@ def _edit_rules() -> list[Json]:
                 "configmaps",
                 "events",
                 "persistentvolumeclaims",
-                "replicationcontrollers",
-                "replicationcontrollers/scale",
                 "secrets",
                 "serviceaccounts",
                 "services",
@@ -148,33 +134,16 @@ def _edit_rules() -> list[Json]:
             ],
         ),
         _rule(_WRITE, ["events.k8s.io"], ["events"]),
-        _rule(
-            _WRITE,
-            ["apps"],
-            [
-                "daemonsets",
-                "deployments",
-                "deployments/rollback",
-                "deployments/scale",
-                "replicasets",
-                "replicasets/scale",
-                "statefulsets",
-                "statefulsets/scale",
-            ],
-        ),
-        _rule(_WRITE, ["autoscaling"], ["horizontalpodautoscalers"]),
-        _rule(_WRITE, ["batch"], ["cronjobs", "jobs"]),
+        _rule(_WRITE, ["apps"], ["deployments", "deployments/scale", "replicasets", "replicasets/scale"]),
+        _rule(_WRITE, ["batch"], ["jobs"]),
         _rule(_WRITE, ["policy"], ["poddisruptionbudgets"]),
-        _rule(_WRITE, ["networking.k8s.io"], ["ingresses", "networkpolicies"]),
+        _rule(_WRITE, ["networking.k8s.io"], ["networkpolicies"]),
         _rule([*_WRITE, *_READ], ["coordination.k8s.io"], ["leases"]),
     ]
 
 
 def _admin_rules() -> list[Json]:
-    return [
-        _rule(["create"], ["authorization.k8s.io"], ["localsubjectaccessreviews"]),
-        _rule([*_WRITE, *_READ], [_GROUP], ["rolebindings", "roles"]),
-    ]
+    return [_rule([*_WRITE, *_READ], [_GROUP], ["rolebindings", "roles"])]
 
 
 def _rule(verbs: list[str], groups: list[str], resources: list[str]) -> Json:

@@ -12,23 +12,18 @@ _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryL
 # The groups in the order of Kubernetes; custom groups follow by name.
 _ORDER = (
     "",
-    "apiregistration.k8s.io",
     "apps",
     "events.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
-    "autoscaling",
     "batch",
-    "certificates.k8s.io",
     "networking.k8s.io",
     "policy",
     "rbac.authorization.k8s.io",
-    "storage.k8s.io",
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "scheduling.k8s.io",
     "coordination.k8s.io",
-    "node.k8s.io",
     "discovery.k8s.io",
 )
 

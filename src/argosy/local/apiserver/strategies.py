@@ -29,7 +29,6 @@ STATUS_KEEPS_LABELS = frozenset({"deployments.apps"})
 CREATED_BY_UPDATE = frozenset(
     {
         "leases.coordination.k8s.io",
-        "endpoints",
         "events",
         "services",
         "clusterroles.rbac.authorization.k8s.io",

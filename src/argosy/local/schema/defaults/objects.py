@@ -137,12 +137,6 @@ def _node(obj: Json) -> None:
         status.setdefault("allocatable", dict(get_map(status, "capacity")))
 
 
-def _endpoints(obj: Json) -> None:
-    for subset in get_maps(obj, "subsets"):
-        for port in get_maps(subset, "ports"):
-            port.setdefault("protocol", "TCP")
-
-
 def _endpoint_slice(obj: Json) -> None:
     for port in get_maps(obj, "ports"):
         port.setdefault("name", "")
@@ -267,7 +261,6 @@ _DEFAULTERS: Mapping[tuple[str, str], Callable[[Json], None]] = {
     ("", "PersistentVolumeClaim"): claim_defaults,
     ("", "Namespace"): _namespace,
     ("", "Node"): _node,
-    ("", "Endpoints"): _endpoints,
     ("apps", "Deployment"): deployment_defaults,
     ("apps", "ReplicaSet"): replica_set_defaults,
     ("batch", "Job"): job_defaults,

@@ -124,7 +124,6 @@ _NETWORK: Mapping[tuple[str, str], tuple[Field, ...]] = {
         AGE,
         _field("Selector", lambda item: labels_text(values.at(item, "spec.selector")), wide=True),
     ),
-    ("", "Endpoints"): (NAME, _field("Endpoints", values.endpoints), AGE),
     ("discovery.k8s.io", "EndpointSlice"): (
         NAME,
         _field("AddressType", "addressType"),

@@ -86,20 +86,6 @@ def load_balancer(item: Json) -> str:
     return ",".join(sorted({get_str(each, "ip") or get_str(each, "hostname") for each in ingress} - {""}))
 
 
-def endpoints(item: Json) -> str:
-    addresses: list[str] = []
-    for subset in get_maps(item, "subsets"):
-        hosts = [get_str(address, "ip") for address in get_maps(subset, "addresses")]
-        ports = get_maps(subset, "ports")
-        if not ports:
-            addresses += hosts
-        for port in ports:
-            addresses += [
-                f"[{h}]:{port.get('port')}" if ":" in h else f"{h}:{port.get('port')}" for h in hosts
-            ]
-    return cut(addresses, empty="" if item.get("subsets") else "<none>")
-
-
 def slice_ports(item: Json) -> str:
     return cut([str(port.get("port") or port.get("name") or "*") for port in get_maps(item, "ports")])
 
