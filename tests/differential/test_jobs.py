@@ -72,22 +72,14 @@ CASES: dict[str, list[Step]] = {
         failure({"action": "Count", "onExitCodes": codes(1)}, podReplacementPolicy="TerminatingOrFailed"),
         refused(podReplacementPolicy="Perhaps"),
     ],
-    "change of managedBy or policies: rejected": [
+    "change of policies: rejected": [
         post(JOBS, job("a", **INDEXED), shown=False),
-        patch(OBJECT, {"spec": {"managedBy": "example.com/me"}}),
         patch(OBJECT, {"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": COUNTING}}),
     ],
     "completions of an Indexed Job changed with parallelism: accepted, alone: rejected": [
         post(JOBS, job("a", **INDEXED), shown=False),
         patch(OBJECT, {"spec": {"completions": 5}}),
         patch(OBJECT, {"spec": {"completions": 5, "parallelism": 5}}, only=("spec",)),
-    ],
-    "managedBy without a valid domain and name: rejected": [
-        refused(managedBy=""),
-        refused(managedBy="me"),
-        refused(managedBy="-a.b/me"),
-        refused(managedBy="example.com/" + "x" * 60),
-        refused(managedBy="example.com/a b"),
     ],
 }
 

@@ -27,7 +27,13 @@ from urllib.parse import urlsplit
 import yaml
 
 from tests.support.field_paths import Json, dig, filled, hide
-from tests.support.normalize import Normaliser, warning_fields, with_sorted_causes, without_wording
+from tests.support.normalize import (
+    Normaliser,
+    warning_fields,
+    with_sorted_causes,
+    without_advice,
+    without_wording,
+)
 from tests.support.servers import ADMIN, Server, TokenUser
 
 SHOWN_HEADERS = ("content-type", "warning", "retry-after", "www-authenticate", "allow", "location")
@@ -382,8 +388,8 @@ def _shown(step: Step, answer: Answer, normaliser: Normaliser) -> Json:
     if step.only and 200 <= answer.code < 300:
         body = {path: dig(body, path) for path in step.only}
     headers: dict[str, object] = dict(answer.headers)
-    if "warning" in headers and not step.words:
-        headers["warning"] = warning_fields(answer.headers["warning"])
+    if warning := without_advice(str(headers.pop("warning", ""))):
+        headers["warning"] = warning if step.words else warning_fields(warning)
     return {"code": answer.code, "headers": normaliser.normal(headers), "body": body}
 
 

@@ -21,6 +21,11 @@ _VERSION_IN_TEXT = re.compile(
 )
 _LONGEST_PREFIX = 58
 _WARNED_FIELD = re.compile(r'(?:unknown|duplicate) field \\"[^"]*')
+_ADVICE = re.compile(
+    "surprising behavior|hides previous definition|domain-qualified finalizer|negative values are invalid"
+    "|is ignored (?:for headless services|when spec.type)|spec.externalIPs is deprecated"
+)
+"""Warnings about valid objects, which the local control plane does not send."""
 _AGES = ("Age", "Last Seen", "First Seen")
 _AGE = re.compile(r"\d+(?:s|ms|m|h|d)(?:\d+s)?")
 
@@ -206,6 +211,11 @@ def with_sorted_causes(
 
 def _is_failure(value: dict[str, object]) -> bool:
     return value.get("kind") == "Status" and "code" in value
+
+
+def without_advice(header: str) -> str:
+    """The Warning header without advice about valid objects."""
+    return " | ".join(warning for warning in header.split(" | ") if not _ADVICE.search(warning))
 
 
 def warning_fields(header: str) -> list[str]:

@@ -20,7 +20,6 @@ from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.timestamps import generated_name
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import ensure, get_str
-from argosy.local.schema.warnings import finalizer_warnings, warnings
 
 _NAME_TRIES = 8
 
@@ -71,8 +70,6 @@ async def create(
     if errors := object_schema.validate(obj, served, None):
         raise invalid_error(served.group, served.kind, name, errors)
     drop_hidden(call, obj)
-    created = warnings(served.group, served.kind, obj, created=True)
-    call.request.warnings += created if served.custom is None else finalizer_warnings(obj, None)
     if implicit:
         check_may_create(call)
     charged = charges(call, name)

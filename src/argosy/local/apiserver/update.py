@@ -28,7 +28,6 @@ from argosy.local.schema.errors import FieldError, forbidden, invalid
 from argosy.local.schema.model import Json
 from argosy.local.schema.ssa.update import without_entries
 from argosy.local.schema.unstructured import ensure, get_map, get_str, get_strings
-from argosy.local.schema.warnings import finalizer_warnings, warnings
 
 
 async def update_object(call: Call) -> Response:
@@ -103,8 +102,6 @@ async def update(
     if errors := [*_finalizer_errors(obj, old), *object_schema.validate(obj, served, old, subresource)]:
         raise invalid_error(served.group, served.kind, head.name, errors)
     drop_hidden(call, obj)
-    if not subresource:
-        call.request.warnings += _new_warnings(call, obj, old)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
     unchanged = obj == old or _same_but_for_times(obj, old)
     if options.dry_run:
@@ -129,17 +126,6 @@ def _same_but_for_times(obj: Json, old: Json) -> bool:
     return all(
         {**left, "time": None} == {**right, "time": None} for left, right in zip(before, after, strict=True)
     ) and without_entries(obj) == without_entries(old)
-
-
-def _new_warnings(call: Call, obj: Json, old: Json) -> list[str]:
-    """Return the warnings about an update: as in Kubernetes, for jobs if the spec changed, for pods none."""
-    served = call.served
-    if served.custom is not None:
-        return list(finalizer_warnings(obj, old))
-    before, after = (get_map(each, "metadata").get("generation") for each in (old, obj))
-    if served.storage in COUNTS_GENERATIONS and before == after:
-        return []
-    return list(warnings(served.group, served.kind, obj, created=False))
 
 
 def check_uid(call: Call, head: Stored | None, uid: str) -> None:

@@ -234,7 +234,6 @@ class JobSpec(Struct, rename="camel"):
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
-    managed_by: str | None = None
     template: Template = field(default_factory=dict)
 
 

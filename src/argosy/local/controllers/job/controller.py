@@ -17,8 +17,6 @@ from argosy.local.controllers.job.backoff import JobBackoff
 from argosy.local.controllers.job.decide import TRACKING_FINALIZER, Plan, decide
 from argosy.local.controllers.job.pods import build_pod
 
-MANAGER = "kubernetes.io/job-controller"
-
 
 class JobController:
     def __init__(self, context: ControllerContext, backoff: JobBackoff = JobBackoff()) -> None:
@@ -49,7 +47,7 @@ class JobController:
     async def _reconcile(self, key: Key) -> Requeue | None:
         job = self._context.jobs.get(*key)
         await self._remove_finalizers(self._orphans(key, job))
-        if job is None or job.spec.managed_by not in (None, MANAGER):
+        if job is None:
             return None
         pods = self._context.pods.by("owner", job.metadata.uid)
         plan = decide(job, pods, self._context.clock.now().replace(microsecond=0), self._backoff)

@@ -1,10 +1,9 @@
 """Validates the fields of a Job except its pod template: numbers, indexes and the pod failure policy.
 
 The rules are those of kube-apiserver, so that a Job that is valid here is valid on a cluster. Success
-policies and limits per index are not supported, and rejected.
+policies, limits per index and other managers are not supported, and rejected.
 """
 
-import re
 from collections.abc import Iterator
 
 from argosy.local.schema.errors import (
@@ -16,37 +15,33 @@ from argosy.local.schema.errors import (
     invalid_each,
     not_supported,
     required,
-    too_long,
     too_many,
     unsupported,
 )
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import get_map, get_maps, get_str
 from argosy.local.schema.validation.metadata import immutable
-from argosy.local.schema.validation.names import qualified_name_problems, subdomain_problems
+from argosy.local.schema.validation.names import qualified_name_problems
 
 MAX_INDEXES = 100_000
 MAX_RULES = 20
 MAX_EXIT_CODES = 255
 MAX_PATTERNS = 20
-MAX_MANAGER_CHARS = 63
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 OPERATORS = ("In", "NotIn")
 STATUSES = ("False", "True", "Unknown")
 REPLACEMENTS = ("Failed", "TerminatingOrFailed")
-_IMMUTABLE = (*("selector", "template", "completionMode", "managedBy", "podFailurePolicy"),)
-_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
+_IMMUTABLE = ("selector", "template", "completionMode", "podFailurePolicy")
 
 
 def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
     """Yield the errors of a Job's spec, without those of its pod template."""
     yield from _numbers(spec, path)
-    yield from _manager(spec, f"{path}.managedBy")
     mode = spec.get("completionMode")
     yield from unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode == "Indexed":
         yield from _indexed(spec, path)
-    for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
+    for field in ("backoffLimitPerIndex", "managedBy", "maxFailedIndexes", "successPolicy"):
         if spec.get(field) is not None:
             yield forbidden(f"{path}.{field}", "not supported by the local control plane")
     if isinstance(spec.get("podFailurePolicy"), dict):
@@ -117,23 +112,6 @@ def _numbers(spec: Json, path: str) -> Iterator[FieldError]:
         value = spec.get(field)
         if isinstance(value, int) and value < 0:
             yield invalid(f"{path}.{field}", value, "must be greater than or equal to 0")
-
-
-def _manager(spec: Json, path: str) -> Iterator[FieldError]:
-    manager = spec.get("managedBy")
-    if not isinstance(manager, str):
-        return
-    if not manager:
-        yield required(path)
-    host, _, rest = manager.partition("/")
-    if manager and not (host and rest):
-        yield invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
-    elif manager:
-        yield from invalid_each(path, host, subdomain_problems(host))
-        if not _PATH.fullmatch(rest):
-            yield invalid(path, rest, f"Invalid path (regex used for validation is '{_PATH.pattern}')")
-    if len(manager) > MAX_MANAGER_CHARS:
-        yield too_long(path, MAX_MANAGER_CHARS)
 
 
 def _indexed(spec: Json, path: str) -> Iterator[FieldError]:
