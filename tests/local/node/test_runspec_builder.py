@@ -56,11 +56,10 @@ UNSUPPORTED: dict[str, tuple[Json, str]] = {
     "iscsi: not supported": ({"iscsi": {"targetPortal": "t", "iqn": "i", "lun": 0}}, "iscsi"),
     "image: not supported": ({"image": {"reference": "i"}}, "image"),
     "ephemeral: not supported": ({"ephemeral": {"volumeClaimTemplate": {}}}, "ephemeral"),
-    "awsElasticBlockStore: not supported": (
+    "other volume type: not supported, and not named": (
         {"awsElasticBlockStore": {"volumeID": "v"}},
-        "awsElasticBlockStore",
+        "its type",
     ),
-    "unknown volume type: not supported, and not named": ({"somethingNew": {}}, "its type"),
 }
 
 

@@ -8,7 +8,7 @@ from argosy.local.apiserver.http import Request, Response, reply
 from argosy.local.apiserver.registry import Registry, Served
 from argosy.local.schema.model import Json
 
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+_AGGREGATED = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 # The groups in the order of Kubernetes; custom groups follow by name.
 _ORDER = (
     "",
@@ -32,9 +32,8 @@ def discovery(request: Request, registry: Registry, address: str) -> Response | 
     """Return the document at a discovery path; None for other paths."""
     parts = request.path.strip("/").split("/")
     if parts == ["api"] or parts == ["apis"]:
-        version = _aggregated_version(request)
-        if version:
-            return _aggregated(registry, legacy=parts == ["api"], version=version)
+        if _accepts_aggregated(request):
+            return _aggregated(registry, legacy=parts == ["api"])
         return reply(_api_versions(address) if parts == ["api"] else _group_list(registry))
     if parts[0] == "api" and len(parts) == 2:
         return _resources(registry, "", parts[1])
@@ -48,16 +47,16 @@ def discovery(request: Request, registry: Registry, address: str) -> Response | 
     return None
 
 
-def _aggregated_version(request: Request) -> str:
+def _accepts_aggregated(request: Request) -> bool:
+    """Whether a client prefers the aggregated document; older ones know only other versions of it."""
+    aggregated = {"application/json", "g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"}
     for clause in request.header(b"accept").split(","):
         parameters = {part.strip() for part in clause.split(";")}
-        if {"g=apidiscovery.k8s.io", "as=APIGroupDiscoveryList", "application/json"} <= parameters:
-            for version in ("v2", "v2beta1"):
-                if f"v={version}" in parameters:
-                    return version
-        elif clause.split(";")[0].strip() in ("application/json", "*/*"):
-            return ""
-    return ""
+        if aggregated <= parameters:
+            return True
+        if parameters in ({"application/json"}, {"*/*"}):
+            return False
+    return False
 
 
 def _groups(registry: Registry) -> dict[str, dict[str, list[Served]]]:
@@ -81,7 +80,7 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
     return (stage, -int(match[1]), -int(match[3] or 0), "")
 
 
-def _aggregated(registry: Registry, *, legacy: bool, version: str) -> Response:
+def _aggregated(registry: Registry, *, legacy: bool) -> Response:
     items: list[Json] = []
     for group, versions in _groups(registry).items():
         if (group == "") != legacy:
@@ -94,11 +93,11 @@ def _aggregated(registry: Registry, *, legacy: bool, version: str) -> Response:
         items.append({"metadata": {**metadata, "creationTimestamp": None}, "versions": shown})
     document: Json = {
         "kind": "APIGroupDiscoveryList",
-        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
         "items": items,
     }
-    return Response(msgspec.json.encode(document) + b"\n", content_type=_AGGREGATED.format(version).encode())
+    return Response(msgspec.json.encode(document) + b"\n", content_type=_AGGREGATED)
 
 
 def _aggregated_resource(served: Served) -> Json:

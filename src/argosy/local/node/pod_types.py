@@ -257,34 +257,16 @@ class Volume(Struct, rename="camel"):
     projected: Projected | None = None
     downward_api: DownwardVolume | None = field(default=None, name="downwardAPI")
     persistent_volume_claim: ClaimVolume | None = None
-    # Types that are not supported; they are listed for the error message.
-    aws_elastic_block_store: Json | None = field(default=None, name="awsElasticBlockStore")
-    azure_disk: Json | None = None
-    azure_file: Json | None = None
-    cephfs: Json | None = None
-    cinder: Json | None = None
+    # Common types that are not supported; they are listed for the error message.
     csi: Json | None = None
     ephemeral: Json | None = None
-    fc: Json | None = None
-    flex_volume: Json | None = None
-    flocker: Json | None = None
-    gce_persistent_disk: Json | None = None
-    git_repo: Json | None = None
-    glusterfs: Json | None = None
     image: Json | None = None
     iscsi: Json | None = None
     nfs: Json | None = None
-    photon_persistent_disk: Json | None = None
-    portworx_volume: Json | None = None
-    quobyte: Json | None = None
-    rbd: Json | None = None
-    scale_io: Json | None = field(default=None, name="scaleIO")
-    storageos: Json | None = None
-    vsphere_volume: Json | None = None
 
     @property
     def unsupported_type(self) -> str:
-        """Return the type of an unsupported volume as manifests name it; empty if it is supported."""
+        """Return the type of an unsupported volume as manifests name it; empty if it is not known."""
         fields = zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True)
         sources = (shown for name, shown in fields if name != "name" and getattr(self, name) is not None)
         return next(sources, "")
