@@ -90,7 +90,7 @@ async def test_errors_of_the_proxy(case: str) -> None:
 
 
 async def test_a_rejected_login_is_an_error() -> None:
-    with pytest.raises(ProxyError, match="refused the user name or password"):
+    with pytest.raises(ProxyError, match="rejected the user name or password"):
         await open_through_proxy([b"\x05\x02", b"\x01\x01"], login=("me", "wrong"))
 
 
