@@ -48,6 +48,7 @@ def own_plane() -> Iterator[ControlPlane]:
     running_plane.down()
 
 
+@pytest.mark.long
 def test_runs_succeed_when_every_component_is_killed_once(own_plane: ControlPlane, tmp_path: Path) -> None:
     _kill_at_random(own_plane, tmp_path, ("apiserver", "node", "operator", "controllers"))
     wait_for(lambda: not _pod_folders(own_plane), "folders of deleted pods remain", 60)

@@ -16,7 +16,7 @@ from tests.support.commands import REPOSITORY
 from tests.support.local_control_plane import ControlPlane
 from tests.support.venvs import install_locked
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]
 
 LOCK = REPOSITORY / "requirements-image.lock"
 IMPORT_ALL = """
