@@ -17,12 +17,14 @@ from tests.support.transcripts import differences, record
 from tests.support.user import User
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
-ON_CLUSTER = (
-    "examples/quickstart/run.yaml",
+ON_CLUSTER = ("examples/quickstart/run.yaml", "examples/mpi/openmpi.yaml")
+LOCAL = (
+    *ON_CLUSTER,
     "examples/pytorch/run.yaml",
-    "examples/mpi/openmpi.yaml",
+    "examples/custom/run.yaml",
+    "examples/standalone/run.yaml",
+    "examples/bagua/run.yaml",
 )
-LOCAL = (*ON_CLUSTER, "examples/custom/run.yaml", "examples/standalone/run.yaml", "examples/bagua/run.yaml")
 """Examples that run by default. The others import large libraries and run in `--long`."""
 
 

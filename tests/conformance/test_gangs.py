@@ -79,12 +79,14 @@ def test_waiting_gang_is_scheduled_when_another_gang_is_deleted(user: User) -> N
     user.wait_for_phase("second", "Running")
 
 
+@pytest.mark.long_on_cluster
 def test_gang_starts_with_min_available_pods(user: User) -> None:
     set_slots(user, 2)
     user.apply(gang(minAvailable=2))
     wait_for(lambda: sorted(nodes(user)) == ["", "node-1", "node-1"], lambda: str(nodes(user)), 60)
 
 
+@pytest.mark.long_on_cluster
 def test_deleted_pod_of_a_running_gang_is_replaced(user: User) -> None:
     set_slots(user, 3)
     user.apply(gang())

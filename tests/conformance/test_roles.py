@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.builders import RunBuilder, run
 from tests.support.targets import IMAGE
 from tests.support.user import User
@@ -42,6 +44,7 @@ def mpi(name: str, script: str) -> RunBuilder:
     return job.role("launcher", 1, template=template(script)).role("worker", 2, template=template())
 
 
+@pytest.mark.long_on_cluster
 def test_mpiexec_starts_its_ranks_in_the_worker_pods(user: User) -> None:
     user.run_to_success(mpi("ranks", MPI))
     output = set(user.logs("ranks-launcher-0").splitlines())
