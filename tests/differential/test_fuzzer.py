@@ -39,4 +39,4 @@ def test_sequences_agree(real_apiserver: Server, local_apiserver: Server) -> Non
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_many_sequences_agree(real_apiserver: Server, local_apiserver: Server) -> None:
-    check_sequences(real_apiserver, local_apiserver, 10_000)
+    check_sequences(real_apiserver, local_apiserver, 4_000)
