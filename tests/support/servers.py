@@ -170,6 +170,10 @@ _ETCD_PEER = "unix://localhost:2380"
 """Unix sockets with these names in the working folder, so that no port is used; etcd requires this form."""
 
 
+MAX_ETCD_BYTES = 8 << 30
+"""etcd rejects all writes at 2 GiB by default, which benchmarks with tens of thousands of pods can reach."""
+
+
 def etcd_flags(folder: Path) -> tuple[str, ...]:
     """The flags of etcd with its data in a folder, which must be its working folder."""
     return (
@@ -180,6 +184,7 @@ def etcd_flags(folder: Path) -> tuple[str, ...]:
         f"--initial-advertise-peer-urls={_ETCD_PEER}",
         f"--initial-cluster=default={_ETCD_PEER}",
         "--unsafe-no-fsync",
+        f"--quota-backend-bytes={MAX_ETCD_BYTES}",
         "--log-level=warn",
     )
 
