@@ -12,9 +12,9 @@ from argosy.workload import phases
 from argosy.workload.decide import decide
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.record import Record, RoleRecord
+from argosy.workload.record import Record
 from tests.support.aresjobs import API, DIALECT, CaseTable, job, messages, simulate, workload_of
-from tests.support.workloads import NOW, later, pod, pods
+from tests.support.workloads import NOW, later, pod, pods, role_record
 
 CASES = CaseTable()
 
@@ -74,10 +74,10 @@ def test_role(case: RoleCase) -> None:
     role = {"replicas": case.replicas, "restartPolicy": case.restart, "rolePhasePolicy": policy}
     obj = job("mpi", roles={"worker": role, "launcher": {}})  # no default for a policy that is left out
     workload = workload_of(obj)
-    last = RoleRecord(
+    last = role_record(
         phase=case.last,
         size=case.replicas,
-        created_below=case.replicas,
+        created=case.replicas,
         lost_indexes=dict.fromkeys(case.gone, 1),
     )
     observed = pods(case.pods)
@@ -238,7 +238,7 @@ def test_job(case: JobCase) -> None:
         attempt_started_at=NOW,
         first_running_at=NOW if case.last is R else None,
         roles={
-            name: RoleRecord(S if phase is S else R, size=1, phase_since=NOW)
+            name: role_record(S if phase is S else R, size=1, phase_since=NOW)
             for name, phase in case.roles.items()
         },
     )

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from argosy.kinds import labels
 from argosy.kinds.meta import ObjectMeta
 from argosy.plan.children import Child, KubernetesObject
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import (
     CleanupPolicy,
     Elastic,
     Gang,
     Json,
     Limits,
+    Phase,
     Quantifier,
     RestartPolicy,
     Role,
@@ -20,6 +23,7 @@ from argosy.workload.model import (
     Workload,
 )
 from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.record import RoleRecord
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, tzinfo=UTC)
 TEMPLATE: Json = {"spec": {"containers": [{"name": "main", "image": "image"}]}}
@@ -155,3 +159,10 @@ def existing_child(child: Child) -> KubernetesObject:
 def existing(kind: type[KubernetesObject], name: str) -> KubernetesObject:
     """An existing object of this kind whose content differs from the desired one."""
     return existing_child(Child(kind, name, {}))
+
+
+def role_record(phase: Phase = Phase.PENDING, *, size: int, created: int = 0, **fields: Any) -> RoleRecord:
+    """A role with the indexes 0 to `size` - 1, of which the first `created` have had a pod."""
+    return RoleRecord(
+        phase, members=IndexSet.first(size), declared=size, created=IndexSet.first(created), **fields
+    )

@@ -5,11 +5,11 @@ from msgspec.structs import replace
 
 from argosy.workload.current_pods import all_current_pods, current_pods, is_current, stale_pods
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import pod
+from argosy.workload.record import Record
+from tests.support.workloads import pod, role_record
 
 RECORD = Record(
-    attempt=2, roles={"worker": RoleRecord(size=3, replacements={1: 1}), "launcher": RoleRecord(size=1)}
+    attempt=2, roles={"worker": role_record(size=3, replacements={1: 1}), "launcher": role_record(size=1)}
 )
 
 CASES = {

@@ -7,8 +7,8 @@ from argosy.workload.model import Elastic, Limits, Phase, ResizeMode, RestartPol
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import CreatePod, DeletePod
-from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, later, observation, pods, role, workload
+from argosy.workload.record import Record
+from tests.support.workloads import NOW, later, observation, pods, role, role_record, workload
 
 PROBLEMS = {
     "not elastic: valid": (4, None, []),
@@ -69,7 +69,7 @@ RESIZES = {
 @pytest.mark.parametrize("case", RESIZES.values(), ids=RESIZES.keys())
 def test_a_role_is_resized_to_its_spec(case: Case) -> None:
     job = workload(role(replicas=case.replicas), rules=Rules(resize=case.resize))
-    last = RoleRecord(phase=Phase.RUNNING, size=case.size, created_below=case.size, phase_since=NOW)
+    last = role_record(phase=Phase.RUNNING, size=case.size, created=case.size, phase_since=NOW)
     record = Record(
         phase_since=NOW, phase=Phase.RUNNING, started_at=NOW, attempt_started_at=NOW, roles={"worker": last}
     )
@@ -86,7 +86,7 @@ def test_a_role_below_its_minimum_waits_until_the_timeout() -> None:
         role(replicas=4, restart=RestartPolicy.ON_FAILURE, elastic=Elastic(3, 8)),
         limits=Limits(below_min_timeout=60),
     )
-    last = RoleRecord(phase=Phase.RUNNING, size=4, created_below=4, phase_since=NOW)
+    last = role_record(phase=Phase.RUNNING, size=4, created=4, phase_since=NOW)
     record = Record(phase_since=NOW, phase=Phase.RUNNING, attempt_started_at=NOW, roles={"worker": last})
     few = observation(*pods("RRPP"))
     since = elastic.track_below_min(job, record, few, later(5))
@@ -108,5 +108,5 @@ def test_a_role_below_its_minimum_waits_until_the_timeout() -> None:
 
 def test_a_starting_role_is_not_below_its_minimum() -> None:
     job = workload(role(replicas=4, elastic=Elastic(3, 8)))
-    record = Record(roles={"worker": RoleRecord(phase=Phase.STARTING, size=4)})
+    record = Record(roles={"worker": role_record(phase=Phase.STARTING, size=4)})
     assert elastic.track_below_min(job, record, Observed(), NOW) == record

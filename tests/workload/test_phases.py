@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from argosy.workload import phases
 from argosy.workload.model import Elastic, Phase, Quantifier, RestartPolicy, RolePolicy, Rules
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, USUAL, observation, pod, pods, role, workload
+from argosy.workload.record import Record
+from tests.support.workloads import NOW, USUAL, observation, pod, pods, role, role_record, workload
 
 P, S, R = Phase.PENDING, Phase.STARTING, Phase.RUNNING
 ALL_FAILED = RolePolicy(Quantifier.ALL, Quantifier.ALL)
@@ -78,10 +78,10 @@ ROLES = {
 def test_the_phase_of_a_role_follows_from_its_pods(case: Case) -> None:
     worker = role("worker", case.replicas, case.restart, case.policy, case.elastic)
     job = workload(worker)
-    last = RoleRecord(
+    last = role_record(
         phase=case.last,
         size=case.replicas,
-        created_below=len(case.pods),
+        created=len(case.pods),
         lost_indexes=dict.fromkeys(case.lost, 1),
     )
     observed = pods(case.pods)
@@ -113,7 +113,7 @@ NODES = {
 def test_pods_on_nodes_that_are_down_count_as_failed_if_configured(case: NodeCase) -> None:
     worker = role("worker", 1, policy=case.policy)
     job = workload(worker)
-    last = RoleRecord(phase=R, size=1, created_below=1)
+    last = role_record(phase=R, size=1, created=1)
     observed = Observed(pods=(pod(node="a"),), nodes_down=frozenset(case.down))
     record = Record(roles={"worker": last})
     assert (
@@ -153,7 +153,7 @@ def test_roles_decide_when_the_job_finishes(case: JobCase) -> None:
         *(role(name, 1) for name in case.roles),
         rules=Rules(succeeded_when=case.succeeded, failed_when=case.failed),
     )
-    record = Record(roles={name: RoleRecord(phase=phase, size=1) for name, phase in case.roles.items()})
+    record = Record(roles={name: role_record(phase=phase, size=1) for name, phase in case.roles.items()})
     result = phases.terminal_result(job, record)
     assert (result.phase if result else None) is case.want
 
@@ -183,7 +183,7 @@ ACTIVE = {
 def test_the_phase_of_an_active_job_follows_from_its_pods(case: PhaseCase) -> None:
     job = workload(role("worker", 2, case.restart))
     ran = case.last is not S
-    last = RoleRecord(phase=R if ran else S, size=2, created_below=2)
+    last = role_record(phase=R if ran else S, size=2, created=2)
     record = Record(phase=case.last, started_at=NOW, roles={"worker": last})
     observed = observation(*case.pods)
     updated = phases.with_role_phases(job, record, observed, NOW)

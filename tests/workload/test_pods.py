@@ -8,10 +8,10 @@ from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Ru
 from argosy.workload.observed import ObservedPod, RecentLoss
 from argosy.workload.plan import CreatePod, DeletePod
 from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, later, observation, pod, role, workload
+from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload
 
-RUNNING = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
-STARTING = RoleRecord(phase=Phase.STARTING, size=3, created_below=3)
+RUNNING = role_record(phase=Phase.RUNNING, size=3, created=3)
+STARTING = role_record(phase=Phase.STARTING, size=3, created=3)
 
 
 class Case(Struct):
@@ -27,7 +27,7 @@ class Case(Struct):
 
 
 def last(**fields: object) -> RoleRecord:
-    return RoleRecord(**{"phase": Phase.RUNNING, "size": 3, "created_below": 3, **fields})  # type: ignore[arg-type]  # tests name fields freely
+    return role_record(**{"phase": Phase.RUNNING, "size": 3, "created": 3, **fields})  # type: ignore[arg-type]  # tests name fields freely
 
 
 CASES = {
@@ -43,7 +43,7 @@ CASES = {
     "restart Never, starting: created": Case((pod(0),), restart=RestartPolicy.NEVER, create=(1, 2)),
     "restart Never, running: confirmed first": Case((pod(0),), RUNNING, RestartPolicy.NEVER, confirm=(1, 2)),
     "restart Never, running, index never created: created": Case(
-        (pod(0), pod(1)), last(created_below=2), RestartPolicy.NEVER, create=(2,)
+        (pod(0), pod(1)), last(created=2), RestartPolicy.NEVER, create=(2,)
     ),
     "new attempt while old pods exist: nothing is created": Case(
         (pod(0),), scope=RestartScope.JOB, attempt=2, begun=False, stopping=(0,)
@@ -189,7 +189,7 @@ def test_pods_that_are_lost_repeatedly_are_created_with_a_delay(case: HoldCase) 
     job = workload(role("worker", 2, case.restart))
     record = Record(
         attempt_started_at=NOW if case.begun else None,
-        roles={"worker": RoleRecord(phase=Phase.STARTING, size=2)},
+        roles={"worker": role_record(phase=Phase.STARTING, size=2)},
     )
     observed = replace(
         observation(), recent_losses={("worker", index): loss for index, loss in case.losses.items()}

@@ -12,13 +12,12 @@ from argosy.workload.record import (
     MAX_HISTORY,
     MAX_RESTART_HISTORY,
     Record,
-    RoleRecord,
     WaitReason,
     decode,
     encode,
 )
 from argosy.workload.restarts import causes
-from tests.support.workloads import NOW, later, pod
+from tests.support.workloads import NOW, later, pod, role_record
 
 FULL = Record(
     phase=Phase.RESTARTING,
@@ -30,10 +29,10 @@ FULL = Record(
     restarts=2,
     started_at=NOW,
     roles={
-        "worker": RoleRecord(
+        "worker": role_record(
             phase=Phase.RUNNING,
             size=9,
-            created_below=9,
+            created=9,
             replacements={1: 2, 2: 2, 7: 1},
             container_restarts={0: 4},
             succeeded_indexes={8: 1},
@@ -68,9 +67,9 @@ def test_unknown_fields_of_a_role_of_a_later_version_are_kept() -> None:
     roles["worker"]["forecast"] = "fair"
     record = decode(stored)
     assert record is not None
-    assert encode(record.with_role("worker", replace(record.role("worker"), size=10))) == {
+    assert encode(record.with_role("worker", replace(record.role("worker"), declared=10))) == {
         **stored,
-        "roles": {"worker": {**roles["worker"], "size": 10}},
+        "roles": {"worker": {**roles["worker"], "declared": 10}},
     }
 
 
@@ -137,9 +136,9 @@ def test_two_thousand_pods_in_the_worst_order_fit_in_32_kb() -> None:
             pod_fingerprint=causes.pod_fingerprint(lost_pod),
         )
         record = record.with_restarts(entry)
-    worker = RoleRecord(
+    worker = role_record(
         size=2000,
-        created_below=2000,
+        created=2000,
         replacements={index: dice.randint(1, 9) for index in range(2000)},
         succeeded_indexes={index: 1 for index in range(2000) if dice.random() < 0.5},
     )

@@ -4,15 +4,15 @@ from msgspec import Struct
 from argosy.workload.current_pods import is_current
 from argosy.workload.model import Phase, RestartPolicy
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.record import Record, RoleRecord
+from argosy.workload.record import Record
 from argosy.workload.record_sync import sync_record
-from tests.support.workloads import NOW, later, observation, pod, role, workload
+from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload
 
 JOB = workload(role(restart=RestartPolicy.ON_FAILURE), generation=4)
 
 
 def recorded(attempt: int = 1) -> Record:
-    roles = {"worker": RoleRecord(size=3, phase_since=NOW)}
+    roles = {"worker": role_record(size=3, phase_since=NOW)}
     return Record(phase_since=NOW, attempt_started_at=NOW, attempt=attempt, roles=roles)
 
 
@@ -22,7 +22,7 @@ class Case(Struct):
     want_attempt: int = 1
     want_restarts: int = 0
     want_replaced: dict[int, int] = {}
-    want_created: int = 0
+    want_created: tuple[int, ...] = ()
     want_done: dict[int, int] = {}
 
 
@@ -34,16 +34,16 @@ CASES = {
         want_attempt=3,
         want_restarts=4,
         want_replaced={1: 2},
-        want_created=2,
+        want_created=(0, 1),
     ),
     "Record older than the pods: attempt and replacements from pod labels": Case(
-        recorded(attempt=1), (pod(0, attempt=2),), want_attempt=2, want_restarts=1, want_created=1
+        recorded(attempt=1), (pod(0, attempt=2),), want_attempt=2, want_restarts=1, want_created=(0,)
     ),
     "pods of an earlier attempt: ignored": Case(recorded(attempt=2), (pod(0), pod(1, replacement=9)), 2),
-    "pods 0 and 2 exist: created below 1": Case(recorded(), (pod(0), pod(2)), want_created=1),
-    "succeeded pod: recorded": Case(recorded(), (pod(0, "Succeeded"),), want_created=1, want_done={0: 1}),
+    "pods 0 and 2 exist: both were created": Case(recorded(), (pod(0), pod(2)), want_created=(0, 2)),
+    "succeeded pod: recorded": Case(recorded(), (pod(0, "Succeeded"),), want_created=(0,), want_done={0: 1}),
     "container restarts: counted as restarts": Case(
-        recorded(), (pod(0, container_restarts=2),), want_restarts=2, want_created=1
+        recorded(), (pod(0, container_restarts=2),), want_restarts=2, want_created=(0,)
     ),
 }
 
@@ -53,7 +53,7 @@ def test_the_record_is_updated_from_pods(case: Case) -> None:
     after = sync_record(JOB, case.record, observation(*case.pods), later(1))
     worker = after.role("worker")
     assert (after.attempt, after.restarts) == (case.want_attempt, case.want_restarts)
-    assert (worker.replacements, worker.created_below, worker.succeeded_indexes) == (
+    assert (worker.replacements, tuple(worker.created), worker.succeeded_indexes) == (
         case.want_replaced,
         case.want_created,
         case.want_done,
@@ -92,5 +92,5 @@ CURRENT = {
 
 @pytest.mark.parametrize(("observed_pod", "want"), CURRENT.values(), ids=CURRENT.keys())
 def test_current_pods_match_the_record(observed_pod: ObservedPod, want: bool) -> None:
-    record = Record(attempt=2, roles={"worker": RoleRecord(size=3, replacements={1: 1})})
+    record = Record(attempt=2, roles={"worker": role_record(size=3, replacements={1: 1})})
     assert is_current(record, observed_pod) is want

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from argosy.workload.decide import decide
 from argosy.workload.model import RestartPolicy
 from argosy.workload.observed import ObservedPod
-from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, later, observation, pod, role, workload
+from argosy.workload.record import Record
+from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload
 
 
 class Case(Struct):
@@ -18,7 +18,7 @@ class Case(Struct):
 
 
 def recorded(**fields: object) -> Record:
-    last = RoleRecord(**{"size": 3, "phase_since": NOW, **fields})  # type: ignore[arg-type]  # tests name fields freely
+    last = role_record(**{"size": 3, "phase_since": NOW, **fields})  # type: ignore[arg-type]  # tests name fields freely
     return Record(phase_since=NOW, started_at=NOW, attempt_started_at=NOW, roles={"worker": last})
 
 

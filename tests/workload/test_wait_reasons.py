@@ -9,15 +9,15 @@ from argosy.workload.model import Dependency, Phase, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import count_pods
 from argosy.workload.pods import PodCreation
-from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, later, pod, pods, role, workload
+from argosy.workload.record import Record
+from tests.support.workloads import NOW, later, pod, pods, role, role_record, workload
 
 JOB = workload(
     role("worker", 2), replace(role("launcher", 1), depends_on=(Dependency("worker", Phase.RUNNING),))
 )
 STARTING = {
-    "worker": RoleRecord(phase=Phase.STARTING, size=2),
-    "launcher": RoleRecord(phase=Phase.STARTING, size=1),
+    "worker": role_record(phase=Phase.STARTING, size=2),
+    "launcher": role_record(phase=Phase.STARTING, size=1),
 }
 
 
@@ -125,7 +125,7 @@ def test_a_pod_whose_dependency_is_met_counts_as_starting() -> None:
         replace(role("launcher", 1), depends_on=(Dependency("worker"),)),
     )
     record = Record(
-        phase=Phase.STARTING, phase_since=NOW, roles={"scheduler": RoleRecord(phase=Phase.RUNNING, size=1)}
+        phase=Phase.STARTING, phase_since=NOW, roles={"scheduler": role_record(phase=Phase.RUNNING, size=1)}
     )
     released = Observed(pods=(*pods("R", "scheduler"), pod(0, "Pending", waits_for_dependency=True), HELD))
     after = wait_reasons.with_wait_reason(chain, record, released, Admission(), PodCreation(), NOW)

@@ -17,6 +17,7 @@ from argosy.conformance.contract import NonConformance, check_framework
 from argosy.frameworks.base import Framework, Injection, RankInfo, Sample
 from argosy.frameworks.options import option_problems
 from argosy.workload import phases
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Elastic, Phase, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
@@ -247,7 +248,10 @@ def _terminal_phase(job: Workload, outcomes: Mapping[str, str]) -> Phase | None:
         for name, role in job.roles.items()
         for index in range(role.replicas)
     )
-    roles = {name: RoleRecord(phase=Phase.RUNNING, size=role.replicas) for name, role in job.roles.items()}
+    roles = {
+        name: RoleRecord(phase=Phase.RUNNING, members=IndexSet.first(role.replicas), declared=role.replicas)
+        for name, role in job.roles.items()
+    }
     before = Record(phase=Phase.RUNNING, attempt=1, roles=roles)
     record = phases.with_role_phases(job, before, Observed(pods=pods), _NOW)
     result = phases.terminal_result(job, record)

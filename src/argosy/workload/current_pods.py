@@ -10,11 +10,11 @@ from argosy.workload.record import Record
 
 
 def is_current(record: Record, pod: ObservedPod) -> bool:
-    """Return True if the pod is of the current attempt and replacement number, and within its role's size."""
+    """Return True if the pod is of the current attempt and replacement number, and a member of its role."""
     role = record.role(pod.role)
     return (
         pod.attempt == record.attempt
-        and pod.index < role.size
+        and pod.index in role.members.lookup
         and pod.replacement == role.replacements.get(pod.index, 0)
     )
 
@@ -22,11 +22,11 @@ def is_current(record: Record, pod: ObservedPod) -> bool:
 def current_pods(record: Record, role: str, observed: Observed) -> Sequence[ObservedPod]:
     """Return the current pods of a role."""
     attempt, last = record.attempt, record.role(role)
-    size, replaced = last.size, last.replacements
+    members, replaced = last.members.lookup, last.replacements
     return [
         pod
         for pod in observed.by_role.get(role, ())
-        if pod.attempt == attempt and pod.index < size and pod.replacement == replaced.get(pod.index, 0)
+        if pod.attempt == attempt and pod.index in members and pod.replacement == replaced.get(pod.index, 0)
     ]
 
 

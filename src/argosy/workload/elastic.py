@@ -1,16 +1,18 @@
 """Resizes roles, and tracks elastic roles with too few running pods.
 
-Growing adds the next indexes, shrinking removes the highest, so ranks stay contiguous. If the framework
+Growing adds the lowest free indexes, shrinking removes the highest, so ranks stay contiguous. If a framework
 cannot change its size while it runs, a new size restarts the job without using a restart. A role that was
 Running and has fewer pods than its minimum waits for more, for a limited time.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from argosy.workload import messages, reasons
 from argosy.workload.clock_skew import deadline
+from argosy.workload.index_set import IndexSet, free_indexes
 from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult, count_pods
@@ -39,7 +41,7 @@ def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]
 def resize(workload: Workload, record: Record, now: datetime) -> Record:
     """Return the record with the sizes of the spec."""
     changed = [
-        role for role in workload.roles.values() if record.role(role.name).size not in (0, role.replicas)
+        role for role in workload.roles.values() if record.role(role.name).declared not in (0, role.replicas)
     ]
     if not changed:
         return record
@@ -89,17 +91,32 @@ def _is_below_min(
 
 
 def _resize_role(last: RoleRecord, size: int) -> RoleRecord:
-    in_place = {index: n for index, n in last.container_restarts.items() if index < size}
+    missing = size - last.size
+    members = (
+        last.members | free_indexes(last.members | last.retired, missing)
+        if missing > 0
+        else last.members.lowest(size)
+    )
+    return replace(with_members(last, members), declared=size)
+
+
+def with_members(last: RoleRecord, members: IndexSet) -> RoleRecord:
+    """Return the role with these members; what is recorded about other indexes is dropped."""
+    in_place = _only(last.container_restarts, members)
     return replace(
         last,
-        size=size,
-        created_below=min(last.created_below, size),
-        succeeded_indexes={index: n for index, n in last.succeeded_indexes.items() if index < size},
-        lost_indexes={index: n for index, n in last.lost_indexes.items() if index < size},
-        failure_streaks={index: n for index, n in last.failure_streaks.items() if index < size},
+        members=members,
+        created=last.created & members,
+        succeeded_indexes=_only(last.succeeded_indexes, members),
+        lost_indexes=_only(last.lost_indexes, members),
+        failure_streaks=_only(last.failure_streaks, members),
         container_restarts=in_place,
         container_restarts_counted=sum(in_place.values()),
     )
+
+
+def _only(numbers: Mapping[int, int], members: IndexSet) -> dict[int, int]:
+    return {index: number for index, number in numbers.items() if index in members}
 
 
 def _not_multiple(name: str, number: int, step: int) -> str:

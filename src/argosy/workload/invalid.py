@@ -90,7 +90,8 @@ def _reset_for_edit(record: Record, observed: Observed, now: datetime) -> Record
         record = with_next_attempt(record)
     since = record.phase_since if record.phase is Phase.PENDING else now
     roles = {
-        name: RoleRecord(phase_since=role.phase_since, size=role.size) for name, role in record.roles.items()
+        name: RoleRecord(phase_since=role.phase_since, members=role.members, declared=role.declared)
+        for name, role in record.roles.items()
     }
     return replace(
         record,

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from argosy.kinds.text import join_names, pluralize
 from argosy.workload import messages, reasons
 from argosy.workload.current_pods import current_pods
+from argosy.workload.index_set import EMPTY
 from argosy.workload.model import Phase, Quantifier, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
@@ -68,7 +69,7 @@ def with_role_phases(workload: Workload, record: Record, observed: Observed, now
             reason=result.reason,
             message=result.message,
             phase_since=since,
-            created_below=last.created_below if result.phase not in (Phase.PENDING, Phase.STARTING) else 0,
+            created=last.created if result.phase not in (Phase.PENDING, Phase.STARTING) else EMPTY,
         )
     return replace(record, roles=roles)
 
@@ -78,7 +79,7 @@ def count_pods(workload: Workload, role: Role, record: Record, observed: Observe
     last = record.role(role.name)
     down = observed.failed_nodes(role.policy, workload.semantics)
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
-    numbers["Succeeded"] = sum(1 for index in last.succeeded_indexes if index < last.size)
+    numbers["Succeeded"] = sum(index in last.members for index in last.succeeded_indexes)
     counted: set[int] = set(last.succeeded_indexes)
     missing: list[int] = []
     failed: list[ObservedPod] = []
@@ -92,7 +93,7 @@ def count_pods(workload: Workload, role: Role, record: Record, observed: Observe
             missing.append(pod.index)
         if kind == "Failed":
             failed.append(pod)
-    missing += [index for index in last.lost_indexes if index < last.size and index not in counted]
+    missing += [index for index in last.lost_indexes if index in last.members and index not in counted]
     return Counts(
         pending=numbers["Pending"],
         active=numbers["Running"],
@@ -134,7 +135,7 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
     if last.phase is Phase.PENDING and counts.has_pods:
         return PhaseResult(Phase.STARTING)
     if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING and counts.missing_indexes:
-        left = min(size, last.created_below) - len(counts.missing_indexes)
+        left = len(last.created) - len(counts.missing_indexes)
         if left < needed:
             return _missing_pods(role, last, counts.missing_indexes)
     return PhaseResult(last.phase, last.reason, last.message)

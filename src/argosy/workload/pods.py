@@ -185,7 +185,7 @@ def _unfinished_indexes(role: Role, record: Record) -> Iterator[int]:
         return
     yield from (
         index
-        for index in range(last.size)
+        for index in last.members
         if index not in last.succeeded_indexes and index not in last.lost_indexes
     )
 
@@ -193,7 +193,7 @@ def _unfinished_indexes(role: Role, record: Record) -> Iterator[int]:
 def _needs_confirmation(workload: Workload, role: Role, index: int, record: Record) -> bool:
     """Return True if the pod existed and its loss has consequences, so that it must be confirmed by a GET."""
     last = record.role(role.name)
-    if index >= last.created_below or last.phase in (Phase.PENDING, Phase.STARTING):
+    if index not in last.created or last.phase in (Phase.PENDING, Phase.STARTING):
         return False
     return role.restart is RestartPolicy.NEVER or workload.rules.restart_scope is not RestartScope.POD
 
@@ -216,6 +216,6 @@ def _age(pod: ObservedPod) -> tuple[bool, float, str]:
 def _deletion_reason(record: Record, pod: ObservedPod) -> str:
     if pod.attempt != record.attempt:
         return messages.new_attempt(record.attempt, pod.attempt)
-    if pod.index >= record.role(pod.role).size:
+    if pod.index not in record.role(pod.role).members:
         return messages.SCALED_DOWN
     return messages.REPLACED

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from argosy.plan.record import UnsupportedVersionError
 from argosy.workload import index_ranges
+from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Json, Phase
 
 VERSION = 1
@@ -69,11 +70,15 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     reason: str = ""
     message: str = ""
     phase_since: datetime | None = None
-    size: int = 0
-    """Current number of replicas; differs from the spec only until the next reconcile."""
-    created_below: int = 0
-    """Every index below this one has had a pod. Only maintained once the role is Running: before that no pod
-    can be missing, and the Record would have to be written for every new pod."""
+    members: IndexSet = EMPTY
+    """Indexes of the replicas that the role shall have."""
+    declared: int = 0
+    """The number of replicas in the spec when the members were last changed to match it."""
+    created: IndexSet = EMPTY
+    """Members that have had a pod. Only maintained once the role is Running: before that no pod can be
+    missing, and the Record would have to be written for every new pod."""
+    retired: IndexSet = EMPTY
+    """Indexes that were replaced by another index and are not used again in this attempt."""
     restarts: int = 0
     """Pods replaced after a failure, and containers restarted in place. Never decreases."""
     disruptions: int = 0
@@ -105,10 +110,19 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     extra_fields: Mapping[str, object] = field(default_factory=dict)
     """Unknown fields of a later version, kept until the next attempt."""
 
+    @property
+    def size(self) -> int:
+        """Number of replicas that the role shall have."""
+        return len(self.members)
+
     def for_next_attempt(self) -> "RoleRecord":
         """Return the role with its totals only, since all its pods are replaced."""
         return RoleRecord(
-            restarts=self.restarts, disruptions=self.disruptions, phase_since=self.phase_since, size=self.size
+            restarts=self.restarts,
+            disruptions=self.disruptions,
+            phase_since=self.phase_since,
+            members=IndexSet.first(self.declared),
+            declared=self.declared,
         )
 
 
@@ -222,16 +236,23 @@ _BY_INDEX = {
     "preempted_indexes": "preemptedIndexes",
     "failure_streaks": "failureStreaks",
 }
-_ROLE_FIELDS = frozenset(part.encode_name for part in msgspec.structs.fields(RoleRecord)) - {
-    "extraFields",
-    *_BY_INDEX.values(),
-}
+_INDEX_SETS = ("members", "created", "retired")
+_SPECIAL_FIELDS = frozenset({*_BY_INDEX.values(), *_INDEX_SETS})
+_ROLE_FIELDS = (
+    frozenset(part.encode_name for part in msgspec.structs.fields(RoleRecord))
+    - {"extraFields"}
+    - _SPECIAL_FIELDS
+)
 
 
 def _encode_role(role: RoleRecord) -> object:
     built: dict[str, object] = msgspec.to_builtins(
-        replace(role, extra_fields={}, **{key: {} for key in _BY_INDEX})
+        replace(role, extra_fields={}, **{key: {} for key in _BY_INDEX}, **dict.fromkeys(_INDEX_SETS, EMPTY))
     )
+    for name in _INDEX_SETS:
+        indexes: IndexSet = getattr(role, name)
+        if indexes:
+            built[name] = indexes.encode()
     for name, wire in _BY_INDEX.items():
         numbers: Mapping[int, int] = getattr(role, name)
         if numbers:
@@ -241,6 +262,7 @@ def _encode_role(role: RoleRecord) -> object:
 
 def _decode_role(raw: Json) -> RoleRecord:
     plain = {name: value for name, value in raw.items() if name in _ROLE_FIELDS}
-    unknown = {name: value for name, value in raw.items() if name not in _ROLE_FIELDS | {*_BY_INDEX.values()}}
+    unknown = {name: value for name, value in raw.items() if name not in _ROLE_FIELDS | _SPECIAL_FIELDS}
     by_index = {name: index_ranges.decode(str(raw.get(wire, ""))) for name, wire in _BY_INDEX.items()}
-    return replace(msgspec.convert(plain, RoleRecord), extra_fields=unknown, **by_index)
+    index_sets = {name: IndexSet.decode(str(raw.get(name, ""))) for name in _INDEX_SETS}
+    return replace(msgspec.convert(plain, RoleRecord), extra_fields=unknown, **by_index, **index_sets)

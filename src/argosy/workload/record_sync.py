@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from argosy.plan.actions import Apply
 from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.current_pods import current_pods
+from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Phase, RestartPolicy, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, CreatePod, Plan
@@ -95,7 +96,7 @@ def _without_messages(record: Record) -> Record:
 def _before_it_ran(record: Record) -> Record:
     """Return the record without what changes while pods start."""
     initial = {"phase": Phase.PENDING, "phase_since": None, "reason": "", "message": ""}
-    roles = {name: replace(role, created_below=0, **initial) for name, role in record.roles.items()}
+    roles = {name: replace(role, created=EMPTY, **initial) for name, role in record.roles.items()}
     return replace(_without_messages(record), first_running_at=None, roles=roles)
 
 
@@ -144,14 +145,12 @@ def _sync_role(
     last = record.role(role.name)
     if last.phase_since is None:
         last = replace(last, phase_since=now)
-    if last.size == 0:
-        last = replace(last, size=role.replicas)
+    if not last.declared:
+        last = replace(last, members=IndexSet.first(role.replicas), declared=role.replicas)
     pods = current_pods(record.with_role(role.name, last), role.name, observed)
     succeeded = _succeeded_indexes(workload, role, last, pods, observed)
-    seen_indexes = {pod.index for pod in pods} | set(succeeded)
-    created = last.created_below
-    while created in seen_indexes:
-        created += 1
+    new = [index for index in (*(pod.index for pod in pods), *succeeded) if index not in last.created.lookup]
+    created = last.created | IndexSet.of(new) if new else last.created
     lost = _lost_indexes(role, last, succeeded, observed)
     kept = [
         pod
@@ -162,7 +161,7 @@ def _sync_role(
     return replace(
         last,
         succeeded_indexes=succeeded,
-        created_below=created,
+        created=created & last.members,
         container_restarts=_in_place(last, pods),
         lost_indexes=lost,
         failed_indexes={pod.index: 1 for pod in kept},
@@ -192,7 +191,7 @@ def _lost_indexes(
         index
         for name, index in observed.confirmed_absent
         if name == role.name
-        and index < min(last.size, last.created_below)
+        and index in last.created
         and index not in done
         and not observed.by_replica.get((name, index))
     ]

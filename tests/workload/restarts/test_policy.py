@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from argosy.workload.model import Escalation, Limits, Phase, RestartPolicy, RestartScope, Rules
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.record import Record, RoleRecord
+from argosy.workload.record import Record
 from argosy.workload.restarts.policy import plan_restarts
 from argosy.workload.restarts.replacement import backoff_delay
-from tests.support.workloads import NOW, later, observation, pod, role, workload
+from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload
 
 KILLED = pod(2, "Failed", exit_code=137, node="node-3")
 
@@ -155,7 +155,7 @@ def test_lost_pods_are_replaced_within_the_limit(case: Case) -> None:
     job = workload(
         role(restart=case.restart), rules=Rules(restart_scope=case.scope), limits=Limits(restarts=case.limit)
     )
-    last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)
+    last = role_record(phase=Phase.RUNNING, size=3, created=3)
     record = Record(restarts=case.used, attempt_started_at=NOW, roles={"worker": last})
     observed = observation(*case.pods, confirmed_absent=case.absent, recently_deleted=case.departed)
     repair = plan_restarts(job, record, observed, later(5))
@@ -270,11 +270,11 @@ def test_consecutive_failures_escalate(case: EscalationCase) -> None:
     job = workload(
         role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3, escalation=case.escalation)
     )
-    last = RoleRecord(
+    last = role_record(
         phase=Phase.RUNNING,
         phase_since=later(-case.running_seconds),
         size=3,
-        created_below=3,
+        created=3,
         failure_streaks={2: case.failures} if case.failures else {},
         role_restarts_in_a_row=case.role_restarts,
     )
@@ -295,7 +295,7 @@ def test_consecutive_failures_escalate(case: EscalationCase) -> None:
 
 def test_the_message_of_a_replaced_running_pod_has_its_container_restarts() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=5, escalation=STEPS))
-    record = Record(restarts=3, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
+    record = Record(restarts=3, roles={"worker": role_record(phase=Phase.RUNNING, size=3, created=3)})
     crashing = pod(2, container_restarts=3, last_exit_code=1, node="node-3")
     after = plan_restarts(job, record, observation(crashing), NOW).record
     assert after.message == (
@@ -305,7 +305,7 @@ def test_the_message_of_a_replaced_running_pod_has_its_container_restarts() -> N
 
 def test_the_message_has_pod_cause_node_and_used_restarts() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=3))
-    record = Record(roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
+    record = Record(roles={"worker": role_record(phase=Phase.RUNNING, size=3, created=3)})
     after = plan_restarts(job, record, observation(KILLED), NOW).record
     message = "worker-2 was killed (SIGKILL, exit 137) on node-3; replacing it, 1 of 3 restarts used"
     assert (after.phase, after.message) == (Phase.RESTARTING, message)
@@ -337,7 +337,7 @@ WAITS = {
 @pytest.mark.parametrize("case", WAITS.values(), ids=WAITS.keys())
 def test_consecutive_replacements_are_delayed(case: DelayCase) -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE))
-    last = RoleRecord(phase=Phase.RUNNING, size=3, created_below=3, replacements={0: case.replaced})
+    last = role_record(phase=Phase.RUNNING, size=3, created=3, replacements={0: case.replaced})
     failed = pod(0, "Failed", exit_code=1, replacement=case.replaced, created=case.created)
     after = plan_restarts(job, Record(roles={"worker": last}), observation(failed), NOW).record
     assert after.role("worker").retry_at == case.want
@@ -345,7 +345,7 @@ def test_consecutive_replacements_are_delayed(case: DelayCase) -> None:
 
 def test_more_container_restarts_than_the_limit_fail_the_job() -> None:
     job = workload(role(restart=RestartPolicy.ALWAYS), limits=Limits(restarts=3))
-    record = Record(restarts=4, roles={"worker": RoleRecord(size=3)})
+    record = Record(restarts=4, roles={"worker": role_record(size=3)})
     result = plan_restarts(job, record, Observed(), NOW).result
     assert result and result.reason == "RestartsExhausted"
 
@@ -376,7 +376,7 @@ def test_message_when_the_restart_limit_is_reached(
 ) -> None:
     limit, used, failed = case
     job = workload(role(restart=RestartPolicy.ON_FAILURE), limits=Limits(restarts=limit))
-    record = Record(restarts=used, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)})
+    record = Record(restarts=used, roles={"worker": role_record(phase=Phase.RUNNING, size=3, created=3)})
     result = plan_restarts(job, record, observation(*failed), NOW).result
     assert result is not None
     assert result.message.endswith(f"; {want}")
@@ -385,7 +385,7 @@ def test_message_when_the_restart_limit_is_reached(
 def test_the_message_names_a_killed_pod_rather_than_one_that_exited() -> None:
     job = workload(role(restart=RestartPolicy.ON_FAILURE), rules=Rules(restart_scope=RestartScope.JOB))
     record = Record(
-        attempt_started_at=NOW, roles={"worker": RoleRecord(phase=Phase.RUNNING, size=3, created_below=3)}
+        attempt_started_at=NOW, roles={"worker": role_record(phase=Phase.RUNNING, size=3, created=3)}
     )
     plan = plan_restarts(job, record, observation(pod(0, "Failed", exit_code=1), KILLED), NOW)
     assert plan.record.message.startswith(

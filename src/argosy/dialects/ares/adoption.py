@@ -11,6 +11,7 @@ from argosy.dialects.ares import spec
 from argosy.dialects.ares.profiles import roles_of
 from argosy.kinds.aresjob import INDEX_LABEL, ROLE_LABEL, AresCondition, AresJob, AresJobSpec, RoleStatus
 from argosy.workload import reasons
+from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Phase
 from argosy.workload.record import Record, RoleRecord, WaitReason
 
@@ -76,13 +77,15 @@ def _roles(obj: AresJob) -> dict[str, RoleRecord]:
 def _role(status: RoleStatus, phase: Phase, size: int) -> RoleRecord:
     """Return the Record of a role; if it has been Running, all its pods were created."""
     has_run = phase not in (Phase.PENDING, Phase.STARTING)
+    members = IndexSet.first(size)
     return RoleRecord(
         phase=phase,
         reason=status.reason,
         message=status.message,
         phase_since=status.last_transition_time,
-        size=size,
-        created_below=size if has_run else 0,
+        members=members,
+        declared=size,
+        created=members if has_run else EMPTY,
         restarts=status.restarts,
     )
 

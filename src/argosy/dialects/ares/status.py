@@ -168,7 +168,7 @@ def _failure(
         named = ", ".join(f"{pod.name}({pod.node})" for pod in terminating[:MAX_NAMED_PODS])
         return reasons.POD_MISSING, f"total {len(terminating)} pods were terminating: {indexes}; {named}"
     existing = {pod.index for pod in pods} | set(role_record.succeeded_indexes)
-    missing = [index for index in range(role_record.size) if index not in existing]
+    missing = [index for index in role_record.members if index not in existing]
     if missing:
         return reasons.POD_MISSING, f"total {len(missing)} pods were missing: {_indexes(missing)}"
     return role_record.reason, role_record.message

@@ -44,7 +44,7 @@ def _is_refilled(workload: Workload, record: Record, pod: ObservedPod, observed:
         return False
     if (
         last.phase is not Phase.RUNNING
-        or pod.index >= last.created_below
+        or pod.index not in last.created
         or pod.index in last.succeeded_indexes
     ):
         return False

@@ -134,7 +134,7 @@ def _lost_deleted(
     if scope is RestartScope.POD or last.phase is not Phase.RUNNING:
         return
     deleted = {(pod.role, pod.index): pod for pod in observed.recently_deleted if is_current(record, pod)}
-    for index in range(min(last.size, last.created_below)):
+    for index in last.created:
         replica = (role.name, index)
         if (
             index in last.succeeded_indexes

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from argosy.workload.index_set import EMPTY
 from argosy.workload.model import Limits, Phase, RestartScope, Workload
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restarts import escalation
@@ -59,11 +60,11 @@ def _with_restarted_job(limits: Limits, record: Record, losses: list[LostPod], n
 def _with_restarted_role(
     role: RoleRecord, loss: LostPod, limits: Limits, now: datetime, *, escalated: bool
 ) -> RoleRecord:
-    after = _with_next_replacements(role, range(role.size), loss, limits, now)
+    after = _with_next_replacements(role, list(role.members), loss, limits, now)
     if escalated:
         after = escalation.count_role_restart(after, limits, now)
         after = replace(after, retry_at=_retry_at(now, backoff_delay(limits, after.role_restarts_in_a_row)))
-    return replace(after, phase=Phase.PENDING, phase_since=now, created_below=0, lost_indexes={})
+    return replace(after, phase=Phase.PENDING, phase_since=now, created=EMPTY, lost_indexes={})
 
 
 def _with_next_replacements(

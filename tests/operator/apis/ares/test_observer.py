@@ -34,8 +34,9 @@ from argosy.wire.client import Response
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 from argosy.workload.model import Phase
-from argosy.workload.record import Record, RoleRecord
+from argosy.workload.record import Record
 from tests.support.waiting import eventually
+from tests.support.workloads import role_record
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
 
@@ -64,7 +65,7 @@ class Scene:
         self.put("job", "uid", phase, **roles)
 
     def put(self, name: str, uid: str, phase: Phase = Phase.STARTING, **roles: Phase) -> None:
-        record = Record(phase=phase, roles={name: RoleRecord(at, size=2) for name, at in roles.items()})
+        record = Record(phase=phase, roles={name: role_record(at, size=2) for name, at in roles.items()})
         status = AresJobStatus(phase=phase)
         self.jobs[name] = JobView(uid, "ns", status, record, frozenset(roles))
         self.readings._notify("ns", name, record_changed=True)
