@@ -443,7 +443,7 @@ class FakeCluster:
     ) -> None:
         created_replicas = set(creates)
         for name in workload.roles:
-            for index in range(record.role(name).size):
+            for index in record.role(name).members:
                 place = (name, index)
                 existing = (
                     place in created_replicas

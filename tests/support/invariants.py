@@ -33,7 +33,9 @@ def check(workload: Workload, before: Record | None, observed: Observed, now: da
     assert len(creates) == len(set(creates)), "two pods for one replica"
     for name, index in creates:
         role, existing = workload.roles[name], observed.by_replica.get((name, index), ())
-        assert index < role.replicas, f"{name}-{index} is outside of the role's replicas"
+        last = record.role(name)
+        assert index in last.wanted, f"{name}-{index} is no replica of the role"
+        assert index not in last.retired, f"{name}-{index} was replaced by another index"
         assert not existing or (workload.allows_surge(role) and all(pod.terminating for pod in existing)), (
             f"{name}-{index} exists already"
         )
@@ -64,8 +66,11 @@ def check_no_regression(stored: Record, record: Record) -> None:
     if record.attempt != stored.attempt:
         return
     for name, role in stored.roles.items():
-        after = record.role(name).replacements
-        decreased = [index for index, count in role.replacements.items() if after.get(index, 0) < count]
+        after = record.role(name)
+        assert not role.retired - after.retired, f"retired indexes of {name} are used again"
+        decreased = [
+            index for index, count in role.replacements.items() if after.replacements.get(index, 0) < count
+        ]
         assert not decreased, f"replacements of {name} {decreased} decreased"
 
 

@@ -2,12 +2,13 @@ from collections.abc import Mapping
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.helper import initializer
-from argosy.workload import dependencies
+from argosy.workload import dependencies, phases, pods
 from argosy.workload.model import Dependency, Phase
 from argosy.workload.record import Record, RoleRecord
-from tests.support.workloads import NOW, later
+from tests.support.workloads import NOW, later, observation, role, role_record, workload
 
 P, S, R, D, F = Phase.PENDING, Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED
 
@@ -88,3 +89,25 @@ def test_self_dependencies_unknown_roles_and_cycles_are_problems(
     on: Mapping[str, list[Dependency]], want: list[str]
 ) -> None:
     assert [str(problem) for problem in dependencies.problems(on, "spec.roles")] == want
+
+
+HOLDS = {
+    "other role Starting: held": (S, P, True),
+    "other role Running: created": (R, P, False),
+    "other role lost pods after this one started: not held again": (S, S, False),
+}
+
+
+@pytest.mark.parametrize(("other", "own", "want"), HOLDS.values(), ids=HOLDS.keys())
+def test_pods_are_not_created_before_the_other_role_has_the_phase(
+    other: Phase, own: Phase, want: bool
+) -> None:
+    launcher = replace(role("launcher", 1), depends_on=(Dependency("worker", R, holds_creation=True),))
+    job = workload(role("worker", 1), launcher)
+    roles = {"worker": role_record(other, size=1), "launcher": role_record(own, size=1)}
+    record = Record(attempt_started_at=NOW, roles=roles)
+    assert dependencies.is_creation_held(launcher, record) is want
+    created = pods.plan_creation(job, record, observation(), NOW).create
+    assert ("launcher" in [action.role for action in created]) is not want
+    started = phases.with_attempt_started(job, record, NOW)
+    assert started.role("launcher").phase is (P if want else S)

@@ -9,13 +9,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from argosy.workload.current_pods import is_current
+from argosy.workload.dependencies import is_creation_held
 from argosy.workload.model import (
     CleanupPolicy,
+    Dependency,
     Elastic,
     Escalation,
     Gang,
     Limits,
     Phase,
+    ReplacementBudget,
+    ReplacementPolicy,
     ResizeMode,
     RestartPolicy,
     RestartScope,
@@ -27,6 +31,12 @@ from argosy.workload.restarts.causes import CONTAINER, RestartCause
 from tests.support.fake_cluster import NODES, FakeCluster, NodeState
 from tests.support.workloads import USUAL, role, workload
 
+REPLACEMENTS = (
+    ReplacementPolicy(),
+    ReplacementPolicy(deleted=False),
+    ReplacementPolicy(next_index=True),
+    ReplacementPolicy(scope=RestartScope.POD, next_index=True, budget=ReplacementBudget(2, backoff=1.0)),
+)
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",)))
 
 
@@ -48,6 +58,8 @@ class Life(RuleBasedStateMachine):
         two_roles=st.booleans(),
         node_down_as_failed=st.booleans(),
         escalation=st.sampled_from([Escalation(), Escalation(1, 1, 1), Escalation(pod=0)]),
+        replacement=st.sampled_from(REPLACEMENTS),
+        held=st.booleans(),
         running=st.booleans(),
     )
     def begin(
@@ -62,11 +74,15 @@ class Life(RuleBasedStateMachine):
         two_roles: bool,
         node_down_as_failed: bool,
         escalation: Escalation,
+        replacement: ReplacementPolicy,
+        held: bool,
         running: bool,
     ) -> None:
         policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
         workers = role("worker", 3, restart, policy, elastic=Elastic(2, 5) if elastic else None)
-        chief = (role("chief", 1, restart),) if two_roles else ()
+        workers = replace(workers, replacement=replacement)
+        waits = (Dependency("worker", holds_creation=True),) if held and not gang else ()
+        chief = (replace(role("chief", 1, restart), depends_on=waits),) if two_roles else ()
         rules = replace(RULES, restart_scope=scope, resize=resize, services=("worker",))
         if not two_roles:
             rules = replace(rules, failed_when=(("worker",),))
@@ -312,7 +328,8 @@ class Life(RuleBasedStateMachine):
         escalates = (
             wanted.limits.escalation != Escalation() or wanted.rules.restart_scope is not RestartScope.POD
         )
-        if not escalates and record.attempt == 1 and not self.in_place:
+        in_place = wanted.roles["worker"].replacement == ReplacementPolicy()
+        if in_place and not escalates and record.attempt == 1 and not self.in_place:
             replaced = sum(sum(role.replacements.values()) for role in record.roles.values())
             assert replaced == record.restarts + record.disruptions
 
@@ -350,7 +367,8 @@ class Life(RuleBasedStateMachine):
         wanted = self._wanted()
         most = wanted.limits.escalation.role
         for last in record.roles.values():
-            assert not last.role_restarts_in_a_row or wanted.rules.restart_scope is RestartScope.POD
+            scopes = {wanted.restart_scope(role) for role in wanted.roles.values()}
+            assert not last.role_restarts_in_a_row or RestartScope.POD in scopes
             assert most is None or last.role_restarts_in_a_row <= most
             assert sum(last.failure_streaks.values()) <= record.restarts
 
@@ -365,15 +383,18 @@ class Life(RuleBasedStateMachine):
             return
         assert record.waiting is None or record.phase is not Phase.RUNNING or record.waiting.reason
         for pod in pods:
-            assert is_current(record, pod), f"{pod} is left over"
+            retired = pod.ended and pod.index in record.role(pod.role).retired
+            assert is_current(record, pod) or retired, f"{pod} is left over"
         for name, spec in wanted.roles.items():
             last = record.role(name)
             assert last.size == spec.replicas
             existing = {pod.index for pod in pods if pod.role == name}
-            for index in range(last.size):
-                not_replaced = spec.restart is RestartPolicy.NEVER and last.phase in (
-                    Phase.RUNNING,
-                    Phase.FAILED,
+            if is_creation_held(spec, record):
+                assert not existing, f"{name} is held, and has pods"
+                continue
+            for index in last.members:
+                not_replaced = last.phase in (Phase.RUNNING, Phase.FAILED) and (
+                    spec.restart is RestartPolicy.NEVER or not spec.replacement.deleted
                 )
                 done = index in last.succeeded_indexes or last.phase is Phase.SUCCEEDED
                 assert index in existing or done or not_replaced, f"{name}-{index} is missing"

@@ -299,10 +299,9 @@ class Reconciler(Generic[T]):
         if state is None or not isinstance(workload, Workload) or role not in workload.roles:
             return False
         self.status.bursts.for_namespace(key.namespace).observe_job(state.uid, self.clock.monotonic())
-        return (
-            workload.rules.restart_scope is RestartScope.POD
-            and workload.roles[role].restart is not RestartPolicy.NEVER
-        )
+        found = workload.roles[role]
+        refilled = workload.restart_scope(found) is RestartScope.POD and not found.replacement.next_index
+        return refilled and found.restart is not RestartPolicy.NEVER
 
     def on_crd_changed(self) -> list[Key]:
         """Unblock all jobs; return those that were blocked."""

@@ -141,7 +141,8 @@ def replica_labels(workload: Workload, pod: PodIdentity) -> dict[str, str]:
 
 def dependencies_of(role: Role, injection: Injection) -> tuple[Dependency, ...]:
     """Return what a pod waits for before its containers start, for the user and for the framework."""
-    return tuple(dict.fromkeys((*(role.depends_on or ()), *injection.depends_on)))
+    wants = (want for want in role.depends_on or () if not want.holds_creation)
+    return tuple(dict.fromkeys((*wants, *injection.depends_on)))
 
 
 _RESTART_POLICIES: Mapping[RestartPolicy, str] = {

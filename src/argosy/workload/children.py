@@ -1,6 +1,6 @@
 """Defines the children of a job besides pods and its pod group, as data.
 
-- A headless Service for each role whose pods are reached by name.
+- A headless Service for each role whose pods are reached by name, or for each of its pods.
 - A ServiceAccount, Role and RoleBinding for each role whose pods start processes in other pods.
 - A Secret with key pairs for roles whose pods reach each other by ssh. Secrets are not watched, so that the
   operator needs no right to list them: the Secret is created, unless it exists, whenever pods are created
@@ -12,13 +12,15 @@ from datetime import datetime
 
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Role, RoleBinding, SecretMetadata, Service, ServiceAccount
-from argosy.plan.actions import Apply
+from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child, Owner
 from argosy.plan.contract import Inputs
-from argosy.plan.diff import changes
+from argosy.plan.diff import changes, remove
+from argosy.workload.dependencies import is_creation_held
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod
+from argosy.workload.record import Record
 
 SSH_KEYS = "ssh-keys"
 SSH_KEYS_AND_HOSTS = "ssh-keys-and-hosts"
@@ -28,14 +30,27 @@ key."""
 _RBAC = Role.resource.group
 
 
-def sync_children(workload: Workload, observed: Observed) -> Iterator[Apply]:
-    """Yield what creates missing children and updates those whose content has changed."""
+def sync_children(workload: Workload, record: Record, observed: Observed) -> Iterator[Apply | Remove]:
+    """Yield what creates missing children, updates those whose content has changed, and removes the Services
+    of pods that the job no longer has."""
     wanted = [_service(workload, role) for role in workload.rules.services]
+    for role in workload.rules.pod_services:
+        wanted += [_pod_service(workload, role, index) for index in record.role(role).wanted]
     for role in workload.rules.exec_from:
-        wanted += _account(workload, role, observed)
+        if not is_creation_held(workload.roles[role], record):
+            wanted += _account(workload, role, observed)
     for change in changes(wanted, Inputs(observed.children)):
         if isinstance(change, Apply):
             yield change
+    yield from _unneeded_pod_services(workload, record, observed)
+
+
+def pod_services(workload: Workload, observed: Observed) -> Iterator[Service]:
+    """Yield the existing Services of single pods."""
+    for child in observed.children:
+        is_pod_service = isinstance(child, Service) and labels.INDEX in child.metadata.labels
+        if is_pod_service and child.metadata.labels.get(labels.ROLE) in workload.rules.pod_services:
+            yield child
 
 
 def ssh_secret_if_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[Apply]:
@@ -54,11 +69,11 @@ def rbac_requeue_at(workload: Workload, creating: bool, now: datetime) -> dateti
 
 def service_account_name(workload: Workload, role: str) -> str:
     """Return the account of pods of this role, if they start processes in others."""
-    return f"{workload.name}-{role}"
+    return workload.naming.account.format(job=workload.name, role=role)
 
 
 def ssh_secret_name(workload: Workload) -> str:
-    return f"{workload.name}-ssh"
+    return workload.naming.ssh_secret.format(job=workload.name)
 
 
 def job_owner(workload: Workload) -> Owner:
@@ -102,12 +117,41 @@ def _service(workload: Workload, role: str) -> Child:
         "publishNotReadyAddresses": True,
         "selector": selector,
     }
-    if ports := workload.rules.service_ports.get(role):
+    if ports := _ports(workload, role):
         spec["ports"] = [{"name": name, "port": number} for name, number in ports]
     body: dict[str, object] = {"spec": spec}
     if api_labels:
         body["metadata"] = {"labels": {labels.ROLE: role, **api_labels}}
     return Child(Service, workload.service(role), body)
+
+
+def _pod_service(workload: Workload, role: str, index: int) -> Child:
+    """Return the headless Service of one pod, whose name resolves to it."""
+    api_labels = {**workload.labels, **_api_role_labels(workload, role)}
+    index_label = workload.semantics.index_label
+    if index_label:
+        api_labels[index_label] = str(index)
+    spec: dict[str, object] = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": api_labels if index_label else {**role_labels(workload, role), labels.INDEX: str(index)},
+        "ports": [{"name": name, "port": number} for name, number in _ports(workload, role)],
+    }
+    metadata = {"labels": {**api_labels, labels.ROLE: role, labels.INDEX: str(index)}}
+    return Child(Service, workload.hostname(role, index), {"metadata": metadata, "spec": spec})
+
+
+def _ports(workload: Workload, role: str) -> Sequence[tuple[str, int]]:
+    return workload.rules.service_ports.get(role, ())
+
+
+def _unneeded_pod_services(workload: Workload, record: Record, observed: Observed) -> Iterator[Remove]:
+    for service in pod_services(workload, observed):
+        meta = service.metadata
+        index = meta.labels.get(labels.INDEX, "")
+        wanted = record.role(meta.labels.get(labels.ROLE, "")).wanted
+        if meta.deletion_timestamp is None and not (index.isdecimal() and int(index) in wanted):
+            yield remove(service)
 
 
 def _account(workload: Workload, role: str, observed: Observed) -> Iterator[Child]:

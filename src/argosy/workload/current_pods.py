@@ -10,11 +10,11 @@ from argosy.workload.record import Record
 
 
 def is_current(record: Record, pod: ObservedPod) -> bool:
-    """Return True if the pod is of the current attempt and replacement number, and a member of its role."""
+    """Return True if the pod is of the current attempt and replacement number, and wanted by its role."""
     role = record.role(pod.role)
     return (
         pod.attempt == record.attempt
-        and pod.index in role.members.lookup
+        and pod.index in role.wanted.lookup
         and pod.replacement == role.replacements.get(pod.index, 0)
     )
 
@@ -22,11 +22,11 @@ def is_current(record: Record, pod: ObservedPod) -> bool:
 def current_pods(record: Record, role: str, observed: Observed) -> Sequence[ObservedPod]:
     """Return the current pods of a role."""
     attempt, last = record.attempt, record.role(role)
-    members, replaced = last.members.lookup, last.replacements
+    wanted, replaced = last.wanted.lookup, last.replacements
     return [
         pod
         for pod in observed.by_role.get(role, ())
-        if pod.attempt == attempt and pod.index in members and pod.replacement == replaced.get(pod.index, 0)
+        if pod.attempt == attempt and pod.index in wanted and pod.replacement == replaced.get(pod.index, 0)
     ]
 
 
@@ -36,7 +36,14 @@ def all_current_pods(record: Record, observed: Observed) -> Sequence[ObservedPod
 
 
 def stale_pods(record: Record, observed: Observed) -> Sequence[ObservedPod]:
-    """Return the pods that are not current; usually none, which is checked without looking at each pod."""
+    """Return the pods that are not current; usually none, which is checked without looking at each pod.
+
+    Not the failed pods of retired indexes: they are kept, with their output.
+    """
     if len(all_current_pods(record, observed)) == len(observed.pods):
         return ()
-    return [pod for pod in observed.pods if not is_current(record, pod)]
+    return [pod for pod in observed.pods if not (is_current(record, pod) or _is_retired(record, pod))]
+
+
+def _is_retired(record: Record, pod: ObservedPod) -> bool:
+    return pod.ended and pod.attempt == record.attempt and pod.index in record.role(pod.role).retired

@@ -154,13 +154,13 @@ def _converge(workload: Workload, record: Record, observed: Observed, now: datet
         else pods.PodCreation()
     )
     if record.attempt_started_at is None and (creation.create or (creates_no_pods and admission.allowed)):
-        record = phases.with_attempt_started(record, now)
+        record = phases.with_attempt_started(workload, record, now)
     record = gang.mark_scheduled(workload, _with_phase(workload, record, observed, now), observed, now)
     record = wait_reasons.with_wait_reason(workload, record, observed, admission, creation, now)
     forced, recheck_at = pods.forced_deletions(workload.limits, observed, now)
     actions = (
         *(() if admission.action is None else (admission.action,)),
-        *children.sync_children(workload, observed),
+        *children.sync_children(workload, record, observed),
         *children.ssh_secret_if_needed(workload, creation.create),
         *pods.stale_deletions(record, observed),
         *forced,

@@ -1,9 +1,9 @@
 """Evaluates dependencies of roles on phases of other roles.
 
 Pods of a dependent role are created with all others and wait in an init container, so that a gang scheduler
-sees all pods at once. The init container asks the operator's endpoint, which answers with `evaluate`. The
-initializer of AresJobs has a copy of the rules, as it runs in images without this package; a test compares
-both.
+sees all pods at once; with `holds_creation` they are created later instead. The init container asks the
+operator's endpoint, which answers with `evaluate`. The initializer of AresJobs has a copy of the rules, as it
+runs in images without this package; a test compares both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from argosy.kinds.text import unknown_name
-from argosy.workload.model import Dependency, Phase, Problem, Workload
+from argosy.workload.model import Dependency, Phase, Problem, Role, Workload
 from argosy.workload.record import Record
 
 FAILED_ROLE_GRACE_SECONDS = 60.0
@@ -42,6 +42,19 @@ def evaluate(record: Record, dependency: Dependency, now: datetime) -> Dependenc
     seconds = (now - role.phase_since).total_seconds() if role.phase_since else 0.0
     reason = unreachable_reason(dependency.role, role.phase, dependency.phase, seconds)
     return DependencyState(unreachable=reason)
+
+
+def is_creation_held(role: Role, record: Record) -> bool:
+    """Return True if the pods of a role must not exist yet.
+
+    Once the role has started it is not held again in this attempt: the other role may lose pods meanwhile.
+    """
+    if record.role(role.name).phase is not Phase.PENDING:
+        return False
+    return any(
+        want.holds_creation and not has_reached(record.role(want.role).phase, want.phase)
+        for want in role.depends_on or ()
+    )
 
 
 def has_reached(phase: Phase, wanted: Phase) -> bool:

@@ -5,14 +5,13 @@ cannot change its size while it runs, a new size restarts the job without using 
 Running and has fewer pods than its minimum waits for more, for a limited time.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from argosy.workload import messages, reasons
 from argosy.workload.clock_skew import deadline
-from argosy.workload.index_set import IndexSet, free_indexes
+from argosy.workload.index_set import free_indexes
 from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult, count_pods
@@ -97,26 +96,7 @@ def _resize_role(last: RoleRecord, size: int) -> RoleRecord:
         if missing > 0
         else last.members.lowest(size)
     )
-    return replace(with_members(last, members), declared=size)
-
-
-def with_members(last: RoleRecord, members: IndexSet) -> RoleRecord:
-    """Return the role with these members; what is recorded about other indexes is dropped."""
-    in_place = _only(last.container_restarts, members)
-    return replace(
-        last,
-        members=members,
-        created=last.created & members,
-        succeeded_indexes=_only(last.succeeded_indexes, members),
-        lost_indexes=_only(last.lost_indexes, members),
-        failure_streaks=_only(last.failure_streaks, members),
-        container_restarts=in_place,
-        container_restarts_counted=sum(in_place.values()),
-    )
-
-
-def _only(numbers: Mapping[int, int], members: IndexSet) -> dict[int, int]:
-    return {index: number for index, number in numbers.items() if index in members}
+    return replace(last.with_members(members), declared=size)
 
 
 def _not_multiple(name: str, number: int, step: int) -> str:

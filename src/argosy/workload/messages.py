@@ -212,6 +212,12 @@ def too_many_restarts(last: RestartEntry | None, needed: int, limit: int) -> str
     return f"{cause}restart limit exceeded: {needed} needed, {limit} allowed (limits.restarts)"
 
 
+def budget_exhausted(role: str, limit: int) -> str:
+    """Lost pods of a role are not replaced any more (ReplacementLimitReached)."""
+    times = pluralize(limit, "time")
+    return f"pods of role {role} were replaced {times} in a row; lost pods are not replaced any more"
+
+
 def no_restarts_left(entry: RestartEntry, limit: int, *, used: int, needed: int) -> str:
     """A lost pod needs more restarts than the limit leaves (RestartsExhausted)."""
     if not limit:

@@ -104,6 +104,34 @@ class Dependency(Struct, frozen=True):
 
     role: str
     phase: Phase = Phase.RUNNING
+    holds_creation: bool = False
+    """The pods, and what is created for them, do not exist before that."""
+
+
+class ReplacementBudget(Struct, frozen=True):
+    """How often pods of a role that failed are replaced in a row; the job's limit of restarts is not used."""
+
+    limit: int
+    """At this number no pod of the role is replaced any more, and the job continues without."""
+    backoff: float = 10.0
+    """Seconds before the second replacement in a row, doubled up to `backoff_max`; the first has none."""
+    backoff_max: float = 300.0
+    reset: float = 600.0
+    """A pod that lived for so many seconds before it failed starts the count again."""
+
+
+class ReplacementPolicy(Struct, frozen=True):
+    """How lost pods of a role are replaced; `Role.restart` says which."""
+
+    scope: RestartScope | None = None
+    """What is restarted; None: `Rules.restart_scope`."""
+    deleted: bool = True
+    """Whether a pod that was deleted is replaced."""
+    next_index: bool = False
+    """The replacement gets a new index, and so a new name; the failed pod is kept until the job is cleaned
+    up."""
+    budget: ReplacementBudget | None = None
+    """None: replacements use the job's restarts and backoff."""
 
 
 class Role(Struct, frozen=True):
@@ -113,6 +141,7 @@ class Role(Struct, frozen=True):
     replicas: int
     template: Json
     restart: RestartPolicy = RestartPolicy.NEVER
+    replacement: ReplacementPolicy = ReplacementPolicy()
     container_restart_policy: RestartPolicy = RestartPolicy.NEVER
     """The pod's restartPolicy: whether the kubelet restarts containers in place."""
     policy: RolePolicy | None = None
@@ -143,8 +172,10 @@ class Rules(Struct, frozen=True):
     resize: ResizeMode = ResizeMode.LIVE
     services: tuple[str, ...] = ()
     """Roles whose pods are reached by name; each has a headless Service."""
+    pod_services: tuple[str, ...] = ()
+    """Roles of which every pod has a headless Service of its own, with the host name of the pod."""
     service_ports: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
-    """Names and numbers of the ports of a role's Service; DNS needs none."""
+    """Names and numbers of the ports of a role's Services; DNS needs none."""
     creates_no_pods: bool = False
     """The job has no pods, and stays in the phase Starting."""
     exec_from: tuple[str, ...] = ()
@@ -224,6 +255,21 @@ class PropagatedMetadata(Struct, frozen=True, dict=True):
         return {key: value for key, value in self.annotations.items() if is_label_value(value)}
 
 
+class Naming(Struct, frozen=True):
+    """Names of a job's children, as formats of {job}, {role} and {index}."""
+
+    host: str = "{job}-{role}-{index}"
+    """Host name of a replica, and the name of its pod unless the API adds something to that."""
+    role_hosts: Mapping[str, str] = field(default_factory=dict)
+    """The same for roles that differ."""
+    service: str = "{job}-{role}"
+    """Headless Service of a role, which is also the subdomain of its pods."""
+    account: str = "{job}-{role}"
+    """ServiceAccount, Role and RoleBinding of a role whose pods start processes in others."""
+    ssh_secret: str = "{job}-ssh"
+    """Secret with the job's keys for ssh."""
+
+
 class Workload(Struct, frozen=True, dict=True):
     """The desired state of one job."""
 
@@ -244,6 +290,7 @@ class Workload(Struct, frozen=True, dict=True):
     suspended: bool = False
     deleting: bool = False
     cluster_domain: str = DEFAULT_CLUSTER_DOMAIN
+    naming: Naming = Naming()
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of all children, in addition to our own."""
     propagated: PropagatedMetadata = PropagatedMetadata()
@@ -252,17 +299,22 @@ class Workload(Struct, frozen=True, dict=True):
     semantics: Semantics = Semantics()
     """Rules of the API that other APIs do not have."""
 
+    def restart_scope(self, role: Role) -> RestartScope:
+        """Return what is restarted when a pod of this role must be replaced."""
+        return role.replacement.scope or self.rules.restart_scope
+
     def allows_surge(self, role: Role) -> bool:
         """Return True if a pod of this role may be created while its predecessor still terminates."""
         return self.semantics.surge and role.restart is not RestartPolicy.NEVER
 
     def hostname(self, role: str, index: int) -> str:
         """Return the stable host name of a replica, which may differ from the pod's name."""
-        return f"{self.name}-{role}-{index}"
+        name = self.naming.role_hosts.get(role, self.naming.host)
+        return name.format(job=self.name, role=role, index=index)
 
     def service(self, role: str) -> str:
         """Return the name of a role's headless Service, which is also the subdomain of its pods."""
-        return f"{self.name}-{role}"
+        return self.naming.service.format(job=self.name, role=role)
 
     def service_address(self, role: str) -> str:
         """Return the DNS name that resolves to all pods of a role."""

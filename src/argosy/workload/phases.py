@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from argosy.kinds.text import join_names, pluralize
 from argosy.workload import messages, reasons
 from argosy.workload.current_pods import current_pods
+from argosy.workload.dependencies import is_creation_held
 from argosy.workload.index_set import EMPTY
 from argosy.workload.model import Phase, Quantifier, RestartPolicy, Role, RolePolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
@@ -84,7 +85,7 @@ def count_pods(workload: Workload, role: Role, record: Record, observed: Observe
     missing: list[int] = []
     failed: list[ObservedPod] = []
     for pod in current_pods(record, role.name, observed):
-        if pod.index in last.succeeded_indexes:
+        if pod.index in last.succeeded_indexes or pod.index in last.joining:
             continue
         counted.add(pod.index)
         kind = _kind(pod, down)
@@ -179,10 +180,12 @@ def job_phase(workload: Workload, record: Record, observed: Observed) -> Phase:
     return Phase.STARTING if record.started_at else record.phase
 
 
-def with_attempt_started(record: Record, now: datetime) -> Record:
+def with_attempt_started(workload: Workload, record: Record, now: datetime) -> Record:
     """Return the record of an attempt whose first pods are created now."""
     roles = {
-        name: replace(role, phase=Phase.STARTING, phase_since=now) if role.phase is Phase.PENDING else role
+        name: replace(role, phase=Phase.STARTING, phase_since=now)
+        if role.phase is Phase.PENDING and not is_creation_held(workload.roles[name], record)
+        else role
         for name, role in record.roles.items()
     }
     return replace(record, attempt_started_at=now, started_at=record.started_at or now, roles=roles)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from argosy.workload import messages
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import is_current, stale_pods
+from argosy.workload.dependencies import is_creation_held
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
@@ -87,7 +88,9 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
     if record.retry_at and now < record.retry_at:
         return PodCreation(retry_at=record.retry_at)
     blocked = stale_pods(record, observed)
-    whole_job = workload.rules.restart_scope is RestartScope.JOB or record.attempt_started_at is None
+    whole_job = record.attempt_started_at is None or any(
+        workload.restart_scope(role) is RestartScope.JOB for role in workload.roles.values()
+    )
     if whole_job and any(pod.attempt != record.attempt for pod in blocked):
         return PodCreation(blocked_by=tuple(pod.name for pod in blocked))
     if record.attempt_started_at is None and (held_until := _all_held_until(observed, now)):
@@ -97,9 +100,11 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
     terminating: list[str] = []
     retries: list[datetime] = []
     for role in workload.roles.values():
+        if is_creation_held(role, record):
+            continue
         old = [pod for pod in blocked if pod.role == role.name]
         whole_role = (
-            workload.rules.restart_scope is RestartScope.ROLE or record.role(role.name).role_restarts_in_a_row
+            workload.restart_scope(role) is RestartScope.ROLE or record.role(role.name).role_restarts_in_a_row
         )
         if whole_role and old:
             terminating += [pod.name for pod in old]
@@ -132,12 +137,10 @@ def confirmations_before_success(
     A program may exit with 0 because it lost a peer: mpirun of Open MPI 5 does so if a worker's pod is
     force-deleted. The pod was deleted before that exit, so a GET after it shows the loss.
     """
-    if workload.rules.restart_scope is not RestartScope.JOB:
-        return ()
     return tuple(
         ConfirmPod(role.name, index, *_version(record, role.name, index))
         for role in workload.roles.values()
-        if role.restart is not RestartPolicy.NEVER
+        if workload.restart_scope(role) is RestartScope.JOB and role.restart is not RestartPolicy.NEVER
         for index in _unfinished_indexes(role, record)
         if (role.name, index) not in observed.by_replica
         and _needs_confirmation(workload, role, index, record)
@@ -185,7 +188,7 @@ def _unfinished_indexes(role: Role, record: Record) -> Iterator[int]:
         return
     yield from (
         index
-        for index in last.members
+        for index in last.wanted
         if index not in last.succeeded_indexes and index not in last.lost_indexes
     )
 
@@ -195,12 +198,17 @@ def _needs_confirmation(workload: Workload, role: Role, index: int, record: Reco
     last = record.role(role.name)
     if index not in last.created or last.phase in (Phase.PENDING, Phase.STARTING):
         return False
-    return role.restart is RestartPolicy.NEVER or workload.rules.restart_scope is not RestartScope.POD
+    refilled = role.replacement.deleted and not role.replacement.next_index
+    return (
+        role.restart is RestartPolicy.NEVER
+        or not refilled
+        or workload.restart_scope(role) is not RestartScope.POD
+    )
 
 
 def _in_backoff(role: Role, index: int, record: Record, now: datetime) -> bool:
     last = record.role(role.name)
-    again = last.replacements.get(index, 0) > 1 or last.role_restarts_in_a_row
+    again = last.replacements.get(index, 0) > 1 or last.role_restarts_in_a_row or role.replacement.next_index
     return bool(last.retry_at and now < last.retry_at and again)
 
 
@@ -216,6 +224,6 @@ def _age(pod: ObservedPod) -> tuple[bool, float, str]:
 def _deletion_reason(record: Record, pod: ObservedPod) -> str:
     if pod.attempt != record.attempt:
         return messages.new_attempt(record.attempt, pod.attempt)
-    if pod.index not in record.role(pod.role).members:
+    if pod.index not in record.role(pod.role).wanted:
         return messages.SCALED_DOWN
     return messages.REPLACED

@@ -75,6 +75,9 @@ final. The word is part of AresJob's published API; elsewhere it is the spec tha
 
 RESTARTING = "Restarting"
 """Pods are being replaced; the message has the cause."""
+REPLACEMENT_LIMIT_REACHED = "ReplacementLimitReached"
+"""Lost pods of a role are not replaced any more, because the budget of the role is used up. In the Record
+only."""
 RESIZED = "Resized"
 """The number of replicas of a role was changed."""
 RESUMED = "Resumed"

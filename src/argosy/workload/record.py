@@ -79,6 +79,16 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     missing, and the Record would have to be written for every new pod."""
     retired: IndexSet = EMPTY
     """Indexes that were replaced by another index and are not used again in this attempt."""
+    joining: IndexSet = EMPTY
+    """Indexes that a scale operation is about to add; they have pods and are not members yet."""
+    draining: IndexSet = EMPTY
+    """Members that a scale operation is about to remove; they are not in the host list any more."""
+    listed: IndexSet = EMPTY
+    """Members in the host list, for a role that has one."""
+    replacements_in_a_row: int = 0
+    """Consecutive replacements after failures, for the budget of the role."""
+    budget_exhausted: bool = False
+    """A lost pod was not replaced because the budget of the role is used up."""
     restarts: int = 0
     """Pods replaced after a failure, and containers restarted in place. Never decreases."""
     disruptions: int = 0
@@ -114,6 +124,27 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     def size(self) -> int:
         """Number of replicas that the role shall have."""
         return len(self.members)
+
+    @property
+    def wanted(self) -> IndexSet:
+        """Indexes that shall have a pod."""
+        return self.members | self.joining
+
+    def with_members(self, members: IndexSet) -> "RoleRecord":
+        """Return the role with these members; what is recorded about other indexes is dropped."""
+        in_place = _only(self.container_restarts, members)
+        return replace(
+            self,
+            members=members,
+            created=self.created & members,
+            draining=self.draining & members,
+            listed=self.listed & members,
+            succeeded_indexes=_only(self.succeeded_indexes, members),
+            lost_indexes=_only(self.lost_indexes, members),
+            failure_streaks=_only(self.failure_streaks, members),
+            container_restarts=in_place,
+            container_restarts_counted=sum(in_place.values()),
+        )
 
     def for_next_attempt(self) -> "RoleRecord":
         """Return the role with its totals only, since all its pods are replaced."""
@@ -191,6 +222,10 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
 _NEW_ROLE = RoleRecord()
 
 
+def _only(numbers: Mapping[int, int], members: IndexSet) -> dict[int, int]:
+    return {index: number for index, number in numbers.items() if index in members}
+
+
 def encode(record: Record) -> dict[str, object]:
     """Return the JSON object for `status.argosy`."""
     built: dict[str, object] = msgspec.to_builtins(record)
@@ -236,7 +271,7 @@ _BY_INDEX = {
     "preempted_indexes": "preemptedIndexes",
     "failure_streaks": "failureStreaks",
 }
-_INDEX_SETS = ("members", "created", "retired")
+_INDEX_SETS = ("members", "created", "retired", "joining", "draining", "listed")
 _SPECIAL_FIELDS = frozenset({*_BY_INDEX.values(), *_INDEX_SETS})
 _ROLE_FIELDS = (
     frozenset(part.encode_name for part in msgspec.structs.fields(RoleRecord))

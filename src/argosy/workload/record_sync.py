@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from argosy.plan.actions import Apply
 from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.current_pods import current_pods
-from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.index_set import EMPTY, IndexSet, free_indexes
 from argosy.workload.model import Phase, RestartPolicy, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, CreatePod, Plan
@@ -146,7 +146,7 @@ def _sync_role(
     if last.phase_since is None:
         last = replace(last, phase_since=now)
     if not last.declared:
-        last = replace(last, members=IndexSet.first(role.replicas), declared=role.replicas)
+        last = _first_members(role, last, record, observed)
     pods = current_pods(record.with_role(role.name, last), role.name, observed)
     succeeded = _succeeded_indexes(workload, role, last, pods, observed)
     new = [index for index in (*(pod.index for pod in pods), *succeeded) if index not in last.created.lookup]
@@ -161,13 +161,30 @@ def _sync_role(
     return replace(
         last,
         succeeded_indexes=succeeded,
-        created=created & last.members,
+        created=created & last.wanted,
         container_restarts=_in_place(last, pods),
         lost_indexes=lost,
         failed_indexes={pod.index: 1 for pod in kept},
         preempted_indexes={**last.preempted_indexes, **preempted} if preempted else last.preempted_indexes,
         template_hash=role.template_hash,
     )
+
+
+def _first_members(role: Role, last: RoleRecord, record: Record, observed: Observed) -> RoleRecord:
+    """Return the role with its members, of which nothing is recorded yet.
+
+    If the indexes of its pods may have gaps and the Record was lost, the pods show which indexes are in use
+    and which have ended.
+    """
+    pods = observed.by_role.get(role.name, ()) if role.replacement.next_index else ()
+    current = [pod for pod in pods if pod.attempt == record.attempt]
+    if not current:
+        return replace(last, members=IndexSet.first(role.replicas), declared=role.replicas)
+    members = IndexSet.of(pod.index for pod in current if not (pod.ended or pod.terminating))
+    retired = IndexSet.of(pod.index for pod in current) - members
+    missing = max(role.replicas - len(members), 0)
+    members |= free_indexes(members | retired, missing)
+    return replace(last, members=members, retired=retired, declared=role.replicas)
 
 
 def _succeeded_indexes(
@@ -185,7 +202,8 @@ def _succeeded_indexes(
 def _lost_indexes(
     role: Role, last: RoleRecord, done: Mapping[int, int], observed: Observed
 ) -> Mapping[int, int]:
-    if role.restart is not RestartPolicy.NEVER or last.phase in _NOT_RUNNING_YET:
+    replaced = role.restart is not RestartPolicy.NEVER and role.replacement.deleted
+    if replaced or last.phase in _NOT_RUNNING_YET:
         return last.lost_indexes
     lost = [
         index

@@ -9,7 +9,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.workload.current_pods import is_current
-from argosy.workload.model import Phase, RestartPolicy, RestartScope, Workload
+from argosy.workload.model import Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import MAX_RESTART_HISTORY, Record, RestartEntry
 from argosy.workload.restarts.causes import pod_fingerprint, restart_entry
@@ -19,11 +19,16 @@ def new_disruptions(
     workload: Workload, record: Record, observed: Observed, now: datetime
 ) -> list[RestartEntry]:
     """Return the disruptions that are not in the restart history yet."""
-    if workload.rules.restart_scope is not RestartScope.POD:
+    refilled_roles = {role.name for role in workload.roles.values() if _is_refilled_in_place(workload, role)}
+    if not refilled_roles:
         return []
     surging = {role.name for role in workload.roles.values() if workload.allows_surge(role)}
     terminating = (pod for pod in observed.pods if pod.terminating and pod.role not in surging)
-    lost = {(pod.role, pod.index): pod for pod in (*observed.recently_deleted, *terminating)}
+    lost = {
+        (pod.role, pod.index): pod
+        for pod in (*observed.recently_deleted, *terminating)
+        if pod.role in refilled_roles
+    }
     if not lost:
         return []
     refilled = [pod for _, pod in sorted(lost.items()) if _is_refilled(workload, record, pod, observed)]
@@ -36,6 +41,12 @@ def new_disruptions(
         for pod in refilled[:MAX_RESTART_HISTORY]
         if pod_fingerprint(pod) not in recorded
     ]
+
+
+def _is_refilled_in_place(workload: Workload, role: Role) -> bool:
+    """Return True if a missing pod of the role is created again under its index, and nothing else happens."""
+    policy = role.replacement
+    return policy.deleted and not policy.next_index and workload.restart_scope(role) is RestartScope.POD
 
 
 def _is_refilled(workload: Workload, record: Record, pod: ObservedPod, observed: Observed) -> bool:

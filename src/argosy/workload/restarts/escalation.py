@@ -12,18 +12,21 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.workload.model import Limits, Phase, RestartScope, Rules
+from argosy.workload.model import Limits, Phase, RestartScope
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RoleRecord
 
 
 def restart_scope(
-    rules: Rules, limits: Limits, last: RoleRecord, failures: int, now: datetime
+    scope: RestartScope, limits: Limits, last: RoleRecord, failures: int, now: datetime
 ) -> RestartScope:
-    """Return how much is restarted after so many consecutive failures of one replica of the role."""
+    """Return how much is restarted after so many consecutive failures of one replica of the role.
+
+    `scope` is what the role restarts for a single failure.
+    """
     allowed = limits.escalation
-    if rules.restart_scope is not RestartScope.POD or allowed.pod is None or failures <= allowed.pod:
-        return rules.restart_scope
+    if scope is not RestartScope.POD or allowed.pod is None or failures <= allowed.pod:
+        return scope
     if allowed.role is None or _role_restarts_in_a_row(last, limits, now) < allowed.role:
         return RestartScope.ROLE
     return RestartScope.JOB

@@ -109,10 +109,15 @@ def _lost_existing(
 ) -> Iterator[LostPod]:
     """Yield lost pods that still exist."""
     last = record.role(role.name)
-    terminating_is_lost = workload.rules.restart_scope is not RestartScope.POD or workload.allows_surge(role)
+    policy = role.replacement
+    terminating_is_lost = policy.deleted and (
+        workload.restart_scope(role) is not RestartScope.POD
+        or workload.allows_surge(role)
+        or policy.next_index
+    )
     down = observed.nodes_to_replace(role.policy, workload.semantics)
     for pod in current_pods(record, role.name, observed):
-        if pod.index in last.succeeded_indexes:
+        if pod.index in last.succeeded_indexes or pod.index not in last.members:
             continue
         if pod.terminating:
             lost = terminating_is_lost
@@ -121,20 +126,22 @@ def _lost_existing(
         else:
             lost = pod.node in down
         if lost:
-            yield _lost_pod(workload, last, pod, observed, now)
+            yield _lost_pod(workload, role, last, pod, observed, now)
         elif escalation.exceeds_container_restarts(workload.limits, pod):
-            yield _crashing_pod(workload, last, pod, now)
+            yield _crashing_pod(workload, role, last, pod, now)
 
 
 def _lost_deleted(
     workload: Workload, role: Role, record: Record, observed: Observed, now: datetime
 ) -> Iterator[LostPod]:
-    """Yield pods that are confirmed to be deleted, if more than the pod itself must be restarted for them."""
-    last, scope = record.role(role.name), workload.rules.restart_scope
-    if scope is RestartScope.POD or last.phase is not Phase.RUNNING:
+    """Yield pods that are confirmed to be deleted, unless they are just created again under their index."""
+    last, scope = record.role(role.name), workload.restart_scope(role)
+    policy = role.replacement
+    refilled = scope is RestartScope.POD and not policy.next_index
+    if refilled or not policy.deleted or last.phase is not Phase.RUNNING:
         return
     deleted = {(pod.role, pod.index): pod for pod in observed.recently_deleted if is_current(record, pod)}
-    for index in last.created:
+    for index in last.created & last.members:
         replica = (role.name, index)
         if (
             index in last.succeeded_indexes
@@ -150,25 +157,27 @@ def _lost_deleted(
 
 
 def _lost_pod(
-    workload: Workload, last: RoleRecord, pod: ObservedPod, observed: Observed, now: datetime
+    workload: Workload, role: Role, last: RoleRecord, pod: ObservedPod, observed: Observed, now: datetime
 ) -> LostPod:
     entry = restart_entry(pod, now, down=observed.nodes_down)
     age = _age_seconds(pod, now)
     if pod.phase != "Failed" or pod.disrupted or pod.terminating:
-        return LostPod(entry, uses_restart=False, scope=workload.rules.restart_scope, age_seconds=age)
+        return LostPod(entry, uses_restart=False, scope=workload.restart_scope(role), age_seconds=age)
     failures = escalation.failures_in_a_row(last, pod.index, age, workload.limits)
-    scope = escalation.restart_scope(workload.rules, workload.limits, last, failures, now)
+    scope = escalation.restart_scope(workload.restart_scope(role), workload.limits, last, failures, now)
     return LostPod(entry, uses_restart=True, scope=scope, failures=failures, age_seconds=age)
 
 
-def _crashing_pod(workload: Workload, last: RoleRecord, pod: ObservedPod, now: datetime) -> LostPod:
+def _crashing_pod(
+    workload: Workload, role: Role, last: RoleRecord, pod: ObservedPod, now: datetime
+) -> LostPod:
     """Return a pod whose containers have restarted too often."""
     age = _age_seconds(pod, now)
     failures = escalation.failures_in_a_row(last, pod.index, age, workload.limits)
     return LostPod(
         replace(container_restart_entry(pod, now), scope=""),
         uses_restart=False,
-        scope=escalation.restart_scope(workload.rules, workload.limits, last, failures, now),
+        scope=escalation.restart_scope(workload.restart_scope(role), workload.limits, last, failures, now),
         failures=failures,
         container_restarts=pod.container_restarts,
         age_seconds=age,

@@ -10,6 +10,7 @@ from argosy.workload.model import Phase, RestartScope, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
 from argosy.workload.record import Record, RestartEntry
+from argosy.workload.restarts.budgets import has_budget, within_budgets
 from argosy.workload.restarts.disruptions import new_disruptions
 from argosy.workload.restarts.losses import (
     LostPod,
@@ -41,19 +42,20 @@ def plan_restarts(workload: Workload, record: Record, observed: Observed, now: d
         message = messages.too_many_restarts(last, record.restarts + kept, limit)
         return RestartPlan(record, PhaseResult(Phase.FAILED, reasons.RESTARTS_EXHAUSTED, message))
     losses = find_lost_pods(workload, record, observed, now)
+    losses, record = within_budgets(workload, record, losses, now)
     disrupted = new_disruptions(workload, record, observed, now)
     record = record.with_restarts(*disrupted)
     if not losses:
         return RestartPlan(record, causes=tuple(entry.cause for entry in disrupted))
-    counted = [loss for loss in losses if loss.uses_restart]
-    used = len(counted) if workload.rules.restart_scope is RestartScope.POD else min(1, len(counted))
+    counted = [loss for loss in losses if loss.uses_restart and not has_budget(workload, loss)]
+    used = _restarts_used(workload, counted)
     if limit is not None and counted and record.restarts + used + kept > limit:
         cause = root_cause(counted).entry
         message = messages.no_restarts_left(cause, limit, used=record.restarts + kept, needed=used)
         return RestartPlan(record, PhaseResult(Phase.FAILED, reasons.RESTARTS_EXHAUSTED, message))
     disruptions = record.disruptions + sum(loss.disrupted for loss in losses)
     record = replace(record, restarts=record.restarts + used, disruptions=disruptions)
-    message = _message(losses, record, limit)
+    message = _message(workload, losses, record)
     restarts = _restart_entries(losses)
     record = (
         with_replacements(workload, record, losses, now)
@@ -67,6 +69,12 @@ def plan_restarts(workload: Workload, record: Record, observed: Observed, now: d
     return RestartPlan(record, causes=tuple(entry.cause for entry in (*disrupted, *restarts)))
 
 
+def _restarts_used(workload: Workload, counted: list[LostPod]) -> int:
+    """Return the restarts that these failures use: one each, or one for all that are restarted together."""
+    scopes = [workload.restart_scope(workload.roles[loss.role]) for loss in counted]
+    return len(counted) if all(scope is RestartScope.POD for scope in scopes) else min(1, len(counted))
+
+
 def _restart_entries(losses: list[LostPod]) -> list[RestartEntry]:
     """Return one entry for each pod, or one for all that are restarted together."""
     if widest_scope(losses) is RestartScope.POD:
@@ -75,11 +83,11 @@ def _restart_entries(losses: list[LostPod]) -> list[RestartEntry]:
     return [replace(first.entry, scope=first.scope, also_lost=len(losses) - 1)]
 
 
-def _message(losses: list[LostPod], record: Record, limit: int | None) -> str:
+def _message(workload: Workload, losses: list[LostPod], record: Record) -> str:
     first = widest(losses)
     message = messages.restarting(
         first.entry, first.scope, len(losses), record.attempt + 1, first.container_restarts
     )
-    if all(loss.disrupted for loss in losses):
+    if all(loss.disrupted or has_budget(workload, loss) for loss in losses):
         return message
-    return f"{message}, {messages.restarts_used(record.restarts, limit)}"
+    return f"{message}, {messages.restarts_used(record.restarts, workload.limits.restarts)}"

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from argosy.workload.index_set import EMPTY
-from argosy.workload.model import Limits, Phase, RestartScope, Workload
+from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.model import Limits, Phase, ReplacementBudget, RestartScope, Workload
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restarts import escalation
 from argosy.workload.restarts.causes import RestartCause
@@ -19,13 +19,17 @@ def with_replacements(workload: Workload, record: Record, losses: list[LostPod],
         return _with_restarted_job(workload.limits, record, losses, now)
     limits = workload.limits
     restarted = sorted({loss.role for loss in losses if loss.scope is RestartScope.ROLE})
-    escalated = workload.rules.restart_scope is not RestartScope.ROLE
     for name in restarted:
+        escalated = workload.restart_scope(workload.roles[name]) is not RestartScope.ROLE
         loss = widest([loss for loss in losses if loss.role == name])
         role = _with_restarted_role(record.role(name), loss, limits, now, escalated=escalated)
         record = record.with_role(name, role)
     for loss in losses:
-        if loss.role not in restarted:
+        policy = workload.roles[loss.role].replacement
+        if policy.next_index and loss.role not in restarted:
+            role = _with_next_index(record.role(loss.role), loss, policy.budget, now)
+            record = record.with_role(loss.role, role)
+        elif loss.role not in restarted:
             role = _with_next_replacements(record.role(loss.role), (loss.index,), loss, limits, now)
             if limits.escalation.pod is not None and not loss.disrupted:
                 role = replace(role, failure_streaks={**role.failure_streaks, loss.index: loss.failures})
@@ -39,7 +43,7 @@ def with_next_attempt(record: Record) -> Record:
     return replace(record, attempt=record.attempt + 1, roles=roles, attempt_started_at=None)
 
 
-def backoff_delay(limits: Limits, times: int) -> float:
+def backoff_delay(limits: Limits | ReplacementBudget, times: int) -> float:
     """Return the seconds before the `times`-th replacement in a row: none, then doubling."""
     if times <= 1:
         return 0.0
@@ -83,6 +87,33 @@ def _with_next_replacements(
         container_restarts_counted=sum(in_place.values()),
         succeeded_indexes={index: 1 for index in role.succeeded_indexes if index not in gone},
         preempted_indexes={index: 1 for index in role.preempted_indexes if index not in gone},
+    )
+
+
+def next_free_index(role: RoleRecord) -> int:
+    """Return the index after the highest one in use, without those that are not used again."""
+    index = role.wanted.highest + 1
+    while index in role.retired:
+        index += 1
+    return index
+
+
+def _with_next_index(
+    role: RoleRecord, loss: LostPod, budget: ReplacementBudget | None, now: datetime
+) -> RoleRecord:
+    """Return the role with another index in place of the lost one, which is not used again."""
+    in_a_row, retry_at = role.replacements_in_a_row, role.retry_at
+    if budget and not loss.disrupted:
+        stable = loss.age_seconds is not None and loss.age_seconds > budget.reset
+        in_a_row = 1 if stable else in_a_row + 1
+        retry_at = _retry_at(now, backoff_delay(budget, in_a_row))
+    lost = IndexSet.of((loss.index,))
+    members = (role.members - lost) | IndexSet.of((next_free_index(role),))
+    return replace(
+        role.with_members(members),
+        retired=role.retired | lost,
+        replacements_in_a_row=in_a_row,
+        retry_at=retry_at,
     )
 
 
