@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from argosy.plan.actions import Apply
 from argosy.plan.children import KubernetesObject
 from argosy.workload.children import sync_children
 from argosy.workload.decide import decide
@@ -77,7 +78,8 @@ def _case(size: int, share: float) -> _Case:
         pod(index, "Running" if index < size * share else "Pending", node=f"node-{index % 50}")
         for index in range(size)
     )
-    children = tuple(existing_child(action.child) for action in sync_children(job, Observed(pods=pods)))
+    changes = sync_children(job, Record(), Observed(pods=pods))
+    children = tuple(existing_child(change.child) for change in changes if isinstance(change, Apply))
     record: Record | None = None
     for _ in range(3):
         observed = Observed(pods=pods, children=children)

@@ -147,7 +147,9 @@ def observation(
 
 def existing_child(child: Child) -> KubernetesObject:
     """A child as it is in the caches after its creation."""
+    written = child.body.get("metadata")
     metadata = ObjectMeta(
+        labels=dict(written.get("labels", {})) if isinstance(written, dict) else {},
         name=child.name,
         uid=f"uid-of-{child.name}",
         resource_version="1",

@@ -1,15 +1,19 @@
 """Tests for the children of a job besides pods and pod groups."""
 
 import pytest
+from msgspec.structs import replace
 
+from argosy.kinds import labels
 from argosy.kinds.kubernetes import Role, RoleBinding, SecretMetadata, Service
-from argosy.plan.actions import Apply
+from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child, KubernetesObject
 from argosy.workload import children
-from argosy.workload.model import Rules
+from argosy.workload.index_set import IndexSet
+from argosy.workload.model import Dependency, Naming, Phase, Rules
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod
-from tests.support.workloads import existing_child, pod, role, workload
+from argosy.workload.record import Record
+from tests.support.workloads import existing_child, pod, role, role_record, workload
 
 JOB = workload(
     role("launcher", 1),
@@ -25,7 +29,8 @@ def kinds(children: dict[type[KubernetesObject], Child]) -> list[str]:
 
 
 def missing(observed: Observed) -> dict[type[KubernetesObject], Child]:
-    return {action.child.kind: action.child for action in children.sync_children(JOB, observed)}
+    changes = children.sync_children(JOB, Record(), observed)
+    return {change.child.kind: change.child for change in changes if isinstance(change, Apply)}
 
 
 def test_every_child_is_created_once() -> None:
@@ -94,3 +99,45 @@ def test_ssh_secret_has_host_keys_if_hosts_are_verified() -> None:
     job = workload(role("worker", 2), rules=Rules(ssh_roles=("worker",), ssh_verifies_hosts=True))
     (action,) = children.ssh_secret_if_needed(job, [CreatePod("worker", 0, 1, 0)])
     assert action.child.generator == children.SSH_KEYS_AND_HOSTS
+
+
+def test_every_pod_of_a_role_may_have_a_service_of_its_own() -> None:
+    rules = Rules(pod_services=("worker",), service_ports={"worker": (("ssh", 22),)})
+    job = workload(role("worker", 2), rules=rules)
+    record = Record(roles={"worker": replace(role_record(size=2), joining=IndexSet.of({4}))})
+    created = [
+        change for change in children.sync_children(job, record, Observed()) if isinstance(change, Apply)
+    ]
+    assert [change.child.name for change in created] == ["job-worker-0", "job-worker-1", "job-worker-4"]
+    spec = created[1].child.body["spec"]
+    assert isinstance(spec, dict)
+    assert spec["clusterIP"] == "None"
+    assert spec["ports"] == [{"name": "ssh", "port": 22}]
+    assert spec["selector"][labels.INDEX] == "1"
+    services = tuple(existing_child(change.child) for change in created)
+    assert not list(children.sync_children(job, record, Observed(children=services)))
+    smaller = Record(roles={"worker": role_record(size=1)})
+    removed = list(children.sync_children(job, smaller, Observed(children=services)))
+    assert [change.name for change in removed if isinstance(change, Remove)] == [
+        "job-worker-1",
+        "job-worker-4",
+    ]
+
+
+def test_the_account_of_a_role_that_is_held_is_created_with_its_pods() -> None:
+    launcher = replace(role("launcher", 1), depends_on=(Dependency("worker", holds_creation=True),))
+    rules = Rules(exec_from=("launcher",), exec_into=("worker",))
+    job = workload(role("worker", 1), launcher, rules=rules)
+    starting = Record(roles={"worker": role_record(Phase.STARTING, size=1)})
+    assert not list(children.sync_children(job, starting, Observed(pods=(pod(0),))))
+    running = Record(roles={"worker": role_record(Phase.RUNNING, size=1)})
+    assert len(list(children.sync_children(job, running, Observed(pods=(pod(0),))))) == 3
+
+
+def test_names_of_children_are_data() -> None:
+    naming = Naming(role_hosts={"launcher": "{job}-launcher"}, account="{job}-x", ssh_keys="{job}")
+    job = replace(JOB, naming=naming)
+    assert job.hostname("launcher", 0) == "job-launcher"
+    assert job.hostname("worker", 3) == "job-worker-3"
+    assert children.service_account_name(job, "launcher") == "job-x"
+    assert children.ssh_secret_name(job) == "job"

@@ -48,8 +48,9 @@ def sync_children(workload: Workload, record: Record, observed: Observed) -> Ite
 def pod_services(workload: Workload, observed: Observed) -> Iterator[Service]:
     """Yield the existing Services of single pods."""
     for child in observed.children:
-        is_pod_service = isinstance(child, Service) and labels.INDEX in child.metadata.labels
-        if is_pod_service and child.metadata.labels.get(labels.ROLE) in workload.rules.pod_services:
+        values = child.metadata.labels
+        of_pod = labels.INDEX in values and values.get(labels.ROLE) in workload.rules.pod_services
+        if isinstance(child, Service) and of_pod:
             yield child
 
 
@@ -73,7 +74,7 @@ def service_account_name(workload: Workload, role: str) -> str:
 
 
 def ssh_secret_name(workload: Workload) -> str:
-    return workload.naming.ssh_secret.format(job=workload.name)
+    return workload.naming.ssh_keys.format(job=workload.name)
 
 
 def job_owner(workload: Workload) -> Owner:

@@ -266,7 +266,7 @@ class Naming(Struct, frozen=True):
     """Headless Service of a role, which is also the subdomain of its pods."""
     account: str = "{job}-{role}"
     """ServiceAccount, Role and RoleBinding of a role whose pods start processes in others."""
-    ssh_secret: str = "{job}-ssh"
+    ssh_keys: str = "{job}-ssh"
     """Secret with the job's keys for ssh."""
 
 
