@@ -45,7 +45,7 @@ DEFAULT_BACKOFF_LIMIT = 6
 
 CleanPodPolicy = Annotated[str, Meta(extra_json_schema={"enum": list(CLEAN_POD_POLICIES)})]
 ReplacementPolicy = Annotated[str, Meta(extra_json_schema={"enum": list(REPLACEMENT_POLICIES)})]
-RestartPolicy = Annotated[str, Meta(extra_json_schema={"enum": list(RESTART_POLICIES)})]
+JobRestartPolicy = Annotated[str, Meta(extra_json_schema={"enum": list(RESTART_POLICIES)})]
 AttachMode = Annotated[str, Meta(extra_json_schema={"enum": list(ATTACH_MODES)})]
 MountPath = Annotated[
     str, Meta(extra_json_schema={"pattern": MOUNT_PATH_PATTERN, "maxLength": MAX_PATH_CHARS})
@@ -153,7 +153,7 @@ class TrainingJobSpec(Struct, frozen=True, rename="camel"):
     """How the launcher starts processes in workers: ssh, or kubexec (kubectl exec)."""
     slots_per_worker: Int32FromOne | None = None
     """Training processes per worker. Defaults to the limit nvidia.com/gpu of the worker container, or 1."""
-    restart_policy: RestartPolicy = "Never"
+    restart_policy: JobRestartPolicy = "Never"
     """OnFailure: the whole job is restarted if its launcher fails."""
     backoff_limit: Int32FromZero = DEFAULT_BACKOFF_LIMIT
     """Maximum number of restarts of the whole job."""
