@@ -68,6 +68,22 @@ def ruled(**spec: object) -> dict[str, object]:
     return {"apiVersion": "$ns.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}
 
 
+def root_rule(rule: str, field_path: str = "", *, metadata: bool = False) -> dict[str, object]:
+    """A definition with a CEL rule for the whole object, whose schema may declare `metadata`."""
+    status = {"type": "object", "properties": {"phase": {"type": "string"}}}
+    where = {"fieldPath": field_path} if field_path else {}
+    root = {
+        "type": "object",
+        "properties": {"status": status, **({"metadata": {"type": "object"}} if metadata else {})},
+        "x-kubernetes-validations": [{"rule": rule, "message": "not allowed", **where}],
+    }
+    return definition(schema={"openAPIV3Schema": root})
+
+
+def named(name: str) -> dict[str, object]:
+    return {**BARE, "metadata": {"name": name}}
+
+
 EITHER = [{"type": "integer"}, {"type": "string"}]
 INT_OR_STRING: dict[str, dict[str, object]] = {
     "anyOf: accepted": {"x-kubernetes-int-or-string": True, "anyOf": EITHER, "pattern": "^[a-z]+$"},
@@ -183,6 +199,47 @@ CASES: dict[str, list[Step]] = {
             ),
         )
     ],
+    **{
+        f"CEL rule with the object's name, metadata {what}: checked in every write": [
+            post(
+                DEFINITIONS,
+                root_rule("self.metadata.name.size() < 3 || has(self.status)", metadata=metadata),
+            ),
+            ESTABLISHED,
+            SERVED,
+            post(WIDGETS, named("abc")),
+            post(WIDGETS, named("ab")),
+            post(WIDGETS, {**named(""), "metadata": {"generateName": "a"}}),
+            patch(f"{WIDGETS}/ab/status", {"status": {"phase": "Ready"}}),
+        ]
+        for what, metadata in {"declared": True, "not declared": False}.items()
+    },
+    "CEL rule of the whole object with a fieldPath: error has that path": [
+        post(DEFINITIONS, root_rule("self.metadata.name == 'a'", ".metadata", metadata=True)),
+        ESTABLISHED,
+        SERVED,
+        post(WIDGETS, named("b")),
+    ],
+    "CEL rule of the whole object that fails to evaluate: error without a path": [
+        post(DEFINITIONS, root_rule("self.status.phase == 'a'")),
+        ESTABLISHED,
+        SERVED,
+        post(WIDGETS, named("b")),
+    ],
+    "CEL rule with generateName, apiVersion and kind: accepted": [
+        post(DEFINITIONS, root_rule("has(self.metadata.generateName) || self.kind + self.apiVersion != ''"))
+    ],
+    "CEL rule with other metadata than the name: rejected": [
+        post(DEFINITIONS, root_rule("self.metadata.namespace == 'a'", metadata=True)),
+        post(DEFINITIONS, root_rule("has(self.metadata.labels)")),
+    ],
+    "CEL rule of the spec with a name in its own metadata, not declared: rejected": create_definition(
+        {
+            "type": "object",
+            "properties": {"metadata": {"type": "object", "properties": {}}},
+            "x-kubernetes-validations": [{"rule": "self.metadata.name == 'a'"}],
+        }
+    ),
     "change of a definition's scope or group: rejected": [
         *DEFINED,
         patch(NAME, {"spec": {"scope": "Cluster"}}),

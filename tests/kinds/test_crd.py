@@ -5,10 +5,14 @@ from msgspec import Meta, Struct, field
 
 from argosy.kinds.crd import MAX_CRD_BYTES, CrdError, crd_for, dump, schema_of
 from argosy.kinds.crd_options import CustomResource, Rule
+from argosy.kinds.scalers import ScaleInCrd, ScaleOutCrd
+from argosy.kinds.trainingjob import TrainingJobCrd
 from argosy.operator.apis.registry import CUSTOM_RESOURCES
 
+KINDS: list[type[CustomResource]] = [*CUSTOM_RESOURCES, TrainingJobCrd, ScaleInCrd, ScaleOutCrd]
 
-@pytest.mark.parametrize("kind", CUSTOM_RESOURCES, ids=lambda kind: kind.resource.kind)
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.kind)
 def test_crd_can_be_applied_on_the_client_side(kind: type[CustomResource]) -> None:
     assert len(dump(crd_for(kind))) < MAX_CRD_BYTES
 
@@ -63,6 +67,28 @@ def test_schema_of_a_struct_with_all_supported_types() -> None:
             "byName": {"type": "object", "additionalProperties": leaf},
             "anything": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         },
+    }
+
+
+class Counted(Struct, frozen=True):
+    always_written: ClassVar[tuple[str, ...]] = ("count",)
+
+    count: int = 1
+    other: int = 2
+
+
+class Counting(Struct):
+    status: Counted = Counted()
+
+
+def test_fields_that_are_always_written_are_required_and_have_no_default() -> None:
+    """Without a default of its own, an object that lacks them cannot be a default either."""
+    assert schema_of(Counting)["properties"] == {
+        "status": {
+            "type": "object",
+            "required": ["count"],
+            "properties": {"count": {"type": "integer"}, "other": {"type": "integer", "default": 2}},
+        }
     }
 
 

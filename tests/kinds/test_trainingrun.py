@@ -1,19 +1,17 @@
 """The CRD of TrainingRun on a real API server and on the local one: defaults, validation, scale, columns."""
 
-import copy
 import re
 from collections.abc import Iterator
 
 import pytest
 
-from argosy.kinds.crd import crd_for
 from argosy.operator.apis.registry import CUSTOM_RESOURCES
+from tests.support.custom_resources import define
 from tests.support.differential import Caller, get, patch, post
 from tests.support.field_paths import Json, dig
 from tests.support.parameters import API_SERVERS
 from tests.support.servers import Server
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RUNS = "/apis/argosy.dev/v1alpha1/namespaces/default/trainingruns"
 
 
@@ -36,16 +34,7 @@ def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
     name = "real_apiserver" if request.param == "kubernetes" else "local_apiserver"
     server: Server = request.getfixturevalue(name)
     with Caller(server) as caller:
-        for kind in CUSTOM_RESOURCES:
-            body: Json = copy.deepcopy(crd_for(kind))
-            answer = caller.send(post(CRDS, body))
-            assert answer.code in (201, 409), answer.body
-            name = f"{kind.resource.plural}.{kind.resource.group}"
-            established = caller.send(get(f"{CRDS}/{name}", until="status.conditions.1"))
-            conditions = dig(established.body, "status.conditions")
-            assert isinstance(conditions, list)
-            assert "NonStructuralSchema" not in {str(dig(condition, "type")) for condition in conditions}
-        caller.send(get("/apis/argosy.dev/v1alpha1/trainingruns", until_code=200))
+        define(caller, CUSTOM_RESOURCES)
         yield caller
 
 

@@ -1,9 +1,10 @@
 """Generates CustomResourceDefinitions from structs.
 
 Types, defaults and `Meta` bounds become the structural schema. Docstrings of classes and attributes become
-descriptions. The `rules` of a class become CEL validations, and the kind's `CrdOptions` everything else. What
-a CRD cannot express (recursion, unions of objects, tuples of mixed types) is a `CrdError` with the path of
-the field. `python -m tools.chart` writes the chart's files.
+descriptions. The `rules` of a class become CEL validations, the fields that it lists in `always_written` are
+required although decoding has defaults for them, and the kind's `CrdOptions` become everything else. What a
+CRD cannot express (recursion, unions of objects, tuples of mixed types) is a `CrdError` with the path of the
+field. `python -m tools.chart` writes the chart's files.
 """
 
 import ast
@@ -167,12 +168,16 @@ class _SchemaBuilder:
         schema: Schema = {"type": "object"}
         if node.cls.__doc__:
             schema["description"] = _prose(node.cls.__doc__)
+        always_written: Sequence[str] = getattr(node.cls, "always_written", ())
         properties: dict[str, Schema] = {}
         for item in node.fields:
             name = item.encode_name
-            properties[name] = self.field(item, docs.get(item.name, ""), f"{path}.{name}")
+            field_schema = self.field(item, docs.get(item.name, ""), f"{path}.{name}")
+            if item.name in always_written:
+                field_schema.pop("default", None)
+            properties[name] = field_schema
         self.enclosing.pop()
-        required = [item.encode_name for item in node.fields if item.required]
+        required = [item.encode_name for item in node.fields if item.required or item.name in always_written]
         if required:
             schema["required"] = required
         schema["properties"] = properties
@@ -261,7 +266,7 @@ def _default(item: types.Field, schema: Schema) -> object:
     else:
         return None
     if isinstance(value, Struct):
-        return {} if _has_defaults(schema) else None
+        return {} if _has_defaults(schema) and not schema.get("required") else None
     if value is None or value == "" or value is False or value in ([], {}, ()) or isinstance(value, datetime):
         return None
     return value.value if isinstance(value, Enum) else value

@@ -1,12 +1,12 @@
-"""Declares what a CustomResourceDefinition has besides its schema: columns, CEL rules, scale.
+"""Declares what a CustomResourceDefinition has besides the types of its fields: columns, CEL rules, scale.
 
-These declarations are separate from the generator (`crd`) because every process imports the kinds, but few
-generate CRDs.
+Also the schema of a pod template, which several kinds have. These declarations are separate from the
+generator (`crd`) because every process imports the kinds, but few generate CRDs.
 """
 
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from argosy.kinds.resource import Resource
 
@@ -14,6 +14,35 @@ PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
 
 APPLY_CRDS_COMMAND = "argosy crds | kubectl apply --server-side -f -"
 """Installs or upgrades the CustomResourceDefinitions; part of messages about missing or old ones."""
+
+_OBJECT: dict[str, object] = {"type": "object", PRESERVE_UNKNOWN_FIELDS: True}
+PodTemplate = Annotated[
+    dict[str, object],
+    Meta(
+        extra_json_schema={
+            "required": ["spec"],
+            "properties": {
+                "metadata": _OBJECT,
+                "spec": {
+                    **_OBJECT,
+                    "required": ["containers"],
+                    "properties": {
+                        "containers": {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": {
+                                **_OBJECT,
+                                "required": ["name"],
+                                "properties": {"name": {"type": "string"}},
+                            },
+                        }
+                    },
+                },
+            },
+        }
+    ),
+]
+"""A pod template of which the schema checks only that it has a container with a name."""
 
 
 class Rule(Struct, frozen=True):
@@ -23,6 +52,19 @@ class Rule(Struct, frozen=True):
     message: str = ""
     message_expression: str = ""
     field_path: str = ""
+
+
+def digits(number: str) -> str:
+    """Return a CEL expression for the decimal digits of a number below 100,000.
+
+    The API server rejects rules that concatenate `string(int)`: it estimates their cost as unbounded.
+    Therefore each digit is looked up in a list.
+    """
+    digit = "['0','1','2','3','4','5','6','7','8','9']"
+    leading = [
+        f"({number} > {10**power - 1} ? {digit}[{number} / {10**power} % 10] : '')" for power in (4, 3, 2, 1)
+    ]
+    return " + ".join([*leading, f"{digit}[{number} % 10]"])
 
 
 class PrinterColumn(Struct, frozen=True):

@@ -40,6 +40,9 @@ INITIALIZER_CONTAINER = "initializer"
 
 HOSTNAME = "kubernetes.io/hostname"
 
+POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""Annotation of pods: those with lower cost are deleted first when there are to be fewer."""
+
 OPERATOR_NAMESPACE = "argosy-system"
 """Default namespace of the operator, its Lease, its Secrets and the Service by which pods reach it."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, PrinterColumn, Rule, Scale
+from argosy.kinds.crd_options import CrdOptions, PodTemplate, PrinterColumn, Rule, Scale, digits
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import DURATION_PATTERN
 from argosy.kinds.resource import Resource
@@ -22,33 +22,6 @@ WORKER = "worker"
 Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
 RoleName = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")]
 
-_OBJECT: dict[str, object] = {"type": "object", PRESERVE_UNKNOWN_FIELDS: True}
-PodTemplate = Annotated[
-    dict[str, object],
-    Meta(
-        extra_json_schema={
-            "required": ["spec"],
-            "properties": {
-                "metadata": _OBJECT,
-                "spec": {
-                    **_OBJECT,
-                    "required": ["containers"],
-                    "properties": {
-                        "containers": {
-                            "type": "array",
-                            "minItems": 1,
-                            "items": {
-                                **_OBJECT,
-                                "required": ["name"],
-                                "properties": {"name": {"type": "string"}},
-                            },
-                        }
-                    },
-                },
-            },
-        }
-    ),
-]
 RoleLists = Annotated[
     list[Annotated[list[RoleName], Meta(min_length=1, max_length=16)]],
     Meta(max_length=16),
@@ -84,19 +57,6 @@ class DependencyPhase(StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
-
-
-def digits(number: str) -> str:
-    """Return a CEL expression for the decimal digits of a number below 100,000.
-
-    The API server rejects rules that concatenate `string(int)`: it estimates their cost as unbounded.
-    Therefore each digit is looked up in a list.
-    """
-    digit = "['0','1','2','3','4','5','6','7','8','9']"
-    leading = [
-        f"({number} > {10**power - 1} ? {digit}[{number} / {10**power} % 10] : '')" for power in (4, 3, 2, 1)
-    ]
-    return " + ".join([*leading, f"{digit}[{number} % 10]"])
 
 
 def _multiple_rule(name: str) -> Rule:

@@ -13,8 +13,8 @@ from argosy.dialects.ares import adoption, events, injection
 from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.dialects.ares.initializers import Initializers, LocateObserver, operator_endpoint
 from argosy.dialects.ares.spec_patch import propagated, spec_patch
-from argosy.dialects.ares.templates import without_details
 from argosy.dialects.base import Adoption, JobApi, bare_workload
+from argosy.dialects.templates import without_details
 from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import PROPAGATED_ANNOTATIONS, AresJob
 from argosy.workload.model import DEFAULT_CLUSTER_DOMAIN, CleanupPolicy, Limits, Role, Ttl, Workload

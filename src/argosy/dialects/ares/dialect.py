@@ -10,8 +10,8 @@ from argosy.dialects.ares import injection, spec, status, validation
 from argosy.dialects.ares.defaults import mpi_of, with_defaults
 from argosy.dialects.ares.profiles import Profile, is_elastic, profile_of, roles_of, services_of
 from argosy.dialects.ares.spec_patch import propagated
-from argosy.dialects.ares.templates import default_container, ports
 from argosy.dialects.base import StatusInput
+from argosy.dialects.templates import default_container, ports
 from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import (
     GROUP,

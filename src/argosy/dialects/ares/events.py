@@ -12,8 +12,8 @@ from argosy.dialects.ares.conditions import with_ares_field_names
 from argosy.dialects.ares.defaults import with_defaults
 from argosy.dialects.ares.profiles import roles_of
 from argosy.dialects.ares.status import describe_failed_pod
-from argosy.dialects.ares.templates import containers, pod_spec
 from argosy.dialects.base import StatusChange
+from argosy.dialects.templates import containers, pod_spec
 from argosy.kinds.aresjob import AresJob, AresJobSpec, RoleStatus
 from argosy.kinds.text import join_names
 from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from argosy.dialects.ares.initializers import CACHE_URI, Initializers, LocateObserver, operator_endpoint
 from argosy.dialects.ares.profiles import ETCD, LAUNCHER, LEADWORKER, MASTER, SCHEDULER, WORKER
-from argosy.dialects.ares.templates import (
+from argosy.dialects.templates import (
     container_named,
     default_container,
     port_named,

@@ -16,7 +16,7 @@ from argosy.dialects.ares.profiles import (
     roles_of,
     services_of,
 )
-from argosy.dialects.ares.templates import container_named, containers, init_containers, port_numbers
+from argosy.dialects.templates import container_named, containers, init_containers, port_numbers
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec, RunPolicySpec
 from argosy.kinds.dns_names import dns_label_error, service_name_error

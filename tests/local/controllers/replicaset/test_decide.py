@@ -3,11 +3,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from argosy.kinds.labels import POD_DELETION_COST
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.local.controllers.api_types import LabelSelector, Pod, PodSpec, PodStatus
 from argosy.local.controllers.replicaset.controller import build_pod
 from argosy.local.controllers.replicaset.decide import (
-    DELETION_COST_ANNOTATION,
     decide,
     deletion_order,
     with_replica_failure,
@@ -98,8 +98,8 @@ SPARED = {
     "Pending: deleted first": (pod("a", ready=None), pod("b", "Pending", ready=None)),
     "unready: deleted first": (pod("a"), pod("b", ready=None)),
     "lower pod-deletion-cost: deleted first": (
-        pod("a", annotations={DELETION_COST_ANNOTATION: "5"}),
-        pod("b", annotations={DELETION_COST_ANNOTATION: "-1"}),
+        pod("a", annotations={POD_DELETION_COST: "5"}),
+        pod("b", annotations={POD_DELETION_COST: "-1"}),
     ),
     "ready for a much shorter time: deleted first": (pod("a", ready=3000), pod("b", ready=2)),
     "much younger: deleted first": (

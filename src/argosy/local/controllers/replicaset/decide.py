@@ -8,13 +8,13 @@ from datetime import datetime
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from argosy.kinds.labels import POD_DELETION_COST
 from argosy.local.controllers.api_types import Pod, StatusCondition
 from argosy.local.controllers.podutil import is_ready, ready_since, seconds_until_available
 from argosy.local.controllers.workloads import ReplicaSet, ReplicaSetStatus
 
 BURST_REPLICAS = 500
 REPLICA_FAILURE = "ReplicaFailure"
-DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Plan(Struct):
@@ -107,7 +107,7 @@ def deletion_order(active: Sequence[Pod], related: Iterable[Pod], now: datetime)
 
 def _deletion_cost(pod: Pod) -> int:
     try:
-        return int(pod.metadata.annotations.get(DELETION_COST_ANNOTATION, "0"))
+        return int(pod.metadata.annotations.get(POD_DELETION_COST, "0"))
     except ValueError:
         return 0
 

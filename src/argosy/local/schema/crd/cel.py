@@ -8,7 +8,7 @@ of them, with its path, so that no rule is ignored.
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Protocol, cast
 from msgspec import Struct
 
 from argosy.local.schema.errors import (
+    NO_PATH,
     OMITTED,
     ErrorType,
     FieldError,
@@ -47,6 +48,8 @@ _RESERVED = frozenset(
         *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
     )
 )
+_OBJECT_FIELDS = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "generateName"))
+"""What rules of a whole object may read although no schema declares it."""
 _CHAIN = re.compile(r"(?<![\w.\"'])(?:self|oldSelf)((?:\.[A-Za-z_]\w*)+)(\()?")
 _STRINGS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _MISSING = object()
@@ -81,8 +84,8 @@ def run_rules(obj: Json, schema: Schema, old: Json | None = None) -> list[FieldE
 
 
 def rule_errors(schema: Schema, path: str) -> list[FieldError]:
-    """Return the errors of the rules of a definition, at this node and below it."""
-    return list(_rule_errors(schema, path))
+    """Return the errors of the rules of a definition; `schema` is that of the whole object."""
+    return list(_rule_errors(schema, path, root=True))
 
 
 def _run(value: object, schema: Schema, path: str, old: object) -> Iterator[FieldError]:
@@ -121,7 +124,7 @@ def _run_here(value: object, schema: Schema, path: str, old: object) -> Iterator
             result = compiled.program.execute(context)
         except (KeyError, RuntimeError, TypeError, ValueError, ZeroDivisionError) as error:
             detail = f"{_problem(error)} evaluating rule: {compiled.rule.message or compiled.rule.rule}"
-            yield invalid(path, _reported_value(value), detail)
+            yield invalid(path or NO_PATH, _reported_value(value), detail)
             continue
         if result is not True:
             yield _failure(value, path, compiled, context)
@@ -129,7 +132,7 @@ def _run_here(value: object, schema: Schema, path: str, old: object) -> Iterator
 
 def _failure(value: object, path: str, compiled: CompiledRule, context: Mapping[str, object]) -> FieldError:
     rule = compiled.rule
-    where = f"{path}{rule.field_path}" if rule.field_path else path
+    where = f"{path}{rule.field_path}".removeprefix(".") or NO_PATH
     detail = _expressed(compiled, context) or rule.message.strip() or f"failed rule: {rule.rule.strip()}"
     match rule.reason:
         case ErrorType.FORBIDDEN:
@@ -211,7 +214,7 @@ def _library() -> ModuleType:
     return module
 
 
-def _rule_errors(schema: Schema, path: str) -> Iterator[FieldError]:
+def _rule_errors(schema: Schema, path: str, *, root: bool = False) -> Iterator[FieldError]:
     for index, rule in enumerate(schema.rules):
         where = f"{path}.x-kubernetes-validations[{index}]"
         yield from _text_errors(rule, where)
@@ -220,7 +223,7 @@ def _rule_errors(schema: Schema, path: str) -> Iterator[FieldError]:
         except CelError as error:
             yield invalid(f"{where}.rule", rule.rule, str(error))
         else:
-            if unknown := _unknown_field(rule, schema):
+            if unknown := _unknown_field(rule, schema, _OBJECT_FIELDS if root else ()):
                 yield invalid(f"{where}.rule", rule.rule, f"compilation failed: undefined field '{unknown}'")
             elif program and not program.variables() and not isinstance(program.execute({}), bool):
                 yield invalid(f"{where}.rule", rule.rule, "cel expression must evaluate to a bool")
@@ -249,13 +252,16 @@ def _text_errors(rule: Rule, where: str) -> Iterator[FieldError]:
         yield forbidden(f"{where}.optionalOldSelf", "not supported by this server")
 
 
-def _unknown_field(rule: Rule, schema: Schema) -> str:
-    """Return the first field that a rule reads through `self` and that the schema does not declare."""
+def _unknown_field(rule: Rule, schema: Schema, also: Collection[tuple[str, ...]]) -> str:
+    """Return the first field that a rule reads through `self` and that is neither in the schema nor in
+    `also`."""
     blanked = _STRINGS.sub("''", rule.rule)
     for match in _CHAIN.finditer(blanked):
         steps = match.group(1).split(".")[1:]
         if match.group(2):
             steps.pop()  # a method call
+        if tuple(steps) in also:
+            continue
         node = schema
         for step in steps:
             if not _is_closed(node):

@@ -1,0 +1,1 @@
+"""`TrainingJob`, `ScaleIn`, `ScaleOut`: the API of et-operator, with its names, validation and status."""

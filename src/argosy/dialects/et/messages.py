@@ -1,0 +1,131 @@
+"""The texts of conditions and events of TrainingJobs and scalers.
+
+Tools read parts of et-operator's texts, so those keep its wording. A scaler is named as in
+`status.currentScaler`, such as ScaleIn:default/name.
+"""
+
+from collections.abc import Sequence
+
+from argosy.kinds.text import join_names
+
+MAX_NAMES = 10
+"""Names of workers in one message."""
+
+JOB_FINISHED = "job finished"
+"""A scaler failed because its job has ended."""
+JOB_RESTARTED = "job restarted"
+"""A scaler failed because its job was restarted meanwhile."""
+JOB_SUSPENDED = "job suspended"
+"""A scaler failed because its job was suspended meanwhile."""
+DRAIN_TIMEOUT = "drain timeout"
+"""A ScaleIn has removed workers in which training processes still ran."""
+
+# Conditions of a job.
+
+
+def created(name: str) -> str:
+    """Return the text of condition Created of a job."""
+    return f"TrainingJob {name} is created."
+
+
+def workers_created(namespace: str, name: str) -> str:
+    """Return the text of condition WorkersCreated."""
+    return f"create {_training_job(namespace, name)} workers"
+
+
+def workers_ready(namespace: str, name: str, count: int) -> str:
+    """Return the text of condition WorkersReady."""
+    return f"{_training_job(namespace, name)} all workers ({count}) are running"
+
+
+def launcher_created(namespace: str, name: str) -> str:
+    """Return the text of condition LauncherCreated."""
+    return f"create {_training_job(namespace, name)} launcher"
+
+
+def running(namespace: str, name: str) -> str:
+    """Return the text of condition Running."""
+    return f"job({namespace}/{name}) is running."
+
+
+def succeeded(namespace: str, name: str) -> str:
+    """Return the text of condition Succeeded."""
+    return f"job({namespace}/{name}) successfully completed."
+
+
+def failed(namespace: str, name: str, exit_code: int | None = None) -> str:
+    """Return the text about a job whose launcher failed, with the exit code of the launcher container."""
+    text = f"job({namespace}/{name}) has failed"
+    return text if exit_code is None else f"{text}: the launcher exited with code {exit_code}"
+
+
+def launcher_missing(pod: str) -> str:
+    """Return the text of condition Failed if the launcher was deleted and is not created again."""
+    return f"launcher pod {pod} is missing"
+
+
+def suspended_by_annotation(name: str) -> str:
+    """Return the text of condition Suspended if an annotation suspends the job."""
+    return f"TrainingJob {name} is waiting resource timeout."
+
+
+# Workers of a job: events.
+
+
+def worker_lost(namespace: str, name: str, pod: str, phase: str) -> str:
+    """Return the text about a lost worker, by the phase of its pod; Deleted if there is none."""
+    return f"{_training_job(namespace, name)}: worker {pod} phase is {phase}."
+
+
+def worker_evicted(namespace: str, name: str, pod: str) -> str:
+    """Return the text about a worker that was evicted."""
+    return f"{_training_job(namespace, name)}: worker {pod} are evicted."
+
+
+def workers_replaced(namespace: str, name: str, pods: Sequence[str]) -> str:
+    """Return the text about workers that take the place of lost ones."""
+    shown = " ".join(pods[:MAX_NAMES]) + (f" and {len(pods) - MAX_NAMES} more" if pods[MAX_NAMES:] else "")
+    return f"{_training_job(namespace, name)}: recreate workers [{shown}] for failed workers"
+
+
+def not_managed_by(kind: str, name: str, job: str) -> str:
+    """Return the text about an object that has the name of one that the job needs."""
+    return f"{kind} {name} exists and is not managed by TrainingJob {job}; delete it, or rename the job"
+
+
+# Scalers: conditions of the scaler and of its job.
+
+
+def scaler_bound(namespace: str, name: str, job: str) -> str:
+    """Return the text of condition Created of a scaler."""
+    return f"Scaling job {namespace}/{name} created, match the training job {job}"
+
+
+def job_not_found(namespace: str, job: str) -> str:
+    """Return the text of condition WaitingForJob of a scaler."""
+    return f"there is no TrainingJob {job} in namespace {namespace}"
+
+
+def scaling_succeeded(scaler: str, *, drain_timed_out: bool = False) -> str:
+    """Return the text of condition ScaleSucceeded."""
+    return f"{scaler} has Succeeded" + (f" ({DRAIN_TIMEOUT})" if drain_timed_out else "")
+
+
+def script_executed(namespace: str, name: str, scaler: str) -> str:
+    """Return the text of condition ScriptExecuted: the host list was changed, or the script was run."""
+    return f"{_training_job(namespace, name)}: execute script on launcher for {scaler}"
+
+
+def selection_failed(scaler: str, error: str) -> str:
+    """Return the text about a ScaleIn whose workers cannot be selected."""
+    return f"{scaler} get to delete workers name failed, error: {error}"
+
+
+def scale_out_timed_out(namespace: str, name: str, waiting: Sequence[str]) -> str:
+    """Return the text about a ScaleOut whose pods did not all run in time."""
+    names = join_names(waiting, MAX_NAMES)
+    return f"scaleout job {namespace}/{name} execution timeout" + (f": {names} not running" if names else "")
+
+
+def _training_job(namespace: str, name: str) -> str:
+    return f"trainingjob({namespace}/{name})"
