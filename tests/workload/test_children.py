@@ -9,7 +9,8 @@ from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child, KubernetesObject
 from argosy.workload import children
 from argosy.workload.index_set import IndexSet
-from argosy.workload.model import Dependency, Naming, Phase, Rules
+from argosy.workload.model import Dependency, Phase, Rules
+from argosy.workload.naming import Naming
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod
 from argosy.workload.record import Record

@@ -17,10 +17,12 @@ from argosy.frameworks.base import Injection
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.plan.actions import ActionResult, EmitEvent
+from argosy.plan.children import KubernetesObject
 from argosy.workload.model import Json, Problems, Role, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record, decode
+from argosy.workload.scale_request import ScaleRequest
 
 RECORD_FIELD = "argosy"
 """The field of every status that holds the Record."""
@@ -85,6 +87,16 @@ class Adoption(Struct, Generic[T], frozen=True):
     """Returns role and index of a pod that the other operator made, by its labels."""
 
 
+class RequestKind(Struct, frozen=True):
+    """A kind whose objects ask for a job of the same namespace to be scaled."""
+
+    kind: type[KubernetesObject]
+    job_name: Callable[[KubernetesObject], str]
+    """Returns the name of the job that an object is for; empty if it is for none."""
+    to_request: Callable[[KubernetesObject, Workload], ScaleRequest | None]
+    """Returns what the object asks for; None if it asks for nothing, or no longer."""
+
+
 Inject = Callable[[Workload, Role, int], Injection | None]
 """Returns what the framework needs in the pod of this replica; None if the framework is not installed."""
 PodName = Callable[[Workload, str, int, int, int], str]
@@ -133,6 +145,8 @@ class JobApi(Generic[T]):
     """Returns events about executed actions, which the status in the object does not show yet."""
     spec_patch: Callable[[T], Json | None] = no_spec_patch
     """Returns a merge patch that the stored object needs, such as defaults to be shown in its spec."""
+    requests: tuple[RequestKind, ...] = ()
+    """The kinds whose objects ask for jobs to be scaled."""
     adoption: Adoption[T] | None = None
     compact_finished: Callable[[T], T] = keep_whole
     """Returns a finished job without what nobody needs any more, which is kept in memory instead of it."""

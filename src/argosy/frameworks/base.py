@@ -5,12 +5,17 @@ is added to the pod by the renderer, in the same way for every framework.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import ClassVar, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
 from argosy.workload.model import Dependency, Json, Problem, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
+
+REMOTE_AGENT = "/opt/argosy/remote-exec"
+"""An executable that is called like ssh, `REMOTE_AGENT HOST COMMAND…`; HOST is the host name or full DNS name
+of a pod."""
 
 
 class Port(Struct, frozen=True):
@@ -64,20 +69,30 @@ class Injection(Struct, frozen=True):
     remote_exec: bool = False
     """Whether the pod starts processes in other pods of the job: it gets `REMOTE_AGENT` and a service
     account."""
+    remote_volume: str = "argosy-remote"
+    """Name of the volume with the programs for remote exec."""
+    remote_folder: str = str(PurePosixPath(REMOTE_AGENT).parent)
+    """Where it is mounted."""
     default_command: tuple[str, ...] = ()
     """Command of the first container if it has neither command nor args."""
     dns_searches: tuple[str, ...] = ()
     """Additional DNS search domains, so that the short host names of the job's pods resolve."""
+    volumes: tuple[Json, ...] = ()
+    """Further volumes of the pod."""
+    mounts: tuple[Json, ...] = ()
+    """Their mounts in all containers."""
+    first_container_mounts: tuple[Json, ...] = ()
+    """Their mounts in the first container only."""
+    init_containers: tuple[Json, ...] = ()
+    """Init containers that run before the user's own."""
+    force_service_account: bool = False
+    """Whether the pod has the account for remote exec even if the template names another one."""
     identity: bool = True
     """Whether containers get `ARGOSY_JOB`, `ARGOSY_ROLE` and the other variables that identify their pod."""
 
 
 SSH_FOLDER = "/root/.ssh"
 """The folder of the job's keys in pods that use ssh."""
-
-REMOTE_AGENT = "/opt/argosy/remote-exec"
-"""An executable that is called like ssh, `REMOTE_AGENT HOST COMMAND…`; HOST is the host name or full DNS name
-of a pod."""
 
 
 class RankInfo(Struct, frozen=True):

@@ -30,6 +30,7 @@ from argosy.reconcile.object_writer import T
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.reconciler import Reconciler
 from argosy.reconcile.runner import R, ReconciledKind, Runner
+from argosy.reconcile.scale_requests import ScaleRequests
 from argosy.reconcile.sources import Sources
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 
@@ -92,10 +93,21 @@ class Manager:
         self.caches.propagated_keys += api.propagated_annotations
         self.caches.pod_groups.propagated_keys = self.caches.propagated_keys
         jobs = Cache(self.client, api.kind, namespace=self.namespace, transform=api.compact_finished)
+        requests = ScaleRequests(api.requests, self.sources)
+        self._kinds += [WatchedKind(cache) for cache in requests.caches]
         reconciler = Reconciler(
-            api, jobs, self.caches, self.client, self.clock, self.recorder, self.pods, self.job_metrics
+            api,
+            jobs,
+            self.caches,
+            self.client,
+            self.clock,
+            self.recorder,
+            self.pods,
+            self.job_metrics,
+            requests.for_job,
         )
-        controller = self._add_controller(jobs, reconciler, reconciler.reconcile)
+        controller = self._add_controller(jobs, reconciler, reconciler.reconcile, requests.caches)
+        requests.subscribe(controller)
         self.triggers.add(reconciler, controller)
         self.job_views.add(api, jobs)
 

@@ -27,6 +27,7 @@ from argosy.reconcile.pod_groups import PodGroups
 from argosy.reconcile.recently_deleted import RecentlyDeleted
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.observed import Observed, ObservedPod, is_equivalent_pod, observe_pod
+from argosy.workload.scale_request import ScaleRequest
 
 NODE = "node"
 
@@ -125,6 +126,7 @@ class Caches:
         confirmed_absent: frozenset[tuple[str, int]] = frozenset(),
         deleted_uids: Collection[str] = (),
         capacity: bool = False,
+        scale_requests: tuple[ScaleRequest, ...] = (),
     ) -> Observation:
         """Return everything that is decided on. Changes nothing.
 
@@ -149,6 +151,7 @@ class Caches:
             confirmed_absent=confirmed_absent,
             recently_deleted=self._recently_deleted.for_job(owner),
             recent_losses=self._losses.for_job(owner),
+            scale_requests=scale_requests,
             failed_actions=failures,
         )
         if not capacity:

@@ -49,7 +49,9 @@ class PodRenderer:
             injection,
             token=self.token(workload.uid),
             membership=backend.membership(workload, role.name) if backend else None,
-            service_account=service_account_name(workload, role.name) if injection.remote_exec else "",
+            service_account=service_account_name(workload, role.name)
+            if injection.remote_exec or injection.force_service_account
+            else "",
         )
 
 

@@ -5,6 +5,7 @@ this module fetches what they need and does what they return.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from typing import Generic, Protocol
 
@@ -33,6 +34,7 @@ from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, W
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
+from argosy.workload.scale_request import ScaleRequest
 
 log = Logger(__name__)
 
@@ -52,6 +54,16 @@ class JobMetricsSink(Protocol):
     def forget_job(self, dialect: str, key: Key) -> None: ...
 
 
+FindRequests = Callable[[Workload], tuple[ScaleRequest, ...]]
+"""Returns what objects of other kinds ask of a job."""
+
+
+def no_requests(workload: Workload) -> tuple[ScaleRequest, ...]:
+    """Return nothing: the API has no objects that ask for jobs to be scaled."""
+    del workload
+    return ()
+
+
 class Reconciler(Generic[T]):
     """Reconciles all jobs of one API; each job has a JobState while it is active."""
 
@@ -65,6 +77,7 @@ class Reconciler(Generic[T]):
         recorder: Recorder,
         pods: PodRenderer,
         metrics: JobMetricsSink,
+        requests: FindRequests = no_requests,
     ) -> None:
         self.api = api
         self.kind = api.resource.kind
@@ -75,6 +88,7 @@ class Reconciler(Generic[T]):
         self.recorder = recorder
         self.pods = pods
         self.metrics = metrics
+        self.requests = requests
         self.states: dict[Key, JobState] = {}
         self.status = StatusWriter(api, jobs, client, clock, recorder)
         self.adopter = PodAdopter(client, clock, caches)
@@ -160,6 +174,7 @@ class Reconciler(Generic[T]):
             confirmed_absent=state.hints.take_confirmed_absent(),
             deleted_uids=state.hints.deleted_uids,
             capacity=self._needs_capacity(workload, before),
+            scale_requests=self.requests(workload) if isinstance(workload, Workload) else (),
         )
         observed = observation.observed
         state.hints.keep_deleted(observed.pods)

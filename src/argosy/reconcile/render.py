@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from argosy.frameworks.base import REMOTE_AGENT, SSH_FOLDER, Initializer, Injection
+from argosy.frameworks.base import SSH_FOLDER, Initializer, Injection
 from argosy.kinds import labels
 from argosy.plan.children import owner_reference
 from argosy.reconcile.render_context import RenderContext, helper_container, helper_volumes
@@ -25,8 +25,6 @@ from argosy.workload.model import Dependency, RestartPolicy, Role, Workload
 
 Json = dict[str, object]
 
-REMOTE_FOLDER = str(PurePosixPath(REMOTE_AGENT).parent)
-_REMOTE_VOLUME = "argosy-remote"
 _FILES_VOLUME = "argosy-files"
 _SSH_VOLUME = "argosy-ssh"
 
@@ -100,14 +98,16 @@ def render_role(
         spec["subdomain"] = workload.service(role.name)
     spec["restartPolicy"] = _RESTART_POLICIES[role.container_restart_policy]
     uses_ssh = role.name in workload.rules.ssh_roles
-    init_containers, containers = _containers(spec, injection, files, [_SSH_MOUNT] if uses_ssh else [])
-    helpers = _helpers(spec, site, workload, role, injection, token)
-    _add_volumes(spec, [*files.volumes, *([_ssh_volume(workload)] if uses_ssh else [])])
+    main_only = [_SSH_MOUNT] if uses_ssh else []
+    init_containers, containers = _containers(spec, injection, files, main_only)
+    helpers = (*map(dict, injection.init_containers), *_helpers(spec, site, workload, role, injection, token))
+    ssh_volumes = [_ssh_volume(workload)] if uses_ssh else []
+    _add_volumes(spec, [*files.volumes, *ssh_volumes, *map(dict, injection.volumes)])
     if injection.dns_searches:
         dns = dict(_object(spec.get("dnsConfig")))
         dns["searches"] = [*_list(dns.get("searches")), *injection.dns_searches]
         spec["dnsConfig"] = dns
-    if service_account and "serviceAccountName" not in spec:
+    if service_account and (injection.force_service_account or "serviceAccountName" not in spec):
         spec["serviceAccountName"] = service_account
         spec["automountServiceAccountToken"] = True
     if membership:
@@ -249,9 +249,11 @@ def _containers(
     """Return the template's init containers and containers, with mounts, command and ports."""
     mounts = list(files.mounts)
     if injection.remote_exec:
-        mounts.append({"name": _REMOTE_VOLUME, "mountPath": REMOTE_FOLDER, "readOnly": True})
+        mount = {"name": injection.remote_volume, "mountPath": injection.remote_folder, "readOnly": True}
+        mounts.append(mount)
     if injection.initializer:
         mounts += _shared(injection.initializer)
+    mounts += map(dict, injection.mounts)
     init_containers, containers = (
         [_with_mounts(_object(container), part_mounts) for container in _list(spec.get(part))]
         for part, part_mounts in (("initContainers", mounts), ("containers", [*mounts, *main_only]))
@@ -259,6 +261,7 @@ def _containers(
     names = [container.get("name") for container in containers]
     port_index = names.index(injection.ports_container) if injection.ports_container in names else 0
     if containers:
+        containers[0] = _with_mounts(containers[0], map(dict, injection.first_container_mounts))
         containers[0] = _with_command(containers[0], injection)
         containers[port_index] = _with_ports(containers[port_index], injection)
     return _ready(init_containers, injection), _ready(containers, injection)
@@ -317,9 +320,9 @@ def _helpers(
     mounts: list[Json] = []
     if injection.remote_exec:
         kubectl = ["--kubectl", site.helper.kubectl] if site.helper.kubectl else []
-        steps.append(["remote-exec", "--to", REMOTE_FOLDER, *kubectl])
-        mounts.append({"name": _REMOTE_VOLUME, "mountPath": REMOTE_FOLDER})
-        _add_volumes(spec, [{"name": _REMOTE_VOLUME, "emptyDir": {}}])
+        steps.append(["remote-exec", "--to", injection.remote_folder, *kubectl])
+        mounts.append({"name": injection.remote_volume, "mountPath": injection.remote_folder})
+        _add_volumes(spec, [{"name": injection.remote_volume, "emptyDir": {}}])
     if injection.initializer:
         return (_initializer(spec, site, workload, injection.initializer, token),)
     if waits := dependencies_of(role, injection):

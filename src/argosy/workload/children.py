@@ -63,6 +63,14 @@ def ssh_secret_if_needed(workload: Workload, creating: Iterable[CreatePod]) -> I
         yield Apply(Child(SecretMetadata, ssh_secret_name(workload), {"immutable": True}, generator))
 
 
+def secrets_if_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iterator[Apply]:
+    """Create the generated Secrets that pods mount which are created now."""
+    roles = {pod.role for pod in creating}
+    for secret in workload.rules.secrets:
+        if roles.intersection(secret.roles):
+            yield Apply(Child(SecretMetadata, secret.name, {"immutable": True}, secret.generator))
+
+
 def rbac_requeue_at(workload: Workload, creating: bool, now: datetime) -> datetime | None:
     """Return when to reconcile again so that the Roles of launchers list the pods that are created now."""
     return now if creating and workload.rules.exec_from else None

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from argosy.kinds.quantity import format_duration
 from argosy.kinds.text import pluralize
+from argosy.plan.actions import Remove
 from argosy.plan.diff import remove
-from argosy.workload import messages
+from argosy.workload import children, messages
 from argosy.workload.clock_skew import deadline
 from argosy.workload.limits import STOP_REASONS
 from argosy.workload.model import CleanupPolicy, Phase, Ttl, Workload
@@ -56,14 +57,24 @@ def clean_up(workload: Workload, record: Record, observed: Observed, now: dateti
             resource_version="" if every_pod else pod.resource_version,
         )
         for pod in observed.pods
-        if not pod.terminating and (every_pod or _is_deleted(pod, workload.cleanup, record))
+        if not pod.terminating
+        and not _is_kept(workload, pod)
+        and (every_pod or _is_deleted(pod, workload.cleanup, record))
     ]
     forced, recheck_at = forced_deletions(workload.limits, observed, now)
     actions += forced
-    if every_pod:
-        actions += [remove(child) for child in observed.children]
+    if workload.cleanup is not CleanupPolicy.NONE or expired:
+        actions += map(remove, children.pod_services(workload, observed))
+    if every_pod and not workload.semantics.keep_children:
+        removed = {action.uid for action in actions if isinstance(action, Remove)}
+        actions += [remove(child) for child in observed.children if child.metadata.uid not in removed]
     times = (time for time in (job_expires_at, children_expire_at) if time and time > now)
     return Plan(record, tuple(actions)).with_requeue_at(*times, recheck_at)
+
+
+def _is_kept(workload: Workload, pod: ObservedPod) -> bool:
+    role = workload.roles.get(pod.role)
+    return role is not None and role.keep_ended_pods and pod.ended
 
 
 def _is_deleted(pod: ObservedPod, policy: CleanupPolicy, record: Record) -> bool:

@@ -14,12 +14,15 @@ from argosy.workload import (
     completion,
     elastic,
     gang,
+    hosts,
     invalid,
     limits,
+    messages,
     phases,
     pods,
     propagation,
     reasons,
+    scaling,
     suspend,
     wait_reasons,
 )
@@ -44,7 +47,9 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
     if record.finished_at:
         plan = completion.clean_up(workload, record, observed, now)
     else:
-        plan = _with_history_events(before, _decide_active(workload, before, record, observed, now))
+        plan = _decide_active(workload, before, record, observed, now)
+        plan = replace(plan, record=_without_interrupted(workload, record, plan.record, now))
+        plan = _with_history_events(before, plan)
         plan = replace(plan, transitions=find_transitions(workload, before, observed))
     return plan.with_actions(propagation.sync_metadata(workload, observed, plan.actions))
 
@@ -80,9 +85,25 @@ def _decide_active(
         if succeeded and (confirmations := pods.confirmations_before_success(workload, record, observed)):
             return Plan(record, confirmations)
         return completion.finish(workload, record, observed, result, now)
+    # Add and remove replicas as requested, and update the host list.
+    scale = scaling.advance(workload, record, observed, now)
+    host_list = hosts.update_host_list(workload, scale.record, observed, now)
     # Otherwise create and delete pods to match the Record.
-    plan = _converge(workload, record, observed, now)
-    return replace(plan.with_requeue_at(limit.next_at), restart_causes=restarts.causes)
+    plan = _converge(workload, host_list.record, observed, now)
+    plan = plan.with_actions((*host_list.checks, *scale.calls))
+    plan = plan.with_requeue_at(limit.next_at, scale.requeue_at, host_list.requeue_at)
+    return replace(plan, restart_causes=restarts.causes)
+
+
+def _without_interrupted(workload: Workload, before: Record, after: Record, now: datetime) -> Record:
+    """Return the record with the scale operation failed that the end of the attempt has interrupted."""
+    if after.finished_at:
+        return scaling.cancel(workload, after, now, messages.JOB_FINISHED_WHILE_SCALING)
+    if workload.suspended:
+        return scaling.cancel(workload, after, now, messages.JOB_SUSPENDED_WHILE_SCALING)
+    if after.attempt != before.attempt:
+        return scaling.cancel(workload, after, now, messages.JOB_RESTARTED_WHILE_SCALING)
+    return after
 
 
 def _first_result(
@@ -162,6 +183,7 @@ def _converge(workload: Workload, record: Record, observed: Observed, now: datet
         *(() if admission.action is None else (admission.action,)),
         *children.sync_children(workload, record, observed),
         *children.ssh_secret_if_needed(workload, creation.create),
+        *children.secrets_if_needed(workload, creation.create),
         *pods.stale_deletions(record, observed),
         *forced,
         *creation.confirm,

@@ -40,7 +40,10 @@ def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]
 def resize(workload: Workload, record: Record, now: datetime) -> Record:
     """Return the record with the sizes of the spec."""
     changed = [
-        role for role in workload.roles.values() if record.role(role.name).declared not in (0, role.replicas)
+        role
+        for role in workload.roles.values()
+        if record.role(role.name).declared not in (0, role.replicas)
+        and not _is_scaled_by_operations(workload, role, record)
     ]
     if not changed:
         return record
@@ -53,6 +56,17 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
         record = record.with_role(role.name, _resize_role(record.role(role.name), role.replicas))
     message = messages.resized(sizes, record.attempt if restarts else None)
     return record.with_history(now, reasons.RESIZED, message) if started else record
+
+
+def _is_scaled_by_operations(workload: Workload, role: Role, record: Record) -> bool:
+    """Return True if the replicas of a started role join and leave a host list (`scaling`)."""
+    host_list = workload.rules.host_list
+    if host_list is None or role.name != host_list.role:
+        return False
+    return record.role(role.name).phase not in _NOT_RUNNING_YET
+
+
+_NOT_RUNNING_YET = (Phase.PENDING, Phase.STARTING)
 
 
 def track_below_min(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
@@ -86,7 +100,7 @@ def _is_below_min(
     if role.elastic is None or last.phase is not Phase.RUNNING:
         return False
     counts = count_pods(workload, role, record, observed)
-    return counts.active + counts.succeeded < role.min_running
+    return counts.active + counts.succeeded < role.elastic.min
 
 
 def _resize_role(last: RoleRecord, size: int) -> RoleRecord:

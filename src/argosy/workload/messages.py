@@ -218,6 +218,18 @@ def budget_exhausted(role: str, limit: int) -> str:
     return f"pods of role {role} were replaced {times} in a row; lost pods are not replaced any more"
 
 
+SCALER_DELETED = "the object that asked for it was deleted"
+SCALE_OUT_TIMEOUT = "execution timeout"
+JOB_FINISHED_WHILE_SCALING = "job finished"
+JOB_RESTARTED_WHILE_SCALING = "job restarted"
+JOB_SUSPENDED_WHILE_SCALING = "job suspended"
+
+
+def script_failed(path: str, problem: str) -> str:
+    """A script that updates the hosts failed in the launcher."""
+    return f"script {path} failed: {problem}"
+
+
 def no_restarts_left(entry: RestartEntry, limit: int, *, used: int, needed: int) -> str:
     """A lost pod needs more restarts than the limit leaves (RestartsExhausted)."""
     if not limit:

@@ -14,6 +14,8 @@ from msgspec import Struct, field
 
 from argosy.kinds.dns_names import is_label_value
 from argosy.kinds.text import join_messages
+from argosy.workload.host_list import HostList
+from argosy.workload.naming import Naming
 from argosy.workload.semantics import Semantics
 
 Json = Mapping[str, object]
@@ -89,6 +91,8 @@ class Elastic(Struct, frozen=True):
     min: int
     max: int
     multiple_of: int = 1
+    starts_with_min: bool = True
+    """Whether the role is Running with the minimum; otherwise all replicas must run first."""
 
 
 class RolePolicy(Struct, frozen=True):
@@ -97,6 +101,9 @@ class RolePolicy(Struct, frozen=True):
     failed: Quantifier | None = None
     succeeded: Quantifier | None = None
     node_down_as_failed: bool = False
+    ends: bool = True
+    """Whether the role fails or succeeds when its pods have ended. Otherwise it stays as it is, and the other
+    roles decide about the job."""
 
 
 class Dependency(Struct, frozen=True):
@@ -127,6 +134,11 @@ class ReplacementPolicy(Struct, frozen=True):
     """What is restarted; None: `Rules.restart_scope`."""
     deleted: bool = True
     """Whether a pod that was deleted is replaced."""
+    refill_deleted: bool = False
+    """A pod that was deleted is created again and nothing else happens, whatever the scope and `Role.restart`
+    are."""
+    count_disruptions: bool = False
+    """Pods that the cluster ended or a user deleted use restarts, as failed ones do."""
     next_index: bool = False
     """The replacement gets a new index, and so a new name; the failed pod is kept until the job is cleaned
     up."""
@@ -149,6 +161,8 @@ class Role(Struct, frozen=True):
     depends_on: tuple[Dependency, ...] | None = None
     template_hash: str = ""
     """Hash of the template; empty if the API does not report running pods of an earlier template."""
+    keep_ended_pods: bool = False
+    """Ended pods of the role are kept when the job has finished, whatever the cleanup policy."""
     slots: int | None = None
     """Processes per pod; None: the framework derives it from the template."""
     pod_bytes: int = 0
@@ -159,7 +173,17 @@ class Role(Struct, frozen=True):
     @property
     def min_running(self) -> int:
         """Number of pods that must run for the role to be Running."""
-        return min(self.elastic.min, self.replicas) if self.elastic else self.replicas
+        starts_with_min = self.elastic is not None and self.elastic.starts_with_min
+        return min(self.elastic.min, self.replicas) if self.elastic and starts_with_min else self.replicas
+
+
+class GeneratedSecret(Struct, frozen=True):
+    """A Secret with random content, created once before the first pods that mount it."""
+
+    name: str
+    generator: str
+    roles: tuple[str, ...]
+    """Roles whose pods mount it."""
 
 
 class Rules(Struct, frozen=True):
@@ -184,6 +208,8 @@ class Rules(Struct, frozen=True):
     """Roles in whose pods they start processes."""
     ssh_roles: tuple[str, ...] = ()
     """Roles whose pods reach each other by ssh, with a key pair of the job."""
+    secrets: tuple["GeneratedSecret", ...] = ()
+    host_list: HostList | None = None
     ssh_verifies_hosts: bool = False
     """Every sshd of the job has the job's host key, and ssh rejects hosts with another key."""
 
@@ -253,21 +279,6 @@ class PropagatedMetadata(Struct, frozen=True, dict=True):
     def labels(self) -> Mapping[str, str]:
         """Those whose values are valid label values."""
         return {key: value for key, value in self.annotations.items() if is_label_value(value)}
-
-
-class Naming(Struct, frozen=True):
-    """Names of a job's children, as formats of {job}, {role} and {index}."""
-
-    host: str = "{job}-{role}-{index}"
-    """Host name of a replica, and the name of its pod unless the API adds something to that."""
-    role_hosts: Mapping[str, str] = field(default_factory=dict)
-    """The same for roles that differ."""
-    service: str = "{job}-{role}"
-    """Headless Service of a role, which is also the subdomain of its pods."""
-    account: str = "{job}-{role}"
-    """ServiceAccount, Role and RoleBinding of a role whose pods start processes in others."""
-    ssh_keys: str = "{job}-ssh"
-    """Secret with the job's keys for ssh."""
 
 
 class Workload(Struct, frozen=True, dict=True):

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus, Terminated
 from argosy.kinds.meta import Condition
-from argosy.plan.actions import ActionResult
+from argosy.plan.actions import ActionResult, ExecResult
 from argosy.plan.children import KubernetesObject
 from argosy.workload.capacity import Capacity
 from argosy.workload.model import RolePolicy
+from argosy.workload.scale_request import ScaleRequest
 from argosy.workload.semantics import Semantics
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -80,6 +81,9 @@ class ObservedPod(Struct, frozen=True):
     waiting_reason: str = ""
     """Why a container cannot start (ImagePullBackOff …), or why the pod has no node (Unschedulable)."""
     waiting_message: str = ""
+    deletion_cost: int = 0
+    """The annotation `controller.kubernetes.io/pod-deletion-cost`: pods with lower costs are removed
+    first."""
     metadata: MetadataSubset = NO_METADATA
     resource_version: str = ""
     """resourceVersion of this observation."""
@@ -144,6 +148,10 @@ class Observed(Struct, frozen=True, dict=True):
     recent_losses: Mapping[tuple[str, int], RecentLoss] = field(default_factory=dict)
     """By (role, index), for replicas that lost more than one pod in a row. It is lost if the operator
     restarts; then one more pod is created without a delay."""
+    exec_results: Mapping[str, ExecResult] = field(default_factory=dict)
+    """Answers to `Exec`s of earlier plans, by key, until a plan leaves the key out."""
+    scale_requests: tuple[ScaleRequest, ...] = ()
+    """Objects that ask for the job to be scaled, have not finished and are not being deleted."""
     failed_actions: tuple[ActionResult, ...] = ()
     """Actions of earlier reconciles that were not executed and still block the job."""
 
@@ -225,6 +233,7 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         and _waits_for_dependency(status.init_container_statuses),
         waiting_reason=waiting,
         waiting_message=waiting_message,
+        deletion_cost=_deletion_cost(meta.annotations),
         metadata=select_metadata(meta.labels, meta.annotations, keys),
         resource_version=meta.resource_version,
     )
@@ -272,6 +281,9 @@ the node lacks a resource, the message starts with "The node was low on resource
 
 _OUT_OF_MEMORY = "OOMKilled"
 
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
+
 _SAME_WAIT = {"ErrImagePull": "ImagePullBackOff"}
 """The kubelet alternates between these two; in a status they are the same."""
 
@@ -282,6 +294,15 @@ _PREEMPTED = {
     ("DisruptionTarget", "True"): ("PreemptionByScheduler",),
 }
 """Conditions (type, status) and reasons with which Volcano and Kubernetes mark a preempted pod."""
+
+
+def _deletion_cost(annotations: Mapping[str, str]) -> int:
+    """Return the cost; 0 if there is none or, as in Kubernetes, if it is no 32-bit integer."""
+    text = annotations.get(_DELETION_COST, "")
+    if not _INTEGER.fullmatch(text):
+        return 0
+    cost = int(text)
+    return cost if -(2**31) <= cost < 2**31 else 0
 
 
 def _disruption(pod: Pod) -> Condition | None:

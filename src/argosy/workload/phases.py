@@ -112,7 +112,7 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
     """Return the phase of a role; the first rule that matches decides."""
     policy, size = role.policy or RolePolicy(), last.size
     needed = min(role.min_running, size)
-    ended = counts.succeeded + counts.failed - counts.failed_by_node
+    ended = counts.succeeded + counts.failed - counts.failed_by_node if policy.ends else -1
     if _meets(policy.failed, counts.failed, size):
         reason = (
             reasons.PREEMPTED
@@ -135,7 +135,8 @@ def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts)
         return PhaseResult(Phase.RUNNING)
     if last.phase is Phase.PENDING and counts.has_pods:
         return PhaseResult(Phase.STARTING)
-    if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING and counts.missing_indexes:
+    never = role.restart is RestartPolicy.NEVER and not role.replacement.refill_deleted
+    if never and last.phase is Phase.RUNNING and counts.missing_indexes:
         left = len(last.created) - len(counts.missing_indexes)
         if left < needed:
             return _missing_pods(role, last, counts.missing_indexes)
@@ -197,7 +198,8 @@ def _has_required_pods(workload: Workload, role: Role, record: Record, observed:
     if last.phase.terminal:
         return True
     counts = count_pods(workload, role, record, observed)
-    if role.restart is RestartPolicy.NEVER and last.phase is Phase.RUNNING:
+    never = role.restart is RestartPolicy.NEVER and not role.replacement.refill_deleted
+    if never and last.phase is Phase.RUNNING:
         return True
     return counts.active + counts.succeeded + counts.unknown >= min(role.min_running, last.size)
 

@@ -16,6 +16,7 @@ from argosy.workload import messages
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import is_current, stale_pods
 from argosy.workload.dependencies import is_creation_held
+from argosy.workload.hosts import is_launcher_held
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
@@ -100,7 +101,7 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
     terminating: list[str] = []
     retries: list[datetime] = []
     for role in workload.roles.values():
-        if is_creation_held(role, record):
+        if is_creation_held(role, record) or is_launcher_held(workload, record, observed, role.name):
             continue
         old = [pod for pod in blocked if pod.role == role.name]
         whole_role = (
@@ -197,6 +198,8 @@ def _needs_confirmation(workload: Workload, role: Role, index: int, record: Reco
     """Return True if the pod existed and its loss has consequences, so that it must be confirmed by a GET."""
     last = record.role(role.name)
     if index not in last.created or last.phase in (Phase.PENDING, Phase.STARTING):
+        return False
+    if role.replacement.refill_deleted:
         return False
     refilled = role.replacement.deleted and not role.replacement.next_index
     return (

@@ -17,6 +17,7 @@ from argosy.plan.record import UnsupportedVersionError
 from argosy.workload import index_ranges
 from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Json, Phase
+from argosy.workload.operation import MAX_OPERATIONS, Operation
 
 VERSION = 1
 MAX_HISTORY = 20
@@ -85,6 +86,8 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Members that a scale operation is about to remove; they are not in the host list any more."""
     listed: IndexSet = EMPTY
     """Members in the host list, for a role that has one."""
+    listed_since: datetime | None = None
+    """When the host list was changed last."""
     replacements_in_a_row: int = 0
     """Consecutive replacements after failures, for the budget of the role."""
     budget_exhausted: bool = False
@@ -138,7 +141,6 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
             members=members,
             created=self.created & members,
             draining=self.draining & members,
-            listed=self.listed & members,
             succeeded_indexes=_only(self.succeeded_indexes, members),
             lost_indexes=_only(self.lost_indexes, members),
             failure_streaks=_only(self.failure_streaks, members),
@@ -194,6 +196,8 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     history: tuple[HistoryEntry, ...] = ()
     restart_history: tuple[RestartEntry, ...] = ()
     """The latest restarts, newest last."""
+    operations: tuple[Operation, ...] = ()
+    """The scale operation under way, and finished ones that their requests do not show yet; oldest first."""
     extra_fields: Mapping[str, object] = field(default_factory=dict)
     """Unknown fields of a later version, kept."""
 
@@ -205,6 +209,16 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     def with_role(self, name: str, role: RoleRecord) -> "Record":
         return replace(self, roles={**self.roles, name: role})
+
+    @property
+    def operation(self) -> Operation | None:
+        """The scale operation under way."""
+        return next((operation for operation in self.operations if not operation.finished), None)
+
+    def with_operation(self, operation: Operation) -> "Record":
+        """Return the record with this state of an operation, without the oldest if there are too many."""
+        others = [other for other in self.operations if other.id != operation.id]
+        return replace(self, operations=(*others, operation)[-MAX_OPERATIONS:])
 
     def with_history(self, at: datetime, reason: str, message: str) -> "Record":
         """Return the record with one more line of history, without the oldest if there are too many."""
@@ -234,6 +248,8 @@ def encode(record: Record) -> dict[str, object]:
         built["roles"] = {name: _encode_role(role) for name, role in sorted(record.roles.items())}
     if record.history:
         built["history"] = msgspec.to_builtins(list(record.history))  # a list, as the API server returns it
+    if record.operations:
+        built["operations"] = msgspec.to_builtins(list(record.operations))
     if record.restart_history:
         built["restartHistory"] = msgspec.to_builtins(list(record.restart_history))
     built["version"] = record.version

@@ -202,7 +202,8 @@ def _succeeded_indexes(
 def _lost_indexes(
     role: Role, last: RoleRecord, done: Mapping[int, int], observed: Observed
 ) -> Mapping[int, int]:
-    replaced = role.restart is not RestartPolicy.NEVER and role.replacement.deleted
+    policy = role.replacement
+    replaced = policy.refill_deleted or (role.restart is not RestartPolicy.NEVER and policy.deleted)
     if replaced or last.phase in _NOT_RUNNING_YET:
         return last.lost_indexes
     lost = [

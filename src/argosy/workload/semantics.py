@@ -36,5 +36,8 @@ class Semantics(Struct, frozen=True):
     replaced_exit_codes: frozenset[int] = frozenset()
     """For the restart policy ExitCode: exit codes of the first terminated container after which a pod is
     replaced [3.4]. Empty: 128 and above, and pods that were lost without an exit code."""
+    keep_children: bool = False
+    """A finished job keeps its children until it is deleted, except the Services of single pods, which go
+    with the pods."""
     count_unreplaced_failures: bool = False
     """Failed pods that are not replaced count towards the limit of restarts [3.4]."""

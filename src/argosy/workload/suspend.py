@@ -1,13 +1,15 @@
 """Suspends a job by deleting its pods, and resumes it as a new attempt.
 
-Services and service accounts stay. The restarts used stay used; the active deadline starts again.
+Services of roles and service accounts stay, those of single pods go with them. The restarts used stay used;
+the active deadline starts again.
 """
 
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.workload import gang, messages, reasons
+from argosy.plan.diff import remove
+from argosy.workload import children, gang, messages, reasons
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
@@ -28,6 +30,7 @@ def plan(workload: Workload, record: Record, observed: Observed, now: datetime) 
     forced, recheck_at = forced_deletions(workload.limits, observed, now)
     actions += forced
     actions += gang.delete_group(observed)
+    actions += map(remove, children.pod_services(workload, observed))
     return Plan(record, tuple(actions)).with_requeue_at(recheck_at)
 
 

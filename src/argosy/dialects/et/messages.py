@@ -69,6 +69,21 @@ def suspended_by_annotation(name: str) -> str:
     return f"TrainingJob {name} is waiting resource timeout."
 
 
+def suspended(name: str) -> str:
+    """Return the text of condition Suspended if the spec suspends the job."""
+    return f"TrainingJob {name} is suspended."
+
+
+def resumed(name: str) -> str:
+    """Return the text of condition Suspended, which is False, of a job that starts again."""
+    return f"TrainingJob {name} is resumed."
+
+
+def restarting(name: str) -> str:
+    """Return the text of condition Restarting if nothing else is known about the cause."""
+    return f"TrainingJob {name} is restarting."
+
+
 # Workers of a job: events.
 
 
@@ -106,6 +121,11 @@ def job_not_found(namespace: str, job: str) -> str:
     return f"there is no TrainingJob {job} in namespace {namespace}"
 
 
+def scaling_started(scaler: str) -> str:
+    """Return the text of condition Scaling."""
+    return f"{scaler} is being executed"
+
+
 def scaling_succeeded(scaler: str, *, drain_timed_out: bool = False) -> str:
     """Return the text of condition ScaleSucceeded."""
     return f"{scaler} has Succeeded" + (f" ({DRAIN_TIMEOUT})" if drain_timed_out else "")
@@ -114,6 +134,11 @@ def scaling_succeeded(scaler: str, *, drain_timed_out: bool = False) -> str:
 def script_executed(namespace: str, name: str, scaler: str) -> str:
     """Return the text of condition ScriptExecuted: the host list was changed, or the script was run."""
     return f"{_training_job(namespace, name)}: execute script on launcher for {scaler}"
+
+
+def drain_timed_out(pods: Sequence[str]) -> str:
+    """Return the text about workers that were removed although training processes still ran in them."""
+    return f"{join_names(pods, MAX_NAMES)} removed before the launcher has left them: {DRAIN_TIMEOUT}"
 
 
 def selection_failed(scaler: str, error: str) -> str:

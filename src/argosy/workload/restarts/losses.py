@@ -110,7 +110,7 @@ def _lost_existing(
     """Yield lost pods that still exist."""
     last = record.role(role.name)
     policy = role.replacement
-    terminating_is_lost = policy.deleted and (
+    terminating_is_lost = (policy.deleted and not policy.refill_deleted) and (
         workload.restart_scope(role) is not RestartScope.POD
         or workload.allows_surge(role)
         or policy.next_index
@@ -137,7 +137,7 @@ def _lost_deleted(
     """Yield pods that are confirmed to be deleted, unless they are just created again under their index."""
     last, scope = record.role(role.name), workload.restart_scope(role)
     policy = role.replacement
-    refilled = scope is RestartScope.POD and not policy.next_index
+    refilled = policy.refill_deleted or (scope is RestartScope.POD and not policy.next_index)
     if refilled or not policy.deleted or last.phase is not Phase.RUNNING:
         return
     deleted = {(pod.role, pod.index): pod for pod in observed.recently_deleted if is_current(record, pod)}
@@ -153,7 +153,7 @@ def _lost_deleted(
             entry = restart_entry(deleted[replica], now, down=observed.nodes_down)
         else:
             entry = RestartEntry(now, role.name, index, RestartCause.DELETED, "", record.attempt)
-        yield LostPod(entry, uses_restart=False, scope=scope)
+        yield LostPod(entry, uses_restart=policy.count_disruptions, scope=scope)
 
 
 def _lost_pod(
@@ -161,7 +161,8 @@ def _lost_pod(
 ) -> LostPod:
     entry = restart_entry(pod, now, down=observed.nodes_down)
     age = _age_seconds(pod, now)
-    if pod.phase != "Failed" or pod.disrupted or pod.terminating:
+    disrupted = pod.phase != "Failed" or pod.disrupted or pod.terminating
+    if disrupted and not role.replacement.count_disruptions:
         return LostPod(entry, uses_restart=False, scope=workload.restart_scope(role), age_seconds=age)
     failures = escalation.failures_in_a_row(last, pod.index, age, workload.limits)
     scope = escalation.restart_scope(workload.restart_scope(role), workload.limits, last, failures, now)

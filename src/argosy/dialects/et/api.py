@@ -1,0 +1,39 @@
+"""Registers TrainingJobs: the dialect with everything that this API has beyond a translation."""
+
+from argosy.dialects.base import JobApi, RequestKind
+from argosy.dialects.et import events, requests
+from argosy.dialects.et.dialect import EtSettings, TrainingJobDialect
+from argosy.dialects.et.injection import inject
+from argosy.frameworks.base import Injection
+from argosy.kinds.scalers import ScaleIn, ScaleOut
+from argosy.kinds.trainingjob import TrainingJob
+from argosy.plan.children import KubernetesObject
+from argosy.workload.model import DEFAULT_CLUSTER_DOMAIN, Role, Workload
+from argosy.workload.scale_request import ScaleRequest
+
+
+def training_job_api(
+    settings: EtSettings = EtSettings(), cluster_domain: str = DEFAULT_CLUSTER_DOMAIN
+) -> JobApi[TrainingJob]:
+    """Return what is registered for TrainingJobs."""
+
+    def inject_pod(workload: Workload, role: Role, index: int) -> Injection:
+        return inject(workload, role, index, settings.init_container_image)
+
+    return JobApi(
+        dialect=TrainingJobDialect(settings, cluster_domain),
+        inject=inject_pod,
+        empty=TrainingJob,
+        status_events=events.status_events,
+        action_events=events.action_events,
+        requests=tuple(RequestKind(kind, _job_name, _to_request) for kind in (ScaleIn, ScaleOut)),
+        write_time_field="last_reconcile_time",
+    )
+
+
+def _job_name(obj: KubernetesObject) -> str:
+    return requests.job_name(obj) if isinstance(obj, ScaleIn | ScaleOut) else ""
+
+
+def _to_request(obj: KubernetesObject, workload: Workload) -> ScaleRequest | None:
+    return requests.to_request(obj, workload) if isinstance(obj, ScaleIn | ScaleOut) else None

@@ -1,0 +1,59 @@
+"""How a launcher reaches its workers, by ssh or by kubexec, and how that is checked.
+
+All commands use nothing but a POSIX shell, because nothing else can be assumed of an image.
+"""
+
+from typing import Final
+
+SSH, KUBEXEC = "ssh", "kubexec"
+KUBEXEC_SCRIPT: Final = "/etc/mpi/kubexec.sh"
+"""Horovod uses this agent instead of ssh if OMPI_MCA_plm_rsh_agent has exactly this value."""
+
+_IDLE = "trap 'exit 0' TERM INT; sleep 365d & wait"
+"""Ends at SIGTERM, which a plain `sleep` as the first process of a container ignores."""
+IDLE_COMMAND: Final = ("/bin/sh", "-c", _IDLE)
+SSHD_COMMAND: Final = ("/bin/sh", "-c", f"mkdir -p /run/sshd && /usr/sbin/sshd; {_IDLE}")
+
+_SSHD_LISTENS = """
+for table in /proc/net/tcp /proc/net/tcp6; do
+    { while read -r _ address _ state _; do
+        case $address in *:0016) [ "$state" = 0A ] && exit 0 ;; esac
+    done; } < "$table" 2> /dev/null
+done
+exit 1
+"""
+"""Succeeds if something listens on port 22 (0016); 0A is the state LISTEN."""
+
+ATTACH_CHECKS: Final = {SSH: ("/bin/sh", "-c", _SSHD_LISTENS), KUBEXEC: ("/bin/sh", "-c", "exit 0")}
+"""Commands in a worker that succeed if the launcher can start processes there."""
+
+_DRAIN = """
+mode=$0
+command -v tr > /dev/null || exit 3
+for file in /proc/[0-9]*/cmdline; do
+    process=${file%/cmdline}
+    [ "$process" != "/proc/$$" ] && [ "$process/root" -ef /proc/self/root ] || continue
+    words=$(tr '\\0' '\\n' < "$file" 2> /dev/null) || continue
+    previous= position=0 program=
+    while IFS= read -r word; do
+        [ "$position" = 0 ] && program=${word##*/}
+        for host do
+            [ "$word" = "$host" ] || continue
+            if [ "$mode" = ssh ] && [ "$program" = ssh ]; then echo "$host"; fi
+            if [ "$mode" = kubexec ] && [ "$previous" = /etc/mpi/kubexec.sh ]; then echo "$host"; fi
+        done
+        previous=$word position=$((position + 1))
+    done << words
+$words
+words
+done
+exit 0
+"""
+"""Prints the hosts for which the launcher has an attach process: an `ssh` with the host as an argument of its
+own, or kubexec.sh with the host as its first argument. Processes with another root are those of other pods,
+which a pod with hostPID sees."""
+
+
+def drain_check(mode: str) -> tuple[str, ...]:
+    """Return the command in the launcher that prints those of its arguments, hosts, that it still uses."""
+    return ("/bin/sh", "-c", _DRAIN, mode)

@@ -1,0 +1,240 @@
+"""Translates TrainingJobs (`kai.alibabacloud.com/v1alpha1`) to workloads, and back to their status.
+
+A launcher and its workers are two roles. The launcher decides about the job; it is created when all workers
+run. Workers never decide: a lost one is replaced under a new name, or the job continues without it. Numbers
+in brackets are sections of et-operator's specification.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from argosy.dialects.base import StatusInput
+from argosy.dialects.et import names, status
+from argosy.dialects.et.attach import ATTACH_CHECKS, KUBEXEC, SSH, drain_check
+from argosy.dialects.et.files import HOSTS_FOLDER
+from argosy.dialects.et.spec import max_replicas, min_replicas, slots_per_worker
+from argosy.dialects.et.validation import load_job, replicas_problem
+from argosy.dialects.templates import containers
+from argosy.kinds.trainingjob import (
+    GROUP,
+    GROUP_LABEL,
+    INDEX_LABEL,
+    JOB_LABEL,
+    LAUNCHER,
+    ROLE_LABEL,
+    SSH_SECRET_ANNOTATION,
+    SUSPEND_ANNOTATION,
+    WORKER,
+    TrainingJob,
+    TrainingJobSpec,
+    TrainingJobStatus,
+)
+from argosy.workload.host_list import HostList
+from argosy.workload.model import (
+    DEFAULT_CLUSTER_DOMAIN,
+    CleanupPolicy,
+    Dependency,
+    Elastic,
+    Gang,
+    GeneratedSecret,
+    Json,
+    Limits,
+    Problems,
+    ReplacementBudget,
+    ReplacementPolicy,
+    RestartPolicy,
+    RestartScope,
+    Role,
+    RolePolicy,
+    Rules,
+    Ttl,
+    Workload,
+)
+from argosy.workload.naming import Naming
+from argosy.workload.semantics import Semantics
+
+SSH_KEYS: Final = "et-ssh-keys"
+"""Generator of the Secret with the job's ssh keys."""
+
+SEMANTICS: Final = Semantics(
+    roles_path="spec.etReplicaSpecs",
+    role_label=ROLE_LABEL,
+    index_label=INDEX_LABEL,
+    keep_children=True,
+)
+
+_SERVICE_PORTS = (("ssh-port", 22), ("kubeai-service-port", 9009))
+
+
+class EtSettings(Struct, frozen=True):
+    """Settings of the operator for TrainingJobs."""
+
+    create_ssh_secret: bool = True
+    """Whether Secrets with ssh keys are created for jobs that name none."""
+    init_container_image: str = "alpine:3.10"
+    """Image of the init container that copies the host list."""
+    below_min_timeout: float = 600.0
+    """Seconds for which a job may have fewer running workers than minReplicas."""
+    worker_budget: ReplacementBudget = ReplacementBudget(limit=20)
+    """How often workers are replaced in a row."""
+
+
+class TrainingJobDialect:
+    kind = TrainingJob
+
+    def __init__(
+        self, settings: EtSettings = EtSettings(), cluster_domain: str = DEFAULT_CLUSTER_DOMAIN
+    ) -> None:
+        self._settings = settings
+        self._cluster_domain = cluster_domain
+
+    def to_workload(self, obj: TrainingJob) -> Workload | Problems:
+        spec = load_job(obj, started=obj.status.start_time is not None)
+        if isinstance(spec, Problems):
+            return spec
+        meta, settings = obj.metadata, self._settings
+        return Workload(
+            kind=obj.resource.kind,
+            api_version=obj.resource.api_version,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            generation=meta.generation,
+            framework="",
+            roles={LAUNCHER: _launcher(spec), WORKER: _worker(obj, spec, settings)},
+            options={"attachMode": spec.launcher_attach_mode, "sshPath": spec.ssh_auth_mount_path},
+            rules=_rules(obj, spec, settings),
+            limits=_limits(spec, settings),
+            gang=_gang(spec),
+            cleanup=CleanupPolicy(spec.clean_pod_policy or "None"),
+            suspended=spec.suspend or meta.annotations.get(SUSPEND_ANNOTATION) == "true",
+            deleting=meta.deletion_timestamp is not None,
+            cluster_domain=self._cluster_domain,
+            naming=_naming(),
+            labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
+            annotations=meta.annotations,
+            semantics=SEMANTICS,
+        )
+
+    def to_status(self, obj: TrainingJob, view: StatusInput) -> TrainingJobStatus:
+        return status.to_status(obj, view)
+
+
+def ssh_secret(obj: TrainingJob) -> str:
+    """Return the name of the Secret with the job's ssh keys."""
+    return obj.metadata.annotations.get(SSH_SECRET_ANNOTATION) or names.ssh_secret_name(obj.metadata.name)
+
+
+def _naming() -> Naming:
+    return Naming(role_hosts={LAUNCHER: "{job}-launcher"}, ssh_keys="{job}")
+
+
+def _launcher(spec: TrainingJobSpec) -> Role:
+    """Return the role whose end is the job's [3.5].
+
+    In a gang its pod is created with the workers and waits, since the gang would otherwise never be complete.
+    """
+    launcher = spec.et_replica_specs.launcher
+    in_gang = spec.scheduling_policy is not None
+    return Role(
+        name=LAUNCHER,
+        replicas=1,
+        template=launcher.template,
+        restart=RestartPolicy.ON_FAILURE if spec.restart_policy == "OnFailure" else RestartPolicy.NEVER,
+        policy=RolePolicy(),
+        depends_on=(Dependency(WORKER, holds_creation=not in_gang),),
+        replacement=ReplacementPolicy(
+            scope=RestartScope.JOB,
+            refill_deleted=launcher.restart_policy == "Always",
+            count_disruptions=True,
+        ),
+        keep_ended_pods=True,
+    )
+
+
+def _worker(obj: TrainingJob, spec: TrainingJobSpec, settings: EtSettings) -> Role:
+    """Return the role of the workers, of which lost ones are replaced under new names [3.6]."""
+    worker = spec.et_replica_specs.worker
+    ignored = replicas_problem(spec) is not None
+    replicas = len(obj.status.target_workers) if ignored else worker.replicas
+    return Role(
+        name=WORKER,
+        replicas=max(replicas, 1),
+        template=worker.template,
+        restart=RestartPolicy(worker.restart_policy),
+        policy=RolePolicy(node_down_as_failed=True, ends=False),
+        elastic=Elastic(min_replicas(spec), max_replicas(spec), starts_with_min=False),
+        replacement=ReplacementPolicy(
+            scope=RestartScope.POD,
+            deleted=worker.restart_policy == "Always",
+            next_index=True,
+            budget=settings.worker_budget,
+        ),
+        slots=slots_per_worker(spec),
+    )
+
+
+def _rules(obj: TrainingJob, spec: TrainingJobSpec, settings: EtSettings) -> Rules:
+    mode = spec.launcher_attach_mode
+    generates_keys = (
+        mode == SSH and settings.create_ssh_secret and SSH_SECRET_ANNOTATION not in obj.metadata.annotations
+    )
+    secret = GeneratedSecret(names.ssh_secret_name(obj.metadata.name), SSH_KEYS, (LAUNCHER, WORKER))
+    return Rules(
+        succeeded_when=((LAUNCHER,),),
+        failed_when=((LAUNCHER,),),
+        pod_services=(WORKER,),
+        service_ports={WORKER: _SERVICE_PORTS},
+        exec_from=(LAUNCHER,),
+        exec_into=(WORKER,),
+        secrets=(secret,) if generates_keys else (),
+        host_list=HostList(
+            role=WORKER,
+            launcher=LAUNCHER,
+            container=_first_container(spec.et_replica_specs.worker.template),
+            launcher_container=_first_container(spec.et_replica_specs.launcher.template),
+            launcher_folder=HOSTS_FOLDER,
+            attach_check=ATTACH_CHECKS[mode],
+            drain_check=drain_check(mode),
+            min_listed=min_replicas(spec),
+            max_members=max_replicas(spec),
+        ),
+    )
+
+
+def _limits(spec: TrainingJobSpec, settings: EtSettings) -> Limits:
+    ttl = None if spec.ttl_seconds_after_finished is None else float(spec.ttl_seconds_after_finished)
+    deadline = None if spec.active_deadline_seconds is None else float(spec.active_deadline_seconds)
+    return Limits(
+        restarts=spec.backoff_limit,
+        active_deadline=deadline,
+        below_min_timeout=settings.below_min_timeout,
+        ttl=Ttl(ttl, ttl),
+    )
+
+
+def _gang(spec: TrainingJobSpec) -> Gang | None:
+    policy = spec.scheduling_policy
+    if policy is None:
+        return None
+    everything = spec.et_replica_specs.worker.replicas + 1
+    timeout = policy.schedule_timeout_seconds
+    return Gang(
+        policy.min_available or everything,
+        policy.queue,
+        policy.priority_class,
+        float(timeout) if timeout else None,
+        policy.min_resources or {},
+    )
+
+
+def _first_container(template: Json) -> str:
+    listed = containers(template)
+    first: Mapping[str, object] = listed[0] if listed else {}
+    return str(first.get("name", ""))
+
+
+def uses_ssh(workload: Workload) -> bool:
+    return workload.options.get("attachMode") != KUBEXEC

@@ -1,0 +1,83 @@
+"""The events of TrainingJobs: for each condition that becomes True with a reason, and for lost workers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from argosy.dialects.base import StatusChange
+from argosy.dialects.et import conditions as listed
+from argosy.dialects.et import messages, names, reasons
+from argosy.kinds.trainingjob import WORKER, TrainingJob
+from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
+from argosy.workload import reasons as common
+from argosy.workload.index_set import IndexSet
+from argosy.workload.record import Record, decode
+
+_WARNINGS = frozenset({listed.FAILED, listed.SCALE_FAILED, listed.RESTARTING})
+
+
+def status_events(change: StatusChange[TrainingJob]) -> Sequence[EmitEvent]:
+    """Return the events of a status that was written."""
+    return (*_condition_events(change), *_worker_events(change), *_limit_events(change))
+
+
+def action_events(job: TrainingJob, results: Sequence[ActionResult]) -> Sequence[EmitEvent]:
+    """Return a warning for every object of another owner that has the name of one of the job's."""
+    return [
+        EmitEvent(
+            "Warning",
+            reasons.NOT_MANAGED_BY,
+            messages.not_managed_by(result.kind, result.name, job.metadata.name),
+        )
+        for result in results
+        if result.status is ActionStatus.NAME_CONFLICT
+    ]
+
+
+def _condition_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
+    before = {(item.type, item.status, item.last_transition_time) for item in change.before.status.conditions}
+    for item in change.after.status.conditions:
+        changed = (item.type, item.status, item.last_transition_time) not in before
+        if not changed or not item.reason or item.status != "True":
+            continue
+        yield EmitEvent("Warning" if item.type in _WARNINGS else "Normal", item.reason, item.message)
+
+
+def _worker_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
+    """Yield one warning for every worker that was lost, and one event for their replacements."""
+    before, after = decode(change.before.status.argosy), change.plan.record
+    if before is None or before.attempt != after.attempt:
+        return
+    namespace, name = change.after.metadata.namespace, change.after.metadata.name
+    failed = {pod.index: pod for pod in change.plan.transitions.failed_pods if pod.role == WORKER}
+    was, now = before.role(WORKER), after.role(WORKER)
+    lost = (now.retired - was.retired) | _new(now.failed_indexes, was.failed_indexes)
+    lost |= _new(now.lost_indexes, was.lost_indexes)
+    for index in lost:
+        pod = failed.get(index)
+        worker = names.worker_name(name, index)
+        if pod is not None and pod.reason == "Evicted":
+            message = messages.worker_evicted(namespace, name, worker)
+        else:
+            message = messages.worker_lost(namespace, name, worker, pod.phase if pod else "Deleted")
+        yield EmitEvent("Warning", reasons.TRAINING_JOB_WORKER_FAILED, message)
+    if now.retired - was.retired:
+        added = [names.worker_name(name, index) for index in now.members - was.members]
+        message = messages.workers_replaced(namespace, name, added)
+        yield EmitEvent("Normal", reasons.TRAINING_JOB_WORKER_CREATED, message)
+
+
+def _new(now: Mapping[int, int], before: Mapping[int, int]) -> IndexSet:
+    return IndexSet.of(index for index in now if index not in before)
+
+
+def _limit_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
+    before = decode(change.before.status.argosy) or Record()
+    exhausted = change.plan.record.role(WORKER).budget_exhausted
+    if exhausted and not before.role(WORKER).budget_exhausted:
+        reason, history = common.REPLACEMENT_LIMIT_REACHED, change.plan.record.history
+        message = next((item.message for item in history if item.reason == reason), "")
+        yield EmitEvent("Warning", reasons.WORKER_REPLACEMENT_LIMIT_REACHED, message)
+    shown = {item.id for item in before.operations if item.drain_timed_out}
+    for operation in change.plan.record.operations:
+        if operation.drain_timed_out and operation.id not in shown:
+            workers = [names.worker_name(change.after.metadata.name, index) for index in operation.index_set]
+            yield EmitEvent("Warning", reasons.DRAIN_TIMEOUT, messages.drain_timed_out(workers))

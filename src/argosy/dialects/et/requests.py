@@ -1,0 +1,100 @@
+"""Reads ScaleIns and ScaleOuts as requests to scale their job."""
+
+from argosy.dialects.et import names
+from argosy.dialects.et.scaler import Scaler, is_finished, read_spec
+from argosy.dialects.et.selection import (
+    InvalidSelection,
+    Worker,
+    select_for_scale_in,
+    select_for_scale_out,
+)
+from argosy.dialects.et.spec import (
+    drain_timeout_seconds,
+    script_timeout_seconds,
+    start_timeout_seconds,
+)
+from argosy.dialects.et.validation import scaler_error
+from argosy.kinds.scalers import ScaleIn, ScaleInSpec, ScaleOutSpec
+from argosy.kinds.trainingjob import WORKER
+from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.model import Problem, Workload
+from argosy.workload.scale_request import ScaleRequest, ScaleState, Script
+
+
+def job_name(obj: Scaler) -> str:
+    """Return the name of the job that a scaler is for; empty if it has none."""
+    spec = read_spec(obj)
+    return "" if isinstance(spec, Problem) else spec.selector.name
+
+
+def to_request(obj: Scaler, workload: Workload) -> ScaleRequest | None:
+    """Return the request of a scaler; None if it is finished, is being deleted or is not valid."""
+    meta, spec = obj.metadata, read_spec(obj)
+    if isinstance(spec, Problem) or scaler_error(spec) or is_finished(obj):
+        return None
+    if meta.deletion_timestamp is not None or meta.creation_timestamp is None:
+        return None
+    timeout = drain_timeout_seconds(spec) if isinstance(spec, ScaleInSpec) else start_timeout_seconds(spec)
+    return ScaleRequest(
+        id=meta.uid,
+        kind="In" if isinstance(obj, ScaleIn) else "Out",
+        name=meta.name,
+        created=meta.creation_timestamp,
+        select=lambda state: _select(spec, workload, state),
+        role=WORKER,
+        shown=_shown(obj, workload),
+        timeout=float(timeout),
+        script=_script(spec),
+    )
+
+
+def _select(spec: ScaleInSpec | ScaleOutSpec, workload: Workload, state: ScaleState) -> IndexSet | str:
+    elastic = workload.roles[WORKER].elastic
+    if isinstance(spec, ScaleOutSpec):
+        count = spec.to_add.count if spec.to_add else None
+        chosen = select_for_scale_out(
+            workload.name,
+            count,
+            live=len(state.live),
+            max_replicas=elastic.max if elastic else 0,
+            target=list(state.members),
+            taken=list(state.unavailable),
+        )
+        return chosen.message if isinstance(chosen, InvalidSelection) else _indexes(workload, chosen)
+    workers = [
+        Worker(
+            names.worker_name(workload.name, index),
+            index,
+            index in state.live,
+            state.deletion_costs.get(index, 0),
+        )
+        for index in state.members
+    ]
+    wanted = spec.to_delete
+    selected = select_for_scale_in(
+        workers,
+        count=wanted.count if wanted else 0,
+        names=wanted.pod_names if wanted else (),
+        min_replicas=elastic.min if elastic else 1,
+    )
+    if isinstance(selected, InvalidSelection):
+        return selected.message
+    return IndexSet.of(worker.index for worker in selected)
+
+
+def _shown(obj: Scaler, workload: Workload) -> IndexSet:
+    """Return the indexes of the workers that the status shows."""
+    shown = obj.status.to_delete_pods if isinstance(obj, ScaleIn) else obj.status.add_pods
+    return _indexes(workload, shown) if shown else EMPTY
+
+
+def _indexes(workload: Workload, pods: "tuple[str, ...] | list[str]") -> IndexSet:
+    found = (names.worker_index(workload.name, pod) for pod in pods)
+    return IndexSet.of(index for index in found if index is not None)
+
+
+def _script(spec: ScaleInSpec | ScaleOutSpec) -> Script | None:
+    if not spec.script:
+        return None
+    env = tuple((variable.name, variable.value) for variable in spec.env)
+    return Script(spec.script, env, float(script_timeout_seconds(spec)), spec.backoff_limit)

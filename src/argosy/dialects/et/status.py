@@ -1,0 +1,255 @@
+"""Builds the status of a TrainingJob from its Record and its pods [2.4, 2.5].
+
+Conditions are a history: a step that was reached stays in the list, so the new list is made from the last
+one. Their times are those of the Record, so that the same Record gives the same status.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from argosy.dialects.base import StatusInput
+from argosy.dialects.et import conditions as listed
+from argosy.dialects.et import messages, names, reasons
+from argosy.dialects.et.conditions import Conditions
+from argosy.dialects.restart_history import restart_history
+from argosy.kinds.trainingjob import (
+    LAUNCHER,
+    SUSPEND_ANNOTATION,
+    WORKER,
+    JobCondition,
+    ReplicaStatus,
+    TrainingJob,
+    TrainingJobStatus,
+)
+from argosy.plan.actions import ActionStatus
+from argosy.workload import reasons as common
+from argosy.workload.current_pods import current_pods
+from argosy.workload.index_set import IndexSet
+from argosy.workload.model import Phase
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.operation import Operation, ScaleStep
+from argosy.workload.record import Record, decode, encode
+
+CREATED, RUNNING, SCALING, SUSPENDED = "Created", "Running", "Scaling", "Suspended"
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+
+
+def to_status(job: TrainingJob, view: StatusInput) -> TrainingJobStatus:
+    """Return the whole status."""
+    record, observed, last = view.record, view.observed, job.status
+    workers = record.role(WORKER)
+    running = [pod.index for pod in current_pods(record, WORKER, observed) if _runs(pod)]
+    current = _worker_names(job, IndexSet.of(running) & workers.members)
+    failed = workers.retired | IndexSet.of(workers.failed_indexes)
+    invalid = view.workload is None
+    return TrainingJobStatus(
+        phase=_phase(record, invalid=invalid),
+        conditions=_conditions(job, record, observed, invalid=invalid),
+        replica_statuses={} if invalid and not last.replica_statuses else _replica_statuses(record, observed),
+        restart_count=record.restarts,
+        start_time=record.started_at,
+        completion_time=None if record.reason == reasons.TRAINING_JOB_EVICTED else record.finished_at,
+        last_reconcile_time=last.last_reconcile_time,
+        observed_generation=record.generation,
+        current_scaler=_current_scaler(job, record),
+        target_workers=_worker_names(job, workers.members),
+        current_workers=[] if record.finished_at else current,
+        failed_workers=_worker_names(job, failed),
+        replicas=0 if record.finished_at else len(current),
+        selector=names.worker_selector(job.metadata.name),
+        restart_history=restart_history(record),
+        argosy=encode(record),
+    )
+
+
+def _runs(pod: ObservedPod) -> bool:
+    return pod.phase == "Running" and not pod.terminating
+
+
+def _worker_names(job: TrainingJob, indexes: IndexSet) -> list[str]:
+    return [names.worker_name(job.metadata.name, index) for index in indexes]
+
+
+def _phase(record: Record, *, invalid: bool) -> str:
+    if record.finished_at:
+        return SUCCEEDED if record.phase is Phase.SUCCEEDED else FAILED
+    if invalid:
+        return FAILED
+    if record.phase is Phase.SUSPENDED:
+        return SUSPENDED
+    if record.role(LAUNCHER).phase is not Phase.RUNNING:
+        return CREATED
+    return SCALING if record.operation else RUNNING
+
+
+def _current_scaler(job: TrainingJob, record: Record) -> str:
+    operation = record.operation
+    return "" if operation is None else scaler_name(job, operation)
+
+
+def scaler_name(job: TrainingJob, operation: Operation) -> str:
+    """Return what a job calls the scaler of an operation; one of its own is named after the job."""
+    kind = f"Scale{operation.kind}"
+    return names.scaler_reference(kind, job.metadata.namespace, operation.name or job.metadata.name)
+
+
+def _replica_statuses(record: Record, observed: Observed) -> dict[str, ReplicaStatus]:
+    return {
+        "Launcher": _counts(current_pods(record, LAUNCHER, observed)),
+        "Worker": _counts(observed.by_role.get(WORKER, ())),
+    }
+
+
+def _counts(pods: Iterable[ObservedPod]) -> ReplicaStatus:
+    phases = [pod.phase for pod in pods]
+    return ReplicaStatus(
+        active=sum(phase in ("Pending", "Running") for phase in phases),
+        succeeded=phases.count("Succeeded"),
+        failed=phases.count("Failed"),
+    )
+
+
+def _conditions(job: TrainingJob, record: Record, observed: Observed, *, invalid: bool) -> list[JobCondition]:
+    meta, last = job.metadata, job.status
+    since = record.phase_since or meta.creation_timestamp or _LONG_AGO
+    if invalid and record.finished_at is None:
+        message = record.waiting.message if record.waiting else ""
+        return listed.with_true(list(last.conditions), listed.FAILED, common.INVALID_SPEC, message, since)
+    current = _carried_over(job, record, since)
+    if record.phase is Phase.SUSPENDED:
+        return _suspended(job, current, record, since)
+    if not record.finished_at or record.started_at:
+        current = _start_up(job, current, record, observed, since)
+    for operation in record.operations:
+        current = _scaled(job, current, operation)
+    if record.finished_at:
+        current = _ended(job, current, record, observed)
+    return list(current)
+
+
+def _carried_over(job: TrainingJob, record: Record, since: datetime) -> Conditions:
+    """Return the conditions of the last status, or those of a new start."""
+    last, meta = job.status, job.metadata
+    before = decode(last.argosy)
+    if listed.is_true(last.conditions, listed.FAILED) and _was_invalid(last.conditions):
+        return []
+    if before is None:
+        return last.conditions
+    if before.phase is Phase.SUSPENDED and record.phase is not Phase.SUSPENDED:
+        return listed.after_resume(messages.resumed(meta.name), since)
+    if record.attempt > before.attempt and record.phase is not Phase.SUSPENDED:
+        return listed.after_restart(record.message or messages.restarting(meta.name), since)
+    return last.conditions
+
+
+def _was_invalid(conditions: Conditions) -> bool:
+    return any(item.type == listed.FAILED and item.reason == common.INVALID_SPEC for item in conditions)
+
+
+def _suspended(job: TrainingJob, current: Conditions, record: Record, since: datetime) -> list[JobCondition]:
+    meta = job.metadata
+    if meta.annotations.get(SUSPEND_ANNOTATION) == "true":
+        reason, message = reasons.WAITING_RESOURCE_TIMEOUT, messages.suspended_by_annotation(meta.name)
+    else:
+        reason, message = reasons.TRAINING_JOB_SUSPENDED, messages.suspended(meta.name)
+    for operation in record.operations:
+        current = _scaled(job, current, operation)
+    return listed.with_true(current, listed.SUSPENDED, reason, message, since)
+
+
+def _start_up(
+    job: TrainingJob, current: Conditions, record: Record, observed: Observed, since: datetime
+) -> Conditions:
+    """Return the conditions with every step of the start that was reached [3.2]."""
+    namespace, name = job.metadata.namespace, job.metadata.name
+    workers, launcher = record.role(WORKER), record.role(LAUNCHER)
+    began, message = record.started_at or since, messages.created(name)
+    current = _reached(current, listed.CREATED, reasons.TRAINING_JOB_CREATED, message, began)
+    if rejected := _rejected_pod(observed):
+        kind, reason = listed.WORKERS_CREATED, reasons.POD_CREATE_FAILED
+        return listed.with_false(current, kind, reason, rejected, began)
+    if record.attempt_started_at is None:
+        return current
+    message = messages.workers_created(namespace, name)
+    current = _reached(current, listed.WORKERS_CREATED, "", message, record.attempt_started_at)
+    if workers.phase is not Phase.RUNNING and launcher.phase is Phase.PENDING:
+        return current
+    message = messages.workers_ready(namespace, name, workers.size)
+    current = _reached(current, listed.WORKERS_READY, "", message, workers.phase_since or since)
+    if launcher.phase is Phase.PENDING:
+        return current
+    message = messages.launcher_created(namespace, name)
+    current = _reached(current, listed.LAUNCHER_CREATED, "", message, launcher.phase_since or since)
+    if launcher.phase is Phase.RUNNING:
+        reason, message = reasons.TRAINING_JOB_RUNNING, messages.running(namespace, name)
+        current = _reached(current, listed.RUNNING, reason, message, launcher.phase_since or since)
+    return current
+
+
+def _reached(current: Conditions, kind: str, reason: str, message: str, at: datetime) -> Conditions:
+    """Return the conditions with a step that was reached; one that is True already stays as it is."""
+    return current if listed.is_true(current, kind) else listed.with_true(current, kind, reason, message, at)
+
+
+def _rejected_pod(observed: Observed) -> str:
+    rejections = (
+        failure.message
+        for failure in observed.failed_actions
+        if failure.kind == "Pod" and failure.status in (ActionStatus.FORBIDDEN, ActionStatus.INVALID)
+    )
+    return next(rejections, "")
+
+
+def _scaled(job: TrainingJob, current: Conditions, operation: Operation) -> Conditions:
+    """Return the conditions with how far a scale operation is."""
+    scaler, since = scaler_name(job, operation), operation.step_since or operation.started_at
+    if not _has_begun(current, operation):
+        message = messages.scaling_started(scaler)
+        current = listed.with_scaling_started(current, message, operation.started_at)
+    if not operation.finished or not listed.is_true(current, listed.SCALING):
+        return current
+    succeeded = operation.step is ScaleStep.SUCCEEDED
+    message = scaling_result(scaler, operation)
+    kind = f"Scale{operation.kind}"
+    current = listed.with_cleared(current, listed.SCALING, since)
+    return listed.with_scaling_ended(current, kind, message, since, succeeded=succeeded)
+
+
+def _has_begun(current: Conditions, operation: Operation) -> bool:
+    """Return True if the list shows this operation: it is not older than its conditions."""
+    scaling = next((item for item in current if item.type == listed.SCALING), None)
+    if scaling is None or scaling.last_update_time is None:
+        return False
+    return scaling.last_update_time >= operation.started_at
+
+
+def scaling_result(scaler: str, operation: Operation) -> str:
+    """Return the message about a finished operation."""
+    if operation.step is ScaleStep.SUCCEEDED:
+        return messages.scaling_succeeded(scaler, drain_timed_out=operation.drain_timed_out)
+    return operation.message
+
+
+def _ended(job: TrainingJob, current: Conditions, record: Record, observed: Observed) -> list[JobCondition]:
+    namespace, name = job.metadata.namespace, job.metadata.name
+    at = record.finished_at or _LONG_AGO
+    if record.phase is Phase.SUCCEEDED:
+        message = messages.succeeded(namespace, name)
+        return listed.with_true(current, listed.SUCCEEDED, reasons.TRAINING_JOB_SUCCEEDED, message, at)
+    reason, message = _failure(job, record, observed)
+    return listed.with_true(current, listed.FAILED, reason, message, at)
+
+
+def _failure(job: TrainingJob, record: Record, observed: Observed) -> tuple[str, str]:
+    """Return why the job failed: because of its launcher, or of a limit."""
+    namespace, name = job.metadata.namespace, job.metadata.name
+    pod = next((pod for pod in current_pods(record, LAUNCHER, observed) if pod.phase == "Failed"), None)
+    if pod is not None:
+        text = messages.failed(namespace, name, pod.first_exit_code)
+        return reasons.launcher_failed(pod.reason), text
+    if record.reason == common.POD_MISSING:
+        return reasons.TRAINING_JOB_FAILED, messages.launcher_missing(names.launcher_name(name))
+    return record.reason or reasons.TRAINING_JOB_FAILED, record.message
+
+
+_LONG_AGO = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

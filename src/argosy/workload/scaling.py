@@ -1,0 +1,348 @@
+"""Adds replicas to a running job and removes them, as objects of its API or a changed spec ask for.
+
+One operation is under way at a time, the oldest request first. Its replicas are chosen once, and nothing is
+done before the Record has them and the request shows them. Adding is all or nothing: new pods become members
+when all of them run, and all are deleted if one does not in time. Removing takes replicas out of the host
+list first, and deletes each when the launcher has left it.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.kinds import labels
+from argosy.plan.actions import Exec, ExecResult, ExecStatus
+from argosy.workload import hosts, messages, scale_script
+from argosy.workload.children import pod_services
+from argosy.workload.clock_skew import deadline
+from argosy.workload.current_pods import current_pods
+from argosy.workload.host_list import HostList
+from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.model import Phase, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.operation import Operation, ScaleStep
+from argosy.workload.record import Record
+from argosy.workload.scale_request import ScaleRequest, ScaleState
+
+REPLICAS_PREFIX = "replicas@"
+"""Start of the id of operations that a changed number of replicas in the spec asks for."""
+REPLICAS_TIMEOUT_SECONDS = 600.0
+"""Time limit of these operations."""
+DRAIN_CHECK_SECONDS = 1.0
+"""Seconds between two questions to a launcher whether it has left a replica."""
+
+
+class ScalePlan(Struct, frozen=True):
+    record: Record
+    calls: tuple[Exec, ...] = ()
+    """Commands in the launcher whose answers the operation waits for."""
+    requeue_at: datetime | None = None
+
+
+class _Step(Struct, frozen=True):
+    """What a step of the operation is decided from."""
+
+    workload: Workload
+    rule: HostList
+    record: Record
+    observed: Observed
+    now: datetime
+    operation: Operation
+    request: ScaleRequest
+
+    @property
+    def indexes(self) -> IndexSet:
+        return self.operation.index_set
+
+    def at(self, step: ScaleStep, message: str = "", **fields: Any) -> Record:
+        """Return the record with the operation at another step, and with other fields of its role."""
+        operation = self.operation.at(step, self.now, message)
+        last = replace(self.record.role(self.rule.role), **fields)
+        return self.record.with_operation(operation).with_role(self.rule.role, last)
+
+    def fail(self, message: str) -> "ScalePlan":
+        """Fail and undo: new pods are deleted, and replicas that were not removed yet are listed again."""
+        return ScalePlan(self.at(ScaleStep.FAILED, message, joining=EMPTY, draining=EMPTY))
+
+    @property
+    def timeout_at(self) -> datetime | None:
+        """When the current wait is over; None for never."""
+        timeout = self.request.timeout
+        since = self.operation.started_at if self.operation.kind == "Out" else self.operation.step_since
+        return None if timeout is None or since is None else deadline(since, timeout)
+
+    @property
+    def timed_out(self) -> bool:
+        return self.timeout_at is not None and self.now >= self.timeout_at
+
+
+def advance(workload: Workload, record: Record, observed: Observed, now: datetime) -> ScalePlan:
+    """Return the record after the next step of the operation under way, or with the next one picked."""
+    rule = workload.rules.host_list
+    if rule is None:
+        return ScalePlan(record)
+    record = _without_shown(record, observed)
+    operation = record.operation
+    if operation is None:
+        return ScalePlan(_pick(workload, rule, record, observed, now))
+    request = _request(operation, observed)
+    if request is None:
+        return ScalePlan(cancel(workload, record, now, messages.SCALER_DELETED))
+    step = _Step(workload, rule, record, observed, now, operation, request)
+    return _STEPS[operation.step](step)
+
+
+def cancel(workload: Workload, record: Record, now: datetime, message: str) -> Record:
+    """Return the record with the operation under way failed and undone; unchanged if there is none."""
+    rule, operation = workload.rules.host_list, record.operation
+    if rule is None or operation is None:
+        return record
+    last = replace(record.role(rule.role), joining=EMPTY, draining=EMPTY)
+    failed = operation.at(ScaleStep.FAILED, now, message)
+    return record.with_operation(failed).with_role(rule.role, last)
+
+
+def _without_shown(record: Record, observed: Observed) -> Record:
+    """Return the record without finished operations whose requests are gone or show the result."""
+    open_requests = {request.id for request in observed.scale_requests}
+    kept = tuple(
+        operation
+        for operation in record.operations
+        if not operation.finished or operation.id in open_requests
+    )
+    return record if len(kept) == len(record.operations) else replace(record, operations=kept)
+
+
+def _pick(workload: Workload, rule: HostList, record: Record, observed: Observed, now: datetime) -> Record:
+    """Return the record with the next operation, with its replicas chosen or failed."""
+    if record.role(rule.launcher).phase is not Phase.RUNNING:
+        return record
+    done = {operation.id for operation in record.operations}
+    waiting = [request for request in observed.scale_requests if request.id not in done]
+    if declared := _declared_request(workload, rule, record, now):
+        waiting.append(declared)
+    request = min(waiting, key=lambda item: item.order, default=None)
+    if request is declared:
+        role = record.role(rule.role)
+        record = record.with_role(rule.role, replace(role, declared=workload.roles[rule.role].replicas))
+    if request is None:
+        return record
+    chosen = request.select(_state(workload, rule, record, observed))
+    operation = Operation(request.id, request.kind, rule.role, now, request.name, step_since=now)
+    if isinstance(chosen, str):
+        return record.with_operation(operation.at(ScaleStep.FAILED, now, chosen))
+    return record.with_operation(replace(operation, indexes=chosen.encode()))
+
+
+def _state(workload: Workload, rule: HostList, record: Record, observed: Observed) -> ScaleState:
+    last = record.role(rule.role)
+    live = [
+        pod
+        for pod in current_pods(record, rule.role, observed)
+        if pod.phase in ("Pending", "Running") and not pod.terminating and pod.index in last.members
+    ]
+    services = (service.metadata.labels for service in pod_services(workload, observed))
+    named = [
+        int(values[labels.INDEX])
+        for values in services
+        if values.get(labels.ROLE) == rule.role and values[labels.INDEX].isdecimal()
+    ]
+    existing = [pod.index for pod in observed.by_role.get(rule.role, ())]
+    return ScaleState(
+        members=last.members,
+        live=IndexSet.of(pod.index for pod in live),
+        unavailable=IndexSet.of((*named, *existing)) | last.retired,
+        deletion_costs={pod.index: pod.deletion_cost for pod in live if pod.deletion_cost},
+    )
+
+
+def _declared_request(
+    workload: Workload, rule: HostList, record: Record, now: datetime
+) -> ScaleRequest | None:
+    """Return the request of a changed number of replicas in the spec, if it was changed."""
+    replicas, last = workload.roles[rule.role].replicas, record.role(rule.role)
+    change = replicas - last.size
+    if replicas == last.declared or not change:
+        return None
+    return _replicas_request(f"{REPLICAS_PREFIX}{workload.generation}", change, now)
+
+
+def _replicas_request(identity: str, change: int, created: datetime) -> ScaleRequest:
+    def select(state: ScaleState) -> IndexSet | str:
+        return next_indexes(state, change) if change > 0 else last_to_go(state, -change)
+
+    kind: Literal["Out", "In"] = "Out" if change > 0 else "In"
+    return ScaleRequest(identity, kind, "", created, select, timeout=REPLICAS_TIMEOUT_SECONDS)
+
+
+def next_indexes(state: ScaleState, count: int) -> IndexSet:
+    """Return `count` new indexes after the highest member, without those that are not available."""
+    chosen: list[int] = []
+    index = state.members.highest + 1
+    while len(chosen) < count:
+        if index not in state.unavailable.lookup:
+            chosen.append(index)
+        index += 1
+    return IndexSet.of(chosen)
+
+
+def last_to_go(state: ScaleState, count: int) -> IndexSet:
+    """Return the `count` members to remove: those that are not live, then the cheapest, then the highest."""
+    by_cost = sorted(
+        state.members,
+        key=lambda index: (index in state.live, state.deletion_costs.get(index, 0), -index),
+    )
+    return IndexSet.of(by_cost[:count])
+
+
+def _request(operation: Operation, observed: Observed) -> ScaleRequest | None:
+    """Return the request of the operation under way; None if its object was deleted."""
+    if operation.id.startswith(REPLICAS_PREFIX):
+        request = _replicas_request(operation.id, 0, operation.started_at)
+        return replace(request, shown=operation.index_set)
+    return next((item for item in observed.scale_requests if item.id == operation.id), None)
+
+
+def _start(step: _Step) -> ScalePlan:
+    """Wait until the request shows the chosen replicas, then begin."""
+    if step.request.shown != step.indexes:
+        return ScalePlan(step.record)
+    if step.operation.kind == "Out":
+        return ScalePlan(step.at(ScaleStep.ADDING, joining=step.indexes), requeue_at=step.timeout_at)
+    if step.request.script:
+        return ScalePlan(step.at(ScaleStep.RUNNING_SCRIPT), requeue_at=step.now)
+    last = step.record.role(step.rule.role)
+    left = last.listed - step.indexes
+    if len(left) < min(step.rule.min_listed, len(last.listed)) and step.request.urgent:
+        # Fewer hosts than the framework needs would end the training: wait for a replacement to be listed.
+        return ScalePlan(step.record)
+    return ScalePlan(_host_updated(step, ScaleStep.DRAINING, draining=step.indexes), requeue_at=step.now)
+
+
+def _add(step: _Step) -> ScalePlan:
+    """Wait until every new pod runs and can be attached."""
+    rule = step.rule
+    usable = hosts.usable_indexes(step.workload, rule, step.record, step.observed)
+    ready = usable & hosts.attachable_indexes(rule, step.record, step.observed)
+    if not step.indexes - ready:
+        if step.request.script:
+            return ScalePlan(step.at(ScaleStep.RUNNING_SCRIPT), requeue_at=step.now)
+        return _join(step)
+    if step.timed_out:
+        return step.fail(messages.SCALE_OUT_TIMEOUT)
+    return ScalePlan(step.record, requeue_at=step.timeout_at)
+
+
+def _join(step: _Step) -> ScalePlan:
+    """Make the new replicas members, and list them."""
+    last = step.record.role(step.rule.role)
+    members, listed = last.members | step.indexes, last.listed | step.indexes
+    record = _host_updated(
+        step,
+        ScaleStep.SUCCEEDED,
+        members=members,
+        joining=EMPTY,
+        listed=listed,
+        listed_since=step.now,
+        created=last.created | step.indexes,
+    )
+    return ScalePlan(record)
+
+
+def _host_updated(step: _Step, to: ScaleStep, **fields: Any) -> Record:
+    updated = replace(step, operation=replace(step.operation, script_done=True))
+    return updated.at(to, **fields)
+
+
+def _run_script(step: _Step) -> ScalePlan:
+    """Run the script in the launcher, again if it failed and may be repeated."""
+    script, launcher = step.request.script, hosts.launcher_pod(step.record, step.rule, step.observed)
+    if script is None or launcher is None:
+        return _after_script(step)
+    operation = step.operation
+    slots = step.workload.roles[step.rule.role].slots or 1
+    names = [f"{step.workload.hostname(step.rule.role, index)}:{slots}" for index in step.indexes]
+    rule = step.rule
+    container, folder = rule.launcher_container, rule.launcher_folder
+    call = scale_script.script_call(operation, script, launcher, container, folder, names)
+    result = step.observed.exec_results.get(call.key)
+    if result is None:
+        return ScalePlan(step.record, (call,))
+    if result.status is ExecStatus.DONE and result.exit_code == 0:
+        return _after_script(step)
+    if result.status is ExecStatus.NOT_REACHABLE:
+        # Without the call its answer is dropped, and the next reconcile asks again.
+        return ScalePlan(step.record, requeue_at=step.now + timedelta(seconds=DRAIN_CHECK_SECONDS))
+    failed_tries = operation.failed_tries + 1
+    if failed_tries <= script.retries:
+        again = replace(operation, failed_tries=failed_tries, step_since=step.now)
+        return ScalePlan(step.record.with_operation(again), requeue_at=step.now)
+    return step.fail(messages.script_failed(script.path, _describe(result)))
+
+
+def _after_script(step: _Step) -> ScalePlan:
+    if step.operation.kind == "Out":
+        return _join(step)
+    record = _host_updated(step, ScaleStep.REMOVING, draining=step.indexes)
+    return ScalePlan(_without_members(step.rule, record, step.indexes), requeue_at=step.now)
+
+
+def _describe(result: ExecResult) -> str:
+    if result.status is ExecStatus.DONE:
+        output = (result.stderr or result.stdout).decode(errors="replace").strip()[-200:]
+        return f"exit code {result.exit_code}" + (f": {output}" if output else "")
+    return result.message or result.status.value
+
+
+def _drain(step: _Step) -> ScalePlan:
+    """Delete each replica when the launcher has left it, and all of them when time is up."""
+    last = step.record.role(step.rule.role)
+    left = step.indexes & last.members
+    launcher = hosts.launcher_pod(step.record, step.rule, step.observed)
+    if launcher is None or not step.rule.drain_check:
+        return ScalePlan(_without_members(step.rule, step.at(ScaleStep.REMOVING), left), requeue_at=step.now)
+    if step.timed_out:
+        timed_out = replace(step, operation=replace(step.operation, drain_timed_out=True))
+        record = _without_members(step.rule, timed_out.at(ScaleStep.REMOVING), left)
+        return ScalePlan(record, requeue_at=step.now)
+    names = {step.workload.hostname(step.rule.role, index): index for index in left}
+    key = f"drain/{step.operation.id}"
+    container, command = step.rule.launcher_container, (*step.rule.drain_check, *names)
+    call = Exec(key, launcher.name, launcher.uid, container, command)
+    result = step.observed.exec_results.get(key)
+    if result is None:
+        return ScalePlan(step.record, (call,), step.timeout_at)
+    requeue_at = step.now + timedelta(seconds=DRAIN_CHECK_SECONDS)
+    if result.status is not ExecStatus.DONE or result.exit_code != 0:
+        return ScalePlan(step.record, requeue_at=requeue_at)
+    attached = {names[name] for name in result.stdout.decode(errors="replace").split() if name in names}
+    drained = left - IndexSet.of(attached)
+    record = _without_members(step.rule, step.record, drained)
+    if drained == left:
+        record = replace(step, record=record).at(ScaleStep.REMOVING)
+    return ScalePlan(record, requeue_at=requeue_at)
+
+
+def _without_members(rule: HostList, record: Record, indexes: IndexSet) -> Record:
+    last = record.role(rule.role)
+    return record.with_role(rule.role, last.with_members(last.members - indexes))
+
+
+def _remove(step: _Step) -> ScalePlan:
+    """Wait until the pods of removed replicas are gone."""
+    existing = IndexSet.of(pod.index for pod in step.observed.by_role.get(step.rule.role, ()))
+    if existing & step.indexes:
+        return ScalePlan(step.record)
+    return ScalePlan(step.at(ScaleStep.SUCCEEDED))
+
+
+_STEPS: dict[ScaleStep, Callable[[_Step], ScalePlan]] = {
+    ScaleStep.PICKED: _start,
+    ScaleStep.ADDING: _add,
+    ScaleStep.RUNNING_SCRIPT: _run_script,
+    ScaleStep.DRAINING: _drain,
+    ScaleStep.REMOVING: _remove,
+}
