@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from argosy.plan.actions import Action, ActionResult, EmitEvent
+from argosy.plan.actions import Action, ActionResult, EmitEvent, ExecResult
 from argosy.plan.children import KubernetesObject
 
 K = TypeVar("K", bound=KubernetesObject)
@@ -48,6 +48,8 @@ class Inputs(Struct, frozen=True):
     """Actions of earlier reconciles that were not done and have not been tried since."""
     written: Mapping[str, str] = field(default_factory=dict)
     """The version of each child, by uid, that our last write of it returned; see `children.version_of`."""
+    exec_results: Mapping[str, ExecResult] = field(default_factory=dict)
+    """Answers to `Exec`s of earlier decisions, by key, until a decision leaves the key out."""
 
     def one(self, ref: Ref[K]) -> K | None:
         """Return the object, or None if there is none."""
@@ -73,7 +75,7 @@ class Decision(Struct, frozen=True):
     requeue_at: datetime | None = None
     released: bool = False
     """Of an object that is being deleted: once the actions are done, nothing outside is left and the
-    finalizer is removed."""
+    finalizer is removed. An `Exec` is not waited for."""
 
 
 class Reconciler(Protocol[T_contra, R]):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus, Terminated
 from argosy.kinds.meta import Condition
-from argosy.plan.actions import ActionResult
+from argosy.plan.actions import ActionResult, ExecResult
 from argosy.plan.children import KubernetesObject
 from argosy.workload.capacity import Capacity
 from argosy.workload.model import RolePolicy
@@ -146,6 +146,8 @@ class Observed(Struct, frozen=True, dict=True):
     restarts; then one more pod is created without a delay."""
     failed_actions: tuple[ActionResult, ...] = ()
     """Actions of earlier reconciles that were not executed and still block the job."""
+    exec_results: Mapping[str, ExecResult] = field(default_factory=dict)
+    """Answers to `Exec`s of earlier plans, by key, until a plan leaves the key out."""
 
     def nodes_to_replace(self, policy: RolePolicy | None, semantics: Semantics) -> frozenset[str]:
         """Return the nodes whose pods are replaced although they have not failed themselves."""

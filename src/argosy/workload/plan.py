@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.pod_groups import PodGroupType
-from argosy.plan.actions import Apply, EmitEvent, Remove
+from argosy.plan.actions import Apply, EmitEvent, Exec, Remove
 from argosy.workload.record import Record
 from argosy.workload.transitions import Transitions
 
@@ -68,7 +68,10 @@ class DeleteJob(Struct, frozen=True, tag=True):
     reason: str
 
 
-Action = CreatePod | DeletePod | ConfirmPod | Apply | Remove | PatchMetadata | DeleteJob
+AwaitedAction = CreatePod | DeletePod | ConfirmPod | Apply | Remove | PatchMetadata | DeleteJob
+"""Executed by the reconcile that planned it, which waits for the result."""
+
+Action = AwaitedAction | Exec
 
 
 class Plan(Struct, frozen=True):
