@@ -24,6 +24,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.limiter import WriteLimits
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import ConfigMap, Namespace, Secret, SecretMetadata
+from argosy.wire.messages import Request, Upgrade
 from tests.support.fake_apiserver import FakeServer, Fault
 from tests.support.fault_proxy import FaultProxy, Mischief
 from tests.support.waiting import eventually
@@ -273,6 +274,19 @@ async def test_write_times_out_before_the_deadline(server: FakeServer) -> None:
         async with Client(connection, timeout=600, deadline=lambda: deadline) as client, asyncio.timeout(60):
             with pytest.raises(Unavailable, match="timed out"):
                 await client.create(ConfigMap, config_map("a"), "default")
+
+
+async def test_start_of_a_command_times_out_before_the_deadline(server: FakeServer) -> None:
+    async def never(_request: Request) -> Upgrade:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server.exec_handler = never
+    deadline = time.clock_gettime(time.CLOCK_BOOTTIME) + 0.3
+    connection = server.connection()
+    async with Client(connection, timeout=600, deadline=lambda: deadline) as client, asyncio.timeout(60):
+        with pytest.raises(Unavailable, match="timed out"):
+            await client.exec("pod", "default", ["true"])
 
 
 async def test_cancellation_at_the_moment_of_a_timeout_is_not_lost(server: FakeServer) -> None:

@@ -1,5 +1,6 @@
 """Logs and commands over the protocols of the Kubernetes API."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import msgspec
@@ -81,6 +82,21 @@ async def test_stdin_may_be_an_iterator(client: Client, server: FakeServer) -> N
     shell = server.exec_handler = Shell(SUCCESS, V5)
     assert await client.exec("p", "default", ["cat"], stdin=bits()) == 0
     assert shell.stdin == b"ab"
+
+
+async def test_output_is_not_received_while_pace_waits(client: Client, server: FakeServer) -> None:
+    server.exec_handler = Shell(SUCCESS, V5)
+    events: list[str] = []
+
+    async def pace(size: int) -> None:
+        await asyncio.sleep(0)
+        events.append(f"paced {size}")
+
+    def note(chunk: bytes) -> None:
+        events.append(chunk.decode())
+
+    assert await client.exec("p", "default", ["sh"], on_stdout=note, on_stderr=note, pace=pace) == 0
+    assert events == ["paced 0", "hello", "paced 5", "oops", "paced 4"]
 
 
 async def test_a_terminal_has_no_stderr(client: Client, server: FakeServer) -> None:

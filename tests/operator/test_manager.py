@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from argosy.dialects.trainingrun.dialect import training_run_api
@@ -15,8 +16,13 @@ from argosy.engine.objects import Key
 from argosy.operator.drain_gate import DrainGate
 from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.manager import Manager
+from argosy.plan.actions import Exec
+from argosy.reconcile.background import BackgroundCalls
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
+from tests.support.captured_logs import captured_lines
+from tests.support.fake_exec import FakeExec
+from tests.support.waiting import eventually
 
 KEY, OTHER = Key("default", "a"), Key("default", "b")
 
@@ -69,9 +75,9 @@ async def test_closed_gate_requeues_without_a_reconcile() -> None:
     assert await DrainGate().guard(never)(KEY) == Requeue(1.0)
 
 
-async def test_operator_that_may_not_read_crds_is_ready_once_its_jobs_are_cached() -> None:
+def make_manager() -> Manager:
     client = Client(Connection(server="https://127.0.0.1:1"))
-    serving = Manager(
+    manager = Manager(
         client,
         namespace=None,
         clock=SystemClock(),
@@ -80,6 +86,39 @@ async def test_operator_that_may_not_read_crds_is_ready_once_its_jobs_are_cached
         job_metrics=JobMetrics(CollectorRegistry()),
         concurrency=1,
     )
-    serving.add_jobs(training_run_api())
+    manager.add_jobs(training_run_api())
+    return manager
+
+
+async def test_end_of_a_term_cancels_commands_before_it_waits_for_reconciles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commands, leave = FakeExec(), asyncio.Event()
+    monkeypatch.setattr("argosy.operator.manager.PodExec", lambda _client: commands)
+    manager = make_manager()
+    monkeypatch.setattr(manager, "not_ready", lambda: "")
+    calls = BackgroundCalls(manager.background)
+
+    async def run_a_command(key: Key) -> Requeue | None:
+        calls.update(key, "u", [Exec("check", "launcher", "u", "main", ("true",))], recorded=True)
+        await leave.wait()
+        calls.update(key, "u", [Exec("late", "launcher", "u", "main", ("true",))], recorded=True)
+        return None
+
+    with captured_lines():
+        term = asyncio.create_task(manager.run_controllers())
+        await eventually(lambda: manager.gate.is_open)
+        reconcile = asyncio.ensure_future(manager.gate.guard(run_a_command)(KEY))
+        await eventually(lambda: commands.running == ["default/check"])
+        term.cancel()
+        await eventually(lambda: commands.cancelled == ["default/check"])
+        assert not term.done()
+        leave.set()
+        await asyncio.gather(term, reconcile, return_exceptions=True)
+    assert commands.started == ["default/check"]
+
+
+async def test_operator_that_may_not_read_crds_is_ready_once_its_jobs_are_cached() -> None:
+    serving = make_manager()
     serving.definitions.crds.watcher.last_error = Forbidden(403, "Forbidden", "no right to read definitions")
     assert "TrainingRun" in serving.not_ready()

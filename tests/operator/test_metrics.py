@@ -36,7 +36,15 @@ VALUES: dict[str, set[str]] = {
     "cause": set(RestartCause),
     "kind": set(KINDS.split()),
     "method": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
-    "result": {"success", "error"},
+    "result": {
+        "success",
+        "error",
+        "non-zero-exit",
+        "not-reachable",
+        "timed-out",
+        "pod-gone",
+        "cancelled",
+    },
     "reason": {
         *get_args(RejectReason),
         "unknown-job",

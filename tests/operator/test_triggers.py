@@ -23,8 +23,10 @@ from argosy.operator.triggers import (
     START_DEBOUNCE_SECONDS,
     Triggers,
 )
+from argosy.reconcile.background import BackgroundCalls, BackgroundPool
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.reconciler import Reconciler
+from tests.support.fake_exec import FakeExec
 
 KEY = Key("default", "mnist")
 JOB = TrainingRun(
@@ -127,6 +129,7 @@ def enqueued(change: Callable[[Caches], None], *, only_replaced: bool) -> list[t
     reconciler = SimpleNamespace(
         api=SimpleNamespace(resource=TrainingRun.resource),
         jobs=jobs,
+        background=BackgroundCalls(BackgroundPool(FakeExec().run)),
         on_pod_terminating=lambda *_: only_replaced,
     )
     jobs.put(JOB)
@@ -157,6 +160,7 @@ def test_pods_of_a_deleted_job_enqueue_nothing() -> None:
     reconciler = SimpleNamespace(
         api=SimpleNamespace(resource=TrainingRun.resource),
         jobs=jobs,
+        background=BackgroundCalls(BackgroundPool(FakeExec().run)),
         on_job_deleted=deleted.append,
         on_pod_terminating=lambda *_: False,
     )

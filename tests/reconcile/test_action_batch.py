@@ -18,7 +18,7 @@ from argosy.engine.errors import (
     Unavailable,
 )
 from argosy.kinds.kubernetes import ConfigMap
-from argosy.plan.actions import Action, ActionResult, ActionStatus, Apply, Patch, Remove
+from argosy.plan.actions import ActionResult, ActionStatus, Apply, AwaitedAction, Patch, Remove
 from argosy.plan.children import Child
 from argosy.reconcile.action_batch import ActionBatch, status_of_error
 from argosy.reconcile.child_executor import ChildExecutor
@@ -33,7 +33,7 @@ class Executor:
     answers: dict[str, ActionStatus | ApiError] = field(default_factory=dict)
     executed: list[str] = field(default_factory=list)
 
-    async def execute(self, action: Action) -> ActionStatus:
+    async def execute(self, action: AwaitedAction) -> ActionStatus:
         name = action.child.name if isinstance(action, Apply) else action.name
         self.executed.append(name)
         answer = self.answers.get(name, ActionStatus.DONE)
@@ -56,7 +56,7 @@ class Batch:
     retries: ActionRetries = field(default_factory=ActionRetries)
     clock: ManualClock = field(default_factory=ManualClock)
 
-    async def execute(self, *actions: Action) -> list[str]:
+    async def execute(self, *actions: AwaitedAction) -> list[str]:
         """Return the executed actions."""
         self.executor.executed.clear()
         batch = ActionBatch(cast("ChildExecutor", self.executor), self.retries, self.clock)

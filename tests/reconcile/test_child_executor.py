@@ -12,7 +12,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ConfigMap, Secret, SecretMetadata, Service
 from argosy.kinds.meta import Json
-from argosy.plan.actions import Action, ActionStatus, Apply, Patch, Remove
+from argosy.plan.actions import ActionStatus, Apply, AwaitedAction, Patch, Remove
 from argosy.plan.children import Child, KubernetesObject, Owner, child_body, version_of
 from argosy.reconcile.child_executor import ChildExecutor, WrittenChildren
 from tests.support.servers import Server
@@ -37,7 +37,7 @@ class Harness:
     def namespace(self) -> str:
         return self.owner.namespace
 
-    async def execute(self, action: Action) -> ActionStatus:
+    async def execute(self, action: AwaitedAction) -> ActionStatus:
         executor = ChildExecutor(
             self.client, self.owner, self.written, self.returned.append, {"random": _random_content}
         )

@@ -40,7 +40,7 @@ from argosy.reconcile.slow_start import MAX_WINDOW, SlowStart
 from argosy.workload.children import SSH_KEYS
 from argosy.workload.model import Rules
 from argosy.workload.plan import (
-    Action,
+    AwaitedAction,
     ConfirmPod,
     CreatePod,
     DeleteJob,
@@ -119,7 +119,7 @@ class StoredNames:
 
 @dataclass
 class Case:
-    action: Action
+    action: AwaitedAction
     existing_pod: Pod | None = None
     answer: Exception | None = None
     want_done: list[str] = field(default_factory=list)
@@ -415,7 +415,7 @@ def test_every_api_error_has_a_status() -> None:
 
 
 class ResultCase(Struct):
-    action: Action
+    action: AwaitedAction
     want: list[ActionResult]
     existing_pod: Pod | None = None
     answer: Exception | None = None

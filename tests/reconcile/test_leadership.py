@@ -21,6 +21,7 @@ from argosy.engine.objects import ApiObject, Key
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.job_metrics import JobMetrics
+from argosy.reconcile.background import BackgroundCalls, BackgroundPool
 from argosy.reconcile.bursts import BURST_JOBS
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.pod_renderer import PodRenderer
@@ -28,6 +29,7 @@ from argosy.reconcile.reconciler import Reconciler
 from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.reconcile.status_writer import MAX_DEFER_SECONDS
 from tests.support.builders import run
+from tests.support.fake_exec import FakeExec
 from tests.support.manual_clock import ManualClock
 
 KEY = Key("default", "mnist")
@@ -139,6 +141,7 @@ class Replica:
             cast("Recorder", Silent()),
             PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
             JobMetrics(CollectorRegistry()),
+            BackgroundCalls(BackgroundPool(FakeExec().run)),
         )
         self.reconciler.status.record_support.confirm_write()
 

@@ -5,51 +5,27 @@ from dataclasses import replace
 
 import pytest
 
-from argosy.engine.transport import Transport
 from argosy.kinds.kubernetes import ConfigMap
 from tests.conftest import fresh_name, make_namespace
 from tests.support.captured_logs import captured_lines
+from tests.support.servers import Server
 from tests.support.toy_kind import FINALIZER, Toy
-from tests.support.toy_operator import KillingTransport, ToyScene
+from tests.support.toy_operator import NEVER, Killing, ToyScene
 
-NEVER = 1_000_000
 AT_ONCE = 8
 """Lives that are lived side by side."""
 
 
-class Killing:
-    """How an operator is killed, and whether it was."""
-
-    def __init__(self, at: int, *, answered: bool) -> None:
-        self._at = at
-        self._answered = answered
-        self.transport: KillingTransport | None = None
-
-    def wrap(self, inner: Transport) -> Transport:
-        self.transport = KillingTransport(inner, self._at, answered=self._answered)
-        return self.transport
-
-    @property
-    def requests(self) -> int:
-        assert self.transport
-        return self.transport.sent
-
-    @property
-    def killed(self) -> asyncio.Event:
-        assert self.transport
-        return self.transport.killed
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("answered", [False, True], ids=["before it is sent", "before its answer arrives"])
-async def test_a_kill_at_every_request_changes_nothing(scene: ToyScene, answered: bool) -> None:
+async def test_a_kill_at_every_request_changes_nothing(scene: ToyScene, api: Server, answered: bool) -> None:
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def live(at: int) -> Killing:
         killing, namespace = Killing(at, answered=answered), fresh_name()
         async with limit:
-            make_namespace(scene.server, namespace)
-            await _with_operators(replace(scene, namespace=namespace), killing)
+            make_namespace(api, namespace)
+            await killing.run(replace(scene, namespace=namespace), _live, _check_what_was_left)
         return killing
 
     with captured_lines():
@@ -58,28 +34,6 @@ async def test_a_kill_at_every_request_changes_nothing(scene: ToyScene, answered
         lives = await asyncio.gather(*(live(at) for at in range(1, undisturbed + 1)))
     killed = [life for life in lives if life.killed.is_set()]
     assert len(killed) >= undisturbed - 3, "the number of requests differs a little from life to life"
-
-
-async def _with_operators(scene: ToyScene, killing: Killing) -> None:
-    """Run the whole lifecycle with an operator that is killed, and its successor."""
-
-    async def operate() -> None:
-        async with scene.operator(killing.wrap):
-            await killing.killed.wait()
-        await _check_what_was_left(scene)
-        async with scene.operator():
-            await asyncio.Event().wait()
-
-    operators, life = asyncio.create_task(operate()), asyncio.create_task(_live(scene))
-    try:
-        await asyncio.wait((operators, life), return_when=asyncio.FIRST_COMPLETED)
-        for task in (operators, life):
-            if task.done():
-                task.result()
-    finally:
-        operators.cancel()
-        life.cancel()
-        await asyncio.gather(operators, life, return_exceptions=True)
 
 
 async def _live(scene: ToyScene) -> None:

@@ -21,6 +21,7 @@ from argosy.engine.objects import ApiObject, Key
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import Json
 from argosy.operator.triggers import Triggers
+from argosy.reconcile.background import BackgroundCalls, BackgroundPool
 from argosy.reconcile.bursts import BURST_JOBS
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.pod_renderer import PodRenderer
@@ -30,6 +31,7 @@ from argosy.workload.model import Workload
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 from tests.support.aresjobs import apply_merge_patch
+from tests.support.fake_exec import FakeExec
 from tests.support.manual_clock import ManualClock
 
 KEY = Key("default", "mnist")
@@ -153,6 +155,9 @@ class ReconcilerHarness:
         meta = {"uid": "u", "generation": 1, "namespace": "default", "name": "mnist"}
         self.api.run["metadata"] = meta
         self.jobs.put(self.api.stored())
+        self.exec = FakeExec()
+        self.background = BackgroundPool(self.exec.run)
+        self.background.begin_term()
         self.reconciler = Reconciler(
             job_api,
             self.jobs,
@@ -162,6 +167,7 @@ class ReconcilerHarness:
             cast("Recorder", self.recorder),
             PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
             self.recorder,
+            BackgroundCalls(self.background),
         )
 
     async def reconcile(self) -> float | None:

@@ -3,11 +3,13 @@
 A Toy owns a ConfigMap with its message and a Secret with a generated key; changes by others are reverted. It
 adds an entry to a registry, a ConfigMap that it does not own, and a finalizer makes sure that the entry is
 removed again. Its Record contains the registry and the number of times that the message has changed.
+
+If it names a pod, each new message is announced there by a command, and the Record contains the answers.
 """
 
 import secrets
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -15,10 +17,10 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions
-from argosy.kinds.kubernetes import ConfigMap, SecretMetadata
+from argosy.kinds.kubernetes import ConfigMap, Pod, SecretMetadata
 from argosy.kinds.meta import Json, ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.plan.actions import Action, EmitEvent, Patch
+from argosy.plan.actions import Action, EmitEvent, Exec, Patch
 from argosy.plan.children import Child, KubernetesObject
 from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref
 from argosy.plan.diff import changes
@@ -32,6 +34,8 @@ PART_OF = "example.com/toy"
 class ToySpec(Struct, frozen=True):
     message: str = ""
     registry: str = "registry"
+    pod: str = ""
+    """Where messages are announced; empty: nowhere."""
 
 
 class ToyStatus(Struct, frozen=True, rename="camel"):
@@ -66,6 +70,8 @@ class ToyRecord(Struct, frozen=True, omit_defaults=True):
     message: str = ""
     messages: int = 0
     """The number of times that the message has changed."""
+    answers: list[str] = field(default_factory=list)
+    """Keys of commands whose answer was received, each time that it was."""
     version: int = 1
 
 
@@ -79,10 +85,11 @@ class ToyReconciler:
         yield Ref(ConfigMap, obj.spec.registry, namespace)
         if record is not None and record.registry:
             yield Ref(ConfigMap, record.registry, namespace)
+        if obj.spec.pod:
+            yield Ref(Pod, obj.spec.pod, namespace)
         yield _parts(obj)
 
     def decide(self, obj: Toy, record: ToyRecord | None, inputs: Inputs, now: datetime) -> Decision:
-        del now
         meta, record = obj.metadata, record or ToyRecord()
         if meta.deletion_timestamp is not None:
             status = _status(obj, "Releasing", "", record)
@@ -93,19 +100,57 @@ class ToyReconciler:
         if record.messages == 0 or record.message != obj.spec.message:
             record = replace(record, message=obj.spec.message, messages=record.messages + 1)
         record = replace(record, registry=obj.spec.registry)
+        record, execs, requeue_at = _announce(obj, record, inputs, now)
         wanted = changes(_children(obj, inputs), inputs, prune=True, drift=True)
         registry = inputs.one(Ref(ConfigMap, obj.spec.registry, meta.namespace))
         if registry is None:
             status = _status(obj, "Pending", f"no ConfigMap {obj.spec.registry}", record)
-            return Decision(status, wanted)
+            return Decision(status, (*wanted, *execs), requeue_at=requeue_at)
         entered = registry.data.get(meta.name) == meta.uid
         enter = () if entered else (_patch(registry, {meta.name: meta.uid}),)
-        complete = entered and not wanted and len(inputs.children) == len(self.owns)
+        is_announced = not obj.spec.pod or announcement(record) in record.answers
+        complete = entered and not wanted and len(inputs.children) == len(self.owns) and is_announced
         phase = "Ready" if complete else "Pending"
         problem = "; ".join(failure.message for failure in inputs.failures)
         became_ready = phase == "Ready" != obj.status.phase
         events = (EmitEvent("Normal", "Ready", "everything exists"),) if became_ready else ()
-        return Decision(_status(obj, phase, problem, record), (*wanted, *enter), events)
+        actions = (*wanted, *enter, *execs)
+        return Decision(_status(obj, phase, problem, record), actions, events, requeue_at)
+
+
+def announcement(record: ToyRecord) -> str:
+    """Return the key of the command that announces the current message."""
+    return f"announcement-{record.messages}"
+
+
+def _announce(
+    obj: Toy, record: ToyRecord, inputs: Inputs, now: datetime
+) -> tuple[ToyRecord, tuple[Exec, ...], datetime | None]:
+    """Record the answers, and return the command that announces the current message if that has none.
+
+    A failed one is left out of one decision, so that it is run again.
+    """
+    key = announcement(record)
+    answer = inputs.exec_results.get(key)
+    if answer is not None and answer.exit_code == 0:
+        record = replace(record, answers=[*record.answers, key])
+    pod = inputs.one(Ref(Pod, obj.spec.pod, obj.metadata.namespace)) if obj.spec.pod else None
+    if pod is None or key in record.answers:
+        return record, (), None
+    if answer is not None:
+        return record, (), now + timedelta(seconds=0.1)
+    script = ANNOUNCE.replace("KEY", key)
+    meta = pod.metadata
+    return record, (Exec(key, meta.name, meta.uid, "main", ("sh", "-c", script)),), None
+
+
+ANNOUNCE = """
+echo KEY >> /tmp/started
+if mkdir /tmp/KEY 2> /dev/null; then
+    echo KEY >> /tmp/announced
+fi
+"""
+"""A command that is safe to repeat: of all that run, also at the same time, one creates the folder."""
 
 
 def toys_by_part(obj: KubernetesObject) -> Iterable[str]:
@@ -124,7 +169,7 @@ def reconciled_toy(kind: type[Toy] = Toy) -> ReconciledKind[Toy, ToyRecord]:
     return ReconciledKind(
         kind=kind,
         reconciler=ToyReconciler(),
-        needed={ConfigMap: {"toy": toys_by_part}},
+        needed={ConfigMap: {"toy": toys_by_part}, Pod: {}},
         generators={"random": random_key},
     )
 

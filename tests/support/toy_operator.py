@@ -1,16 +1,20 @@
 """An operator for the Toy kind in this process, and a user's view of one namespace.
 
 `KillingTransport` kills an operator at one of its requests, before the request is sent or before the response
-arrives. As with a killed process, nothing is sent after that.
+arrives. As with a killed process, nothing is sent after that. The response to a command in a container is its
+exit code.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
+from argosy.engine import streams
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
@@ -21,9 +25,10 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.metrics import Metrics
 from argosy.engine.transport import HttpTransport, Request, Response, Socket, Stream, Transport
 from argosy.kinds.kubernetes import ConfigMap, Event, Secret
+from argosy.reconcile.background import BackgroundCalls, BackgroundPool
+from argosy.reconcile.pod_exec import PodExec
 from argosy.reconcile.runner import Runner
 from argosy.reconcile.sources import Sources
-from tests.support.servers import Server
 from tests.support.toy_kind import Toy, ToyStatus, reconciled_toy
 from tests.support.waiting import until
 
@@ -43,18 +48,99 @@ class KillingTransport:
         if self.sent == self._at and self._answered:
             await self._inner.send(request)
         if self.sent >= self._at:
-            self.killed.set()
-            raise asyncio.CancelledError
+            raise self.kill()
         return await self._inner.send(request)
+
+    def kill(self) -> asyncio.CancelledError:
+        """Return what every request raises from now on."""
+        self.killed.set()
+        return asyncio.CancelledError()
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         return self._inner.stream(request)
 
-    def websocket(self, request: Request, protocols: Sequence[str]) -> AbstractAsyncContextManager[Socket]:
-        return self._inner.websocket(request, protocols)
+    @asynccontextmanager
+    async def websocket(self, request: Request, protocols: Sequence[str]) -> AsyncIterator[Socket]:
+        self.sent += 1
+        is_last = self.sent == self._at
+        if self.sent > self._at or (is_last and not self._answered):
+            raise self.kill()
+        async with self._inner.websocket(request, protocols) as socket:
+            yield _KillingSocket(socket, self) if is_last else socket
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class _KillingSocket:
+    """Kills the operator when the command has ended, before its exit code is received."""
+
+    def __init__(self, inner: Socket, transport: KillingTransport) -> None:
+        self._inner = inner
+        self._transport = transport
+        self.protocol = inner.protocol
+
+    async def send(self, message: bytes) -> None:
+        await self._inner.send(message)
+
+    async def receive(self) -> bytes | None:
+        message = await self._inner.receive()
+        if message is None or message[0] == streams.ERROR:
+            raise self._transport.kill()
+        return message
+
+
+class Killing:
+    """How an operator is killed, and whether it was; its successor is not killed."""
+
+    def __init__(self, at: int, *, answered: bool) -> None:
+        self._at = at
+        self._answered = answered
+        self.transport: KillingTransport | None = None
+
+    def wrap(self, inner: Transport) -> Transport:
+        self.transport = KillingTransport(inner, self._at, answered=self._answered)
+        return self.transport
+
+    @property
+    def requests(self) -> int:
+        assert self.transport
+        return self.transport.sent
+
+    @property
+    def killed(self) -> asyncio.Event:
+        assert self.transport
+        return self.transport.killed
+
+    async def run(
+        self,
+        scene: "ToyScene",
+        live: "Callable[[ToyScene], Awaitable[None]]",
+        check_what_was_left: "Callable[[ToyScene], Awaitable[None]]",
+    ) -> None:
+        """Live with an operator that is killed, and its successor; check in between what the first left."""
+
+        async def operate() -> None:
+            async with scene.operator(self.wrap):
+                await self.killed.wait()
+            await check_what_was_left(scene)
+            async with scene.operator():
+                await asyncio.Event().wait()
+
+        operators, life = asyncio.create_task(operate()), asyncio.ensure_future(live(scene))
+        try:
+            await asyncio.wait((operators, life), return_when=asyncio.FIRST_COMPLETED)
+            for task in (operators, life):
+                if task.done():
+                    task.result()
+        finally:
+            operators.cancel()
+            life.cancel()
+            await asyncio.gather(operators, life, return_exceptions=True)
+
+
+NEVER = 1_000_000
+"""The number of a request that is never sent."""
 
 
 class ToyOperator:
@@ -64,8 +150,10 @@ class ToyOperator:
         self.toys = Cache(client, kind, namespace=namespace)
         self.sources = Sources(client, namespace)
         self.recorder = Recorder(client, "toy-operator")
+        self.background = BackgroundPool(PodExec(client).run, client.metrics)
+        calls = BackgroundCalls(self.background)
         self.runner = Runner(
-            reconciled_toy(kind), self.toys, self.sources, client, SystemClock(), self.recorder
+            reconciled_toy(kind), self.toys, self.sources, client, SystemClock(), self.recorder, calls
         )
         self.controller = Controller("Toy", self.runner.reconcile, concurrency=4, metrics=client.metrics)
         self.runner.subscribe(self.controller)
@@ -80,9 +168,11 @@ class ToyOperator:
         await self.toys.wait_synced()
         await asyncio.gather(*(cache.wait_synced() for cache in self.sources.caches))
         await self.runner.begin_term()
+        self.background.begin_term()
         try:
             await self.controller.run()
         finally:
+            await self.background.end_term()
             self.runner.end_term()
 
     async def run(self) -> None:
@@ -91,12 +181,19 @@ class ToyOperator:
             tasks.create_task(self.lead())
 
 
+class Reachable(Protocol):
+    """Something with an API server."""
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+
 @dataclass
 class ToyScene:
     """One namespace, as a user sees it."""
 
     client: Client
-    server: Server
+    server: Reachable
     namespace: str
     kind: type[Toy] = Toy
 

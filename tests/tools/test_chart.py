@@ -7,8 +7,9 @@ import pytest
 
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.apis.argosy import ARGOSY
+from argosy.operator.apis.base import Api
 from argosy.operator.apis.registry import APIS
-from argosy.operator.rbac import kind_rules
+from argosy.operator.rbac import EXEC_RULE, kind_rules
 from tools.chart import CHART, CRDS, DOCS, REPOSITORY, generated_files
 
 GENERATED = generated_files(APIS)
@@ -36,6 +37,21 @@ WANT_FOR_ANOTHER_API = {
 def test_another_registered_api_appears(template: str, want: int) -> None:
     text = generated_files((*APIS, TOYS))[CHART / "templates" / template]
     assert text.count("{{- if .Values.apis.toys }}") == want
+
+
+def test_exec_is_granted_and_documented_only_for_an_api_that_declares_it() -> None:
+    def rules(*apis: Api) -> tuple[str, str]:
+        files = generated_files(apis)
+        return files[CHART / "templates" / "_apis.tpl"], files[DOCS]
+
+    template, docs = rules(*APIS, replace(TOYS, rules=(EXEC_RULE,)))
+    section = template.partition("{{- if .Values.apis.toys }}")[2].partition("{{- end }}")[0]
+    assert section.endswith('- apiGroups: [""]\n  resources: [pods/exec]\n  verbs: [get, create]\n')
+    row = "| `pods/exec` | get, create | `apis.toys` | commands are run in containers of its pods |"
+    assert row in docs
+    without_template, without_docs = rules(*APIS, TOYS)
+    assert without_template.count("pods/exec") == template.count("pods/exec") - 1
+    assert row not in without_docs
 
 
 def test_rules_of_another_registered_api_are_documented() -> None:

@@ -4,7 +4,7 @@ Every method raises the typed errors of `errors`. `sender` explains how requests
 retried, and why nothing is written after the deadline.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
 from types import TracebackType
@@ -343,14 +343,19 @@ class Client:
         tty: bool = False,
         on_stdout: Callable[[bytes], None] = streams.ignore,
         on_stderr: Callable[[bytes], None] = streams.ignore,
+        pace: Callable[[int], Awaitable[None]] | None = None,
     ) -> int:
-        """Run a command in a container and return its exit code."""
+        """Run a command in a container and return its exit code.
+
+        `pace` is awaited with the size of each piece of output; the command has to wait while it does not
+        return.
+        """
         query = streams.exec_query(command, container, stdin=stdin is not None, tty=tty)
         target = streams.pod_path(pod, namespace, "exec") + "?" + urlencode(query)
         # kube-apiserver rejects JSON here, because the response is not an object.
         headers = {**self._headers, "Accept": "*/*"}
         async with self._sender.websocket(target, headers, streams.EXEC_PROTOCOLS) as socket:
-            return await streams.run_exec(socket, stdin, on_stdout, on_stderr)
+            return await streams.run_exec(socket, stdin, on_stdout, on_stderr, pace)
 
     async def request(
         self,

@@ -38,6 +38,12 @@ class Metrics:
         self.events_dropped = self._counter(
             "argosy_events_dropped_total", "Kubernetes Events that could not be written."
         )
+        self.exec_total = self._counter(
+            "argosy_exec_total", "Commands that the operator ran in containers, by result.", ["result"]
+        )
+        self.exec_in_progress = self._gauge(
+            "argosy_exec_in_progress", "Commands that the operator runs in containers now."
+        )
         self.event_loop_tasks = self._gauge("argosy_event_loop_tasks", "Tasks of the event loop.")
 
     def _define_api_metrics(self) -> None:

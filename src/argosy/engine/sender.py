@@ -95,7 +95,7 @@ class Sender:
 
     async def _upgrade(self, target: str, headers: Headers) -> Request:
         request = await self._request("GET", target, headers, None, self._timeout)
-        await self._write_timeout()
+        request.timeout = await self._write_timeout()
         return request
 
     async def _read(self, method: str, target: str, headers: Headers, body: bytes | None) -> bytes:

@@ -147,8 +147,12 @@ async def run_exec(
     stdin: bytes | AsyncIterator[bytes] | None,
     on_stdout: Callable[[bytes], None],
     on_stderr: Callable[[bytes], None],
+    pace: Callable[[int], Awaitable[None]] | None = None,
 ) -> int:
-    """Send stdin and pass on output until the command ends; return its exit code."""
+    """Send stdin and pass on output until the command ends; return its exit code.
+
+    Nothing more is received while `pace` waits, so a full socket makes the command wait.
+    """
     feeding = None if stdin is None else asyncio.create_task(_feed(socket, stdin))
     try:
         while (message := await socket.receive()) is not None:
@@ -161,6 +165,8 @@ async def run_exec(
                 on_stderr(payload)
             elif channel == ERROR:
                 return _exit_code(payload)
+            if pace is not None:
+                await pace(len(payload))
     finally:
         if feeding is not None:
             feeding.cancel()

@@ -25,8 +25,10 @@ from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.job_views import JobViews
 from argosy.operator.triggers import Triggers
 from argosy.operator.watched_kinds import AnyCache, Definitions, WatchedKind, crd_name
+from argosy.reconcile.background import BackgroundCalls, BackgroundPool
 from argosy.reconcile.caches import LAUNCHER_KINDS, Caches
 from argosy.reconcile.object_writer import T
+from argosy.reconcile.pod_exec import PodExec
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.reconciler import Reconciler
 from argosy.reconcile.runner import R, ReconciledKind, Runner
@@ -80,6 +82,7 @@ class Manager:
         self.triggers = Triggers(self.caches)
         self.job_views = JobViews(self.caches, self.clock)
         self.gate = DrainGate()
+        self.background = BackgroundPool(PodExec(client).run, client.metrics)
         self._kinds = [WatchedKind(cache) for cache in self.caches.pod_groups.caches.values()]
         self.caches.pod_groups.is_crd_installed = self._is_crd_installed
         self.definitions.crds.subscribe(lambda _: self.triggers.enqueue_waiting_gangs())
@@ -104,6 +107,7 @@ class Manager:
             self.recorder,
             self.pods,
             self.job_metrics,
+            BackgroundCalls(self.background),
             requests.for_job,
         )
         controller = self._add_controller(jobs, reconciler, reconciler.reconcile, requests.caches)
@@ -117,7 +121,8 @@ class Manager:
             return
         objects = Cache(self.client, kind.kind, namespace=self.namespace)
         earlier_caches = self.sources.caches
-        runner = Runner(kind, objects, self.sources, self.client, self.clock, self.recorder)
+        calls = BackgroundCalls(self.background)
+        runner = Runner(kind, objects, self.sources, self.client, self.clock, self.recorder, calls)
         self._kinds += [WatchedKind(cache) for cache in self.sources.caches if cache not in earlier_caches]
         runner.subscribe(self._add_controller(objects, runner, runner.reconcile, runner.caches))
 
@@ -166,6 +171,7 @@ class Manager:
         """Reconcile until cancelled, then let running reconciles end."""
         await self.wait_ready()
         await asyncio.gather(*(reconciler.begin_term() for reconciler in self._reconcilers))
+        self.background.begin_term()
         self.gate.open()
         controllers = [
             asyncio.create_task(kind.run_controller()) for kind in self._kinds if kind.controller is not None
@@ -174,7 +180,7 @@ class Manager:
             # Not gather, which would cancel running reconciles together with this task.
             await asyncio.wait(controllers, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            await self.gate.drain(DRAIN_SECONDS)
+            await asyncio.gather(self.background.end_term(), self.gate.drain(DRAIN_SECONDS))
             for controller in controllers:
                 controller.cancel()
             await asyncio.gather(*controllers, return_exceptions=True)

@@ -116,6 +116,16 @@ def kind_rules(kind: type[_Kind], owns: Iterable[type[_Kind]] = ()) -> tuple[Pol
     )
 
 
+EXEC_RULE: Final = PolicyRule(
+    resources=("pods/exec",),
+    verbs=("get", "create"),
+    reason="commands are run in containers of its pods",
+)
+"""What an API needs, among its own rules, whose reconcilers ask for `Exec`. It lets the operator run anything
+in any pod where jobs are served, so no other API has it.
+
+A WebSocket is opened by GET. API servers ask for the verb get, and later ones also for create."""
+
 CORE_RULES: Final = (
     PolicyRule(
         scope="cluster",

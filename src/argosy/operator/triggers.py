@@ -58,6 +58,7 @@ class Triggers:
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:
         """Enqueue the jobs of this reconciler from now on."""
         resource, jobs = reconciler.api.resource, reconciler.jobs
+        reconciler.background.on_answer(queue.enqueue)
 
         def job_exists(key: Key) -> bool:
             return jobs.get(*key) is not None

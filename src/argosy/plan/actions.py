@@ -44,18 +44,18 @@ class Patch(Struct, frozen=True):
 
 
 class Exec(Struct, frozen=True):
-    """Run a command in a container of a pod, in the background, and answer with an `ExecResult`.
+    """Run a command in a pod of the object's namespace, in the background; the answer is an `ExecResult`.
 
     The `key` is the identity of the call among those of one reconciled object. While the decisions of that
     object contain the key, the command is started once, and its answer is an input of every reconcile. The
     first decision without the key, once its status is written, drops the answer, or cancels the command if
-    it has not ended. To run a command again, use another key, or leave the key out of one decision. So
-    record what follows from an answer in the same decision that leaves its key out.
+    it has not ended. So record what follows from an answer in the decision that leaves its key out. To run
+    a command again, use another key, or leave the key out of one decision.
 
     The command must be safe to repeat: an operator that is killed or loses its Lease before it has recorded
     the answer runs it again, perhaps while the first one still runs, for a cancelled or timed out command is
-    not necessarily ended in its container. A command that must take effect once keeps a marker in the
-    container, for example a file with its exit code, and returns that if the file exists.
+    not necessarily ended in its container. A command that must take effect once keeps a marker there: it
+    goes on only if it could create a folder, and otherwise returns the exit code that the first one left.
     """
 
     key: str
@@ -68,7 +68,8 @@ class Exec(Struct, frozen=True):
     """Program and arguments; no shell is added. They are part of a URL, so keep them below 8 kB and send
     the rest as stdin."""
     stdin: bytes = b""
-    """Sent whole and then closed."""
+    """Sent whole and then closed. The command must read all of it: where a command leaves some unread,
+    Kubernetes may break the connection or never report the end, to kubectl neither."""
     timeout_seconds: float = 30.0
     """At most `MAX_EXEC_SECONDS`. What takes longer is started detached, and asked for by further calls."""
 

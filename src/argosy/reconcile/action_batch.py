@@ -1,4 +1,4 @@
-"""Executes the actions of one decision, and remembers those that failed.
+"""Executes the actions that one reconcile waits for, and remembers those that failed.
 
 Children come first, stage by stage: a stage whose predecessor is incomplete waits. Then come patches, then
 removals. An action that failed a moment ago is held back; the others are executed all the same.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, BadRequest, Forbidden, Invalid, LeaseExpired, NotFound, TooLarge
 from argosy.kinds.text import MAX_MESSAGE_CHARS, truncate
-from argosy.plan.actions import Action, ActionResult, ActionStatus, Apply, Patch, Remove
+from argosy.plan.actions import ActionResult, ActionStatus, Apply, AwaitedAction, Patch, Remove
 from argosy.reconcile.child_executor import ChildExecutor
 from argosy.reconcile.object_state import ActionKey, ActionRetries
 
@@ -21,7 +21,7 @@ class ActionBatch:
         self._retries = retries
         self._clock = clock
 
-    async def execute(self, actions: Sequence[Action]) -> bool:
+    async def execute(self, actions: Sequence[AwaitedAction]) -> bool:
         """Return True if all were done.
 
         Failures are remembered; only `LeaseExpired` is raised, when this process may write no longer.
@@ -39,7 +39,7 @@ class ActionBatch:
         removed = await self._execute_together([action for action in actions if isinstance(action, Remove)])
         return applied and patched and removed
 
-    async def _execute_together(self, actions: Sequence[Action]) -> bool:
+    async def _execute_together(self, actions: Sequence[AwaitedAction]) -> bool:
         """Return True if all were done."""
         results = await asyncio.gather(*map(self._attempt, actions), return_exceptions=True)
         for result in results:
@@ -47,7 +47,7 @@ class ActionBatch:
                 raise result
         return all(results)
 
-    async def _attempt(self, action: Action) -> bool:
+    async def _attempt(self, action: AwaitedAction) -> bool:
         """Return True if the action was done."""
         key = kind, name = _key(action)
         if self._retries.is_in_backoff(key, self._clock.monotonic()):
@@ -83,7 +83,7 @@ def status_of_error(error: ApiError) -> ActionStatus:
     return ActionStatus.RETRY
 
 
-def _key(action: Action) -> ActionKey:
+def _key(action: AwaitedAction) -> ActionKey:
     if isinstance(action, Apply):
         return action.child.kind.resource.kind, action.child.name
     return action.kind.resource.kind, action.name

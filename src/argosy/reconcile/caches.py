@@ -4,7 +4,7 @@ There is one cache per kind, shared by all APIs and indexed by the owning job (s
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod, Role, RoleBinding, Service, ServiceAccount
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.pod_groups import CoschedulingPodGroup, KubernetesPodGroup, VolcanoPodGroup
-from argosy.plan.actions import ActionResult
+from argosy.plan.actions import ActionResult, ExecResult
 from argosy.plan.children import KubernetesObject
 from argosy.reconcile.capacity import CapacityTracker
 from argosy.reconcile.losses import RecentLosses
@@ -42,6 +42,8 @@ anyway."""
 
 UNKNOWN_CAPACITY_SECONDS = 0.5
 """When a job asks again what is free, while that is not known."""
+
+NO_RESULTS: Mapping[str, ExecResult] = {}
 
 
 class Observation(Struct, frozen=True):
@@ -125,13 +127,15 @@ class Caches:
         failures: tuple[ActionResult, ...] = (),
         confirmed_absent: frozenset[tuple[str, int]] = frozenset(),
         deleted_uids: Collection[str] = (),
+        exec_results: Mapping[str, ExecResult] = NO_RESULTS,
         capacity: bool = False,
         scale_requests: tuple[ScaleRequest, ...] = (),
     ) -> Observation:
         """Return everything that is decided on. Changes nothing.
 
         `failures`, `confirmed_absent` and `deleted_uids` are what the API server has answered and the caches
-        may not show yet. What is free in the cluster is only included if `capacity` is set.
+        may not show yet, `exec_results` what commands in containers have answered. What is free in the
+        cluster is only included if `capacity` is set.
         """
         owner = owner_key(job.namespace, job.uid)
         pods = self._pods(owner, deleted_uids)
@@ -153,6 +157,7 @@ class Caches:
             recent_losses=self._losses.for_job(owner),
             scale_requests=scale_requests,
             failed_actions=failures,
+            exec_results=exec_results,
         )
         if not capacity:
             return Observation(observed)

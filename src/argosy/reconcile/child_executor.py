@@ -15,7 +15,7 @@ from argosy.engine.errors import AlreadyExists, ApiError, Conflict, Forbidden, I
 from argosy.engine.managed_fields import claim_created_fields
 from argosy.kinds import labels
 from argosy.kinds.meta import ObjectMeta
-from argosy.plan.actions import Action, ActionStatus, Apply, Patch, Remove
+from argosy.plan.actions import ActionStatus, Apply, AwaitedAction, Patch, Remove
 from argosy.plan.children import Child, Json, KubernetesObject, Owner, child_body, child_labels, version_of
 
 Generator = Callable[[], Json]
@@ -67,7 +67,7 @@ class ChildExecutor:
         self._generators = generators
         self._report = report
 
-    async def execute(self, action: Action) -> ActionStatus:
+    async def execute(self, action: AwaitedAction) -> ActionStatus:
         match action:
             case Apply(child, ""):
                 return await self._create(child)

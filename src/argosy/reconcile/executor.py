@@ -46,7 +46,7 @@ from argosy.workload import messages
 from argosy.workload.children import job_owner
 from argosy.workload.model import Workload
 from argosy.workload.plan import (
-    Action,
+    AwaitedAction,
     ConfirmPod,
     CreatePod,
     DeleteJob,
@@ -113,7 +113,7 @@ class ActionExecutor:
             _report_to(self.results, workload),
         )
 
-    async def execute(self, actions: Sequence[Action]) -> Sequence[ActionResult]:
+    async def execute(self, actions: Sequence[AwaitedAction]) -> Sequence[ActionResult]:
         """Execute children first, since pods refer to them, then pods, then deletions of other objects.
 
         Return what is worth an event: objects that were created or deleted, and rejections that are new.
@@ -148,7 +148,7 @@ class ActionExecutor:
         finally:
             del failed, results  # the error refers to this frame: without this they would be a cycle
 
-    def _result(self, action: Action) -> ActionResult:
+    def _result(self, action: AwaitedAction) -> ActionResult:
         """Return the result of an action that was done."""
         match action:
             case CreatePod(role, index, attempt, replacement):
@@ -186,7 +186,7 @@ class ActionExecutor:
         if kind in _LAUNCHER_KIND_NAMES and not self.features.remote_exec:
             raise FeatureOffError("launchers that start processes in other pods", "remoteExec")
 
-    async def _create_pods(self, actions: Sequence[Action]) -> bool:
+    async def _create_pods(self, actions: Sequence[AwaitedAction]) -> bool:
         slow_start, failures = self.retries.slow_start, self.retries.failures.values()
         failed = {
             (failure.role, failure.index) for failure in failures if failure.status is ActionStatus.RETRY

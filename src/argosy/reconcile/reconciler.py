@@ -18,8 +18,10 @@ from argosy.engine.errors import Conflict, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger, add_log_context
 from argosy.engine.objects import Key, key_of
+from argosy.plan.actions import Exec
 from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.adoption import PodAdopter
+from argosy.reconcile.background import BackgroundCalls
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState, RetryState, WorkloadCache
@@ -77,6 +79,7 @@ class Reconciler(Generic[T]):
         recorder: Recorder,
         pods: PodRenderer,
         metrics: JobMetricsSink,
+        background: BackgroundCalls,
         requests: FindRequests = no_requests,
     ) -> None:
         self.api = api
@@ -88,6 +91,7 @@ class Reconciler(Generic[T]):
         self.recorder = recorder
         self.pods = pods
         self.metrics = metrics
+        self.background = background
         self.requests = requests
         self.states: dict[Key, JobState] = {}
         self.status = StatusWriter(api, jobs, client, clock, recorder)
@@ -135,9 +139,7 @@ class Reconciler(Generic[T]):
         if isinstance(written, Requeue):
             return written
         self._report(key, valid_workload, before, plan, written)
-        if plan.actions or state.retries.failures:
-            # Even without actions: failures of actions that are no longer planned are forgotten.
-            await self._execute(written.job, valid_workload or self.api.ended_workload(job), plan, state)
+        await self._execute(written.job, valid_workload or self.api.ended_workload(job), plan, state)
         has_converged = plan.record == before or _is_fixed_point(valid_workload, plan, observed, now)
         return self._requeue_after(key, plan, observed, state, now, has_converged=has_converged)
 
@@ -173,6 +175,7 @@ class Reconciler(Generic[T]):
             failures=tuple(state.retries.failures.values()),
             confirmed_absent=state.hints.take_confirmed_absent(),
             deleted_uids=state.hints.deleted_uids,
+            exec_results=self.background.results(key_of(job), job.metadata.uid),
             capacity=self._needs_capacity(workload, before),
             scale_requests=self.requests(workload) if isinstance(workload, Workload) else (),
         )
@@ -236,6 +239,16 @@ class Reconciler(Generic[T]):
                 self.recorder.event(written.job, event.type, event.reason, event.message)
 
     async def _execute(self, job: T, workload: Workload, plan: Plan, state: JobState) -> None:
+        """Start what runs in the background, and execute the rest.
+
+        Even without actions: answers and failures of actions that are no longer planned are forgotten.
+        """
+        actions = [action for action in plan.actions if not isinstance(action, Exec)]
+        execs = [action for action in plan.actions if isinstance(action, Exec)]
+        recorded = state.status.flush_at is None or state.status.deferred is not None
+        self.background.update(key_of(job), state.uid, execs, recorded=recorded)
+        if not actions and not state.retries.failures:
+            return
         executor = ActionExecutor(
             self.client,
             self.clock,
@@ -248,7 +261,7 @@ class Reconciler(Generic[T]):
             self.pods.bodies,
             self.pods.context.features,
         )
-        results = await executor.execute(plan.actions)
+        results = await executor.execute(actions)
         for event in self.api.action_events(job, results):
             self.recorder.event(job, event.type, event.reason, event.message)
 
@@ -305,6 +318,7 @@ class Reconciler(Generic[T]):
     def end_term(self) -> None:
         """Forget what was decided and not written: it must not be written in a later term."""
         self.states.clear()
+        self.background.clear()
         self.status.term.end()
 
     def on_pod_terminating(self, key: Key, role: str) -> bool:
@@ -330,6 +344,7 @@ class Reconciler(Generic[T]):
 
     def _forget(self, key: Key) -> None:
         self.states.pop(key, None)
+        self.background.forget(key)
         self.caches.pod_groups.waiting.discard(self._waiting_job(key))
         self.metrics.forget_job(self.kind, key)
 

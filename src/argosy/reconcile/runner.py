@@ -5,7 +5,7 @@
 3. Set the finalizer, if the kind has one, before the first action.
 4. Write the status, which holds the Record, at the resourceVersion that was observed. If that is rejected, or
    if the CRD drops the Record, nothing is executed.
-5. Record events and execute the actions.
+5. Record events, start what runs in the background (see `background`) and execute the other actions.
 6. Requeue at the earliest time that anything asked for.
 
 An object that is being deleted is reconciled like any other until the reconciler says that it is released;
@@ -28,10 +28,12 @@ from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.events import Recorder
 from argosy.engine.objects import Key, key_of
 from argosy.kinds.meta import ObjectMeta
+from argosy.plan.actions import Exec
 from argosy.plan.children import KubernetesObject, Owner
 from argosy.plan.contract import Decision, Inputs, Reconciler
 from argosy.plan.record import UnsupportedVersionError, decode_record
 from argosy.reconcile.action_batch import ActionBatch
+from argosy.reconcile.background import BackgroundCalls
 from argosy.reconcile.child_executor import ChildExecutor, Generator
 from argosy.reconcile.compatibility import Compatibility
 from argosy.reconcile.object_state import ObjectState
@@ -76,6 +78,7 @@ class Runner(Generic[T, R]):
         client: Client,
         clock: Clock,
         recorder: Recorder,
+        background: BackgroundCalls,
     ) -> None:
         self._reconciler = kind.reconciler
         self._needed_kinds = tuple(kind.needed)
@@ -87,6 +90,7 @@ class Runner(Generic[T, R]):
         self._client = client
         self._clock = clock
         self._recorder = recorder
+        self._background = background
         self._states: dict[Key, ObjectState] = {}
         self._needs = NeedIndex()
         self._undecodable: dict[Key, Undecodable] = {}
@@ -121,13 +125,17 @@ class Runner(Generic[T, R]):
         state.written.keep_only({child.metadata.uid for child in children})
         needed = {need: self._sources.find(need) for need in needs}
         failures = tuple(state.retries.failures.values())
-        inputs = Inputs(children, needed, failures, dict(state.written.versions))
+        results = self._background.results(key, obj.metadata.uid)
+        inputs = Inputs(children, needed, failures, dict(state.written.versions), results)
         decision = self._reconciler.decide(obj, record, inputs, self._clock.now())
         written = await self._write(obj, decision, state)
         for event in decision.events:
             self._recorder.event(written, event.type, event.reason, event.message)
+        actions = [action for action in decision.actions if not isinstance(action, Exec)]
+        execs = [action for action in decision.actions if isinstance(action, Exec)]
+        self._background.update(key, obj.metadata.uid, execs, recorded=state.flush_at is None)
         executor = ChildExecutor(self._client, owner, state.written, self._sources.put, self._generators)
-        done = await ActionBatch(executor, state.retries, self._clock).execute(decision.actions)
+        done = await ActionBatch(executor, state.retries, self._clock).execute(actions)
         if done and decision.released and obj.metadata.deletion_timestamp is not None:
             await self._remove_finalizer(written)
             return None
@@ -193,6 +201,7 @@ class Runner(Generic[T, R]):
 
     def _forget(self, key: Key) -> None:
         self._states.pop(key, None)
+        self._background.forget(key)
         self._needs.replace(key, ())
 
     async def begin_term(self) -> None:
@@ -202,6 +211,7 @@ class Runner(Generic[T, R]):
     def end_term(self) -> None:
         """This replica leads no longer: forget what another leader may change."""
         self._states.clear()
+        self._background.clear()
         self._term.end()
 
     def on_crd_changed(self) -> list[Key]:
@@ -210,7 +220,11 @@ class Runner(Generic[T, R]):
         return [key for key, state in self._states.items() if unblock(state.block)]
 
     def subscribe(self, queue: Queue) -> None:
-        """Queue an object whenever it, one of its children, or an object that it needs changes."""
+        """Queue an object whenever it, one of its children, or an object that it needs changes.
+
+        Also when a command that it has run in a container is answered.
+        """
+        self._background.on_answer(queue.enqueue)
         self._objects.subscribe(lambda change: self._object_changed(change, queue))
         self._objects.on_undecodable(lambda bad: self._undecodable_found(bad, queue))
         for kind in self._reconciler.owns:

@@ -91,7 +91,8 @@ class Api:
     custom_resources: tuple[type[CustomResource], ...]
     """The kinds whose CRDs the chart installs."""
     rules: tuple[PolicyRule, ...]
-    """RBAC rules that the operator needs for this API, besides `rbac.CORE_RULES`."""
+    """RBAC rules that the operator needs for this API, besides `rbac.CORE_RULES`; granted only where the API
+    is served. Reconcilers that ask for `Exec` need `rbac.EXEC_RULE`."""
     start: "Callable[[StartContext], AbstractAsyncContextManager[RunningApi]]"
     """Starts the API in an operator; what it opened is closed when the operator stops."""
     jobs: tuple[JobKind, ...] = ()
