@@ -137,12 +137,6 @@ class State(Struct, frozen=True):
             yield
 
 
-def clusters() -> list[str]:
-    """Names of the clusters that have a state folder."""
-    home = _home()
-    return sorted(entry.name for entry in home.iterdir() if entry.is_dir()) if home.is_dir() else []
-
-
 def _home() -> Path:
     if home := os.environ.get("ARGOSY_HOME"):
         return Path(home).absolute()

@@ -189,16 +189,8 @@ def stop_pods(state: State) -> None:
 
 def launch(state: State, options: Options, claim: socket.socket) -> subprocess.Popen[bytes]:
     """Start a supervisor that outlives the caller and keeps the claim to its port."""
-    encoded = msgspec.json.encode(options).decode()
-    command = (
-        sys.executable,
-        "-m",
-        "argosy.local.supervisor",
-        "--state",
-        str(state.folder),
-        "--options",
-        encoded,
-    )
+    settings = ("--state", str(state.folder), "--options", msgspec.json.encode(options).decode())
+    command = (sys.executable, "-m", "argosy.local.supervisor", *settings)
     with (state.logs / "supervisor.log").open("ab") as log:
         return subprocess.Popen(
             command,

@@ -190,11 +190,8 @@ def _architecture() -> str:
 
 
 def _os_name() -> str:
-    return (
-        platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
-        if Path("/etc/os-release").exists()
-        else ""
-    )
+    known = Path("/etc/os-release").exists()
+    return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux") if known else ""
 
 
 def _disk(folder: Path) -> int:
