@@ -18,10 +18,10 @@ from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Lease
 from argosy.local.controllers.api_types import Node, Pod, StatusCondition, Taint
 from argosy.local.controllers.informers import ControllerContext, gather_errors
-from argosy.local.controllers.node_lifecycle.eviction import eviction_time
 from argosy.local.controllers.node_lifecycle.health import (
     NodeHealth,
     desired_taints,
+    eviction_time,
     last_heartbeat,
     observe,
     ready_status,
