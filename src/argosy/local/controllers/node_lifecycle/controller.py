@@ -28,8 +28,8 @@ from argosy.local.controllers.node_lifecycle.health import (
     unknown_conditions,
 )
 from argosy.local.controllers.node_lifecycle.running_time import RunningTime
+from argosy.local.processes import NODE_MONITOR_GRACE_SECONDS
 
-GRACE_SECONDS = 40.0
 PROMPT_ANSWER_SECONDS = 1.0
 """An API server that takes longer than this to answer may not have heard the nodes either."""
 
@@ -43,7 +43,7 @@ class NodeLifecycleController:
         self,
         context: ControllerContext,
         *,
-        grace: float = GRACE_SECONDS,
+        grace: float = NODE_MONITOR_GRACE_SECONDS,
         longest_toleration: float | None = None,
     ) -> None:
         self._context = context
