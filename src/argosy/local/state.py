@@ -117,6 +117,11 @@ class State(Struct, frozen=True):
         return self.folder / "prepared"
 
     @property
+    def nodes(self) -> Path:
+        """The record of the nodes if they differ from those asked for: see `argosy.local.node_set`."""
+        return self.folder / "nodes.json"
+
+    @property
     def run(self) -> Path:
         """The record of the running processes: see `argosy.local.processes`."""
         return self.folder / "run.json"
