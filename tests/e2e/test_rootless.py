@@ -12,18 +12,15 @@ from argosy.local.node import masquerade
 from tests.support.chaos import leftovers
 from tests.support.external_host import HOST, outside
 from tests.support.rootless import NOBODY, Python, RootlessPlane
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e, pytest.mark.timeout(240)]
 
-_POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "talker"},
-    "spec": {
-        "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "main", "image": "local", "command": ["sleep", "1000"]}],
-    },
-}
+
+def _pod(name: str, **spec: object) -> str:
+    container = {"name": "main", "image": "local", "command": ["sleep", "1000"]}
+    fields = {"terminationGracePeriodSeconds": 0, "containers": [container], **spec}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": fields})
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +30,7 @@ def rootless() -> Iterator[RootlessPlane]:
         pytest.skip("no Python with our dependencies that an unprivileged user may run")
     running = RootlessPlane.up(python)
     try:
-        running.plane.kubectl("create", "-f", "-", stdin=json.dumps(_POD))
+        running.plane.kubectl("create", "-f", "-", stdin=_pod("talker"))
         running.plane.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=60s", timeout=70)
         yield running
     finally:
@@ -93,6 +90,21 @@ def test_pod_reaches_hosts_outside_the_cluster(rootless: RootlessPlane) -> None:
         script = f"import urllib.request as u; print(u.urlopen('{url}', timeout=10).read().decode())"
         done = rootless.plane.kubectl("exec", "talker", "--", "python3", "-c", script, code=None)
     assert done.stdout == f"hello {HOST}\n", done.stderr + rootless.argosy("status")
+
+
+def test_nodes_are_lost_and_return_without_root(rootless: RootlessPlane) -> None:
+    plane = rootless.plane
+    rootless.argosy("nodes", "add", "spare")
+    plane.kubectl("create", "-f", "-", stdin=_pod("guest", nodeName="spare"))
+    plane.kubectl("wait", "--for=condition=Ready", "pod/guest", "--timeout=60s", timeout=70)
+    assert "to guest on spare (main)" in plane.argosy("rehearse", "kill-pod", "guest").stdout
+    restarts = ("get", "pod/guest", "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+    wait_for(lambda: plane.kubectl(*restarts).stdout == "1", "the container is restarted")
+    assert "its pods (1) were killed" in plane.argosy("rehearse", "stop-node", "spare", "--for", "0s").stdout
+    wait_for(lambda: plane.kubectl(*restarts).stdout == "2", "the node is on again")
+    assert "its pods (1) were killed" in plane.argosy("nodes", "remove", "spare").stdout
+    plane.kubectl("delete", "pod/guest", "--force")
+    assert "spare" not in plane.kubectl("get", "nodes").stdout
 
 
 def test_status_lists_what_pods_lack_without_root(rootless: RootlessPlane) -> None:

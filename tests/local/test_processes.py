@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy.local.processes import Options, Process, Run, read_run, strays
+from argosy.local.processes import Options, Process, Run, read_run, strays, write_json
 from tests.support.waiting import wait_for
 
 
@@ -53,7 +53,7 @@ def test_process_is_alive_until_its_last_thread_has_ended() -> None:
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     run = Run(Options(nodes=3, images={"a": "/b"}), Process(1, 2), {"apiserver": Process(3, 4)})
-    run.write(tmp_path / "run.json")
+    write_json(tmp_path / "run.json", run)
     assert read_run(tmp_path / "run.json") == run
 
 

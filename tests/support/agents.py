@@ -19,6 +19,7 @@ from argosy.engine.errors import AlreadyExists, ApiError, NotFound
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import Event, Namespace, Node, Pod, ServiceAccount
 from argosy.local.apiserver.kubeconfig import write_kubeconfig
+from argosy.local.node_set import NodeEntry
 from tests.support.servers import ADMIN, local_apiserver
 
 Json = dict[str, object]
@@ -101,6 +102,14 @@ class Machine:
                     return event
             await asyncio.sleep(0.05)
         raise TimeoutError(f"no {reason} about {name}")
+
+    async def send(self, method: str, path: str) -> dict[str, object]:
+        """Send a request below `/argosy`, which changes the nodes; returns its response."""
+        body = await self.client.request(method, f"/argosy/{path}")
+        return msgspec.json.decode(body, type=dict[str, object])
+
+    async def nodes(self) -> dict[str, NodeEntry]:
+        return msgspec.convert(await self.send("GET", "nodes"), dict[str, NodeEntry])
 
     async def logs(self, name: str) -> str:
         pieces = [piece async for piece in self.client.logs(name, "default")]

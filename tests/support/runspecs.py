@@ -73,6 +73,7 @@ def run_spec(*containers: ContainerConfig, **changes: object) -> RunSpec:
         namespace="default",
         name="pod",
         uid=str(uuid.uuid4()),
+        node="node-1",
         hostname="pod",
         restart_policy="Never",
         grace=5.0,

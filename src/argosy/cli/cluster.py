@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from argosy.local.cluster import ClusterError, start, stop
-from argosy.local.processes import Options
+from argosy.local.processes import NODE_MONITOR_GRACE_SECONDS, Options
 from argosy.local.state import DEFAULT_CLUSTER, State, StateError
 
 cluster_option = click.option(
@@ -43,6 +43,13 @@ images are not pulled: `image: NAME` is this machine's file system, or DIR with 
     metavar="NAME=DIR",
     help="Use DIR as the root file system of containers with image NAME.",
 )
+@click.option(
+    "--node-monitor-grace-period",
+    type=click.FloatRange(min=2),
+    default=NODE_MONITOR_GRACE_SECONDS,
+    show_default=True,
+    help="Seconds without a heartbeat after which a node is NotReady.",
+)
 @click.option("--no-operator", is_flag=True, help="Do not start the operator (to run your own).")
 @click.option(
     "--timeout",
@@ -57,6 +64,7 @@ def up(
     pretend_gpus: int,
     port: int | None,
     images: tuple[str, ...],
+    node_monitor_grace_period: float,
     no_operator: bool,
     timeout: float,
 ) -> None:
@@ -73,6 +81,7 @@ def up(
         port=port or 0,
         images=dict(map(_parse_image, images)),
         operator=not no_operator,
+        node_monitor_grace=node_monitor_grace_period,
     )
     state = State.of(cluster)
     try:

@@ -9,7 +9,24 @@ from argosy import __version__
 from argosy.cli.main import COMMANDS, HELP_OPTIONS, help_text
 
 
-class Commands(click.Group):
+class SuggestingGroup(click.Group):
+    """A group that suggests the nearest command for one that is unknown."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            from argosy.kinds.text import closest
+
+            program = "argosy" if ctx.parent is None else f"argosy {ctx.info_name}"
+            suggestion = closest(args[0], known)
+            hint = f"did you mean `{program} {suggestion}`?" if suggestion else f"see `{program} --help`"
+            raise click.UsageError(f'unknown command "{args[0]}"; {hint}')
+        return super().resolve_command(ctx, args)
+
+
+class Commands(SuggestingGroup):
     """A group that lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -22,17 +39,6 @@ class Commands(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from argosy.kinds.text import closest
-
-            suggestion = closest(args[0], COMMANDS)
-            hint = f"did you mean `argosy {suggestion}`?" if suggestion else "see `argosy --help`"
-            raise click.UsageError(f'unknown command "{args[0]}"; {hint}')
-        return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
         return help_text().rstrip()

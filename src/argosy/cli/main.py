@@ -11,6 +11,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("argosy.cli.cluster:up", "Start a control plane on this machine, or check that it runs."),
     "down": ("argosy.cli.cluster:down", "Stop the local control plane and all its pods."),
     "status": ("argosy.cli.cluster:status", "Show the state of the local control plane."),
+    "nodes": ("argosy.cli.nodes:nodes", "List and change the nodes of the local control plane."),
+    "rehearse": (
+        "argosy.cli.rehearse:rehearse",
+        "Rehearse the loss of nodes and pods on the local control plane.",
+    ),
     "run": ("argosy.cli.run:run", "Run a job from a file, or a command as a job, and follow it to its end."),
     "ps": ("argosy.cli.jobs:ps", "List jobs of all kinds, newest last."),
     "logs": ("argosy.cli.logs:logs", "Print or follow the output of a job's pods."),

@@ -49,6 +49,21 @@ OPERATOR_NAMESPACE = "argosy-system"
 NODE_LIMITATIONS = f"{DOMAIN}/node-limitations"
 """Annotation on local nodes: which features their pods lack, and why."""
 
+LOCAL_NODE = f"{DOMAIN}/local"
+"""Label of the nodes of a local control plane."""
+
+TERMINATION_DEADLINE = f"{DOMAIN}/termination-deadline"
+"""Annotation on a node whose end is announced: when it ends, in RFC 3339."""
+
+TERMINATION_SOURCE = f"{DOMAIN}/termination-source"
+"""Annotation on such a node: who announced its end."""
+
+TERMINATION_TAINT = f"{DOMAIN}/termination"
+"""Key of the taint (NoSchedule) on such a node; its value is the source."""
+
+REHEARSAL = "rehearsal"
+"""The source of ends that `argosy rehearse reclaim` announces."""
+
 UID = f"{DOMAIN}/uid"
 """Label with the uid of a child's owner. It counts only together with an ownerReference to that owner."""
 

@@ -81,7 +81,8 @@ def stop(state: State, *, delete: bool = False) -> bool:
         _stop_processes(strays(state.folder))
         if ran or (state.pods / namespace_holder.HOLDER_FILE).exists():
             stop_pods(state)
-        state.run.unlink(missing_ok=True)
+        for record in (state.run, state.nodes):
+            record.unlink(missing_ok=True)
     if delete:
         shutil.rmtree(state.folder)
     return ran

@@ -15,6 +15,9 @@ from msgspec import Struct, field
 
 from argosy.local.procfs import is_alive, start_time
 
+NODE_MONITOR_GRACE_SECONDS = 40.0
+"""How long a node may be silent before it is NotReady, by default as in Kubernetes."""
+
 
 class Process(Struct, frozen=True):
     pid: int
@@ -55,8 +58,7 @@ class Options(Struct, frozen=True):
     port: int = 0
     images: dict[str, str] = field(default_factory=dict)
     operator: bool = True
-    node_grace: float | None = None
-    """Seconds of silence after which a node is NotReady; the default is Kubernetes' own."""
+    node_monitor_grace: float = NODE_MONITOR_GRACE_SECONDS
 
 
 class Run(Struct, frozen=True):
@@ -66,11 +68,12 @@ class Run(Struct, frozen=True):
     supervisor: Process
     components: dict[str, Process] = field(default_factory=dict)
 
-    def write(self, path: Path) -> None:
-        """Replace the file atomically: a reader gets the old content or the new one."""
-        temporary = path.with_suffix(".new")
-        temporary.write_bytes(msgspec.json.encode(self))
-        temporary.replace(path)
+
+def write_json(path: Path, content: Struct) -> None:
+    """Replace a file atomically: a reader gets the old content or the new one."""
+    temporary = path.with_suffix(".new")
+    temporary.write_bytes(msgspec.json.encode(content))
+    temporary.replace(path)
 
 
 def read_run(path: Path) -> Run | None:

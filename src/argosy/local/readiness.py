@@ -15,6 +15,7 @@ from argosy.kinds.kubernetes import Node
 from argosy.kinds.labels import NODE_LIMITATIONS
 from argosy.local.bootstrap import install
 from argosy.local.cluster import ClusterError
+from argosy.local.node_set import read_nodes
 from argosy.local.processes import Run, read_run
 from argosy.local.state import State
 
@@ -63,14 +64,14 @@ async def ready(
         say(f"API server ready at {_server(run)}")
         try:
             nodes, _ = await asyncio.gather(
-                _ready_nodes(client, run.options.nodes, deadline), install(client, custom_resources)
+                _ready_nodes(client, state, run, deadline), install(client, custom_resources)
             )
         except ApiError as error:
             log = state.logs / "apiserver.log"
             raise ClusterError(f"the API server rejects requests ({error}); see {log}") from error
-    if _all_ready(nodes, run.options.nodes):
+    if all(node.ready for node in nodes):
         return nodes
-    late = ", ".join(node.name for node in nodes if not node.ready) or "none has registered"
+    late = ", ".join(node.name for node in nodes if not node.ready)
     raise ClusterError(f"nodes are not ready after {timeout:g} s ({late}); see {state.logs / 'node.log'}")
 
 
@@ -100,17 +101,16 @@ async def _reachable(client: Client, log: Path, deadline: float) -> None:
         await asyncio.sleep(0.02)
 
 
-async def _ready_nodes(client: Client, wanted: int, deadline: float) -> list[NodeLine]:
-    """Wait until all nodes are Ready, or until the deadline; return the nodes."""
+async def _ready_nodes(client: Client, state: State, run: Run, deadline: float) -> list[NodeLine]:
+    """Wait until all nodes are Ready that are on and not silenced, or until the deadline; return these."""
     while True:
-        nodes = await _nodes(client)
-        if _all_ready(nodes, wanted) or time.monotonic() > deadline:
+        entries = read_nodes(state.nodes, run.options.nodes).entries
+        present = {node.name: node for node in await _nodes(client)}
+        wanted = [entry.name for entry in entries if entry.state == "Running"]
+        nodes = [present.get(name, NodeLine(name, ready=False)) for name in wanted]
+        if all(node.ready for node in nodes) or time.monotonic() > deadline:
             return nodes
         await asyncio.sleep(0.02)
-
-
-def _all_ready(nodes: list[NodeLine], wanted: int) -> bool:
-    return len(nodes) >= wanted and all(node.ready for node in nodes)
 
 
 async def _nodes(client: Client) -> list[NodeLine]:
@@ -118,11 +118,15 @@ async def _nodes(client: Client) -> list[NodeLine]:
     return [
         NodeLine(
             node.metadata.name,
-            any(c.type == "Ready" and c.status == "True" for c in node.status.conditions),
+            is_ready(node),
             node.metadata.annotations.get(NODE_LIMITATIONS, ""),
         )
         for node in listed.items
     ]
+
+
+def is_ready(node: Node) -> bool:
+    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
 
 
 def _server(run: Run) -> str:

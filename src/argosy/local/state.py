@@ -117,6 +117,11 @@ class State(Struct, frozen=True):
         return self.folder / "prepared"
 
     @property
+    def nodes(self) -> Path:
+        """The record of the nodes if they differ from those asked for: see `argosy.local.node_set`."""
+        return self.folder / "nodes.json"
+
+    @property
     def run(self) -> Path:
         """The record of the running processes: see `argosy.local.processes`."""
         return self.folder / "run.json"
@@ -135,12 +140,6 @@ class State(Struct, frozen=True):
                     f"{self.folder}: another `argosy up` or `argosy down` is running; wait for it to finish"
                 ) from None
             yield
-
-
-def clusters() -> list[str]:
-    """Names of the clusters that have a state folder."""
-    home = _home()
-    return sorted(entry.name for entry in home.iterdir() if entry.is_dir()) if home.is_dir() else []
 
 
 def _home() -> Path:

@@ -20,7 +20,7 @@ from types import FrameType
 import msgspec
 from msgspec import Struct
 
-from argosy.local.processes import Options, Process, Run
+from argosy.local.processes import Options, Process, Run, write_json
 from argosy.local.state import State
 
 _STABLE_SECONDS = 10.0
@@ -35,6 +35,8 @@ _MAX_DEFER_SECONDS = 1.0
 """How long the start of components that need the API server is deferred, so that it starts faster."""
 
 _POLL_SECONDS = 0.02
+_HEARTBEAT_SECONDS = 10.0
+"""The longest time between heartbeats of a node; a node that may be silent for less sends more of them."""
 
 
 class Component(Struct, frozen=True):
@@ -49,17 +51,18 @@ def components(state: State, options: Options) -> tuple[Component, ...]:
     python = (sys.executable, "-m")
     held = (*python, "argosy.local.deferred_start")
     folder = ("--state", str(state.folder))
-    controllers = [*python, "argosy.local.controllers", *folder]
-    if options.node_grace is not None:
-        controllers += ["--node-monitor-grace", str(options.node_grace)]
+    grace = ("--node-monitor-grace", str(options.node_monitor_grace))
     node = [*held, "argosy.local.node", *folder, "--nodes", str(options.nodes)]
     node += ["--pretend-gpus", str(options.pretend_gpus)]
+    node += ["--heartbeat", str(min(_HEARTBEAT_SECONDS, options.node_monitor_grace / 4))]
     for name, root in options.images.items():
         node += ["--image", f"{name}={root}"]
     wanted = [
         Component("apiserver", (*held, "argosy.local.apiserver", *folder, "--port", str(options.port))),
         Component("node", tuple(node)),
-        Component("controllers", tuple(controllers), after=state.api_socket),
+        Component(
+            "controllers", (*python, "argosy.local.controllers", *folder, *grace), after=state.api_socket
+        ),
     ]
     if options.operator:
         kubeconfig = str(state.kubeconfigs / "operator")
@@ -189,16 +192,8 @@ def stop_pods(state: State) -> None:
 
 def launch(state: State, options: Options, claim: socket.socket) -> subprocess.Popen[bytes]:
     """Start a supervisor that outlives the caller and keeps the claim to its port."""
-    encoded = msgspec.json.encode(options).decode()
-    command = (
-        sys.executable,
-        "-m",
-        "argosy.local.supervisor",
-        "--state",
-        str(state.folder),
-        "--options",
-        encoded,
-    )
+    settings = ("--state", str(state.folder), "--options", msgspec.json.encode(options).decode())
+    command = (sys.executable, "-m", "argosy.local.supervisor", *settings)
     with (state.logs / "supervisor.log").open("ab") as log:
         return subprocess.Popen(
             command,
@@ -214,7 +209,7 @@ def launch(state: State, options: Options, claim: socket.socket) -> subprocess.P
 def _save_run(run: Run, path: Path) -> bool:
     """Write run.json; return False if that failed."""
     try:
-        run.write(path)
+        write_json(path, run)
     except OSError as error:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"{path}: {error.strerror}; trying again\n")

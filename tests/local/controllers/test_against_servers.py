@@ -24,9 +24,16 @@ from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Event, 
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.kinds.volcano import VolcanoPodGroupCrd
-from argosy.local.controllers.api_types import Job, Namespace, Node, Pod, PodGroup, PriorityClass
+from argosy.local.controllers.api_types import (
+    Job,
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    PriorityClass,
+)
 from argosy.local.controllers.discovery import metadata_type
-from argosy.local.controllers.disruption.budget_types import PodDisruptionBudget
 from argosy.local.controllers.job.backoff import JobBackoff
 from argosy.local.controllers.manager import Timings, run_controllers
 from argosy.local.service_types import PVC_PROTECTION_FINALIZER, EndpointSlice, PersistentVolumeClaim, Service

@@ -13,7 +13,7 @@ from argosy.local.apiserver.discovery import discovery
 from argosy.local.apiserver.evictions import evict
 from argosy.local.apiserver.http import Request, finished, reply, reply_error
 from argosy.local.apiserver.impersonation import acting_user
-from argosy.local.apiserver.kubelet_proxy import pod_log, pod_stream
+from argosy.local.apiserver.kubelet_proxy import node_request, pod_log, pod_stream
 from argosy.local.apiserver.openapi import Documents
 from argosy.local.apiserver.patch import patch_object
 from argosy.local.apiserver.rbac import attributes_of, denied
@@ -102,6 +102,8 @@ class App:
         target = parse_target(request.path)
         if target is None:
             self._authorize(request, None, "")
+            if request.path.startswith("/argosy/"):
+                return await node_request(self._api, request)
             return self._other(request)
         verb = verb_of(request, target)
         self._authorize(request, target, verb)

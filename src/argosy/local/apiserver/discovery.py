@@ -107,11 +107,8 @@ def _aggregated_resource(served: Served) -> Json:
         "scope": "Namespaced" if served.namespaced else "Cluster",
         "singularResource": served.singular,
         "verbs": list(served.verbs),
+        **_short_names_and_categories(served),
     }
-    if served.short_names:
-        described["shortNames"] = list(served.short_names)
-    if served.categories:
-        described["categories"] = list(served.categories)
     if served.subresources:
         described["subresources"] = [
             {
@@ -122,6 +119,11 @@ def _aggregated_resource(served: Served) -> Json:
             for sub in served.subresources
         ]
     return described
+
+
+def _short_names_and_categories(served: Served) -> Json:
+    lists = {"shortNames": served.short_names, "categories": served.categories}
+    return {name: list(values) for name, values in lists.items() if values}
 
 
 def _response_kind(served: Served, group: str, version: str, kind: str) -> Json:
@@ -169,11 +171,8 @@ def _resource_entries(served: Served) -> Iterable[Json]:
         "namespaced": served.namespaced,
         "kind": served.kind,
         "verbs": list(served.verbs),
+        **_short_names_and_categories(served),
     }
-    if served.short_names:
-        entry["shortNames"] = list(served.short_names)
-    if served.categories:
-        entry["categories"] = list(served.categories)
     yield entry
     for sub in served.subresources:
         described: Json = {

@@ -5,16 +5,18 @@ agent negotiate with each other and the server only forwards messages.
 
 In addition to Kubernetes, `…/pods/NAME/log/UID` is the log of the pod with that uid, even if another has its
 name now: the agent keeps the log of a deleted pod for a while, so that clients get its last lines.
-`run=N` selects the N-th run of a container, from 0; 410 means that the log no longer exists.
+`run=N` selects the N-th run of a container, from 0; 410 means that the log no longer exists. Requests below
+`/argosy` change the nodes of the machine; the agent answers them.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from urllib.parse import urlencode
 
 from argosy.local.agent_token import agent_token
-from argosy.local.apiserver.api import Call
+from argosy.local.apiserver.api import Api, Call
 from argosy.local.apiserver.http import Request
 from argosy.local.apiserver.read import find
 from argosy.local.apiserver.status import StatusError, bad_request, expired, internal
@@ -38,8 +40,17 @@ _LOG_PARAMETERS = (
     "stream",
     "run",
 )
-_REASONS = {400: "BadRequest", 404: "NotFound", 403: "Forbidden", 409: "Conflict", 500: "InternalError"}
+_REASONS = {
+    400: "BadRequest",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
 _CONNECT_SECONDS = 10.0
+_RETRY_SECONDS = 0.05
+_ANSWER_SECONDS = 60.0
 _MAX_ERROR_BYTES = 1 << 20
 
 
@@ -59,15 +70,15 @@ async def pod_log(call: Call) -> Response:
     path = f"/containerLogs/{call.namespace}/{name}/{container}?{urlencode(query)}"
     stack = AsyncExitStack()
     try:
-        agent = await stack.enter_async_context(_agent(call))
+        agent = await stack.enter_async_context(_agent(call.api))
         answer = await stack.enter_async_context(
-            agent.stream("GET", path, _credentials(call), timeout=_CONNECT_SECONDS)
+            agent.stream("GET", path, _credentials(call.api), timeout=_CONNECT_SECONDS)
         )
         if answer.status != 200:
             message = (await answer.read(_MAX_ERROR_BYTES)).decode(errors="replace").strip()
             if wanted_uid and answer.status == 404:  # 404 would mean that logs by uid are not supported
                 raise expired(message)
-            raise StatusError(answer.status, _REASONS.get(answer.status, "Unknown"), message)
+            raise _error(answer.status, message)
     except OSError as error:
         await stack.aclose()
         raise unreachable(pod, error) from error
@@ -75,6 +86,29 @@ async def pod_log(call: Call) -> Response:
         await stack.aclose()
         raise
     return Response(_chunks(stack, answer), content_type=_PLAIN)
+
+
+async def node_request(api: Api, request: Request) -> Response:
+    """Forward a request below /argosy to the agent, which may be restarting, and return its response."""
+    target = request.wire.raw_path + (f"?{request.wire.raw_query}" if request.wire.raw_query else "")
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    while True:
+        try:
+            async with _agent(api) as agent:
+                answer = await agent.send(request.method, target, _credentials(api), timeout=_ANSWER_SECONDS)
+                break
+        except OSError as error:
+            not_sent = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+            if not not_sent or time.monotonic() > deadline:
+                raise _error(503, f"the node agent does not answer: {error}") from error
+            await asyncio.sleep(_RETRY_SECONDS)
+    if answer.status != 200:
+        raise _error(answer.status, answer.body.decode(errors="replace").strip())
+    return Response(answer.body)
+
+
+def _error(status: int, message: str) -> StatusError:
+    return StatusError(status, _REASONS.get(status, "Unknown"), message)
 
 
 def _current_pod(call: Call) -> Json:
@@ -130,15 +164,15 @@ async def pod_stream(call: Call) -> Upgrade:
     path = f"/{call.target.subresource}/{call.namespace}/{call.target.name}/{container}?{urlencode(query)}"
     stack = AsyncExitStack()
     try:
-        client = await stack.enter_async_context(_agent(call))
+        client = await stack.enter_async_context(_agent(call.api))
         offered = call.request.wire.subprotocols
         agent = await stack.enter_async_context(
-            client.websocket(path, _credentials(call), offered, timeout=_CONNECT_SECONDS)
+            client.websocket(path, _credentials(call.api), offered, timeout=_CONNECT_SECONDS)
         )
     except WebSocketHandshakeError as error:
         await stack.aclose()
         message = error.body[:_MAX_ERROR_BYTES].decode(errors="replace").strip()
-        raise StatusError(error.status, _REASONS.get(error.status, "Unknown"), message) from error
+        raise _error(error.status, message) from error
     except OSError as error:
         await stack.aclose()
         raise unreachable(pod, error) from error
@@ -183,13 +217,13 @@ def unreachable(pod: Json, error: Exception) -> StatusError:
     return internal(f"error dialing backend of node {node}: {error}")
 
 
-def _credentials(call: Call) -> dict[str, str]:
-    return {"Authorization": f"Bearer {agent_token(call.api.state)}"}
+def _credentials(api: Api) -> dict[str, str]:
+    return {"Authorization": f"Bearer {agent_token(api.state)}"}
 
 
 @asynccontextmanager
-async def _agent(call: Call) -> AsyncIterator[Client]:
-    client = Client(Origin.from_url("http://agent", unix_socket=str(call.api.state / "agent.sock")))
+async def _agent(api: Api) -> AsyncIterator[Client]:
+    client = Client(Origin.from_url("http://agent", unix_socket=str(api.state / "agent.sock")))
     try:
         yield client
     finally:

@@ -16,12 +16,7 @@ def fresh_metadata(metadata: Json) -> None:
     """Set the metadata that only the server sets in a new object."""
     metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = now_text()
-    for field in (
-        "resourceVersion",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    ):
+    for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)
 
 

@@ -13,8 +13,8 @@ from argosy.engine.gc_tuning import refreeze_periodically
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.logs import configure_logging
 from argosy.local.controllers.manager import Timings, run_controllers
-from argosy.local.controllers.node_lifecycle.controller import GRACE_SECONDS
 from argosy.local.controllers.node_lifecycle.podgc import QUARANTINE_SECONDS
+from argosy.local.processes import NODE_MONITOR_GRACE_SECONDS
 from argosy.local.state import State
 
 NAME = "argosy-controllers"
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--node-monitor-grace",
         type=float,
-        default=GRACE_SECONDS,
+        default=NODE_MONITOR_GRACE_SECONDS,
         metavar="SECONDS",
         help="a node silent for this long is taken for lost (default %(default)s)",
     )

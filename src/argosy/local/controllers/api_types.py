@@ -203,6 +203,36 @@ class PodGroup(Struct):
     status: PodGroupStatus = field(default_factory=PodGroupStatus)
 
 
+class BudgetSpec(Struct, rename="camel"):
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+
+    @property
+    def needs_scale(self) -> bool:
+        """Return True if the budget depends on the scale of the pods' controllers."""
+        return self.max_unavailable is not None or isinstance(self.min_available, str)
+
+
+class BudgetStatus(Struct, rename="camel"):
+    observed_generation: int = 0
+    disrupted_pods: dict[str, datetime] = field(default_factory=dict)
+    """Pods whose eviction was accepted and whose deletion has not been observed, and since when."""
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class PodDisruptionBudget(Struct):
+    resource: ClassVar[Resource] = Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+
+    metadata: ObjectMeta
+    spec: BudgetSpec = field(default_factory=BudgetSpec)
+    status: BudgetStatus = field(default_factory=BudgetStatus)
+
+
 class ExitCodes(Struct, rename="camel"):
     operator: str
     values: list[int] = field(default_factory=list)

@@ -14,12 +14,13 @@ from argosy.local.controllers.informers import ControllerContext, run_all
 from argosy.local.controllers.job.backoff import JobBackoff
 from argosy.local.controllers.job.controller import JobController
 from argosy.local.controllers.namespaces import NamespacesController
-from argosy.local.controllers.node_lifecycle.controller import GRACE_SECONDS, NodeLifecycleController
+from argosy.local.controllers.node_lifecycle.controller import NodeLifecycleController
 from argosy.local.controllers.node_lifecycle.podgc import QUARANTINE_SECONDS, PodGarbageCollector
 from argosy.local.controllers.quotas import QuotasController
 from argosy.local.controllers.replicaset.controller import ReplicaSetController
 from argosy.local.controllers.serviceaccounts import ServiceAccountsController
 from argosy.local.controllers.volumeclaims import VolumeClaimsController
+from argosy.local.processes import NODE_MONITOR_GRACE_SECONDS
 from argosy.local.scheduler.scheduler import Scheduler
 
 COMPONENT = "argosy-controllers"
@@ -28,7 +29,7 @@ COMPONENT = "argosy-controllers"
 class Timings(Struct, frozen=True):
     """All delays of the controllers; tests shorten them."""
 
-    node_grace: float = GRACE_SECONDS
+    node_grace: float = NODE_MONITOR_GRACE_SECONDS
     max_toleration: float | None = None
     quarantine: float = QUARANTINE_SECONDS
     namespace_retry: float = 1.0

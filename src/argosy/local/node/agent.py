@@ -1,9 +1,9 @@
 """The node agent: runs the pods of this machine's nodes and serves their DNS, services and logs.
 
 The agent keeps no state of its own: pods and their addresses are in the state folder, the desired state is in
-the API. After a restart it continues with every pod as it is, and removes pods whose object was deleted. Logs
-are served before any status is written: a client that sees a failed pod may delete it, and must still be able
-to read its last lines.
+the API. When a node is attached, also after a restart, it continues with every pod of the node as it is, and
+removes pods whose object was deleted. Logs are served before any status is written: a client that sees a
+failed pod may delete it, and must still be able to read its last lines.
 """
 
 import asyncio
@@ -18,13 +18,12 @@ from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import parse_quantity
-from argosy.local.agent_token import agent_token
 from argosy.local.node import cgroups, dns, kubelet_server, network
 from argosy.local.node.addresses import AddressPool
 from argosy.local.node.claim_folders import ClaimFolders
 from argosy.local.node.etc_files import parse_resolv_conf, render_hosts, render_resolv_conf
 from argosy.local.node.node_status import GPU, Machine, gpu_devices
-from argosy.local.node.pod_types import ConfigMap, Pod, Secret
+from argosy.local.node.pod_types import ConfigMap, Pod, PodSpec, Secret
 from argosy.local.node.pod_worker import PodWorker
 from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
 from argosy.local.node.runspec import RunSpec
@@ -35,10 +34,12 @@ from argosy.local.node.shim_manager import ShimManager, pods_cgroup, reap
 from argosy.local.node.volume_content import VolumeContent
 from argosy.local.node.volumes import VolumeError
 from argosy.local.service_types import EndpointSlice, PersistentVolumeClaim, Service
+from argosy.wire.messages import HttpError
 
 log = Logger(__name__)
 
 _API_WAIT_SECONDS = 5.0
+_ERASE_ATTEMPTS = 500
 
 
 class Agent:
@@ -50,12 +51,15 @@ class Agent:
         self._host_socket = outside
         self._recorder = Recorder(client, "kubelet")
         self._machine = machine
-        self._node_names = set(settings.node_names())
+        self._attached: set[str] = set()
+        self.unreachable: set[str] = set()
+        """Nodes of this machine that do not answer requests for logs."""
         self._shims = ShimManager(
             settings.pods, settings.state / "logs" / "zygote.log", settings.log_retention
         )
         self._addresses = AddressPool(settings.pod_network, self._shims.addresses())
         self._workers: dict[str, PodWorker] = {}
+        self._running: dict[asyncio.Task[None], PodWorker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._gpus: dict[str, tuple[str, list[int]]] = {}
         self._host_resolver = _read(Path("/etc/resolv.conf"))
@@ -80,7 +84,8 @@ class Agent:
         self._services_changed = asyncio.Event()
         self.ready = asyncio.Event()
         """Set when pods can be run and asked for their logs."""
-        self._listening = asyncio.Event()
+        self.listening = asyncio.Event()
+        """Set by the server of logs."""
 
     async def run(self) -> None:
         """Run until cancelled. Pods keep running."""
@@ -95,10 +100,7 @@ class Agent:
         self.secrets.subscribe(self._content_changed)
         caches = (self.services, self.slices, self.config_maps, self.secrets, self.claims, self.pods)
         async with asyncio.TaskGroup() as group:
-            state = self._settings.state
-            socket_path, token = state / "agent.sock", agent_token(state)
-            group.create_task(kubelet_server.serve(socket_path, token, self, self._listening))
-            await _wait_for_listener(state / "apiserver.sock")
+            await _wait_for_listener(self._settings.state / "apiserver.sock")
             for cache in caches:
                 group.create_task(cache.run())
             group.create_task(self._serve_services())
@@ -106,14 +108,61 @@ class Agent:
             group.create_task(dns.serve(dns.Responder(zone, upstream), self._settings.gateway))
             for cache in caches:
                 await cache.wait_synced()
-            await self._listening.wait()
+            await self.listening.wait()
             await self._claim_folders.remove_orphaned()
             self.claims.subscribe(self._claim_changed)
-            for pod in self.pods:
-                self._pod_changed(Change(None, pod))
             self.pods.subscribe(self._pod_changed)
-            self._remove_orphans()
             self.ready.set()
+
+    def attach(self, node: str) -> None:
+        """Run the pods of a node: continue with those that run, and end those whose object was deleted."""
+        if node in self._attached:
+            return
+        self._attached.add(node)
+        self.unreachable.discard(node)
+        for pod in self.pods:
+            if pod.spec.node_name == node:
+                self._pod_changed(Change(None, pod))
+        self._remove_orphans(node)
+
+    async def detach(self, node: str) -> None:
+        """Leave the pods of a node as they are: nothing is reported of them, and no change reaches them."""
+        self._attached.discard(node)
+        self.unreachable.add(node)
+        tasks = [task for task, worker in self._running.items() if worker.pod.spec.node_name == node]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def power_off(self, node: str) -> None:
+        """Kill all pods of a node at once; their files stay."""
+        await self.detach(node)
+        await self._shims.kill(self._shims.pods_by_node().get(node, []))
+
+    async def erase(self, node: str) -> None:
+        """Kill all pods of a node at once and remove their files, as if the machine was gone."""
+        await self.power_off(node)
+        for uid in self._shims.pods_by_node().get(node, []):
+            await self._erase_pod(uid)
+        self.unreachable.discard(node)
+
+    async def _erase_pod(self, uid: str) -> None:
+        for _ in range(_ERASE_ATTEMPTS):
+            try:
+                self.release(uid)
+                await self._shims.clear(uid, keep_logs=False)
+                return
+            except OSError:  # the kernel has not ended a process or mount yet
+                await asyncio.sleep(0.02)
+        log.warning("the files of a pod could not be removed", uid=uid)
+
+    def nodes_with_pods(self) -> list[str]:
+        """Return the names of the nodes whose pods have files here."""
+        return list(self._shims.pods_by_node())
+
+    async def signal(self, pod: Pod, number: int) -> list[str]:
+        """Send a signal to the first process of each running container; return the names of these."""
+        return await self._shims.signal(pod.metadata.uid, number)
 
     @property
     def starting(self) -> bool:
@@ -121,16 +170,19 @@ class Agent:
 
     def find(self, namespace: str, name: str, uid: str) -> kubelet_server.LocatedPod | None:
         """Locate a pod's folder, which has its logs and socket, and name its containers."""
-        runspec = self._shims.runspec_of(uid)
+        runspec, pod = self._shims.runspec_of(uid), self.pods.get(namespace, name)
         if runspec is not None and (runspec["namespace"], runspec["name"]) == (namespace, name):
-            return kubelet_server.LocatedPod(
-                self._shims.pod_folder(uid), [config["name"] for config in runspec["containers"]]
-            )
-        pod = self.pods.get(namespace, name)
-        if pod is None or pod.metadata.uid != uid or pod.spec.node_name not in self._node_names:
+            node, containers = runspec["node"], [config["name"] for config in runspec["containers"]]
+        elif pod is not None and pod.metadata.uid == uid and self._knows(pod.spec.node_name):
+            node, containers = pod.spec.node_name, [container.name for container in pod.every_container]
+        else:
             return None
-        named = [container.name for container in [*pod.spec.containers, *pod.spec.init_containers]]
-        return kubelet_server.LocatedPod(self._shims.pod_folder(uid), named)
+        if node in self.unreachable:
+            raise HttpError(503, f"node {node} does not answer")
+        return kubelet_server.LocatedPod(self._shims.pod_folder(uid), containers)
+
+    def _knows(self, node: str) -> bool:
+        return node in self._attached or node in self.unreachable
 
     async def prepare(self, pod: Pod) -> RunSpec:
         """Allocate an address, write the files and volumes of a pod, and build its run spec."""
@@ -193,7 +245,7 @@ class Agent:
             if worker:
                 worker.mark_deleted()
             return
-        if pod.spec.node_name not in self._node_names:
+        if pod.spec.node_name not in self._attached:
             return
         worker = self._workers.get(pod.metadata.uid)
         if worker:
@@ -207,20 +259,21 @@ class Agent:
 
     def _run_worker(self, worker: PodWorker) -> None:
         task = asyncio.get_running_loop().create_task(worker.run())
-        self._tasks.add(task)
+        self._running[task] = worker
 
         def done(finished: asyncio.Task[None]) -> None:
-            self._tasks.discard(finished)
-            self._workers.pop(worker.uid, None)
+            del self._running[finished]
+            if self._workers.get(worker.uid) is worker:
+                del self._workers[worker.uid]
             if not finished.cancelled() and (error := finished.exception()):
                 log.error("a pod's worker failed", pod=worker.pod.metadata.name, exc_info=error)
 
         task.add_done_callback(done)
 
-    def _remove_orphans(self) -> None:
-        """Remove pods that have a folder but no object on one of our nodes."""
-        uids = {pod.metadata.uid for pod in self.pods if pod.spec.node_name in self._node_names}
-        for uid in self._shims.pod_uids():
+    def _remove_orphans(self, node: str) -> None:
+        """Remove pods of a node that have a folder but no object."""
+        uids = {pod.metadata.uid for pod in self.pods if pod.spec.node_name == node}
+        for uid in self._shims.pods_by_node().get(node, []):
             runspec = self._shims.runspec_of(uid)
             if uid not in uids and runspec is not None:
                 log.info("ending a pod whose object is gone", pod=f"{runspec['namespace']}/{runspec['name']}")
@@ -317,7 +370,7 @@ async def _wait_for_listener(path: Path) -> None:
 
 def _orphan_worker(uid: str, runspec: RunSpec, agent: Agent) -> PodWorker:
     meta = ObjectMeta(name=runspec["name"], namespace=runspec["namespace"], uid=uid)
-    worker = agent.worker_for(Pod(metadata=meta))
+    worker = agent.worker_for(Pod(metadata=meta, spec=PodSpec(node_name=runspec["node"])))
     worker.mark_deleted()
     return worker
 

@@ -6,8 +6,11 @@ import socket
 
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
-from argosy.local.node import kernel
+from argosy.local.agent_token import agent_token
+from argosy.local.node import kernel, kubelet_server
 from argosy.local.node.agent import Agent
+from argosy.local.node.node_control import NodeControl
+from argosy.local.node.node_requests import NodeRequests
 from argosy.local.node.node_status import Machine, NodeRegistrar
 from argosy.local.node.settings import Settings
 
@@ -23,7 +26,8 @@ async def run_agent(settings: Settings, outside: socket.socket, notes: list[str]
     async with Client(connection, user_agent="argosy-node", field_manager="kubelet") as client:
         machine = Machine(settings)
         agent = Agent(client, settings, outside, machine)
-        running = asyncio.create_task(_work(agent, NodeRegistrar(client, settings, machine, notes)))
+        nodes = NodeControl(settings, agent, NodeRegistrar(client, settings, machine, notes))
+        running = asyncio.create_task(_work(settings, agent, nodes))
         waiting = asyncio.create_task(stopping.wait())
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -33,9 +37,12 @@ async def run_agent(settings: Settings, outside: socket.socket, notes: list[str]
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def _work(agent: Agent, nodes: NodeRegistrar) -> None:
-    """Run the agent, and register the nodes once it can run pods."""
+async def _work(settings: Settings, agent: Agent, nodes: NodeControl) -> None:
+    """Serve logs, run the agent, and start the nodes once it can run pods."""
+    path, token = settings.state / "agent.sock", agent_token(settings.state)
+    requests = NodeRequests(nodes, agent)
     async with asyncio.TaskGroup() as group:
+        group.create_task(kubelet_server.serve(path, token, agent, requests.answer, agent.listening))
         group.create_task(agent.run())
         await agent.ready.wait()
         group.create_task(nodes.run())

@@ -1,5 +1,7 @@
 """Serves the logs, exec and attach of pods on a Unix socket, as a kubelet does; the API server proxies to it.
 
+It also passes on requests below `/argosy`, which change the nodes themselves.
+
 Only requests with the API server's token are accepted: authorization happens there. A pod is identified by
 name and uid. Answers come from files, so they are available before the agent has synced and after the pod's
 object was deleted.
@@ -20,6 +22,8 @@ from argosy.local.node.shim_manager import has_shim
 from argosy.wire.messages import HandlerResult, HttpError, Request, Response, Upgrade, text_response
 from argosy.wire.server import Server
 from argosy.wire.websocket import WebSocket
+
+NodeHandler = Callable[[Request], Awaitable[Response]]
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _POLL_SECONDS = 0.05
@@ -61,9 +65,11 @@ class LogOptions:
             self.since = timestamp(datetime.fromisoformat(parameter("sinceTime")).timestamp())
 
 
-async def serve(path: Path, token: str, lookup: PodLookup, listening: asyncio.Event) -> None:
-    """Serve until cancelled; calls back once it listens."""
-    server = Server(_Handlers(lookup, token).answer)
+async def serve(
+    path: Path, token: str, lookup: PodLookup, nodes: NodeHandler, listening: asyncio.Event
+) -> None:
+    """Serve until cancelled; sets `listening` once it listens."""
+    server = Server(_Handlers(lookup, nodes, token).answer)
     try:
         await server.listen_unix(path)
         listening.set()
@@ -73,8 +79,9 @@ async def serve(path: Path, token: str, lookup: PodLookup, listening: asyncio.Ev
 
 
 class _Handlers:
-    def __init__(self, lookup: PodLookup, token: str) -> None:
+    def __init__(self, lookup: PodLookup, nodes: NodeHandler, token: str) -> None:
         self._lookup = lookup
+        self._nodes = nodes
         self._credentials = f"Bearer {token}".encode()
 
     async def answer(self, request: Request) -> HandlerResult:
@@ -90,6 +97,8 @@ class _Handlers:
             case "GET" | "POST", ["attach", namespace, pod, container]:
                 folder = self._find(request, namespace, pod, container)
                 return _upgrade(request, lambda socket: streams.attach(socket, folder, container))
+            case _, ["argosy", *_]:
+                return await self._nodes(request)
         raise HttpError(404, f"{request.method} {request.path} is not served here")
 
     def _logs(self, request: Request, folder: Path, pod: str, container: str) -> Response:

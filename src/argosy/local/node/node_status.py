@@ -1,26 +1,39 @@
-"""Registers the Nodes of this machine and renews their Leases and statuses.
+"""Registers the Nodes of this machine, renews their Leases and statuses, and announces their end.
 
 Each node offers all CPUs and an equal part of the memory. Simulated GPUs exist only if requested; real ones
-are assigned to the nodes in turn.
+are assigned in turn to the nodes that `argosy up` asked for. A node that is added later offers as much as
+they do, so that their capacity never changes; together they then offer more than the machine has.
 """
 
 import asyncio
 import os
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
+
+from msgspec import Struct, field
 
 from argosy import __version__
 from argosy.engine.client import Client, PatchType
-from argosy.engine.errors import AlreadyExists, ApiError, NotFound
+from argosy.engine.errors import AlreadyExists, ApiError, Conflict, NotFound
 from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Lease, Node
-from argosy.kinds.labels import DOMAIN, NODE_LIMITATIONS
-from argosy.kinds.meta import Json
+from argosy.kinds.labels import (
+    LOCAL_NODE,
+    NODE_LIMITATIONS,
+    REHEARSAL,
+    TERMINATION_DEADLINE,
+    TERMINATION_SOURCE,
+    TERMINATION_TAINT,
+)
+from argosy.kinds.meta import Json, ObjectMeta
+from argosy.kinds.resource import Resource
 from argosy.local.node.settings import Settings
+from argosy.local.node_set import NodeEntry, node_names
 
 log = Logger(__name__)
 
@@ -54,13 +67,13 @@ class Machine:
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.memory = pages // settings.nodes
         gpus = find_gpus()
-        names = settings.node_names()
+        names = node_names(settings.nodes)
         self.gpus: dict[str, list[int]] = {
             name: gpus[number :: len(names)] for number, name in enumerate(names)
         }
 
-    def capacity(self, node: str) -> dict[str, str]:
-        count = len(self.gpus[node]) or self._settings.pretend_gpus
+    def capacity(self, node: NodeEntry) -> dict[str, str]:
+        count = len(self.gpus.get(node.name, ())) or node.pretend_gpus
         millis = self.cpu_millis
         amounts = {
             "cpu": str(millis // 1000) if millis % 1000 == 0 else f"{millis}m",
@@ -74,6 +87,19 @@ class Machine:
         return {"cpu": Decimal(self.cpu_millis) / 1000, "memory": Decimal(self.memory)}
 
 
+class _TaintedSpec(Struct):
+    taints: list[Json] = field(default_factory=list)
+
+
+class _TaintedNode(Struct):
+    """A Node with complete taints, to change one of them."""
+
+    resource: ClassVar[Resource] = Node.resource
+
+    metadata: ObjectMeta
+    spec: _TaintedSpec = field(default_factory=_TaintedSpec)
+
+
 class NodeRegistrar:
     def __init__(self, client: Client, settings: Settings, machine: Machine, notes: Sequence[str]) -> None:
         self._client = client
@@ -81,20 +107,59 @@ class NodeRegistrar:
         self._machine = machine
         self._notes = notes
         self._boot_id = _read("/proc/sys/kernel/random/boot_id")
-        self._since: dict[str, str] = {}
+        self._entries: dict[str, NodeEntry] = {}
+        self._heartbeats: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
-    async def run(self) -> None:
-        await asyncio.gather(*(self._maintain(name) for name in self._settings.node_names()))
+    async def registered(self) -> list[str]:
+        """Return the names of the Nodes that this or an earlier agent has registered."""
+        nodes = await self._client.list(Node, labels=f"{LOCAL_NODE}=true")
+        return [node.metadata.name for node in nodes.items]
 
-    async def _maintain(self, name: str) -> None:
-        """Register a node, then renew it for ever. Errors of the API server are retried soon."""
-        written = 0.0
+    async def exists(self, name: str) -> bool:
+        """Return True if there is a Node of this name, whoever registered it."""
+        try:
+            await self._client.get(Node, name)
+        except NotFound:
+            return False
+        return True
+
+    def start(self, entry: NodeEntry, group: asyncio.TaskGroup) -> None:
+        """Register a node and renew it until `stop`."""
+        self._entries[entry.name] = entry
+        if entry.name not in self._heartbeats:
+            stopping = asyncio.Event()
+            task = group.create_task(self._maintain(entry.name, stopping))
+            self._heartbeats[entry.name] = (task, stopping)
+
+    async def stop(self, name: str) -> None:
+        """Stop renewing a node; waits for requests that were sent, which would renew or register it."""
+        if name in self._heartbeats:
+            task, stopping = self._heartbeats.pop(name)
+            stopping.set()
+            await asyncio.wait((task,))
+
+    async def delete(self, name: str) -> None:
+        """Delete a node that has been stopped, with its Lease."""
+        with suppress(NotFound):
+            await self._client.delete(Node, name)
+        with suppress(NotFound):
+            await self._client.delete(Lease, name, _LEASE_NAMESPACE)
+
+    async def announce(self, entry: NodeEntry) -> None:
+        """Announce the end of a node as its entry says, or withdraw that."""
+        self._entries[entry.name] = entry
+        with suppress(NotFound):  # it is announced when the Node is registered
+            await self._write_announcement(entry)
+
+    async def _maintain(self, name: str, stopping: asyncio.Event) -> None:
+        """Register a node, then renew it. Errors of the API server are retried soon."""
+        written, since = 0.0, _now()
         loop = asyncio.get_running_loop()
-        while True:
+        while not stopping.is_set():
             pause = self._settings.heartbeat
             try:
                 if loop.time() - written > _STATUS_SECONDS or written == 0.0:
-                    await self._register(name)
+                    await self._register(self._entries[name], since)
                     written = loop.time()
                 await self._renew(name)
             except NotFound:
@@ -102,23 +167,51 @@ class NodeRegistrar:
             except ApiError as error:
                 log.warning("a heartbeat failed", node=name, error=str(error))
                 written, pause = 0.0, min(1.0, pause)
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await stopping.wait()
 
-    async def _register(self, name: str) -> None:
+    async def _register(self, entry: NodeEntry, since: str) -> None:
         body: Json = {
             "metadata": {
-                "name": name,
-                "labels": self._labels(name),
+                "name": entry.name,
+                "labels": self._labels(entry),
                 "annotations": {NODE_LIMITATIONS: "; ".join(self._notes)},
             }
         }
+        exists = False
         try:
             await self._client.create(Node, body)
         except AlreadyExists:
-            await self._client.patch(Node, name, {"metadata": body["metadata"]})
+            exists = True
+            await self._client.patch(Node, entry.name, {"metadata": body["metadata"]})
+        if exists or entry.reclaim_at is not None:
+            await self._write_announcement(entry)
+        status = self._status(entry, since)
         await self._client.patch(
-            Node, name, {"status": self._status(name)}, type=PatchType.STRATEGIC, subresource="status"
+            Node, entry.name, {"status": status}, type=PatchType.STRATEGIC, subresource="status"
         )
+
+    async def _write_announcement(self, entry: NodeEntry) -> None:
+        """Write the deadline of a node and its taint, or remove those of an earlier rehearsal."""
+        marks: Json = {TERMINATION_DEADLINE: None, TERMINATION_SOURCE: None}
+        taint: list[Json] = []
+        if entry.reclaim_at is not None:
+            marks = {TERMINATION_DEADLINE: _text(entry.reclaim_at), TERMINATION_SOURCE: REHEARSAL}
+            taint = [{"key": TERMINATION_TAINT, "value": REHEARSAL, "effect": "NoSchedule"}]
+        while True:
+            node = await self._client.get(_TaintedNode, entry.name)
+            if not taint and node.metadata.annotations.get(TERMINATION_SOURCE) != REHEARSAL:
+                return
+            taints = [item for item in node.spec.taints if item["key"] != TERMINATION_TAINT] + taint
+            metadata = {"resourceVersion": node.metadata.resource_version, "annotations": marks}
+            try:
+                await self._client.patch(
+                    Node, entry.name, {"metadata": metadata, "spec": {"taints": taints or None}}
+                )
+                return
+            except Conflict:
+                continue
 
     async def _renew(self, name: str) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -128,19 +221,17 @@ class NodeRegistrar:
         except NotFound:
             await self._client.create(Lease, {"metadata": {"name": name}, "spec": spec}, _LEASE_NAMESPACE)
 
-    def _labels(self, name: str) -> dict[str, str]:
+    def _labels(self, entry: NodeEntry) -> dict[str, str]:
         labels = {
-            "kubernetes.io/hostname": name,
+            "kubernetes.io/hostname": entry.name,
             "kubernetes.io/os": "linux",
             "kubernetes.io/arch": _architecture(),
-            f"{DOMAIN}/local": "true",
+            LOCAL_NODE: "true",
         }
-        return labels | ({"nvidia.com/gpu.present": "true"} if GPU in self._machine.capacity(name) else {})
+        return labels | ({"nvidia.com/gpu.present": "true"} if GPU in self._machine.capacity(entry) else {})
 
-    def _status(self, name: str) -> Json:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        since = self._since.setdefault(name, now)
-        capacity = self._machine.capacity(name)
+    def _status(self, entry: NodeEntry, since: str) -> Json:
+        now, capacity = _now(), self._machine.capacity(entry)
         states = {
             "MemoryPressure": (
                 "False",
@@ -167,7 +258,7 @@ class NodeRegistrar:
             ],
             "addresses": [
                 {"type": "InternalIP", "address": self._settings.gateway},
-                {"type": "Hostname", "address": name},
+                {"type": "Hostname", "address": entry.name},
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
             "nodeInfo": {
@@ -185,16 +276,21 @@ class NodeRegistrar:
         }
 
 
+def _now() -> str:
+    return _text(datetime.now(UTC))
+
+
+def _text(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 def _os_name() -> str:
-    return (
-        platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
-        if Path("/etc/os-release").exists()
-        else ""
-    )
+    known = Path("/etc/os-release").exists()
+    return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux") if known else ""
 
 
 def _disk(folder: Path) -> int:

@@ -93,6 +93,7 @@ class RunSpec(TypedDict):
     namespace: str
     name: str
     uid: str
+    node: str
     hostname: str
     restart_policy: Literal["Always", "OnFailure", "Never"]
     grace: float

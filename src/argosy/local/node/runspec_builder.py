@@ -71,6 +71,7 @@ def build_runspec(pod: Pod, allocation: Allocation, sources: Sources, settings: 
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=pod.metadata.uid,
+        node=pod.spec.node_name,
         hostname=hostname(pod),
         restart_policy=cast("Literal['Always', 'OnFailure', 'Never']", pod.spec.restart_policy),
         grace=pod.spec.termination_grace_period_seconds,

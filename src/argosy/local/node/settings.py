@@ -9,8 +9,9 @@ from msgspec import Struct, field
 class Settings(Struct, frozen=True):
     state: Path
     nodes: int = 1
+    """The number that `argosy up` asked for: each has an equal part of the memory and of the real GPUs."""
     pretend_gpus: int = 0
-    """Per node, in addition to real ones."""
+    """Per node without real ones, unless it was added with another number."""
     images: dict[str, str] = field(default_factory=dict)
     """Root folder by image name."""
     rootless: bool = False
@@ -33,9 +34,6 @@ class Settings(Struct, frozen=True):
     @property
     def pods(self) -> Path:
         return self.state / "pods"
-
-    def node_names(self) -> list[str]:
-        return [f"node-{number}" for number in range(1, self.nodes + 1)]
 
     def image_root(self, image: str) -> str:
         """Return an image's folder by its name with or without tag; the host's root for unknown images."""

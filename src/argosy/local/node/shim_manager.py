@@ -23,6 +23,7 @@ from argosy.engine.logs import Logger
 from argosy.local.node import cgroups, pod_state, shim_socket, zygote
 from argosy.local.node.pod_state import PodState
 from argosy.local.node.runspec import RUNSPEC_FILE, RunSpec
+from argosy.local.node.shim_socket import ShimRequest
 from argosy.local.procfs import is_alive
 
 log = Logger(__name__)
@@ -75,10 +76,23 @@ class ShimManager:
             return None
         return runspec
 
+    def pods_by_node(self) -> dict[str, list[str]]:
+        """Return the uids of all pods that have a folder, by the name of their node."""
+        pods: dict[str, list[str]] = {}
+        for uid in self.pod_uids():
+            runspec = self.runspec_of(uid)
+            if runspec is not None:
+                pods.setdefault(runspec["node"], []).append(uid)
+        return pods
+
     async def start(self, runspec: RunSpec) -> int:
         """Have the zygote fork a shim for the pod; returns its pid. Starts a zygote if there is none."""
         folder = self.pod_folder(runspec["uid"])
         pod_state.replace_file(folder / RUNSPEC_FILE, json.dumps(runspec).encode())
+        # A cancelled caller must not leave the response to be read as that of the next request.
+        return await asyncio.shield(self._fork(folder))
+
+    async def _fork(self, folder: Path) -> int:
         async with self._start_lock:
             for attempt in (1, 2, 3):
                 try:
@@ -119,18 +133,39 @@ class ShimManager:
 
     async def stop(self, uid: str, grace: float) -> bool:
         """Ask the shim to stop its pod; False if it does not listen (it may be starting)."""
+        return await self._ask(uid, {"op": "stop", "grace": grace})
+
+    async def signal(self, uid: str, number: int) -> list[str]:
+        """Send a signal to the first process of each running container; return the names of these."""
         folder = self.pod_folder(uid)
+        state = pod_state.read_state(folder) if has_shim(folder) else None
+        running = [name for name, entry in state["containers"].items() if entry["running"]] if state else []
+        for name in running:
+            await self._ask(uid, {"op": "signal", "container": name, "signal": number})
+        return running
+
+    async def _ask(self, uid: str, request: ShimRequest) -> bool:
+        """Send a request to a shim and wait until it has taken it; False if it does not listen."""
         try:
-            reader, writer = await open_connection(folder)
+            reader, writer = await open_connection(self.pod_folder(uid))
         except OSError:
             return False
         try:
-            writer.write(json.dumps({"op": "stop", "grace": grace}).encode() + b"\n")
+            writer.write(json.dumps(request).encode() + b"\n")
             return bool(await reader.readline())
         except OSError:
             return False
         finally:
             writer.close()
+
+    async def kill(self, uids: list[str]) -> None:
+        """Kill all processes of these pods at once, and wait until they have ended."""
+        async with self._start_lock:  # so that a pod that is being started has a shim to kill
+            left = [self.pod_folder(uid) for uid in uids]
+        while left := [folder for folder in left if has_shim(folder)]:
+            for folder in left:
+                kill_recorded_process(folder / pod_state.STATE_FILE)
+            await asyncio.sleep(0.005)
 
     def has_logs(self, uid: str) -> bool:
         return (self.pod_folder(uid) / "logs").exists()

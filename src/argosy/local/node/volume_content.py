@@ -71,13 +71,14 @@ class VolumeContent:
         namespace = pod.metadata.namespace
         config_maps: dict[str, Mapping[str, bytes]] = {}
         secrets: dict[str, Mapping[str, bytes]] = {}
-        for name in _config_maps_of(pod):
+        config_map_names, secret_names = _references(pod)
+        for name in config_map_names:
             held = self._config_maps.get(namespace, name) or await self._fetch(ConfigMap, namespace, name)
             if held is not None:
                 config_maps[name] = held.content()
             elif name == namespace_defaults.CA_CONFIG_MAP and self._authority.exists():
                 config_maps[name] = {"ca.crt": self._authority.read_bytes()}
-        for name in _secrets_of(pod):
+        for name in secret_names:
             secret = self._secrets.get(namespace, name) or await self._fetch(Secret, namespace, name)
             if secret is not None:
                 secrets[name] = secret.content()
@@ -142,29 +143,18 @@ class VolumeContent:
             return None
 
 
-def _config_maps_of(pod: Pod) -> set[str]:
-    names = {volume.config_map.name for volume in pod.spec.volumes if volume.config_map}
+def _references(pod: Pod) -> tuple[set[str], set[str]]:
+    """Return the names of the ConfigMaps and of the Secrets that a pod refers to."""
+    config_maps = {volume.config_map.name for volume in pod.spec.volumes if volume.config_map}
+    secrets = {volume.secret.secret_name for volume in pod.spec.volumes if volume.secret}
     for volume in pod.spec.volumes:
         for source in volume.projected.sources if volume.projected else []:
-            if source.config_map:
-                names.add(source.config_map.name)
-    for container in [*pod.spec.containers, *pod.spec.init_containers]:
-        names |= {entry.config_map_ref.name for entry in container.env_from if entry.config_map_ref}
-        for variable in container.env:
-            if variable.value_from and variable.value_from.config_map_key_ref:
-                names.add(variable.value_from.config_map_key_ref.name)
-    return names
-
-
-def _secrets_of(pod: Pod) -> set[str]:
-    names = {volume.secret.secret_name for volume in pod.spec.volumes if volume.secret}
-    for volume in pod.spec.volumes:
-        for source in volume.projected.sources if volume.projected else []:
-            if source.secret:
-                names.add(source.secret.name)
-    for container in [*pod.spec.containers, *pod.spec.init_containers]:
-        names |= {entry.secret_ref.name for entry in container.env_from if entry.secret_ref}
-        for variable in container.env:
-            if variable.value_from and variable.value_from.secret_key_ref:
-                names.add(variable.value_from.secret_key_ref.name)
-    return names
+            config_maps |= {source.config_map.name} if source.config_map else set()
+            secrets |= {source.secret.name} if source.secret else set()
+    for container in pod.every_container:
+        config_maps |= {entry.config_map_ref.name for entry in container.env_from if entry.config_map_ref}
+        secrets |= {entry.secret_ref.name for entry in container.env_from if entry.secret_ref}
+        for value in (variable.value_from for variable in container.env if variable.value_from):
+            config_maps |= {value.config_map_key_ref.name} if value.config_map_key_ref else set()
+            secrets |= {value.secret_key_ref.name} if value.secret_key_ref else set()
+    return config_maps, secrets

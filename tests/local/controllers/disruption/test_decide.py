@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from argosy.kinds.meta import Condition, ObjectMeta
-from argosy.local.controllers.api_types import Pod, PodStatus
-from argosy.local.controllers.disruption.budget_types import BudgetSpec, BudgetStatus, PodDisruptionBudget
+from argosy.local.controllers.api_types import BudgetSpec, BudgetStatus, Pod, PodDisruptionBudget, PodStatus
 from argosy.local.controllers.disruption.decide import decide, sync_failed_status
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,8 +7,12 @@ import pytest
 
 from argosy.kinds.node_matching import Toleration
 from argosy.local.controllers.api_types import Node, Taint
-from argosy.local.controllers.node_lifecycle.eviction import eviction_time
-from argosy.local.controllers.node_lifecycle.health import desired_taints, observe, unknown_conditions
+from argosy.local.controllers.node_lifecycle.health import (
+    desired_taints,
+    eviction_time,
+    observe,
+    unknown_conditions,
+)
 from argosy.local.controllers.node_lifecycle.running_time import RunningTime
 from tests.support.scheduler_objects import START, pod
 

@@ -12,8 +12,7 @@ import msgspec
 from argosy.engine.cache import Cache, Change
 from argosy.engine.controller import Controller, Key, Requeue
 from argosy.engine.errors import Conflict, NotFound
-from argosy.local.controllers.api_types import Pod
-from argosy.local.controllers.disruption.budget_types import BudgetStatus, PodDisruptionBudget
+from argosy.local.controllers.api_types import BudgetStatus, Pod, PodDisruptionBudget
 from argosy.local.controllers.disruption.decide import Outcome, decide, sync_failed_status
 from argosy.local.controllers.disruption.scales import Scale, ScaleError, total_scale
 from argosy.local.controllers.informers import ControllerContext

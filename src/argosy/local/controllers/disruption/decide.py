@@ -12,8 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from argosy.kinds.meta import Condition
-from argosy.local.controllers.api_types import Pod
-from argosy.local.controllers.disruption.budget_types import BudgetSpec, BudgetStatus, PodDisruptionBudget
+from argosy.local.controllers.api_types import BudgetSpec, BudgetStatus, Pod, PodDisruptionBudget
 from argosy.local.controllers.podutil import is_ready
 
 DELETION_TIMEOUT = timedelta(minutes=2)

@@ -18,18 +18,18 @@ from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Lease
 from argosy.local.controllers.api_types import Node, Pod, StatusCondition, Taint
 from argosy.local.controllers.informers import ControllerContext, gather_errors
-from argosy.local.controllers.node_lifecycle.eviction import eviction_time
 from argosy.local.controllers.node_lifecycle.health import (
     NodeHealth,
     desired_taints,
+    eviction_time,
     last_heartbeat,
     observe,
     ready_status,
     unknown_conditions,
 )
 from argosy.local.controllers.node_lifecycle.running_time import RunningTime
+from argosy.local.processes import NODE_MONITOR_GRACE_SECONDS
 
-GRACE_SECONDS = 40.0
 PROMPT_ANSWER_SECONDS = 1.0
 """An API server that takes longer than this to answer may not have heard the nodes either."""
 
@@ -43,7 +43,7 @@ class NodeLifecycleController:
         self,
         context: ControllerContext,
         *,
-        grace: float = GRACE_SECONDS,
+        grace: float = NODE_MONITOR_GRACE_SECONDS,
         longest_toleration: float | None = None,
     ) -> None:
         self._context = context

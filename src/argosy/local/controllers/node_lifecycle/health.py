@@ -1,15 +1,16 @@
-"""Tracks the heartbeats of nodes, and derives conditions and taints from them. Pure.
+"""Tracks the heartbeats of nodes, and derives conditions, taints and evictions from them. Pure.
 
 A heartbeat is a change of the node's Lease or of its Ready condition's heartbeat time. Silence is measured on
 our own clock from when a change was observed, never by comparing the node's times with ours.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from argosy.local.controllers.api_types import Node, StatusCondition, Taint
+from argosy.kinds.node_matching import tolerates
+from argosy.local.controllers.api_types import Node, Pod, StatusCondition, Taint
 
 READY = "Ready"
 REPORTED_CONDITIONS = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
@@ -92,6 +93,28 @@ def desired_taints(node: Node, now: datetime) -> list[Taint]:
         if (key, effect) not in present
     ]
     return kept + fresh
+
+
+def eviction_time(pod: Pod, taints: Iterable[Taint], now: datetime, longest: float | None) -> datetime | None:
+    """Return when to evict the pod, None if never; `longest` caps tolerations of lost nodes, in seconds.
+
+    Without a matching toleration the pod is evicted at once; with tolerationSeconds, after the shortest of
+    them, counted from when the taint was added; with tolerations without seconds, never.
+    """
+    times: list[datetime] = []
+    for taint in taints:
+        if taint.effect != "NoExecute":
+            continue
+        matching = next((item for item in pod.spec.tolerations if tolerates(item, taint)), None)
+        if matching is None:
+            return now
+        if matching.toleration_seconds is None:
+            continue
+        seconds = float(max(matching.toleration_seconds, 0))
+        if longest is not None and taint.key in (NOT_READY, UNREACHABLE):
+            seconds = min(seconds, longest)
+        times.append((taint.time_added or now) + timedelta(seconds=seconds))
+    return min(times, default=None)
 
 
 def _find_condition(conditions: Iterable[StatusCondition], type: str) -> StatusCondition | None:

@@ -17,7 +17,6 @@ from argosy.local.schema.errors import (
 )
 from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import get_map, get_maps, get_str, get_texts
-from argosy.local.schema.validation.disruption_budget import budget_errors
 from argosy.local.schema.validation.metadata import STANDARD_FINALIZERS, immutable, metadata_errors
 from argosy.local.schema.validation.names import (
     config_key_problems,
@@ -33,6 +32,7 @@ from argosy.local.schema.validation.quota import quota
 from argosy.local.schema.validation.service import service_change, service_errors
 from argosy.local.schema.validation.workloads import (
     at_least,
+    budget_errors,
     deployment,
     job,
     job_update,

@@ -8,16 +8,7 @@ from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import get_map
 from argosy.local.schema.validation.names import qualified_name_problems
 
-COUNTED = frozenset(
-    {
-        "pods",
-        "services",
-        "resourcequotas",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-    }
-)
+COUNTED = frozenset(("configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services"))
 """Resources that a quota can count by their name alone."""
 COUNT = "count/"
 _ONLY_COUNTS = "a local control plane limits counts of objects only: count/RESOURCE.GROUP, " + ", ".join(

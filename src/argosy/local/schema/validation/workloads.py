@@ -1,12 +1,12 @@
-"""Validates kinds with a pod template, and changes of their immutable fields."""
+"""Validates kinds with a pod template, PodDisruptionBudgets, and changes of their immutable fields."""
 
 from collections.abc import Iterator
 
-from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required
+from argosy.local.schema.errors import FieldError, forbidden, invalid, not_supported, required, unsupported
 from argosy.local.schema.model import Json
 from argosy.local.schema.selectors import selector_from
 from argosy.local.schema.unstructured import get_map, get_maps, get_str
-from argosy.local.schema.validation.deployment import rollout_errors
+from argosy.local.schema.validation.deployment import amount_errors, percentage_of, rollout_errors
 from argosy.local.schema.validation.job import job_change, job_errors, restart_errors
 from argosy.local.schema.validation.metadata import immutable, map_errors
 from argosy.local.schema.validation.names import label_problems
@@ -97,6 +97,21 @@ def selector_change(new: Json, old: Json) -> Iterator[FieldError]:
     return immutable(
         "spec.selector", get_map(new, "spec").get("selector"), get_map(old, "spec").get("selector")
     )
+
+
+def budget_errors(obj: Json) -> Iterator[FieldError]:
+    spec = get_map(obj, "spec")
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+    for field in ("minAvailable", "maxUnavailable"):
+        amount = spec.get(field)
+        yield from amount_errors(f"spec.{field}", amount)
+        if isinstance(amount, str) and percentage_of(amount) > 100:
+            yield invalid(f"spec.{field}", amount, "must not be greater than 100%")
+    if spec.get("selector") is not None:
+        yield from selector_errors(spec["selector"], "spec.selector")
+    policy = "unhealthyPodEvictionPolicy"
+    yield from unsupported(f"spec.{policy}", spec.get(policy), ("AlwaysAllow", "IfHealthyBudget"))
 
 
 def job(obj: Json) -> Iterator[FieldError]:
