@@ -36,6 +36,7 @@ OTHER: dict[str, object] = {
     "name": "other-operator",
     "apis.argosy": False,
     "apis.ares": False,
+    "apis.et": True,
     "observer.enabled": False,
     "observer.name": "other-observer",
     "observer.replicas": 3,

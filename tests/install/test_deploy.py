@@ -59,7 +59,7 @@ def test_dry_run_prints_the_objects() -> None:
 
 def test_several_apis_share_one_operator() -> None:
     assert choose_preset(()).values == {}
-    assert choose_preset(("ares", "argosy")).values == {"apis": {"ares": True, "argosy": True}}
+    assert choose_preset(("ares", "argosy")).values == {"apis": {"ares": True, "argosy": True, "et": False}}
     assert choose_preset(("ares",)).namespace == "ares"
 
 

@@ -27,10 +27,10 @@ ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILIN
 CAUSE = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
 KINDS = (
     "Pod Node Service ServiceAccount Role RoleBinding ConfigMap PodGroup CustomResourceDefinition TrainingRun"
-    " AresJob PodGroup.scheduling.volcano.sh"
+    " AresJob TrainingJob ScaleIn ScaleOut PodGroup.scheduling.volcano.sh"
 )
 VALUES: dict[str, set[str]] = {
-    "controller": {"TrainingRun", "AresJob"},
+    "controller": {"TrainingRun", "AresJob", "TrainingJob", "ScaleIn", "ScaleOut"},
     "framework": set(installed()),
     "phase": set(Phase),
     "cause": set(RestartCause),

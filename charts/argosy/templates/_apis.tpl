@@ -90,6 +90,39 @@
   resources: [pods]
   verbs: [patch]
 {{- end }}
+{{- if .Values.apis.et }}
+- apiGroups: [kai.alibabacloud.com]
+  resources: [trainingjobs]
+  verbs: [list, watch, delete]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [kai.alibabacloud.com]
+  resources: [trainingjobs/status, trainingjobs/finalizers]
+  verbs: [update]
+# Patch: its finalizer.
+- apiGroups: [kai.alibabacloud.com]
+  resources: [scaleins]
+  verbs: [get, list, watch, patch]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [kai.alibabacloud.com]
+  resources: [scaleins/status, scaleins/finalizers]
+  verbs: [update]
+# Patch: its finalizer.
+- apiGroups: [kai.alibabacloud.com]
+  resources: [scaleouts]
+  verbs: [get, list, watch, patch]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [kai.alibabacloud.com]
+  resources: [scaleouts/status, scaleouts/finalizers]
+  verbs: [update]
+# Host lists of launchers.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+# Commands are run in containers of its pods.
+- apiGroups: [""]
+  resources: [pods/exec]
+  verbs: [get, create]
+{{- end }}
 {{- end }}
 
 {{- define "argosy.operatorRules" -}}
@@ -137,6 +170,9 @@
 {{- end }}
 {{- if .Values.apis.ares }}
 - --api=ares
+{{- end }}
+{{- if .Values.apis.et }}
+- --api=et
 {{- end }}
 {{- end }}
 

@@ -199,8 +199,7 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
     name, ended = _exit(status.container_statuses) or _exit(status.init_container_statuses) or ("", None)
     first, last = _first_ended(status.container_statuses), _last_exit(status.container_statuses)
     disruption, over_limit = _disruption(pod), _is_over_limit(status)
-    waiting, waiting_message = _waiting_reason(pod)
-    preempted = _preemption_time(pod, noticed)
+    (waiting, waiting_message), preempted = _waiting_reason(pod), _preemption_time(pod, noticed)
     return ObservedPod(
         name=meta.name,
         uid=meta.uid,

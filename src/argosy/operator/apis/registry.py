@@ -7,8 +7,9 @@ from argosy.kinds.text import unknown_name
 from argosy.operator.apis.ares.api import ARES
 from argosy.operator.apis.argosy import ARGOSY
 from argosy.operator.apis.base import Api
+from argosy.operator.apis.et import ET
 
-APIS: Final[tuple[Api, ...]] = (ARGOSY, ARES)
+APIS: Final[tuple[Api, ...]] = (ARGOSY, ARES, ET)
 
 CUSTOM_RESOURCES: Final[tuple[type[CustomResource], ...]] = tuple(
     kind for api in APIS for kind in api.custom_resources
