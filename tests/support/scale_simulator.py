@@ -1,7 +1,8 @@
 """Drives the decisions about one elastic job: pods start at once, and calls into pods are answered by a test.
 
-The operator can be stopped after any write of the Record or any action. Results of calls are then lost, as
-they are in the real operator.
+The launcher has a sidecar that acknowledges each host list in the round after it was recorded. The operator
+can be stopped after any write of the Record or any action. Results of calls are then lost, as they are in the
+real operator.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from argosy.plan.actions import Apply, Exec, ExecResult, ExecStatus, Remove
 from argosy.plan.children import KubernetesObject
 from argosy.workload.decide import decide
-from argosy.workload.host_list import HostList
+from argosy.workload.host_list import HostFile, HostList
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import (
     Dependency,
@@ -35,6 +36,13 @@ from tests.support.workloads import NOW, existing_child, pod, role, workload
 
 Answer = Callable[[Exec], ExecResult | None]
 
+HOST_FILES = (
+    HostFile("hostfile", "{host}:{slots}\n", paths=("/etc/edl/hostfile",), mode=0o600),
+    HostFile("discover_hosts.sh", text="#!/bin/sh\n", paths=("/etc/edl/discover_hosts.sh",), mode=0o755),
+    HostFile("deepspeed-hostfile", "{host} slots={slots}\n", paths=("/job/hostfile",), mode=0o600),
+    HostFile("kubexec.sh", text="#!/bin/sh\nexit 1\n", config_map_mode=0o555),
+)
+
 
 def elastic_job(
     replicas: int = 2, restart: RestartPolicy = RestartPolicy.NEVER, min_listed: int = 1
@@ -51,7 +59,11 @@ def elastic_job(
         replacement=replacement,
     )
     host_list = HostList(
-        "worker", "launcher", "main", "main", "/etc/edl", drain_check=("drained",), min_listed=min_listed
+        *("worker", "launcher", "main", "main", "/etc/edl"),
+        drain_check=("drained",),
+        min_listed=min_listed,
+        files=HOST_FILES,
+        config_map="{job}-config",
     )
     rules = Rules(
         succeeded_when=(("launcher",),),
@@ -81,6 +93,8 @@ class ScaleSimulator:
         self.absent: set[tuple[str, int]] = set()
         self.pending: set[str] = set()
         """Names of pods that do not start."""
+        self.acknowledges = True
+        """Whether the sidecar of the launcher works."""
         self.calls: list[Exec] = []
         self.host_lists: list[tuple[int, ...]] = []
         self.created: list[str] = []
@@ -115,7 +129,16 @@ class ScaleSimulator:
             for name, item in self.pods.items():
                 if item.phase == "Pending" and name not in self.pending:
                     self.pods[name] = replace(item, phase="Running")
+            if self.acknowledges:
+                self.acknowledge()
             self._show_choices()
+
+    def acknowledge(self) -> None:
+        """Acknowledge the recorded host list, as the sidecar of a running launcher does."""
+        name, etag = self.job.hostname("launcher", 0), self.record.role("worker").listed_etag
+        launcher = self.pods.get(name)
+        if launcher is not None and launcher.phase == "Running":
+            self.pods[name] = replace(launcher, hosts_ack=etag)
 
     def reconcile(self) -> Plan:
         before = decode(self.stored)

@@ -19,7 +19,11 @@ RECORD = Record(
     first_running_at=later(5),
     retry_at=later(30),
     waiting=WaitReason("BackOff", "", later(20)),
-    roles={"worker": RoleRecord(phase_since=later(5), retry_at=later(30), below_min_since=later(20))},
+    roles={
+        "worker": RoleRecord(
+            phase_since=later(5), retry_at=later(30), below_min_since=later(20), listed_since=later(20)
+        )
+    },
 )
 
 
@@ -49,7 +53,7 @@ def test_all_times_are_shifted_together(case: Case) -> None:
     assert moved.waiting and moved.waiting.since == RECORD.waiting.since - by
     worker = moved.role("worker")
     assert worker.retry_at == moved.retry_at
-    assert worker.below_min_since == moved.phase_since
+    assert worker.below_min_since == worker.listed_since == moved.phase_since
     assert shift_to_clock(moved, later(case.now)) == moved
 
 

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
-from argosy.workload.observed import ObservedPod, observe_pod
+from argosy.workload.observed import ObservedPod, is_equivalent_pod, observe_pod
 from tests.support.workloads import NOW
 
 LABELS = {labels.ROLE: "worker", labels.INDEX: "2", labels.ATTEMPT: "3", labels.REPLACEMENT: "1"}
@@ -203,3 +203,10 @@ def test_only_propagated_metadata_is_read() -> None:
     plain = observe_pod(pod)
     assert plain is not None
     assert not plain.metadata.labels
+
+
+def test_acknowledged_host_files_are_read_and_make_a_difference() -> None:
+    meta = {"name": "p", "uid": "u", "labels": LABELS}
+    pod = observed(metadata={**meta, "annotations": {"argosy.dev/hosts-ack": "7-ab"}})
+    assert pod.hosts_ack == "7-ab"
+    assert not is_equivalent_pod(observed(metadata=meta), pod)

@@ -70,5 +70,8 @@ UID = f"{DOMAIN}/uid"
 DIGEST = f"{DOMAIN}/digest"
 """Annotation on updated children: a hash of the inputs that their body was rendered from."""
 
+HOSTS_ACK = f"{DOMAIN}/hosts-ack"
+"""Annotation on a launcher: etag of the host files that its sidecar has written last."""
+
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's annotation with the applied manifest; it describes one object and is never propagated."""

@@ -65,6 +65,7 @@ def _shift_role(role: RoleRecord, back: timedelta) -> RoleRecord:
         phase_since=_earlier(role.phase_since, back),
         retry_at=_earlier(role.retry_at, back),
         below_min_since=_earlier(role.below_min_since, back),
+        listed_since=_earlier(role.listed_since, back),
     )
 
 

@@ -1,6 +1,23 @@
-"""Defines which replicas a launcher finds in its host list, and how they are checked."""
+"""Defines which replicas a launcher finds in its host list, in which files, and how they are checked."""
 
 from msgspec import Struct
+
+
+class HostFile(Struct, frozen=True):
+    """The host list in one form, or a fixed text that belongs to it."""
+
+    key: str
+    """Its key in the ConfigMap."""
+    line: str = ""
+    """What each host adds, as a format of {host} and {slots}."""
+    text: str = ""
+    """The content, if it does not depend on the hosts."""
+    paths: tuple[str, ...] = ()
+    """Absolute paths of copies in the launcher that are kept current; none: in the ConfigMap only."""
+    mode: int = 0o644
+    """Of these copies."""
+    config_map_mode: int = 0o444
+    """Of the file where the ConfigMap is mounted."""
 
 
 class HostList(Struct, frozen=True):
@@ -22,3 +39,6 @@ class HostList(Struct, frozen=True):
     min_listed: int = 1
     """A scale-in does not leave fewer hosts in the list."""
     max_members: int | None = None
+    files: tuple[HostFile, ...] = ()
+    config_map: str = ""
+    """Name of the ConfigMap with the files, as a format of {job}; empty: there is none."""

@@ -84,6 +84,8 @@ class ObservedPod(Struct, frozen=True):
     deletion_cost: int = 0
     """The annotation `controller.kubernetes.io/pod-deletion-cost`: pods with lower costs are removed
     first."""
+    hosts_ack: str = ""
+    """The annotation `argosy.dev/hosts-ack`: etag of the host files that the pod has written."""
     metadata: MetadataSubset = NO_METADATA
     resource_version: str = ""
     """resourceVersion of this observation."""
@@ -233,6 +235,7 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         waiting_reason=waiting,
         waiting_message=waiting_message,
         deletion_cost=_deletion_cost(meta.annotations),
+        hosts_ack=meta.annotations.get(labels.HOSTS_ACK, ""),
         metadata=select_metadata(meta.labels, meta.annotations, keys),
         resource_version=meta.resource_version,
     )

@@ -88,6 +88,13 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Members in the host list, for a role that has one."""
     listed_since: datetime | None = None
     """When the host list was changed last."""
+    listed_version: int = 0
+    """Increases with each change of the host list or its files, also if the Record was lost in between: the
+    time of the change in microseconds."""
+    listed_digest: str = ""
+    """Digest of the files in the launcher that have the host list; empty if there are none."""
+    listed_by_exec: str = ""
+    """Uid of the launcher and etag of the files (`UID/ETAG`) that a command has written there."""
     replacements_in_a_row: int = 0
     """Consecutive replacements after failures, for the budget of the role."""
     budget_exhausted: bool = False
@@ -147,6 +154,16 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
             container_restarts=in_place,
             container_restarts_counted=sum(in_place.values()),
         )
+
+    @property
+    def listed_etag(self) -> str:
+        """What identifies the files in the launcher that have the host list: `VERSION-DIGEST`."""
+        return f"{self.listed_version}-{self.listed_digest}" if self.listed_digest else ""
+
+    def with_listed(self, listed: IndexSet, now: datetime) -> "RoleRecord":
+        """Return the role with this host list."""
+        version = max(int(now.timestamp() * 1_000_000), self.listed_version + 1)
+        return replace(self, listed=listed, listed_since=now, listed_version=version)
 
     def for_next_attempt(self) -> "RoleRecord":
         """Return the role with its totals only, since all its pods are replaced."""
