@@ -35,7 +35,9 @@ from argosy.workload.record_sync import sync_record
 from argosy.workload.restarts.policy import plan_restarts
 from argosy.workload.transitions import find_transitions
 
-_WARNING_REASONS = frozenset({Phase.FAILED.value, reasons.RESTARTING, reasons.INVALID_SPEC})
+_WARNING_REASONS = frozenset(
+    {Phase.FAILED.value, reasons.RESTARTING, reasons.INVALID_SPEC, reasons.HOST_LIST_NOT_WRITTEN}
+)
 
 
 def decide(workload: Workload, before: Record | None, observed: Observed, now: datetime) -> Plan:
@@ -90,7 +92,7 @@ def _decide_active(
     host_list = hosts.update_host_list(workload, scale.record, observed, now)
     # Otherwise create and delete pods to match the Record.
     plan = _converge(workload, host_list.record, observed, now)
-    plan = plan.with_actions((*host_list.checks, *scale.calls))
+    plan = plan.with_actions((*host_list.calls, *scale.calls))
     plan = plan.with_requeue_at(limit.next_at, scale.requeue_at, host_list.requeue_at)
     return replace(plan, restart_causes=restarts.causes)
 

@@ -7,6 +7,9 @@ asks, and the status all show the recorded list. What elastic frameworks do not 
   answer ends the whole training.
 - A lost replica leaves the list at once. Additions wait until the last change was taken up.
 - The list is never empty while the launcher runs: the last one is kept.
+
+The sidecar of the launcher writes the list to its files and acknowledges it. If that takes too long, a
+command writes them instead, and is repeated ever more rarely until it succeeds or the sidecar answers.
 """
 
 from collections.abc import Iterator
@@ -16,7 +19,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.plan.actions import Exec, ExecStatus
+from argosy.workload import messages, reasons
 from argosy.workload.current_pods import current_pods
+from argosy.workload.host_file_script import write_call
+from argosy.workload.host_files import HostFiles, render_host_files
 from argosy.workload.host_list import HostList
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Phase, Workload
@@ -28,24 +34,52 @@ SETTLE_SECONDS = 5.0
 time."""
 CHECK_RETRY_SECONDS = 2.0
 """Seconds until a pod that could not be attached is tried again."""
+ACK_SECONDS = 2.0
+"""Seconds that the sidecar of the launcher has to write the files and to acknowledge them."""
+WRITE_SECONDS = 5.0
+"""Seconds after which a command that writes the files is repeated; doubled up to MAX_WRITE_SECONDS."""
+MAX_WRITE_SECONDS = 60.0
 
 
 class HostListPlan(Struct, frozen=True):
     record: Record
-    checks: tuple[Exec, ...] = ()
-    """Commands that show whether a pod can be attached."""
+    calls: tuple[Exec, ...] = ()
+    """Commands that write the files of the launcher, and that show whether a pod can be attached."""
     requeue_at: datetime | None = None
+
+    def with_requeue_at(self, time: datetime) -> "HostListPlan":
+        """Return the plan with the earlier of its own time and this one."""
+        return replace(self, requeue_at=min(self.requeue_at or time, time))
 
 
 def update_host_list(workload: Workload, record: Record, observed: Observed, now: datetime) -> HostListPlan:
-    """Return the record with the current host list, and the checks that additions wait for."""
+    """Return the record with the current host list, the checks that additions wait for, and the command that
+    writes the files if the launcher's sidecar does not."""
     rule = workload.rules.host_list
     if rule is None or record.finished_at:
         return HostListPlan(record)
+    plan = _update_list(workload, rule, record, observed, now)
+    files = render_host_files(workload, plan.record)
+    if files is None:
+        return plan
+    last = plan.record.role(rule.role)
+    if files.digest != last.listed_digest:
+        # Also if the list is the same: the number of slots or a text may have changed.
+        last = replace(last.with_listed(last.listed, now), listed_digest=files.digest)
+        files = replace(files, version=last.listed_version)
+        plan = replace(plan, record=plan.record.with_role(rule.role, last))
+    return _write_if_not_acknowledged(rule, plan, files, observed, now)
+
+
+def _update_list(
+    workload: Workload, rule: HostList, record: Record, observed: Observed, now: datetime
+) -> HostListPlan:
     last = record.role(rule.role)
     usable = usable_indexes(workload, rule, record, observed)
-    checks = tuple(_checks(rule, record, observed, usable - last.listed))
+    checks = tuple(_checks(rule, record, observed, usable - last.draining - last.listed))
     attachable = attachable_indexes(rule, record, observed)
+    if not last.listed and has_launcher(record, rule):
+        attachable = usable  # the Record was lost: what runs was listed, and the launcher may use it
     kept = last.listed & (usable - last.draining)
     added = (usable & attachable & last.members) - last.draining - last.listed
     held_until = _held_until(record, rule, last)
@@ -55,8 +89,85 @@ def update_host_list(workload: Workload, record: Record, observed: Observed, now
     listed = kept | added
     if listed == last.listed or (not listed and has_launcher(record, rule)):
         return HostListPlan(record, checks, requeue_at)
-    changed = replace(last, listed=listed, listed_since=now)
-    return HostListPlan(record.with_role(rule.role, changed), checks, requeue_at)
+    return HostListPlan(record.with_role(rule.role, last.with_listed(listed, now)), checks, requeue_at)
+
+
+def _write_if_not_acknowledged(
+    rule: HostList, plan: HostListPlan, files: HostFiles, observed: Observed, now: datetime
+) -> HostListPlan:
+    """Return the plan with a command that writes the files, once the sidecar is late."""
+    record, last = plan.record, plan.record.role(rule.role)
+    launcher = _launcher_without_files(rule, record, observed)
+    if launcher is None:
+        return plan
+    since = _expected_since(record, rule, launcher) or now
+    number, next_at = _try_number(since, now)
+    if number is None:
+        return plan.with_requeue_at(next_at)
+    key = f"hosts/{launcher.uid}/{last.listed_etag}/{number}"
+    result = observed.exec_results.get(key)
+    if result is not None and result.status is ExecStatus.DONE and result.exit_code == 0:
+        written = replace(last, listed_by_exec=_written_key(last, launcher))
+        return replace(plan, record=record.with_role(rule.role, written), requeue_at=now)
+    if number and not _was_reported(record, since):
+        message = messages.host_list_not_written(launcher.name, len(last.listed))
+        record = record.with_history(now, reasons.HOST_LIST_NOT_WRITTEN, message)
+    call = write_call(key, files, launcher, rule.launcher_container)
+    return replace(plan, record=record, calls=(call, *plan.calls)).with_requeue_at(next_at)
+
+
+def wait_for_files_until(
+    rule: HostList, record: Record, observed: Observed, now: datetime
+) -> datetime | None:
+    """Return until when to wait for the launcher to have the current list in its files.
+
+    None if it has, if it does not run, or if neither its sidecar nor a command has written them in time.
+    """
+    launcher = _launcher_without_files(rule, record, observed)
+    if launcher is None:
+        return None
+    since = _expected_since(record, rule, launcher) or now
+    until = since + timedelta(seconds=ACK_SECONDS + WRITE_SECONDS)
+    return until if now < until else None
+
+
+def _launcher_without_files(rule: HostList, record: Record, observed: Observed) -> ObservedPod | None:
+    """Return the launcher, if it runs and is not known to have the current list in its files."""
+    launcher, last = launcher_pod(record, rule, observed), record.role(rule.role)
+    if launcher is None or launcher.hosts_ack == last.listed_etag:
+        return None
+    return launcher if last.listed_by_exec != _written_key(last, launcher) else None
+
+
+def _written_key(last: RoleRecord, launcher: ObservedPod) -> str:
+    return f"{launcher.uid}/{last.listed_etag}"
+
+
+def _was_reported(record: Record, since: datetime) -> bool:
+    return any(
+        entry.reason == reasons.HOST_LIST_NOT_WRITTEN and entry.at >= since for entry in record.history
+    )
+
+
+def _expected_since(record: Record, rule: HostList, launcher: ObservedPod) -> datetime | None:
+    """Return since when the sidecar could have written the files."""
+    times = (record.role(rule.role).listed_since, record.role(rule.launcher).phase_since, launcher.created)
+    return max((time for time in times if time is not None), default=None)
+
+
+def _try_number(since: datetime, now: datetime) -> tuple[int | None, datetime]:
+    """Return the number of the command that runs now, None if it is not time yet, and when the next is due.
+
+    It follows from the time alone, so that nothing has to be recorded while commands fail.
+    """
+    start, wait, longest = since + timedelta(seconds=ACK_SECONDS), WRITE_SECONDS, MAX_WRITE_SECONDS
+    if now < start:
+        return None, start
+    number, passed = 0, (now - start).total_seconds()
+    while passed >= wait and wait < longest:
+        number, passed, wait = number + 1, passed - wait, min(wait * 2, longest)
+    number, passed = number + int(passed // wait), passed % wait
+    return number, now + timedelta(seconds=wait - passed)
 
 
 def has_launcher(record: Record, rule: HostList) -> bool:

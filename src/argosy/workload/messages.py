@@ -225,6 +225,12 @@ JOB_RESTARTED_WHILE_SCALING = "job restarted"
 JOB_SUSPENDED_WHILE_SCALING = "job suspended"
 
 
+def host_list_not_written(launcher: str, count: int) -> str:
+    """Neither the sidecar nor a command has written the files of the launcher."""
+    hosts = pluralize(count, "host")
+    return f"the list of {hosts} was not written into pod {launcher} in time; trying again"
+
+
 def script_failed(path: str, problem: str) -> str:
     """A script that updates the hosts failed in the launcher."""
     return f"script {path} failed: {problem}"

@@ -78,6 +78,9 @@ RESTARTING = "Restarting"
 REPLACEMENT_LIMIT_REACHED = "ReplacementLimitReached"
 """Lost pods of a role are not replaced any more, because the budget of the role is used up. In the Record
 only."""
+HOST_LIST_NOT_WRITTEN = "HostListNotWritten"
+"""The launcher's sidecar has not acknowledged the host list, and a command could not write it either; both
+are tried again."""
 RESIZED = "Resized"
 """The number of replicas of a role was changed."""
 RESUMED = "Resumed"

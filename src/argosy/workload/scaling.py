@@ -239,14 +239,12 @@ def _add(step: _Step) -> ScalePlan:
 def _join(step: _Step) -> ScalePlan:
     """Make the new replicas members, and list them."""
     last = step.record.role(step.rule.role)
-    members, listed = last.members | step.indexes, last.listed | step.indexes
+    listed = last.with_listed(last.listed | step.indexes, step.now)
     record = _host_updated(
-        step,
+        replace(step, record=step.record.with_role(step.rule.role, listed)),
         ScaleStep.SUCCEEDED,
-        members=members,
+        members=last.members | step.indexes,
         joining=EMPTY,
-        listed=listed,
-        listed_since=step.now,
         created=last.created | step.indexes,
     )
     return ScalePlan(record)
@@ -308,6 +306,9 @@ def _drain(step: _Step) -> ScalePlan:
         timed_out = replace(step, operation=replace(step.operation, drain_timed_out=True))
         record = _without_members(step.rule, timed_out.at(ScaleStep.REMOVING), left)
         return ScalePlan(record, requeue_at=step.now)
+    # Before it has read the list the launcher may leave a replica and come back.
+    if until := hosts.wait_for_files_until(step.rule, step.record, step.observed, step.now):
+        return ScalePlan(step.record, requeue_at=min(until, step.timeout_at or until))
     names = {step.workload.hostname(step.rule.role, index): index for index in left}
     key = f"drain/{step.operation.id}"
     container, command = step.rule.launcher_container, (*step.rule.drain_check, *names)
