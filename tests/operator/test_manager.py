@@ -1,6 +1,7 @@
 """Tests for when a replica may work: caches are synced, and a gate waits for reconciles in progress."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -13,6 +14,7 @@ from argosy.engine.errors import Forbidden
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
+from argosy.kinds.kubernetes import ConfigMapMetadata
 from argosy.operator.drain_gate import DrainGate
 from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.manager import Manager
@@ -77,7 +79,7 @@ async def test_closed_gate_requeues_without_a_reconcile() -> None:
 
 def make_manager() -> Manager:
     client = Client(Connection(server="https://127.0.0.1:1"))
-    manager = Manager(
+    return Manager(
         client,
         namespace=None,
         clock=SystemClock(),
@@ -86,8 +88,6 @@ def make_manager() -> Manager:
         job_metrics=JobMetrics(CollectorRegistry()),
         concurrency=1,
     )
-    manager.add_jobs(training_run_api())
-    return manager
 
 
 async def test_end_of_a_term_cancels_commands_before_it_waits_for_reconciles(
@@ -96,6 +96,7 @@ async def test_end_of_a_term_cancels_commands_before_it_waits_for_reconciles(
     commands, leave = FakeExec(), asyncio.Event()
     monkeypatch.setattr("argosy.operator.manager.PodExec", lambda _client: commands)
     manager = make_manager()
+    manager.add_jobs(training_run_api())
     monkeypatch.setattr(manager, "not_ready", lambda: "")
     calls = BackgroundCalls(manager.background)
 
@@ -120,5 +121,15 @@ async def test_end_of_a_term_cancels_commands_before_it_waits_for_reconciles(
 
 async def test_operator_that_may_not_read_crds_is_ready_once_its_jobs_are_cached() -> None:
     serving = make_manager()
+    serving.add_jobs(training_run_api())
     serving.definitions.crds.watcher.last_error = Forbidden(403, "Forbidden", "no right to read definitions")
     assert "TrainingRun" in serving.not_ready()
+
+
+async def test_kinds_of_children_are_watched_only_if_an_api_declares_them() -> None:
+    serving = make_manager()
+    serving.add_jobs(training_run_api())
+    assert "ConfigMap" not in serving.not_ready()
+    for _ in range(2):
+        serving.add_jobs(replace(training_run_api(), child_kinds=(ConfigMapMetadata,)))
+    assert serving.not_ready().count("ConfigMap") == 1

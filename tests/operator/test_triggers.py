@@ -14,7 +14,7 @@ from argosy.engine.clock import SystemClock
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
+from argosy.kinds.kubernetes import ConfigMapMetadata, Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
 from argosy.operator.triggers import (
@@ -119,6 +119,26 @@ def test_terminating_pod_that_is_only_replaced_enqueues_its_job_later() -> None:
 def test_deleted_pod_enqueues_its_job_at_once() -> None:
     deleted = Key("default", "mnist-worker-0")
     assert enqueued(lambda caches: caches.pods._store(deleted, None), only_replaced=True) == [(KEY, 0.0)]
+
+
+def test_deleted_child_of_a_kind_that_was_added_later_enqueues_its_job_at_once() -> None:
+    nowhere = Client(Connection(server="https://127.0.0.1:1"))
+    caches, queue, jobs = Caches(nowhere, SystemClock()), RecordingQueue(), Cache(nowhere, TrainingRun)
+    jobs.put(JOB)
+    triggers = Triggers(caches)
+    reconciler = SimpleNamespace(
+        api=SimpleNamespace(resource=TrainingRun.resource),
+        jobs=jobs,
+        on_pod_terminating=lambda *_: False,
+    )
+    triggers.add(cast("Reconciler[TrainingRun]", reconciler), queue)
+    config_maps = caches.add_children(nowhere, ConfigMapMetadata, None)
+    assert config_maps is not None
+    triggers.watch_children(config_maps)
+    config_maps.put(ConfigMapMetadata(replace(pod(0, "").metadata, name="mnist-config")))
+    assert queue.enqueued == []
+    config_maps._store(Key("default", "mnist-config"), None)
+    assert queue.enqueued == [(KEY, 0.0)]
 
 
 def enqueued(change: Callable[[Caches], None], *, only_replaced: bool) -> list[tuple[Key, float]]:

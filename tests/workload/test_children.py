@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Role, RoleBinding, SecretMetadata, Service
+from argosy.kinds.kubernetes import ConfigMapMetadata, Role, RoleBinding, SecretMetadata, Service
 from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child, KubernetesObject
 from argosy.workload import children
@@ -12,8 +12,9 @@ from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Dependency, Phase, Rules
 from argosy.workload.naming import Naming
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import CreatePod
+from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
+from tests.support.scale_simulator import ScaleSimulator, elastic_job, running
 from tests.support.workloads import existing_child, pod, role, role_record, workload
 
 JOB = workload(
@@ -142,3 +143,63 @@ def test_names_of_children_are_data() -> None:
     assert job.hostname("worker", 3) == "job-worker-3"
     assert children.service_account_name(job, "launcher") == "job-x"
     assert children.ssh_secret_name(job) == "job"
+
+
+def config_maps(plan: Plan) -> list[Child]:
+    applied = [action.child for action in plan.actions if isinstance(action, Apply)]
+    return [child for child in applied if child.kind is ConfigMapMetadata]
+
+
+def test_the_config_map_of_a_host_list_is_created_together_with_the_launcher() -> None:
+    job = ScaleSimulator(elastic_job())
+    job.pending = {"job-worker-1"}
+    job.run(5)
+    assert "job-config" not in job.children
+    job.pending = set()
+    while "job-config" not in job.children:
+        plan = job.reconcile()
+        for name, item in job.pods.items():
+            job.pods[name] = replace(item, phase="Running")
+    [config_map] = config_maps(plan)
+    assert config_map.body == {
+        "data": {
+            "hostfile": "job-worker-0:1\njob-worker-1:1\n",
+            "discover_hosts.sh": "#!/bin/sh\n",
+            "deepspeed-hostfile": "job-worker-0 slots=1\njob-worker-1 slots=1\n",
+            "kubexec.sh": "#!/bin/sh\nexit 1\n",
+        }
+    }
+    assert [action.role for action in plan.actions if isinstance(action, CreatePod)] == ["launcher"]
+
+
+def test_the_config_map_is_updated_in_the_reconcile_that_changes_the_list() -> None:
+    job = running(elastic_job(3))
+    assert config_maps(job.reconcile()) == []
+    job.fail("job-worker-2")
+    plan = job.reconcile()
+    [config_map] = config_maps(plan)
+    assert config_map.body["data"]["hostfile"] == "job-worker-0:1\njob-worker-1:1\n"  # type: ignore[index]
+    assert job.listed() == (0, 1)
+
+
+def test_a_job_whose_record_was_lost_keeps_its_config_map() -> None:
+    job = running()
+    job.stored, job.answer = None, lambda _call: None
+    assert config_maps(job.reconcile()) == []
+    assert "job-config" in job.children
+
+
+def test_a_launcher_may_read_the_config_map_with_its_host_list() -> None:
+    job = elastic_job()
+    job = replace(job, rules=replace(job.rules, exec_from=("launcher",), exec_into=("worker",)))
+    record = Record(roles={"worker": role_record(Phase.RUNNING, size=2)})
+    changes = children.sync_children(job, record, Observed(pods=PODS))
+    applied = [change.child for change in changes if isinstance(change, Apply)]
+    [created] = [child for child in applied if child.kind is Role]
+    assert isinstance(created.body["rules"], list)
+    assert created.body["rules"][-1] == {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "verbs": ["get"],
+        "resourceNames": ["job-config"],
+    }

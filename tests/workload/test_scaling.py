@@ -389,7 +389,7 @@ def test_an_operator_killed_at_any_step_of_a_scaling_ends_in_the_same_state(stop
     assert (job.members(), job.listed()) == ((0, 2, 3), (0, 2, 3))
     assert job.workers() == [0, 2, 3]
     assert job.created == [*job.created[:3], "job-worker-2", "job-worker-3"], "nothing is created twice"
-    assert sorted(job.children) == ["job-worker-0", "job-worker-2", "job-worker-3"]
+    assert sorted(job.children) == ["job-config", "job-worker-0", "job-worker-2", "job-worker-3"]
     assert not job.record.operations
 
 

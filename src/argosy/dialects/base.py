@@ -155,6 +155,9 @@ class JobApi(Generic[T]):
     policy and times to live, without roles. If not set, existing pods are left as they are."""
     propagated_annotations: tuple[str, ...] = ()
     """Annotations of a job that its pods and its pod group follow."""
+    child_kinds: tuple[type[KubernetesObject], ...] = ()
+    """Kinds of children that are watched for this API only. Structs with metadata only keep their cache
+    small."""
     write_time_field: str = ""
     """Field of the status that holds the time of its last write, if the API has one."""
 

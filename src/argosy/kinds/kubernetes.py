@@ -124,6 +124,14 @@ class ConfigMap(Struct):
     data: dict[str, str] = field(default_factory=dict)
 
 
+class ConfigMapMetadata(Struct):
+    """A ConfigMap that is fetched without its content."""
+
+    resource: ClassVar[Resource] = ConfigMap.resource
+
+    metadata: ObjectMeta
+
+
 class Secret(Struct):
     resource: ClassVar[Resource] = Resource("", "v1", "Secret", "secrets")
 

@@ -95,6 +95,9 @@ class Manager:
         """Serve the jobs of one kind."""
         self.caches.propagated_keys += api.propagated_annotations
         self.caches.pod_groups.propagated_keys = self.caches.propagated_keys
+        for kind in api.child_kinds:
+            if (children := self.caches.add_children(self.client, kind, self.namespace)) is not None:
+                self.triggers.watch_children(children)
         jobs = Cache(self.client, api.kind, namespace=self.namespace, transform=api.compact_finished)
         requests = ScaleRequests(api.requests, self.sources)
         self._kinds += [WatchedKind(cache) for cache in requests.caches]

@@ -126,6 +126,19 @@ in any pod where jobs are served, so no other API has it.
 
 A WebSocket is opened by GET. API servers ask for the verb get, and later ones also for create."""
 
+HOST_LIST_RULES: Final = (
+    PolicyRule(
+        resources=("configmaps",), verbs=MANAGE, reason="host lists, which launchers are granted to read"
+    ),
+    PolicyRule(
+        resources=("pods",),
+        verbs=("patch",),
+        reason="launchers acknowledge host lists by an annotation of their pod",
+    ),
+)
+"""For an API whose jobs have a host list, among its own rules; its `JobApi.child_kinds` has ConfigMaps."""
+
+
 CORE_RULES: Final = (
     PolicyRule(
         scope="cluster",

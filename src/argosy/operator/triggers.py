@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
 from argosy.dialects.base import T
-from argosy.engine.cache import Change
+from argosy.engine.cache import Cache, Change
 from argosy.engine.codec import Undecodable
 from argosy.engine.objects import ApiObject, Key, key_of
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node, Pod
 from argosy.kinds.meta import ObjectMeta, OwnerReference
+from argosy.plan.children import KubernetesObject
 from argosy.reconcile.caches import NODE, Caches
 from argosy.reconcile.nodes import has_unknown_condition, is_down, is_out_of_service
 from argosy.reconcile.reconciler import Reconciler
@@ -53,7 +54,11 @@ class Triggers:
         caches.nodes.subscribe(self._node_changed)
         caches.node_health.on_answer(self._enqueue_owners_on_node)
         for children in caches.children.values():
-            children.subscribe(self._child_changed)
+            self.watch_children(children)
+
+    def watch_children(self, children: Cache[KubernetesObject]) -> None:
+        """Enqueue the owners of children that are deleted."""
+        children.subscribe(self._child_changed)
 
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:
         """Enqueue the jobs of this reconciler from now on."""

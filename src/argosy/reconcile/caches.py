@@ -61,7 +61,6 @@ class Caches:
         self._clock = clock
         self.propagated_keys: tuple[str, ...] = ()
         """Keys of labels and annotations that are propagated from jobs to pods and pod groups."""
-        by_owner = {OWNER: owner_keys}
         self.pods = Cache(
             client,
             Pod,
@@ -74,10 +73,9 @@ class Caches:
         self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
         self.pod_groups = PodGroups(client, gang_backend, namespace, MANAGED_SELECTOR)
         self.capacity = CapacityTracker(client, clock, self.nodes)
-        self.children: dict[type[KubernetesObject], Cache[KubernetesObject]] = {
-            kind: Cache(client, kind, namespace=namespace, labels=MANAGED_SELECTOR, indexes=by_owner)
-            for kind in (Service, *LAUNCHER_KINDS)
-        }
+        self.children: dict[type[KubernetesObject], Cache[KubernetesObject]] = {}
+        for kind in (Service, *LAUNCHER_KINDS):
+            self.add_children(client, kind, namespace)
         self._observed_pods: dict[str, ObservedPod] = {}
         self._starting: Counter[tuple[str, str]] = Counter()
         """Pods that do not run yet, by owner and role."""
@@ -87,6 +85,17 @@ class Caches:
         self._losses = RecentLosses(clock)
         self._pod_listeners: list[Callable[[Pod], None]] = []
         self.pods.subscribe(self._pod_changed)
+
+    def add_children(
+        self, client: Client, kind: type[KubernetesObject], namespace: str | None
+    ) -> Cache[KubernetesObject] | None:
+        """Watch children of one more kind; return None if that kind is watched already."""
+        if kind in self.children:
+            return None
+        self.children[kind] = Cache(
+            client, kind, namespace=namespace, labels=MANAGED_SELECTOR, indexes={OWNER: owner_keys}
+        )
+        return self.children[kind]
 
     def on_pod_change(self, listener: Callable[[Pod], None]) -> None:
         """Call for a pod that was created, deleted, or changed in something that decisions depend on."""

@@ -2,6 +2,7 @@
 
 - A headless Service for each role whose pods are reached by name, or for each of its pods.
 - A ServiceAccount, Role and RoleBinding for each role whose pods start processes in other pods.
+- A ConfigMap with the host list of a launcher.
 - A Secret with key pairs for roles whose pods reach each other by ssh. Secrets are not watched, so that the
   operator needs no right to list them: the Secret is created, unless it exists, whenever pods are created
   that mount it.
@@ -11,12 +12,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import Role, RoleBinding, SecretMetadata, Service, ServiceAccount
+from argosy.kinds.kubernetes import (
+    ConfigMapMetadata,
+    Role,
+    RoleBinding,
+    SecretMetadata,
+    Service,
+    ServiceAccount,
+)
 from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child, Owner
 from argosy.plan.contract import Inputs
 from argosy.plan.diff import changes, remove
 from argosy.workload.dependencies import is_creation_held
+from argosy.workload.host_files import config_map_name, render_host_files
+from argosy.workload.hosts import is_launcher_held
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod
@@ -39,6 +49,7 @@ def sync_children(workload: Workload, record: Record, observed: Observed) -> Ite
     for role in workload.rules.exec_from:
         if not is_creation_held(workload.roles[role], record):
             wanted += _account(workload, role, observed)
+    wanted += _config_map(workload, record, observed)
     for change in changes(wanted, Inputs(observed.children)):
         if isinstance(change, Apply):
             yield change
@@ -150,6 +161,16 @@ def _pod_service(workload: Workload, role: str, index: int) -> Child:
     return Child(Service, workload.hostname(role, index), {"metadata": metadata, "spec": spec})
 
 
+def _config_map(workload: Workload, record: Record, observed: Observed) -> Iterator[Child]:
+    """Yield the ConfigMap with the host list, as soon as the launcher may be created."""
+    rule, name = workload.rules.host_list, config_map_name(workload)
+    if rule is None or not name or is_creation_held(workload.roles[rule.launcher], record):
+        return
+    files = render_host_files(workload, record)
+    if files is not None and not is_launcher_held(workload, record, observed, rule.launcher):
+        yield Child(ConfigMapMetadata, name, {"data": files.data})
+
+
 def _ports(workload: Workload, role: str) -> Sequence[tuple[str, int]]:
     return workload.rules.service_ports.get(role, ())
 
@@ -173,11 +194,19 @@ def _account(workload: Workload, role: str, observed: Observed) -> Iterator[Chil
     yield Child(ServiceAccount, name, {"automountServiceAccountToken": False})
     if not pods and not _exists(Role, name, observed):
         return
-    yield Child(Role, name, {"rules": _rules(pods)})
+    yield Child(Role, name, {"rules": [*_rules(pods), *_config_map_rules(workload, role)]})
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}]
     reference = {"apiGroup": _RBAC, "kind": Role.resource.kind, "name": name}
     # After the Role: who may not bind any role may only bind one that exists.
     yield Child(RoleBinding, name, {"subjects": subjects, "roleRef": reference}, stage=1)
+
+
+def _config_map_rules(workload: Workload, role: str) -> list[Json]:
+    """Return the right of a launcher to read its own host list."""
+    rule, name = workload.rules.host_list, config_map_name(workload)
+    if rule is None or rule.launcher != role or not name:
+        return []
+    return [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": [name]}]
 
 
 def _exists(kind: type[Role], name: str, observed: Observed) -> bool:

@@ -132,8 +132,8 @@ class Observed(Struct, frozen=True, dict=True):
     """Nodes whose state is being requested from the API server, since caches are no proof; nothing is
     concluded about their pods. The value is the error of the request; empty: none to show yet."""
     children: tuple[KubernetesObject, ...] = ()
-    """Services, service accounts, roles, role bindings and pod groups of the job that are not being
-    deleted."""
+    """Services, service accounts, roles, role bindings, pod groups and other watched children of the job that
+    are not being deleted."""
     group: ObservedGroup | None = None
     gang_scheduler_setting: str = "volcano"
     """The configured gang scheduler: a name, `auto` or `none`."""
