@@ -114,10 +114,14 @@
 - apiGroups: [kai.alibabacloud.com]
   resources: [scaleouts/status, scaleouts/finalizers]
   verbs: [update]
-# Host lists of launchers.
+# Host lists, which launchers are granted to read.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, patch, delete]
+# Launchers acknowledge host lists by an annotation of their pod.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [patch]
 # Commands are run in containers of its pods.
 - apiGroups: [""]
   resources: [pods/exec]

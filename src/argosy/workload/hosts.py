@@ -14,6 +14,7 @@ command writes them instead, and is repeated ever more rarely until it succeeds 
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,6 +33,8 @@ from argosy.workload.record import Record, RoleRecord
 SETTLE_SECONDS = 5.0
 """Seconds after a change of the list in which nothing is added, so that the launcher takes up one change at a
 time."""
+MAX_CHECKS = 8
+"""Checks of one job at the same time; the operator runs few commands for each job."""
 CHECK_RETRY_SECONDS = 2.0
 """Seconds until a pod that could not be attached is tried again."""
 ACK_SECONDS = 2.0
@@ -76,20 +79,24 @@ def _update_list(
 ) -> HostListPlan:
     last = record.role(rule.role)
     usable = usable_indexes(workload, rule, record, observed)
-    checks = tuple(_checks(rule, record, observed, usable - last.draining - last.listed))
-    attachable = attachable_indexes(rule, record, observed)
+    attachable = attachable_indexes(rule, record, observed) & usable
+    unknown = usable - last.draining - last.listed - attachable
+    checks = tuple(islice(_checks(rule, record, observed, unknown), MAX_CHECKS))
     if not last.listed and has_launcher(record, rule):
         attachable = usable  # the Record was lost: what runs was listed, and the launcher may use it
     kept = last.listed & (usable - last.draining)
     added = (usable & attachable & last.members) - last.draining - last.listed
     held_until = _held_until(record, rule, last)
     requeue_at = now + timedelta(seconds=CHECK_RETRY_SECONDS) if checks else None
-    if added and kept == last.listed and held_until and now < held_until:
-        return HostListPlan(record, checks, min(held_until, requeue_at) if requeue_at else held_until)
     listed = kept | added
-    if listed == last.listed or (not listed and has_launcher(record, rule)):
-        return HostListPlan(record, checks, requeue_at)
-    return HostListPlan(record.with_role(rule.role, last.with_listed(listed, now)), checks, requeue_at)
+    if added and kept == last.listed and held_until and now < held_until:
+        listed = last.listed
+        requeue_at = min(held_until, requeue_at) if requeue_at else held_until
+    if not listed and has_launcher(record, rule):
+        listed = last.listed
+    changed = last if listed == last.listed else last.with_listed(listed, now)
+    changed = replace(changed, attachable=attachable - listed)
+    return HostListPlan(record.with_role(rule.role, changed), checks, requeue_at)
 
 
 def _write_if_not_acknowledged(
@@ -201,10 +208,9 @@ def usable_indexes(workload: Workload, rule: HostList, record: Record, observed:
 
 
 def attachable_indexes(rule: HostList, record: Record, observed: Observed) -> IndexSet:
-    """Return the replicas in whose pods a command was seen to run."""
-    return IndexSet.of(
-        pod.index for pod in current_pods(record, rule.role, observed) if _is_attachable(pod, observed)
-    )
+    """Return the replicas in whose pods a command was seen to run, and that are not listed yet."""
+    answers = (pod for pod in current_pods(record, rule.role, observed) if _is_attachable(pod, observed))
+    return record.role(rule.role).attachable | IndexSet.of(pod.index for pod in answers)
 
 
 def _is_attachable(pod: ObservedPod, observed: Observed) -> bool:
@@ -216,9 +222,7 @@ def _checks(rule: HostList, record: Record, observed: Observed, unlisted: IndexS
     """Yield a check for every pod that runs and is not listed; one that failed is left out once, so that it
     is run again."""
     for pod in current_pods(record, rule.role, observed):
-        if pod.index not in unlisted:
-            continue
-        if observed.exec_results.get(_check_key(pod)) is None or _is_attachable(pod, observed):
+        if pod.index in unlisted and _check_key(pod) not in observed.exec_results:
             yield Exec(_check_key(pod), pod.name, pod.uid, rule.container, rule.attach_check)
 
 

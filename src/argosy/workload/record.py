@@ -84,6 +84,8 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Indexes that a scale operation is about to add; they have pods and are not members yet."""
     draining: IndexSet = EMPTY
     """Members that a scale operation is about to remove; they are not in the host list any more."""
+    attachable: IndexSet = EMPTY
+    """Wanted indexes that are not listed yet, in whose pods a command was seen to run."""
     listed: IndexSet = EMPTY
     """Members in the host list, for a role that has one."""
     listed_since: datetime | None = None
@@ -304,7 +306,7 @@ _BY_INDEX = {
     "preempted_indexes": "preemptedIndexes",
     "failure_streaks": "failureStreaks",
 }
-_INDEX_SETS = ("members", "created", "retired", "joining", "draining", "listed")
+_INDEX_SETS = ("members", "created", "retired", "joining", "draining", "attachable", "listed")
 _SPECIAL_FIELDS = frozenset({*_BY_INDEX.values(), *_INDEX_SETS})
 _ROLE_FIELDS = (
     frozenset(part.encode_name for part in msgspec.structs.fields(RoleRecord))

@@ -146,7 +146,7 @@ def _sync_role(
     if last.phase_since is None:
         last = replace(last, phase_since=now)
     if not last.declared:
-        last = _first_members(role, last, record, observed)
+        last = _first_members(workload, role, last, record, observed)
     pods = current_pods(record.with_role(role.name, last), role.name, observed)
     succeeded = _succeeded_indexes(workload, role, last, pods, observed)
     new = [index for index in (*(pod.index for pod in pods), *succeeded) if index not in last.created.lookup]
@@ -170,11 +170,14 @@ def _sync_role(
     )
 
 
-def _first_members(role: Role, last: RoleRecord, record: Record, observed: Observed) -> RoleRecord:
+def _first_members(
+    workload: Workload, role: Role, last: RoleRecord, record: Record, observed: Observed
+) -> RoleRecord:
     """Return the role with its members, of which nothing is recorded yet.
 
     If the indexes of its pods may have gaps and the Record was lost, the pods show which indexes are in use
-    and which have ended.
+    and which have ended. More pods than the spec has replicas are kept only where requests may have added
+    them.
     """
     pods = observed.by_role.get(role.name, ()) if role.replacement.next_index else ()
     current = [pod for pod in pods if pod.attempt == record.attempt]
@@ -184,7 +187,8 @@ def _first_members(role: Role, last: RoleRecord, record: Record, observed: Obser
     retired = IndexSet.of(pod.index for pod in current) - members
     missing = max(role.replicas - len(members), 0)
     members |= free_indexes(members | retired, missing)
-    return replace(last, members=members, retired=retired, declared=role.replicas)
+    declared = role.replicas if workload.rules.host_list else len(members)
+    return replace(last, members=members, retired=retired, declared=declared)
 
 
 def _succeeded_indexes(

@@ -5,6 +5,7 @@ from argosy.dialects.et import events, requests
 from argosy.dialects.et.dialect import EtSettings, TrainingJobDialect
 from argosy.dialects.et.injection import inject
 from argosy.frameworks.base import Injection
+from argosy.kinds.kubernetes import ConfigMapMetadata
 from argosy.kinds.scalers import ScaleIn, ScaleOut
 from argosy.kinds.trainingjob import TrainingJob
 from argosy.plan.children import KubernetesObject
@@ -27,6 +28,7 @@ def training_job_api(
         status_events=events.status_events,
         action_events=events.action_events,
         requests=tuple(RequestKind(kind, _job_name, _to_request) for kind in (ScaleIn, ScaleOut)),
+        child_kinds=(ConfigMapMetadata,),
         write_time_field="last_reconcile_time",
     )
 

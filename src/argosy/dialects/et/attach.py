@@ -3,6 +3,7 @@
 All commands use nothing but a POSIX shell, because nothing else can be assumed of an image.
 """
 
+from shlex import quote
 from typing import Final
 
 SSH, KUBEXEC = "ssh", "kubexec"
@@ -52,6 +53,20 @@ exit 0
 """Prints the hosts for which the launcher has an attach process: an `ssh` with the host as an argument of its
 own, or kubexec.sh with the host as its first argument. Processes with another root are those of other pods,
 which a pod with hostPID sees."""
+
+
+_KUBEXEC = """#!/bin/sh
+# Runs a command in a worker, as `ssh POD COMMAND...` would.
+pod=$1
+shift
+export KUBECONFIG=/dev/null GOMAXPROCS=1
+exec /opt/kube/kubectl exec --quiet -i "$pod" --container {container} -- /bin/sh -c "$*" < /dev/null
+"""
+
+
+def kubexec_script(container: str) -> str:
+    """Return kubexec.sh for workers with this container."""
+    return _KUBEXEC.format(container=quote(container))
 
 
 def drain_check(mode: str) -> tuple[str, ...]:

@@ -12,8 +12,16 @@ from msgspec import Struct
 
 from argosy.dialects.base import StatusInput
 from argosy.dialects.et import names, status
-from argosy.dialects.et.attach import ATTACH_CHECKS, KUBEXEC, SSH, drain_check
-from argosy.dialects.et.files import HOSTS_FOLDER
+from argosy.dialects.et.attach import ATTACH_CHECKS, KUBEXEC, SSH, drain_check, kubexec_script
+from argosy.dialects.et.files import (
+    DEEPSPEED_FOLDER,
+    DEEPSPEED_HOSTFILE,
+    DISCOVER_HOSTS,
+    HOSTFILE,
+    HOSTS_FOLDER,
+    discover_hosts,
+)
+from argosy.dialects.et.files import KUBEXEC as KUBEXEC_FILE
 from argosy.dialects.et.spec import max_replicas, min_replicas, slots_per_worker
 from argosy.dialects.et.validation import load_job, replicas_problem
 from argosy.dialects.templates import containers
@@ -31,7 +39,7 @@ from argosy.kinds.trainingjob import (
     TrainingJobSpec,
     TrainingJobStatus,
 )
-from argosy.workload.host_list import HostList
+from argosy.workload.host_list import HostFile, HostList
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,
     CleanupPolicy,
@@ -200,7 +208,21 @@ def _rules(obj: TrainingJob, spec: TrainingJobSpec, settings: EtSettings) -> Rul
             drain_check=drain_check(mode),
             min_listed=min_replicas(spec),
             max_members=max_replicas(spec),
+            files=_files(_first_container(spec.et_replica_specs.worker.template)),
+            config_map="{job}-config",
         ),
+    )
+
+
+def _files(container: str) -> tuple[HostFile, ...]:
+    """Return the files of the ConfigMap, and where the launcher has current copies of them [3.3, 3.4]."""
+    hosts, deepspeed = f"{HOSTS_FOLDER}/{HOSTFILE}", f"{DEEPSPEED_FOLDER}/{HOSTFILE}"
+    discover = f"{HOSTS_FOLDER}/{DISCOVER_HOSTS}"
+    return (
+        HostFile(HOSTFILE, line="{host}:{slots}\n", paths=(hosts,), mode=0o600),
+        HostFile(DEEPSPEED_HOSTFILE, line="{host} slots={slots}\n", paths=(deepspeed,), mode=0o600),
+        HostFile(DISCOVER_HOSTS, text=discover_hosts(), paths=(discover,), mode=0o755, config_map_mode=0o555),
+        HostFile(KUBEXEC_FILE, text=kubexec_script(container), config_map_mode=0o555),
     )
 
 

@@ -13,7 +13,6 @@ from argosy.dialects.et.files import (
     HOSTFILE,
     HOSTS_FOLDER,
     KUBECTL_FOLDER,
-    KUBEXEC,
 )
 from argosy.frameworks.base import Injection
 from argosy.kinds.trainingjob import LAUNCHER, SSH_SECRET_ANNOTATION
@@ -81,13 +80,11 @@ def _ssh_keys(workload: Workload) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
 
 
 def _launcher_volumes(workload: Workload) -> tuple[Json, ...]:
+    host_list = workload.rules.host_list
+    files = host_list.files if host_list else ()
     config = {
         "name": names.config_map_name(workload.name),
-        "defaultMode": 0o444,
-        "items": [
-            {"key": key, "path": key, **({"mode": 0o555} if key in (KUBEXEC, DISCOVER_HOSTS) else {})}
-            for key in (HOSTFILE, DISCOVER_HOSTS, DEEPSPEED_HOSTFILE, KUBEXEC)
-        ],
+        "items": [{"key": file.key, "path": file.key, "mode": file.config_map_mode} for file in files],
     }
     volumes: list[Json] = [
         {"name": HOSTS_VOLUME, "emptyDir": {}},

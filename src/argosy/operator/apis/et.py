@@ -6,7 +6,7 @@ from argosy.kinds.scalers import ScaleIn, ScaleInCrd, ScaleOut, ScaleOutCrd
 from argosy.kinds.trainingjob import LAUNCHER, WORKER, TrainingJob, TrainingJobCrd
 from argosy.operator.apis.base import Api, Preset, start_controllers
 from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
-from argosy.operator.rbac import EXEC_RULE, MANAGE, PolicyRule, job_rules, kind_rules
+from argosy.operator.rbac import EXEC_RULE, HOST_LIST_RULES, job_rules, kind_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.manager import Manager
@@ -64,7 +64,7 @@ ET: Final = Api(
         *job_rules(TrainingJob.resource.group, TrainingJob.resource.plural),
         *kind_rules(ScaleIn),
         *kind_rules(ScaleOut),
-        PolicyRule(resources=("configmaps",), verbs=MANAGE, reason="host lists of launchers"),
+        *HOST_LIST_RULES,
         EXEC_RULE,
     ),
     start=start_controllers(_add_controllers),
