@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from argosy.engine.errors import ApiError, NotFound
 from argosy.kinds.kubernetes import Lease, Node, Pod
-from argosy.kinds.labels import TERMINATION_DEADLINE, TERMINATION_SOURCE, TERMINATION_TAINT
+from argosy.kinds.labels import LOCAL_NODE, TERMINATION_DEADLINE, TERMINATION_SOURCE, TERMINATION_TAINT
 from argosy.local.node.shim_manager import has_shim
 from argosy.local.node_set import NodeEntry, NodeSet
 from argosy.local.processes import write_json
@@ -246,15 +246,16 @@ async def test_a_node_can_be_added_used_and_removed(here: Machine) -> None:
 async def test_nodes_of_an_earlier_run_are_removed_and_foreign_nodes_stay(here: Machine) -> None:
     await here.send("POST", "nodes?name=extra")
     await here.client.create(Node, {"metadata": {"name": "foreign"}})
+    await here.client.create(Node, {"metadata": {"name": "empty", "labels": {LOCAL_NODE: "true"}}})
     pod = await running_pod(here, "guest", node="extra")
     here.kill()
     (here.state / "nodes.json").unlink()  # as `argosy down` does
     here.start()
 
     async def gone() -> bool:
-        return await is_gone(here, "extra")
+        return await is_gone(here, "extra") and await is_gone(here, "empty")
 
-    await until(gone, "the Node of the earlier run is deleted")
+    await until(gone, "the Nodes of the earlier run are deleted")
     assert not has_processes(here, pod)
     assert not await is_gone(here, "foreign")
     with pytest.raises(ApiError, match="foreign: the cluster has another Node of this name"):
