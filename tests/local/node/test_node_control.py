@@ -1,5 +1,7 @@
 """Nodes are silenced, stopped, reclaimed, added and removed while their pods are real processes."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +10,7 @@ import pytest_asyncio
 
 from argosy.engine.errors import ApiError, NotFound
 from argosy.kinds.kubernetes import Lease, Node, Pod
-from argosy.kinds.labels import TERMINATION_DEADLINE, TERMINATION_SOURCE, TERMINATION_TAINT
+from argosy.kinds.labels import LOCAL_NODE, TERMINATION_DEADLINE, TERMINATION_SOURCE, TERMINATION_TAINT
 from argosy.local.node.shim_manager import has_shim
 from argosy.local.node_set import NodeEntry, NodeSet
 from argosy.local.processes import write_json
@@ -225,13 +227,54 @@ async def test_a_reclaimed_node_that_does_not_return_is_not_a_node_any_more(here
     await until(gone, "the Node is deleted")
 
 
+CHANGES = {
+    "stopped": "nodes/node-2/stop",
+    "stopped and switched on": "nodes/node-2/stop?for=0",
+    "reclaimed and returned": "nodes/node-2/reclaim?in=0&backAfter=0",
+    "silenced": "nodes/node-2/silence",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", CHANGES.values(), ids=CHANGES.keys())
+async def test_an_agent_killed_at_any_time_of_a_change_makes_all_or_nothing_of_it(
+    here: Machine, path: str
+) -> None:
+    for milliseconds in range(0, 60, 4):
+        await kill_during_change(here, path, milliseconds / 1000)
+
+
+async def kill_during_change(here: Machine, path: str, seconds: float) -> None:
+    """Kill the agent so many seconds after a change was requested, and check what it makes of it."""
+    pod = await running_pod(here, "service", restartPolicy="Always")
+    change = asyncio.create_task(here.send("POST", path))
+    await asyncio.sleep(seconds)
+    here.kill()
+    here.start()
+    with contextlib.suppress(ApiError):
+        await change
+
+    async def settled() -> bool:
+        entry = (await here.nodes())["node-2"]
+        has_power = entry.state in ("Running", "Silenced")
+        return entry.back_at is None and entry.reclaim_at is None and has_processes(here, pod) is has_power
+
+    await until(settled, f"after a kill at {seconds} s the node is what is recorded")
+    await here.send("POST", "nodes/node-2/resume")
+    await until(lambda: _is_ready(here, "node-2"), "the node is Ready")
+    await here.phase("service", "Running")
+    await here.client.delete(Pod, "service", "default", grace_seconds=0)
+    await eventually(lambda: not has_processes(here, pod))
+
+
+async def _is_ready(here: Machine, name: str) -> bool:
+    return not await is_gone(here, name) and is_ready(await here.client.get(Node, name))
+
+
 async def test_a_node_can_be_added_used_and_removed(here: Machine) -> None:
     assert await here.send("POST", "nodes?pretendGpus=3") == {"name": "node-3", "pretendGpus": 3}
 
-    async def ready() -> bool:
-        return not await is_gone(here, "node-3") and is_ready(await here.client.get(Node, "node-3"))
-
-    await until(ready, "the node is Ready")
+    await until(lambda: _is_ready(here, "node-3"), "the node is Ready")
     node, other = await here.client.get(Node, "node-3"), await here.client.get(Node, "node-1")
     assert node.status.allocatable["nvidia.com/gpu"] == "3"
     assert node.status.allocatable["memory"] == other.status.allocatable["memory"]
@@ -246,15 +289,16 @@ async def test_a_node_can_be_added_used_and_removed(here: Machine) -> None:
 async def test_nodes_of_an_earlier_run_are_removed_and_foreign_nodes_stay(here: Machine) -> None:
     await here.send("POST", "nodes?name=extra")
     await here.client.create(Node, {"metadata": {"name": "foreign"}})
+    await here.client.create(Node, {"metadata": {"name": "empty", "labels": {LOCAL_NODE: "true"}}})
     pod = await running_pod(here, "guest", node="extra")
     here.kill()
     (here.state / "nodes.json").unlink()  # as `argosy down` does
     here.start()
 
     async def gone() -> bool:
-        return await is_gone(here, "extra")
+        return await is_gone(here, "extra") and await is_gone(here, "empty")
 
-    await until(gone, "the Node of the earlier run is deleted")
+    await until(gone, "the Nodes of the earlier run are deleted")
     assert not has_processes(here, pod)
     assert not await is_gone(here, "foreign")
     with pytest.raises(ApiError, match="foreign: the cluster has another Node of this name"):
