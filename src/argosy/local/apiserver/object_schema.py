@@ -3,7 +3,7 @@
 Handlers use the schema package through this module.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from argosy.local.apiserver.options import FieldValidation, invalid_error
@@ -50,12 +50,18 @@ def admit_fields(
             unknown = prune_default.admit(obj, served.schema, keep_nulls=applied)
     except DecodeError as error:
         raise _undecodable(served, str(error), patch) from error
-    # As in Kubernetes, a duplicate field of a body that is also unknown is only reported as unknown.
-    others = [each for each in problems if patch is not None or each.split('"')[1] not in unknown]
-    report([*others, *(f'unknown field "{path}"' for path in unknown)], served, validation, warnings, patch)
+    if served.custom is None and patch is None:
+        # Kubernetes decodes these into their Go types, and skips fields that a type does not have.
+        problems = [each for each in problems if not _is_within(each.split('"')[1], unknown)]
+    report([*problems, *(f'unknown field "{path}"' for path in unknown)], served, validation, warnings, patch)
     if served.custom is None:
         apply_defaults(served.group, served.kind, obj)
     return obj
+
+
+def _is_within(path: str, fields: Iterable[str]) -> bool:
+    """Return True if the path is one of these fields or below one of them."""
+    return any(path == field or path.startswith((f"{field}.", f"{field}[")) for field in fields)
 
 
 def kind_errors(obj: Json, served: Served) -> list[FieldError]:
