@@ -30,6 +30,15 @@ def bare(**metadata: object) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", **metadata}}
 
 
+def scale(replicas: int, **metadata: object) -> dict[str, object]:
+    return {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "a", **metadata},
+        "spec": {"replicas": replicas},
+    }
+
+
 CASES: dict[str, list[Step]] = {
     "apply of a new object: created, owned by the manager": [apply(OBJECT, applied({"k": "1"})), get(OBJECT)],
     "second apply of the same fields: no change": [
@@ -137,6 +146,41 @@ CASES: dict[str, list[Step]] = {
         patch(f"{DEPLOYMENTS}/a/scale?fieldManager=scaler", {"spec": {"replicas": 4}}),
         get(f"{DEPLOYMENTS}/a"),
         apply(f"{DEPLOYMENTS}/a", deployment(replicas=2)),
+    ],
+    "scale written without a change: replicas get an entry of their own, which the next write drops": [
+        *DEFINED,
+        post(WIDGETS, widget(replicas=0), shown=False),
+        patch(f"{WIDGETS}/a/scale", {}),
+        get(f"{WIDGETS}/a"),
+        patch(f"{WIDGETS}/a/scale", {}),
+        patch(f"{WIDGETS}/a/scale", {}),
+        get(f"{WIDGETS}/a"),
+        post(DEPLOYMENTS, deployment(replicas=2), shown=False),
+        patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 2}}),
+        get(f"{DEPLOYMENTS}/a"),
+    ],
+    "scale written by several managers: replicas are owned by the last, and by none after 0": [
+        *DEFINED,
+        post(WIDGETS, widget(), shown=False),
+        patch(f"{WIDGETS}/a?fieldManager=alice", {"spec": {"replicas": 2}}),
+        put(f"{WIDGETS}/a/scale", scale(2, labels={"x": "y"})),
+        get(f"{WIDGETS}/a"),
+        patch(f"{WIDGETS}/a/scale?fieldManager=bob", {"spec": {"replicas": 3}}),
+        get(f"{WIDGETS}/a"),
+        put(f"{WIDGETS}/a/scale?fieldManager=carol", scale(0)),
+        patch(f"{WIDGETS}/a/scale?fieldManager=bob", {"spec": {"replicas": 1}}),
+        get(f"{WIDGETS}/a"),
+    ],
+    "apply of a scale: only replicas are applied and owned": [
+        post(DEPLOYMENTS, deployment(replicas=0), shown=False),
+        patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 2}}, shown=False),
+        apply(f"{DEPLOYMENTS}/a/scale", scale(3)),
+        apply(f"{DEPLOYMENTS}/a/scale?force=true", scale(3, labels={"x": "y"})),
+        get(f"{DEPLOYMENTS}/a"),
+        patch(f"{DEPLOYMENTS}/a/scale?fieldManager=bob", {"spec": {"replicas": 0}}, shown=False),
+        apply(f"{DEPLOYMENTS}/a/scale", scale(4)),
+        apply(f"{DEPLOYMENTS}/a/scale", {**scale(4), "spec": {}}),
+        get(f"{DEPLOYMENTS}/a"),
     ],
     "apply of service ports: owned by port and protocol": [
         apply(f"{SERVICES}/a", service(ports=[{"name": "x", "port": 80, "protocol": "TCP"}])),

@@ -217,6 +217,20 @@ VALIDATION: dict[str, list[Step]] = {
         post(CONFIG_MAPS, config_map(ownerReferences=[owner(apiVersion="a/b/c")])),
         post(CONFIG_MAPS, config_map(ownerReferences=[owner(), owner(), owner(name="y")])),
     ],
+    "the phase of a namespace says whether it is being deleted": [
+        post(NAMESPACES, {"metadata": {"name": "$ns-x"}}, shown=False),
+        patch(f"{NAMESPACE}/status", {"status": {"phase": "Terminating"}}),
+        patch(f"{NAMESPACE}/status", {"status": {"phase": "Active"}}),
+        patch(
+            f"{NAMESPACE}/status",
+            {"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}, "status": {"phase": "Terminating"}},
+        ),
+        delete(NAMESPACE, shown=False),
+        patch(f"{NAMESPACE}/status", {"status": {"phase": "Active"}}, STRATEGIC),
+        patch(f"{NAMESPACE}/status", {"status": {"phase": None}}),
+        put(f"{NAMESPACE}/status", {"metadata": {"name": "$ns-x"}}),
+        patch(f"{NAMESPACE}/status", {"status": {"conditions": [{"type": "X", "status": "True"}]}}),
+    ],
     "a secret has the keys of its type": [
         post(SECRETS, secret("kubernetes.io/basic-auth")),
         post(SECRETS, secret("kubernetes.io/ssh-auth", **{"ssh-privatekey": ""})),

@@ -1,5 +1,6 @@
 """Requests: bodies, content types, unknown paths and methods, dry runs, field validation."""
 
+import json
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -22,7 +23,13 @@ WHOLE_OBJECT = ("message", "details.causes.*.message")
 """Texts that repeat the whole object in the field order of Go's structs."""
 MADE = post(CONFIG_MAPS, config_map(), shown=False)
 DOUBLE = '{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"k":"1","k":"2"}}'
+DOUBLE_UNKNOWN = '{"x":1,"x":2,"y":{"z":1,"z":2},"list":[{"z":1,"z":2}]}'
 UNKNOWN = {**config_map(), "nonsense": 1, "metadata": {"name": "a", "bogus": True}}
+
+
+def with_double_unknown(body: str) -> str:
+    return f"{DOUBLE_UNKNOWN[:-1]},{body[1:]}"
+
 
 CASES: dict[str, list[Step]] = {
     "body that is not a JSON object: rejected": [
@@ -128,6 +135,15 @@ CASES: dict[str, list[Step]] = {
     "duplicate fields: rejected with Strict, warning with Warn": [
         post(f"{CONFIG_MAPS}?fieldValidation=Strict", DOUBLE),
         post(f"{CONFIG_MAPS}?fieldValidation=Warn", DOUBLE),
+    ],
+    "unknown fields that are duplicate: both reported only in patches and for custom resources": [
+        post(f"{CONFIG_MAPS}?fieldValidation=Warn", with_double_unknown(DOUBLE)),
+        patch(f"{OBJECT}?fieldValidation=Warn", DOUBLE_UNKNOWN),
+        *DEFINED,
+        put(f"{WIDGETS}/a?fieldValidation=Warn", with_double_unknown(json.dumps(widget()))),
+        post(f"{WIDGETS}?fieldValidation=Strict", with_double_unknown(json.dumps(widget()))),
+        post(f"{WIDGETS}?fieldValidation=Warn", with_double_unknown(json.dumps(widget()))),
+        patch(f"{WIDGETS}/a?fieldValidation=Warn", DOUBLE_UNKNOWN),
     ],
     "unknown nested fields with fieldValidation=Strict: rejected with their paths": [
         post(

@@ -66,8 +66,6 @@ class Normaliser:
             if is_list and name in ("items", "rows") and isinstance(item, list):
                 item = _ordered(item)
             normal[str(self._text("", name))] = self._value(name, item)
-        if value.get("subresource") == "scale":
-            normal.pop("time", None)  # Kubernetes loses the time of entries that a scale has written
         if value.get("kind") == "Table":
             self._settle_table(normal)
         return normal

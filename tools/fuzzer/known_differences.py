@@ -13,8 +13,6 @@ def without_known_differences(value: Json) -> Json:
             normal["details"] = _without_causes_of_names(normal.get("details"))
         if normal.get("kind") == "Namespace":
             _order_finalizers(normal)
-        if isinstance(entries := normal.get("managedFields"), list):
-            normal["managedFields"] = [shown for one in entries if (shown := _without_replicas(one))]
         return normal
     if isinstance(value, list):
         return [without_known_differences(item) for item in value]
@@ -35,21 +33,6 @@ def _order_finalizers(namespace: dict[str, Json]) -> None:
     metadata = namespace.get("metadata")
     if isinstance(metadata, dict) and isinstance(finalizers := metadata.get("finalizers"), list):
         metadata["finalizers"] = sorted(finalizers, key=str)
-
-
-def _without_replicas(entry: Json) -> Json:
-    """Kubernetes forgets who owns the replicas of a custom resource when its scale is written."""
-    fields = entry.get("fieldsV1") if isinstance(entry, dict) else None
-    spec = fields.get("f:spec") if isinstance(fields, dict) else None
-    if (
-        not isinstance(entry, dict)
-        or not isinstance(fields, dict)
-        or not isinstance(spec, dict)
-        or "example.com" not in str(entry.get("apiVersion"))
-    ):
-        return entry
-    fields = {**fields, "f:spec": {name: node for name, node in spec.items() if name != "f:replicas"}}
-    return {**entry, "fieldsV1": fields} if any(fields.values()) else None
 
 
 def _bookmark(bookmark: Json) -> Json:

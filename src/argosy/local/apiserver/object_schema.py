@@ -3,7 +3,7 @@
 Handlers use the schema package through this module.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from argosy.local.apiserver.options import FieldValidation, invalid_error
@@ -11,6 +11,7 @@ from argosy.local.apiserver.registry import Served
 from argosy.local.apiserver.status import StatusError, bad_request
 from argosy.local.apiserver.strategies import STATUS_KEEPS_LABELS
 from argosy.local.apiserver.timestamps import now_text
+from argosy.local.schema.builtin import SCALE, definition
 from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.crd import prune_default
 from argosy.local.schema.crd.definition import crd_errors
@@ -18,10 +19,10 @@ from argosy.local.schema.crd.validate import validate as validate_custom
 from argosy.local.schema.crd.validate import validate_status
 from argosy.local.schema.defaults.objects import apply_defaults
 from argosy.local.schema.errors import FieldError, invalid
-from argosy.local.schema.model import Json
+from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.ssa.apply import ApplyError, Conflicts, apply
 from argosy.local.schema.ssa.typed_shape import MergeError
-from argosy.local.schema.ssa.update import Filter, excluding, only, update_managed_fields
+from argosy.local.schema.ssa.update import SCALE_VERSION, Filter, excluding, only, update_managed_fields
 from argosy.local.schema.unstructured import get_map, get_maps, get_str
 from argosy.local.schema.validation.metadata import metadata_errors
 from argosy.local.schema.validation.objects import validate_builtin
@@ -50,12 +51,18 @@ def admit_fields(
             unknown = prune_default.admit(obj, served.schema, keep_nulls=applied)
     except DecodeError as error:
         raise _undecodable(served, str(error), patch) from error
-    # As in Kubernetes, a duplicate field of a body that is also unknown is only reported as unknown.
-    others = [each for each in problems if patch is not None or each.split('"')[1] not in unknown]
-    report([*others, *(f'unknown field "{path}"' for path in unknown)], served, validation, warnings, patch)
+    if served.custom is None and patch is None:
+        # Kubernetes decodes these into their Go types, and skips fields that a type does not have.
+        problems = [each for each in problems if not _is_within(each.split('"')[1], unknown)]
+    report([*problems, *(f'unknown field "{path}"' for path in unknown)], served, validation, warnings, patch)
     if served.custom is None:
         apply_defaults(served.group, served.kind, obj)
     return obj
+
+
+def _is_within(path: str, fields: Iterable[str]) -> bool:
+    """Return True if the path is one of these fields or below one of them."""
+    return any(path == field or path.startswith((f"{field}.", f"{field}[")) for field in fields)
 
 
 def kind_errors(obj: Json, served: Served) -> list[FieldError]:
@@ -108,14 +115,15 @@ def _definition_errors(obj: Json, old: Json | None) -> list[FieldError]:
 
 def track_update(old: Json | None, new: Json, served: Served, manager: str, subresource: str) -> Json:
     """Return the new object with its managedFields updated; without any if it has wrong types."""
+    api_version, schema = _type_of(served, subresource)
     try:
         return update_managed_fields(
             old,
             new,
             manager=manager,
-            api_version=served.api_version,
+            api_version=api_version,
             time=now_text(),
-            schema=served.schema,
+            schema=schema,
             subresource=subresource,
             resets=_resets(served, subresource),
         )
@@ -129,18 +137,25 @@ def track_apply(
     live: Json | None, config: Json, served: Served, manager: str, force: bool, subresource: str
 ) -> Json:
     """Return the live object with a configuration applied; 409 if others own fields that it changes."""
+    api_version, schema = _type_of(served, subresource)
     with apply_errors_as_responses():
         return apply(
             live,
             config,
             manager=manager,
-            api_version=served.api_version,
+            api_version=api_version,
             time=now_text(),
-            schema=served.schema,
+            schema=schema,
             force=force,
             subresource=subresource,
             resets=_resets(served, subresource),
         )
+
+
+def _type_of(served: Served, subresource: str) -> tuple[str, Schema]:
+    """Return the version and the schema of what an endpoint reads and writes."""
+    is_scale = subresource == "scale"
+    return (SCALE_VERSION, definition(SCALE)) if is_scale else (served.api_version, served.schema)
 
 
 @contextmanager

@@ -9,22 +9,19 @@ from argosy.local.apiserver.options import WriteOptions, invalid_error, write_op
 from argosy.local.apiserver.patch import APPLY_PATCH, check_applied, check_patch_type
 from argosy.local.apiserver.patch_body import patch_json, read_patch
 from argosy.local.apiserver.read import find
-from argosy.local.apiserver.representations import as_served
 from argosy.local.apiserver.status import bad_request, internal
-from argosy.local.apiserver.store import Stored
 from argosy.local.apiserver.update import check_name, check_uid, update
-from argosy.local.schema.builtin import definition
+from argosy.local.schema.builtin import SCALE, definition
 from argosy.local.schema.codec.decode import DecodeError, decode
 from argosy.local.schema.crd.definition import ScalePaths
 from argosy.local.schema.errors import invalid
 from argosy.local.schema.model import Json
+from argosy.local.schema.ssa.update import SCALE_VERSION, with_object_entries, with_scale_entries
 from argosy.local.schema.tables.cells import selector_text
 from argosy.local.schema.unstructured import ensure, get_int, get_map, get_str, is_integer
 
-_SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
-_VERSION = "autoscaling/v1"
 _UNSET = -(2**31)
-"""The replicas of a custom resource without replicas while its scale is patched, as in Kubernetes."""
+"""The replicas of a custom resource without replicas while its scale is written, as in Kubernetes."""
 
 
 async def scale(call: Call) -> Response:
@@ -41,59 +38,46 @@ async def scale(call: Call) -> Response:
     if not kind:
         wanted = check_place(_decoded(await read_object(call.request, "Scale"), call), call)
         check_name(wanted, call)
-    head = call.head()
-    if not kind:
-        check_uid(call, head, get_str(wanted, "metadata", "uid"))
-    elif kind == APPLY_PATCH:
-        return await _apply(call, head, options)
+    raw, head = await call.request.body(), call.head()
+    obj, path = head.decoded(), _replicas_path(call)
+    fields = tuple(f"f:{name}" for name in path)
+    live = with_scale_entries(_scale_of(call, obj), obj, fields)
+    if kind == APPLY_PATCH:
+        wanted = _applied(call, live, raw, options.manager)
     else:
-        wanted = _patched(call, head.decoded(), await call.request.body(), kind, options)
-    obj = head.decoded()
-    path, replicas = _replicas_path(call), get_map(wanted, "spec").get("replicas", 0)
+        if _replicas(call, obj) is None:
+            live["spec"] = {"replicas": _UNSET}
+        if kind:
+            wanted = _patched(call, live, raw, kind, options)
+        else:
+            check_uid(call, head, get_str(wanted, "metadata", "uid"))
+        wanted = object_schema.track_update(live, wanted, call.served, options.manager, "scale")
+    replicas = get_map(wanted, "spec").get("replicas", 0)
+    if replicas == _UNSET:
+        raise bad_request(f'the spec replicas field ".{".".join(path)}" cannot be empty')
     _check_replicas(call, replicas)
+    obj = with_object_entries(obj, wanted, fields, call.served.api_version)
     ensure(obj, *path[:-1])[path[-1]] = replicas
     if version := get_str(wanted, "metadata", "resourceVersion"):
         ensure(obj, "metadata")["resourceVersion"] = version
-    return await _write(call, head, obj, options)
-
-
-async def _write(
-    call: Call, head: Stored, obj: Json, options: WriteOptions, *, applied: bool = False
-) -> Response:
     obj["apiVersion"] = call.served.api_version
-    written = await update(call, head, obj, options, managed=applied, admitted=True)
+    written = await update(call, head, obj, options, managed=True, admitted=True)
     return reply(_scale_of(call, written if isinstance(written, dict) else written.decoded()))
 
 
-def _patched(call: Call, obj: Json, raw: bytes, kind: str, options: WriteOptions) -> Json:
-    current = _scale_of(call, obj)
-    if _replicas(call, obj) is None:
-        current["spec"] = {"replicas": _UNSET}
-    patched = patch_json(current, read_patch(raw, kind, options.validation), definition(_SCHEMA))
-    if get_map(patched, "spec").get("replicas") == _UNSET:
-        path = ".".join(_replicas_path(call))
-        raise bad_request(f'the spec replicas field ".{path}" cannot be empty')
+def _patched(call: Call, live: Json, raw: bytes, kind: str, options: WriteOptions) -> Json:
+    patched = patch_json(live, read_patch(raw, kind, options.validation), definition(SCALE))
     wanted = _decoded(patched, call)
     check_name(check_place(wanted, call), call)
     return wanted
 
 
-async def _apply(call: Call, head: Stored, options: WriteOptions) -> Response:
-    """Apply the replicas of a Scale as if they were applied to the object itself."""
-    served, config = call.served, parse_yaml(await call.request.body())
+def _applied(call: Call, live: Json, raw: bytes, manager: str) -> Json:
+    config, force = parse_yaml(raw), call.request.flag("force")
     check_applied(config, "autoscaling", "v1", "Scale")
-    path, replicas = _replicas_path(call), get_map(config, "spec").get("replicas", 0)
-    _check_replicas(call, replicas)
-    applied: Json = {
-        "apiVersion": served.api_version,
-        "kind": served.kind,
-        "metadata": config.get("metadata"),
-    }
-    ensure(applied, *path[:-1])[path[-1]] = replicas
-    force, live = call.request.flag("force"), as_served(head.decoded(), served)
-    merged = object_schema.track_apply(live, applied, served, options.manager, force, "scale")
-    check_name(check_place(merged, call), call)
-    return await _write(call, head, merged, options, applied=True)
+    wanted = object_schema.track_apply(live, config, call.served, manager, force, "scale")
+    check_name(check_place(wanted, call), call)
+    return wanted
 
 
 def _check_replicas(call: Call, replicas: object) -> None:
@@ -110,12 +94,12 @@ def _replicas(call: Call, obj: Json) -> object:
 
 def _decoded(wanted: Json, call: Call) -> Json:
     """Return a Scale that was sent or patched, with its types checked."""
-    for field, meant in (("kind", "Scale"), ("apiVersion", _VERSION)):
+    for field, meant in (("kind", "Scale"), ("apiVersion", SCALE_VERSION)):
         wanted[field] = wanted.get(field) or meant
-    if (wanted["kind"], wanted["apiVersion"]) != ("Scale", _VERSION):
+    if (wanted["kind"], wanted["apiVersion"]) != ("Scale", SCALE_VERSION):
         raise bad_request(f"{wanted['kind']} of {wanted['apiVersion']} cannot be handled as a Scale")
     try:
-        decode(wanted, definition(_SCHEMA))
+        decode(wanted, definition(SCALE))
     except DecodeError as error:
         if call.request.method == "PATCH":
             raise invalid_error("", "", "", [invalid("patch", wanted, str(error))]) from error
@@ -150,7 +134,7 @@ def _scale_of(call: Call, obj: Json) -> Json:
     replicas = get_int(obj, *_path(paths.spec_replicas))
     return {
         "kind": "Scale",
-        "apiVersion": _VERSION,
+        "apiVersion": SCALE_VERSION,
         "metadata": {key: metadata[key] for key in kept if key in metadata},
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,

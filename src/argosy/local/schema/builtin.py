@@ -11,6 +11,8 @@ import msgspec
 
 from argosy.local.schema.model import Schema
 
+SCALE = "io.k8s.api.autoscaling.v1.Scale"
+
 
 class Subresource(msgspec.Struct, frozen=True, kw_only=True):
     """A subresource and its kind (that of `scale` is autoscaling/v1 Scale)."""

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from argosy.local.schema.builtin import KindInfo, Subresource, builtin_kinds, definition_json
+from argosy.local.schema.builtin import SCALE, KindInfo, Subresource, builtin_kinds, definition_json
 from argosy.local.schema.crd.definition import CrdInfo, CrdVersion
 from argosy.local.schema.model import Json
 
 PREFIX = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-SCALE = "io.k8s.api.autoscaling.v1.Scale"
 _OWN_KEYWORDS = ("omit", "null")
 _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _METHODS = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}

@@ -139,7 +139,7 @@ def _apply(
         owned[mine.identity] = Entry(
             manager, APPLY, api_version, stripped, time if changed else kept, subresource
         )
-    result = with_entries(merged, owned)
+    result = with_entries(merged, owned.values())
     if manager == "kubectl" and LAST_APPLIED in _annotations(result):
         return _with_last_applied(result, config)
     return result

@@ -3,10 +3,11 @@
 The writer owns the fields that it changed; other managers no longer own those that it changed or removed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, cast
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from argosy.local.schema.model import Json, Schema
 from argosy.local.schema.ssa import fieldpath, managedfields
@@ -15,6 +16,8 @@ from argosy.local.schema.ssa.managedfields import UPDATE, Entry, Identity
 from argosy.local.schema.ssa.merge import Comparison, compare
 from argosy.local.schema.ssa.typed_shape import Shape, shape_of
 
+SCALE_VERSION = "autoscaling/v1"
+_SCALE_REPLICAS = ("f:spec", "f:replicas")
 # Fields that are not in managedFields.
 _UNOWNED_METADATA = frozenset(
     {
@@ -66,12 +69,12 @@ def update_managed_fields(
     """
     entries = _known_entries(old, new, subresource)
     if not entries and old is not None:
-        return with_entries(new, entries)
+        return with_entries(new, ())
     before = empty_object(schema) if old is None else old
     entries = attribute(
         before, new, entries, manager or "unknown", api_version, time, schema, subresource, resets
     )
-    return with_entries(new, managedfields.capped(entries))
+    return with_entries(new, managedfields.capped(entries).values())
 
 
 def attribute(
@@ -141,12 +144,41 @@ def _zero(schema: Schema, above: tuple[str, ...]) -> Json:
     return result
 
 
-def with_entries(obj: Json, entries: Mapping[Identity, Entry]) -> Json:
+def with_entries(obj: Json, entries: Iterable[Entry]) -> Json:
     """Return the object with these entries in managedFields."""
     metadata = {key: value for key, value in metadata_of(obj).items() if key != "managedFields"}
-    if entries:
-        metadata["managedFields"] = managedfields.encode(entries.values())
+    if encoded := managedfields.encode(entries):
+        metadata["managedFields"] = encoded
     return {**obj, "metadata": metadata}
+
+
+def with_scale_entries(scale: Json, obj: Json, path: tuple[str, ...]) -> Json:
+    """Return the Scale of an object with an entry for each owner of its replicas, which are at this path."""
+    owners = [entry for entry in _entries(obj).values() if fieldpath.has(entry.fields, path)]
+    fields = fieldpath.insert({}, _SCALE_REPLICAS)
+    return with_entries(scale, (replace(owner, api_version=SCALE_VERSION, fields=fields) for owner in owners))
+
+
+def with_object_entries(obj: Json, scale: Json, path: tuple[str, ...], api_version: str) -> Json:
+    """Return the object with the owners of its replicas after its Scale was written.
+
+    The version is a part of the identity of an update, so an update's entry of the Scale is none of the
+    object's. As in Kubernetes it becomes a new one without a time, even if the manager has another one;
+    `decode` then keeps only the last.
+    """
+    fields, rest, entries = fieldpath.insert({}, path), _entries(scale), []
+    for identity, entry in _entries(obj).items():
+        if fieldpath.has(entry.fields, path) and rest.pop(identity, None) is None:
+            entry = entry.with_fields(fieldpath.difference(entry.fields, fields))
+        if entry.fields:
+            entries.append(entry)
+    owners = [entry for entry in rest.values() if fieldpath.has(entry.fields, _SCALE_REPLICAS)]
+    entries += [replace(owner, api_version=api_version, fields=fields, time=None) for owner in owners]
+    return with_entries(obj, entries)
+
+
+def _entries(obj: Json) -> dict[Identity, Entry]:
+    return managedfields.decode_or_empty(metadata_of(obj).get("managedFields"))
 
 
 def without_entries(obj: Json) -> Json:

@@ -55,12 +55,17 @@ def validate_builtin(
 ) -> list[FieldError]:
     """Return all errors of an object, and in an update those of the change from `old`.
 
-    Statuses are not validated: only controllers write them.
+    Statuses are not validated, because only controllers write them; exceptions are the QoS class of pods and
+    the phase of namespaces.
     """
     errors = metadata_errors(group, kind, new, old, namespaced=namespaced)
     if subresource == "status" and old is not None:
-        qos = [get_str(pod, "status", "qosClass") for pod in (new, old)] if kind == "Pod" else ["", ""]
-        return [*errors, *immutable("status.qosClass", *qos)]
+        if kind == "Pod":
+            qos = [get_str(pod, "status", "qosClass") for pod in (new, old)]
+            errors += immutable("status.qosClass", *qos)
+        elif kind == "Namespace":
+            errors += _namespace_phase(new)
+        return errors
     if subresource == "finalize":
         return [*errors, *_finalized_namespace(new)]
     if old is None and (group, kind) == ("", "Pod"):
@@ -77,6 +82,13 @@ def validate_builtin(
 def _namespace(obj: Json) -> Iterator[FieldError]:
     for name in get_texts(obj, "spec", "finalizers"):
         yield from _finalizer_name(name, "spec.finalizers")
+
+
+def _namespace_phase(obj: Json) -> Iterator[FieldError]:
+    wanted = "Terminating" if get_str(obj, "metadata", "deletionTimestamp") else "Active"
+    if (phase := get_str(obj, "status", "phase")) != wanted:
+        message = "must be Terminating with a deletionTimestamp, and Active without one"
+        yield invalid("status.Phase", phase, message)
 
 
 def _finalized_namespace(obj: Json) -> Iterator[FieldError]:
