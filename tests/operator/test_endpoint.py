@@ -1,148 +1,30 @@
 """Tests for the endpoint with the real helper, in a separate process, over TLS."""
 
 import asyncio
-import os
+import json
 import ssl
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-import argosy.helper
-from argosy.engine.client import Client
-from argosy.engine.clock import SystemClock
-from argosy.engine.kubeconfig import Connection
-from argosy.kinds import labels
-from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
-from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.operator import endpoint
-from argosy.operator.endpoint import Endpoint, RouteContext, server_tls
-from argosy.operator.endpoint_credentials import EndpointCredentials, make_credentials
+from argosy.operator.endpoint import Endpoint
+from argosy.operator.endpoint_credentials import make_credentials
 from argosy.operator.job_views import (
     DEBOUNCE_SECONDS,
     MAX_UNKNOWN_WAITS,
     ChangeSignal,
-    JobView,
     JobViews,
 )
-from argosy.reconcile.caches import Caches
 from argosy.wire.client import Client as HttpClient
-from argosy.wire.messages import Request
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 from argosy.workload.dependencies import ROLE_PHASES
-from argosy.workload.model import Phase
-from argosy.workload.record import Record, RoleRecord
+from argosy.workload.model import Phase, Rules
+from tests.support.endpoint_stage import Stage, ask, serving
 from tests.support.waiting import eventually
-
-SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
-
-
-class Jobs:
-    """Jobs as a dialect finds them."""
-
-    def __init__(self) -> None:
-        self.views: dict[tuple[str, str], JobView] = {}
-        self.read: list[str] = []
-
-    def uid(self, namespace: str, name: str) -> str:
-        job = self.views.get((namespace, name))
-        return job.uid if job else ""
-
-    def find(self, namespace: str, name: str) -> JobView | None:
-        self.read.append(name)
-        job = self.views.get((namespace, name))
-        return replace(job, cached={}) if job else None
-
-    def set(self, name: str, phase: Phase, *, since: datetime | None = None, **roles: Phase) -> None:
-        states = {role: RoleRecord(phase=at, phase_since=since) for role, at in roles.items()}
-        record = Record(phase=phase, roles=states)
-        status = TrainingRunStatus(phase=phase)
-        self.views["default", name] = JobView(f"uid-of-{name}", "default", status, record, frozenset(roles))
-
-
-class Stage:
-    """An endpoint over TLS, with jobs and pods that the test sets."""
-
-    def __init__(self, trust: EndpointCredentials) -> None:
-        self.trust = trust
-        self.jobs = Jobs()
-        self.caches = Caches(Client(Connection(server="https://127.0.0.1:1")), SystemClock())
-        self.readings = JobViews(self.caches, SystemClock())
-        self.readings.sources.append(self.jobs)
-        self.not_ready = ""
-        self.ready_checks = 0
-        self.port = 0
-        self._versions = 0
-
-    def missing(self) -> str:
-        self.ready_checks += 1
-        return self.not_ready
-
-    def pod(self, role: str, index: int, phase: str = "Running", job: str = "mnist") -> None:
-        self._versions += 1
-        meta = ObjectMeta(
-            name=f"{job}-{role}-{index}",
-            namespace="default",
-            uid=f"{job}-{role}-{index}",
-            resource_version=str(self._versions),
-            labels={labels.ROLE: role, labels.INDEX: str(index)},
-            owner_references=[
-                OwnerReference(kind="TrainingRun", name=job, uid=f"uid-of-{job}", controller=True)
-            ],
-        )
-        spec = PodSpec(hostname=meta.name, subdomain=f"{job}-{role}")
-        self.caches.pods.put(Pod(meta, spec, PodStatus(phase=phase, pod_ip=f"10.0.0.{index}")))
-
-    async def helper(self, *arguments: str, job: str = "mnist", token: str | None = None) -> "Ended":
-        environment = {
-            "PATH": os.environ["PATH"],
-            "ARGOSY_URL": f"https://localhost:{self.port}",
-            "ARGOSY_CA": self.trust.ca,
-            "ARGOSY_TOKEN": self.trust.token(f"uid-of-{job}") if token is None else token,
-            "ARGOSY_NAMESPACE": "default",
-            "ARGOSY_JOB": job,
-        }
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            str(SCRIPT),
-            *arguments,
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        return Ended(process.returncode or 0, out.decode(), err.decode())
-
-
-class Ended:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@asynccontextmanager
-async def serving(stage: Stage) -> AsyncIterator[None]:
-    server = Server(Endpoint(RouteContext(stage.readings, stage.trust, stage.missing)).handle)
-    stage.port = await server.listen_tcp("127.0.0.1", 0, server_tls(stage.trust))
-    try:
-        yield
-    finally:
-        await server.close(0.1)
-
-
-async def ask(stage: Stage, path: str, query: str = "", token: str | None = None) -> tuple[int, bytes]:
-    """Return the endpoint's response to a GET with the token of the job `mnist`, or with another token."""
-    bearer = stage.trust.token("uid-of-mnist") if token is None else token
-    request = Request("GET", path, query, [(b"authorization", f"Bearer {bearer}".encode())])
-    response = await Endpoint(RouteContext(stage.readings, stage.trust, stage.missing)).handle(request)
-    assert isinstance(response.body, bytes)
-    return response.status, response.body
 
 
 def entries(readings: JobViews) -> int:
@@ -304,3 +186,150 @@ async def test_helper_retries_a_replica_that_is_not_ready(stage: Stage) -> None:
     ended = await waiting
     assert ended.code == 0, ended.err
     assert "503 not synced: Pod" in ended.err
+
+
+HOSTS = "/v1/jobs/default/mnist/hosts"
+
+
+async def test_host_files_have_path_mode_and_content_of_the_recorded_list(stage: Stage) -> None:
+    etag = stage.jobs.set_hosts("mnist", 0, 2)
+    status, body = await ask(stage, HOSTS)
+    assert status == 200
+    answer = json.loads(body)
+    assert answer.pop("etag") == etag
+    assert answer.pop("version") == int(etag.partition("-")[0])
+    assert answer == {
+        "versionFile": "/etc/edl/.host-list-version",
+        "files": [
+            {"path": "/etc/edl/hostfile", "mode": 0o600, "content": "mnist-worker-0:1\nmnist-worker-2:1\n"},
+            {"path": "/etc/edl/discover_hosts.sh", "mode": 0o755, "content": "#!/bin/sh\n"},
+            {
+                "path": "/job/hostfile",
+                "mode": 0o600,
+                "content": "mnist-worker-0 slots=1\nmnist-worker-2 slots=1\n",
+            },
+        ],
+    }
+
+
+async def test_request_with_the_current_etag_is_answered_when_the_list_changes(stage: Stage) -> None:
+    etag = stage.jobs.set_hosts("mnist", 0, 1)
+    waiting = asyncio.create_task(ask(stage, HOSTS, f"etag={etag}&wait=60s"))
+    await eventually(lambda: stage.readings._waiting)
+    stage.pod("worker", 1)
+    stage.readings._notify("default", "mnist", record_changed=True)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not waiting.done(), "neither a pod nor another change of the status is a new list"
+    new = stage.change_hosts("mnist", 0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert waiting.done(), "a new list waits for no timer"
+    status, body = await waiting
+    assert (status, json.loads(body)["etag"]) == (200, new)
+
+
+async def test_request_that_has_waited_long_enough_is_answered_without_files(stage: Stage) -> None:
+    etag = stage.jobs.set_hosts("mnist", 0, 1)
+    status, body = await ask(stage, HOSTS, f"etag={etag}&wait=10ms")
+    assert (status, json.loads(body)) == (200, {"etag": etag})
+
+
+async def test_replica_whose_cache_lags_does_not_answer_with_an_older_list(stage: Stage) -> None:
+    older = stage.jobs.set_hosts("mnist", 0, 1)
+    newer = f"{int(older.partition('-')[0]) + 1}-{'0' * 16}"
+    status, body = await ask(stage, HOSTS, f"etag={newer}&wait=10ms")
+    assert (status, json.loads(body)) == (200, {"etag": newer})
+
+
+async def test_replica_that_would_render_other_files_than_recorded_does_not_serve_them(stage: Stage) -> None:
+    """It may be of another version, or its cache has an edit of the spec that the leader has not seen."""
+    stage.jobs.set_hosts("mnist", 0, 1)
+    view = stage.jobs.views["default", "mnist"]
+    assert view.workload is not None
+    worker = replace(view.workload.roles["worker"], slots=4)
+    edited = replace(view.workload, roles={**view.workload.roles, "worker": worker})
+    stage.jobs.views["default", "mnist"] = replace(view, workload=edited)
+    assert (await ask(stage, HOSTS, "wait=10ms"))[0] == 503
+    waiting = asyncio.create_task(ask(stage, HOSTS, "wait=60s"))
+    await eventually(lambda: stage.readings._waiting)
+    etag = stage.change_hosts("mnist", 0, 1, slots=4)
+    assert json.loads((await waiting)[1])["etag"] == etag
+
+
+NO_FILES = {
+    "no host is listed yet: 503": ((), 503, "no host is listed yet"),
+    "the job has no host list: 404": (None, 404, "the job has no host list"),
+}
+
+
+@pytest.mark.parametrize(("listed", "want", "message"), NO_FILES.values(), ids=NO_FILES)
+async def test_job_without_host_files(
+    stage: Stage, listed: tuple[int, ...] | None, want: int, message: str
+) -> None:
+    stage.jobs.set_hosts("mnist", *(listed or ()))
+    if listed is None:
+        view = stage.jobs.views["default", "mnist"]
+        assert view.workload is not None
+        plain = replace(view.workload, rules=Rules())
+        stage.jobs.views["default", "mnist"] = replace(view, workload=plain)
+    status, body = await ask(stage, HOSTS)
+    assert (status, json.loads(body)) == (want, {"message": message})
+
+
+HOSTILE_QUERIES = {
+    "etag without a version": "etag=abc",
+    "etag of another form": "etag=1-XYZ",
+    "etag of a megabyte": f"etag={'9' * 1_000_000}-{'0' * 16}",
+    "negative version": f"etag=-1-{'0' * 16}",
+    "time that is no duration": "wait=x",
+}
+
+
+@pytest.mark.parametrize("query", HOSTILE_QUERIES.values(), ids=HOSTILE_QUERIES)
+async def test_invalid_request_for_hosts_is_rejected_and_not_cached(stage: Stage, query: str) -> None:
+    stage.jobs.set_hosts("mnist", 0)
+    status, body = await ask(stage, HOSTS, query)
+    assert (status, len(body) < 200, entries(stage.readings)) == (400, True, 0)
+
+
+async def test_host_files_are_read_with_the_token_of_their_job_only(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "UNKNOWN_JOB_GRACE_SECONDS", 0.01)
+    stage.jobs.set_hosts("mnist", 0)
+    for token in ("wrong", stage.trust.token("uid-of-other")):
+        status, body = await ask(stage, HOSTS, token=token)
+        assert (status, b"worker" in body) == (401, False)
+
+
+async def test_all_waiting_launchers_get_their_new_list(stage: Stage) -> None:
+    """Over real connections, one for each of 500 jobs, as their sidecars have them."""
+    server = Server(Endpoint(stage.context).handle)
+    port = await server.listen_tcp("127.0.0.1", 0)
+    jobs = [f"job-{number}" for number in range(500)]
+    etags = {job: stage.jobs.set_hosts(job, 0, 1) for job in jobs}
+    client = HttpClient(Origin.from_url(f"http://127.0.0.1:{port}"))
+
+    async def poll(job: str) -> str:
+        headers = {"authorization": f"Bearer {stage.trust.token(f'uid-of-{job}')}"}
+        path = f"/v1/jobs/default/{job}/hosts?etag={etags[job]}&wait=60s"
+        answer = await client.send("GET", path, headers, timeout=60)
+        return str(json.loads(answer.body)["etag"])
+
+    try:
+        polls = [asyncio.create_task(poll(job)) for job in jobs]
+        await eventually(lambda: len(stage.readings._waiting) == len(jobs))
+        wanted = [stage.change_hosts(job, 0) for job in jobs]
+        assert await asyncio.gather(*polls) == wanted
+    finally:
+        await client.close()
+        await server.close(0.1)
+
+
+async def test_waiting_requests_for_hosts_are_answered_when_the_replica_stops(stage: Stage) -> None:
+    etag = stage.jobs.set_hosts("mnist", 0)
+    waiting = asyncio.create_task(ask(stage, HOSTS, f"etag={etag}&wait=60s"))
+    await eventually(lambda: stage.readings._waiting)
+    stage.readings.release_waiters()
+    assert json.loads((await waiting)[1]) == {"etag": etag}

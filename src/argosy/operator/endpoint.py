@@ -1,7 +1,8 @@
-"""The HTTPS endpoint for pods: role phases of a job, routes of each API, and admission webhooks.
+"""The HTTPS endpoint for pods: role phases and host files of a job, routes of each API, admission webhooks.
 
 A request for a role's phase may wait (`wait=30s`): it is answered as soon as the phase is reached or, with
-`etag`, soon after anything changed. A token reads one job. Every replica answers from its own caches, so pods
+`etag`, soon after anything changed. A request for host files with the `etag` that the client has is answered
+as soon as there are newer ones. A token reads one job. Every replica answers from its own caches, so pods
 need not know the leader.
 """
 
@@ -18,15 +19,17 @@ import msgspec
 from argosy.kinds.quantity import parse_duration
 from argosy.operator.bounds import OnRejected
 from argosy.operator.endpoint_credentials import EndpointCredentials, TokenVerifier
+from argosy.operator.host_acks import MAX_ACK_BYTES, HostAcks, etag_version
 from argosy.operator.job_views import (
     COUNT_UPDATE_SECONDS,
+    HostsView,
     JobView,
     JobViews,
     RoleView,
     TooManyWaitsError,
 )
 from argosy.operator.webhooks import Review, Reviewer
-from argosy.wire.messages import HttpError, Request, Response
+from argosy.wire.messages import HttpError, Request, Response, TooLargeError
 from argosy.workload.dependencies import ROLE_PHASES
 from argosy.workload.model import Phase
 
@@ -47,6 +50,8 @@ class RouteContext:
     not_ready: Callable[[], str]
     """Returns why this replica cannot answer yet; empty if it can."""
     on_rejected: OnRejected = lambda _reason: None
+    host_acks: HostAcks | None = None
+    """None if this process must not write."""
 
 
 class Endpoint:
@@ -72,6 +77,10 @@ class Endpoint:
             match request.method, [segment, *path]:
                 case "GET", ["v1", "jobs", namespace, name, "roles", role]:
                     return await self._role_response(request, namespace, name, role)
+                case "GET", ["v1", "jobs", namespace, name, "hosts"]:
+                    return await self._hosts_response(request, namespace, name)
+                case "POST", ["v1", "jobs", namespace, name, "hosts", "ack"] if self._context.host_acks:
+                    return await self._acknowledge(request, namespace, name, self._context.host_acks)
             raise HttpError(404, f"{request.method} {request.path}: not found")
         except HttpError as error:
             return _error_response(error.status, str(error))
@@ -86,7 +95,7 @@ class Endpoint:
         await self._wait_for_job(request, namespace, name)
         with self._context.job_views.subscribe(namespace, name) as changes:
             while True:
-                view = self._role_view(self._find_job(request, namespace, name), role, wanted)
+                view = self._role_view(_existing(self._find_job(request, namespace, name)), role, wanted)
                 if view.reached or view.unreachable:
                     break
                 if not etag and "etag" in request.query:
@@ -97,12 +106,47 @@ class Endpoint:
                     break
         return Response(msgspec.json.encode(view))
 
-    def _role_view(self, job: JobView | None, role: str, wanted: Phase) -> RoleView:
-        if job is None:
-            raise HttpError(404, "the job was deleted")
+    def _role_view(self, job: JobView, role: str, wanted: Phase) -> RoleView:
         if not job.has_role(role):
             raise HttpError(404, f'unknown role "{role}"')
         return self._context.job_views.role(job, role, wanted)
+
+    async def _hosts_response(self, request: Request, namespace: str, name: str) -> Response:
+        etag = request.parameter("etag")
+        version = etag_version(etag) if etag else -1
+        deadline = _now() + _wait_seconds(request)
+        await self._wait_for_job(request, namespace, name)
+        with self._context.job_views.subscribe(namespace, name) as changes:
+            while True:
+                view = self._hosts_view(_existing(self._find_job(request, namespace, name)))
+                # An older version: this replica's cache lags behind the one that the client asked before.
+                if view is not None and view.etag != etag and view.version >= version:
+                    return Response(msgspec.json.encode(view))
+                if self._context.job_views.closing or not await changes.wait_for_record(deadline):
+                    break
+        if not etag:
+            raise HttpError(503, "no host is listed yet")
+        return Response(msgspec.json.encode({"etag": etag}))
+
+    async def _acknowledge(self, request: Request, namespace: str, name: str, acks: HostAcks) -> Response:
+        await self._wait_for_job(request, namespace, name)
+        try:
+            body = await request.body(MAX_ACK_BYTES)
+        except TooLargeError as error:
+            self._context.on_rejected("too-large")
+            raise HttpError(413, str(error)) from None
+
+        def find_job() -> JobView:
+            return _existing(self._find_job(request, namespace, name))
+
+        with self._context.job_views.subscribe(namespace, name) as changes:
+            await acks.record(body, find_job, changes)
+        return Response(b"{}")
+
+    def _hosts_view(self, job: JobView) -> HostsView | None:
+        if job.workload is not None and job.workload.rules.host_list is None:
+            raise HttpError(404, "the job has no host list")
+        return self._context.job_views.hosts(job)
 
     async def _wait_for_job(self, request: Request, namespace: str, name: str) -> JobView:
         if missing := self._context.not_ready():
@@ -148,6 +192,12 @@ def load_certificate(context: ssl.SSLContext, credentials: EndpointCredentials) 
         context.load_cert_chain(name)
     finally:
         Path(name).unlink()
+
+
+def _existing(job: JobView | None) -> JobView:
+    if job is None:
+        raise HttpError(404, "the job was deleted")
+    return job
 
 
 def _error_response(status: int, message: str) -> Response:

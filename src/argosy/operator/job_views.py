@@ -17,7 +17,8 @@ from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.owners import OWNER, owner_key
 from argosy.workload.dependencies import evaluate
-from argosy.workload.model import Dependency, Phase, Problems
+from argosy.workload.host_files import LiveFile, render_host_files
+from argosy.workload.model import Dependency, Phase, Problems, Workload
 from argosy.workload.record import Record
 
 R = TypeVar("R")
@@ -32,7 +33,7 @@ DEBOUNCE_SECONDS = 0.2
 MAX_UNKNOWN_WAITS = 64
 """Requests without a valid token that wait at once, in case the cache does not have their job yet."""
 
-CacheKey: TypeAlias = tuple[str, Phase] | Literal["all roles"]
+CacheKey: TypeAlias = tuple[str, Phase] | Literal["all roles", "hosts"]
 """Key of a cached response: a role of the job and a phase, never text that a client chose."""
 
 
@@ -49,6 +50,17 @@ class RoleView(Struct, frozen=True, omit_defaults=True):
     message: str = ""
 
 
+class HostsView(Struct, frozen=True, rename="camel"):
+    """The host files of a launcher, as the Record has them."""
+
+    etag: str
+    version: int
+    """Of the host list: a client ignores a lower one than it has, which a replica sent whose cache lags."""
+    version_file: str
+    """The file in the launcher that holds the version, written before the others."""
+    files: tuple[LiveFile, ...]
+
+
 class JobView(Struct, frozen=True):
     """One job as its pods may see it; dropped when the job or one of its pods changes."""
 
@@ -60,6 +72,8 @@ class JobView(Struct, frozen=True):
     """Roles in the job's spec; none if that is invalid."""
     cached: dict[CacheKey, object] = msgspec.field(default_factory=dict)
     """Responses made from this view."""
+    workload: Workload | None = None
+    """None if the job's spec is invalid."""
 
     def has_role(self, role: str) -> bool:
         return role in self.roles or role in self.record.roles
@@ -90,9 +104,10 @@ class _CachedJobs(Generic[T]):
         job = self._jobs.get(namespace, name)
         if job is None:
             return None
-        workload = self._api.dialect.to_workload(job)
-        roles = () if isinstance(workload, Problems) else workload.roles
-        return JobView(job.metadata.uid, namespace, job.status, _record(job), frozenset(roles))
+        translated = self._api.dialect.to_workload(job)
+        workload = None if isinstance(translated, Problems) else translated
+        roles = frozenset(workload.roles if workload else ())
+        return JobView(job.metadata.uid, namespace, job.status, _record(job), roles, workload=workload)
 
 
 def _record(job: Job) -> Record:
@@ -130,6 +145,16 @@ class ChangeSignal:
         except TimeoutError:
             return False
         self._any.clear()
+        self._record_changed.clear()
+        return True
+
+    async def wait_for_record(self, deadline: float) -> bool:
+        """Return True as soon as the job's status changed, False at the deadline."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._record_changed.wait()
+        except TimeoutError:
+            return False
         self._record_changed.clear()
         return True
 
@@ -236,6 +261,14 @@ class JobViews:
             message=f"{record.phase}, {running} of {len(pods)} pods running",
         )
 
+    def hosts(self, job: JobView) -> HostsView | None:
+        """Return the host files of the job's launcher.
+
+        None if no host is listed yet, and if this replica would render other files than the leader has
+        recorded: its cache has a spec that the leader has not seen, or it is of another version.
+        """
+        return self.memoize(job, "hosts", lambda: _hosts(job))
+
     def pods(self, job: JobView, role: str) -> list[Pod]:
         """Return the pods of a role that are not terminating; pods without an index do not count."""
         return [
@@ -261,6 +294,17 @@ class JobViews:
         self._views.pop((namespace, name), None)
         for signal in self._waiting.get((namespace, name), ()):
             signal.notify(record_changed=record_changed)
+
+
+def _hosts(job: JobView) -> HostsView | None:
+    rule = job.workload.rules.host_list if job.workload else None
+    files = render_host_files(job.workload, job.record) if job.workload else None
+    if rule is None or files is None or not files.digest:
+        return None
+    last = job.record.role(rule.role)
+    if files.digest != last.listed_digest:
+        return None
+    return HostsView(last.listed_etag, files.version, files.version_file, files.live)
 
 
 def index_of(pod: Pod) -> int:

@@ -18,6 +18,7 @@ from argosy.engine.events import Recorder
 from argosy.engine.gc_tuning import limit_heap_growth, use_small_tls_buffers
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.leader import Leader
+from argosy.engine.limiter import WriteLimits
 from argosy.engine.logs import Logger, configure_logging
 from argosy.engine.metrics import Metrics
 from argosy.kinds.kubernetes import Lease, Service
@@ -41,6 +42,9 @@ from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Features, RenderContext
 
 log = Logger(__name__)
+
+ACK_LIMITS = WriteLimits(in_flight=16, initial=16)
+"""Acknowledgements of pods that are written at once, besides the other writes."""
 
 R = TypeVar("R")
 LeaderTask = Callable[[], Coroutine[None, None, None]]
@@ -84,6 +88,8 @@ async def run_operator(settings: Settings) -> None:
         client = await stack.enter_async_context(
             Client(connection, metrics=metrics, deadline=deadline, limits=settings.write_limits)
         )
+        # Acknowledgements of pods are written by every replica, with or without the Lease.
+        ack_client = await stack.enter_async_context(Client(connection, metrics=metrics, limits=ACK_LIMITS))
         credentials = await _load_credentials(election_client, settings, clock)
         context = StartContext(settings=settings, connection=connection)
         apis = [await stack.enter_async_context(api.start(context)) for api in settings.apis]
@@ -91,7 +97,9 @@ async def run_operator(settings: Settings) -> None:
         stack.push_async_callback(recorder.close)
         manager = _make_manager(settings, client, clock, recorder, metrics, credentials, apis)
         elected = leader if settings.leader_elect else None
-        await stack.enter_async_context(serve_http(settings, manager, apis, elected, credentials, metrics))
+        await stack.enter_async_context(
+            serve_http(settings, manager, apis, elected, credentials, metrics, ack_client)
+        )
         if settings.publish_service:
             await _retry_unavailable(lambda: publish_service(election_client, settings.operator_namespace))
         if settings.endpoint_only:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from argosy.engine.client import Client
 from argosy.engine.leader import Leader
 from argosy.engine.metrics import Metrics
 from argosy.operator.apis.base import RunningApi
@@ -17,6 +18,7 @@ from argosy.operator.credentials import Credentials
 from argosy.operator.endpoint import Endpoint, RouteContext
 from argosy.operator.health import HealthPaths, health_handler
 from argosy.operator.health_checks import live_checks, ready_checks
+from argosy.operator.host_acks import HostAckMetrics, HostAcks
 from argosy.operator.manager import Manager
 from argosy.operator.settings import Settings
 from argosy.operator.webhooks import Review
@@ -36,11 +38,22 @@ async def serve_http(
     leader: Leader | None,
     credentials: Credentials,
     metrics: Metrics,
+    ack_client: Client,
 ) -> AsyncIterator[None]:
-    """Serve the endpoint, probes and metrics; at the end, waiting requests are answered first."""
+    """Serve the endpoint, probes and metrics; at the end, waiting requests are answered first.
+
+    With `ack_client` acknowledgements of pods are written, also while this replica does not lead.
+    """
     async with AsyncExitStack() as stack:
         counters = EndpointMetrics(metrics.registry)
-        context = RouteContext(manager.job_views, credentials, manager.not_ready, counters.rejected)
+        acks = HostAcks(ack_client, manager.clock, manager.job_views, HostAckMetrics(metrics.registry))
+        context = RouteContext(
+            manager.job_views,
+            credentials,
+            manager.not_ready,
+            counters.rejected,
+            None if settings.endpoint_only else acks,
+        )
         routes = {segment: route for api in apis for segment, route in api.routes(context).items()}
         endpoint = Endpoint(context, routes=routes, reviews=_reviews(settings))
         limits = endpoint_connections(settings.max_connections, settings.max_connections_per_address)
