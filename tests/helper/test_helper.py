@@ -180,6 +180,7 @@ STARTS = {
         ("remote-exec", "--kubectl", sys.executable, "--to"),
         HEAVY | {"http.client", "json", "socket", "ssl"},
     ),
+    "hosts: no heavy modules": (("hosts", "--once", "--deadline", "0.1"), HEAVY),
     "wait: no heavy modules": (("wait", "worker=Running", "--deadline", "0.1"), HEAVY),
     "initializer: no heavy modules": (
         ("cache", "--key", "a.b", "--cacheURI", "https://127.0.0.1:1", "--max-retries", "0", "--roles", "a"),

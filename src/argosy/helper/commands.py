@@ -51,6 +51,12 @@ def _perform(step: argparse.Namespace) -> int:
         prepare(step.to, step.kubectl)
         return 0
     from argosy.helper.endpoint import Endpoint
+
+    if step.command == "hosts":
+        from argosy.helper.hosts import keep_current, write_once
+
+        endpoint = Endpoint.from_environment()
+        return write_once(endpoint, step.deadline) if step.once else keep_current(endpoint)
     from argosy.helper.wait import wait_for
 
     return wait_for(Endpoint.from_environment(), step.conditions, step.deadline)
@@ -63,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     wait = commands.add_parser("wait", help="wait for phases of other roles")
     wait.add_argument("conditions", nargs="+", type=_condition, metavar="ROLE=PHASE")
     wait.add_argument("--deadline", type=float, default=None, metavar="SECONDS")
+
+    hosts = commands.add_parser("hosts", help="keep the host list of a launcher current")
+    hosts.add_argument("--once", action="store_true", help="write the files, and end")
+    hosts.add_argument("--deadline", type=float, default=None, metavar="SECONDS", help="with --once")
 
     remote = commands.add_parser("remote-exec", help="put kubectl and remote-exec into a folder")
     remote.add_argument("--to", type=Path, required=True)

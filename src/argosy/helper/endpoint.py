@@ -1,4 +1,4 @@
-"""The operator's endpoint as seen from a pod: one GET with back-off, over TLS with the pod's CA.
+"""The operator's endpoint as seen from a pod: a GET with back-off and a POST, over TLS with the pod's CA.
 
 Everything that may heal (the operator restarts, its service has no address yet, a proxy answers 502) is tried
 again until the deadline; what cannot heal (a wrong token, an unknown job or role) fails at once.
@@ -51,9 +51,17 @@ class Endpoint:
         )
 
     def get_json(self, path: str, query: Mapping[str, str], deadline: float | None) -> dict[str, object]:
-        return self._get(path, query, deadline, _json)
+        return self.get(path, query, deadline, _json)
 
-    def _get(
+    def post_json(self, path: str, body: Mapping[str, str], timeout: float) -> str:
+        """Send a body once; return why it was not accepted, or an empty string."""
+        try:
+            status, answer = self._request("POST", f"{self.base}/{path}", timeout, json.dumps(body).encode())
+        except (OSError, HTTPException) as error:
+            return str(error) or type(error).__name__
+        return "" if status == 200 else f"{status} {_message(answer)}"
+
+    def get(
         self,
         path: str,
         query: Mapping[str, str],
@@ -68,7 +76,7 @@ class Endpoint:
             if left <= 0:
                 raise DeadlineExceededError
             try:
-                status, body = self._request(target, min(TIMEOUT_SECONDS, max(left, 1.0)))
+                status, body = self._request("GET", target, min(TIMEOUT_SECONDS, max(left, 1.0)))
             except (OSError, HTTPException) as error:
                 if isinstance(error, ssl.SSLCertVerificationError):
                     raise RejectedError(
@@ -91,10 +99,12 @@ class Endpoint:
             )
             time.sleep(rest)
 
-    def _request(self, target: str, timeout: float) -> tuple[int, bytes]:
+    def _request(
+        self, method: str, target: str, timeout: float, body: bytes | None = None
+    ) -> tuple[int, bytes]:
         connection = self._connection(timeout)
         try:
-            connection.request("GET", target, headers={"Authorization": f"Bearer {self.token}"})
+            connection.request(method, target, body, {"Authorization": f"Bearer {self.token}"})
             answer = connection.getresponse()
             return answer.status, answer.read(MAX_RESPONSE_BYTES)
         finally:
