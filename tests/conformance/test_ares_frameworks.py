@@ -1,6 +1,5 @@
 """Every framework that AresJob names, as its users run it: real programs in pods with own addresses."""
 
-import os
 from collections.abc import Mapping
 from typing import cast
 
@@ -40,16 +39,11 @@ SHOWN = "cat /root/.ssh/id_ed25519.pub; stat -Lc '%n %a' /root/.ssh /root/.ssh/*
 
 @pytest.mark.parametrize("example", marked(EXAMPLES, ["examples/ares/pytorch.yaml"], pytest.mark.long))
 def test_example_succeeds_and_prints_the_expected_line(user: User, example: str) -> None:
-    require(examples.missing(example))
+    examples.require(example)
     place, wanted = examples.ARES[example]
     name = run_to_success(user, examples.manifest(example))
     assert wanted in user.logs(pod_of(user, name, place))
     user.kubectl("delete", "aj", name, "--wait=false")
-
-
-def require(missing: str) -> None:
-    if missing:
-        pytest.fail(missing) if os.environ.get("ARGOSY_REQUIRE_ALL") == "1" else pytest.skip(missing)
 
 
 BAGUA = {
@@ -76,7 +70,7 @@ def test_bagua_sample_succeeds_with_a_stand_in_for_bagua(
 @pytest.mark.long
 def test_tensorflow_job_succeeds_with_its_chief_while_the_parameter_server_runs(user: User) -> None:
     """jobPhasePolicy succeeded [[chief]] -> the end of the chief decides, not the parameter server."""
-    require(examples.missing("examples/tensorflow/ps.yaml"))
+    examples.require("examples/tensorflow/ps.yaml")
     role = running("tensorflow", "python", "examples/tensorflow/ps.py")
     spec = {
         "frameworkType": "tensorflow",
@@ -101,7 +95,7 @@ HOROVOD = {
 @pytest.mark.parametrize("launch_command", ["mpirun", "horovodrun"])
 def test_55_horovod_starts_every_rank_once(user: User, launch_command: str) -> None:
     """… a Horovod script, under `mpirun` or `horovodrun --hostfile`, sees 3 x slots ranks, each once."""
-    require(examples.missing("examples/horovod/mpi.yaml"))
+    examples.require("examples/horovod/mpi.yaml")
     spec = {
         "frameworkType": "mpi",
         "framework": {"mpi": {"sshKeys": True}},

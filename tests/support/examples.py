@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 
+import pytest
 import yaml
 
 from argosy.cli.local_mounts import Manifest, mount_working_dir
@@ -95,16 +96,22 @@ def manifest(example: str) -> Manifest:
     return with_mounts(document, framework_of(example), etcd=example in _WITH_ETCD)
 
 
+def require(example: str) -> None:
+    """Skip the test if the example cannot run on this machine; fail where nothing may be skipped."""
+    if reason := missing(example):
+        pytest.fail(reason) if os.environ.get("ARGOSY_REQUIRE_ALL") == "1" else pytest.skip(reason)
+
+
 def with_mounts(document: Manifest, framework: str, *, etcd: bool = False) -> Manifest:
-    """A TrainingRun or AresJob whose containers mount the repository, the environment and the machine's
-    software.
+    """A TrainingRun, AresJob or TrainingJob whose containers mount the repository, the environment and the
+    machine's software.
     """
     venv = framework_venvs.of_framework(framework)
     prefix = venv.prefix if venv else Path(sys.prefix)
     programs = (assets.find("etcd").parent,) if etcd else ()
     path = os.pathsep.join((environment()["PATH"], *map(str, programs)))
     spec = cast("Manifest", document["spec"])
-    field = "roleSpecs" if "roleSpecs" in spec else "roles"
+    field = next(name for name in ("roles", "roleSpecs", "etReplicaSpecs") if name in spec)
     bare: Manifest = {"spec": {"roles": spec[field]}}
     mounted = mount_working_dir(bare, REPOSITORY, prefix, prefix / "bin" / "python", {"PATH": path})
     roles = cast("Manifest", cast("Manifest", mounted["spec"])["roles"])
