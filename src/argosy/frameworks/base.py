@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
+from argosy.kinds import labels
 from argosy.workload.model import Dependency, Json, Problem, Role, Rules, Workload
 from argosy.workload.pod_size import ListBytes
 
@@ -46,6 +47,29 @@ class Initializer(Struct, frozen=True):
     """False if that endpoint has no certificate."""
 
 
+class HostFolders(Struct, frozen=True):
+    """Where a launcher has the files of its host list (`Rules.host_list`).
+
+    A sidecar of the helper keeps them current. It runs as the user of the first container, if the template
+    names one, so that this user can read files that nobody else may.
+    """
+
+    folders: Mapping[str, str]
+    """Volume by path: empty folders shared with the first container, unless that mounts a volume there. They
+    contain all paths of the files, and `HostList.launcher_folder`."""
+    config_folder: str = ""
+    """Where the first container has the files of the ConfigMap; empty: nowhere."""
+    config_volume: str = "argosy-hosts-config"
+    init_container: str = labels.HOSTS_INIT_CONTAINER
+    """Name of the init container that writes the files before the launcher starts."""
+    init_image: str = ""
+    """Its image; the helper's if empty."""
+    init_command: tuple[str, ...] = ()
+    """Runs in it instead of the helper, if set; it finds the ConfigMap in `config_folder`."""
+    init_resources: Json = field(default_factory=dict)
+    """Its requests and limits; the helper's if empty."""
+
+
 class Injection(Struct, frozen=True):
     """What a framework adds to a pod."""
 
@@ -73,6 +97,8 @@ class Injection(Struct, frozen=True):
     """Name of the volume with the programs for remote exec."""
     remote_folder: str = str(PurePosixPath(REMOTE_AGENT).parent)
     """Where it is mounted."""
+    host_folders: HostFolders | None = None
+    """Set for a launcher whose files with the host list are kept current."""
     default_command: tuple[str, ...] = ()
     """Command of the first container if it has neither command nor args."""
     dns_searches: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ It runs once in every pod: what speaks to the operator is loaded by the steps th
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,10 +54,12 @@ def _perform(step: argparse.Namespace) -> int:
     from argosy.helper.endpoint import Endpoint
 
     if step.command == "hosts":
-        from argosy.helper.hosts import keep_current, write_once
+        from argosy.helper.hosts import READABLE, keep_current, write_once
 
-        endpoint = Endpoint.from_environment()
-        return write_once(endpoint, step.deadline) if step.once else keep_current(endpoint)
+        endpoint, extra_mode = Endpoint.from_environment(), READABLE if step.world_readable else 0
+        if step.once:
+            return write_once(endpoint, step.deadline, extra_mode)
+        keep_current(endpoint, os.environ, extra_mode)
     from argosy.helper.wait import wait_for
 
     return wait_for(Endpoint.from_environment(), step.conditions, step.deadline)
@@ -73,6 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     hosts = commands.add_parser("hosts", help="keep the host list of a launcher current")
     hosts.add_argument("--once", action="store_true", help="write the files, and end")
     hosts.add_argument("--deadline", type=float, default=None, metavar="SECONDS", help="with --once")
+
+    hosts.add_argument(
+        "--world-readable", action="store_true", help="all users may read the files, whatever their mode is"
+    )
 
     remote = commands.add_parser("remote-exec", help="put kubectl and remote-exec into a folder")
     remote.add_argument("--to", type=Path, required=True)

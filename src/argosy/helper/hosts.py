@@ -26,6 +26,8 @@ RETRY_SECONDS = 1
 """Seconds until a failed acknowledgement or write is repeated; doubled up to MAX_RETRY_SECONDS."""
 MAX_RETRY_SECONDS = 8
 ACK_TIMEOUT_SECONDS = 15.0
+READABLE = 0o444
+"""Added to the modes of files whose reader is another user than this program's."""
 
 
 class HostFile(NamedTuple):
@@ -43,20 +45,22 @@ class Hosts(NamedTuple):
     files: tuple[HostFile, ...] = ()
 
 
-def write_once(endpoint: Endpoint, seconds: float | None = None) -> int:
+def write_once(endpoint: Endpoint, seconds: float | None = None, extra_mode: int = 0) -> int:
     """Write the current files; 0 once they exist."""
     deadline = None if seconds is None else time.monotonic() + seconds
     wait = POLL_SECONDS if seconds is None else min(POLL_SECONDS, seconds)
-    _write(endpoint.get("hosts", {"wait": f"{wait:.0f}s"}, deadline, read_answer))
+    _write(endpoint.get("hosts", {"wait": f"{wait:.0f}s"}, deadline, read_answer), extra_mode)
     return 0
 
 
-def keep_current(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> NoReturn:
+def keep_current(
+    endpoint: Endpoint, environ: Mapping[str, str] = os.environ, extra_mode: int = 0
+) -> NoReturn:
     """Write and acknowledge every version of the files, until SIGTERM."""
     # Exit code 0: kubectl shows another one of a sidecar as the state of a pod that succeeded.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     pod = {"pod": environ.get("ARGOSY_POD_NAME", ""), "uid": environ.get("ARGOSY_POD_UID", "")}
-    keeper = _Keeper(endpoint, pod)
+    keeper = _Keeper(endpoint, pod, extra_mode)
     while True:
         keeper.run_once()
 
@@ -64,9 +68,10 @@ def keep_current(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) ->
 class _Keeper:
     """What is remembered between two requests."""
 
-    def __init__(self, endpoint: Endpoint, pod: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: Endpoint, pod: Mapping[str, str], extra_mode: int) -> None:
         self._endpoint = endpoint
         self._pod = pod
+        self._extra_mode = extra_mode
         self._written = Hosts("")
         self._acknowledged = True
         self._retry_seconds = RETRY_SECONDS
@@ -99,7 +104,7 @@ class _Keeper:
     def _write(self, hosts: Hosts) -> bool:
         """Make the files those of the answer; return True if they are, or were already."""
         try:
-            if not hosts.files or not _write(hosts):
+            if not hosts.files or not _write(hosts, self._extra_mode):
                 return False
         except OSError as error:
             self._fail(f"host files not written: {error}")
@@ -149,13 +154,14 @@ def _absolute(path: str) -> Path:
     return Path(path)
 
 
-def _write(hosts: Hosts) -> bool:
+def _write(hosts: Hosts, extra_mode: int) -> bool:
     """Replace the files that differ; return False if those that exist are of a later version."""
     version = f"{hosts.version}\n".encode()
     if _existing_version(hosts.version_file) > hosts.version:
         return False
     # The version first, so that an older command that runs at the same time gives up.
-    files = (HostFile(hosts.version_file, 0o644, version), *hosts.files)
+    readable = (file._replace(mode=file.mode | extra_mode) for file in hosts.files)
+    files = (HostFile(hosts.version_file, 0o644, version), *readable)
     changed = [file for file in files if not _is_current(file)]
     for file in changed:
         replace_file(file.path, file.content, file.mode)

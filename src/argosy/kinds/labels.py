@@ -38,6 +38,12 @@ HELPER_CONTAINER = "argosy"
 INITIALIZER_CONTAINER = "initializer"
 """Name of that init container in pods of AresJobs."""
 
+HOSTS_CONTAINER = "argosy-hosts"
+"""Name of the sidecar that keeps the host list of a launcher current."""
+
+HOSTS_INIT_CONTAINER = "argosy-hosts-init"
+"""Name of the init container that writes it first, unless an API prescribes another."""
+
 HOSTNAME = "kubernetes.io/hostname"
 
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

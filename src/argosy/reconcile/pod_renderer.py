@@ -9,6 +9,7 @@ from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.rejections import SpecRejectedError
 from argosy.reconcile.render import Json, PodIdentity, RoleTemplate, render_role
 from argosy.reconcile.render_context import RenderContext
+from argosy.reconcile.render_hosts import with_host_files
 from argosy.workload.children import service_account_name
 from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS
 from argosy.workload.model import Role, Workload
@@ -42,17 +43,21 @@ class PodRenderer:
         if injection.initializer:
             _check_volumes(workload, role, injection.initializer.host_folders)
         backend = GANG_SCHEDULERS.get(gang_backend) if workload.gang else None
-        return render_role(
+        token = self.token(workload.uid)
+        template = render_role(
             self.context,
             workload,
             role,
             injection,
-            token=self.token(workload.uid),
+            token=token,
             membership=backend.membership(workload, role.name) if backend else None,
             service_account=service_account_name(workload, role.name)
             if injection.remote_exec or injection.force_service_account
             else "",
         )
+        if injection.host_folders is None:
+            return template
+        return with_host_files(template, self.context, injection.host_folders, token)
 
 
 def _check_volumes(workload: Workload, role: Role, reserved: Collection[str]) -> None:

@@ -331,11 +331,12 @@ def _helpers(
         return ()
     arguments = [word for number, step in enumerate(steps) for word in (["then"] if number else []) + step]
     _add_volumes(spec, helper_volumes(site))
-    environment = _endpoint(site, workload, token)
+    environment = endpoint_environment(site, workload, token)
     return (helper_container(site, labels.HELPER_CONTAINER, arguments, environment, mounts),)
 
 
-def _endpoint(site: RenderContext, workload: Workload, token: str) -> dict[str, str]:
+def endpoint_environment(site: RenderContext, workload: Workload, token: str) -> dict[str, str]:
+    """Return the variables by which the helper finds its job at the operator."""
     return {
         "ARGOSY_URL": site.url,
         "ARGOSY_TOKEN": token,
@@ -361,7 +362,7 @@ def _initializer(
         {"name": name, "hostPath": {"path": path}} for name, path in wanted.host_folders.items()
     ]
     _add_volumes(spec, [*empty, *host, *helper_volumes(site)])
-    environment = {**_endpoint(site, workload, token), **wanted.env}
+    environment = {**endpoint_environment(site, workload, token), **wanted.env}
     environment["ARGOSY_URL"] = wanted.url or site.url
     environment["ARGOSY_CA"] = site.ca_pem if wanted.tls else ""
     container = helper_container(site, wanted.name, wanted.arguments, environment, mounts)
