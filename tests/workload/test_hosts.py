@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from argosy.plan.actions import Exec, ExecResult, ExecStatus
 from argosy.workload import reasons
 from argosy.workload.index_set import EMPTY, IndexSet
-from argosy.workload.model import RestartPolicy
+from argosy.workload.model import RestartPolicy, Workload
 from argosy.workload.record import RoleRecord
 from argosy.workload.scale_request import ScaleRequest
 from tests.support.scale_simulator import ScaleSimulator, done, elastic_job, names, running
@@ -208,6 +208,38 @@ def test_a_drain_is_checked_once_a_command_has_written_the_list() -> None:
 def test_a_drain_waits_no_longer_than_for_the_first_command() -> None:
     started = Drain(without_sidecar(fail_writes)).started
     assert started == {"hosts": 2.0, "drain": 7.0}
+
+
+def test_without_a_drain_check_a_worker_is_deleted_once_the_list_is_acknowledged() -> None:
+    job = without_commands(elastic_job(3))
+    job.run(10)
+    job.acknowledges = False
+    job.request(scale_in(2))
+    while job.listed() == (0, 1, 2):
+        job.run(1, 0.5)
+    job.run(2, 0.5)
+    assert job.workers() == [0, 1, 2]
+    job.acknowledge()
+    job.run(3, 0.5)
+    assert (job.workers(), job.calls) == ([0, 1], [])
+
+
+def test_without_an_attach_check_workers_are_listed_when_they_run() -> None:
+    job = without_commands(elastic_job(2))
+    job.pending = {"job-worker-1"}
+    job.run(5)
+    assert (job.listed(), LAUNCHER in job.pods) == ((0,), False)
+    job.pending = set()
+    job.run(5)
+    assert (job.listed(), LAUNCHER in job.pods, job.calls) == ((0, 1), True, [])
+
+
+def without_commands(job: Workload) -> ScaleSimulator:
+    """A job whose workers and launcher are not asked anything."""
+    rule = job.rules.host_list
+    assert rule is not None
+    unchecked = replace(rule, attach_check=(), drain_check=())
+    return ScaleSimulator(replace(job, rules=replace(job.rules, host_list=unchecked)))
 
 
 def run_without_sidecar(stop_at: int | None) -> ScaleSimulator:

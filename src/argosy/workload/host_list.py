@@ -32,10 +32,11 @@ class HostList(Struct, frozen=True):
     launcher_folder: str
     """A folder that is writable in that container and lives as long as its pod."""
     attach_check: tuple[str, ...] = ("true",)
-    """A command in that container that succeeds if the launcher can start processes there."""
+    """A command in that container that succeeds if the launcher can start processes there; empty: that is so
+    as soon as the pod runs."""
     drain_check: tuple[str, ...] = ()
     """A command in the launcher that prints those of its last arguments, host names, that the launcher still
-    uses."""
+    uses; empty: it has left those that are not in the list."""
     min_listed: int = 1
     """A scale-in does not leave fewer hosts in the list."""
     max_members: int | None = None

@@ -209,11 +209,14 @@ def usable_indexes(workload: Workload, rule: HostList, record: Record, observed:
 
 def attachable_indexes(rule: HostList, record: Record, observed: Observed) -> IndexSet:
     """Return the replicas in whose pods a command was seen to run, and that are not listed yet."""
-    answers = (pod for pod in current_pods(record, rule.role, observed) if _is_attachable(pod, observed))
-    return record.role(rule.role).attachable | IndexSet.of(pod.index for pod in answers)
+    pods = current_pods(record, rule.role, observed)
+    answers = (pod.index for pod in pods if _is_attachable(rule, pod, observed))
+    return record.role(rule.role).attachable | IndexSet.of(answers)
 
 
-def _is_attachable(pod: ObservedPod, observed: Observed) -> bool:
+def _is_attachable(rule: HostList, pod: ObservedPod, observed: Observed) -> bool:
+    if not rule.attach_check:
+        return True
     result = observed.exec_results.get(_check_key(pod))
     return result is not None and result.status is ExecStatus.DONE and result.exit_code == 0
 

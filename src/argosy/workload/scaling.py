@@ -300,7 +300,7 @@ def _drain(step: _Step) -> ScalePlan:
     last = step.record.role(step.rule.role)
     left = step.indexes & last.members
     launcher = hosts.launcher_pod(step.record, step.rule, step.observed)
-    if launcher is None or not step.rule.drain_check:
+    if launcher is None:
         return ScalePlan(_without_members(step.rule, step.at(ScaleStep.REMOVING), left), requeue_at=step.now)
     if step.timed_out:
         timed_out = replace(step, operation=replace(step.operation, drain_timed_out=True))
@@ -309,6 +309,8 @@ def _drain(step: _Step) -> ScalePlan:
     # Before it has read the list the launcher may leave a replica and come back.
     if until := hosts.wait_for_files_until(step.rule, step.record, step.observed, step.now):
         return ScalePlan(step.record, requeue_at=min(until, step.timeout_at or until))
+    if not step.rule.drain_check:
+        return ScalePlan(_without_members(step.rule, step.at(ScaleStep.REMOVING), left), requeue_at=step.now)
     names = {step.workload.hostname(step.rule.role, index): index for index in left}
     key = f"drain/{step.operation.id}"
     container, command = step.rule.launcher_container, (*step.rule.drain_check, *names)

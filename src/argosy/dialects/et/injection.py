@@ -1,7 +1,5 @@
 """What launcher and workers of a TrainingJob get in addition to their templates [3.3]."""
 
-from collections.abc import Mapping
-
 from argosy.dialects.et import names
 from argosy.dialects.et.attach import IDLE_COMMAND, KUBEXEC_SCRIPT, SSHD_COMMAND
 from argosy.dialects.et.dialect import uses_ssh
@@ -14,7 +12,7 @@ from argosy.dialects.et.files import (
     HOSTS_FOLDER,
     KUBECTL_FOLDER,
 )
-from argosy.frameworks.base import Injection
+from argosy.frameworks.base import HostFolders, Injection
 from argosy.kinds.trainingjob import LAUNCHER, SSH_SECRET_ANNOTATION
 from argosy.workload.model import Json, Role, Workload
 
@@ -54,15 +52,28 @@ def inject(workload: Workload, role: Role, index: int, init_image: str) -> Injec
         env["OMPI_MCA_plm_rsh_agent"] = KUBEXEC_SCRIPT
     return Injection(
         env=env,
-        volumes=(*volumes, *_launcher_volumes(workload)),
+        volumes=(*volumes, *_kubectl_volumes(workload)),
         mounts=mounts,
-        first_container_mounts=_launcher_mounts(workload),
-        init_containers=(_init_container(init_image),),
+        first_container_mounts=_kubectl_mounts(workload),
+        host_folders=_host_folders(init_image),
         remote_exec=not uses_ssh(workload),
         remote_volume=KUBECTL_VOLUME,
         remote_folder=KUBECTL_FOLDER,
         force_service_account=True,
         identity=False,
+    )
+
+
+def _host_folders(init_image: str) -> HostFolders:
+    limits = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
+    return HostFolders(
+        folders={HOSTS_FOLDER: HOSTS_VOLUME, DEEPSPEED_FOLDER: DEEPSPEED_VOLUME},
+        config_folder=CONFIG_FOLDER,
+        config_volume=CONFIG_VOLUME,
+        init_container="init-hostfile",
+        init_image=init_image,
+        init_command=("sh", "-c", _COPY),
+        init_resources={"requests": limits, "limits": limits},
     )
 
 
@@ -79,48 +90,10 @@ def _ssh_keys(workload: Workload) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
     return (volume,), mounts
 
 
-def _launcher_volumes(workload: Workload) -> tuple[Json, ...]:
-    host_list = workload.rules.host_list
-    files = host_list.files if host_list else ()
-    config = {
-        "name": names.config_map_name(workload.name),
-        "items": [{"key": file.key, "path": file.key, "mode": file.config_map_mode} for file in files],
-    }
-    volumes: list[Json] = [
-        {"name": HOSTS_VOLUME, "emptyDir": {}},
-        {"name": DEEPSPEED_VOLUME, "emptyDir": {}},
-        {"name": CONFIG_VOLUME, "configMap": config},
-    ]
-    if uses_ssh(workload):
-        volumes.append({"name": KUBECTL_VOLUME, "emptyDir": {}})
-    return tuple(volumes)
+def _kubectl_volumes(workload: Workload) -> tuple[Json, ...]:
+    """Return the volume for kubectl, which is empty unless it is needed."""
+    return ({"name": KUBECTL_VOLUME, "emptyDir": {}},) if uses_ssh(workload) else ()
 
 
-def _launcher_mounts(workload: Workload) -> tuple[Json, ...]:
-    mounts: list[Json] = [
-        {"name": HOSTS_VOLUME, "mountPath": HOSTS_FOLDER},
-        {"name": CONFIG_VOLUME, "mountPath": CONFIG_FOLDER},
-        {"name": DEEPSPEED_VOLUME, "mountPath": DEEPSPEED_FOLDER},
-    ]
-    if uses_ssh(workload):
-        mounts.append({"name": KUBECTL_VOLUME, "mountPath": KUBECTL_FOLDER})
-    return tuple(mounts)
-
-
-def _init_container(image: str) -> Mapping[str, object]:
-    """Return the container that copies the host list from the ConfigMap before the launcher starts."""
-    return {
-        "name": "init-hostfile",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", _COPY],
-        "resources": {
-            "requests": {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"},
-            "limits": {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"},
-        },
-        "volumeMounts": [
-            {"name": CONFIG_VOLUME, "mountPath": CONFIG_FOLDER},
-            {"name": HOSTS_VOLUME, "mountPath": HOSTS_FOLDER},
-            {"name": DEEPSPEED_VOLUME, "mountPath": DEEPSPEED_FOLDER},
-        ],
-    }
+def _kubectl_mounts(workload: Workload) -> tuple[Json, ...]:
+    return ({"name": KUBECTL_VOLUME, "mountPath": KUBECTL_FOLDER},) if uses_ssh(workload) else ()
