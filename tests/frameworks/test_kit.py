@@ -97,6 +97,11 @@ class TakesItLive(Likeness):
         return replace(super().rules(workload), resize=ResizeMode.LIVE)
 
 
+class KnowsDeclaredReplicasOnly(Likeness):
+    def changed(self, workload: Workload, role: Role, index: int) -> dict[str, str]:
+        return {"PORT": "9000" if index < role.replicas else ""}
+
+
 class NeverSucceeds(Likeness):
     def rules(self, workload: Workload) -> Rules:
         return replace(super().rules(workload), succeeded_when=())
@@ -178,6 +183,12 @@ FAULTS: dict[str, tuple[type[Likeness], Sample, str, str]] = {
         ELASTIC,
         "a resize leaves no pod with outdated values",
         "worker-0 would need another rank or world size while it runs",
+    ),
+    "variable that only indexes below the number of replicas have: reported": (
+        KnowsDeclaredReplicasOnly,
+        ELASTIC,
+        "elastic roles have pods of any index below their maximum",
+        "worker-7 has no PORT",
     ),
     "no rule for success: reported": (
         NeverSucceeds,

@@ -219,6 +219,18 @@ def _outdated(case: Case, larger: Workload) -> Iterator[str]:
             yield f"{replica[0]}-{replica[1]} would need another rank or world size while it runs"
 
 
+def _spare_indexes(case: Case) -> Iterator[str]:
+    """Check replicas with the indexes that elastic roles use for pods in the place of others."""
+    job = case.job
+    for name, (_, maximum) in case.sample.elastic.items():
+        role = job.roles[name]
+        for index in range(role.replicas, maximum):
+            injection = case.framework.inject(job, role, index)
+            first = case.framework.inject(job, role, 0)
+            if missing := [key for key, value in first.env.items() if value and not injection.env.get(key)]:
+                yield f"{name}-{index} has no {' and no '.join(missing)}"
+
+
 def _terminal_phases(case: Case) -> Iterator[str]:
     job = case.job
     rules = job.rules
@@ -275,6 +287,7 @@ CHECKS: Mapping[str, Check] = {
     "every address can be resolved": _addresses,
     "pods get the same values after a restart": _same_after_restart,
     "a resize leaves no pod with outdated values": _resized,
+    "elastic roles have pods of any index below their maximum": _spare_indexes,
     "success and failure of the job follow from its roles": _terminal_phases,
     "invalid options are rejected": _invalid_options,
 }

@@ -96,7 +96,12 @@ BUILT_IN: Final[Mapping[str, tuple[Sample, ...]]] = {
             roles={"chief": 1, "worker": 2, "ps": 2},
             ranked_roles=("chief", "worker", "ps"),
         ),
-        Sample(title="dynamic workers", roles={"worker": 2, "ps": 1}, options={"dynamicWorkers": True}),
+        Sample(
+            title="dynamic workers",
+            roles={"worker": 2, "ps": 1},
+            elastic={"worker": (1, 4)},
+            options={"dynamicWorkers": True},
+        ),
     ),
     "xgboost": (
         Sample(

@@ -151,9 +151,12 @@ def elastic_variables(
 
 
 def share(ports: tuple[int, ...], replicas: int, index: int) -> tuple[int, ...]:
-    """Return the ports of one replica; all replicas have equally many."""
-    size = len(ports) // replicas
-    return ports[size * index : size * (index + 1)]
+    """Return the ports of one replica; all replicas have equally many.
+
+    A replica in the place of another one has an index above their number, and shares the ports of a third.
+    """
+    size, part = len(ports) // replicas, index % replicas
+    return ports[size * part : size * (part + 1)]
 
 
 def _etcd(workload: Workload, client: int, peer: int) -> tuple[str, ...]:

@@ -79,6 +79,9 @@ class TensorFlow:
             return Injection()
         options = options_of(workload, Options)
         hosts = {name: hosts_at(workload.addresses[name], options.port) for name in workload.roles}
+        if index >= role.replicas:  # in the place of another replica of an elastic role
+            extra = (workload.address(role.name, number) for number in range(role.replicas, index + 1))
+            hosts[role.name] += hosts_at(extra, options.port)
         env = variables(role.name, index, hosts, dynamic=options.dynamic_workers)
         return Injection(env=env, ports=(Port(PORT_NAME, options.port),))
 
