@@ -52,11 +52,23 @@ EVENT = msgspec.convert(
 )
 
 
+NOTICE = {
+    "since": NOW - timedelta(seconds=10),
+    "deadline": NOW + timedelta(seconds=50),
+    "cause": "Preempted",
+    "response": "ScaleIn",
+    "node": "node-3",
+    "replicas": ["worker-2", "worker-3"],
+    "message": "node-3 is being preempted (spot) by 12:00:50 UTC",
+}
+
+
 def job(phase: str, namespace: str = "team") -> JobSummary:
     raw = {
         "metadata": {**META, "namespace": namespace, "creationTimestamp": NOW - timedelta(minutes=6)},
         "spec": {"framework": "custom", "roles": {"worker": {"template": {}}}},
-        "status": {"phase": phase, "startTime": NOW, "attempt": 1, "restartHistory": [RESTART]},
+        "status": {"phase": phase, "startTime": NOW, "attempt": 1, "restartHistory": [RESTART]}
+        | {"notices": [NOTICE]},
     }
     return summarize(msgspec.convert(raw, TrainingRun))
 
@@ -68,6 +80,8 @@ def test_every_table_has_a_title_and_the_columns_that_kubectl_uses() -> None:
     assert rows["Pods:"][1][2:6] == ["Failed", "1", "node-1", "30s"]
     assert rows["Restarts:"][0] == ["AGE", "ATTEMPT", "CAUSE", "SCOPE", "MESSAGE"]
     assert rows["Restarts:"][1][:2] == ["5m", "1"]
+    assert rows["Notices:"][0] == ["DEADLINE", "CAUSE", "RESPONSE", "REPLICAS", "MESSAGE"]
+    assert rows["Notices:"][1][:7] == ["in", "50s", "Preempted", "ScaleIn", "worker-2", "and", "worker-3"]
     assert rows["Events:"][0] == ["LAST", "SEEN", "TYPE", "REASON", "MESSAGE"]
     assert rows["Events:"][1][:3] == ["20s", "Warning", "Restarting"]
 

@@ -14,7 +14,7 @@ from argosy.engine.clock import SystemClock
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import ConfigMapMetadata, Pod, PodSpec, PodStatus
+from argosy.kinds.kubernetes import ConfigMapMetadata, Node, NodeSpec, Pod, PodSpec, PodStatus, Taint
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
 from argosy.operator.triggers import (
@@ -129,6 +129,7 @@ def test_deleted_child_of_a_kind_that_was_added_later_enqueues_its_job_at_once()
     reconciler = SimpleNamespace(
         api=SimpleNamespace(resource=TrainingRun.resource),
         jobs=jobs,
+        background=BackgroundCalls(BackgroundPool(FakeExec().run)),
         on_pod_terminating=lambda *_: False,
     )
     triggers.add(cast("Reconciler[TrainingRun]", reconciler), queue)
@@ -139,6 +140,33 @@ def test_deleted_child_of_a_kind_that_was_added_later_enqueues_its_job_at_once()
     assert queue.enqueued == []
     config_maps._store(Key("default", "mnist-config"), None)
     assert queue.enqueued == [(KEY, 0.0)]
+
+
+TAINTED = [Taint("aws-node-termination-handler/spot-itn", "NoSchedule")]
+ENDS: dict[str, tuple[str, list[Taint], int]] = {
+    "end of a node with pods of the job is announced: at once": ("n1", TAINTED, 1),
+    "end of another node is announced: not at all": ("n2", TAINTED, 0),
+    "other taint on a node with pods of the job: not at all": ("n1", [Taint("a", "NoSchedule")], 0),
+}
+
+
+@pytest.mark.parametrize(("name", "taints", "want"), ENDS.values(), ids=ENDS.keys())
+def test_announced_end_of_a_node_enqueues_jobs_with_pods_there(
+    name: str, taints: list[Taint], want: int
+) -> None:
+    def known(caches: Caches) -> None:
+        placed = pod(0, "Running")
+        meta = replace(placed.metadata, resource_version="2")
+        caches.pods.put(replace(placed, metadata=meta, spec=PodSpec(node_name="n1")), own=True)
+        for node in ("n1", "n2"):
+            caches.nodes.put(Node(ObjectMeta(name=node, resource_version="1")))
+
+    def announced(caches: Caches) -> None:
+        known(caches)
+        caches.nodes.put(Node(ObjectMeta(name=name, resource_version="2"), NodeSpec(taints=taints)))
+
+    before, after = enqueued(known, only_replaced=False), enqueued(announced, only_replaced=False)
+    assert after == before + [(KEY, 0.0)] * want
 
 
 def enqueued(change: Callable[[Caches], None], *, only_replaced: bool) -> list[tuple[Key, float]]:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.engine.backoff import Backoff
 from argosy.engine.cache import Cache
@@ -18,10 +19,11 @@ from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.reconcile.nodes import (
     ANSWER_VALID_SECONDS,
     SHOW_AFTER_SECONDS,
+    AnnouncedEnds,
     NodeHealth,
     NodeStates,
 )
-from argosy.workload.observed import OUT_OF_SERVICE
+from argosy.workload.announcements import OUT_OF_SERVICE, NoticeCause, NoticeRules
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import eventually
 
@@ -225,3 +227,21 @@ async def test_nothing_is_remembered_of_a_deleted_node_without_pods(stage: Stage
         stage.pods_on.clear()
         stage.health.forget_unused("n1")
         assert stage.states() == UNCONFIRMED
+
+
+def test_announced_end_of_a_node_is_known_and_reported_when_it_changes() -> None:
+    cache = Cache(Api(), Node)
+    announced, changes = AnnouncedEnds(cache, NoticeRules()), list[str]()
+    announced.on_change(changes.append)
+    cache.put(versioned(node(), 1))
+    assert (announced.of(["n1"]), changes) == ({}, [])
+    cache.put(versioned(node(taint="ToBeDeletedByClusterAutoscaler"), 2))
+    assert [end.cause for end in announced.of(["n1", "n2"]).values()] == [NoticeCause.DRAINED]
+    cache.put(versioned(node("Unknown", taint="ToBeDeletedByClusterAutoscaler"), 3))
+    assert changes == ["n1"], "its health is not part of the announcement"
+    cache._store(Key("", "n1"), None)
+    assert (announced.of(["n1"]), changes) == ({}, ["n1", "n1"])
+
+
+def versioned(obj: Node, version: int) -> Node:
+    return replace(obj, metadata=replace(obj.metadata, resource_version=str(version)))

@@ -23,7 +23,8 @@ from argosy.reconcile.executor import ActionExecutor
 from argosy.reconcile.job_state import JobState
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
-from argosy.workload.model import Problems, Workload, numbered_bytes
+from argosy.workload.model import Problems, Workload
+from argosy.workload.naming import numbered_bytes
 from argosy.workload.plan import CreatePod
 from argosy.workload.pod_size import MAX_POD_BYTES
 from tests.support import aresjobs

@@ -16,7 +16,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace, Pod, Service, ServiceAccount
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.workload.observed import OUT_OF_SERVICE
+from argosy.workload.announcements import OUT_OF_SERVICE
 from tests.support.builders import run
 from tests.support.cluster import images
 from tests.support.cluster.running import RunningCluster

@@ -17,9 +17,13 @@ from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import KubernetesObject
 from argosy.reconcile.job_state import Deferred, JobState
 from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
+from argosy.workload.announcements import Announcement, NoticeCause
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.gang_schedulers.volcano import GROUP
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Problem, Problems, Workload
+from argosy.workload.notice import NoticeResponse
+from argosy.workload.notice_response import find_notices
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import (
     Action,
@@ -132,6 +136,10 @@ class FakeCluster:
         self.snapshots: list[dict[str, ObservedPod]] = [{}]
         self.deleted: set[tuple[str, int, str]] = set()
         """Role, index and uid of deleted pods."""
+        self.announced: dict[str, Announcement] = {}
+        """Announced ends of nodes, by name."""
+        self.answered: dict[tuple[int, str], datetime] = {}
+        """Attempts and notices in which replicas were moved away, with the deadline of the notice."""
 
     # Actions of the operator.
 
@@ -211,11 +219,20 @@ class FakeCluster:
             recent_losses=leader.losses.for_job("job"),
             children=tuple(self.children.values()),
             group=self.group,
+            notices=find_notices(tuple(leader.cached_pods.values()), self._announcements()),
             confirmed_absent=frozenset(leader.confirmed_absent),
             recently_deleted=tuple(
                 pod for name, pod in leader.recently_deleted.items() if name not in leader.cached_pods
             ),
         )
+
+    def _announcements(self) -> dict[str, Announcement]:
+        """Return the announced ends of nodes that have pods of the job, or that its Record names."""
+        job = self.leader.cached_job
+        stored = decode(job.status) if job else None
+        nodes = {pod.node for pod in self.leader.cached_pods.values()}
+        nodes |= {notice.node for notice in stored.notices} if stored else set()
+        return {name: end for name, end in self.announced.items() if name in nodes}
 
     def sync(self) -> None:
         """Bring the caches of the leader up to date."""
@@ -253,6 +270,11 @@ class FakeCluster:
         self.job = None
         for pod in list(self.pods.values()):
             self.terminate(pod)
+
+    def announce(self, node: str, cause: NoticeCause, seconds: float | None) -> None:
+        """Announce the end of a node; further announcements of the same end change its deadline."""
+        deadline = None if seconds is None else self.now + timedelta(seconds=seconds)
+        self.announced[node] = Announcement(node, f"uid-of-{node}", cause, "test", deadline)
 
     def update(self, pod: ObservedPod) -> None:
         self.version += 1
@@ -342,6 +364,7 @@ class FakeCluster:
             return False
         if (stored := decode(self.job.status)) is not None:
             invariants.check_no_regression(stored, record)
+            self._check_answers(stored, record)
         self.writes += 1
         self.record_lost = self.record_lost or self.prunes_record
         self._store(replace(self.job, status=None if self.prunes_record else encode(record)))
@@ -437,6 +460,21 @@ class FakeCluster:
         assert used <= len(fresh), "a failure was counted twice"
         if used:
             self.counted |= fresh
+
+    def _check_answers(self, stored: Record, record: Record) -> None:
+        """Check that replicas are moved away once for each notice, until it is gone and past its deadline."""
+        known = {notice.id: notice for notice in stored.notices}
+        for notice in record.notices:
+            if notice.response != NoticeResponse.SCALE_IN:
+                continue
+            answer, before = (record.attempt, notice.id), known.get(notice.id)
+            if before is None or (before.response, before.replicas) != (notice.response, notice.replicas):
+                last = self.answered.get(answer)
+                assert last is None or self.record_lost or last <= self.now, "a notice was answered twice"
+                for name, indexes in notice.replicas.items():
+                    foreign = IndexSet.decode(indexes) - stored.role(name).members
+                    assert not foreign, "a notice moved a replica that its role does not have"
+            self.answered[answer] = notice.deadline
 
     def _check_gang(
         self, workload: Workload, record: Record, observed: Observed, creates: Iterable[tuple[str, int]]

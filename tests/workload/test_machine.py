@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from argosy.workload.announcements import NoticeCause
 from argosy.workload.current_pods import is_current
 from argosy.workload.dependencies import is_creation_held
 from argosy.workload.model import (
@@ -244,6 +245,26 @@ class Life(RuleBasedStateMachine):
         self.cluster.sync()
         self.cluster.reconcile()
 
+    @rule(
+        node=st.sampled_from(NODES),
+        cause=st.sampled_from(NoticeCause),
+        seconds=st.sampled_from([None, 1, 30, 500]),
+    )
+    def node_announces_its_end(self, node: str, cause: NoticeCause, seconds: int | None) -> None:
+        self.cluster.announce(node, cause, seconds)
+
+    @rule(node=st.sampled_from(NODES), after=st.integers(0, 6))
+    def node_announces_its_end_and_the_operator_crashes_while_it_answers(self, node: str, after: int) -> None:
+        self.cluster.announce(node, NoticeCause.PREEMPTED, 60)
+        self.cluster.sync()
+        self.cluster.reconcile(crash_after=after)
+        self.cluster.sync()
+        self.cluster.reconcile()
+
+    @rule(node=st.sampled_from(NODES))
+    def announcement_is_withdrawn(self, node: str) -> None:
+        self.cluster.announced.pop(node, None)
+
     @rule()
     def all_nodes_become_ready(self) -> None:
         self._make_nodes_ready()
@@ -251,6 +272,7 @@ class Life(RuleBasedStateMachine):
     def _make_nodes_ready(self) -> None:
         self.cluster.nodes = dict.fromkeys(NODES, NodeState.READY)
         self.cluster.unconfirmed.clear()
+        self.cluster.announced.clear()
 
     @rule(seconds=st.sampled_from([1, 15, 400, -30, -4000]))
     def clock_jumps(self, seconds: int) -> None:

@@ -112,7 +112,7 @@ STALE = {
 @pytest.mark.parametrize(("existing", "want"), STALE.values(), ids=STALE.keys())
 def test_stale_pods_are_deleted(existing: tuple[ObservedPod, ...], want: tuple[int, ...]) -> None:
     record = Record(roles={"worker": last(replacements={2: 1})})
-    deletions = pods.stale_deletions(record, observation(*existing))
+    deletions = pods.stale_deletions(workload(), record, observation(*existing), NOW)
     assert tuple(int(deletion.name.rsplit("-", 1)[1]) for deletion in deletions) == want
 
 
@@ -122,7 +122,9 @@ def test_of_two_pods_of_a_replica_the_older_is_kept() -> None:
         ObservedPod("other", "z", "worker", 0, phase="Running", created=later(1)),
     )
     record = Record(roles={"worker": RUNNING})
-    assert [deletion.uid for deletion in pods.stale_deletions(record, observation(newer, older))] == ["z"]
+    assert [
+        deletion.uid for deletion in pods.stale_deletions(workload(), record, observation(newer, older), NOW)
+    ] == ["z"]
 
 
 ASKED = (CreatePod("worker", 1, 1, 0), CreatePod("worker", 2, 1, 0))

@@ -13,8 +13,9 @@ from argosy.cli.jobs import output_option
 from argosy.cli.tables import age, columns, command_line
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT
+from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.restart_status import RestartStatus
-from argosy.kinds.text import pluralize
+from argosy.kinds.text import join_names, pluralize
 from argosy.operator.apis.summary import JobSummary
 
 MAX_EVENTS = 20
@@ -47,6 +48,7 @@ def format_job(job: JobSummary, pods: Sequence[Pod], events: Sequence[Event], no
         "Roles": (("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), _roles(job)),
         "Pods": (("POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"), _pods(pods, now)),
         "Restarts": (("AGE", "ATTEMPT", "CAUSE", "SCOPE", "MESSAGE"), _restarts(job.restart_history, now)),
+        "Notices": (("DEADLINE", "CAUSE", "RESPONSE", "REPLICAS", "MESSAGE"), _notices(job.notices, now)),
         "Conditions": (("CONDITION", "STATUS", "REASON", "MESSAGE"), job.conditions),
         "Events": (("LAST SEEN", "TYPE", "REASON", "MESSAGE"), _events(events, now)),
     }
@@ -87,6 +89,19 @@ def _restarts(history: list[RestartStatus], now: datetime) -> list[tuple[str, ..
     return [
         (age(now - restart.time), str(restart.attempt), restart.cause, restart.scope, restart.message)
         for restart in history
+    ]
+
+
+def _notices(notices: list[NoticeStatus], now: datetime) -> list[tuple[str, ...]]:
+    return [
+        (
+            f"in {age(notice.deadline - now)}" if notice.deadline > now else "passed",
+            notice.cause,
+            notice.response,
+            join_names(notice.replicas),
+            notice.message,
+        )
+        for notice in notices
     ]
 
 

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, PrinterColumn, Rule
 from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.resource import Resource
 from argosy.kinds.restart_status import RestartStatus
 
@@ -247,6 +248,8 @@ class AresJobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The state of the job as a sentence."""
     restart_history: list[RestartStatus] = field(default_factory=list)
     """The last twenty restarts, the newest last."""
+    notices: list[NoticeStatus] = field(default_factory=list)
+    """Announced ends of nodes and pods that concern the job, the oldest first."""
     argosy: dict[str, object] = field(default_factory=dict)
     """The operator's internal record of the job; other clients should not read it."""
 

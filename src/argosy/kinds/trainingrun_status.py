@@ -5,6 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.restart_status import RestartStatus
 
 
@@ -77,5 +78,7 @@ class TrainingRunStatus(Struct, frozen=True, rename="camel", omit_defaults=True)
     """The roles by name."""
     restart_history: list[RestartStatus] = field(default_factory=list)
     """The last twenty restarts, the newest last."""
+    notices: list[NoticeStatus] = field(default_factory=list)
+    """Announced ends of nodes and pods that concern the run, the oldest first."""
     argosy: dict[str, object] = field(default_factory=dict)
     """The operator's internal record of the run; other clients should not read it."""

@@ -53,6 +53,7 @@ class Triggers:
         caches.capacity.on_freed(self.enqueue_waiting_gangs)
         caches.nodes.subscribe(self._node_changed)
         caches.node_health.on_answer(self._enqueue_owners_on_node)
+        caches.announced.on_change(self._enqueue_owners_on_node)
         for children in caches.children.values():
             self.watch_children(children)
 

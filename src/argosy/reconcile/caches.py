@@ -21,11 +21,13 @@ from argosy.plan.actions import ActionResult, ExecResult
 from argosy.plan.children import KubernetesObject
 from argosy.reconcile.capacity import CapacityTracker
 from argosy.reconcile.losses import RecentLosses
-from argosy.reconcile.nodes import NodeHealth
+from argosy.reconcile.nodes import AnnouncedEnds, NodeHealth
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.pod_groups import PodGroups
 from argosy.reconcile.recently_deleted import RecentlyDeleted
+from argosy.workload.announcements import NoticeRules
 from argosy.workload.gang_schedulers.volcano import VOLCANO
+from argosy.workload.notice_response import find_notices
 from argosy.workload.observed import Observed, ObservedPod, is_equivalent_pod, observe_pod
 from argosy.workload.scale_request import ScaleRequest
 
@@ -56,7 +58,12 @@ class Observation(Struct, frozen=True):
 
 class Caches:
     def __init__(
-        self, client: Client, clock: Clock, namespace: str | None = None, gang_backend: str = VOLCANO.name
+        self,
+        client: Client,
+        clock: Clock,
+        namespace: str | None = None,
+        gang_backend: str = VOLCANO.name,
+        notices: NoticeRules = NoticeRules(),
     ) -> None:
         self._clock = clock
         self.propagated_keys: tuple[str, ...] = ()
@@ -71,6 +78,7 @@ class Caches:
         )
         self.nodes = Cache(client, Node)
         self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
+        self.announced = AnnouncedEnds(self.nodes, notices)
         self.pod_groups = PodGroups(client, gang_backend, namespace, MANAGED_SELECTOR)
         self.capacity = CapacityTracker(client, clock, self.nodes)
         self.children: dict[type[KubernetesObject], Cache[KubernetesObject]] = {}
@@ -137,18 +145,21 @@ class Caches:
         confirmed_absent: frozenset[tuple[str, int]] = frozenset(),
         deleted_uids: Collection[str] = (),
         exec_results: Mapping[str, ExecResult] = NO_RESULTS,
+        noticed_nodes: Collection[str] = (),
         capacity: bool = False,
         scale_requests: tuple[ScaleRequest, ...] = (),
     ) -> Observation:
         """Return everything that is decided on. Changes nothing.
 
         `failures`, `confirmed_absent` and `deleted_uids` are what the API server has answered and the caches
-        may not show yet, `exec_results` what commands in containers have answered. What is free in the
-        cluster is only included if `capacity` is set.
+        may not show yet, `exec_results` what commands in containers have answered. `noticed_nodes` are nodes
+        of notices that the job has answered. What is free in the cluster is only included if `capacity` is
+        set.
         """
         owner = owner_key(job.namespace, job.uid)
         pods = self._pods(owner, deleted_uids)
-        nodes = self.node_health.states({pod.node for pod in pods if pod.node})
+        names = {pod.node for pod in pods if pod.node}
+        nodes = self.node_health.states(names)
         free = self.capacity.snapshot(job.uid) if capacity else None
         observed = Observed(
             pods=pods,
@@ -165,6 +176,7 @@ class Caches:
             recently_deleted=self._recently_deleted.for_job(owner),
             recent_losses=self._losses.for_job(owner),
             scale_requests=scale_requests,
+            notices=find_notices(pods, self.announced.of({*names, *noticed_nodes})),
             failed_actions=failures,
             exec_results=exec_results,
         )

@@ -5,6 +5,8 @@ that the cache does not have may be new, and a condition in a cache whose watch 
 such a node is unconfirmed, and nothing is concluded from it until the API server has answered. One request
 per node at a time serves all jobs. It is made in the background, so that no reconcile waits for it; jobs with
 pods on the node are reconciled when the answer arrives.
+
+Announced ends of nodes are hints of what will happen, so the cache is good enough for them.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, NotFound
 from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Node
-from argosy.workload.observed import OUT_OF_SERVICE
+from argosy.workload.announcements import OUT_OF_SERVICE, Announcement, NoticeRules, find_announcement
 
 log = Logger(__name__)
 
@@ -217,6 +219,39 @@ class NodeHealth:
         node = change.new or change.old
         if node is not None:
             self._answers.pop(node.metadata.name, None)
+
+
+class AnnouncedEnds:
+    """The announced ends of nodes, read from each version of a Node once."""
+
+    def __init__(self, cache: Cache[Node], rules: NoticeRules) -> None:
+        self._rules = rules
+        self._announcements: dict[str, Announcement] = {}
+        self._listeners: list[Callable[[str], None]] = []
+        cache.subscribe(self._cache_changed)
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Call with the name of a node when its end is announced, or the announcement has changed."""
+        self._listeners.append(listener)
+
+    def of(self, names: Iterable[str]) -> dict[str, Announcement]:
+        """Return the announced ends of these nodes, by name."""
+        if not self._announcements:
+            return {}
+        return {name: self._announcements[name] for name in names if name in self._announcements}
+
+    def _cache_changed(self, change: Change[Node]) -> None:
+        node = change.new or change.old
+        if node is None:
+            return
+        name = node.metadata.name
+        before = self._announcements.pop(name, None)
+        after = find_announcement(change.new, self._rules) if change.new is not None else None
+        if after is not None:
+            self._announcements[name] = after
+        if after != before:
+            for listener in self._listeners:
+                listener(name)
 
 
 def is_down(node: Node) -> bool:

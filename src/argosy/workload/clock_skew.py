@@ -55,6 +55,10 @@ def _shift_record(record: Record, back: timedelta) -> Record:
         finished_at=_earlier(record.finished_at, back),
         retry_at=_earlier(record.retry_at, back),
         waiting=replace(waiting, since=waiting.since - back) if waiting else None,
+        notices=tuple(
+            replace(notice, since=notice.since - back, deadline=notice.deadline - back)
+            for notice in record.notices
+        ),
         roles={name: _shift_role(role, back) for name, role in record.roles.items()},
     )
 

@@ -37,6 +37,7 @@ def finish(
         waiting=None,
         finished_at=now,
         retry_at=None,
+        notices=(),
     )
     return clean_up(workload, record, observed, now)
 

@@ -18,6 +18,7 @@ from argosy.workload import (
     invalid,
     limits,
     messages,
+    notice_response,
     phases,
     pods,
     propagation,
@@ -36,7 +37,13 @@ from argosy.workload.restarts.policy import plan_restarts
 from argosy.workload.transitions import find_transitions
 
 _WARNING_REASONS = frozenset(
-    {Phase.FAILED.value, reasons.RESTARTING, reasons.INVALID_SPEC, reasons.HOST_LIST_NOT_WRITTEN}
+    {
+        Phase.FAILED.value,
+        reasons.RESTARTING,
+        reasons.INVALID_SPEC,
+        reasons.HOST_LIST_NOT_WRITTEN,
+        reasons.DISRUPTION_NOTICE,
+    }
 )
 
 
@@ -73,9 +80,10 @@ def _decide_active(
     record = gang.choose_scheduler(workload, suspend.resume(record, now), observed)
     if held := gang.hold_after_preemption(workload, record, observed, now):
         return _hold(workload, held, observed, now)
-    # Follow changed sizes, record lost pods as restarts, and derive the phases of roles.
+    # Follow changed sizes, answer notices, record lost pods as restarts, and derive the phases of roles.
     record = elastic.resize(workload, record, now)
-    restarts = plan_restarts(workload, record, observed, now)
+    notices = notice_response.respond(workload, record, observed, now)
+    restarts = plan_restarts(workload, notices.record, observed, now)
     record = phases.with_role_phases(workload, restarts.record, observed, now)
     record = elastic.track_below_min(workload, record, observed, now)
     # Finish the job, if this was its end.
@@ -93,8 +101,8 @@ def _decide_active(
     # Otherwise create and delete pods to match the Record.
     plan = _converge(workload, host_list.record, observed, now)
     plan = plan.with_actions((*host_list.calls, *scale.calls))
-    plan = plan.with_requeue_at(limit.next_at, scale.requeue_at, host_list.requeue_at)
-    return replace(plan, restart_causes=restarts.causes)
+    plan = plan.with_requeue_at(limit.next_at, scale.requeue_at, host_list.requeue_at, notices.requeue_at)
+    return replace(plan, restart_causes=(*notices.causes, *restarts.causes))
 
 
 def _without_interrupted(workload: Workload, before: Record, after: Record, now: datetime) -> Record:
@@ -186,7 +194,7 @@ def _converge(workload: Workload, record: Record, observed: Observed, now: datet
         *children.sync_children(workload, record, observed),
         *children.ssh_secret_if_needed(workload, creation.create),
         *children.secrets_if_needed(workload, creation.create),
-        *pods.stale_deletions(record, observed),
+        *pods.stale_deletions(workload, record, observed, now),
         *forced,
         *creation.confirm,
         *creation.create,

@@ -6,13 +6,24 @@ Running and has fewer pods than its minimum waits for more, for a limited time.
 """
 
 from datetime import datetime
+from itertools import islice
 
 from msgspec.structs import replace
 
 from argosy.workload import messages, reasons
 from argosy.workload.clock_skew import deadline
-from argosy.workload.index_set import free_indexes
-from argosy.workload.model import Elastic, Phase, Problem, ResizeMode, Role, Workload
+from argosy.workload.current_pods import current_pods
+from argosy.workload.index_set import IndexSet, free_indexes
+from argosy.workload.model import (
+    Elastic,
+    Phase,
+    Problem,
+    ResizeMode,
+    RestartPolicy,
+    RestartScope,
+    Role,
+    Workload,
+)
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult, count_pods
 from argosy.workload.record import Record, RoleRecord
@@ -67,6 +78,58 @@ def _is_scaled_by_operations(workload: Workload, role: Role, record: Record) -> 
 
 
 _NOT_RUNNING_YET = (Phase.PENDING, Phase.STARTING)
+
+
+def adapts_to_capacity(workload: Workload, role: Role) -> bool:
+    """Return True if single replicas of the role may come and go while it runs, within its bounds.
+
+    Roles with a host list are left out: their replicas come and go by scale operations.
+    """
+    host_list, policy = workload.rules.host_list, role.replacement
+    return (
+        role.elastic is not None
+        and workload.rules.resize is ResizeMode.LIVE
+        and workload.restart_scope(role) is RestartScope.POD
+        and role.restart is not RestartPolicy.NEVER
+        and policy.deleted
+        and not policy.next_index
+        and (host_list is None or host_list.role != role.name)
+    )
+
+
+def can_spare(workload: Workload, name: str, record: Record, observed: Observed, indexes: IndexSet) -> bool:
+    """Return True if a running role has an allowed size without these replicas."""
+    role, last = workload.roles[name], record.role(name)
+    if role.elastic is None or not adapts_to_capacity(workload, role):
+        return False
+    if last.phase is not Phase.RUNNING or last.succeeded_indexes:
+        return False  # not before it runs, nor when it is about to end
+    if any(workload.is_coordinator(name, index) for index in indexes):
+        return False
+    return role.elastic.allows(len(running_indexes(workload, role, record, observed) - indexes))
+
+
+def running_indexes(workload: Workload, role: Role, record: Record, observed: Observed) -> IndexSet:
+    """Return the members whose pods run, on nodes that are not down."""
+    down = observed.nodes_down | observed.failed_nodes(role.policy, workload.semantics)
+    members = record.role(role.name).members
+    return IndexSet.of(
+        pod.index
+        for pod in current_pods(record, role.name, observed)
+        if pod.phase == "Running" and not pod.terminating and pod.node not in down and pod.index in members
+    )
+
+
+def spare_indexes(role: Role, last: RoleRecord, observed: Observed, count: int) -> IndexSet:
+    """Return up to `count` of the lowest indexes below the role's maximum that have no pod and no use."""
+    highest = role.elastic.max if role.elastic else role.replicas
+    taken = last.wanted | last.retired
+    free = (
+        index
+        for index in range(highest)
+        if index not in taken.lookup and (role.name, index) not in observed.by_replica
+    )
+    return IndexSet.of(islice(free, count))
 
 
 def track_below_min(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:

@@ -10,10 +10,16 @@ from datetime import UTC, datetime
 from argosy.kinds.crd_options import APPLY_CRDS_COMMAND
 from argosy.kinds.quantity import format_duration
 from argosy.kinds.text import join_names, pluralize
+from argosy.workload.announcements import NoticeCause
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import RestartScope
+from argosy.workload.notice import NoticeResponse, OpenNotice
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry
 from argosy.workload.restarts.causes import CONTAINER, RestartCause, restart_entry, signal_name
+
+Replicas = Mapping[str, IndexSet]
+"""Indexes by role."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -158,6 +164,56 @@ def resized(sizes: Sequence[tuple[str, int, int]], attempt: int | None) -> str:
     changes = join_names([f"{role} from {old} to {new} pods" for role, old, new in sizes])
     restart = f"; starting attempt {attempt} with the new size" if attempt else ""
     return f"resized {changes}{restart}"
+
+
+_ENDS: Mapping[str, str] = {
+    NoticeCause.OUT_OF_SERVICE: "is out of service",
+    NoticeCause.PREEMPTED: "is being preempted",
+    NoticeCause.SHUTDOWN: "is shutting down",
+    NoticeCause.EVICTED: "is being evicted",
+    NoticeCause.MAINTENANCE: "is going into maintenance",
+    NoticeCause.DRAINED: "is being drained",
+    NoticeCause.CANDIDATE: "may be removed",
+}
+
+
+def announced_end(what: str, cause: str, source: str) -> str:
+    """What was announced: `node-3 is being preempted (spot-itn)`."""
+    return f"{what} {_ENDS.get(cause, f'will end ({cause})')}{f' ({source})' if source else ''}"
+
+
+def open_notice(notice: OpenNotice) -> str:
+    """The same with its deadline, unless it is a hint."""
+    what = notice.node
+    if notice.pod:
+        names = join_names(noticed_replicas(notice))
+        what = f"{names} on {notice.node}" if notice.node else names
+    end = announced_end(what, notice.cause, notice.source)
+    return end if notice.response == NoticeResponse.NONE else f"{end} by {notice.deadline:%H:%M:%S} UTC"
+
+
+def notice(answered: OpenNotice, leaving: Replicas, added: Replicas) -> str:
+    """The end of a node or pod was announced, and the job has answered it (event DisruptionNotice)."""
+    affected = {role: IndexSet.decode(indexes) for role, indexes in answered.replicas.items()}
+    end = open_notice(answered)
+    if answered.response == NoticeResponse.NONE:
+        return f"{end}, with {join_names(noticed_replicas(answered))} on it"
+    parts = [end]
+    if leaving:
+        parts.append(f"removing {join_names(_names(leaving))}, creating {join_names(_names(added))}")
+    left = {role: indexes for role, indexes in affected.items() if role not in leaving}
+    if left:
+        parts.append(f"{join_names(_names(left))} will be replaced when lost")
+    return "; ".join(parts)
+
+
+def noticed_replicas(notice: OpenNotice) -> list[str]:
+    """The names of the replicas that a notice concerns."""
+    return _names({role: IndexSet.decode(indexes) for role, indexes in notice.replicas.items()})
+
+
+def _names(replicas: Replicas) -> list[str]:
+    return [replica_name(role, index) for role, indexes in replicas.items() for index in indexes]
 
 
 def incompatible_crd(crd: str, problem: str) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from argosy.kinds.dns_names import is_label_value
 from argosy.kinds.text import join_messages
 from argosy.workload.host_list import HostList
-from argosy.workload.naming import Naming
+from argosy.workload.naming import Naming, numbered_bytes
 from argosy.workload.semantics import Semantics
 
 Json = Mapping[str, object]
@@ -93,6 +93,9 @@ class Elastic(Struct, frozen=True):
     multiple_of: int = 1
     starts_with_min: bool = True
     """Whether the role is Running with the minimum; otherwise all replicas must run first."""
+
+    def allows(self, size: int) -> bool:
+        return self.min <= size <= self.max and size % self.multiple_of == 0
 
 
 class RolePolicy(Struct, frozen=True):
@@ -206,6 +209,9 @@ class Rules(Struct, frozen=True):
     """Roles whose pods start processes in other pods of the job (remote exec)."""
     exec_into: tuple[str, ...] = ()
     """Roles in whose pods they start processes."""
+    coordinators: tuple[str, ...] = ()
+    """Roles whose replica 0 all others of the role depend on, such as the host of a rendezvous store. It is
+    never chosen when replicas are removed, and its loss restarts the role."""
     ssh_roles: tuple[str, ...] = ()
     """Roles whose pods reach each other by ssh, with a key pair of the job."""
     secrets: tuple["GeneratedSecret", ...] = ()
@@ -314,6 +320,10 @@ class Workload(Struct, frozen=True, dict=True):
         """Return what is restarted when a pod of this role must be replaced."""
         return role.replacement.scope or self.rules.restart_scope
 
+    def is_coordinator(self, role: str, index: int) -> bool:
+        """Return True if all other replicas of the role depend on this one."""
+        return index == 0 and role in self.rules.coordinators
+
     def allows_surge(self, role: Role) -> bool:
         """Return True if a pod of this role may be created while its predecessor still terminates."""
         return self.semantics.surge and role.restart is not RestartPolicy.NEVER
@@ -369,15 +379,6 @@ class Workload(Struct, frozen=True, dict=True):
     def total_pods(self) -> int:
         """Number of replicas of all roles."""
         return sum(role.replicas for role in self.roles.values())
-
-
-def numbered_bytes(count: int, fixed: int) -> int:
-    """Return the total length of `count` texts of `fixed` characters and their number, counted from 0."""
-    digits, step = count, 10
-    while step < count:
-        digits += count - step
-        step *= 10
-    return count * fixed + digits
 
 
 class Problem(Struct, frozen=True):

@@ -18,3 +18,12 @@ class Naming(Struct, frozen=True):
     """ServiceAccount, Role and RoleBinding of a role whose pods start processes in others."""
     ssh_keys: str = "{job}-ssh"
     """Secret with the job's keys for ssh."""
+
+
+def numbered_bytes(count: int, fixed: int) -> int:
+    """Return the total length of `count` texts of `fixed` characters and their number, counted from 0."""
+    digits, step = count, 10
+    while step < count:
+        digits += count - step
+        step *= 10
+    return count * fixed + digits

@@ -20,11 +20,9 @@ from argosy.plan.actions import ActionResult, ExecResult
 from argosy.plan.children import KubernetesObject
 from argosy.workload.capacity import Capacity
 from argosy.workload.model import RolePolicy
+from argosy.workload.notice import Notice
 from argosy.workload.scale_request import ScaleRequest
 from argosy.workload.semantics import Semantics
-
-OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""The taint with which an administrator confirms that a node is off and runs no pods."""
 
 
 class MetadataSubset(Struct, frozen=True):
@@ -150,6 +148,9 @@ class Observed(Struct, frozen=True, dict=True):
     recent_losses: Mapping[tuple[str, int], RecentLoss] = field(default_factory=dict)
     """By (role, index), for replicas that lost more than one pod in a row. It is lost if the operator
     restarts; then one more pod is created without a delay."""
+    notices: tuple[Notice, ...] = ()
+    """Announced ends of nodes and pods, of nodes without pods of the job only if its Record has the notice.
+    """
     exec_results: Mapping[str, ExecResult] = field(default_factory=dict)
     """Answers to `Exec`s of earlier plans, by key, until a plan leaves the key out."""
     scale_requests: tuple[ScaleRequest, ...] = ()
@@ -197,18 +198,14 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
     replica = _replica_labels(meta.labels)
     if replica is None:
         return None
-    role, index, attempt, replacement = replica
     name, ended = _exit(status.container_statuses) or _exit(status.init_container_statuses) or ("", None)
     first, last = _first_ended(status.container_statuses), _last_exit(status.container_statuses)
     disruption, over_limit = _disruption(pod), _is_over_limit(status)
     (waiting, waiting_message), preempted = _waiting_reason(pod), _preemption_time(pod, noticed)
     return ObservedPod(
-        name=meta.name,
-        uid=meta.uid,
-        role=role,
-        index=index,
-        attempt=attempt,
-        replacement=replacement,
+        meta.name,
+        meta.uid,
+        *replica,
         phase=status.phase or "Pending",
         terminating=meta.deletion_timestamp is not None,
         deletion_time=meta.deletion_timestamp,

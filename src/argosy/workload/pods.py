@@ -18,6 +18,7 @@ from argosy.workload.current_pods import is_current, stale_pods
 from argosy.workload.dependencies import is_creation_held
 from argosy.workload.hosts import is_launcher_held
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
+from argosy.workload.notice_response import deletion_grace
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
 from argosy.workload.record import Record
@@ -43,12 +44,15 @@ class PodCreation(Struct, frozen=True):
     retry_at: datetime | None = None
 
 
-def stale_deletions(record: Record, observed: Observed) -> Iterator[DeletePod]:
+def stale_deletions(
+    workload: Workload, record: Record, observed: Observed, now: datetime
+) -> Iterator[DeletePod]:
     """Delete pods of earlier attempts, replaced pods, pods beyond the size of their role, and all but the
     oldest pod of a replica."""
     for pod in stale_pods(record, observed):
         if not pod.terminating:
-            yield DeletePod(pod.name, pod.uid, reason=_deletion_reason(record, pod))
+            grace = deletion_grace(workload, record, pod, now)
+            yield DeletePod(pod.name, pod.uid, grace, reason=_deletion_reason(record, pod))
     for pods in observed.by_replica.values():
         if len(pods) > 1:
             duplicates = [pod for pod in pods if is_current(record, pod) and not pod.terminating]

@@ -81,6 +81,8 @@ only."""
 HOST_LIST_NOT_WRITTEN = "HostListNotWritten"
 """The launcher's sidecar has not acknowledged the host list, and a command could not write it either; both
 are tried again."""
+DISRUPTION_NOTICE = "DisruptionNotice"
+"""The end of a node or a pod was announced; the message has the cause and what the job does about it."""
 RESIZED = "Resized"
 """The number of replicas of a role was changed."""
 RESUMED = "Resumed"

@@ -6,7 +6,7 @@ kept; a Record that cannot be read because it is of a later version must not be 
 lost, `record_sync` restores attempt and replacement numbers from the labels of the pods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -17,6 +17,7 @@ from argosy.plan.record import UnsupportedVersionError
 from argosy.workload import index_ranges
 from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Json, Phase
+from argosy.workload.notice import OpenNotice
 from argosy.workload.operation import MAX_OPERATIONS, Operation
 
 VERSION = 1
@@ -217,6 +218,8 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The latest restarts, newest last."""
     operations: tuple[Operation, ...] = ()
     """The scale operation under way, and finished ones that their requests do not show yet; oldest first."""
+    notices: tuple[OpenNotice, ...] = ()
+    """Announced losses that the job has answered; oldest first."""
     extra_fields: Mapping[str, object] = field(default_factory=dict)
     """Unknown fields of a later version, kept."""
 
@@ -238,6 +241,11 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
         """Return the record with this state of an operation, without the oldest if there are too many."""
         others = [other for other in self.operations if other.id != operation.id]
         return replace(self, operations=(*others, operation)[-MAX_OPERATIONS:])
+
+    def with_notice(self, notice: OpenNotice) -> "Record":
+        """Return the record with this state of a notice, in the place of an older one of the same id."""
+        others = tuple(other for other in self.notices if other.id != notice.id)
+        return replace(self, notices=(*others, notice))
 
     def with_history(self, at: datetime, reason: str, message: str) -> "Record":
         """Return the record with one more line of history, without the oldest if there are too many."""
@@ -265,12 +273,14 @@ def encode(record: Record) -> dict[str, object]:
     extra = built.pop("extraFields", {})
     if record.roles:
         built["roles"] = {name: _encode_role(role) for name, role in sorted(record.roles.items())}
-    if record.history:
-        built["history"] = msgspec.to_builtins(list(record.history))  # a list, as the API server returns it
-    if record.operations:
-        built["operations"] = msgspec.to_builtins(list(record.operations))
-    if record.restart_history:
-        built["restartHistory"] = msgspec.to_builtins(list(record.restart_history))
+    lists: dict[str, Sequence[Struct]] = {
+        "history": record.history,
+        "operations": record.operations,
+        "notices": record.notices,
+        "restartHistory": record.restart_history,
+    }
+    # Lists, as the API server returns them.
+    built |= {name: msgspec.to_builtins(list(items)) for name, items in lists.items() if items}
     built["version"] = record.version
     return {**extra, **built} if isinstance(extra, dict) else built
 

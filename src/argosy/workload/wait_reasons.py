@@ -12,11 +12,13 @@ from msgspec.structs import replace
 from argosy.kinds.text import join_messages, join_names, pluralize
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload import messages, reasons
+from argosy.workload.announcements import OUT_OF_SERVICE
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.dependencies import has_reached
 from argosy.workload.gang import Admission
 from argosy.workload.model import Phase, Workload
-from argosy.workload.observed import OUT_OF_SERVICE, Observed, ObservedPod
+from argosy.workload.notice import NoticeResponse
+from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Counts
 from argosy.workload.pods import PodCreation
 from argosy.workload.record import Record, RestartEntry, WaitReason
@@ -61,7 +63,19 @@ def status_message(
         return record.message
     waiting = record.waiting.message if record.waiting else ""
     now = waiting or (progress(workload, record, observed, counts) if workload else "")
-    return "; ".join(part for part in (_recent_disruption(record, observed), now) if part)
+    parts = (_first_notice(record), _recent_disruption(record, observed), now)
+    return "; ".join(part for part in parts if part)
+
+
+def _first_notice(record: Record) -> str:
+    """Return the announced loss with the earliest deadline, unless it is only a hint."""
+    announced = [
+        notice
+        for notice in record.notices
+        if notice.observed and notice.response != NoticeResponse.NONE and not record.finished_at
+    ]
+    first = min(announced, key=lambda notice: notice.deadline, default=None)
+    return messages.open_notice(first) if first else ""
 
 
 def _recent_disruption(record: Record, observed: Observed) -> str:
@@ -69,7 +83,9 @@ def _recent_disruption(record: Record, observed: Observed) -> str:
     disruptions = (
         entry
         for entry in reversed(record.restart_history)
-        if entry.pod_fingerprint and entry.attempt == record.attempt
+        if entry.pod_fingerprint
+        and entry.attempt == record.attempt
+        and entry.index in record.role(entry.role).members
     )
     latest = next((entry for entry in disruptions if not _is_refilled(entry, observed)), None)
     return messages.describe_restart(latest) if latest else ""

@@ -35,6 +35,7 @@ def status_events(change: StatusChange[AresJob]) -> list[EmitEvent]:
         *_phase_events(before, after),
         *_role_events(before, after),
         *_failure_events(plan.transitions),
+        *(event for event in plan.events if event.reason == reasons.DISRUPTION_NOTICE),
         *_name_conflict_events(before, after),
         *(_stale_event(role) for role in plan.transitions.stale_roles),
         *_invalid_label_events(before, after),

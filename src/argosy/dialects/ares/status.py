@@ -12,6 +12,7 @@ from argosy.dialects.ares import reasons as ares_reasons
 from argosy.dialects.ares.conditions import conditions, with_ares_field_names
 from argosy.dialects.base import StatusInput
 from argosy.dialects.counts import fold_running_into_succeeded
+from argosy.dialects.notices import open_notices
 from argosy.dialects.restart_history import restart_history
 from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
 from argosy.kinds.text import MAX_MESSAGE_CHARS, truncate
@@ -56,6 +57,7 @@ def to_status(obj: AresJob, view: StatusInput) -> AresJobStatus:
         if has_finished
         else with_ares_field_names(status_message(workload, record, observed, counts)),
         restart_history=restart_history(record),
+        notices=open_notices(record),
         argosy=encode(record),
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from argosy.dialects.base import StatusInput
 from argosy.dialects.counts import fold_running_into_succeeded
+from argosy.dialects.notices import open_notices
 from argosy.dialects.restart_history import restart_history
 from argosy.dialects.trainingrun.conditions import conditions
 from argosy.kinds import labels
@@ -47,6 +48,7 @@ def to_status(run: TrainingRun, view: StatusInput) -> TrainingRunStatus:
         conditions=conditions(last.conditions, record),
         roles=_roles(record, counts) if workload and not finished else last.roles,
         restart_history=restart_history(record),
+        notices=open_notices(record),
         argosy=encode(record),
     )
 

@@ -37,6 +37,7 @@ def summarize(run: TrainingRun) -> JobSummary:
         roles=[_summarize_role(run, name) for name in sorted(run.spec.roles)],
         conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
         restart_history=status.restart_history,
+        notices=status.notices,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 
 from argosy.engine.objects import ApiObject
+from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.restart_status import RestartStatus
 from argosy.kinds.trainingrun import WORKER
 
@@ -40,6 +41,7 @@ class JobSummary(Struct, frozen=True):
     roles: list[RoleSummary] = field(default_factory=list)
     conditions: list[tuple[str, str, str, str]] = field(default_factory=list)
     restart_history: list[RestartStatus] = field(default_factory=list)
+    notices: list[NoticeStatus] = field(default_factory=list)
 
     @property
     def workers(self) -> str:

@@ -40,7 +40,7 @@ def with_replacements(workload: Workload, record: Record, losses: list[LostPod],
 def with_next_attempt(record: Record) -> Record:
     """Return the record of a job of which all pods are replaced; totals are kept."""
     roles = {name: role.for_next_attempt() for name, role in record.roles.items()}
-    return replace(record, attempt=record.attempt + 1, roles=roles, attempt_started_at=None)
+    return replace(record, attempt=record.attempt + 1, roles=roles, attempt_started_at=None, notices=())
 
 
 def backoff_delay(limits: Limits | ReplacementBudget, times: int) -> float:

@@ -25,6 +25,7 @@ def summarize(job: AresJob) -> JobSummary:
         roles=[_summarize_role(job, name) for name in sorted(status.role_statuses)],
         conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
         restart_history=status.restart_history,
+        notices=status.notices,
     )
 
 

@@ -1,0 +1,253 @@
+"""Decides what a job does about announced losses, once for each.
+
+Replicas of an elastic role that can spare them leave it before their node ends: their pods are deleted with a
+grace period that ends before the deadline, and replicas under other indexes are created at once, so that the
+wanted size stays. All other pods are left to the restart policy, which replaces them when they are lost.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.workload import messages, reasons
+from argosy.workload.announcements import DEFAULT_SECONDS, Announcement, NoticeCause
+from argosy.workload.current_pods import current_pods
+from argosy.workload.elastic import can_spare, spare_indexes
+from argosy.workload.index_set import IndexSet
+from argosy.workload.model import Json, RestartScope, Workload
+from argosy.workload.notice import MAX_NOTICES, Notice, NoticeResponse, OpenNotice
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.record import Record, RestartEntry
+from argosy.workload.restarts.causes import RestartCause, pod_fingerprint, restart_entry
+
+MARGIN_SECONDS = 5
+"""Seconds before the deadline of a notice at which a deleted pod shall have ended."""
+DEFAULT_GRACE_SECONDS = 30
+"""Kubernetes' grace period of a pod that sets none."""
+
+
+class NoticePlan(Struct, frozen=True):
+    record: Record
+    causes: tuple[str, ...] = ()
+    """Cause of each pod that is moved, for metrics."""
+    requeue_at: datetime | None = None
+
+
+def find_notices(
+    pods: Sequence[ObservedPod], announcements: Mapping[str, Announcement]
+) -> tuple[Notice, ...]:
+    """Return the notices that concern these pods, given the announced ends of nodes by name."""
+    if not announcements and not any(pod.disrupted for pod in pods):
+        return ()
+    return (
+        *(_node_notice(announcements[node], pods) for node in sorted(announcements)),
+        *(_pod_notice(pod) for pod in pods if pod.disrupted and not pod.ended),
+    )
+
+
+def respond(workload: Workload, record: Record, observed: Observed, now: datetime) -> NoticePlan:
+    """Return the record in which every notice is answered."""
+    record = _without_expired(record, observed, now)
+    causes: list[str] = []
+    for notice in observed.notices:
+        if _is_answered(record, notice) or len(record.notices) >= MAX_NOTICES:
+            continue
+        if pods := _affected_pods(record, notice, observed):
+            answer = _answer(workload, record, observed, now, notice, pods)
+            record = answer.record if answer else record
+            causes += answer.causes if answer else ()
+    expiries = (notice.deadline for notice in record.notices if not notice.observed)
+    return NoticePlan(record, tuple(causes), min(expiries, default=None))
+
+
+def deletion_grace(workload: Workload, record: Record, pod: ObservedPod, now: datetime) -> int | None:
+    """Return the seconds that a pod has to end before the deadline of its notice; None: its own grace period.
+
+    A deadline that has passed sets no limit: nobody knows how long the node will stay.
+    """
+    deadlines = [
+        notice.deadline
+        for notice in record.notices
+        if notice.node == pod.node and notice.pod in ("", pod.name) and notice.deadline > now
+    ]
+    role = workload.roles.get(pod.role)
+    if not deadlines or role is None:
+        return None
+    left = int((min(deadlines) - now).total_seconds()) - MARGIN_SECONDS
+    return max(left, 1) if left < _own_grace(role.template) else None
+
+
+def _node_notice(announcement: Announcement, pods: Sequence[ObservedPod]) -> Notice:
+    indexes: dict[str, list[int]] = {}
+    for pod in pods:
+        if pod.node == announcement.node and not (pod.ended or pod.terminating):
+            indexes.setdefault(pod.role, []).append(pod.index)
+    return Notice(
+        id=f"node/{announcement.uid}",
+        cause=announcement.cause,
+        source=announcement.source,
+        node=announcement.node,
+        deadline=announcement.deadline,
+        replicas={role: IndexSet.of(numbers) for role, numbers in sorted(indexes.items())},
+    )
+
+
+def _pod_notice(pod: ObservedPod) -> Notice:
+    return Notice(
+        id=f"pod/{pod.uid}",
+        cause=NoticeCause.PREEMPTED if pod.preempted_at else NoticeCause.EVICTED,
+        source=pod.disruption_reason or pod.reason,
+        node=pod.node,
+        pod=pod.name,
+        deadline=pod.deletion_time,
+        replicas={pod.role: IndexSet.of((pod.index,))},
+    )
+
+
+def _without_expired(record: Record, observed: Observed, now: datetime) -> Record:
+    """Return the record with the observed deadlines, and without notices that are gone and past theirs."""
+    if not record.notices:
+        return record
+    found = {notice.id: notice for notice in observed.notices}
+    updated = (_update(notice, found.get(notice.id)) for notice in record.notices)
+    kept = tuple(notice for notice in updated if notice.observed or now < notice.deadline)
+    return record if kept == record.notices else replace(record, notices=kept)
+
+
+def _update(known: OpenNotice, found: Notice | None) -> OpenNotice:
+    if found is None:
+        return replace(known, observed=False)
+    if known.response == NoticeResponse.NONE:
+        return replace(known, observed=True)
+    return replace(
+        known,
+        cause=found.cause,
+        source=found.source,
+        deadline=found.deadline or known.deadline,
+        observed=True,
+    )
+
+
+def _is_answered(record: Record, notice: Notice) -> bool:
+    """Return True if the notice was answered; a hint is answered again when it becomes certain."""
+    known = next((known for known in record.notices if known.id == notice.id), None)
+    if known is None:
+        return False
+    return known.response != NoticeResponse.NONE or notice.cause is NoticeCause.CANDIDATE
+
+
+def _affected_pods(record: Record, notice: Notice, observed: Observed) -> list[ObservedPod]:
+    """Return the pods of members that will be lost."""
+    return [
+        pod
+        for role, indexes in sorted(notice.replicas.items())
+        for pod in current_pods(record, role, observed)
+        if pod.index in indexes
+        and pod.index in record.role(role).members
+        and pod.node == notice.node
+        and notice.pod in ("", pod.name)
+        and not pod.ended
+    ]
+
+
+def _answer(
+    workload: Workload,
+    record: Record,
+    observed: Observed,
+    now: datetime,
+    notice: Notice,
+    pods: Sequence[ObservedPod],
+) -> NoticePlan | None:
+    """Return the record with the answer to a notice that concerns these pods; None if it needs none.
+
+    A checkpoint is to be ordered here, before the pods are lost, whatever the response is.
+    """
+    is_hint = notice.cause is NoticeCause.CANDIDATE
+    leaving = {} if is_hint else _leaving(workload, record, observed, pods)
+    if not leaving and all(pod.terminating for pod in pods):
+        return None  # it is too late for anything but what follows from the loss
+    response = NoticeResponse.NONE if is_hint else NoticeResponse.RESTART
+    opened = _open(record, notice, pods, NoticeResponse.SCALE_IN if leaving else response, now)
+    entries = [_restart_entry(pod, notice, now) for pod in pods if pod.index in leaving.get(pod.role, ())]
+    added: dict[str, IndexSet] = {}
+    for name, indexes in leaving.items():
+        record, added[name] = _with_moved_replicas(workload, record, observed, name, indexes)
+    message = messages.notice(opened, leaving, added)
+    record = record.with_notice(opened).with_history(now, reasons.DISRUPTION_NOTICE, message)
+    return NoticePlan(record.with_restarts(*entries), tuple(entry.cause for entry in entries))
+
+
+def _leaving(
+    workload: Workload, record: Record, observed: Observed, pods: Sequence[ObservedPod]
+) -> dict[str, IndexSet]:
+    """Return the replicas that leave their roles, of roles that can spare all of theirs."""
+    replicas = _indexes_by_role(pods)
+    return {
+        name: indexes
+        for name, indexes in replicas.items()
+        if can_spare(workload, name, record, observed, indexes)
+    }
+
+
+def _indexes_by_role(pods: Sequence[ObservedPod]) -> dict[str, IndexSet]:
+    roles = sorted({pod.role for pod in pods})
+    return {role: IndexSet.of(pod.index for pod in pods if pod.role == role) for role in roles}
+
+
+def _open(
+    record: Record, notice: Notice, pods: Sequence[ObservedPod], response: NoticeResponse, now: datetime
+) -> OpenNotice:
+    known = next((known for known in record.notices if known.id == notice.id), None)
+    return OpenNotice(
+        id=notice.id,
+        cause=notice.cause,
+        source=notice.source,
+        node=notice.node,
+        since=known.since if known else now,
+        deadline=notice.deadline or now + timedelta(seconds=DEFAULT_SECONDS[notice.cause]),
+        response=response,
+        pod=notice.pod,
+        replicas={name: indexes.encode() for name, indexes in _indexes_by_role(pods).items()},
+    )
+
+
+def _restart_entry(pod: ObservedPod, notice: Notice, now: datetime) -> RestartEntry:
+    """Return what the restart history says about a pod that is moved."""
+    entry = restart_entry(pod, now, RestartScope.POD)
+    if not pod.disrupted:
+        detail = messages.announced_end(notice.node, notice.cause, notice.source)
+        entry = replace(entry, cause=RestartCause.DISRUPTED, detail=detail, exit_code=None)
+    return replace(entry, pod_fingerprint=pod_fingerprint(pod))
+
+
+def _with_moved_replicas(
+    workload: Workload, record: Record, observed: Observed, name: str, leaving: IndexSet
+) -> tuple[Record, IndexSet]:
+    """Return the record with other replicas in the place of these, and their indexes.
+
+    If the role has too few free indexes, the last of the leaving ones are used again, when their pods are
+    gone.
+    """
+    last, role = record.role(name), workload.roles[name]
+    spare = spare_indexes(role, last, observed, len(leaving))
+    again = IndexSet.of(list(leaving)[len(spare) :])
+    last = last.with_members((last.members - leaving) | spare | again)
+    replaced = {index: last.replacements.get(index, 0) + 1 for index in again}
+    in_place = {index: count for index, count in last.container_restarts.items() if index not in replaced}
+    last = replace(
+        last,
+        replacements={**last.replacements, **replaced},
+        container_restarts=in_place,
+        container_restarts_counted=sum(in_place.values()),
+        disruptions=last.disruptions + len(replaced),
+    )
+    record = replace(record.with_role(name, last), disruptions=record.disruptions + len(replaced))
+    return record, spare | again
+
+
+def _own_grace(template: Json) -> int:
+    spec = template.get("spec")
+    seconds = spec.get("terminationGracePeriodSeconds") if isinstance(spec, dict) else None
+    return seconds if isinstance(seconds, int) else DEFAULT_GRACE_SECONDS

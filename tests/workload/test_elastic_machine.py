@@ -1,0 +1,70 @@
+"""Tests reconciles of elastic roles under the same random faults as those of all jobs."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+from msgspec.structs import replace
+
+from argosy.workload.announcements import NoticeCause
+from argosy.workload.model import Elastic, Limits, RestartPolicy, Rules
+from tests.support.fake_cluster import NODES, FakeCluster
+from tests.support.workloads import USUAL, role, workload
+from tests.workload.test_machine import Life
+
+RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
+
+
+class ElasticLife(Life):
+    """A job with an elastic role whose replicas come and go while it runs."""
+
+    @initialize(
+        bounds=st.sampled_from([Elastic(1, 6), Elastic(2, 3), Elastic(2, 6, 2)]),
+        restarts=st.sampled_from([2, None]),
+        coordinator=st.booleans(),
+        node_down_as_failed=st.booleans(),
+    )
+    def begin(
+        self, bounds: Elastic, restarts: int | None, coordinator: bool, node_down_as_failed: bool
+    ) -> None:
+        policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
+        replicas = 4 if bounds.multiple_of > 1 else 3
+        workers = role("worker", replicas, RestartPolicy.ON_FAILURE, policy, elastic=bounds)
+        rules = replace(RULES, coordinators=("worker",) if coordinator else ())
+        self.cluster = FakeCluster(workload(workers, rules=rules, limits=Limits(restarts=restarts)))
+        self.cluster.settle()
+
+    @precondition(lambda self: self.cluster.job)
+    @rule(data=st.data())
+    def scale(self, data: st.DataObject) -> None:
+        wanted = self._wanted()
+        worker = wanted.roles["worker"]
+        assert worker.elastic
+        sizes = [size for size in range(worker.elastic.max + 1) if worker.elastic.allows(size)]
+        worker = replace(worker, replicas=data.draw(st.sampled_from(sizes)))
+        self.cluster.edit(replace(wanted, roles={**wanted.roles, "worker": worker}))
+
+    @rule(node=st.sampled_from(NODES), seconds=st.sampled_from([None, 60]))
+    def node_announces_its_end_and_the_job_answers(self, node: str, seconds: int | None) -> None:
+        self.cluster.announce(node, NoticeCause.PREEMPTED, seconds)
+        self._work(2)
+
+    @rule(node=st.sampled_from(NODES))
+    def announcement_is_repeated_after_it_was_withdrawn(self, node: str) -> None:
+        """A cache that lags shows the same."""
+        announced = self.cluster.announced.pop(node, None)
+        self._work(1)
+        if announced is not None:
+            self.cluster.announced[node] = announced
+        self._work(1)
+
+
+class LongElasticLife(ElasticLife):
+    """The same, many more times."""
+
+
+_COMMON = settings(deadline=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
+ElasticLife.TestCase.settings = settings(_COMMON, max_examples=30, stateful_step_count=35)
+LongElasticLife.TestCase.settings = settings(_COMMON, max_examples=1500, stateful_step_count=60)
+TestElasticLife = ElasticLife.TestCase
+TestLongElasticLife = pytest.mark.long(pytest.mark.timeout(1800)(LongElasticLife.TestCase))
