@@ -15,6 +15,7 @@ from argosy.cli.operator import operator
 from argosy.cli.server_options import run_operator
 from argosy.operator.apis.ares.settings import ObserverService, ares_settings
 from argosy.operator.settings import Settings
+from argosy.workload.announcements import NoticeCause, NoticeRules
 
 FILE = "{cache: {observer: {auth: none}}, operator: {clusterDomain: from.file, gang: {backend: auto}}}"
 
@@ -59,6 +60,12 @@ OPERATOR = {
     ),
     "name of the webhook configurations": Case(["--webhooks", "mine"], {"webhooks": "mine"}),
     "no gang backend: volcano": Case([], {"gang_backend": "volcano"}),
+    "no options for notices: taints of the clouds, no cordon": Case([], {"notices": NoticeRules()}),
+    "taints and cordon as notices": Case(
+        ["--notice-taints", "a/b=Drained", "--cordon-is-notice"],
+        {"notices": NoticeRules({"a/b": NoticeCause.DRAINED}, cordon=True)},
+    ),
+    "no taint is a notice": Case(["--notice-taints", ""], {"notices": NoticeRules({})}),
 }
 OBSERVER = {
     "no options: tokens required, no plain HTTP": Case([], {"http_endpoint": ""}, {"require_tokens": True}),

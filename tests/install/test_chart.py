@@ -13,6 +13,7 @@ from argosy.install.chart import Chart, ValuesError, chart_folder, is_kept, merg
 from argosy.install.installation import KINDS
 from argosy.kinds.meta import Json
 from argosy.operator.settings import IMAGE
+from argosy.workload.announcements import DEFAULT_TAINTS, parse_taints
 from argosy.workload.gang_schedulers.registry import CHOICES
 
 CHART = Chart(chart_folder())
@@ -47,6 +48,8 @@ OTHER: dict[str, object] = {
     "watchNamespace": "team",
     "crds.install": False,
     "gang.backend": "auto",
+    "notices.taints": ["example.org/going=Drained"],
+    "notices.cordon": True,
     "webhooks.enabled": False,
     "features.remoteExec": False,
     "features.sshKeys": True,
@@ -400,3 +403,8 @@ def test_values_are_merged_as_helm_merges_them() -> None:
     assert merge_values(under, {"a": {"c": [2]}, "e": 3}) == {"a": {"b": 1, "c": [2]}, "d": 2, "e": 3}
     assert merge_values(under, {"a": {"b": None}}, final=True) == {"a": {"c": [1]}, "d": 2}
     assert merge_values({}, {"a": None}) == {"a": None}
+
+
+def test_default_taints_of_notices_are_those_of_the_operator() -> None:
+    notices = cast("Json", DEFAULTS["notices"])
+    assert parse_taints(",".join(cast("list[str]", notices["taints"]))) == dict(DEFAULT_TAINTS)

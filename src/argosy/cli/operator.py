@@ -1,12 +1,15 @@
 """`argosy operator`: runs the operator against any cluster, as its Deployment does."""
 
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from argosy.cli.server_options import CommonOptions, apply_config_file, run_operator, server_options
 from argosy.operator.apis.registry import APIS
+
+if TYPE_CHECKING:  # imported only when the command runs
+    from argosy.workload.announcements import NoticeRules
 
 
 @click.command()
@@ -53,6 +56,16 @@ from argosy.operator.apis.registry import APIS
     help="Create keys for jobs that start processes by ssh.",
 )
 @click.option(
+    "--notice-taints",
+    help="Taints that announce the end of a node, as KEY=CAUSE,KEY=CAUSE; default: those of the clouds.",
+)
+@click.option(
+    "--cordon-is-notice/--no-cordon-is-notice",
+    default=False,
+    show_default=True,
+    help="Take an unschedulable node as one that is about to be drained.",
+)
+@click.option(
     "--local",
     type=click.Path(file_okay=False, path_type=Path),
     help="Serve the local control plane of this state folder.",
@@ -70,6 +83,8 @@ def operator(
     gang_backend: str | None,
     remote_exec: bool,
     ssh_keys: bool,
+    notice_taints: str | None,
+    cordon_is_notice: bool,
     local: Path | None,
     **common: Unpack[CommonOptions],
 ) -> None:
@@ -98,8 +113,19 @@ def operator(
         settings = replace(settings, cluster_domain=cluster_domain)
     if gang_backend:
         settings = replace(settings, gang_backend=gang_backend)
+    settings = replace(settings, notices=_notice_rules(notice_taints, cordon_is_notice))
     if identity:
         settings = replace(settings, identity=identity)
     if helper_image:
         settings = replace(settings, helper=msgspec.structs.replace(settings.helper, image=helper_image))
     run_operator(settings)
+
+
+def _notice_rules(taints: str | None, cordon: bool) -> "NoticeRules":
+    from argosy.workload.announcements import DEFAULT_TAINTS, NoticeRules, parse_taints
+
+    try:
+        parsed = DEFAULT_TAINTS if taints is None else parse_taints(taints)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--notice-taints") from None
+    return NoticeRules(parsed, cordon)

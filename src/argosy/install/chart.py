@@ -152,6 +152,7 @@ def _functions() -> Mapping[str, Callable[..., object]]:
         "eq": lambda left, right: left == right,
         "fromYaml": lambda text: msgspec.yaml.decode(text.encode()),
         "has": lambda item, items: item in items,
+        "join": lambda separator, items: separator.join(map(str, items)),
         "list": lambda *items: list(items),
         "merge": lambda over, under: merge_values(under, over),
         "nindent": lambda count, text: "".join(f"\n{' ' * count}{line}" for line in _lines(text)),

@@ -130,6 +130,7 @@ def _make_manager(
         job_metrics=JobMetrics(metrics.registry),
         concurrency=settings.concurrency,
         gang_backend=settings.gang_backend,
+        notices=settings.notices,
         remote_exec=settings.remote_exec,
         endpoint_only=settings.endpoint_only,
         extra_caches=[cache for api in apis for cache in api.caches],

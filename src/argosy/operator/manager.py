@@ -34,6 +34,7 @@ from argosy.reconcile.reconciler import Reconciler
 from argosy.reconcile.runner import R, ReconciledKind, Runner
 from argosy.reconcile.scale_requests import ScaleRequests
 from argosy.reconcile.sources import Sources
+from argosy.workload.announcements import NoticeRules
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 
 log = Logger(__name__)
@@ -64,6 +65,7 @@ class Manager:
         job_metrics: JobMetrics,
         concurrency: int,
         gang_backend: str = VOLCANO.name,
+        notices: NoticeRules = NoticeRules(),
         remote_exec: bool = True,
         endpoint_only: bool = False,
         extra_caches: Sequence[AnyCache] = (),
@@ -76,7 +78,7 @@ class Manager:
         self.job_metrics = job_metrics
         self.concurrency = concurrency
         self.definitions = Definitions(client)
-        self.caches = Caches(client, clock, namespace, gang_backend)
+        self.caches = Caches(client, clock, namespace, gang_backend, notices)
         job_metrics.nodes_unconfirmed.set_function(lambda: self.caches.node_health.unconfirmed)
         self.sources = Sources(client, namespace)
         self.triggers = Triggers(self.caches)

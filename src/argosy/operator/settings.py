@@ -20,6 +20,7 @@ from argosy.kinds.labels import OPERATOR_NAMESPACE
 from argosy.operator.apis.base import Api
 from argosy.operator.apis.registry import APIS
 from argosy.reconcile.render_context import Helper
+from argosy.workload.announcements import NoticeRules
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 
 NAME = "argosy-operator"
@@ -108,6 +109,9 @@ class Settings:
     gang_backend: str = VOLCANO.name
     """The gang scheduler, one of `gang_schedulers.registry.CHOICES`. The operator needs rights over the pod
     groups of that scheduler only. With `none`, jobs with a gang wait."""
+
+    notices: NoticeRules = field(default_factory=NoticeRules)
+    """What announces the end of a node."""
 
     remote_exec: bool = True
     """Watch and create service accounts and roles of launchers. If False, the operator needs no rights over
