@@ -71,6 +71,11 @@ def test_elastic_jobs_replace_pods_and_static_jobs_restart() -> None:
     )
 
 
+def test_only_elastic_workers_depend_on_the_first_one_alone() -> None:
+    assert TORCH.rules(job(role("worker", 2))).coordinators == ()
+    assert TORCH.rules(job(role("worker", 2, elastic=Elastic(1, 2)))).coordinators == ("worker",)
+
+
 PROBLEMS = {
     "neither master nor worker: rejected": (
         [role("chief")],

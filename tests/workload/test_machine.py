@@ -348,7 +348,9 @@ class Life(RuleBasedStateMachine):
         assert record.restarts <= len(self.cluster.failed) + self.in_place
         wanted = self._wanted()
         escalates = (
-            wanted.limits.escalation != Escalation() or wanted.rules.restart_scope is not RestartScope.POD
+            wanted.limits.escalation != Escalation()
+            or wanted.rules.restart_scope is not RestartScope.POD
+            or bool(wanted.rules.coordinators)
         )
         in_place = wanted.roles["worker"].replacement == ReplacementPolicy()
         if in_place and not escalates and record.attempt == 1 and not self.in_place:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
 from argosy.frameworks.common import (
@@ -50,7 +51,10 @@ class PyTorch:
             yield Problem("spec.roles.master", "not supported with elastic workers: one of them is rank 0")
 
     def rules(self, workload: Workload) -> Rules:
-        return group_rules(workload, _ranked_roles(workload), elastic=has_elastic_workers(workload))
+        elastic = has_elastic_workers(workload)
+        rules = group_rules(workload, _ranked_roles(workload), elastic=elastic)
+        # Worker 0 hosts the store of the rendezvous, without which no other worker can continue.
+        return replace(rules, coordinators=(WORKER,)) if elastic else rules
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         ranked = _ranked_roles(workload)

@@ -316,9 +316,12 @@ class Workload(Struct, frozen=True, dict=True):
     semantics: Semantics = Semantics()
     """Rules of the API that other APIs do not have."""
 
-    def restart_scope(self, role: Role) -> RestartScope:
-        """Return what is restarted when a pod of this role must be replaced."""
-        return role.replacement.scope or self.rules.restart_scope
+    def restart_scope(self, role: Role, index: int | None = None) -> RestartScope:
+        """Return what is restarted when a pod of this role, or this replica, must be replaced."""
+        scope = role.replacement.scope or self.rules.restart_scope
+        if scope is RestartScope.POD and index is not None and self.is_coordinator(role.name, index):
+            return RestartScope.ROLE
+        return scope
 
     def is_coordinator(self, role: str, index: int) -> bool:
         """Return True if all other replicas of the role depend on this one."""

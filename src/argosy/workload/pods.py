@@ -108,10 +108,7 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
         if is_creation_held(role, record) or is_launcher_held(workload, record, observed, role.name):
             continue
         old = [pod for pod in blocked if pod.role == role.name]
-        whole_role = (
-            workload.restart_scope(role) is RestartScope.ROLE or record.role(role.name).role_restarts_in_a_row
-        )
-        if whole_role and old:
+        if old and _starts_as_a_whole(workload, role, record):
             terminating += [pod.name for pod in old]
             continue
         for index in _unfinished_indexes(role, record):
@@ -132,6 +129,15 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
     if workload.gang and record.attempt_started_at is None and terminating:
         create = []
     return PodCreation(tuple(create), tuple(confirm), tuple(terminating), min(retries, default=None))
+
+
+def _starts_as_a_whole(workload: Workload, role: Role, record: Record) -> bool:
+    """Return True if no pod of the role is created before all old ones are gone."""
+    last = record.role(role.name)
+    if workload.restart_scope(role) is RestartScope.ROLE or last.role_restarts_in_a_row:
+        return True
+    # The role may have been restarted with its coordinator, whose old peers must not meet the new one.
+    return role.name in workload.rules.coordinators and last.phase in (Phase.PENDING, Phase.STARTING)
 
 
 def confirmations_before_success(
@@ -209,7 +215,7 @@ def _needs_confirmation(workload: Workload, role: Role, index: int, record: Reco
     return (
         role.restart is RestartPolicy.NEVER
         or not refilled
-        or workload.restart_scope(role) is not RestartScope.POD
+        or workload.restart_scope(role, index) is not RestartScope.POD
     )
 
 

@@ -53,6 +53,8 @@ def _is_refilled(workload: Workload, record: Record, pod: ObservedPod, observed:
     role, last = workload.roles.get(pod.role), record.role(pod.role)
     if role is None or role.restart is RestartPolicy.NEVER or not is_current(record, pod):
         return False
+    if workload.restart_scope(role, pod.index) is not RestartScope.POD:
+        return False
     if (
         last.phase is not Phase.RUNNING
         or pod.index not in last.created

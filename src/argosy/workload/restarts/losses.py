@@ -55,13 +55,7 @@ def find_lost_pods(workload: Workload, record: Record, observed: Observed, now: 
         loss
         for role in workload.roles.values()
         if role.restart is not RestartPolicy.NEVER and record.role(role.name).phase is not Phase.SUCCEEDED
-        for loss in sorted(
-            (
-                *_lost_existing(workload, role, record, observed, now),
-                *_lost_deleted(workload, role, record, observed, now),
-            ),
-            key=lambda loss: loss.index,
-        )
+        for loss in sorted(_lost_of_role(workload, role, record, observed, now), key=lambda loss: loss.index)
     ]
 
 
@@ -104,23 +98,43 @@ def root_cause(losses: list[LostPod]) -> LostPod:
     return next((loss for loss in losses if loss.killed), losses[0])
 
 
+def _lost_of_role(
+    workload: Workload, role: Role, record: Record, observed: Observed, now: datetime
+) -> list[LostPod]:
+    """Return the lost pods of a role; with a lost coordinator, the other losses are its consequences.
+
+    A coordinator on a node that is down counts as lost when others fail: they cannot continue without it.
+    """
+    losses = [
+        *_lost_existing(workload, role, record, observed, now),
+        *_lost_deleted(workload, role, record, observed, now),
+    ]
+    if not losses or role.name not in workload.rules.coordinators:
+        return losses
+    if not any(loss.index == 0 for loss in losses):
+        pods = (pod for pod in current_pods(record, role.name, observed) if pod.index == 0 and not pod.ended)
+        coordinator = next((pod for pod in pods if pod.node in observed.nodes_down), None)
+        if coordinator is None or not any(loss.uses_restart for loss in losses):
+            return losses
+        losses.append(_lost_pod(workload, role, record.role(role.name), coordinator, observed, now))
+    return [loss if loss.index == 0 else replace(loss, uses_restart=False) for loss in losses]
+
+
 def _lost_existing(
     workload: Workload, role: Role, record: Record, observed: Observed, now: datetime
 ) -> Iterator[LostPod]:
     """Yield lost pods that still exist."""
     last = record.role(role.name)
     policy = role.replacement
-    terminating_is_lost = (policy.deleted and not policy.refill_deleted) and (
-        workload.restart_scope(role) is not RestartScope.POD
-        or workload.allows_surge(role)
-        or policy.next_index
-    )
+    replaced_early = workload.allows_surge(role) or policy.next_index
     down = observed.nodes_to_replace(role.policy, workload.semantics)
     for pod in current_pods(record, role.name, observed):
         if pod.index in last.succeeded_indexes or pod.index not in last.members:
             continue
         if pod.terminating:
-            lost = terminating_is_lost
+            restarts_more = workload.restart_scope(role, pod.index) is not RestartScope.POD
+            replaced = policy.deleted and not policy.refill_deleted
+            lost = replaced and (restarts_more or replaced_early)
         elif pod.ended:
             lost = should_replace(role, pod, workload.semantics)
         else:
@@ -135,16 +149,16 @@ def _lost_deleted(
     workload: Workload, role: Role, record: Record, observed: Observed, now: datetime
 ) -> Iterator[LostPod]:
     """Yield pods that are confirmed to be deleted, unless they are just created again under their index."""
-    last, scope = record.role(role.name), workload.restart_scope(role)
-    policy = role.replacement
-    refilled = policy.refill_deleted or (scope is RestartScope.POD and not policy.next_index)
-    if refilled or not policy.deleted or last.phase is not Phase.RUNNING:
+    last, policy = record.role(role.name), role.replacement
+    if policy.refill_deleted or not policy.deleted or last.phase is not Phase.RUNNING:
         return
     deleted = {(pod.role, pod.index): pod for pod in observed.recently_deleted if is_current(record, pod)}
     for index in last.created & last.members:
-        replica = (role.name, index)
+        replica, scope = (role.name, index), workload.restart_scope(role, index)
+        refilled = scope is RestartScope.POD and not policy.next_index
         if (
-            index in last.succeeded_indexes
+            refilled
+            or index in last.succeeded_indexes
             or replica not in observed.confirmed_absent
             or observed.by_replica.get(replica)
         ):
@@ -163,9 +177,10 @@ def _lost_pod(
     age = _age_seconds(pod, now)
     disrupted = pod.phase != "Failed" or pod.disrupted or pod.terminating
     if disrupted and not role.replacement.count_disruptions:
-        return LostPod(entry, uses_restart=False, scope=workload.restart_scope(role), age_seconds=age)
+        scope = workload.restart_scope(role, pod.index)
+        return LostPod(entry, uses_restart=False, scope=scope, age_seconds=age)
     failures = escalation.failures_in_a_row(last, pod.index, age, workload.limits)
-    scope = escalation.restart_scope(workload.restart_scope(role), workload.limits, last, failures, now)
+    scope = _escalated_scope(workload, role, last, pod, failures, now)
     return LostPod(entry, uses_restart=True, scope=scope, failures=failures, age_seconds=age)
 
 
@@ -178,11 +193,18 @@ def _crashing_pod(
     return LostPod(
         replace(container_restart_entry(pod, now), scope=""),
         uses_restart=False,
-        scope=escalation.restart_scope(workload.restart_scope(role), workload.limits, last, failures, now),
+        scope=_escalated_scope(workload, role, last, pod, failures, now),
         failures=failures,
         container_restarts=pod.container_restarts,
         age_seconds=age,
     )
+
+
+def _escalated_scope(
+    workload: Workload, role: Role, last: RoleRecord, pod: ObservedPod, failures: int, now: datetime
+) -> RestartScope:
+    scope = workload.restart_scope(role, pod.index)
+    return escalation.restart_scope(scope, workload.limits, last, failures, now)
 
 
 def _age_seconds(pod: ObservedPod, now: datetime) -> float | None:

@@ -71,7 +71,7 @@ def plan_restarts(workload: Workload, record: Record, observed: Observed, now: d
 
 def _restarts_used(workload: Workload, counted: list[LostPod]) -> int:
     """Return the restarts that these failures use: one each, or one for all that are restarted together."""
-    scopes = [workload.restart_scope(workload.roles[loss.role]) for loss in counted]
+    scopes = [workload.restart_scope(workload.roles[loss.role], loss.index) for loss in counted]
     return len(counted) if all(scope is RestartScope.POD for scope in scopes) else min(1, len(counted))
 
 

@@ -20,8 +20,8 @@ def with_replacements(workload: Workload, record: Record, losses: list[LostPod],
     limits = workload.limits
     restarted = sorted({loss.role for loss in losses if loss.scope is RestartScope.ROLE})
     for name in restarted:
-        escalated = workload.restart_scope(workload.roles[name]) is not RestartScope.ROLE
         loss = widest([loss for loss in losses if loss.role == name])
+        escalated = workload.restart_scope(workload.roles[name], loss.index) is not RestartScope.ROLE
         role = _with_restarted_role(record.role(name), loss, limits, now, escalated=escalated)
         record = record.with_role(name, role)
     for loss in losses:
