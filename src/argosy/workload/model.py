@@ -180,15 +180,6 @@ class Role(Struct, frozen=True):
         return min(self.elastic.min, self.replicas) if self.elastic and starts_with_min else self.replicas
 
 
-class GeneratedSecret(Struct, frozen=True):
-    """A Secret with random content, created once before the first pods that mount it."""
-
-    name: str
-    generator: str
-    roles: tuple[str, ...]
-    """Roles whose pods mount it."""
-
-
 class Rules(Struct, frozen=True):
     """Rules for the whole job, set by the framework or overridden by the user."""
 
@@ -214,7 +205,7 @@ class Rules(Struct, frozen=True):
     never chosen when replicas are removed, and its loss restarts the role."""
     ssh_roles: tuple[str, ...] = ()
     """Roles whose pods reach each other by ssh, with a key pair of the job."""
-    secrets: tuple["GeneratedSecret", ...] = ()
+    secrets: tuple[GeneratedSecret, ...] = ()
     host_list: HostList | None = None
     ssh_verifies_hosts: bool = False
     """Every sshd of the job has the job's host key, and ssh rejects hosts with another key."""

@@ -39,6 +39,7 @@ from argosy.kinds.trainingjob import (
     TrainingJobSpec,
     TrainingJobStatus,
 )
+from argosy.workload.generated_secret import GeneratedSecret
 from argosy.workload.host_list import HostFile, HostList
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,
@@ -46,7 +47,6 @@ from argosy.workload.model import (
     Dependency,
     Elastic,
     Gang,
-    GeneratedSecret,
     Json,
     Limits,
     Problems,
