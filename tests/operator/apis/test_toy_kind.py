@@ -1,24 +1,19 @@
 """Tests that a kind other than a job only has to be registered: the operator runs its reconciler."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import NotFound
-from argosy.engine.objects import ApiObject
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import ConfigMap, CustomResourceDefinition, Lease
 from argosy.kinds.meta import Json
-from argosy.kinds.resource import Resource
-from argosy.local.apiserver.kubeconfig import write_kubeconfig
 from argosy.operator.apis.argosy import ARGOSY
 from argosy.operator.apis.base import Api, start_controllers
-from argosy.operator.rbac import CORE_RULES, kind_rules
+from argosy.operator.rbac import kind_rules
 from argosy.operator.settings import NAME
 from argosy.plan.children import KubernetesObject
 from argosy.wire.client import Client as WireClient
@@ -26,12 +21,11 @@ from argosy.wire.origin import Origin
 from tests.conftest import fresh_name
 from tests.support.captured_logs import captured_lines
 from tests.support.operator_harness import Scene, shown_at, until_served
-from tests.support.servers import READER, free_port
+from tests.support.operator_rights import reader_with_rules
+from tests.support.servers import free_port
 from tests.support.toy_kind import FINALIZER, Toy, ToyReconciler, derive_kind, reconciled_toy
 from tests.support.toy_operator import ToyScene
 from tests.support.waiting import until
-
-RBAC = "rbac.authorization.k8s.io"
 
 
 def toy_api(kind: type[Toy], *also_needed: type[KubernetesObject]) -> Api:
@@ -175,36 +169,6 @@ async def test_another_replica_reconciles_when_the_leader_stops(scene: Scene, to
             toy = await toys.until_ready()
             assert toy.status.argosy["messages"] == 2
             assert {leader, await holder()} == set(replicas)
-
-
-@asynccontextmanager
-async def reader_with_rules(scene: Scene, api: Api) -> AsyncIterator[Path]:
-    """Grant a user the rules that an operator with this API lists; yield the user's kubeconfig."""
-    name = f"operator-{scene.namespace}"
-    rules = [
-        {"apiGroups": [rule.group], "resources": list(rule.resources), "verbs": list(rule.verbs)}
-        for rule in (*CORE_RULES, *api.rules)
-    ]
-    role = _rbac_kind("ClusterRole")
-    binding = _rbac_kind("ClusterRoleBinding")
-    await scene.client.create(role, {"metadata": {"name": name}, "rules": rules})
-    body: Json = {
-        "metadata": {"name": name},
-        "roleRef": {"kind": "ClusterRole", "name": name, "apiGroup": RBAC},
-        "subjects": [{"kind": "User", "name": READER.name, "apiGroup": RBAC}],
-    }
-    await scene.client.create(binding, body)
-    try:
-        path = scene.server.folder / f"kubeconfig-{name}"
-        write_kubeconfig(path, scene.server.url, scene.server.ca_file, READER.token)
-        yield path
-    finally:
-        for kind in (binding, role):
-            await scene.client.delete(kind, name)
-
-
-def _rbac_kind(kind: str) -> type[ApiObject]:
-    return dynamic_kind(Resource(RBAC, "v1", kind, f"{kind.lower()}s", namespaced=False))
 
 
 async def test_the_listed_rules_suffice(scene: Scene, toys: ToyScene) -> None:
