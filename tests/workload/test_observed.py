@@ -210,3 +210,20 @@ def test_acknowledged_host_files_are_read_and_make_a_difference() -> None:
     pod = observed(metadata={**meta, "annotations": {"argosy.dev/hosts-ack": "7-ab"}})
     assert pod.hosts_ack == "7-ab"
     assert not is_equivalent_pod(observed(metadata=meta), pod)
+
+
+COSTS = {
+    "no annotation: 0": ({}, 0),
+    "positive cost: the cost": ({labels.POD_DELETION_COST: "100"}, 100),
+    "negative cost: the cost": ({labels.POD_DELETION_COST: "-100"}, -100),
+    **{
+        f"{text!r}: 0, as it is no number of 32 bits": ({labels.POD_DELETION_COST: text}, 0)
+        for text in ("", "many", "1.5", "+1", "01", "1_000", "٣", "2147483648", "9" * 5000)
+    },
+}
+
+
+@pytest.mark.parametrize(("annotations", "want"), COSTS.values(), ids=COSTS)
+def test_deletion_cost_of_a_pod(annotations: dict[str, str], want: int) -> None:
+    metadata = {"name": "p", "uid": "u", "labels": LABELS, "annotations": annotations}
+    assert observed(metadata=metadata).deletion_cost == want

@@ -10,8 +10,7 @@ from argosy.workload import messages
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Phase, RestartPolicy
 from argosy.workload.operation import ScaleStep
-from argosy.workload.scale_request import ScaleRequest, ScaleState, Script
-from argosy.workload.scaling import last_to_go, next_indexes
+from argosy.workload.scale_request import ScaleRequest, ScaleState, Script, next_to_add
 from tests.support.scale_simulator import ScaleSimulator, done, elastic_job, indexes, names, running
 from tests.support.workloads import NOW, later
 
@@ -23,7 +22,7 @@ def scale_out(count: int = 2, name: str = "out", **fields: object) -> ScaleReque
             "kind": "Out",
             "name": name,
             "created": NOW,
-            "select": lambda state: next_indexes(state, count),
+            "select": lambda state: next_to_add(state, count),
             "timeout": 60.0,
             **fields,
         }
@@ -391,24 +390,3 @@ def test_an_operator_killed_at_any_step_of_a_scaling_ends_in_the_same_state(stop
     assert job.created == [*job.created[:3], "job-worker-2", "job-worker-3"], "nothing is created twice"
     assert sorted(job.children) == ["job-config", "job-worker-0", "job-worker-2", "job-worker-3"]
     assert not job.record.operations
-
-
-CHOICES = {
-    "highest members: removed first": ((0, 1, 2), {}, 1, (2,)),
-    "members that are not live: removed first": ((0, 2), {}, 2, (1, 2)),
-    "lower deletion cost: removed first": ((0, 1, 2), {0: -5, 2: 5}, 1, (0,)),
-    "equal deletion cost: highest index first": ((0, 1, 2), {0: 5, 1: 5, 2: 5}, 1, (2,)),
-}
-
-
-@pytest.mark.parametrize(("live", "costs", "count", "want"), CHOICES.values(), ids=CHOICES)
-def test_the_cheapest_members_go_first(
-    live: tuple[int, ...], costs: dict[int, int], count: int, want: tuple[int, ...]
-) -> None:
-    state = ScaleState(indexes(0, 1, 2), indexes(*live), deletion_costs=costs)
-    assert tuple(last_to_go(state, count)) == want
-
-
-def test_new_indexes_follow_the_highest_member_and_skip_those_in_use() -> None:
-    state = ScaleState(indexes(0, 2), indexes(0, 2), unavailable=indexes(0, 1, 2, 4))
-    assert tuple(next_indexes(state, 2)) == (3, 5)

@@ -5,6 +5,8 @@ A role usually has the indexes from 0 to its size, which is one range, however l
 
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
+from itertools import count as count_from
+from itertools import islice
 
 from msgspec import Struct
 
@@ -90,6 +92,12 @@ class IndexSet(Struct, frozen=True, dict=True):
 
 
 EMPTY = IndexSet()
+
+
+def next_indexes(used: IndexSet, taken: IndexSet, count: int) -> IndexSet:
+    """Return the first `count` indexes after the highest one of `used` that are not taken."""
+    free = (index for index in count_from(used.highest + 1) if index not in taken.lookup)
+    return IndexSet.of(islice(free, count))
 
 
 def free_indexes(taken: IndexSet, count: int) -> IndexSet:

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from argosy.kinds.dns_names import is_label_value
 from argosy.kinds.text import join_messages
+from argosy.workload.generated_secret import GeneratedSecret
 from argosy.workload.host_list import HostList
 from argosy.workload.naming import Naming, numbered_bytes
 from argosy.workload.semantics import Semantics

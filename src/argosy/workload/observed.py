@@ -280,8 +280,7 @@ the node lacks a resource, the message starts with "The node was low on resource
 
 _OUT_OF_MEMORY = "OOMKilled"
 
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-_INTEGER = re.compile(r"-?[0-9]{1,10}")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,9})")
 
 _SAME_WAIT = {"ErrImagePull": "ImagePullBackOff"}
 """The kubelet alternates between these two; in a status they are the same."""
@@ -297,7 +296,7 @@ _PREEMPTED = {
 
 def _deletion_cost(annotations: Mapping[str, str]) -> int:
     """Return the cost; 0 if there is none or, as in Kubernetes, if it is no 32-bit integer."""
-    text = annotations.get(_DELETION_COST, "")
+    text = annotations.get(labels.POD_DELETION_COST, "")
     if not _INTEGER.fullmatch(text):
         return 0
     cost = int(text)

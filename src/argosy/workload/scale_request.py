@@ -1,4 +1,5 @@
-"""Defines requests to scale a role, as a job's reconcile sees the objects that ask for it."""
+"""Defines requests to scale a role, as a job's reconcile sees the objects that ask for it, and which
+replicas are added or removed if a request does not name them."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -6,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.index_set import EMPTY, IndexSet, next_indexes
 
 
 class ScaleState(Struct, frozen=True):
@@ -19,6 +20,20 @@ class ScaleState(Struct, frozen=True):
     """Indexes that must not be added: a pod or a Service of that name exists, or the index was retired."""
     deletion_costs: Mapping[int, int] = field(default_factory=dict)
     """The annotation `controller.kubernetes.io/pod-deletion-cost` of live members, where it is not 0."""
+
+
+def next_to_add(state: ScaleState, count: int) -> IndexSet:
+    """Return `count` new indexes after the highest member, without those that are not available."""
+    return next_indexes(state.members, state.unavailable, count)
+
+
+def last_to_go(state: ScaleState, count: int) -> IndexSet:
+    """Return the `count` members to remove: those that are not live, then the cheapest, then the highest."""
+    by_cost = sorted(
+        state.members,
+        key=lambda index: (index in state.live, state.deletion_costs.get(index, 0), -index),
+    )
+    return IndexSet.of(by_cost[:count])
 
 
 class Script(Struct, frozen=True):

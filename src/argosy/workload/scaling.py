@@ -25,7 +25,7 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.operation import Operation, ScaleStep
 from argosy.workload.record import Record
-from argosy.workload.scale_request import ScaleRequest, ScaleState
+from argosy.workload.scale_request import ScaleRequest, ScaleState, last_to_go, next_to_add
 
 REPLICAS_PREFIX = "replicas@"
 """Start of the id of operations that a changed number of replicas in the spec asks for."""
@@ -172,30 +172,10 @@ def _declared_request(
 
 def _replicas_request(identity: str, change: int, created: datetime) -> ScaleRequest:
     def select(state: ScaleState) -> IndexSet | str:
-        return next_indexes(state, change) if change > 0 else last_to_go(state, -change)
+        return next_to_add(state, change) if change > 0 else last_to_go(state, -change)
 
     kind: Literal["Out", "In"] = "Out" if change > 0 else "In"
     return ScaleRequest(identity, kind, "", created, select, timeout=REPLICAS_TIMEOUT_SECONDS)
-
-
-def next_indexes(state: ScaleState, count: int) -> IndexSet:
-    """Return `count` new indexes after the highest member, without those that are not available."""
-    chosen: list[int] = []
-    index = state.members.highest + 1
-    while len(chosen) < count:
-        if index not in state.unavailable.lookup:
-            chosen.append(index)
-        index += 1
-    return IndexSet.of(chosen)
-
-
-def last_to_go(state: ScaleState, count: int) -> IndexSet:
-    """Return the `count` members to remove: those that are not live, then the cheapest, then the highest."""
-    by_cost = sorted(
-        state.members,
-        key=lambda index: (index in state.live, state.deletion_costs.get(index, 0), -index),
-    )
-    return IndexSet.of(by_cost[:count])
 
 
 def _request(operation: Operation, observed: Observed) -> ScaleRequest | None:

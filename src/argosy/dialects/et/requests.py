@@ -2,21 +2,16 @@
 
 from argosy.dialects.et import names
 from argosy.dialects.et.scaler import Scaler, is_finished, read_spec
-from argosy.dialects.et.selection import (
-    InvalidSelection,
-    Worker,
-    select_for_scale_in,
-    select_for_scale_out,
-)
+from argosy.dialects.et.selection import select_for_scale_in, select_for_scale_out
 from argosy.dialects.et.spec import (
     drain_timeout_seconds,
     script_timeout_seconds,
     start_timeout_seconds,
 )
 from argosy.dialects.et.validation import scaler_error
-from argosy.kinds.scalers import ScaleIn, ScaleInSpec, ScaleOutSpec
+from argosy.kinds.scalers import ScaleIn, ScaleInSpec, ScaleOutSpec, ToDelete
 from argosy.kinds.trainingjob import WORKER
-from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Problem, Workload
 from argosy.workload.scale_request import ScaleRequest, ScaleState, Script
 
@@ -52,44 +47,19 @@ def _select(spec: ScaleInSpec | ScaleOutSpec, workload: Workload, state: ScaleSt
     elastic = workload.roles[WORKER].elastic
     if isinstance(spec, ScaleOutSpec):
         count = spec.to_add.count if spec.to_add else None
-        chosen = select_for_scale_out(
-            workload.name,
-            count,
-            live=len(state.live),
-            max_replicas=elastic.max if elastic else 0,
-            target=list(state.members),
-            taken=list(state.unavailable),
-        )
-        return chosen.message if isinstance(chosen, InvalidSelection) else _indexes(workload, chosen)
-    workers = [
-        Worker(
-            names.worker_name(workload.name, index),
-            index,
-            index in state.live,
-            state.deletion_costs.get(index, 0),
-        )
-        for index in state.members
-    ]
-    wanted = spec.to_delete
-    selected = select_for_scale_in(
-        workers,
-        count=wanted.count if wanted else 0,
-        names=wanted.pod_names if wanted else (),
-        min_replicas=elastic.min if elastic else 1,
+        most = elastic.max if elastic else 0
+        return select_for_scale_out(workload.name, state, count, max_replicas=most)
+    wanted = spec.to_delete or ToDelete()
+    least = elastic.min if elastic else 1
+    return select_for_scale_in(
+        workload.name, state, count=wanted.count, names=wanted.pod_names, min_replicas=least
     )
-    if isinstance(selected, InvalidSelection):
-        return selected.message
-    return IndexSet.of(worker.index for worker in selected)
 
 
 def _shown(obj: Scaler, workload: Workload) -> IndexSet:
     """Return the indexes of the workers that the status shows."""
     shown = obj.status.to_delete_pods if isinstance(obj, ScaleIn) else obj.status.add_pods
-    return _indexes(workload, shown) if shown else EMPTY
-
-
-def _indexes(workload: Workload, pods: "tuple[str, ...] | list[str]") -> IndexSet:
-    found = (names.worker_index(workload.name, pod) for pod in pods)
+    found = (names.worker_index(workload.name, pod) for pod in shown)
     return IndexSet.of(index for index in found if index is not None)
 
 

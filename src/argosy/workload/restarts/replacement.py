@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.index_set import EMPTY, IndexSet, next_indexes
 from argosy.workload.model import Limits, Phase, ReplacementBudget, RestartScope, Workload
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restarts import escalation
@@ -90,14 +90,6 @@ def _with_next_replacements(
     )
 
 
-def next_free_index(role: RoleRecord) -> int:
-    """Return the index after the highest one in use, without those that are not used again."""
-    index = role.wanted.highest + 1
-    while index in role.retired:
-        index += 1
-    return index
-
-
 def _with_next_index(
     role: RoleRecord, loss: LostPod, budget: ReplacementBudget | None, now: datetime
 ) -> RoleRecord:
@@ -108,7 +100,7 @@ def _with_next_index(
         in_a_row = 1 if stable else in_a_row + 1
         retry_at = _retry_at(now, backoff_delay(budget, in_a_row))
     lost = IndexSet.of((loss.index,))
-    members = (role.members - lost) | IndexSet.of((next_free_index(role),))
+    members = (role.members - lost) | next_indexes(role.wanted, role.retired, 1)
     return replace(
         role.with_members(members),
         retired=role.retired | lost,
