@@ -1,15 +1,15 @@
 """Drives one TrainingJob and its scalers through the real dialect and decisions, without an API server.
 
-Pods start at once unless a test holds them, and calls into pods succeed unless a test answers them. Every
-object is written through its CRD's validation and pruning, as the API server does it.
+Every status is validated by its CRD, and every plan by the invariants of plans. The operator can be killed
+before any write and any action; what it had not written is then lost. A status is written only if nobody
+else has written the object since it was read.
 """
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from pathlib import Path
+from collections.abc import Mapping
+from datetime import datetime
 
 import msgspec
-import yaml
+from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.dialects.base import StatusChange, StatusInput
@@ -17,45 +17,57 @@ from argosy.dialects.et.api import training_job_api
 from argosy.dialects.et.dialect import EtSettings
 from argosy.dialects.et.scaler import ScalerReconciler
 from argosy.kinds.meta import ObjectMeta, OwnerReference
-from argosy.kinds.scalers import ScaleIn, ScaleOut
-from argosy.kinds.trainingjob import TrainingJob, TrainingJobStatus
+from argosy.kinds.scalers import ScaleIn, ScaleInCrd, ScaleOut, ScaleOutCrd
+from argosy.kinds.trainingjob import TrainingJob, TrainingJobCrd, TrainingJobStatus
 from argosy.plan.actions import (
-    ActionResult,
-    Apply,
     EmitEvent,
     Exec,
     ExecResult,
     ExecStatus,
     Patch,
-    Remove,
 )
-from argosy.plan.children import Child, KubernetesObject
-from argosy.plan.contract import Inputs
-from argosy.reconcile.pod_renderer import PodRenderer
-from argosy.reconcile.render_context import Helper, RenderContext
+from argosy.plan.contract import Decision, Inputs
 from argosy.workload.decide import decide, plan_invalid
-from argosy.workload.model import Problems, Workload
+from argosy.workload.model import Json, Problems, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import ConfirmPod, CreatePod, DeleteJob, DeletePod, Plan
+from argosy.workload.plan import Plan
 from argosy.workload.pods import with_planned_pods
 from argosy.workload.record import Record, decode
 from argosy.workload.scale_request import ScaleRequest
-from tests.support.workloads import NOW, existing_child
+from tests.support import invariants, trainingjobs
+from tests.support.et_cluster import EtCluster
+from tests.support.et_executor import Answer, EtExecutor, Memory
+from tests.support.workloads import NOW
 
-EXAMPLES = Path(__file__).parents[2] / "deploy" / "et" / "examples"
-Answer = Callable[[Exec], ExecResult | None]
+J = "elastic-training"
+LAUNCHER = f"{J}-launcher"
+
 Scaler = ScaleIn | ScaleOut
-Rendered = dict[str, object]
 
 
-def example(name: str) -> dict[str, object]:
-    """Return a sample of the README."""
-    loaded: dict[str, object] = yaml.safe_load((EXAMPLES / name).read_text())
-    return loaded
+def worker(index: int) -> str:
+    return f"{J}-worker-{index}"
+
+
+def workers(*indexes: int) -> list[str]:
+    return [worker(index) for index in indexes]
 
 
 def done(call: Exec, exit_code: int = 0, stdout: bytes = b"") -> ExecResult:
     return ExecResult(call.key, ExecStatus.DONE, exit_code, stdout)
+
+
+class OperatorKilledError(Exception):
+    """The operator was killed before a step."""
+
+
+class Planned(Struct, frozen=True):
+    """What one reconcile of the job has decided and not yet written."""
+
+    version: int
+    workload: Workload | None
+    observed: Observed
+    plan: Plan
 
 
 class EtSimulator:
@@ -63,14 +75,13 @@ class EtSimulator:
 
     def __init__(
         self,
-        spec: dict[str, object] | None = None,
+        changes: dict[str, object] | None = None,
         answer: Answer = done,
         settings: EtSettings = EtSettings(),
         annotations: dict[str, str] | None = None,
-        name: str = "elastic-training",
+        name: str = J,
     ) -> None:
         self.api = training_job_api(settings)
-        self.now: datetime = NOW
         meta = ObjectMeta(
             name=name,
             namespace="default",
@@ -79,27 +90,88 @@ class EtSimulator:
             creation_timestamp=NOW,
             annotations=annotations or {},
         )
-        written = spec if spec is not None else example("training_job.yaml")["spec"]
-        assert isinstance(written, dict)
-        self.job = TrainingJob(meta, written)
-        self.answer = answer
+        spec = trainingjobs.job(name, changes)["spec"]
+        assert isinstance(spec, dict)
+        self.job = TrainingJob(meta, spec)
+        self.version = 1
+        """The resourceVersion of the job."""
+        self.cluster = EtCluster()
+        self.executor = EtExecutor(self.api, self.cluster, answer, self._step)
         self.scalers: dict[str, Scaler] = {}
-        self.pods: dict[str, ObservedPod] = {}
-        self.rendered: dict[str, Rendered] = {}
-        self.children: dict[tuple[str, str], KubernetesObject] = {}
-        self.bodies: dict[tuple[str, str], Child] = {}
-        self.results: dict[str, ExecResult] = {}
-        self.failures: tuple[ActionResult, ...] = ()
-        self.absent: set[tuple[str, int]] = set()
-        self.pending: set[str] = set()
-        """Names of pods that do not start."""
-        self.rejects: Callable[[str], ActionResult | None] = lambda name: None
-        """Returns why the creation of a pod is rejected."""
-        self.calls: list[Exec] = []
         self.events: list[EmitEvent] = []
+        self.scaler_events: list[EmitEvent] = []
         self.phases: list[str] = []
-        self.created: list[str] = []
-        self.deleted = False
+        """Phases of the job, as somebody who watches it sees them."""
+        self.scaler_phases: dict[str, list[str]] = {}
+        """The column PHASE of each scaler, as somebody who watches it sees it."""
+        self.host_lists: list[list[str]] = []
+        """Host lists of the launcher, in the order of their changes."""
+        self.collected = False
+        """Whether the job was deleted, with everything that it owns."""
+        self.steps: list[str] = []
+        """Writes and actions of the operator."""
+        self.stop_at: int | None = None
+        """The number of the step before which the operator is killed, counted from 1."""
+
+    # What users do.
+
+    def edit(self, changes: dict[str, object]) -> None:
+        """Change fields of the spec, as `trainingjobs.job` names them."""
+        manifest: dict[str, object] = {"spec": msgspec.json.decode(msgspec.json.encode(self.job.spec))}
+        spec = trainingjobs.change(manifest, changes)["spec"]
+        assert isinstance(spec, dict)
+        self._store(spec=spec, generation=self.job.metadata.generation + 1)
+
+    def annotate(self, key: str, value: str | None) -> None:
+        kept = {name: text for name, text in self.job.metadata.annotations.items() if name != key}
+        self._store(annotations=kept if value is None else {**kept, key: value})
+
+    def delete_job(self) -> None:
+        self._store(deletion_timestamp=self.now)
+
+    def collect_garbage(self) -> None:
+        """Delete the job and everything that it owns."""
+        self.collected = True
+        uid = self.job.metadata.uid
+        owned = {
+            name
+            for name, scaler in self.scalers.items()
+            if any(owner.uid == uid for owner in scaler.metadata.owner_references)
+        }
+        self.scalers = {name: scaler for name, scaler in self.scalers.items() if name not in owned}
+        self.cluster.pods.clear()
+        self.cluster.children.clear()
+
+    def scale_out(self, name: str = "out", **spec: object) -> None:
+        """Create the ScaleOut of the README (two workers), with these fields of its spec."""
+        self._create_scaler(ScaleOut, "scale_out.yaml", name, spec)
+
+    def scale_in(self, name: str = "in", **spec: object) -> None:
+        """Create the ScaleIn of the README (one worker), with these fields of its spec."""
+        self._create_scaler(ScaleIn, "scale_in_count.yaml", name, spec)
+
+    def _create_scaler(self, kind: type[Scaler], manifest: str, name: str, spec: dict[str, object]) -> None:
+        given = trainingjobs.example(manifest)["spec"]
+        assert isinstance(given, dict)
+        meta = ObjectMeta(
+            name=name, namespace="default", uid=f"uid-{name}", generation=1, creation_timestamp=self.now
+        )
+        self.scalers[name] = kind(meta, {**given, **spec})
+
+    def _store(self, spec: dict[str, object] | None = None, **metadata: object) -> None:
+        meta = replace(self.job.metadata, **metadata)
+        self.job = replace(self.job, metadata=meta, spec=spec or self.job.spec)
+        self.version += 1
+
+    # What tests ask for.
+
+    @property
+    def now(self) -> datetime:
+        return self.cluster.now
+
+    @property
+    def pods(self) -> dict[str, ObservedPod]:
+        return self.cluster.pods
 
     @property
     def status(self) -> TrainingJobStatus:
@@ -111,160 +183,161 @@ class EtSimulator:
         assert record is not None
         return record
 
-    def condition_types(self) -> list[str]:
-        return [item.type for item in self.status.conditions if item.status == "True"]
+    @property
+    def hosts(self) -> list[str]:
+        """The host list, by index."""
+        return [self._worker(index) for index in self.record.role("worker").listed]
 
-    def reasons(self) -> list[str]:
-        return [event.reason for event in self.events]
+    def conditions(self, scaler: str = "") -> list[str]:
+        """Return the types of the conditions that are True, of the job or of a scaler, in their order."""
+        status = self.scalers[scaler].status if scaler else self.status
+        return [item.type for item in status.conditions if item.status == "True"]
 
-    def scale(self, manifest: dict[str, object], name: str, **spec: object) -> None:
-        """Create a scaler."""
-        kind = ScaleIn if manifest["kind"] == "ScaleIn" else ScaleOut
-        given = manifest["spec"]
-        assert isinstance(given, dict)
-        meta = ObjectMeta(
-            name=name, namespace="default", uid=f"uid-{name}", generation=1, creation_timestamp=self.now
-        )
-        self.scalers[name] = kind(meta, {**given, **spec})
+    def condition(self, kind: str, scaler: str = "") -> tuple[str, str, str]:
+        """Return status, reason and message of a condition."""
+        status = self.scalers[scaler].status if scaler else self.status
+        [found] = [item for item in status.conditions if item.type == kind]
+        return found.status, found.reason, found.message
 
-    def edit(self, **spec: object) -> None:
-        meta = replace(self.job.metadata, generation=self.job.metadata.generation + 1)
-        self.job = replace(self.job, metadata=meta, spec={**self.job.spec, **spec})
+    def reasons(self, kind: str = "") -> list[str]:
+        """Return the reasons of the job's events, or of its Warnings, in their order."""
+        return [event.reason for event in self.events if kind in ("", event.type)]
+
+    def event_messages(self, reason: str) -> list[str]:
+        return [event.message for event in self.events if event.reason == reason]
+
+    def called(self, prefix: str) -> list[Exec]:
+        """Return the calls into pods whose key has this prefix."""
+        return [call for call in self.executor.calls if call.key.startswith(prefix)]
+
+    def _worker(self, index: int) -> str:
+        return f"{self.job.metadata.name}-worker-{index}"
+
+    # What the operator does.
 
     def run(self, rounds: int = 10, seconds: float = 1.0) -> None:
         for _ in range(rounds):
-            self.reconcile()
-            for name in list(self.scalers):
-                self._reconcile_scaler(name)
-            self.now += timedelta(seconds=seconds)
-            for name, pod in self.pods.items():
-                if pod.phase == "Pending" and name not in self.pending:
-                    self.pods[name] = replace(pod, phase="Running")
+            try:
+                self.reconcile()
+                for name in list(self.scalers):
+                    self.reconcile_scaler(name)
+            except OperatorKilledError:
+                self.executor.memory = Memory()
+            self.cluster.tick(seconds)
 
     def reconcile(self) -> None:
-        if self.deleted:
-            return
-        workload = self.api.dialect.to_workload(self.job)
-        before = decode(self.job.status.argosy)
-        requests: tuple[ScaleRequest, ...] = ()
-        if isinstance(workload, Workload):
-            found = (
-                kind.to_request(scaler, workload)
-                for kind in self.api.requests
-                for scaler in self.scalers.values()
-                if isinstance(scaler, kind.kind) and kind.job_name(scaler) == self.job.metadata.name
-            )
-            requests = tuple(request for request in found if request is not None)
+        if not (self.collected or self.executor.job_deleted):
+            self.commit(self.plan())
+
+    def plan(self) -> Planned:
+        """Decide about the job, and write nothing."""
+        workload, before = self.api.dialect.to_workload(self.job), decode(self.job.status.argosy)
         observed = Observed(
             pods=tuple(self.pods.values()),
-            children=tuple(self.children.values()),
-            exec_results=dict(self.results),
-            confirmed_absent=frozenset(self.absent),
-            scale_requests=requests,
-            failed_actions=self.failures,
+            nodes_down=self.cluster.nodes_down,
+            children=tuple(stored.obj for stored in self.cluster.children.values()),
+            exec_results=dict(self.executor.memory.results),
+            confirmed_absent=frozenset(self.executor.memory.absent),
+            scale_requests=self._requests(workload) if isinstance(workload, Workload) else (),
+            failed_actions=tuple(self.executor.memory.failures.values()),
         )
         if isinstance(workload, Problems):
             plan = plan_invalid(before, workload, self.job.metadata.generation, self.now)
-        else:
-            plan = decide(workload, before, observed, self.now)
-        self._write(workload if isinstance(workload, Workload) else None, plan, observed)
-        if isinstance(workload, Workload):
-            self._execute(workload, plan)
+            return Planned(self.version, None, observed, plan)
+        plan = decide(workload, before, observed, self.now)
+        invariants.check(workload, before, observed, self.now, plan)
+        return Planned(self.version, workload, observed, plan)
 
-    def _write(self, workload: Workload | None, plan: Plan, observed: Observed) -> None:
-        shown = with_planned_pods(observed, plan.actions)
-        status = self.api.dialect.to_status(self.job, StatusInput(workload, plan.record, shown))
-        encoded = msgspec.json.decode(msgspec.json.encode(status))
-        after = replace(self.job, status=msgspec.convert(encoded, type(self.job.status)))
-        change = StatusChange(before=self.job, after=after, plan=plan, workload=workload)
-        if after.status != self.job.status:
-            self.events += self.api.status_events(change)
-        self.job = after
-        if not self.phases or self.phases[-1] != after.status.phase:
-            self.phases.append(after.status.phase)
-
-    def _execute(self, workload: Workload, plan: Plan) -> None:
-        wanted = {action.key for action in plan.actions if isinstance(action, Exec)}
-        self.results = {key: result for key, result in self.results.items() if key in wanted}
-        self.absent, failures = set(), []
-        for action in plan.actions:
-            match action:
-                case CreatePod():
-                    if failure := self._create(workload, action):
-                        failures.append(failure)
-                case DeletePod():
-                    self.pods = {name: pod for name, pod in self.pods.items() if pod.uid != action.uid}
-                case ConfirmPod():
-                    self.absent.add((action.role, action.index))
-                case Apply():
-                    key = (action.child.kind.resource.kind, action.child.name)
-                    self.children[key] = existing_child(action.child)
-                    self.bodies[key] = action.child
-                case Remove():
-                    self.children.pop((action.kind.resource.kind, action.name), None)
-                case Exec():
-                    self._call(action)
-                case DeleteJob():
-                    self.deleted = True
-        self.events += self.api.action_events(self.job, failures)
-        self.failures = tuple(failures)
-
-    def _create(self, workload: Workload, action: CreatePod) -> ActionResult | None:
-        name = workload.hostname(action.role, action.index)
-        if failure := self.rejects(name):
-            return failure
-        assert name not in self.pods, f"{name} exists"
-        renderer = PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid)
-        self.rendered[name] = renderer.for_job(workload, self.api.inject).render(action, name)
-        self.created.append(name)
-        self.pods[name] = ObservedPod(
-            name,
-            f"uid-{len(self.created)}",
-            action.role,
-            action.index,
-            action.attempt,
-            action.replacement,
-            created=self.now,
-            node="node-1",
+    def _requests(self, workload: Workload) -> tuple[ScaleRequest, ...]:
+        found = (
+            kind.to_request(scaler, workload)
+            for kind in self.api.requests
+            for scaler in self.scalers.values()
+            if isinstance(scaler, kind.kind) and kind.job_name(scaler) == workload.name
         )
-        return None
+        return tuple(request for request in found if request is not None)
 
-    def _call(self, action: Exec) -> None:
-        if action.key in self.results:
+    def commit(self, planned: Planned) -> bool:
+        """Write the status and execute the plan; False if the job was written since it was read."""
+        if planned.version != self.version:
+            return False
+        if (patch := self.api.spec_patch(self.job)) is not None:
+            self._patch_job(patch)
+            return True
+        self._write(planned)
+        if planned.workload is not None:
+            results = self.executor.execute(planned.workload, planned.plan.actions)
+            self.events += self.api.action_events(self.job, results)
+        return True
+
+    def _patch_job(self, patch: Json) -> None:
+        self._step("patch of the job")
+        metadata = patch["metadata"]
+        assert isinstance(metadata, dict)
+        for key, value in metadata["annotations"].items():
+            self.annotate(key, value)
+
+    def _write(self, planned: Planned) -> None:
+        plan, workload = planned.plan, planned.workload
+        shown = with_planned_pods(planned.observed, plan.actions)
+        status = self.api.dialect.to_status(self.job, StatusInput(workload, plan.record, shown))
+        invariants.check_status(TrainingJobCrd, status)
+        if status == self.job.status:
             return
-        self.calls.append(action)
-        if (result := self.answer(action)) is not None:
-            self.results[action.key] = result
+        assert isinstance(status, TrainingJobStatus)
+        self._step(f"status {status.phase}")
+        after = replace(self.job, status=status)
+        self.events += self.api.status_events(StatusChange(self.job, after, plan, workload))
+        self.job = after
+        self.version += 1
+        if not self.phases or self.phases[-1] != status.phase:
+            self.phases.append(status.phase)
+        if LAUNCHER in self.pods and (not self.host_lists or self.host_lists[-1] != self.hosts):
+            self.host_lists.append(self.hosts)
 
-    def _reconcile_scaler(self, name: str) -> None:
+    def reconcile_scaler(self, name: str) -> None:
         scaler = self.scalers[name]
-        reconciler: ScalerReconciler[ScaleIn] = ScalerReconciler()
-        needs = tuple(reconciler.needs(scaler, None))  # type: ignore[arg-type]  # one for both kinds
-        found = {need: (self.job,) if need.name == self.job.metadata.name else () for need in needs}
-        decision = reconciler.decide(scaler, None, Inputs(found=found), self.now)  # type: ignore[arg-type]
-        self.events += decision.events
-        self.scalers[name] = replace(scaler, status=decision.status)
+        decision = self._decide_scaler(scaler)
+        crd = ScaleInCrd if isinstance(scaler, ScaleIn) else ScaleOutCrd
+        invariants.check_status(crd, decision.status)
+        if decision.status != scaler.status:
+            self._step(f"status of {name}")
+            self.scaler_events += decision.events
+            self.scalers[name] = replace(scaler, status=decision.status)
+            shown = self.scaler_phases.setdefault(name, [])
+            last = self.scalers[name].status.conditions[-1].type
+            if not shown or shown[-1] != last:
+                shown.append(last)
         for action in decision.actions:
             assert isinstance(action, Patch)
-            meta = self.scalers[name].metadata
+            self._step(f"owner of {name}")
             patched = action.patch["metadata"]
-            assert isinstance(patched, dict)
+            assert isinstance(patched, Mapping)
             owners = msgspec.convert(patched["ownerReferences"], list[OwnerReference])
-            self.scalers[name] = replace(self.scalers[name], metadata=replace(meta, owner_references=owners))
+            meta = replace(self.scalers[name].metadata, owner_references=owners)
+            self.scalers[name] = replace(self.scalers[name], metadata=meta)
 
-    def fail(self, name: str, exit_code: int = 1, reason: str = "") -> None:
-        self.pods[name] = replace(
-            self.pods[name],
-            phase="Failed",
-            exit_code=None if reason else exit_code,
-            first_exit_code=None if reason else exit_code,
-            reason=reason,
-            disrupted=bool(reason),
-        )
+    def _decide_scaler(self, scaler: Scaler) -> Decision:
+        reconciler: ScalerReconciler[ScaleIn] = ScalerReconciler()
+        needs = tuple(reconciler.needs(scaler, None))  # type: ignore[arg-type]  # one for both kinds
+        jobs = () if self.collected else (self.job,)
+        found = {need: jobs if need.name == self.job.metadata.name else () for need in needs}
+        return reconciler.decide(scaler, None, Inputs(found=found), self.now)  # type: ignore[arg-type]
 
-    def end_launcher(self, exit_code: int = 0, reason: str = "") -> None:
-        name = f"{self.job.metadata.name}-launcher"
-        if exit_code or reason:
-            self.fail(name, exit_code, reason)
-        else:
-            self.pods[name] = replace(self.pods[name], phase="Succeeded", exit_code=0, first_exit_code=0)
+    def _step(self, what: str) -> None:
+        self.steps.append(what)
+        if len(self.steps) == self.stop_at:
+            raise OperatorKilledError(what)
+
+
+def running_job(
+    changes: dict[str, object] | None = None,
+    answer: Answer = done,
+    settings: EtSettings = EtSettings(),
+    annotations: dict[str, str] | None = None,
+) -> EtSimulator:
+    """Return a simulator whose job runs with all its workers listed."""
+    job = EtSimulator(changes, answer, settings, annotations)
+    job.run(8)
+    assert job.status.phase == "Running", job.status
+    return job

@@ -33,7 +33,12 @@ def job(name: str = "j", changes: Json | None = None) -> Json:
     """
     manifest = copy.deepcopy(_JOB)
     manifest["metadata"] = {"name": name}
-    for path, value in (changes or {}).items():
+    return change(manifest, changes or {})
+
+
+def change(manifest: Json, changes: Json) -> Json:
+    """Change a job at dotted paths, as `job` does; return it."""
+    for path, value in changes.items():
         is_role = path.split(".")[0] in ("worker", "launcher")
         _set(manifest, f"spec.{'etReplicaSpecs.' if is_role else ''}{path}".split("."), value)
     return manifest

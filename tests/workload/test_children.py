@@ -187,19 +187,3 @@ def test_a_job_whose_record_was_lost_keeps_its_config_map() -> None:
     job.stored, job.answer = None, lambda _call: None
     assert config_maps(job.reconcile()) == []
     assert "job-config" in job.children
-
-
-def test_a_launcher_may_read_the_config_map_with_its_host_list() -> None:
-    job = elastic_job()
-    job = replace(job, rules=replace(job.rules, exec_from=("launcher",), exec_into=("worker",)))
-    record = Record(roles={"worker": role_record(Phase.RUNNING, size=2)})
-    changes = children.sync_children(job, record, Observed(pods=PODS))
-    applied = [change.child for change in changes if isinstance(change, Apply)]
-    [created] = [child for child in applied if child.kind is Role]
-    assert isinstance(created.body["rules"], list)
-    assert created.body["rules"][-1] == {
-        "apiGroups": [""],
-        "resources": ["configmaps"],
-        "verbs": ["get"],
-        "resourceNames": ["job-config"],
-    }

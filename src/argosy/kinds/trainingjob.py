@@ -25,6 +25,9 @@ LAUNCHER, WORKER = "launcher", "worker"
 SCALE_OUT_LABEL = "scaleout-name"
 """Label of workers that a ScaleOut added; the value is its name."""
 
+APP_LABEL = "app"
+"""Label of the launcher's account and of the ConfigMap; the value is the name of the job."""
+
 SUSPEND_ANNOTATION = "job-supervisor.kube-ai.io/job-suspended"
 """The job is suspended while the value is "true"."""
 SSH_SECRET_ANNOTATION = "arena.kubeflow.org/ssh-secret"  # noqa: S105

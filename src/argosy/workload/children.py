@@ -26,7 +26,7 @@ from argosy.plan.contract import Inputs
 from argosy.plan.diff import changes, remove
 from argosy.workload.dependencies import is_creation_held
 from argosy.workload.host_files import config_map_name, render_host_files
-from argosy.workload.hosts import is_launcher_held
+from argosy.workload.launchers import is_launcher_held
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod
@@ -80,6 +80,17 @@ def secrets_if_needed(workload: Workload, creating: Iterable[CreatePod]) -> Iter
     for secret in workload.rules.secrets:
         if roles.intersection(secret.roles):
             yield Apply(Child(SecretMetadata, secret.name, {"immutable": True}, secret.generator))
+
+
+def is_account_current(workload: Workload, observed: Observed) -> bool:
+    """Return True if the Roles of launchers are seen to name all pods that exist."""
+    wanted = [
+        child
+        for role in workload.rules.exec_from
+        for child in _account(workload, role, observed)
+        if child.kind is Role
+    ]
+    return not changes(wanted, Inputs(observed.children))
 
 
 def rbac_requeue_at(workload: Workload, creating: bool, now: datetime) -> datetime | None:
@@ -185,38 +196,34 @@ def _unneeded_pod_services(workload: Workload, record: Record, observed: Observe
 
 
 def _account(workload: Workload, role: str, observed: Observed) -> Iterator[Child]:
-    """Return the account of a launcher, and its rights over existing pods of the job, by name.
-
-    Only existing ones: as long as the job has no pod of a name, a pod of that name may be anybody's.
-    """
+    """Return the account of a launcher, and its rights over existing pods of the job, by name."""
     name = service_account_name(workload, role)
-    pods = sorted(pod.name for pod in observed.pods if pod.role in workload.rules.exec_into)
-    yield Child(ServiceAccount, name, {"automountServiceAccountToken": False})
-    if not pods and not _exists(Role, name, observed):
+    own = dict(workload.rules.account.labels)
+    metadata: dict[str, object] = {"metadata": {"labels": own}} if own else {}
+    yield Child(ServiceAccount, name, {**metadata, "automountServiceAccountToken": False})
+    rules = _rules(workload, observed)
+    if not rules and not _exists(Role, name, observed):
         return
-    yield Child(Role, name, {"rules": [*_rules(pods), *_config_map_rules(workload, role)]})
+    yield Child(Role, name, {**metadata, "rules": rules})
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}]
     reference = {"apiGroup": _RBAC, "kind": Role.resource.kind, "name": name}
     # After the Role: who may not bind any role may only bind one that exists.
-    yield Child(RoleBinding, name, {"subjects": subjects, "roleRef": reference}, stage=1)
-
-
-def _config_map_rules(workload: Workload, role: str) -> list[Json]:
-    """Return the right of a launcher to read its own host list."""
-    rule, name = workload.rules.host_list, config_map_name(workload)
-    if rule is None or rule.launcher != role or not name:
-        return []
-    return [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": [name]}]
+    yield Child(RoleBinding, name, {**metadata, "subjects": subjects, "roleRef": reference}, stage=1)
 
 
 def _exists(kind: type[Role], name: str, observed: Observed) -> bool:
     return any(isinstance(child, kind) and child.metadata.name == name for child in observed.children)
 
 
-def _rules(pods: Sequence[str]) -> list[Json]:
-    if not pods:
-        return []  # a rule without names would be one for all pods
+def _rules(workload: Workload, observed: Observed) -> list[Json]:
+    """Return the rules of a Role over objects of the job.
+
+    Of its pods only existing ones: as long as the job has no pod of a name, a pod of that name may be
+    anybody's. A rule without names would be one for all objects.
+    """
+    pods = sorted(pod.name for pod in observed.pods if pod.role in workload.rules.exec_into)
     return [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": pods},
-        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"], "resourceNames": pods},
+        {"apiGroups": [""], "resources": [rule.resource], "verbs": list(rule.verbs), "resourceNames": named}
+        for rule in workload.rules.account.rules
+        if (named := list(rule.names) or pods)
     ]

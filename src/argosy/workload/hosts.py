@@ -3,8 +3,8 @@
 The list is part of the Record (`RoleRecord.listed`): the ConfigMap, the endpoint that the launcher's sidecar
 asks, and the status all show the recorded list. What elastic frameworks do not survive decides its rules:
 
-- A replica is listed only when its pod runs and a command was seen to run in it. A listed host that does not
-  answer ends the whole training.
+- A replica is listed only when its pod runs, a command was seen to run in it and the launcher may reach it. A
+  listed host that does not answer ends the whole training.
 - A lost replica leaves the list at once. Additions wait until the last change was taken up.
 - The list is never empty while the launcher runs: the last one is kept.
 
@@ -21,12 +21,14 @@ from msgspec.structs import replace
 
 from argosy.plan.actions import Exec, ExecStatus
 from argosy.workload import messages, reasons
+from argosy.workload.children import is_account_current
 from argosy.workload.current_pods import current_pods
 from argosy.workload.host_file_script import write_call
 from argosy.workload.host_files import HostFiles, render_host_files
 from argosy.workload.host_list import HostList
-from argosy.workload.index_set import IndexSet
-from argosy.workload.model import Phase, Workload
+from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.launchers import has_launcher, launcher_pod, usable_indexes
+from argosy.workload.model import Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 
@@ -79,9 +81,10 @@ def _update_list(
 ) -> HostListPlan:
     last = record.role(rule.role)
     usable = usable_indexes(workload, rule, record, observed)
-    attachable = attachable_indexes(rule, record, observed) & usable
-    unknown = usable - last.draining - last.listed - attachable
+    proven = proven_indexes(rule, record, observed) & usable
+    unknown = usable - last.draining - last.listed - proven
     checks = tuple(islice(_checks(rule, record, observed, unknown), MAX_CHECKS))
+    attachable = attachable_indexes(workload, rule, record, observed)
     if not last.listed and has_launcher(record, rule):
         attachable = usable  # the Record was lost: what runs was listed, and the launcher may use it
     kept = last.listed & (usable - last.draining)
@@ -95,7 +98,7 @@ def _update_list(
     if not listed and has_launcher(record, rule):
         listed = last.listed
     changed = last if listed == last.listed else last.with_listed(listed, now)
-    changed = replace(changed, attachable=attachable - listed)
+    changed = replace(changed, attachable=proven - listed)
     return HostListPlan(record.with_role(rule.role, changed), checks, requeue_at)
 
 
@@ -177,41 +180,22 @@ def _try_number(since: datetime, now: datetime) -> tuple[int | None, datetime]:
     return number, now + timedelta(seconds=wait - passed)
 
 
-def has_launcher(record: Record, rule: HostList) -> bool:
-    """Return True if the launcher has been created in this attempt."""
-    return record.role(rule.launcher).phase is not Phase.PENDING
-
-
-def is_launcher_held(workload: Workload, record: Record, observed: Observed, role: str) -> bool:
-    """Return True if this is a launcher that must not be created before all running replicas are listed."""
-    rule = workload.rules.host_list
-    if rule is None or role != rule.launcher or has_launcher(record, rule):
-        return False
-    listed = record.role(rule.role).listed
-    return not listed or bool(usable_indexes(workload, rule, record, observed) - listed)
-
-
-def launcher_pod(record: Record, rule: HostList, observed: Observed) -> ObservedPod | None:
-    """Return the running pod of the launcher, if there is one."""
-    pods = current_pods(record, rule.launcher, observed)
-    return next((pod for pod in pods if pod.phase == "Running" and not pod.terminating), None)
-
-
-def usable_indexes(workload: Workload, rule: HostList, record: Record, observed: Observed) -> IndexSet:
-    """Return the replicas whose pods run on a node that is not down."""
-    down = observed.failed_nodes(workload.roles[rule.role].policy, workload.semantics)
-    return IndexSet.of(
-        pod.index
-        for pod in current_pods(record, rule.role, observed)
-        if pod.phase == "Running" and not pod.terminating and pod.node not in down
-    )
-
-
-def attachable_indexes(rule: HostList, record: Record, observed: Observed) -> IndexSet:
+def proven_indexes(rule: HostList, record: Record, observed: Observed) -> IndexSet:
     """Return the replicas in whose pods a command was seen to run, and that are not listed yet."""
     pods = current_pods(record, rule.role, observed)
     answers = (pod.index for pod in pods if _is_attachable(rule, pod, observed))
     return record.role(rule.role).attachable | IndexSet.of(answers)
+
+
+def attachable_indexes(workload: Workload, rule: HostList, record: Record, observed: Observed) -> IndexSet:
+    """Return those of them that the launcher may reach.
+
+    A launcher that does not exist yet is created after its account.
+    """
+    proven = proven_indexes(rule, record, observed)
+    if proven and has_launcher(record, rule) and not is_account_current(workload, observed):
+        return EMPTY
+    return proven
 
 
 def _is_attachable(rule: HostList, pod: ObservedPod, observed: Observed) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from argosy.kinds.dns_names import is_label_value
 from argosy.kinds.text import join_messages
-from argosy.workload.generated_secret import GeneratedSecret
+from argosy.workload.child_rules import GeneratedSecret, LauncherAccount
 from argosy.workload.host_list import HostList
 from argosy.workload.naming import Naming, numbered_bytes
 from argosy.workload.semantics import Semantics
@@ -206,6 +206,8 @@ class Rules(Struct, frozen=True):
     never chosen when replicas are removed, and its loss restarts the role."""
     ssh_roles: tuple[str, ...] = ()
     """Roles whose pods reach each other by ssh, with a key pair of the job."""
+    account: LauncherAccount = LauncherAccount()
+    """What the pods of `exec_from` may do."""
     secrets: tuple[GeneratedSecret, ...] = ()
     host_list: HostList | None = None
     ssh_verifies_hosts: bool = False

@@ -16,7 +16,7 @@ from argosy.workload import messages
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import is_current, stale_pods
 from argosy.workload.dependencies import is_creation_held
-from argosy.workload.hosts import is_launcher_held
+from argosy.workload.launchers import is_launcher_held
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.notice_response import deletion_grace
 from argosy.workload.observed import Observed, ObservedPod

@@ -21,6 +21,7 @@ from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import current_pods
 from argosy.workload.host_list import HostList
 from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.launchers import launcher_pod, usable_indexes
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.operation import Operation, ScaleStep
@@ -205,8 +206,8 @@ def _start(step: _Step) -> ScalePlan:
 def _add(step: _Step) -> ScalePlan:
     """Wait until every new pod runs and can be attached."""
     rule = step.rule
-    usable = hosts.usable_indexes(step.workload, rule, step.record, step.observed)
-    ready = usable & hosts.attachable_indexes(rule, step.record, step.observed)
+    usable = usable_indexes(step.workload, rule, step.record, step.observed)
+    ready = usable & hosts.attachable_indexes(step.workload, rule, step.record, step.observed)
     if not step.indexes - ready:
         if step.request.script:
             return ScalePlan(step.at(ScaleStep.RUNNING_SCRIPT), requeue_at=step.now)
@@ -237,7 +238,7 @@ def _host_updated(step: _Step, to: ScaleStep, **fields: Any) -> Record:
 
 def _run_script(step: _Step) -> ScalePlan:
     """Run the script in the launcher, again if it failed and may be repeated."""
-    script, launcher = step.request.script, hosts.launcher_pod(step.record, step.rule, step.observed)
+    script, launcher = step.request.script, launcher_pod(step.record, step.rule, step.observed)
     if script is None or launcher is None:
         return _after_script(step)
     operation = step.operation
@@ -279,7 +280,7 @@ def _drain(step: _Step) -> ScalePlan:
     """Delete each replica when the launcher has left it, and all of them when time is up."""
     last = step.record.role(step.rule.role)
     left = step.indexes & last.members
-    launcher = hosts.launcher_pod(step.record, step.rule, step.observed)
+    launcher = launcher_pod(step.record, step.rule, step.observed)
     if launcher is None:
         return ScalePlan(_without_members(step.rule, step.at(ScaleStep.REMOVING), left), requeue_at=step.now)
     if step.timed_out:

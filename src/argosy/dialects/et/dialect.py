@@ -26,6 +26,7 @@ from argosy.dialects.et.spec import max_replicas, min_replicas, slots_per_worker
 from argosy.dialects.et.validation import load_job, replicas_problem
 from argosy.dialects.templates import containers
 from argosy.kinds.trainingjob import (
+    APP_LABEL,
     GROUP,
     GROUP_LABEL,
     INDEX_LABEL,
@@ -39,7 +40,7 @@ from argosy.kinds.trainingjob import (
     TrainingJobSpec,
     TrainingJobStatus,
 )
-from argosy.workload.generated_secret import GeneratedSecret
+from argosy.workload.child_rules import AccountRule, GeneratedSecret, LauncherAccount
 from argosy.workload.host_list import HostFile, HostList
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,
@@ -197,6 +198,7 @@ def _rules(obj: TrainingJob, spec: TrainingJobSpec, settings: EtSettings) -> Rul
         service_ports={WORKER: _SERVICE_PORTS},
         exec_from=(LAUNCHER,),
         exec_into=(WORKER,),
+        account=_account(obj.metadata.name),
         secrets=(secret,) if generates_keys else (),
         host_list=HostList(
             role=WORKER,
@@ -224,6 +226,16 @@ def _files(container: str) -> tuple[HostFile, ...]:
         HostFile(DISCOVER_HOSTS, text=discover_hosts(), paths=(discover,), mode=0o755, config_map_mode=0o555),
         HostFile(KUBEXEC_FILE, text=kubexec_script(container), config_map_mode=0o555),
     )
+
+
+def _account(job: str) -> LauncherAccount:
+    """Return what the launcher may do: reach its workers, and read the host list [3.3]."""
+    rules = (
+        AccountRule("pods", ("get", "list", "watch")),
+        AccountRule("pods/exec", ("get", "create")),
+        AccountRule("configmaps", ("get",), (names.config_map_name(job),)),
+    )
+    return LauncherAccount(rules, {APP_LABEL: job})
 
 
 def _limits(spec: TrainingJobSpec, settings: EtSettings) -> Limits:

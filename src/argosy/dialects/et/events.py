@@ -12,23 +12,33 @@ from argosy.workload.index_set import IndexSet
 from argosy.workload.record import Record, decode
 
 _WARNINGS = frozenset({listed.FAILED, listed.SCALE_FAILED, listed.RESTARTING})
+_REJECTIONS = frozenset(
+    {ActionStatus.FORBIDDEN, ActionStatus.INVALID, ActionStatus.RETRY, ActionStatus.SPEC_REJECTED}
+)
 
 
 def status_events(change: StatusChange[TrainingJob]) -> Sequence[EmitEvent]:
     """Return the events of a status that was written."""
-    return (*_condition_events(change), *_worker_events(change), *_limit_events(change))
+    return (
+        *_condition_events(change),
+        *_worker_events(change),
+        *_limit_events(change),
+        *_name_conflict_events(change),
+    )
 
 
 def action_events(job: TrainingJob, results: Sequence[ActionResult]) -> Sequence[EmitEvent]:
-    """Return a warning for every object of another owner that has the name of one of the job's."""
+    """Return one warning for all objects of a kind whose creation was rejected for the same reason."""
+    del job
+    rejected: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        if result.verb == "Create" and result.status in _REJECTIONS:
+            is_pod = result.kind == "Pod"
+            reason = reasons.POD_CREATE_FAILED if is_pod else common.action_failed(result)
+            rejected.setdefault((reason, result.message), []).append(result.name)
     return [
-        EmitEvent(
-            "Warning",
-            reasons.NOT_MANAGED_BY,
-            messages.not_managed_by(result.kind, result.name, job.metadata.name),
-        )
-        for result in results
-        if result.status is ActionStatus.NAME_CONFLICT
+        EmitEvent("Warning", reason, messages.create_failed(names, message))
+        for (reason, message), names in rejected.items()
     ]
 
 
@@ -81,3 +91,18 @@ def _limit_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
         if operation.drain_timed_out and operation.id not in shown:
             workers = [names.worker_name(change.after.metadata.name, index) for index in operation.index_set]
             yield EmitEvent("Warning", reasons.DRAIN_TIMEOUT, messages.drain_timed_out(workers))
+
+
+def _name_conflict_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
+    """Yield a warning about an object of another owner for which the job has begun to wait."""
+    before, waiting = decode(change.before.status.argosy), change.plan.record.waiting
+    if waiting is None or not waiting.reason.endswith(_NAME_CONFLICT):
+        return
+    was = before.waiting if before else None
+    if was is None or (was.reason, was.message) != (waiting.reason, waiting.message):
+        kind, name = waiting.reason.removesuffix(_NAME_CONFLICT), waiting.message.partition(":")[0]
+        message = messages.not_managed_by(kind, name, change.after.metadata.name)
+        yield EmitEvent("Warning", reasons.NOT_MANAGED_BY, message)
+
+
+_NAME_CONFLICT = common.name_conflict("")

@@ -108,6 +108,11 @@ def not_managed_by(kind: str, name: str, job: str) -> str:
     return f"{kind} {name} exists and is not managed by TrainingJob {job}; delete it, or rename the job"
 
 
+def create_failed(names: Sequence[str], error: str) -> str:
+    """Return the text about objects that the API server rejects; the job tries again."""
+    return f"{join_names(names, MAX_NAMES)}: {error}"
+
+
 # Scalers: conditions of the scaler and of its job.
 
 

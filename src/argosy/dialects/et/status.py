@@ -12,6 +12,7 @@ from argosy.dialects.et import conditions as listed
 from argosy.dialects.et import messages, names, reasons
 from argosy.dialects.et.conditions import Conditions
 from argosy.dialects.restart_history import restart_history
+from argosy.kinds.kubernetes import SecretMetadata, Service
 from argosy.kinds.trainingjob import (
     LAUNCHER,
     SUSPEND_ANNOTATION,
@@ -165,9 +166,11 @@ def _start_up(
     workers, launcher = record.role(WORKER), record.role(LAUNCHER)
     began, message = record.started_at or since, messages.created(name)
     current = _reached(current, listed.CREATED, reasons.TRAINING_JOB_CREATED, message, began)
-    if rejected := _rejected_pod(observed):
+    rejected = _rejected_worker(observed)
+    if rejected and not listed.is_true(current, listed.WORKERS_READY):
+        at = record.waiting.since if record.waiting else began
         kind, reason = listed.WORKERS_CREATED, reasons.POD_CREATE_FAILED
-        return listed.with_false(current, kind, reason, rejected, began)
+        return listed.with_false(current, kind, reason, rejected, at)
     if record.attempt_started_at is None:
         return current
     message = messages.workers_created(namespace, name)
@@ -188,16 +191,31 @@ def _start_up(
 
 def _reached(current: Conditions, kind: str, reason: str, message: str, at: datetime) -> Conditions:
     """Return the conditions with a step that was reached; one that is True already stays as it is."""
-    return current if listed.is_true(current, kind) else listed.with_true(current, kind, reason, message, at)
+    last = next((item for item in current if item.type == kind), None)
+    if last is not None and last.status == "True":
+        return current
+    since = last.last_transition_time if last else None
+    return listed.with_true(current, kind, reason, message, max(at, since) if since else at)
 
 
-def _rejected_pod(observed: Observed) -> str:
+def _rejected_worker(observed: Observed) -> str:
+    """Return why a worker, or what it needs, could not be created; empty if nothing was rejected."""
     rejections = (
         failure.message
         for failure in observed.failed_actions
-        if failure.kind == "Pod" and failure.status in (ActionStatus.FORBIDDEN, ActionStatus.INVALID)
+        if failure.status in _REJECTIONS
+        and (failure.role == WORKER if failure.kind == "Pod" else failure.kind in _WORKER_CHILDREN)
     )
     return next(rejections, "")
+
+
+_REJECTIONS = (
+    ActionStatus.FORBIDDEN,
+    ActionStatus.INVALID,
+    ActionStatus.SPEC_REJECTED,
+    ActionStatus.NAME_CONFLICT,
+)
+_WORKER_CHILDREN = (Service.resource.kind, SecretMetadata.resource.kind)
 
 
 def _scaled(job: TrainingJob, current: Conditions, operation: Operation) -> Conditions:
