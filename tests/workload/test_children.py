@@ -8,6 +8,7 @@ from argosy.kinds.kubernetes import ConfigMapMetadata, Role, RoleBinding, Secret
 from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child, KubernetesObject
 from argosy.workload import children
+from argosy.workload.child_rules import AccountRule, LauncherAccount
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Dependency, Phase, Rules
 from argosy.workload.naming import Naming
@@ -15,7 +16,7 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
 from tests.support.scale_simulator import ScaleSimulator, elastic_job, running
-from tests.support.workloads import existing_child, pod, role, role_record, workload
+from tests.support.workloads import NOW, existing_child, pod, role, role_record, workload
 
 JOB = workload(
     role("launcher", 1),
@@ -106,7 +107,8 @@ def test_ssh_secret_has_host_keys_if_hosts_are_verified() -> None:
 def test_every_pod_of_a_role_may_have_a_service_of_its_own() -> None:
     rules = Rules(pod_services=("worker",), service_ports={"worker": (("ssh", 22),)})
     job = workload(role("worker", 2), rules=rules)
-    record = Record(roles={"worker": replace(role_record(size=2), joining=IndexSet.of({4}))})
+    workers = replace(role_record(size=2), joining=IndexSet.of({4}))
+    record = Record(attempt_started_at=NOW, roles={"worker": workers})
     created = [
         change for change in children.sync_children(job, record, Observed()) if isinstance(change, Apply)
     ]
@@ -118,11 +120,28 @@ def test_every_pod_of_a_role_may_have_a_service_of_its_own() -> None:
     assert spec["selector"][labels.INDEX] == "1"
     services = tuple(existing_child(change.child) for change in created)
     assert not list(children.sync_children(job, record, Observed(children=services)))
-    smaller = Record(roles={"worker": role_record(size=1)})
+    smaller = replace(record, roles={"worker": role_record(size=1)})
     removed = list(children.sync_children(job, smaller, Observed(children=services)))
     assert [change.name for change in removed if isinstance(change, Remove)] == [
         "job-worker-1",
         "job-worker-4",
+    ]
+    between_attempts = replace(record, attempt_started_at=None)
+    removed = list(children.sync_children(job, between_attempts, Observed(children=services)))
+    assert len([change for change in removed if isinstance(change, Remove)]) == 3
+
+
+def test_rights_and_labels_of_a_launcher_are_data() -> None:
+    account = LauncherAccount(
+        (AccountRule("pods", ("watch",)), AccountRule("configmaps", ("get",), ("hosts",))), {"app": "job"}
+    )
+    rules = Rules(exec_from=("launcher",), exec_into=("worker",), account=account)
+    job = workload(role("worker", 1), role("launcher", 1), rules=rules)
+    created = [change.child for change in children.sync_children(job, Record(), Observed(pods=(pod(0),)))]  # type: ignore[union-attr]
+    assert [child.body["metadata"] for child in created] == [{"labels": {"app": "job"}}] * 3
+    assert created[1].body["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["watch"], "resourceNames": ["job-worker-0"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": ["hosts"]},
     ]
 
 

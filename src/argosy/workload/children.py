@@ -26,6 +26,7 @@ from argosy.plan.contract import Inputs
 from argosy.plan.diff import changes, remove
 from argosy.workload.dependencies import is_creation_held
 from argosy.workload.host_files import config_map_name, render_host_files
+from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.launchers import is_launcher_held
 from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
@@ -45,7 +46,7 @@ def sync_children(workload: Workload, record: Record, observed: Observed) -> Ite
     of pods that the job no longer has."""
     wanted = [_service(workload, role) for role in workload.rules.services]
     for role in workload.rules.pod_services:
-        wanted += [_pod_service(workload, role, index) for index in record.role(role).wanted]
+        wanted += [_pod_service(workload, role, index) for index in _with_services(record, role)]
     for role in workload.rules.exec_from:
         if not is_creation_held(workload.roles[role], record):
             wanted += _account(workload, role, observed)
@@ -186,11 +187,16 @@ def _ports(workload: Workload, role: str) -> Sequence[tuple[str, int]]:
     return workload.rules.service_ports.get(role, ())
 
 
+def _with_services(record: Record, role: str) -> IndexSet:
+    """Return the replicas whose pods have Services: none before the first pods of an attempt are created."""
+    return record.role(role).wanted if record.attempt_started_at else EMPTY
+
+
 def _unneeded_pod_services(workload: Workload, record: Record, observed: Observed) -> Iterator[Remove]:
     for service in pod_services(workload, observed):
         meta = service.metadata
         index = meta.labels.get(labels.INDEX, "")
-        wanted = record.role(meta.labels.get(labels.ROLE, "")).wanted
+        wanted = _with_services(record, meta.labels.get(labels.ROLE, ""))
         if meta.deletion_timestamp is None and not (index.isdecimal() and int(index) in wanted):
             yield remove(service)
 

@@ -12,7 +12,7 @@ from argosy.kinds.quantity import format_duration
 from argosy.kinds.text import pluralize
 from argosy.plan.actions import Remove
 from argosy.plan.diff import remove
-from argosy.workload import children, messages
+from argosy.workload import children, messages, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.limits import STOP_REASONS
 from argosy.workload.model import CleanupPolicy, Phase, Ttl, Workload
@@ -60,7 +60,7 @@ def clean_up(workload: Workload, record: Record, observed: Observed, now: dateti
         for pod in observed.pods
         if not pod.terminating
         and not _is_kept(workload, pod)
-        and (every_pod or _is_deleted(pod, workload.cleanup, record))
+        and (every_pod or _is_deleted(workload, pod, record))
     ]
     forced, recheck_at = forced_deletions(workload.limits, observed, now)
     actions += forced
@@ -78,10 +78,12 @@ def _is_kept(workload: Workload, pod: ObservedPod) -> bool:
     return role is not None and role.keep_ended_pods and pod.ended
 
 
-def _is_deleted(pod: ObservedPod, policy: CleanupPolicy, record: Record) -> bool:
+def _is_deleted(workload: Workload, pod: ObservedPod, record: Record) -> bool:
     if pod.ended:
         return False
-    return policy is CleanupPolicy.RUNNING or pod.waits_for_dependency or record.reason in STOP_REASONS
+    kept = workload.semantics.keep_pods_without_restarts and record.reason == reasons.RESTARTS_EXHAUSTED
+    stopped = record.reason in STOP_REASONS and not kept
+    return workload.cleanup is CleanupPolicy.RUNNING or pod.waits_for_dependency or stopped
 
 
 def _expiry(ttl: Ttl, record: Record) -> datetime | None:

@@ -33,7 +33,7 @@ from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Plan
 from argosy.workload.record import HistoryEntry, Record, WaitReason
 from argosy.workload.record_sync import sync_record
-from argosy.workload.restarts.policy import plan_restarts
+from argosy.workload.restarts.policy import RestartPlan, plan_restarts, restart_below_min
 from argosy.workload.transitions import find_transitions
 
 _WARNING_REASONS = frozenset(
@@ -89,6 +89,8 @@ def _decide_active(
     # Finish the job, if this was its end.
     limit = limits.check_limits(workload, record, observed, now)
     result = _first_result(phases.terminal_result(workload, record), restarts.result, limit.result)
+    if result is limit.result and (again := _restart_below_min(workload, record, limit.result, now)):
+        result, restarts, record = None, again, again.record
     if result is not None:
         succeeded = result.phase is Phase.SUCCEEDED
         # A program may exit with 0 because a pod was deleted that the cache still shows: ask first.
@@ -103,6 +105,15 @@ def _decide_active(
     plan = plan.with_actions((*host_list.calls, *scale.calls))
     plan = plan.with_requeue_at(limit.next_at, scale.requeue_at, host_list.requeue_at, notices.requeue_at)
     return replace(plan, restart_causes=(*notices.causes, *restarts.causes))
+
+
+def _restart_below_min(
+    workload: Workload, record: Record, result: PhaseResult | None, now: datetime
+) -> RestartPlan | None:
+    """Return the restart of a job that would fail because it has too few pods; None if it fails."""
+    if result is None or result.reason != reasons.BELOW_MIN_REPLICAS:
+        return None
+    return restart_below_min(workload, record, now)
 
 
 def _without_interrupted(workload: Workload, before: Record, after: Record, now: datetime) -> Record:

@@ -59,6 +59,8 @@ def describe_restart(entry: RestartEntry) -> str:
     """Return what was lost, how and where: `worker-0 was evicted from node-1: low memory`."""
     cause, node = entry.cause, entry.node
     subject = replica_name(entry.role, entry.index)
+    if cause == RestartCause.BELOW_MIN_REPLICAS:
+        return f"{entry.role} had too few running pods for too long"
     if entry.scope == CONTAINER:
         subject = f"a container of {subject}"
     if cause == RestartCause.NODE_LOST and node:

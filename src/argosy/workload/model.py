@@ -94,6 +94,8 @@ class Elastic(Struct, frozen=True):
     multiple_of: int = 1
     starts_with_min: bool = True
     """Whether the role is Running with the minimum; otherwise all replicas must run first."""
+    restart_below_min: bool = False
+    """Fewer running pods than the minimum for too long restart the job, if it may restart."""
 
     def allows(self, size: int) -> bool:
         return self.min <= size <= self.max and size % self.multiple_of == 0

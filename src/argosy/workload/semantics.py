@@ -2,7 +2,8 @@
 
 All policies of `workload` serve all APIs. Where an API that other operators have defined before us demands a
 different rule, the rule is a field here, and the API's dialect sets it in one place. The defaults are the
-rules of TrainingRun. Numbers in brackets are the sections of AresJob's specification that demand the field.
+rules of TrainingRun. Numbers in brackets are the sections of AresJob's specification that demand the field,
+or with `et` those of et-operator's.
 """
 
 from msgspec import Struct
@@ -38,6 +39,9 @@ class Semantics(Struct, frozen=True):
     replaced [3.4]. Empty: 128 and above, and pods that were lost without an exit code."""
     keep_children: bool = False
     """A finished job keeps its children until it is deleted, except the Services of single pods, which go
-    with the pods."""
+    with the pods [et 3.7]."""
+    keep_pods_without_restarts: bool = False
+    """The cleanup policy also decides about pods that run when the restarts of the job are used up; otherwise
+    they are deleted [et 3.7]."""
     count_unreplaced_failures: bool = False
     """Failed pods that are not replaced count towards the limit of restarts [3.4]."""

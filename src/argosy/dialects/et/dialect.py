@@ -72,6 +72,7 @@ SEMANTICS: Final = Semantics(
     role_label=ROLE_LABEL,
     index_label=INDEX_LABEL,
     keep_children=True,
+    keep_pods_without_restarts=True,
 )
 
 _SERVICE_PORTS = (("ssh-port", 22), ("kubeai-service-port", 9009))
@@ -174,7 +175,12 @@ def _worker(obj: TrainingJob, spec: TrainingJobSpec, settings: EtSettings) -> Ro
         template=worker.template,
         restart=RestartPolicy(worker.restart_policy),
         policy=RolePolicy(node_down_as_failed=True, ends=False),
-        elastic=Elastic(min_replicas(spec), max_replicas(spec), starts_with_min=False),
+        elastic=Elastic(
+            min_replicas(spec),
+            max_replicas(spec),
+            starts_with_min=False,
+            restart_below_min=spec.restart_policy == "OnFailure",
+        ),
         replacement=ReplacementPolicy(
             scope=RestartScope.POD,
             deleted=worker.restart_policy == "Always",

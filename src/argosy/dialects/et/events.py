@@ -1,4 +1,7 @@
-"""The events of TrainingJobs: for each condition that becomes True with a reason, and for lost workers."""
+"""The events of TrainingJobs: for each condition that becomes True with a reason, and for lost workers.
+
+A job that is resumed has the condition Suspended False, which is an event too.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -46,7 +49,8 @@ def _condition_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
     before = {(item.type, item.status, item.last_transition_time) for item in change.before.status.conditions}
     for item in change.after.status.conditions:
         changed = (item.type, item.status, item.last_transition_time) not in before
-        if not changed or not item.reason or item.status != "True":
+        resumed = item.reason == reasons.TRAINING_JOB_RESUMED
+        if not changed or not item.reason or not (item.status == "True" or resumed):
             continue
         yield EmitEvent("Warning" if item.type in _WARNINGS else "Normal", item.reason, item.message)
 

@@ -43,20 +43,21 @@ def to_status(job: TrainingJob, view: StatusInput) -> TrainingJobStatus:
     current = _worker_names(job, IndexSet.of(running) & workers.members)
     failed = workers.retired | IndexSet.of(workers.failed_indexes)
     invalid = view.workload is None
+    conditions = _conditions(job, record, observed, invalid=invalid)
     return TrainingJobStatus(
         phase=_phase(record, invalid=invalid),
-        conditions=_conditions(job, record, observed, invalid=invalid),
+        conditions=conditions,
         replica_statuses={} if invalid and not last.replica_statuses else _replica_statuses(record, observed),
         restart_count=record.restarts,
         start_time=record.started_at,
-        completion_time=None if record.reason == reasons.TRAINING_JOB_EVICTED else record.finished_at,
+        completion_time=None if _was_evicted(conditions) else record.finished_at,
         last_reconcile_time=last.last_reconcile_time,
         observed_generation=record.generation,
         current_scaler=_current_scaler(job, record),
         target_workers=_worker_names(job, workers.members),
-        current_workers=[] if record.finished_at else current,
+        current_workers=current,
         failed_workers=_worker_names(job, failed),
-        replicas=0 if record.finished_at else len(current),
+        replicas=len(current),
         selector=names.worker_selector(job.metadata.name),
         restart_history=restart_history(record),
         argosy=encode(record),
@@ -95,14 +96,17 @@ def scaler_name(job: TrainingJob, operation: Operation) -> str:
 
 
 def _replica_statuses(record: Record, observed: Observed) -> dict[str, ReplicaStatus]:
+    """Return the numbers of the present pods; the launcher of a job that succeeded may be gone."""
+    launcher = _counts(current_pods(record, LAUNCHER, observed))
+    succeeded = record.phase is Phase.SUCCEEDED
     return {
-        "Launcher": _counts(current_pods(record, LAUNCHER, observed)),
+        "Launcher": ReplicaStatus(succeeded=1) if succeeded else launcher,
         "Worker": _counts(observed.by_role.get(WORKER, ())),
     }
 
 
 def _counts(pods: Iterable[ObservedPod]) -> ReplicaStatus:
-    phases = [pod.phase for pod in pods]
+    phases = [pod.phase for pod in pods if not pod.terminating]
     return ReplicaStatus(
         active=sum(phase in ("Pending", "Running") for phase in phases),
         succeeded=phases.count("Succeeded"),
@@ -145,6 +149,12 @@ def _carried_over(job: TrainingJob, record: Record, since: datetime) -> Conditio
 
 def _was_invalid(conditions: Conditions) -> bool:
     return any(item.type == listed.FAILED and item.reason == common.INVALID_SPEC for item in conditions)
+
+
+def _was_evicted(conditions: Conditions) -> bool:
+    """Return True if the job failed because its launcher was evicted."""
+    reason = reasons.TRAINING_JOB_EVICTED
+    return any(item.type == listed.FAILED and item.reason == reason for item in conditions)
 
 
 def _suspended(job: TrainingJob, current: Conditions, record: Record, since: datetime) -> list[JobCondition]:
@@ -265,7 +275,7 @@ def _failure(job: TrainingJob, record: Record, observed: Observed) -> tuple[str,
     if pod is not None:
         text = messages.failed(namespace, name, pod.first_exit_code)
         return reasons.launcher_failed(pod.reason), text
-    if record.reason == common.POD_MISSING:
+    if record.reason in (common.POD_MISSING, common.RESTARTS_EXHAUSTED):
         return reasons.TRAINING_JOB_FAILED, messages.launcher_missing(names.launcher_name(name))
     return record.reason or reasons.TRAINING_JOB_FAILED, record.message
 

@@ -46,6 +46,8 @@ class RestartCause(StrEnum):
     """The pod was deleted by a user or by another controller."""
     NODE_LOST = "NodeLost"
     """The pod's node is unreachable or was deleted."""
+    BELOW_MIN_REPLICAS = "BelowMinReplicas"
+    """A role had fewer running pods than its minimum for too long."""
 
 
 _REASONS = {

@@ -11,6 +11,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
 from argosy.workload.record import Record, RestartEntry
 from argosy.workload.restarts.budgets import has_budget, within_budgets
+from argosy.workload.restarts.causes import RestartCause
 from argosy.workload.restarts.disruptions import new_disruptions
 from argosy.workload.restarts.losses import (
     LostPod,
@@ -53,6 +54,35 @@ def plan_restarts(workload: Workload, record: Record, observed: Observed, now: d
         cause = root_cause(counted).entry
         message = messages.no_restarts_left(cause, limit, used=record.restarts + kept, needed=used)
         return RestartPlan(record, PhaseResult(Phase.FAILED, reasons.RESTARTS_EXHAUSTED, message))
+    record, restarts = _with_losses(workload, record, losses, used, now)
+    return RestartPlan(record, causes=tuple(entry.cause for entry in (*disrupted, *restarts)))
+
+
+def restart_below_min(workload: Workload, record: Record, now: datetime) -> RestartPlan | None:
+    """Return the record that restarts a job which had too few running pods for too long.
+
+    None if that fails the job, or if no restart is left.
+    """
+    limit = workload.limits.restarts
+    if limit is not None and record.restarts >= limit:
+        return None
+    for name, role in workload.roles.items():
+        if role.elastic is None or not role.elastic.restart_below_min:
+            continue
+        last = record.role(name)
+        if last.below_min_since is not None:
+            cause = RestartCause.BELOW_MIN_REPLICAS
+            entry = RestartEntry(now, name, max(last.members.highest, 0), cause, "", record.attempt)
+            loss = LostPod(entry, uses_restart=True, scope=RestartScope.JOB)
+            record, restarts = _with_losses(workload, record, [loss], 1, now)
+            return RestartPlan(record, causes=tuple(entry.cause for entry in restarts))
+    return None
+
+
+def _with_losses(
+    workload: Workload, record: Record, losses: list[LostPod], used: int, now: datetime
+) -> tuple[Record, list[RestartEntry]]:
+    """Return the record that replaces lost pods, which uses so many restarts, and what its history shows."""
     disruptions = record.disruptions + sum(loss.disrupted for loss in losses)
     record = replace(record, restarts=record.restarts + used, disruptions=disruptions)
     message = _message(workload, losses, record)
@@ -66,7 +96,7 @@ def plan_restarts(workload: Workload, record: Record, observed: Observed, now: d
     record = replace(
         record, phase=Phase.RESTARTING, phase_since=since, reason=reasons.RESTARTING, message=message
     )
-    return RestartPlan(record, causes=tuple(entry.cause for entry in (*disrupted, *restarts)))
+    return record, restarts
 
 
 def _restarts_used(workload: Workload, counted: list[LostPod]) -> int:
