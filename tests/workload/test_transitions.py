@@ -5,7 +5,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.workload.decide import decide
-from argosy.workload.model import RestartPolicy
+from argosy.workload.model import ReplacementPolicy, RestartPolicy, RestartScope
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Record
 from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload
@@ -52,6 +52,20 @@ def test_a_failed_pod_is_reported_in_one_reconcile_only(restart: RestartPolicy) 
     first = decide(job, decide(job, None, observation(), NOW).record, observed, later(1))
     assert [pod.index for pod in first.transitions.failed_pods] == [1]
     assert not decide(job, first.record, observed, later(2)).transitions.failed_pods
+
+
+@pytest.mark.parametrize("restart", [RestartPolicy.NEVER, RestartPolicy.ON_FAILURE])
+def test_a_pod_whose_index_is_not_used_again_is_reported_in_one_reconcile_only(
+    restart: RestartPolicy,
+) -> None:
+    worker = replace(
+        role(replicas=2, restart=restart), replacement=ReplacementPolicy(RestartScope.POD, next_index=True)
+    )
+    job = workload(worker, role("other", 1))
+    observed = observation(pod(0), pod(1, "Failed"), pod(0, role="other"))
+    first = decide(job, decide(job, None, observation(), NOW).record, observed, later(1))
+    assert [pod.index for pod in first.transitions.retired_pods] == [1]
+    assert not decide(job, first.record, observed, later(2)).transitions.retired_pods
 
 
 EDITS = {

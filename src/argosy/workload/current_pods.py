@@ -38,7 +38,7 @@ def all_current_pods(record: Record, observed: Observed) -> Sequence[ObservedPod
 def stale_pods(record: Record, observed: Observed) -> Sequence[ObservedPod]:
     """Return the pods that are not current; usually none, which is checked without looking at each pod.
 
-    Not the failed pods of retired indexes: they are kept, with their output.
+    Not the ended pods of retired indexes: they are kept, with their output, unless they are scaled in.
     """
     if len(all_current_pods(record, observed)) == len(observed.pods):
         return ()
@@ -46,4 +46,6 @@ def stale_pods(record: Record, observed: Observed) -> Sequence[ObservedPod]:
 
 
 def _is_retired(record: Record, pod: ObservedPod) -> bool:
-    return pod.ended and pod.attempt == record.attempt and pod.index in record.role(pod.role).retired
+    if not pod.ended or pod.attempt != record.attempt:
+        return False
+    return pod.index in record.role(pod.role).retired and pod.index not in record.leaving(pod.role)

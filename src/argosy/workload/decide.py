@@ -59,7 +59,7 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
         plan = _decide_active(workload, before, record, observed, now)
         plan = replace(plan, record=_without_interrupted(workload, record, plan.record, now))
         plan = _with_history_events(before, plan)
-        plan = replace(plan, transitions=find_transitions(workload, before, observed))
+        plan = replace(plan, transitions=find_transitions(workload, before, plan.record, observed))
     return plan.with_actions(propagation.sync_metadata(workload, observed, plan.actions))
 
 

@@ -163,7 +163,8 @@ def _is_below_min(
     if role.elastic is None or last.phase is not Phase.RUNNING:
         return False
     counts = count_pods(workload, role, record, observed)
-    return counts.active + counts.succeeded < role.elastic.min
+    done = counts.succeeded if role.policy is None or role.policy.ends else 0
+    return counts.active + done < role.elastic.min
 
 
 def _resize_role(last: RoleRecord, size: int) -> RoleRecord:

@@ -140,6 +140,8 @@ class ReplacementPolicy(Struct, frozen=True):
     """What is restarted; None: `Rules.restart_scope`."""
     deleted: bool = True
     """Whether a pod that was deleted is replaced."""
+    unknown: bool = False
+    """Whether a pod of phase Unknown is replaced although nothing is known about its node."""
     refill_deleted: bool = False
     """A pod that was deleted is created again and nothing else happens, whatever the scope and `Role.restart`
     are."""

@@ -199,7 +199,7 @@ def _unfinished_indexes(role: Role, record: Record) -> Iterator[int]:
         return
     yield from (
         index
-        for index in last.wanted
+        for index in last.wanted - last.retired - record.leaving(role.name)
         if index not in last.succeeded_indexes and index not in last.lost_indexes
     )
 
@@ -207,7 +207,7 @@ def _unfinished_indexes(role: Role, record: Record) -> Iterator[int]:
 def _needs_confirmation(workload: Workload, role: Role, index: int, record: Record) -> bool:
     """Return True if the pod existed and its loss has consequences, so that it must be confirmed by a GET."""
     last = record.role(role.name)
-    if index not in last.created or last.phase in (Phase.PENDING, Phase.STARTING):
+    if index not in last.created or index in last.joining or last.phase in (Phase.PENDING, Phase.STARTING):
         return False
     if role.replacement.refill_deleted:
         return False
@@ -221,6 +221,8 @@ def _needs_confirmation(workload: Workload, role: Role, index: int, record: Reco
 
 def _in_backoff(role: Role, index: int, record: Record, now: datetime) -> bool:
     last = record.role(role.name)
+    if index in last.joining:
+        return False
     again = last.replacements.get(index, 0) > 1 or last.role_restarts_in_a_row or role.replacement.next_index
     return bool(last.retry_at and now < last.retry_at and again)
 

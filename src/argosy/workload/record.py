@@ -80,7 +80,8 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Members that have had a pod. Only maintained once the role is Running: before that no pod can be
     missing, and the Record would have to be written for every new pod."""
     retired: IndexSet = EMPTY
-    """Indexes that were replaced by another index and are not used again in this attempt."""
+    """Indexes that lost their pod and get no other one in this attempt, for roles whose lost pods are
+    replaced under a new index. Members that are not replaced are among them."""
     joining: IndexSet = EMPTY
     """Indexes that a scale operation is about to add; they have pods and are not members yet."""
     draining: IndexSet = EMPTY
@@ -236,6 +237,12 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     def operation(self) -> Operation | None:
         """The scale operation under way."""
         return next((operation for operation in self.operations if not operation.finished), None)
+
+    def leaving(self, role: str) -> IndexSet:
+        """Return the replicas of a role that the scale operation under way removes."""
+        operation = self.operation
+        removes = operation is not None and operation.kind == "In" and operation.role == role
+        return operation.index_set if operation and removes else EMPTY
 
     def with_operation(self, operation: Operation) -> "Record":
         """Return the record with this state of an operation, without the oldest if there are too many."""

@@ -158,13 +158,15 @@ def _sync_role(
         if pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod, workload.semantics)
     ]
     preempted = {pod.index: 1 for pod in pods if pod.preempted_at}
+    failed = {pod.index: 1 for pod in kept}
     return replace(
         last,
+        retired=_retired_indexes(role, last, succeeded, lost, failed),
         succeeded_indexes=succeeded,
         created=created & last.wanted,
         container_restarts=_in_place(last, pods),
         lost_indexes=lost,
-        failed_indexes={pod.index: 1 for pod in kept},
+        failed_indexes=failed,
         preempted_indexes={**last.preempted_indexes, **preempted} if preempted else last.preempted_indexes,
         template_hash=role.template_hash,
     )
@@ -219,6 +221,14 @@ def _lost_indexes(
         and not observed.by_replica.get((name, index))
     ]
     return {**last.lost_indexes, **dict.fromkeys(lost, 1)} if lost else last.lost_indexes
+
+
+def _retired_indexes(role: Role, last: RoleRecord, *without_pod: Mapping[int, int]) -> IndexSet:
+    """Return the indexes that are not used again, with the members whose pods have ended or are gone."""
+    if not role.replacement.next_index:
+        return last.retired
+    gone = IndexSet.of(index for indexes in without_pod for index in indexes)
+    return last.retired | (gone & last.members) if gone else last.retired
 
 
 def _in_place(last: RoleRecord, pods: Iterable[ObservedPod]) -> dict[int, int]:

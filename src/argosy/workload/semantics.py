@@ -34,9 +34,10 @@ class Semantics(Struct, frozen=True):
     surge: bool = False
     """Create a replacement while the old pod still terminates, unless the role is never restarted. Their
     names differ [2.5, 3.4]."""
-    replaced_exit_codes: frozenset[int] = frozenset()
+    replaced_exit_codes: frozenset[int | None] = frozenset()
     """For the restart policy ExitCode: exit codes of the first terminated container after which a pod is
-    replaced [3.4]. Empty: 128 and above, and pods that were lost without an exit code."""
+    replaced; None for pods that failed without one [3.4, et 3.6]. Empty: 128 and above of any container, and
+    pods that were lost without an exit code."""
     keep_children: bool = False
     """A finished job keeps its children until it is deleted, except the Services of single pods, which go
     with the pods [et 3.7]."""

@@ -17,13 +17,20 @@ from argosy.workload.record import Record
 class Transitions(Struct, frozen=True):
     failed_pods: tuple[ObservedPod, ...] = ()
     """Pods observed as Failed for the first time, by role and index."""
+    retired_pods: tuple[ObservedPod, ...] = ()
+    """Pods, as far as they exist, whose indexes are not used again from now on, by role and index."""
     stale_roles: tuple[str, ...] = ()
     """Roles with running pods of an earlier template."""
 
 
-def find_transitions(workload: Workload, before: Record | None, observed: Observed) -> Transitions:
+def find_transitions(
+    workload: Workload, before: Record | None, after: Record, observed: Observed
+) -> Transitions:
     failures = sorted(_failures(before, observed), key=lambda pod: (pod.role, pod.index))
-    return Transitions(tuple(failures), tuple(_stale_roles(workload, before, observed)) if before else ())
+    if before is None:
+        return Transitions(tuple(failures))
+    retired = sorted(_retired(before, after, observed), key=lambda pod: (pod.role, pod.index))
+    return Transitions(tuple(failures), tuple(retired), tuple(_stale_roles(workload, before, observed)))
 
 
 def _failures(before: Record | None, observed: Observed) -> Iterator[ObservedPod]:
@@ -34,6 +41,19 @@ def _failures(before: Record | None, observed: Observed) -> Iterator[ObservedPod
             is_current(before, pod) and pod.index not in before.role(pod.role).failed_indexes
         ):
             yield pod
+
+
+def _retired(before: Record, after: Record, observed: Observed) -> Iterator[ObservedPod]:
+    if before.attempt != after.attempt:
+        return
+    for name, role in after.roles.items():
+        new = role.retired - before.role(name).retired
+        if new:
+            yield from (
+                pod
+                for pod in observed.by_role.get(name, ())
+                if pod.index in new and pod.attempt == after.attempt
+            )
 
 
 def _stale_roles(workload: Workload, before: Record, observed: Observed) -> Iterator[str]:

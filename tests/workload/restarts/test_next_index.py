@@ -17,6 +17,7 @@ from argosy.workload.model import (
     Workload,
 )
 from argosy.workload.observed import ObservedPod
+from argosy.workload.operation import Operation
 from argosy.workload.record import Record
 from argosy.workload.record_sync import sync_record
 from argosy.workload.restarts.policy import plan_restarts
@@ -96,13 +97,24 @@ CASES = {
     ),
     "pod not observed, deletion not confirmed: not replaced": Case((pod(0), pod(2))),
     "pod deleted, deleted pods are not replaced: not replaced": Case(
-        (pod(0), pod(2)), policy=NOT_DELETED, absent=(("worker", 1),)
+        (pod(0), pod(2)), policy=NOT_DELETED, absent=(("worker", 1),), want_retired=(1,)
     ),
     "pod is being deleted, deleted pods are not replaced: not replaced": Case(
         (pod(0), pod(1, terminating=True), pod(2)), policy=NOT_DELETED
     ),
     "pod failed, restart Never: not replaced": Case(
-        (pod(0), pod(1, "Failed", exit_code=1), pod(2)), restart=RestartPolicy.NEVER
+        (pod(0), pod(1, "Failed", exit_code=1), pod(2)), restart=RestartPolicy.NEVER, want_retired=(1,)
+    ),
+    "pod failed that is scaled in: not replaced": Case(
+        (pod(0), pod(1, "Failed", exit_code=1), pod(2)),
+        record=replace(running(), operations=(Operation("a", "In", "worker", NOW, indexes="1"),)),
+    ),
+    "pod of phase Unknown: not replaced": Case((pod(0), pod(1, "Unknown"), pod(2))),
+    "pod of phase Unknown, such pods are replaced: replaced, and not counted": Case(
+        (pod(0), pod(1, "Unknown"), pod(2)),
+        policy=replace(POLICY, unknown=True),
+        want_members=(0, 2, 3),
+        want_retired=(1,),
     ),
     "pod succeeded, restart Always: replaced": Case(
         (pod(0), pod(1, "Succeeded", exit_code=0), pod(2)),
@@ -113,6 +125,7 @@ CASES = {
     "budget used up: not replaced": Case(
         (pod(0), pod(1, "Failed", exit_code=1), pod(2)),
         record=running(replacements_in_a_row=3),
+        want_retired=(1,),
         want_in_a_row=3,
     ),
     "budget used up, pod evicted: replaced": Case(
@@ -174,6 +187,21 @@ def test_replacements_in_a_row_are_delayed_more_and_more() -> None:
     assert held.create == ()
     assert held.retry_at == later(2 + 20)
     assert [action.index for action in pods.plan_creation(job(), record, observation(), later(30)).create]
+
+
+def test_pods_of_a_scale_out_are_neither_delayed_nor_confirmed() -> None:
+    record = running(joining=IndexSet.of({3, 4}), created=IndexSet.of({0, 1, 2, 3}), retry_at=later(60))
+    creation = pods.plan_creation(job(), record, observation(pod(0), pod(1), pod(2)), later(5))
+    assert [action.index for action in creation.create] == [3, 4]
+    assert creation.confirm == ()
+
+
+def test_the_pod_of_a_replica_that_is_scaled_in_is_deleted_also_if_it_failed() -> None:
+    record = running(members=IndexSet.of({0, 2}), retired=IndexSet.of({1}))
+    observed = observation(pod(0), pod(1, "Failed", exit_code=1), pod(2))
+    assert not stale_pods(record, observed)
+    removing = replace(record, operations=(Operation("a", "In", "worker", NOW, indexes="1"),))
+    assert [pod.index for pod in stale_pods(removing, observed)] == [1]
 
 
 def test_the_end_of_the_budget_is_recorded_once() -> None:

@@ -71,6 +71,7 @@ SEMANTICS: Final = Semantics(
     roles_path="spec.etReplicaSpecs",
     role_label=ROLE_LABEL,
     index_label=INDEX_LABEL,
+    replaced_exit_codes=frozenset({None, *range(128, 256)}),
     keep_children=True,
     keep_pods_without_restarts=True,
 )
@@ -184,6 +185,7 @@ def _worker(obj: TrainingJob, spec: TrainingJobSpec, settings: EtSettings) -> Ro
         replacement=ReplacementPolicy(
             scope=RestartScope.POD,
             deleted=worker.restart_policy == "Always",
+            unknown=worker.restart_policy == "Always",
             next_index=True,
             budget=settings.worker_budget,
         ),

@@ -3,7 +3,7 @@
 A job that is resumed has the condition Suspended False, which is an event too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from argosy.dialects.base import StatusChange
 from argosy.dialects.et import conditions as listed
@@ -11,7 +11,7 @@ from argosy.dialects.et import messages, names, reasons
 from argosy.kinds.trainingjob import WORKER, TrainingJob
 from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
 from argosy.workload import reasons as common
-from argosy.workload.index_set import IndexSet
+from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Record, decode
 
 _WARNINGS = frozenset({listed.FAILED, listed.SCALE_FAILED, listed.RESTARTING})
@@ -61,26 +61,27 @@ def _worker_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
     if before is None or before.attempt != after.attempt:
         return
     namespace, name = change.after.metadata.namespace, change.after.metadata.name
-    failed = {pod.index: pod for pod in change.plan.transitions.failed_pods if pod.role == WORKER}
     was, now = before.role(WORKER), after.role(WORKER)
-    lost = (now.retired - was.retired) | _new(now.failed_indexes, was.failed_indexes)
-    lost |= _new(now.lost_indexes, was.lost_indexes)
-    for index in lost:
-        pod = failed.get(index)
-        worker = names.worker_name(name, index)
+    pods = {pod.index: pod for pod in change.plan.transitions.retired_pods if pod.role == WORKER}
+    for index in now.retired - was.retired:
+        pod, worker = pods.get(index), names.worker_name(name, index)
         if pod is not None and pod.reason == "Evicted":
             message = messages.worker_evicted(namespace, name, worker)
         else:
-            message = messages.worker_lost(namespace, name, worker, pod.phase if pod else "Deleted")
+            message = messages.worker_lost(namespace, name, worker, _lost_phase(pod))
         yield EmitEvent("Warning", reasons.TRAINING_JOB_WORKER_FAILED, message)
-    if now.retired - was.retired:
-        added = [names.worker_name(name, index) for index in now.members - was.members]
+    replaced = was.members - now.members - before.leaving(WORKER)
+    if replaced & now.retired:
+        added = [names.worker_name(name, index) for index in now.members - was.members - was.joining]
         message = messages.workers_replaced(namespace, name, added)
         yield EmitEvent("Normal", reasons.TRAINING_JOB_WORKER_CREATED, message)
 
 
-def _new(now: Mapping[int, int], before: Mapping[int, int]) -> IndexSet:
-    return IndexSet.of(index for index in now if index not in before)
+def _lost_phase(pod: ObservedPod | None) -> str:
+    """Return what is said about the phase of a lost worker; a pod that has not ended is on a lost node."""
+    if pod is None or pod.terminating:
+        return "Deleted"
+    return pod.phase if pod.ended else "Unknown"
 
 
 def _limit_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:

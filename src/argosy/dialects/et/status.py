@@ -41,7 +41,6 @@ def to_status(job: TrainingJob, view: StatusInput) -> TrainingJobStatus:
     workers = record.role(WORKER)
     running = [pod.index for pod in current_pods(record, WORKER, observed) if _runs(pod)]
     current = _worker_names(job, IndexSet.of(running) & workers.members)
-    failed = workers.retired | IndexSet.of(workers.failed_indexes)
     invalid = view.workload is None
     conditions = _conditions(job, record, observed, invalid=invalid)
     return TrainingJobStatus(
@@ -56,7 +55,7 @@ def to_status(job: TrainingJob, view: StatusInput) -> TrainingJobStatus:
         current_scaler=_current_scaler(job, record),
         target_workers=_worker_names(job, workers.members),
         current_workers=current,
-        failed_workers=_worker_names(job, failed),
+        failed_workers=_worker_names(job, workers.retired),
         replicas=len(current),
         selector=names.worker_selector(job.metadata.name),
         restart_history=restart_history(record),

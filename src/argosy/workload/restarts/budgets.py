@@ -9,6 +9,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.workload import messages, reasons
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import ReplacementBudget, Workload
 from argosy.workload.record import Record
 from argosy.workload.restarts.losses import LostPod
@@ -30,7 +31,7 @@ def within_budgets(
         for name, budget in budgets.items()
         if budget
     }
-    exhausted: set[str] = set()
+    exhausted: dict[str, list[int]] = {}
     for loss in losses:
         if loss.role not in left or not loss.uses_restart or _was_stable(budgets[loss.role], loss):
             allowed.append(loss)
@@ -38,12 +39,13 @@ def within_budgets(
             left[loss.role] -= 1
             allowed.append(loss)
         else:
-            exhausted.add(loss.role)
-    for name in sorted(exhausted):
+            exhausted.setdefault(loss.role, []).append(loss.index)
+    for name, lost in sorted(exhausted.items()):
         last = record.role(name)
+        retired = last.retired | IndexSet.of(lost)
+        record = record.with_role(name, replace(last, retired=retired, budget_exhausted=True))
         if last.budget_exhausted:
             continue
-        record = record.with_role(name, replace(last, budget_exhausted=True))
         budget = budgets[name]
         message = messages.budget_exhausted(name, budget.limit if budget else 0)
         record = record.with_history(now, reasons.REPLACEMENT_LIMIT_REACHED, message)

@@ -128,8 +128,9 @@ def _lost_existing(
     policy = role.replacement
     replaced_early = workload.allows_surge(role) or policy.next_index
     down = observed.nodes_to_replace(role.policy, workload.semantics)
+    staying = last.members - record.leaving(role.name)
     for pod in current_pods(record, role.name, observed):
-        if pod.index in last.succeeded_indexes or pod.index not in last.members:
+        if pod.index in last.succeeded_indexes or pod.index not in staying.lookup:
             continue
         if pod.terminating:
             restarts_more = workload.restart_scope(role, pod.index) is not RestartScope.POD
@@ -138,7 +139,7 @@ def _lost_existing(
         elif pod.ended:
             lost = should_replace(role, pod, workload.semantics)
         else:
-            lost = pod.node in down
+            lost = pod.node in down or (policy.unknown and pod.phase == "Unknown")
         if lost:
             yield _lost_pod(workload, role, last, pod, observed, now)
         elif escalation.exceeds_container_restarts(workload.limits, pod):

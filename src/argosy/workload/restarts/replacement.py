@@ -105,6 +105,7 @@ def _with_next_index(
         role.with_members(members),
         retired=role.retired | lost,
         replacements_in_a_row=in_a_row,
+        budget_exhausted=role.budget_exhausted and in_a_row > 1,
         retry_at=retry_at,
     )
 
