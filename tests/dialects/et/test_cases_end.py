@@ -247,7 +247,7 @@ def test_case_19_every_child_is_owned_by_the_job_and_nothing_is_done_while_it_is
     assert isinstance(workload, Workload)
     owner = owner_reference(job_owner(workload))
     bodies = [*job.cluster.rendered.values(), *(child.body for child in job.cluster.children.values())]
-    assert len(bodies) == 5 + 4 + 4
+    assert len(bodies) == 5 + 4 + 5
     for body in bodies:
         metadata = body["metadata"]
         assert isinstance(metadata, dict)
