@@ -106,6 +106,7 @@ class JobPodRenderer:
             index=action.index,
             attempt=action.attempt,
             replacement=action.replacement,
+            added_by=action.added_by,
         )
         role = self._workload.roles[action.role]
         injection = self._injection(role, action.index)

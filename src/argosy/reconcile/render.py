@@ -19,7 +19,7 @@ from argosy.kinds import labels
 from argosy.plan.children import owner_reference
 from argosy.reconcile.render_context import RenderContext, helper_container, helper_volumes
 from argosy.reconcile.sshkeys import KEY_FILES
-from argosy.workload.children import job_owner, role_labels, ssh_secret_name
+from argosy.workload.children import job_owner, request_labels, role_labels, ssh_secret_name
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.model import Dependency, RestartPolicy, Role, Workload
 
@@ -36,6 +36,8 @@ class PodIdentity(Struct, frozen=True):
     index: int
     attempt: int = 1
     replacement: int = 0
+    added_by: str = ""
+    """Name of the object that asked for it, if one did."""
 
 
 class RoleTemplate(Struct, frozen=True):
@@ -136,6 +138,7 @@ def replica_labels(workload: Workload, pod: PodIdentity) -> dict[str, str]:
         labels.ATTEMPT: str(pod.attempt),
         labels.REPLACEMENT: str(pod.replacement),
         **api_labels,
+        **request_labels(workload, pod.added_by),
     }
 
 

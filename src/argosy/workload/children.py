@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from argosy.kinds import labels
+from argosy.kinds.dns_names import is_label_value
 from argosy.kinds.kubernetes import (
     ConfigMapMetadata,
     Role,
@@ -46,7 +47,7 @@ def sync_children(workload: Workload, record: Record, observed: Observed) -> Ite
     of pods that the job no longer has."""
     wanted = [_service(workload, role) for role in workload.rules.services]
     for role in workload.rules.pod_services:
-        wanted += [_pod_service(workload, role, index) for index in _with_services(record, role)]
+        wanted += [_pod_service(workload, record, role, index) for index in _with_services(record, role)]
     for role in workload.rules.exec_from:
         if not is_creation_held(workload.roles[role], record):
             wanted += _account(workload, role, observed)
@@ -130,6 +131,12 @@ def role_labels(workload: Workload, role: str) -> dict[str, str]:
     return {**job_labels(workload), labels.ROLE: role, **_api_role_labels(workload, role)}
 
 
+def request_labels(workload: Workload, added_by: str) -> dict[str, str]:
+    """Return the label of what an object asked for; none if its name is too long for a label."""
+    label = workload.semantics.request_label
+    return {label: added_by} if label and added_by and is_label_value(added_by) else {}
+
+
 def _api_role_labels(workload: Workload, role: str) -> dict[str, str]:
     """Return the labels of a role that the job's API defines."""
     label = workload.semantics.role_label
@@ -157,8 +164,11 @@ def _service(workload: Workload, role: str) -> Child:
     return Child(Service, workload.service(role), body)
 
 
-def _pod_service(workload: Workload, role: str, index: int) -> Child:
-    """Return the headless Service of one pod, whose name resolves to it."""
+def _pod_service(workload: Workload, record: Record, role: str, index: int) -> Child:
+    """Return the headless Service of one pod, whose name resolves to it.
+
+    The label of who asked for the pod is written when the Service is created and stays.
+    """
     api_labels = {**workload.labels, **_api_role_labels(workload, role)}
     index_label = workload.semantics.index_label
     if index_label:
@@ -170,7 +180,9 @@ def _pod_service(workload: Workload, role: str, index: int) -> Child:
         "ports": [{"name": name, "port": number} for name, number in _ports(workload, role)],
     }
     metadata = {"labels": {**api_labels, labels.ROLE: role, labels.INDEX: str(index)}}
-    return Child(Service, workload.hostname(role, index), {"metadata": metadata, "spec": spec})
+    asked = request_labels(workload, record.added_by(role, index))
+    body = {"metadata": metadata, "spec": spec}
+    return Child(Service, workload.hostname(role, index), body, propagated={"labels": asked})
 
 
 def _config_map(workload: Workload, record: Record, observed: Observed) -> Iterator[Child]:

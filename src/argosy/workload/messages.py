@@ -277,7 +277,6 @@ def budget_exhausted(role: str, limit: int) -> str:
 
 
 SCALER_DELETED = "the object that asked for it was deleted"
-SCALE_OUT_TIMEOUT = "execution timeout"
 JOB_FINISHED_WHILE_SCALING = "job finished"
 JOB_RESTARTED_WHILE_SCALING = "job restarted"
 JOB_SUSPENDED_WHILE_SCALING = "job suspended"
@@ -287,6 +286,11 @@ def host_list_not_written(launcher: str, count: int) -> str:
     """Neither the sidecar nor a command has written the files of the launcher."""
     hosts = pluralize(count, "host")
     return f"the list of {hosts} was not written into pod {launcher} in time; trying again"
+
+
+def scale_out_timeout(waiting: Sequence[str]) -> str:
+    """New pods did not all run in time, or could not be attached."""
+    return f"execution timeout: {join_names(waiting, 10)} not running"
 
 
 def script_failed(path: str, problem: str) -> str:

@@ -7,6 +7,7 @@ operation stays in the Record until the object that asked for it shows the resul
 
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
@@ -35,7 +36,7 @@ class ScaleStep(StrEnum):
     FAILED = "Failed"
 
 
-class Operation(Struct, frozen=True, omit_defaults=True, rename="camel"):
+class Operation(Struct, frozen=True, omit_defaults=True, rename="camel", dict=True):
     """A scale operation of one role."""
 
     id: str
@@ -61,7 +62,7 @@ class Operation(Struct, frozen=True, omit_defaults=True, rename="camel"):
     def finished(self) -> bool:
         return self.step in (ScaleStep.SUCCEEDED, ScaleStep.FAILED)
 
-    @property
+    @cached_property
     def index_set(self) -> IndexSet:
         return IndexSet.decode(self.indexes)
 

@@ -26,6 +26,8 @@ class CreatePod(Struct, frozen=True, tag=True):
     index: int
     attempt: int
     replacement: int
+    added_by: str = ""
+    """Name of the object that asks for this replica to be added to the running job, if one does."""
 
 
 class DeletePod(Struct, frozen=True, tag=True):

@@ -125,7 +125,8 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
             elif _needs_confirmation(workload, role, index, record):
                 confirm.append(ConfirmPod(role.name, index, *_version(record, role.name, index)))
             else:
-                create.append(CreatePod(role.name, index, *_version(record, role.name, index)))
+                added_by = record.added_by(role.name, index)
+                create.append(CreatePod(role.name, index, *_version(record, role.name, index), added_by))
     if workload.gang and record.attempt_started_at is None and terminating:
         create = []
     return PodCreation(tuple(create), tuple(confirm), tuple(terminating), min(retries, default=None))

@@ -244,6 +244,13 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
         removes = operation is not None and operation.kind == "In" and operation.role == role
         return operation.index_set if operation and removes else EMPTY
 
+    def added_by(self, role: str, index: int) -> str:
+        """Return the name of the object that asks for this replica to be added; empty if none does."""
+        operation = self.operation
+        if operation is None or operation.kind != "Out" or operation.role != role:
+            return ""
+        return operation.name if index in self.role(role).joining else ""
+
     def with_operation(self, operation: Operation) -> "Record":
         """Return the record with this state of an operation, without the oldest if there are too many."""
         others = [other for other in self.operations if other.id != operation.id]

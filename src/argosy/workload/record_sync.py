@@ -155,7 +155,9 @@ def _sync_role(
     kept = [
         pod
         for pod in pods
-        if pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod, workload.semantics)
+        if pod.phase == "Failed"
+        and not pod.terminating
+        and (pod.index in last.joining or not should_replace(role, pod, workload.semantics))
     ]
     preempted = {pod.index: 1 for pod in pods if pod.preempted_at}
     failed = {pod.index: 1 for pod in kept}

@@ -26,7 +26,7 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.operation import Operation, ScaleStep
 from argosy.workload.record import Record
-from argosy.workload.scale_request import ScaleRequest, ScaleState, last_to_go, next_to_add
+from argosy.workload.scale_request import ScaleRequest, ScaleState, Script, last_to_go, next_to_add
 
 REPLICAS_PREFIX = "replicas@"
 """Start of the id of operations that a changed number of replicas in the spec asks for."""
@@ -57,6 +57,10 @@ class _Step(Struct, frozen=True):
     @property
     def indexes(self) -> IndexSet:
         return self.operation.index_set
+
+    def names(self, indexes: IndexSet) -> list[str]:
+        """Return the host names of replicas."""
+        return [self.workload.hostname(self.rule.role, index) for index in indexes]
 
     def at(self, step: ScaleStep, message: str = "", **fields: Any) -> Record:
         """Return the record with the operation at another step, and with other fields of its role."""
@@ -213,7 +217,7 @@ def _add(step: _Step) -> ScalePlan:
             return ScalePlan(step.at(ScaleStep.RUNNING_SCRIPT), requeue_at=step.now)
         return _join(step)
     if step.timed_out:
-        return step.fail(messages.SCALE_OUT_TIMEOUT)
+        return step.fail(messages.scale_out_timeout(step.names(step.indexes - ready)))
     return ScalePlan(step.record, requeue_at=step.timeout_at)
 
 
@@ -243,7 +247,7 @@ def _run_script(step: _Step) -> ScalePlan:
         return _after_script(step)
     operation = step.operation
     slots = step.workload.roles[step.rule.role].slots or 1
-    names = [f"{step.workload.hostname(step.rule.role, index)}:{slots}" for index in step.indexes]
+    names = [f"{name}:{slots}" for name in step.names(step.indexes)]
     rule = step.rule
     container, folder = rule.launcher_container, rule.launcher_folder
     call = scale_script.script_call(operation, script, launcher, container, folder, names)
@@ -252,7 +256,7 @@ def _run_script(step: _Step) -> ScalePlan:
         return ScalePlan(step.record, (call,))
     if result.status is ExecStatus.DONE and result.exit_code == 0:
         return _after_script(step)
-    if result.status is ExecStatus.NOT_REACHABLE:
+    if result.status in _NOT_RUN and step.now < (operation.step_since or step.now) + _script_limit(script):
         # Without the call its answer is dropped, and the next reconcile asks again.
         return ScalePlan(step.record, requeue_at=step.now + timedelta(seconds=DRAIN_CHECK_SECONDS))
     failed_tries = operation.failed_tries + 1
@@ -260,6 +264,15 @@ def _run_script(step: _Step) -> ScalePlan:
         again = replace(operation, failed_tries=failed_tries, step_since=step.now)
         return ScalePlan(step.record.with_operation(again), requeue_at=step.now)
     return step.fail(messages.script_failed(script.path, _describe(result)))
+
+
+_NOT_RUN = (ExecStatus.NOT_REACHABLE, ExecStatus.POD_GONE)
+"""The script may not have run; a launcher that is gone is not observed for long."""
+
+
+def _script_limit(script: Script) -> timedelta:
+    """Return after how long a launcher that cannot be reached counts as a failed try."""
+    return timedelta(seconds=script.timeout + scale_script.EXTRA_SECONDS)
 
 
 def _after_script(step: _Step) -> ScalePlan:

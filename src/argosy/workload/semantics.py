@@ -18,6 +18,9 @@ class Semantics(Struct, frozen=True):
     """Label of the API that holds the role, on pods and Services; empty: none [2.5]."""
     index_label: str = ""
     """Label of the API that holds the index, on pods; empty: none [2.5]."""
+    request_label: str = ""
+    """Label of the API that holds the name of the object that asked for a replica to be added, on its pod and
+    its Service; empty: none [et 2.6]."""
     report_pending_first: bool = False
     """Write the phase Pending before anything is created for the job [2.3]."""
     delete_children_if_invalid: bool = False

@@ -62,7 +62,7 @@ TEXTS = {
         "ScaleIn:ns/s get to delete workers name failed, error: no such worker: a",
     ),
     "ScaleOut timed out": (
-        messages.scale_out_timed_out("ns", "s", ["j-worker-2"]),
+        messages.scaling_failed("ScaleOut", "ns", "s", "execution timeout: j-worker-2 not running"),
         "scaleout job ns/s execution timeout: j-worker-2 not running",
     ),
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from argosy.dialects.base import StatusChange
 from argosy.dialects.et import conditions as listed
 from argosy.dialects.et import messages, names, reasons
+from argosy.dialects.et.status import scaler_name
 from argosy.kinds.trainingjob import WORKER, TrainingJob
 from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
 from argosy.workload import reasons as common
@@ -56,7 +57,8 @@ def _condition_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
 
 
 def _worker_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
-    """Yield one warning for every worker that was lost, and one event for their replacements."""
+    """Yield one warning for every worker that was lost, one event for their replacements, and one for workers
+    that were scaled in."""
     before, after = decode(change.before.status.argosy), change.plan.record
     if before is None or before.attempt != after.attempt:
         return
@@ -70,8 +72,12 @@ def _worker_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
         else:
             message = messages.worker_lost(namespace, name, worker, _lost_phase(pod))
         yield EmitEvent("Warning", reasons.TRAINING_JOB_WORKER_FAILED, message)
-    replaced = was.members - now.members - before.leaving(WORKER)
-    if replaced & now.retired:
+    gone, leaving = was.members - now.members, before.leaving(WORKER)
+    if before.operation and gone & leaving:
+        removed = [names.worker_name(name, index) for index in gone & leaving]
+        message = messages.workers_deleted(removed, scaler_name(change.after, before.operation))
+        yield EmitEvent("Normal", reasons.WORKER_DELETED, message)
+    if (gone - leaving) & now.retired:
         added = [names.worker_name(name, index) for index in now.members - was.members - was.joining]
         message = messages.workers_replaced(namespace, name, added)
         yield EmitEvent("Normal", reasons.TRAINING_JOB_WORKER_CREATED, message)

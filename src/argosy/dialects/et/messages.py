@@ -151,10 +151,15 @@ def selection_failed(scaler: str, error: str) -> str:
     return f"{scaler} get to delete workers name failed, error: {error}"
 
 
-def scale_out_timed_out(namespace: str, name: str, waiting: Sequence[str]) -> str:
-    """Return the text about a ScaleOut whose pods did not all run in time."""
-    names = join_names(waiting, MAX_NAMES)
-    return f"scaleout job {namespace}/{name} execution timeout" + (f": {names} not running" if names else "")
+def scaling_failed(kind: str, namespace: str, name: str, error: str) -> str:
+    """Return the text about a ScaleIn or ScaleOut that failed after its workers were selected."""
+    scaler = f"{namespace}/{name}"
+    return f"scaleout job {scaler} {error}" if kind == "ScaleOut" else f"{kind}:{scaler}: {error}"
+
+
+def workers_deleted(pods: Sequence[str], scaler: str) -> str:
+    """Return the text about workers that a scaler has removed."""
+    return f"{join_names(pods, MAX_NAMES)} removed by {scaler}"
 
 
 def _training_job(namespace: str, name: str) -> str:

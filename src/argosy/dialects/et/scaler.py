@@ -20,13 +20,14 @@ from argosy.dialects.et.spec import read_scale_in_spec, read_scale_out_spec
 from argosy.dialects.et.status import scaling_result
 from argosy.dialects.et.validation import scaler_error
 from argosy.kinds.scalers import ScaleIn, ScaleInSpec, ScaleOut, ScaleOutSpec
-from argosy.kinds.trainingjob import TrainingJob
+from argosy.kinds.trainingjob import WORKER, ReplicaStatus, TrainingJob
 from argosy.plan.actions import EmitEvent, Patch
 from argosy.plan.children import KubernetesObject, Owner, owner_reference
 from argosy.plan.contract import Decision, Inputs, Ref
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Problem
 from argosy.workload.operation import Operation, ScaleStep
-from argosy.workload.record import decode
+from argosy.workload.record import RoleRecord, decode
 
 Scaler = ScaleIn | ScaleOut
 S = TypeVar("S", ScaleIn, ScaleOut)
@@ -85,6 +86,8 @@ class _Progress(Struct, frozen=True):
     phase: str = ""
     workers: tuple[str, ...] | None = None
     """The chosen workers; None: as before."""
+    counts: ReplicaStatus | None = None
+    """Numbers of their pods; None: as before."""
 
 
 def _progress(obj: Scaler, job: TrainingJob, now: datetime) -> _Progress:
@@ -95,39 +98,40 @@ def _progress(obj: Scaler, job: TrainingJob, now: datetime) -> _Progress:
     meta = obj.metadata
     message = messages.scaler_bound(meta.namespace, meta.name, job.metadata.name)
     current = _reached(obj.status.conditions, listed.CREATED, "", message, now)
-    if operation is not None:
-        return _executed(obj, current, operation, now)
+    if record is not None and operation is not None:
+        counts = _counts(record.role(WORKER), operation)
+        return replace(_executed(obj, current, operation, now), counts=counts)
     if record is not None and record.finished_at:
         return _failed(obj, current, messages.JOB_FINISHED, now)
     return _Progress(current)
 
 
+def _counts(workers: RoleRecord, operation: Operation) -> ReplicaStatus:
+    """Return the numbers of pods of the chosen workers, as far as the job has recorded them."""
+    existing = operation.index_set & workers.created & workers.wanted
+    failed = len(existing & IndexSet.of(workers.failed_indexes))
+    succeeded = len(existing & IndexSet.of(workers.succeeded_indexes))
+    return ReplicaStatus(len(existing) - failed - succeeded, succeeded, failed)
+
+
 def _executed(obj: Scaler, current: Conditions, operation: Operation, now: datetime) -> _Progress:
     workers: tuple[str, ...] | None = None
+    if not any(item.type == listed.SCALING for item in current):
+        current = listed.with_scaling_started(current, messages.scaling_started(reference(obj)), now)
     if operation.indexes:
         job = _job_name(obj)
         workers = tuple(names.worker_name(job, index) for index in operation.index_set)
-        if not listed.is_true(current, listed.SCALING):
-            current = listed.with_scaling_started(current, messages.scaling_started(reference(obj)), now)
     if operation.script_done:
         message = messages.script_executed(obj.metadata.namespace, _job_name(obj), reference(obj))
         current = _reached(current, listed.SCRIPT_EXECUTED, "", message, now)
     if not operation.finished:
         return _Progress(current, SCALING, workers)
+    message = scaling_result(obj.metadata.namespace, obj.metadata.name, operation)
     if operation.step is ScaleStep.FAILED:
-        text = _failure_message(obj, operation)
-        return replace(_failed(obj, current, text, now), workers=workers)
-    message = scaling_result(reference(obj), operation)
+        return replace(_failed(obj, current, message, now), workers=workers)
     current = listed.with_cleared(current, listed.SCALING, now)
     current = listed.with_scaling_ended(current, obj.resource.kind, message, now, succeeded=True)
     return _Progress(current, SUCCEEDED, workers)
-
-
-def _failure_message(obj: Scaler, operation: Operation) -> str:
-    """Return why it failed; a choice that was not possible is named as et-operator does."""
-    if operation.indexes or not isinstance(obj, ScaleIn):
-        return operation.message
-    return messages.selection_failed(reference(obj), operation.message)
 
 
 def _failed(obj: Scaler, current: Conditions, message: str, now: datetime) -> _Progress:
@@ -158,6 +162,8 @@ def _decision(obj: Scaler, progress: _Progress, now: datetime) -> Decision:
     if progress.workers is not None:
         field = "to_delete_pods" if isinstance(obj, ScaleIn) else "add_pods"
         fields[field] = list(progress.workers)
+    if progress.counts is not None:
+        fields["replica_statuses"] = {"Worker": progress.counts}
     if progress.phase == SCALING and obj.status.start_time is None:
         fields["start_time"] = now
     if progress.phase in (SUCCEEDED, FAILED):

@@ -236,7 +236,7 @@ def _scaled(job: TrainingJob, current: Conditions, operation: Operation) -> Cond
     if not operation.finished or not listed.is_true(current, listed.SCALING):
         return current
     succeeded = operation.step is ScaleStep.SUCCEEDED
-    message = scaling_result(scaler, operation)
+    message = scaling_result(job.metadata.namespace, operation.name or job.metadata.name, operation)
     kind = f"Scale{operation.kind}"
     current = listed.with_cleared(current, listed.SCALING, since)
     return listed.with_scaling_ended(current, kind, message, since, succeeded=succeeded)
@@ -250,11 +250,16 @@ def _has_begun(current: Conditions, operation: Operation) -> bool:
     return scaling.last_update_time >= operation.started_at
 
 
-def scaling_result(scaler: str, operation: Operation) -> str:
-    """Return the message about a finished operation."""
+def scaling_result(namespace: str, name: str, operation: Operation) -> str:
+    """Return the message about a finished operation of a scaler of this name."""
+    kind = f"Scale{operation.kind}"
+    scaler = names.scaler_reference(kind, namespace, name)
     if operation.step is ScaleStep.SUCCEEDED:
         return messages.scaling_succeeded(scaler, drain_timed_out=operation.drain_timed_out)
-    return operation.message
+    if operation.indexes:
+        return messages.scaling_failed(kind, namespace, name, operation.message)
+    is_scale_in = operation.kind == "In"
+    return messages.selection_failed(scaler, operation.message) if is_scale_in else operation.message
 
 
 def _ended(job: TrainingJob, current: Conditions, record: Record, observed: Observed) -> list[JobCondition]:
