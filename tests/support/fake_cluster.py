@@ -455,7 +455,9 @@ class FakeCluster:
         """
         if self.record_lost or before is None or any(pod.container_restarts for pod in observed.pods):
             return
-        fresh = {pod.uid for pod in observed.pods if pod.ended and pod.uid in self.failed} - self.counted
+        # A failed pod that is being deleted counts as a disruption.
+        failed = {pod.uid for pod in observed.pods if pod.ended and not pod.terminating}
+        fresh = (failed & self.failed) - self.counted
         used = after.restarts - before.restarts
         assert used <= len(fresh), "a failure was counted twice"
         if used:
