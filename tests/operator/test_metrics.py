@@ -30,12 +30,14 @@ KINDS = (
     "Pod Node Service ServiceAccount Role RoleBinding ConfigMap PodGroup CustomResourceDefinition TrainingRun"
     " AresJob TrainingJob ScaleIn ScaleOut PodGroup.scheduling.volcano.sh"
 )
+NEEDED_KINDS = ("TrainingJob", "ScaleIn", "ScaleOut")
+"""Kinds that reconcilers of other kinds read, from a cache of its own."""
 VALUES: dict[str, set[str]] = {
     "controller": {"TrainingRun", "AresJob", "TrainingJob", "ScaleIn", "ScaleOut"},
     "framework": set(installed()),
     "phase": set(Phase),
     "cause": set(RestartCause),
-    "kind": set(KINDS.split()),
+    "kind": {*KINDS.split(), *(f"{kind} (needed)" for kind in NEEDED_KINDS)},
     "method": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
     "result": {
         "success",
