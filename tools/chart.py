@@ -12,7 +12,7 @@ from pathlib import Path
 
 from argosy.kinds.crd import crd_for, dump, file_name
 from argosy.kinds.crd_options import CustomResource
-from argosy.operator.apis.base import Api, Webhook
+from argosy.operator.apis.base import Api, SettingOption, Webhook
 from argosy.operator.apis.registry import APIS
 from argosy.operator.rbac import CORE_RULES, Condition, PolicyRule, Scope
 
@@ -68,9 +68,13 @@ def api_templates(apis: Sequence[Api]) -> Iterator[str]:
         for api in apis:
             yield from _if_served(api, _rules(_in_scope(api.rules, scope)))
         yield "{{- end }}"
-    yield from ("", "{{- /* The APIs that are served. */}}", '{{- define "argosy.apiFlags" -}}')
+    yield from (
+        "",
+        "{{- /* The APIs that are served, and their settings. */}}",
+        '{{- define "argosy.apiFlags" -}}',
+    )
     for api in apis:
-        yield from _if_served(api, [f"- --api={api.name}"])
+        yield from _if_served(api, [f"- --api={api.name}", *map(_flag, api.options)])
     yield "{{- end }}"
     yield from (
         "",
@@ -81,6 +85,10 @@ def api_templates(apis: Sequence[Api]) -> Iterator[str]:
         if api.webhooks:
             yield f"{{{{- if and .Values.webhooks.enabled .Values.apis.{api.name} }}}}on{{{{ end -}}}}"
     yield "{{- end }}"
+
+
+def _flag(option: SettingOption) -> str:
+    return f"- {option.flag}={{{{ .Values.{option.value} }}}}"
 
 
 def _rules(rules: Iterable[PolicyRule]) -> Iterator[str]:

@@ -13,9 +13,30 @@ from msgspec import Struct, field
 from argosy.cli.observer import observer
 from argosy.cli.operator import operator
 from argosy.cli.server_options import run_operator
+from argosy.dialects.et.settings import EtSettings
 from argosy.operator.apis.ares.settings import ObserverService, ares_settings
+from argosy.operator.apis.et import et_settings
+from argosy.operator.apis.registry import APIS
 from argosy.operator.settings import Settings
 from argosy.workload.announcements import NoticeCause, NoticeRules
+from argosy.workload.model import ReplacementBudget
+
+ET_SETTINGS = {
+    "no options: defaults of et-operator": ([], EtSettings()),
+    "all options, in the spelling of et-operator: used": (
+        [
+            *("--create-ssh-secret=false", "--init-container-image=busybox:1"),
+            *("--below-min-timeout=60", "--worker-replacement-limit=3"),
+        ],
+        EtSettings(
+            create_ssh_secret=False,
+            init_container_image="busybox:1",
+            below_min_timeout=60.0,
+            worker_budget=ReplacementBudget(limit=3),
+        ),
+    ),
+    "flag without a value: on": (["--create-ssh-secret", "--api", "et"], EtSettings()),
+}
 
 FILE = "{cache: {observer: {auth: none}}, operator: {clusterDomain: from.file, gang: {backend: auto}}}"
 
@@ -37,6 +58,11 @@ OPERATOR = {
         ],
         {"metrics_address": ":9080", "probe_address": ":9081", "namespace": "team", "leader_elect": True},
     ),
+    "options of et-operator: accepted": Case(
+        ["--metrics-addr", ":9080", "--enable-leader-election"],
+        {"metrics_address": ":9080", "leader_elect": True},
+    ),
+    "no options: all APIs with their defaults": Case([], {"apis": APIS}),
     "empty namespace: all namespaces": Case(["--namespace", ""], {"namespace": None}),
     "configuration file without options: its values are used": Case(
         ["--config", FILE],
@@ -100,6 +126,35 @@ def test_settings_of_the_operator(case: Case, started: list[Settings], tmp_path:
     done = CliRunner().invoke(operator, _arguments(case, tmp_path), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     _check(started[0], case)
+
+
+@pytest.mark.parametrize(("arguments", "want"), ET_SETTINGS.values(), ids=ET_SETTINGS.keys())
+def test_settings_of_trainingjobs(
+    arguments: list[str], want: EtSettings, started: list[Settings], tmp_path: Path
+) -> None:
+    case = Case(["--config", FILE, *arguments], {})
+    done = CliRunner().invoke(operator, _arguments(case, tmp_path), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert et_settings(started[0]) == want
+
+
+INVALID = {
+    "option of an API that is not served: rejected": (
+        ["--api", "ares", "--create-ssh-secret"],
+        "--create-ssh-secret: not supported without --api et",
+    ),
+    "number below its minimum: rejected": (
+        ["--below-min-timeout", "0"],
+        "Invalid value for '--below-min-timeout': 0.0 is not in the range x>=1.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "want"), INVALID.values(), ids=INVALID.keys())
+def test_invalid_options(arguments: list[str], want: str, started: list[Settings]) -> None:
+    done = CliRunner().invoke(operator, arguments)
+    assert (done.exit_code, started) == (2, [])
+    assert want in done.output
 
 
 @pytest.mark.parametrize("case", OBSERVER.values(), ids=OBSERVER.keys())

@@ -23,6 +23,7 @@ JOB_KINDS = ("aresjob", "trainingrun")
 DEFAULTS = cast("Json", yaml.safe_load((CHART.path / "values.yaml").read_text()))
 SCHEMA = msgspec.json.decode((CHART.path / "values.schema.json").read_bytes(), type=Json)
 MONITORED: Json = {
+    "apis": {"et": True},
     "serviceMonitor": {"enabled": True},
     "observer": {"enabled": True},
     "webhooks": {"enabled": True},
@@ -37,7 +38,11 @@ OTHER: dict[str, object] = {
     "name": "other-operator",
     "apis.argosy": False,
     "apis.ares": False,
-    "apis.et": True,
+    "apis.et": False,
+    "et.createSshSecret": False,
+    "et.initContainerImage": "busybox",
+    "et.belowMinTimeoutSeconds": 60,
+    "et.workerReplacementLimit": 3,
     "observer.enabled": False,
     "observer.name": "other-observer",
     "observer.replicas": 3,
@@ -282,6 +287,30 @@ def test_each_api_can_be_served_alone() -> None:
         assert not any(name.startswith(plural) for name in names)
 
 
+def test_trainingjobs_are_granted_exec_and_configmaps_only_where_they_are_served() -> None:
+    alone: Json = {"apis": {"argosy": False, "ares": False}, "features": {"remoteExec": False}}
+    added = rights(alone, {"apis": {"et": True}}) - rights(alone)
+    kinds = ("trainingjobs", "scaleins", "scaleouts")
+    assert {right for right in added if not right[0].startswith(kinds)} == {
+        ("pods", "patch"),
+        *(("pods/exec", verb) for verb in ("get", "create")),
+        *(("configmaps", verb) for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    }
+
+
+def test_settings_of_trainingjobs_are_options_of_the_operator() -> None:
+    assert not any("ssh-secret" in argument for argument in cast("list[str]", container()["args"]))
+    values: Json = {"apis": {"et": True}, "et": {"createSshSecret": False, "workerReplacementLimit": 3}}
+    arguments = cast("list[str]", container(values)["args"])
+    first = arguments.index("--api=et") + 1
+    assert arguments[first : first + 4] == [
+        "--create-ssh-secret=false",
+        "--init-container-image=alpine:3.10",
+        "--below-min-timeout=600",
+        "--worker-replacement-limit=3",
+    ]
+
+
 def test_default_rights_have_no_wildcards_and_include_no_other_secrets() -> None:
     for obj in objects():
         for rule in cast("list[dict[str, list[str]]]", obj.get("rules", [])):
@@ -384,6 +413,19 @@ WARNINGS: dict[str, tuple[Json, str]] = {
     "observers without tokens: warning about the cluster": (
         {"observer": {"enabled": True, "auth": "none"}},
         "phases and addresses of all AresJobs can be read without a token by everyone in the cluster.",
+    ),
+    "TrainingJobs with all features: no warning": ({"apis": {"et": True}, "features": {"sshKeys": True}}, ""),
+    "TrainingJobs without ssh keys and without Secrets: no warning": (
+        {"apis": {"et": True}, "et": {"createSshSecret": False}},
+        "",
+    ),
+    "TrainingJobs without ssh keys: warning": (
+        {"apis": {"et": True}},
+        "TrainingJobs in ssh mode wait, unless they name a Secret with their keys.",
+    ),
+    "TrainingJobs without remote exec: warning": (
+        {"apis": {"et": True}, "features": {"sshKeys": True, "remoteExec": False}},
+        "all TrainingJobs wait before their launcher is created.",
     ),
     "observers without tokens on a node port: warning about the network of the nodes": (
         {"observer": {"enabled": True, "auth": "none", "nodePort": 30037}},

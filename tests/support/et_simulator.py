@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from argosy.dialects.base import StatusChange, StatusInput
 from argosy.dialects.et.api import training_job_api
-from argosy.dialects.et.dialect import EtSettings
 from argosy.dialects.et.scaler import ScalerReconciler
+from argosy.dialects.et.settings import EtSettings
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.scalers import ScaleIn, ScaleInCrd, ScaleOut, ScaleOutCrd
 from argosy.kinds.trainingjob import TrainingJob, TrainingJobCrd, TrainingJobStatus

@@ -167,7 +167,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* The APIs that are served. */}}
+{{- /* The APIs that are served, and their settings. */}}
 {{- define "argosy.apiFlags" -}}
 {{- if .Values.apis.argosy }}
 - --api=argosy
@@ -177,6 +177,10 @@
 {{- end }}
 {{- if .Values.apis.et }}
 - --api=et
+- --create-ssh-secret={{ .Values.et.createSshSecret }}
+- --init-container-image={{ .Values.et.initContainerImage }}
+- --below-min-timeout={{ .Values.et.belowMinTimeoutSeconds }}
+- --worker-replacement-limit={{ .Values.et.workerReplacementLimit }}
 {{- end }}
 {{- end }}
 

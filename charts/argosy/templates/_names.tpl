@@ -45,5 +45,13 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- if and .Values.observer.enabled (eq .Values.observer.auth "none") -}}
 WARNING: observer.auth=none: phases and addresses of all AresJobs can be read without a token by everyone in the cluster
 {{- if .Values.observer.nodePort }}, and by everyone who can reach port {{ .Values.observer.nodePort }} of a node{{ end }}.
+{{ end }}
+{{- if .Values.apis.et }}
+{{- if not .Values.features.remoteExec -}}
+WARNING: features.remoteExec=false: all TrainingJobs wait before their launcher is created.
+{{ end }}
+{{- if and (not .Values.features.sshKeys) .Values.et.createSshSecret -}}
+WARNING: features.sshKeys=false: TrainingJobs in ssh mode wait, unless they name a Secret with their keys.
+{{ end }}
 {{- end }}
 {{- end }}

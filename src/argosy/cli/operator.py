@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from argosy.cli.api_options import api_options, chosen_apis
 from argosy.cli.server_options import CommonOptions, apply_config_file, run_operator, server_options
-from argosy.operator.apis.registry import APIS
 
 if TYPE_CHECKING:  # imported only when the command runs
     from argosy.workload.announcements import NoticeRules
@@ -14,14 +14,8 @@ if TYPE_CHECKING:  # imported only when the command runs
 
 @click.command()
 @server_options
-@click.option(
-    "--api",
-    "apis",
-    multiple=True,
-    type=click.Choice([api.name for api in APIS]),
-    help="Serve this API; can be repeated; default: all.",
-)
-@click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
+@api_options
+@click.option("--leader-elect/--no-leader-elect", "--enable-leader-election", default=True, show_default=True)
 @click.option("--identity", help="Name of this replica in the Lease; default: host name and a random suffix.")
 @click.option("--helper-image", help="Image of the containers that wait for roles and prepare remote exec.")
 @click.option("--advertise-url", default="", help="URL under which pods reach the endpoint.")
@@ -100,7 +94,7 @@ def operator(
     else:
         settings = Settings(
             **common,
-            apis=tuple(api for api in APIS if not apis or api.name in apis),
+            apis=chosen_apis(apis),
             advertise_url=advertise_url,
             leader_elect=leader_elect,
             concurrency=concurrency,

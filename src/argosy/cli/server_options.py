@@ -78,6 +78,7 @@ _OPTIONS = (
     ),
     click.option(
         "--metrics-bind-address",
+        "--metrics-addr",
         "metrics_address",
         default=":8080",
         show_default=True,

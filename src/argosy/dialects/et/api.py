@@ -2,8 +2,9 @@
 
 from argosy.dialects.base import JobApi, RequestKind
 from argosy.dialects.et import events, requests
-from argosy.dialects.et.dialect import EtSettings, TrainingJobDialect
+from argosy.dialects.et.dialect import TrainingJobDialect
 from argosy.dialects.et.injection import inject
+from argosy.dialects.et.settings import EtSettings
 from argosy.frameworks.base import Injection
 from argosy.kinds.kubernetes import ConfigMapMetadata
 from argosy.kinds.scalers import ScaleIn, ScaleOut

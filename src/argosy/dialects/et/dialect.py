@@ -8,8 +8,6 @@ in brackets are sections of et-operator's specification.
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct
-
 from argosy.dialects.base import StatusInput
 from argosy.dialects.et import names, status
 from argosy.dialects.et.attach import ATTACH_CHECKS, KUBEXEC, SSH, drain_check, kubexec_script
@@ -22,6 +20,7 @@ from argosy.dialects.et.files import (
     discover_hosts,
 )
 from argosy.dialects.et.files import KUBEXEC as KUBEXEC_FILE
+from argosy.dialects.et.settings import EtSettings
 from argosy.dialects.et.spec import max_replicas, min_replicas, slots_per_worker
 from argosy.dialects.et.validation import load_job, replicas_problem
 from argosy.dialects.templates import containers
@@ -52,7 +51,6 @@ from argosy.workload.model import (
     Json,
     Limits,
     Problems,
-    ReplacementBudget,
     ReplacementPolicy,
     RestartPolicy,
     RestartScope,
@@ -79,19 +77,6 @@ SEMANTICS: Final = Semantics(
 )
 
 _SERVICE_PORTS = (("ssh-port", 22), ("kubeai-service-port", 9009))
-
-
-class EtSettings(Struct, frozen=True):
-    """Settings of the operator for TrainingJobs."""
-
-    create_ssh_secret: bool = True
-    """Whether Secrets with ssh keys are created for jobs that name none."""
-    init_container_image: str = "alpine:3.10"
-    """Image of the init container that copies the host list."""
-    below_min_timeout: float = 600.0
-    """Seconds for which a job may have fewer running workers than minReplicas."""
-    worker_budget: ReplacementBudget = ReplacementBudget(limit=20)
-    """How often workers are replaced in a row."""
 
 
 class TrainingJobDialect:

@@ -25,7 +25,8 @@ TRAINING_JOB_RESUMED = "TrainingJobResumed"
 TRAINING_JOB_RESTARTING = "TrainingJobRestarting"
 """Condition Restarting: the launcher failed, and all pods are replaced. Added."""
 POD_CREATE_FAILED = "PodCreateFailed"
-"""Condition WorkersCreated is False: the API server rejected a pod, which is tried again. Added."""
+"""Condition WorkersCreated or LauncherCreated is False: a pod, or an object that it needs, cannot be created
+and is tried again. Added."""
 
 # Conditions of a job and of its scalers, and events.
 

@@ -12,7 +12,7 @@ from argosy.dialects.et import conditions as listed
 from argosy.dialects.et import messages, names, reasons
 from argosy.dialects.et.conditions import Conditions
 from argosy.dialects.restart_history import restart_history
-from argosy.kinds.kubernetes import SecretMetadata, Service
+from argosy.kinds.kubernetes import Pod, SecretMetadata, Service
 from argosy.kinds.trainingjob import (
     LAUNCHER,
     SUSPEND_ANNOTATION,
@@ -175,11 +175,10 @@ def _start_up(
     workers, launcher = record.role(WORKER), record.role(LAUNCHER)
     began, message = record.started_at or since, messages.created(name)
     current = _reached(current, listed.CREATED, reasons.TRAINING_JOB_CREATED, message, began)
-    rejected = _rejected_worker(observed)
-    if rejected and not listed.is_true(current, listed.WORKERS_READY):
+    if rejection := _rejection(current, record, observed):
+        kind, message = rejection
         at = record.waiting.since if record.waiting else began
-        kind, reason = listed.WORKERS_CREATED, reasons.POD_CREATE_FAILED
-        return listed.with_false(current, kind, reason, rejected, at)
+        return listed.with_false(current, kind, reasons.POD_CREATE_FAILED, message, at)
     if record.attempt_started_at is None:
         return current
     message = messages.workers_created(namespace, name)
@@ -207,15 +206,18 @@ def _reached(current: Conditions, kind: str, reason: str, message: str, at: date
     return listed.with_true(current, kind, reason, message, max(at, since) if since else at)
 
 
-def _rejected_worker(observed: Observed) -> str:
-    """Return why a worker, or what it needs, could not be created; empty if nothing was rejected."""
-    rejections = (
-        failure.message
-        for failure in observed.failed_actions
-        if failure.status in _REJECTIONS
-        and (failure.role == WORKER if failure.kind == "Pod" else failure.kind in _WORKER_CHILDREN)
-    )
-    return next(rejections, "")
+def _rejection(current: Conditions, record: Record, observed: Observed) -> tuple[str, str] | None:
+    """Return the step of the start that an object which cannot be created holds up, and why it cannot."""
+    for failure in observed.failed_actions:
+        if failure.status not in _REJECTIONS:
+            continue
+        is_pod = failure.kind == Pod.resource.kind
+        if failure.role == WORKER if is_pod else failure.kind in _WORKER_CHILDREN:
+            if not listed.is_true(current, listed.WORKERS_READY):
+                return listed.WORKERS_CREATED, failure.message
+        elif record.role(LAUNCHER).phase is Phase.PENDING:
+            return listed.LAUNCHER_CREATED, failure.message
+    return None
 
 
 _REJECTIONS = (

@@ -8,9 +8,11 @@ operator needs is therefore imported when `start`, `apply_config` or a webhook's
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.kinds.crd_options import CustomResource
 from argosy.kinds.labels import OPERATOR_NAMESPACE
@@ -82,6 +84,19 @@ class NoSettings(Struct, frozen=True):
     """The settings of an API that has none of its own."""
 
 
+class SettingOption(Struct, frozen=True, kw_only=True):
+    """An option of `argosy operator` that sets one of an API's settings, and the chart's value for it."""
+
+    flag: str
+    field: str
+    """Name of the field in `Api.settings`; dots lead to fields of structs in it. Its type is the option's."""
+    value: str
+    """Path below the chart's values."""
+    help: str
+    minimum: int = 0
+    """The lowest number that is allowed, if the setting is a number."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Api:
     """One API that the operator serves."""
@@ -99,10 +114,23 @@ class Api:
     """The kinds of jobs that the CLI lists."""
     settings: Struct = field(default_factory=NoSettings)
     """Settings of this API alone."""
+    options: tuple[SettingOption, ...] = ()
+    """Options of the operator by which they are set."""
     apply_config: "Callable[[Settings, str], Settings] | None" = None
     """Returns the settings with what the text of a configuration file says; raises `ConfigError`."""
     webhooks: tuple[Webhook, ...] = ()
     preset: Preset = field(default_factory=Preset)
+
+
+def setting(settings: Struct, field: str) -> object:
+    """Return the value of a field; see `SettingOption.field`."""
+    return reduce(getattr, field.split("."), settings)
+
+
+def with_setting(settings: Struct, field: str, value: object) -> Struct:
+    """Return the settings with another value of a field."""
+    name, _, rest = field.partition(".")
+    return replace(settings, **{name: with_setting(getattr(settings, name), rest, value) if rest else value})
 
 
 class ConfigError(Exception):

@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Final
 
+from argosy.dialects.et.reasons import POD_CREATE_FAILED
+from argosy.dialects.et.settings import EtSettings
 from argosy.kinds.scalers import ScaleIn, ScaleInCrd, ScaleOut, ScaleOutCrd
-from argosy.kinds.trainingjob import LAUNCHER, WORKER, TrainingJob, TrainingJobCrd
-from argosy.operator.apis.base import Api, Preset, start_controllers
+from argosy.kinds.trainingjob import LAUNCHER, WORKER, JobCondition, TrainingJob, TrainingJobCrd
+from argosy.operator.apis.base import Api, Preset, SettingOption, start_controllers
 from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
 from argosy.operator.rbac import EXEC_RULE, HOST_LIST_RULES, job_rules, kind_rules
 
@@ -15,13 +17,46 @@ if TYPE_CHECKING:  # needed by a running operator only
 NAMESPACE: Final = "kube-ai"
 """The namespace in which et-operator is installed."""
 
+OPTIONS: Final = (
+    SettingOption(
+        flag="--create-ssh-secret",
+        field="create_ssh_secret",
+        value="et.createSshSecret",
+        help="Create a Secret with ssh keys for TrainingJobs that name none.",
+    ),
+    SettingOption(
+        flag="--init-container-image",
+        field="init_container_image",
+        value="et.initContainerImage",
+        help="Image of the init container that copies the host list of a TrainingJob.",
+    ),
+    SettingOption(
+        flag="--below-min-timeout",
+        field="below_min_timeout",
+        value="et.belowMinTimeoutSeconds",
+        help="Seconds for which a TrainingJob may have fewer running workers than minReplicas.",
+        minimum=1,
+    ),
+    SettingOption(
+        flag="--worker-replacement-limit",
+        field="worker_budget.limit",
+        value="et.workerReplacementLimit",
+        help="How often failed workers of a TrainingJob are replaced in a row.",
+    ),
+)
+
+
+def et_settings(settings: "Settings") -> EtSettings:
+    """Return the part of an operator's settings that concerns TrainingJobs."""
+    return next((api.settings for api in settings.apis if isinstance(api.settings, EtSettings)), EtSettings())
+
 
 def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     from argosy.dialects.et.api import training_job_api
     from argosy.dialects.et.scaler import ScalerReconciler
     from argosy.reconcile.runner import ReconciledKind
 
-    manager.add_jobs(training_job_api(cluster_domain=settings.cluster_domain))
+    manager.add_jobs(training_job_api(et_settings(settings), settings.cluster_domain))
     for kind in (ScaleIn, ScaleOut):
         manager.add_kind(ReconciledKind(kind=kind, reconciler=ScalerReconciler(), needed={TrainingJob: {}}))
 
@@ -29,7 +64,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
 def summarize(job: TrainingJob) -> JobSummary:
     """Return what the CLI shows of a TrainingJob."""
     status = job.status
-    last = next((item for item in reversed(status.conditions) if item.status == "True"), None)
+    last = next((item for item in reversed(status.conditions) if _is_reported(item)), None)
     return JobSummary(
         kind=job.resource.kind,
         namespace=job.metadata.namespace,
@@ -47,6 +82,10 @@ def summarize(job: TrainingJob) -> JobSummary:
         conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
         restart_history=status.restart_history,
     )
+
+
+def _is_reported(condition: JobCondition) -> bool:
+    return condition.status == "True" or condition.reason == POD_CREATE_FAILED
 
 
 def _summarize_role(job: TrainingJob, role: str) -> RoleSummary:
@@ -68,8 +107,16 @@ ET: Final = Api(
         EXEC_RULE,
     ),
     start=start_controllers(_add_controllers),
+    settings=EtSettings(),
+    options=OPTIONS,
     preset=Preset(
         NAMESPACE,
-        {"name": "et-operator", "replicas": 1, "features": {"remoteExec": True, "sshKeys": True}},
+        {
+            "name": "et-operator",
+            "replicas": 1,
+            "podDisruptionBudget": {"enabled": False},
+            "features": {"remoteExec": True, "sshKeys": True},
+            "gang": {"backend": "auto"},
+        },
     ),
 )
