@@ -11,9 +11,11 @@ import yaml
 from argosy.cli.cluster_access import async_command, connect, connection_options
 from argosy.cli.documents import read_yaml
 from argosy.install.chart import Chart, ValuesError, chart_folder, merge_values
+from argosy.install.image import image_values
 from argosy.install.installation import MANAGER, Installation, InstallError
-from argosy.install.presets import PRESETS, choose_preset
+from argosy.install.presets import PRESETS, choose_preset, split_namespace
 from argosy.kinds.meta import Json
+from argosy.operator.apis.base import Preset
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -32,14 +34,20 @@ _target_options = (
         help="Serve only this API; can be repeated.",
     ),
 )
+_files_option = click.option(
+    "--values",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML file with values of the chart, and the namespace of the operator; can be repeated.",
+)
 _value_options = (
     click.option("--dry-run", is_flag=True, help="Print the objects and change nothing."),
+    _files_option,
     click.option(
-        "--values",
-        "files",
-        multiple=True,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="YAML file with values of the chart; can be repeated.",
+        "--image",
+        metavar="REPOSITORY[:TAG][@DIGEST]",
+        help="Image of the operator; overrides that of --values.",
     ),
     click.option(
         "--set",
@@ -78,6 +86,7 @@ async def install(
     apis: tuple[str, ...],
     dry_run: bool,
     files: tuple[Path, ...],
+    image: str | None,
     pairs: tuple[str, ...],
     seconds: float,
 ) -> None:
@@ -85,20 +94,22 @@ async def install(
 
     Applies the objects of the Helm chart server-side. Helm is not needed.
     """
-    defaults = choose_preset(apis)
-    values = merge_values(defaults.values, _values_from_options(files, pairs))
-    target = namespace or defaults.namespace
+    chosen = _read_options(namespace, apis, files, image, pairs)
     if dry_run:
-        _print_manifests(target, values)
+        _print_manifests(chosen.namespace, chosen.values)
         return
-    async with _OpenInstallation(kubeconfig, context, target) as installation:
-        await installation.install(values)
+    async with _OpenInstallation(kubeconfig, context, chosen.namespace) as installation:
+        await installation.install(chosen.values)
         if seconds:
             await installation.wait(seconds)
 
 
 @click.command()
-@_options(*_target_options, *_value_options)
+@_options(
+    *_target_options,
+    *_value_options,
+    click.option("--install", "or_install", is_flag=True, help="Install the operator if it is not there."),
+)
 @async_command
 async def upgrade(
     kubeconfig: str | None,
@@ -107,22 +118,26 @@ async def upgrade(
     apis: tuple[str, ...],
     dry_run: bool,
     files: tuple[Path, ...],
+    image: str | None,
     pairs: tuple[str, ...],
     seconds: float,
+    or_install: bool,
 ) -> None:
     """Upgrade an installed operator, or change its values.
 
     The operator is upgraded to this version of Argosy. Values of earlier installs and upgrades are kept.
     """
-    defaults = choose_preset(apis)
-    changes = merge_values(defaults.values, _values_from_options(files, pairs))
-    target = namespace or defaults.namespace
-    async with _OpenInstallation(kubeconfig, context, target) as installation:
+    chosen = _read_options(namespace, apis, files, image, pairs)
+    async with _OpenInstallation(kubeconfig, context, chosen.namespace) as installation:
+        manifest = await installation.manifest()
         if dry_run:
-            notes = await installation.manifest()
-            _print_manifests(target, merge_values(notes.values if notes else {}, changes))
+            values = merge_values(manifest.values if manifest else {}, chosen.values)
+            _print_manifests(chosen.namespace, values)
             return
-        await installation.upgrade(changes)
+        if manifest is None and or_install:
+            await installation.install(chosen.values)
+        else:
+            await installation.upgrade(chosen.values)
         if seconds:
             await installation.wait(seconds)
 
@@ -130,6 +145,7 @@ async def upgrade(
 @click.command()
 @_options(
     *_target_options,
+    _files_option,
     click.option("--crds", is_flag=True, help="Also delete the CRDs, and with them all jobs."),
 )
 @async_command
@@ -138,10 +154,11 @@ async def uninstall(
     context: str | None,
     namespace: str | None,
     apis: tuple[str, ...],
+    files: tuple[Path, ...],
     crds: bool,
 ) -> None:
     """Remove the operator; jobs, pods and CRDs stay."""
-    target = namespace or choose_preset(apis).namespace
+    target = _read_options(namespace, apis, files).namespace
     async with _OpenInstallation(kubeconfig, context, target) as installation:
         await installation.uninstall(crds=crds)
     if not crds:
@@ -173,14 +190,33 @@ def _print_manifests(namespace: str, values: Json) -> None:
     click.echo(yaml.safe_dump_all(objects, sort_keys=False), nl=False)
 
 
-def _values_from_options(files: tuple[Path, ...], pairs: tuple[str, ...]) -> Json:
-    """Merge the values of all options; --set overrides files."""
+def _read_options(
+    namespace: str | None,
+    apis: tuple[str, ...],
+    files: tuple[Path, ...],
+    image: str | None = None,
+    pairs: tuple[str, ...] = (),
+) -> Preset:
+    """Return namespace and values of the installation that the options describe."""
+    defaults = choose_preset(apis)
+    given, file_namespace = split_namespace(_values_from_options(files, image, pairs))
+    target = namespace or file_namespace or defaults.namespace
+    return Preset(target, merge_values(defaults.values, given))
+
+
+def _values_from_options(files: tuple[Path, ...], image: str | None, pairs: tuple[str, ...]) -> Json:
+    """Merge the values of all options; --set overrides --image, which overrides files."""
     values: Json = {}
     for file in files:
         for content in read_yaml(file):
             if not isinstance(content, dict):
                 raise click.BadParameter(f"{file}: must contain a map of values", param_hint="--values")
             values = merge_values(values, content)
+    if image is not None:
+        try:
+            values = merge_values(values, image_values(image))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--image") from None
     for pair in pairs:
         values = merge_values(values, parse_set(pair))
     return values

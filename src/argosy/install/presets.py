@@ -4,8 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from argosy.install.chart import merge_values
+from argosy.kinds.meta import Json
 from argosy.operator.apis.base import Api, Preset
 from argosy.operator.apis.registry import APIS
+
+NAMESPACE_KEY: Final = "namespace"
+"""Key of a file with values that names the operator's namespace."""
 
 
 def api_preset(api: Api, apis: Sequence[Api] = APIS) -> Preset:
@@ -15,6 +19,15 @@ def api_preset(api: Api, apis: Sequence[Api] = APIS) -> Preset:
 
 
 PRESETS: Final[Mapping[str, Preset]] = {api.name: api_preset(api) for api in APIS}
+
+
+def split_namespace(values: Mapping[str, object]) -> tuple[Json, str]:
+    """Return values of a file without `namespace`, and the operator's namespace; empty if it has none.
+
+    The namespace is not a value of the chart, since Helm has an option for it.
+    """
+    rest = {name: value for name, value in values.items() if name != NAMESPACE_KEY}
+    return rest, str(values.get(NAMESPACE_KEY) or "")
 
 
 def choose_preset(names: Sequence[str]) -> Preset:
