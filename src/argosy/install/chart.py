@@ -34,7 +34,11 @@ _APPLY_ORDER: Final = (
     "ClusterRole",
     "ClusterRoleBinding",
     "Role",
+    "RoleBinding",
+    "ConfigMap",
+    "Service",
 )
+"""What comes before the other kinds, so that what runs finds its rights, its settings and its address."""
 
 
 class ValuesError(Exception):
