@@ -6,7 +6,7 @@ Case 3 and the files of case 4 need the ConfigMap with the host list, which is t
 import pytest
 
 from argosy.dialects.et.attach import SSHD_COMMAND
-from argosy.dialects.et.dialect import EtSettings
+from argosy.dialects.et.settings import EtSettings
 from argosy.kinds.trainingjob import SSH_SECRET_ANNOTATION
 from tests.support.et_simulator import LAUNCHER, EtSimulator, J, running_job, worker, workers
 from tests.support.trainingjobs import REMOVED

@@ -2,7 +2,7 @@
 
 import pytest
 
-from argosy.dialects.et.dialect import EtSettings
+from argosy.dialects.et.settings import EtSettings
 from argosy.workload.model import ReplacementBudget
 from tests.support.et_simulator import LAUNCHER, EtSimulator, J, done, running_job, worker, workers
 
