@@ -1,11 +1,15 @@
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.workload.current_pods import is_current
-from argosy.workload.model import Phase, RestartPolicy
+from argosy.workload.decide import decide
+from argosy.workload.model import Phase, RestartPolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.record import Record
-from argosy.workload.record_sync import sync_record
+from argosy.workload.plan import Plan
+from argosy.workload.record import Record, decode
+from argosy.workload.record_sync import is_recoverable_from_pods, sync_record
+from tests.support.scale_simulator import ScaleSimulator, elastic_job
 from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload
 
 JOB = workload(role(restart=RestartPolicy.ON_FAILURE), generation=4)
@@ -94,3 +98,24 @@ CURRENT = {
 def test_current_pods_match_the_record(observed_pod: ObservedPod, want: bool) -> None:
     record = Record(attempt=2, roles={"worker": role_record(size=3, replacements={1: 1})})
     assert is_current(record, observed_pod) is want
+
+
+def test_a_new_host_list_is_written_at_once_even_before_the_job_has_run() -> None:
+    """Launchers read what is written, by every replica; and no pod shows which hosts were listed."""
+    job = ScaleSimulator(without_attach_check(elastic_job()))
+    while not job.host_lists or not job.host_lists[-1]:
+        before, observed = decode(job.stored), Observed(pods=tuple(job.pods.values()))
+        plan = decide(job.job, before, observed, job.now)
+        job.run(1)
+    assert plan.record.role("worker").listed
+    assert before is not None
+    assert before.first_running_at is None
+    assert not is_recoverable_from_pods(job.job, before, plan, observed)
+    unlisted = plan.record.with_role("worker", before.role("worker"))
+    assert is_recoverable_from_pods(job.job, before, Plan(unlisted), observed), "nothing else keeps it"
+
+
+def without_attach_check(job: Workload) -> Workload:
+    rule = job.rules.host_list
+    assert rule is not None
+    return replace(job, rules=replace(job.rules, host_list=replace(rule, attach_check=())))
