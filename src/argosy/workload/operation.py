@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from argosy.workload.index_set import IndexSet
 
 MAX_OPERATIONS = 8
-"""Operations in a Record; the oldest finished ones are dropped."""
+"""Operations in a Record; no other one is begun before a finished one is shown."""
 
 
 class ScaleStep(StrEnum):

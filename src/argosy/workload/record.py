@@ -18,7 +18,7 @@ from argosy.workload import index_ranges
 from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Json, Phase
 from argosy.workload.notice import OpenNotice
-from argosy.workload.operation import MAX_OPERATIONS, Operation
+from argosy.workload.operation import Operation
 
 VERSION = 1
 MAX_HISTORY = 20
@@ -218,7 +218,8 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     restart_history: tuple[RestartEntry, ...] = ()
     """The latest restarts, newest last."""
     operations: tuple[Operation, ...] = ()
-    """The scale operation under way, and finished ones that their requests do not show yet; oldest first."""
+    """Finished scale operations that their requests do not show yet, and the one under way; the one that
+    changed last is the last."""
     notices: tuple[OpenNotice, ...] = ()
     """Announced losses that the job has answered; oldest first."""
     extra_fields: Mapping[str, object] = field(default_factory=dict)
@@ -252,9 +253,9 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return operation.name if index in self.role(role).joining else ""
 
     def with_operation(self, operation: Operation) -> "Record":
-        """Return the record with this state of an operation, without the oldest if there are too many."""
+        """Return the record with this state of an operation, which becomes the last one."""
         others = [other for other in self.operations if other.id != operation.id]
-        return replace(self, operations=(*others, operation)[-MAX_OPERATIONS:])
+        return replace(self, operations=(*others, operation))
 
     def with_notice(self, notice: OpenNotice) -> "Record":
         """Return the record with this state of a notice, in the place of an older one of the same id."""

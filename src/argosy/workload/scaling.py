@@ -24,7 +24,7 @@ from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.launchers import launcher_pod, usable_indexes
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
-from argosy.workload.operation import Operation, ScaleStep
+from argosy.workload.operation import MAX_OPERATIONS, Operation, ScaleStep
 from argosy.workload.record import Record
 from argosy.workload.scale_request import ScaleRequest, ScaleState, Script, last_to_go, next_to_add
 
@@ -123,7 +123,7 @@ def _without_shown(record: Record, observed: Observed) -> Record:
 
 def _pick(workload: Workload, rule: HostList, record: Record, observed: Observed, now: datetime) -> Record:
     """Return the record with the next operation, with its replicas chosen or failed."""
-    if record.role(rule.launcher).phase is not Phase.RUNNING:
+    if record.role(rule.launcher).phase is not Phase.RUNNING or len(record.operations) >= MAX_OPERATIONS:
         return record
     done = {operation.id for operation in record.operations}
     waiting = [request for request in observed.scale_requests if request.id not in done]

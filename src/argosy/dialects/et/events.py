@@ -8,10 +8,13 @@ from collections.abc import Iterator, Sequence
 from argosy.dialects.base import StatusChange
 from argosy.dialects.et import conditions as listed
 from argosy.dialects.et import messages, names, reasons
+from argosy.dialects.et.spec import needs_network_interfaces, read_job_spec
 from argosy.dialects.et.status import scaler_name
+from argosy.dialects.et.validation import replicas_problem
 from argosy.kinds.trainingjob import WORKER, TrainingJob
 from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
 from argosy.workload import reasons as common
+from argosy.workload.model import Problem
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Record, decode
 
@@ -28,6 +31,7 @@ def status_events(change: StatusChange[TrainingJob]) -> Sequence[EmitEvent]:
         *_worker_events(change),
         *_limit_events(change),
         *_name_conflict_events(change),
+        *_spec_events(change),
     )
 
 
@@ -47,9 +51,9 @@ def action_events(job: TrainingJob, results: Sequence[ActionResult]) -> Sequence
 
 
 def _condition_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
-    before = {(item.type, item.status, item.last_transition_time) for item in change.before.status.conditions}
+    before = change.before.status.conditions
     for item in change.after.status.conditions:
-        changed = (item.type, item.status, item.last_transition_time) not in before
+        changed = item not in before
         resumed = item.reason == reasons.TRAINING_JOB_RESUMED
         if not changed or not item.reason or not (item.status == "True" or resumed):
             continue
@@ -117,3 +121,18 @@ def _name_conflict_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEve
 
 
 _NAME_CONFLICT = common.name_conflict("")
+
+
+def _spec_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
+    """Yield warnings about what a user should know of a new spec."""
+    before, after = change.before.status, change.after.status
+    spec = read_job_spec(change.after.spec)
+    if isinstance(spec, Problem) or before.observed_generation == after.observed_generation:
+        return
+    if before.start_time is None and needs_network_interfaces(spec):
+        message = messages.single_worker(change.after.metadata.name)
+        yield EmitEvent("Warning", reasons.SINGLE_WORKER_ELASTIC, message)
+    problem = replicas_problem(spec)
+    if before.start_time is not None and problem is not None:
+        message = messages.replicas_ignored(str(problem), len(after.target_workers))
+        yield EmitEvent("Warning", reasons.REPLICAS_OUT_OF_RANGE, message)

@@ -108,6 +108,19 @@ def not_managed_by(kind: str, name: str, job: str) -> str:
     return f"{kind} {name} exists and is not managed by TrainingJob {job}; delete it, or rename the job"
 
 
+def single_worker(name: str) -> str:
+    """Return the text about a Horovod job that starts with one worker."""
+    return (
+        f"TrainingJob {name} starts with one worker, and horovodrun needs two to find network interfaces;"
+        " add --network-interfaces to its command, or start with two workers"
+    )
+
+
+def replicas_ignored(problem: str, workers: int) -> str:
+    """Return the text about a number of workers that is out of range."""
+    return f"{problem}; ignored, the job keeps {workers}"
+
+
 def create_failed(names: Sequence[str], error: str) -> str:
     """Return the text about objects that the API server rejects; the job tries again."""
     return f"{join_names(names, MAX_NAMES)}: {error}"

@@ -1,7 +1,7 @@
 """Reads ScaleIns and ScaleOuts as requests to scale their job."""
 
 from argosy.dialects.et import names
-from argosy.dialects.et.scaler import Scaler, is_finished, read_spec
+from argosy.dialects.et.scaler import Scaler, is_bound, is_finished, read_spec
 from argosy.dialects.et.selection import select_for_scale_in, select_for_scale_out
 from argosy.dialects.et.spec import (
     drain_timeout_seconds,
@@ -23,9 +23,15 @@ def job_name(obj: Scaler) -> str:
 
 
 def to_request(obj: Scaler, workload: Workload) -> ScaleRequest | None:
-    """Return the request of a scaler; None if it is finished, is being deleted or is not valid."""
+    """Return the request of a scaler; None if it is finished, is being deleted or is not valid.
+
+    One that is not bound to the job yet is none either: it is shown as Created before it is executed, and one
+    that is bound to a deleted job of the same name is deleted with that.
+    """
     meta, spec = obj.metadata, read_spec(obj)
     if isinstance(spec, Problem) or scaler_error(spec) or is_finished(obj):
+        return None
+    if not is_bound(obj, workload.uid):
         return None
     if meta.deletion_timestamp is not None or meta.creation_timestamp is None:
         return None

@@ -60,10 +60,15 @@ class ScalerReconciler(Generic[S]):
             return _decision(obj, _failed(obj, obj.status.conditions, error, now), now)
         [need] = self.needs(obj, None)
         job = inputs.one(need)
-        if job is None or job.metadata.deletion_timestamp is not None:
+        owner = _bound_to(obj, need.name)
+        if owner and (job is None or job.metadata.uid != owner):
+            return Decision(obj.status)  # it is deleted with the job that it is bound to
+        if job is None:
             return _decision(obj, _waiting(obj, need.name, now), now)
+        if job.metadata.deletion_timestamp is not None:
+            return Decision(obj.status)
         decision = _decision(obj, _progress(obj, job, now), now)
-        return decision if _is_bound(obj, job) else replace(decision, actions=(_bind(obj, job),))
+        return decision if owner else replace(decision, actions=(_bind(obj, job),))
 
 
 def read_spec(obj: Scaler) -> ScaleInSpec | ScaleOutSpec | Problem:
@@ -187,8 +192,16 @@ def _job_name(obj: Scaler) -> str:
     return "" if isinstance(spec, Problem) else spec.selector.name
 
 
-def _is_bound(obj: Scaler, job: TrainingJob) -> bool:
-    return any(owner.uid == job.metadata.uid for owner in obj.metadata.owner_references)
+def is_bound(obj: Scaler, uid: str) -> bool:
+    """Return True if the job of this uid owns the scaler."""
+    return any(owner.uid == uid for owner in obj.metadata.owner_references)
+
+
+def _bound_to(obj: Scaler, job: str) -> str:
+    """Return the uid of the TrainingJob of this name that owns the scaler; empty if none does."""
+    kind, name = TrainingJob.resource.kind, job
+    owners = (item for item in obj.metadata.owner_references if (item.kind, item.name) == (kind, name))
+    return next((owner.uid for owner in owners), "")
 
 
 def _bind(obj: Scaler, job: TrainingJob) -> Patch:

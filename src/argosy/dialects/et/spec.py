@@ -27,6 +27,7 @@ MAX_WORKERS = 10_000
 
 GPU = "nvidia.com/gpu"
 
+_WORD = re.compile(r"[^\s;&|()'\"]+")
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 T = TypeVar("T", bound=Struct)
@@ -66,6 +67,18 @@ def slots_per_worker(spec: TrainingJobSpec) -> int:
     return max(1, _whole_number(limits.get(GPU))) if isinstance(limits, dict) else 1
 
 
+def needs_network_interfaces(spec: TrainingJobSpec) -> bool:
+    """Return True if the launcher runs horovodrun without --network-interfaces and starts with one worker.
+
+    Horovod then looks for common interfaces of its hosts, for which it needs two of them.
+    """
+    listed = containers(spec.et_replica_specs.launcher.template)
+    words = [word for part in ("command", "args") for word in _words(listed[0].get(part) if listed else None)]
+    runs_horovod = any(word.rpartition("/")[2] == "horovodrun" for word in words)
+    named = any(word.startswith("--network-interface") for word in words)
+    return spec.et_replica_specs.worker.replicas == 1 and runs_horovod and not named
+
+
 def script_timeout_seconds(spec: ScaleInSpec | ScaleOutSpec) -> int:
     """Return after how long one run of the script is ended."""
     return spec.timeout or DEFAULT_TIMEOUT_SECONDS
@@ -90,6 +103,12 @@ def _read(raw: Json, kind: type[T]) -> T | Problem:
         if missing := _MISSING.fullmatch(message):
             return Problem(f"{path}.{missing[1]}", "required")
         return Problem(path, message[:1].lower() + message[1:])
+
+
+def _words(arguments: object) -> list[str]:
+    """Return the words of a command, also of scripts in it."""
+    texts = arguments if isinstance(arguments, list) else []
+    return [word for text in texts if isinstance(text, str) for word in _WORD.findall(text)]
 
 
 def _whole_number(quantity: object) -> int:

@@ -78,7 +78,7 @@ def _phase(record: Record, *, invalid: bool) -> str:
         return FAILED
     if record.phase is Phase.SUSPENDED:
         return SUSPENDED
-    if record.role(LAUNCHER).phase is not Phase.RUNNING:
+    if record.role(LAUNCHER).phase in (Phase.PENDING, Phase.STARTING):
         return CREATED
     return SCALING if record.operation else RUNNING
 
@@ -124,8 +124,7 @@ def _conditions(job: TrainingJob, record: Record, observed: Observed, *, invalid
         return _suspended(job, current, record, since)
     if not record.finished_at or record.started_at:
         current = _start_up(job, current, record, observed, since)
-    for operation in record.operations:
-        current = _scaled(job, current, operation)
+    current = _scaled(job, current, record)
     if record.finished_at:
         current = _ended(job, current, record, observed)
     return list(current)
@@ -162,8 +161,7 @@ def _suspended(job: TrainingJob, current: Conditions, record: Record, since: dat
         reason, message = reasons.WAITING_RESOURCE_TIMEOUT, messages.suspended_by_annotation(meta.name)
     else:
         reason, message = reasons.TRAINING_JOB_SUSPENDED, messages.suspended(meta.name)
-    for operation in record.operations:
-        current = _scaled(job, current, operation)
+    current = _scaled(job, current, record)
     return listed.with_true(current, listed.SUSPENDED, reason, message, since)
 
 
@@ -183,7 +181,7 @@ def _start_up(
         return current
     message = messages.workers_created(namespace, name)
     current = _reached(current, listed.WORKERS_CREATED, "", message, record.attempt_started_at)
-    if workers.phase is not Phase.RUNNING and launcher.phase is Phase.PENDING:
+    if workers.phase is not Phase.RUNNING:
         return current
     message = messages.workers_ready(namespace, name, workers.size)
     current = _reached(current, listed.WORKERS_READY, "", message, workers.phase_since or since)
@@ -229,25 +227,29 @@ _REJECTIONS = (
 _WORKER_CHILDREN = (Service.resource.kind, SecretMetadata.resource.kind)
 
 
-def _scaled(job: TrainingJob, current: Conditions, operation: Operation) -> Conditions:
-    """Return the conditions with how far a scale operation is."""
-    scaler, since = scaler_name(job, operation), operation.step_since or operation.started_at
-    if not _has_begun(current, operation):
-        message = messages.scaling_started(scaler)
-        current = listed.with_scaling_started(current, message, operation.started_at)
+def _scaled(job: TrainingJob, current: Conditions, record: Record) -> Conditions:
+    """Return the conditions with how far the last scale operation is; every other one has been shown."""
+    operation = record.operations[-1] if record.operations else None
+    if operation is None:
+        return current
+    started = messages.scaling_started(scaler_name(job, operation))
+    since = operation.step_since or operation.started_at
+    if not _has_begun(current, started, operation):
+        if operation.finished and since != operation.started_at:
+            return current  # it was interrupted by a new start, which has cleared the list
+        current = listed.with_scaling_started(current, started, operation.started_at)
     if not operation.finished or not listed.is_true(current, listed.SCALING):
         return current
     succeeded = operation.step is ScaleStep.SUCCEEDED
     message = scaling_result(job.metadata.namespace, operation.name or job.metadata.name, operation)
     kind = f"Scale{operation.kind}"
-    current = listed.with_cleared(current, listed.SCALING, since)
     return listed.with_scaling_ended(current, kind, message, since, succeeded=succeeded)
 
 
-def _has_begun(current: Conditions, operation: Operation) -> bool:
-    """Return True if the list shows this operation: it is not older than its conditions."""
+def _has_begun(current: Conditions, started: str, operation: Operation) -> bool:
+    """Return True if the condition Scaling is about this operation; `started` is its message."""
     scaling = next((item for item in current if item.type == listed.SCALING), None)
-    if scaling is None or scaling.last_update_time is None:
+    if scaling is None or scaling.message != started or scaling.last_update_time is None:
         return False
     return scaling.last_update_time >= operation.started_at
 
