@@ -29,7 +29,7 @@ from argosy.plan.actions import (
 from argosy.plan.contract import Decision, Inputs
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import Json, Problems, Workload
-from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import Plan
 from argosy.workload.pods import with_planned_pods
 from argosy.workload.record import Record, decode
@@ -236,6 +236,7 @@ class EtSimulator:
             pods=tuple(self.pods.values()),
             nodes_down=self.cluster.nodes_down,
             children=tuple(stored.obj for stored in self.cluster.children.values()),
+            group=ObservedGroup() if self.cluster.names("PodGroup") else None,
             exec_results=dict(self.executor.memory.results),
             confirmed_absent=frozenset(self.executor.memory.absent),
             scale_requests=self._requests(workload) if isinstance(workload, Workload) else (),
@@ -261,7 +262,9 @@ class EtSimulator:
         """Write the status and execute the plan; False if the job was written since it was read."""
         if planned.version != self.version:
             return False
-        if (patch := self.api.spec_patch(self.job)) is not None:
+        timed = self.api.timed_patch(self.job)
+        due = timed.patch if timed is not None and timed.at <= self.now else None
+        if (patch := self.api.spec_patch(self.job) or due) is not None:
             self._patch_job(patch)
             return True
         self._write(planned)

@@ -7,6 +7,7 @@ from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.decide import decide
 from argosy.workload.model import Elastic, Gang, Limits, Phase, RestartPolicy, Ttl
 from argosy.workload.observed import Observed
+from argosy.workload.operation import Operation
 from argosy.workload.plan import CreatePod, DeleteJob
 from argosy.workload.record import Record, RoleRecord, WaitReason
 from tests.support.workloads import NOW, later, observation, pod, pods, role, workload
@@ -24,6 +25,7 @@ RECORD = Record(
             phase_since=later(5), retry_at=later(30), below_min_since=later(20), listed_since=later(20)
         )
     },
+    operations=(Operation("a", "Out", "worker", later(0), step_since=later(20)),),
 )
 
 
@@ -54,6 +56,8 @@ def test_all_times_are_shifted_together(case: Case) -> None:
     worker = moved.role("worker")
     assert worker.retry_at == moved.retry_at
     assert worker.below_min_since == worker.listed_since == moved.phase_since
+    [operation] = moved.operations
+    assert (operation.started_at, operation.step_since) == (moved.started_at, moved.phase_since)
     assert shift_to_clock(moved, later(case.now)) == moved
 
 

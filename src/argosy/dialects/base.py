@@ -8,6 +8,7 @@ most APIs, so that no dialect implements methods only to do nothing.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -87,6 +88,13 @@ class Adoption(Struct, Generic[T], frozen=True):
     """Returns role and index of a pod that the other operator made, by its labels."""
 
 
+class TimedPatch(Struct, frozen=True):
+    """A merge patch that the stored object needs from a time on, unless it changes before."""
+
+    at: datetime
+    patch: Json
+
+
 class RequestKind(Struct, frozen=True):
     """A kind whose objects ask for a job of the same namespace to be scaled."""
 
@@ -120,6 +128,12 @@ def no_spec_patch(job: T) -> Json | None:
     return None
 
 
+def no_timed_patch(job: T) -> TimedPatch | None:
+    """Leave the object as it is, however long it waits."""
+    del job
+    return None
+
+
 def keep_whole(job: T) -> T:
     """Keep a finished job in memory as it is."""
     return job
@@ -145,6 +159,8 @@ class JobApi(Generic[T]):
     """Returns events about executed actions, which the status in the object does not show yet."""
     spec_patch: Callable[[T], Json | None] = no_spec_patch
     """Returns a merge patch that the stored object needs, such as defaults to be shown in its spec."""
+    timed_patch: Callable[[T], TimedPatch | None] = no_timed_patch
+    """Returns a merge patch that the stored object will need, and when."""
     requests: tuple[RequestKind, ...] = ()
     """The kinds whose objects ask for jobs to be scaled."""
     adoption: Adoption[T] | None = None

@@ -133,13 +133,15 @@ class Reconciler(Generic[T]):
         valid_workload = workload if isinstance(workload, Workload) else None
         self._track_gang(key, valid_workload, plan)
         deferred = await self.status.defer(job, valid_workload, before, plan, observed, state)
-        if deferred is None and (patch := self.api.spec_patch(job)) is not None:
+        if deferred is None and (patch := self._due_patch(job, now)) is not None:
             return await self._patch_spec(job, patch, state)
         written = deferred or await self.status.write(job, valid_workload, plan, observed, state)
         if isinstance(written, Requeue):
             return written
         self._report(key, valid_workload, before, plan, written)
         await self._execute(written.job, valid_workload or self.api.ended_workload(job), plan, state)
+        if (timed := self.api.timed_patch(written.job)) is not None:
+            plan = plan.with_requeue_at(timed.at)
         has_converged = plan.record == before or _is_fixed_point(valid_workload, plan, observed, now)
         return self._requeue_after(key, plan, observed, state, now, has_converged=has_converged)
 
@@ -265,6 +267,13 @@ class Reconciler(Generic[T]):
         results = await executor.execute(actions)
         for event in self.api.action_events(job, results):
             self.recorder.event(job, event.type, event.reason, event.message)
+
+    def _due_patch(self, job: T, now: datetime) -> Json | None:
+        """Return the patch that the object itself needs now."""
+        if (patch := self.api.spec_patch(job)) is not None:
+            return patch
+        timed = self.api.timed_patch(job)
+        return timed.patch if timed is not None and timed.at <= now else None
 
     async def _patch_spec(self, job: T, patch: Json, state: JobState) -> Requeue:
         """Patch the object itself, unless somebody else wrote it; the next reconcile sees the result.

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from argosy.workload.operation import Operation
 from argosy.workload.record import Record, RoleRecord
 
 MAX_CLOCK_SKEW = timedelta(minutes=1)
@@ -37,6 +38,7 @@ def shift_to_clock(record: Record, now: datetime) -> Record:
         waiting,
     ]
     times += [role.phase_since for role in record.roles.values()]
+    times += [operation.step_since for operation in record.operations]
     latest = max((time for time in times if time), default=now)
     if latest - now <= MAX_CLOCK_SKEW:
         return record
@@ -60,6 +62,7 @@ def _shift_record(record: Record, back: timedelta) -> Record:
             for notice in record.notices
         ),
         roles={name: _shift_role(role, back) for name, role in record.roles.items()},
+        operations=tuple(_shift_operation(operation, back) for operation in record.operations),
     )
 
 
@@ -70,6 +73,14 @@ def _shift_role(role: RoleRecord, back: timedelta) -> RoleRecord:
         retry_at=_earlier(role.retry_at, back),
         below_min_since=_earlier(role.below_min_since, back),
         listed_since=_earlier(role.listed_since, back),
+    )
+
+
+def _shift_operation(operation: Operation, back: timedelta) -> Operation:
+    return replace(
+        operation,
+        started_at=operation.started_at - back,
+        step_since=_earlier(operation.step_since, back),
     )
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from argosy.kinds.trainingjob import SUSPEND_ANNOTATION
+from argosy.kinds.trainingjob import JOB_STATUS_ANNOTATION, MAX_WAIT_TIME_ANNOTATION, SUSPEND_ANNOTATION
 from argosy.plan.children import owner_reference
 from argosy.workload.children import job_owner
 from argosy.workload.model import Workload
@@ -346,3 +346,33 @@ def test_case_20_a_finished_job_is_not_suspended(how: str, end: str) -> None:
     job.run(3)
     assert job.status.phase == end
     assert job.conditions()[-1] == end
+
+
+@pytest.mark.parametrize("limit", ["30", "30s", "0.5m"])
+def test_a_job_whose_workers_wait_for_too_long_is_suspended_and_can_be_resumed(limit: str) -> None:
+    job = EtSimulator(annotations={MAX_WAIT_TIME_ANNOTATION: limit})
+    job.cluster.pending = {W1}
+    job.run(29)
+    assert job.status.phase == "Created"
+    job.run(4)
+    assert job.status.phase == "Suspended"
+    assert job.condition("Suspended")[:2] == ("True", "WaitingResourceTimeout")
+    annotations = job.job.metadata.annotations
+    assert (annotations[SUSPEND_ANNOTATION], annotations[JOB_STATUS_ANNOTATION]) == ("true", "timeout")
+    assert job.pods == {}
+    job.annotate(SUSPEND_ANNOTATION, None)
+    job.run(20)
+    assert job.status.phase == "Created", "the time counts from the new start"
+    assert JOB_STATUS_ANNOTATION not in job.job.metadata.annotations
+    job.cluster.pending = set()
+    job.run(40)
+    assert job.status.phase == "Running"
+    assert SUSPEND_ANNOTATION not in job.job.metadata.annotations
+
+
+@pytest.mark.parametrize("limit", ["soon", "-1", "", "9" * 400])
+def test_a_time_limit_that_is_none_is_ignored(limit: str) -> None:
+    job = EtSimulator(annotations={MAX_WAIT_TIME_ANNOTATION: limit})
+    job.cluster.pending = {W1}
+    job.run(3, seconds=100_000)
+    assert job.status.phase == "Created"

@@ -107,6 +107,20 @@ def test_case_2_the_launcher_and_its_account_are_created_when_all_workers_run() 
     assert job.status.phase == "Created"
 
 
+def test_case_2_the_launcher_of_a_gang_is_created_with_the_workers_and_waits_for_them() -> None:
+    job = EtSimulator({"schedulingPolicy": {"queue": "q"}})
+    job.cluster.pending = {W1, LAUNCHER}
+    job.run(5)
+    assert sorted(job.pods) == [LAUNCHER, W0, W1], "the gang would never be complete without it"
+    assert job.conditions() == ["Created", "WorkersCreated"]
+    waits = [init for init in containers(job, LAUNCHER, "initContainers") if init["name"] == "argosy"]
+    assert "worker=Running" in str(waits[0])
+    job.cluster.pending = set()
+    job.run(5)
+    assert job.status.phase == "Running"
+    assert job.conditions() == ["Created", "WorkersCreated", "WorkersReady", "LauncherCreated", "Running"]
+
+
 def test_case_4_the_launcher_pod_has_its_init_container_mounts_and_account() -> None:
     job = running_job({"launcher.template.spec.restartPolicy": "Always"})
     launcher = containers(job, LAUNCHER)[0]

@@ -4,6 +4,7 @@ from argosy.dialects.base import JobApi, RequestKind
 from argosy.dialects.et import events, requests
 from argosy.dialects.et.dialect import TrainingJobDialect
 from argosy.dialects.et.injection import inject
+from argosy.dialects.et.max_wait_time import resumed_patch, suspending_patch
 from argosy.dialects.et.settings import EtSettings
 from argosy.frameworks.base import Injection
 from argosy.kinds.kubernetes import ConfigMapMetadata
@@ -28,6 +29,8 @@ def training_job_api(
         empty=TrainingJob,
         status_events=events.status_events,
         action_events=events.action_events,
+        spec_patch=resumed_patch,
+        timed_patch=suspending_patch,
         requests=tuple(RequestKind(kind, _job_name, _to_request) for kind in (ScaleIn, ScaleOut)),
         child_kinds=(ConfigMapMetadata,),
         write_time_field="last_reconcile_time",
