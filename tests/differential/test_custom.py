@@ -13,6 +13,7 @@ SERVED = get(WIDGETS, until="metadata.resourceVersion", shown=False)
 DEFINED = (post(DEFINITIONS, definition(), shown=False), ESTABLISHED, SERVED)
 OBJECT = f"{WIDGETS}/a"
 BARE = {"apiVersion": "$ns.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
+GADGET = {**widget(), "kind": "Gadget"}
 TERMINATING = ("metadata.finalizers", "metadata.managedFields", "status")
 """Fields of a terminating definition that are not compared, because they change at any time."""
 
@@ -356,6 +357,20 @@ CASES: dict[str, list[Step]] = {
         put(OBJECT, widget(size=5, metadata={"resourceVersion": "$made.metadata.resourceVersion"})),
         put(OBJECT, widget(size=6, metadata={"resourceVersion": "$made.metadata.resourceVersion"})),
         put(f"{OBJECT}/status", widget()),
+    ],
+    "custom resource of another kind: validated after its name, namespace and version": [
+        *DEFINED,
+        put(OBJECT, GADGET),
+        post(WIDGETS, widget(), save="made", shown=False),
+        put(OBJECT, GADGET),
+        put(OBJECT, {**GADGET, "metadata": {"name": "b"}}),
+        put(OBJECT, {**GADGET, "metadata": {"name": "a", "resourceVersion": "1"}}),
+        put(OBJECT, {**GADGET, "metadata": "$made.metadata", "spec": {"size": "x"}}),
+        patch(OBJECT, {"kind": "Gadget", "metadata": {"resourceVersion": "1"}}),
+        patch(OBJECT, {"kind": "Gadget", "metadata": {"labels": {"-": "-"}}}),
+        post(WIDGETS, {**GADGET, "metadata": {"name": "a", "labels": {"-": "-"}}}),
+        post(WIDGETS, {**GADGET, "metadata": {"generateName": "x-"}}),
+        post(WIDGETS.replace("$ns/", "none/"), GADGET),
     ],
     "scale subresource: replicas are read and written": [
         *DEFINED,

@@ -11,7 +11,7 @@ from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.http import Response, reply
 from argosy.local.apiserver.negotiation import content_type, wanted_form
 from argosy.local.apiserver.new_object import create_namespace_defaults, fresh_metadata, prepare
-from argosy.local.apiserver.options import WriteOptions, invalid_error, write_options
+from argosy.local.apiserver.options import WriteOptions, write_options
 from argosy.local.apiserver.ownerrefs import drop_duplicate_owners
 from argosy.local.apiserver.quotas import charges, write_charges
 from argosy.local.apiserver.registry import Served
@@ -68,7 +68,7 @@ async def create(
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, None)
     if errors := object_schema.validate(obj, served, None):
-        raise invalid_error(served.group, served.kind, name, errors)
+        raise object_schema.invalid_object(obj, served, name, errors)
     drop_hidden(call, obj)
     if implicit:
         check_may_create(call)
@@ -138,15 +138,13 @@ async def read_admitted(call: Call, options: WriteOptions) -> Json:
     obj = object_schema.admit_fields(
         obj, served, options.validation, call.request.warnings, problems=problems
     )
-    check_place(obj, call)
-    check_custom_kind(obj, served)
-    return obj
+    return check_place(obj, call)
 
 
 def wrong_kind(obj: Json, served: Served) -> str:
     """Return what is wrong with the kind and version of a body, empty if nothing; fill in missing ones.
 
-    A custom resource must have a kind; whether it is the right one is checked after its fields.
+    A custom resource must have a kind; whether it is the right one is a matter of validation.
     """
     if served.custom is not None and not obj.get("kind"):
         return f"the object provided is unrecognized (must be of type {served.kind}): 'kind' is missing"
@@ -160,17 +158,6 @@ def wrong_kind(obj: Json, served: Served) -> str:
         kind, version = obj["kind"], obj["apiVersion"]
         return f"{kind} of {version} cannot be handled as a {served.kind} of {served.api_version}"
     return ""
-
-
-def check_custom_kind(obj: Json, served: Served) -> None:
-    """Raise 422 if a custom resource has another kind or version."""
-    if served.custom is not None and (errors := object_schema.kind_errors(obj, served)):
-        group, prefix = (
-            get_str(obj, "apiVersion").rpartition("/")[0],
-            get_str(obj, "metadata", "generateName"),
-        )
-        name = get_str(obj, "metadata", "name") or (generated_name(prefix) if prefix else "")
-        raise invalid_error(group, get_str(obj, "kind"), name, errors)
 
 
 def check_place(obj: Json, call: Call) -> Json:

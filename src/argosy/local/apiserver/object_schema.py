@@ -65,7 +65,14 @@ def _is_within(path: str, fields: Iterable[str]) -> bool:
     return any(path == field or path.startswith((f"{field}.", f"{field}[")) for field in fields)
 
 
-def kind_errors(obj: Json, served: Served) -> list[FieldError]:
+def invalid_object(obj: Json, served: Served, name: str, errors: list[FieldError]) -> StatusError:
+    """Return the response to an invalid object; it names the kind that a custom resource claims to be."""
+    if served.custom is None:
+        return invalid_error(served.group, served.kind, name, errors)
+    return invalid_error(get_str(obj, "apiVersion").rpartition("/")[0], get_str(obj, "kind"), name, errors)
+
+
+def _kind_errors(obj: Json, served: Served) -> list[FieldError]:
     """Return the errors of the kind and the apiVersion of a custom resource."""
     return [
         invalid(field, get_str(obj, field), f"must be {meant}")
@@ -80,6 +87,8 @@ def validate(obj: Json, served: Served, old: Json | None, subresource: str = "")
         errors = metadata_errors(
             served.group, served.kind, obj, old, namespaced=served.namespaced, custom=True
         )
+        if wrong := _kind_errors(obj, served):
+            return wrong if old is None else [*errors, *wrong]
         if scale := served.custom.scale:
             replicas = (scale.spec_replicas, scale.status_replicas)[subresource == "status" :]
             errors += scale_errors(obj, replicas, scale.label_selector)

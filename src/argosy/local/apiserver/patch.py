@@ -5,7 +5,7 @@ import copy
 from argosy.local.apiserver import object_schema, representations
 from argosy.local.apiserver.api import Call
 from argosy.local.apiserver.body import duplicate_fields, kind_problem, parse_yaml
-from argosy.local.apiserver.create import check_custom_kind, check_place, create, wrong_kind
+from argosy.local.apiserver.create import check_place, create, wrong_kind
 from argosy.local.apiserver.events import to_core
 from argosy.local.apiserver.http import Response
 from argosy.local.apiserver.negotiation import content_type, wanted_form
@@ -72,7 +72,6 @@ def _admitted(call: Call, obj: Json, options: WriteOptions, body: PatchBody) -> 
     )
     check_place(obj, call)
     check_name(obj, call)
-    check_custom_kind(obj, served)
     return obj
 
 

@@ -100,7 +100,7 @@ async def update(
     if served.group == "rbac.authorization.k8s.io":
         check_grant(call, obj, old)
     if errors := [*_finalizer_errors(obj, old), *object_schema.validate(obj, served, old, subresource)]:
-        raise invalid_error(served.group, served.kind, head.name, errors)
+        raise object_schema.invalid_object(obj, served, head.name, errors)
     drop_hidden(call, obj)
     obj = {**obj, "kind": served.kind, "apiVersion": served.storage_version}
     unchanged = obj == old or _same_but_for_times(obj, old)
