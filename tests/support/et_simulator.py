@@ -231,7 +231,7 @@ class EtSimulator:
 
     def plan(self) -> Planned:
         """Decide about the job, and write nothing."""
-        workload, before = self.api.dialect.to_workload(self.job), decode(self.job.status.argosy)
+        workload, before = self.api.dialect.to_workload(self.job), self._record()
         observed = Observed(
             pods=tuple(self.pods.values()),
             nodes_down=self.cluster.nodes_down,
@@ -248,6 +248,11 @@ class EtSimulator:
         plan = decide(workload, before, observed, self.now)
         invariants.check(workload, before, observed, self.now, plan)
         return Planned(self.version, workload, observed, plan)
+
+    def _record(self) -> Record | None:
+        """Return the stored Record, or the one that the status of another operator amounts to."""
+        stored = decode(self.job.status.argosy)
+        return stored or (self.api.adoption.record(self.job) if self.api.adoption else None)
 
     def _requests(self, workload: Workload) -> tuple[ScaleRequest, ...]:
         found = (

@@ -20,7 +20,7 @@ from argosy.workload.children import pod_services
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import current_pods
 from argosy.workload.host_list import HostList
-from argosy.workload.index_set import EMPTY, IndexSet
+from argosy.workload.index_set import EMPTY, MAX_INDEX, IndexSet
 from argosy.workload.launchers import launcher_pod, usable_indexes
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
@@ -135,11 +135,26 @@ def _pick(workload: Workload, rule: HostList, record: Record, observed: Observed
         record = record.with_role(rule.role, replace(role, declared=workload.roles[rule.role].replicas))
     if request is None:
         return record
-    chosen = request.select(_state(workload, rule, record, observed))
+    chosen = _choose(request, rule, _state(workload, rule, record, observed))
     operation = Operation(request.id, request.kind, rule.role, now, request.name, step_since=now)
     if isinstance(chosen, str):
         return record.with_operation(operation.at(ScaleStep.FAILED, now, chosen))
     return record.with_operation(replace(operation, indexes=chosen.encode()))
+
+
+def _choose(request: ScaleRequest, rule: HostList, state: ScaleState) -> IndexSet | str:
+    """Return the replicas of an operation that is picked now, or why it is not possible.
+
+    A request that shows some was picked before by another operator, or before the Record was lost, and may be
+    partly executed: choosing again would scale the job twice.
+    """
+    if not request.shown:
+        return request.select(state)
+    if request.kind == "In":
+        is_allowed = len(state.members - request.shown) >= rule.min_listed
+    else:
+        is_allowed = len(state.members | request.shown) <= (rule.max_members or MAX_INDEX)
+    return request.shown if is_allowed else request.select(state)
 
 
 def _state(workload: Workload, rule: HostList, record: Record, observed: Observed) -> ScaleState:

@@ -1,7 +1,7 @@
 """Registers TrainingJobs: the dialect with everything that this API has beyond a translation."""
 
-from argosy.dialects.base import JobApi, RequestKind
-from argosy.dialects.et import events, requests
+from argosy.dialects.base import Adoption, JobApi, RequestKind
+from argosy.dialects.et import adoption, events, requests
 from argosy.dialects.et.dialect import TrainingJobDialect
 from argosy.dialects.et.injection import inject
 from argosy.dialects.et.max_wait_time import resumed_patch, suspending_patch
@@ -31,6 +31,7 @@ def training_job_api(
         action_events=events.action_events,
         spec_patch=resumed_patch,
         timed_patch=suspending_patch,
+        adoption=Adoption(adoption.adopted_record, adoption.adopted_replica),
         requests=tuple(RequestKind(kind, _job_name, _to_request) for kind in (ScaleIn, ScaleOut)),
         child_kinds=(ConfigMapMetadata,),
         write_time_field="last_reconcile_time",

@@ -271,7 +271,8 @@ def _ended(job: TrainingJob, current: Conditions, record: Record, observed: Obse
     at = record.finished_at or _LONG_AGO
     if record.phase is Phase.SUCCEEDED:
         message = messages.succeeded(namespace, name)
-        return listed.with_true(current, listed.SUCCEEDED, reasons.TRAINING_JOB_SUCCEEDED, message, at)
+        reason = reasons.TRAINING_JOB_SUCCEEDED
+        return list(_reached(current, listed.SUCCEEDED, reason, message, at))
     reason, message = _failure(job, record, observed)
     return listed.with_true(current, listed.FAILED, reason, message, at)
 
