@@ -54,6 +54,8 @@ class EtCluster:
         self.nodes_down: frozenset[str] = frozenset()
         self.quota: Callable[[str], str] = lambda name: ""
         """Returns why the creation of a pod is forbidden; empty if it is not."""
+        self.allow_late = False
+        """Whether pods may be created that exist already."""
         self.created: list[str] = []
         self.deleted: list[DeletePod] = []
         self._uids = 0
@@ -74,8 +76,11 @@ class EtCluster:
             return replace(result, status=ActionStatus.FORBIDDEN, message=message)
         if ("Pod", name) in self.foreign:
             return _conflict(result)
-        if name in self.pods:
-            assert self.pods[name].terminating, f"{name} exists"
+        existing = self.pods.get(name)
+        if existing is not None and not existing.terminating:
+            assert self.allow_late, f"{name} exists"
+            return result
+        if existing is not None:
             return replace(result, status=ActionStatus.TERMINATING, message=f"{name} is being deleted")
         metadata = body["metadata"]
         assert isinstance(metadata, dict)

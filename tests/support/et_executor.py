@@ -63,7 +63,7 @@ class EtExecutor:
             for action in actions:
                 if not isinstance(action, stage):
                     continue
-                self._step(str(action)[:80])
+                self._step(_title(action))
                 result = self._execute(workload, action)
                 if result is None:
                     continue
@@ -104,3 +104,22 @@ class EtExecutor:
         self.calls.append(action)
         if (result := self.answer(action)) is not None:
             self.memory.results[action.key] = result
+
+
+def _title(action: Action) -> str:
+    """Return what an action does, in a few words."""
+    match action:
+        case Apply(child):
+            return f"apply {child.kind.resource.kind} {child.name}"
+        case CreatePod(role, index):
+            return f"create {role} {index}"
+        case ConfirmPod(role, index):
+            return f"confirm {role} {index}"
+        case DeletePod(name):
+            return f"delete {name}"
+        case Remove():
+            return f"remove {action.kind.resource.kind} {action.name}"
+        case Exec(key, pod):
+            return f"{key.partition('/')[0]} in {pod}"
+        case _:
+            return type(action).__name__

@@ -36,8 +36,10 @@ SUCCEEDED, FAILED = "Succeeded", "Failed"
 
 
 def to_status(job: TrainingJob, view: StatusInput) -> TrainingJobStatus:
-    """Return the whole status."""
+    """Return the whole status; that of a job which is being deleted stays as it is [3.1]."""
     record, observed, last = view.record, view.observed, job.status
+    if job.metadata.deletion_timestamp is not None:
+        return last
     workers = record.role(WORKER)
     running = [pod.index for pod in current_pods(record, WORKER, observed) if _runs(pod)]
     current = _worker_names(job, IndexSet.of(running) & workers.members)
