@@ -39,7 +39,6 @@ class HostList(Struct, frozen=True):
     uses; empty: it has left those that are not in the list."""
     min_listed: int = 1
     """A scale-in does not leave fewer hosts in the list."""
-    max_members: int | None = None
     files: tuple[HostFile, ...] = ()
     config_map: str = ""
     """Name of the ConfigMap with the files, as a format of {job}; empty: there is none."""

@@ -62,6 +62,20 @@ def test_case_25_a_scale_out_adds_its_workers_to_the_list_when_all_of_them_run()
     assert [event.reason for event in job.scaler_events] == ["ScalingOutSucceeded"]
 
 
+def test_case_25_nothing_is_created_before_the_scale_out_shows_its_names() -> None:
+    job = running_job()
+    job.scale_out("out")
+    job.reconcile_scaler("out")
+    for _ in range(5):
+        job.reconcile()
+        job.cluster.tick(1)
+    assert (job.status.phase, job.cluster.workers()) == ("Scaling", [W0, W1])
+    job.reconcile_scaler("out")
+    assert added(job) == [W2, W3]
+    job.run(2)
+    assert job.cluster.workers() == [W0, W1, W2, W3]
+
+
 def test_case_25_the_counts_of_a_scale_out_are_those_of_its_own_pods() -> None:
     job = running_job()
     job.cluster.pending = {W3}

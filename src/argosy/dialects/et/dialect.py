@@ -120,11 +120,6 @@ class TrainingJobDialect:
         return status.to_status(obj, view)
 
 
-def ssh_secret(obj: TrainingJob) -> str:
-    """Return the name of the Secret with the job's ssh keys."""
-    return obj.metadata.annotations.get(SSH_SECRET_ANNOTATION) or names.ssh_secret_name(obj.metadata.name)
-
-
 def _naming() -> Naming:
     return Naming(role_hosts={LAUNCHER: "{job}-launcher"}, ssh_keys="{job}")
 
@@ -204,7 +199,6 @@ def _rules(obj: TrainingJob, spec: TrainingJobSpec, settings: EtSettings) -> Rul
             attach_check=ATTACH_CHECKS[mode],
             drain_check=drain_check(mode),
             min_listed=min_replicas(spec),
-            max_members=max_replicas(spec),
             files=_files(_first_container(spec.et_replica_specs.worker.template)),
             config_map="{job}-config",
         ),
