@@ -39,6 +39,8 @@ class HostList(Struct, frozen=True):
     uses; empty: it has left those that are not in the list."""
     min_listed: int = 1
     """A scale-in does not leave fewer hosts in the list."""
+    max_members: int | None = None
+    """Most replicas that the role may have."""
     files: tuple[HostFile, ...] = ()
     config_map: str = ""
     """Name of the ConfigMap with the files, as a format of {job}; empty: there is none."""

@@ -199,6 +199,7 @@ def _rules(obj: TrainingJob, spec: TrainingJobSpec, settings: EtSettings) -> Rul
             attach_check=ATTACH_CHECKS[mode],
             drain_check=drain_check(mode),
             min_listed=min_replicas(spec),
+            max_members=max_replicas(spec),
             files=_files(_first_container(spec.et_replica_specs.worker.template)),
             config_map="{job}-config",
         ),
