@@ -54,8 +54,15 @@ def phase(user: User, kind: str, name: str) -> str:
 
 
 def wait_for_phase(user: User, kind: str, name: str, wanted: str, seconds: float = 120) -> None:
-    described = lambda: user.kubectl("describe", kind, name).stdout  # noqa: E731
-    wait_for(lambda: phase(user, kind, name) == wanted, described, seconds)
+    def described() -> str:
+        return user.kubectl("describe", kind, name).stdout + user.kubectl("describe", "pods").stdout
+
+    def is_reached() -> bool:
+        current = phase(user, kind, name)
+        assert current not in {"Failed", "ScaleFailed"} - {wanted}, described()
+        return current == wanted
+
+    wait_for(is_reached, described, seconds)
 
 
 def workers(user: User, job: str) -> list[str]:

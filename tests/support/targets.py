@@ -29,6 +29,7 @@ from tests.support.local_control_plane import ControlPlane
 from tests.support.waiting import wait_for
 
 IMAGE: Final = os.environ.get("ARGOSY_TEST_IMAGE", "local")
+ET_VALUES: Final = ("apis.et=true", "et.initContainerImage=")
 """The image of the containers in tests; it needs a POSIX shell and python3."""
 _READY_SECONDS: Final = 60.0
 
@@ -103,8 +104,9 @@ class ClusterTarget:
 
     def install(self) -> None:
         """Install the operator of this clone with the chart: two replicas, the chart's ServiceAccount."""
-        values = ("--set", "gang.backend=auto", "--set", "features.sshKeys=true")
-        command = (str(ARGOSY), "install", "--kubeconfig", str(self.kubeconfig), *values)
+        values = ("gang.backend=auto", "features.sshKeys=true", *ET_VALUES)
+        options = [word for value in values for word in ("--set", value)]
+        command = (str(ARGOSY), "install", "--kubeconfig", str(self.kubeconfig), *options)
         commands.run(command, commands.environment(), timeout=180)
 
     def _kubectl(self, *words: str) -> str:

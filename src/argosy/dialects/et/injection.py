@@ -72,8 +72,8 @@ def _host_folders(init_image: str) -> HostFolders:
         config_volume=CONFIG_VOLUME,
         init_container="init-hostfile",
         init_image=init_image,
-        init_command=("sh", "-c", _COPY),
-        init_resources={"requests": limits, "limits": limits},
+        init_command=("sh", "-c", _COPY) if init_image else (),
+        init_resources={"requests": limits, "limits": limits} if init_image else {},
     )
 
 
