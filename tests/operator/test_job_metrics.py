@@ -13,6 +13,7 @@ from argosy.operator.job_metrics import JobMetrics, dependency_wait_seconds, gan
 from argosy.workload.model import Dependency, Gang, Phase
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record, RoleRecord
+from tests.support.et_simulator import LAUNCHER, EtSimulator, running_job, worker
 from tests.support.workloads import NOW, later, role, workload
 
 A, B = Key("default", "a"), Key("default", "b")
@@ -163,3 +164,45 @@ def test_gang_wait_seconds() -> None:
     assert gang_wait_seconds(GANG, queued, queued) is None
     assert gang_wait_seconds(GANG, admitted, admitted) is None, "observed once"
     assert gang_wait_seconds(workload(), queued, admitted) is None, "there is no gang"
+
+
+class MeasuredJob:
+    """A TrainingJob that is simulated, and its metrics."""
+
+    def __init__(self, job: EtSimulator) -> None:
+        self.job = job
+        self.registry = CollectorRegistry()
+        self.metrics = JobMetrics(self.registry)
+
+    def run(self, rounds: int) -> None:
+        for _ in range(rounds):
+            planned, before = self.job.plan(), self.job.record
+            self.metrics.record_plan("TrainingJob", A, planned.workload, before, planned.plan)
+            self.job.run(1)
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, {"kind": "TrainingJob", **labels}) or 0.0
+
+
+def test_case_48_metrics_move_with_phases_scale_results_replacements_and_steps() -> None:
+    job = MeasuredJob(running_job({"worker.restartPolicy": "OnFailure"}))
+    job.job.scale_out("out")
+    job.run(12)
+    job.job.scale_in("in")
+    job.run(12)
+    job.job.scale_in("invalid", toDelete={"count": 10})
+    job.run(4)
+    scales = "argosy_scale_operations_total"
+    assert job.value(scales, direction="Out", result="Succeeded") == 1
+    assert job.value(scales, direction="In", result="Succeeded") == 1
+    assert job.value(scales, direction="In", result="Failed") == 1
+    for direction, step in (("Out", "Picked"), ("Out", "Adding"), ("In", "Draining"), ("In", "Removing")):
+        assert job.value("argosy_scale_step_seconds_count", direction=direction, step=step) == 1
+    assert job.value("argosy_jobs", phase="Running") == 1
+    job.job.cluster.fail(worker(1), 137)
+    job.run(12)
+    assert job.value("argosy_job_restarts_total", framework="", cause="Signal") == 1
+    job.job.cluster.succeed(LAUNCHER)
+    job.run(2)
+    assert job.value("argosy_jobs", phase="Running") == 0
+    assert job.value("argosy_jobs", phase="Succeeded") == 1

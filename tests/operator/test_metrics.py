@@ -17,6 +17,7 @@ from argosy.wire.client import Client
 from argosy.wire.connection_limits import RejectReason
 from argosy.wire.origin import Origin
 from argosy.workload.model import Phase
+from argosy.workload.operation import ScaleStep
 from argosy.workload.restarts.causes import RestartCause
 from tests.support.builders import run
 from tests.support.captured_logs import captured_lines
@@ -48,7 +49,11 @@ VALUES: dict[str, set[str]] = {
         "pod-gone",
         "cancelled",
         *get_args(Result),
+        "Succeeded",
+        "Failed",
     },
+    "direction": {"Out", "In"},
+    "step": set(ScaleStep),
     "reason": {
         *get_args(RejectReason),
         "unknown-job",

@@ -1,6 +1,7 @@
-"""Counts jobs by phase, restarts by cause, and the duration of phases and waits, from what reconciles write.
+"""Counts jobs by phase, restarts by cause, scale operations, and the duration of phases and waits.
 
-Only the leader reconciles, so only the leader has these values: sums over all replicas are correct.
+All of it is what reconciles write. Only the leader reconciles, so only the leader has these values: sums over
+all replicas are correct.
 """
 
 from collections import Counter as Tally
@@ -55,6 +56,19 @@ class JobMetrics:
             buckets=_WAIT_BUCKETS,
             registry=registry,
         )
+        self.scales = Counter(
+            "argosy_scale_operations_total",
+            "Scale operations that have ended, by direction (Out, In) and result.",
+            ["kind", "direction", "result"],
+            registry=registry,
+        )
+        self.scale_step = Histogram(
+            "argosy_scale_step_seconds",
+            "Time that scale operations spent in a step.",
+            ["kind", "direction", "step"],
+            buckets=_WAIT_BUCKETS,
+            registry=registry,
+        )
         self.nodes_unconfirmed = Gauge(
             "argosy_nodes_unconfirmed",
             "Nodes with pods of jobs whose state the API server has not confirmed yet.",
@@ -73,6 +87,7 @@ class JobMetrics:
             self.restarts.labels(kind, framework, cause).inc()
         if workload is not None:
             self._waits(kind, workload, before, after)
+        self._scaled(kind, before, after)
         if before is None:
             return
         if in_place := _in_place(before, after):
@@ -86,6 +101,17 @@ class JobMetrics:
             self.dependency_wait.labels(kind, workload.framework).observe(seconds)
         if (queued := gang_wait_seconds(workload, before, after)) is not None:
             self.gang_wait.labels(kind, workload.framework).observe(queued)
+
+    def _scaled(self, kind: str, before: Record | None, after: Record) -> None:
+        """Count the steps of scale operations that were left, and those operations that have ended."""
+        known = {operation.id: operation for operation in before.operations} if before else {}
+        for operation in after.operations:
+            old = known.get(operation.id)
+            if old is not None and old.step is not operation.step and old.step_since and operation.step_since:
+                stayed = (operation.step_since - old.step_since).total_seconds()
+                self.scale_step.labels(kind, operation.kind, old.step).observe(max(stayed, 0.0))
+            if operation.finished and (old is None or not old.finished):
+                self.scales.labels(kind, operation.kind, operation.step).inc()
 
     def forget_job(self, kind: str, key: Key) -> None:
         """Stop counting a job that was deleted."""
