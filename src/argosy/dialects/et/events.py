@@ -9,7 +9,7 @@ from argosy.dialects.base import StatusChange
 from argosy.dialects.et import conditions as listed
 from argosy.dialects.et import messages, names, reasons
 from argosy.dialects.et.spec import needs_network_interfaces, read_job_spec
-from argosy.dialects.et.status import scaler_name
+from argosy.dialects.et.status import PHASES, scaler_name
 from argosy.dialects.et.validation import replicas_problem
 from argosy.kinds.trainingjob import WORKER, TrainingJob
 from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
@@ -124,8 +124,10 @@ _NAME_CONFLICT = common.name_conflict("")
 
 
 def _spec_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
-    """Yield warnings about what a user should know of a new spec."""
+    """Yield warnings about what a user should know of a new spec, or of a status that others wrote."""
     before, after = change.before.status, change.after.status
+    if before.phase not in PHASES:
+        yield EmitEvent("Warning", reasons.UNKNOWN_PHASE, messages.unknown_phase(before.phase))
     spec = read_job_spec(change.after.spec)
     if isinstance(spec, Problem) or before.observed_generation == after.observed_generation:
         return

@@ -6,7 +6,7 @@ Tools read parts of et-operator's texts, so those keep its wording. A scaler is 
 
 from collections.abc import Sequence
 
-from argosy.kinds.text import join_names
+from argosy.kinds.text import join_names, quote_value
 
 MAX_NAMES = 10
 """Names of workers in one message."""
@@ -106,6 +106,11 @@ def workers_replaced(namespace: str, name: str, pods: Sequence[str]) -> str:
 def not_managed_by(kind: str, name: str, job: str) -> str:
     """Return the text about an object that has the name of one that the job needs."""
     return f"{kind} {name} exists and is not managed by TrainingJob {job}; delete it, or rename the job"
+
+
+def unknown_phase(phase: str) -> str:
+    """Return the text about a phase that somebody else wrote."""
+    return f"unknown phase {quote_value(phase)}: the phase follows from the pods and must not be written"
 
 
 def single_worker(name: str) -> str:

@@ -33,6 +33,7 @@ from argosy.workload.record import Record, decode, encode
 
 CREATED, RUNNING, SCALING, SUSPENDED = "Created", "Running", "Scaling", "Suspended"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
+PHASES = ("", CREATED, RUNNING, SCALING, SUSPENDED, SUCCEEDED, FAILED)
 
 
 def to_status(job: TrainingJob, view: StatusInput) -> TrainingJobStatus:
