@@ -21,6 +21,7 @@ from argosy.workload.operation import Operation
 from argosy.workload.record import Record
 from argosy.workload.record_sync import sync_record
 from argosy.workload.restarts.policy import plan_restarts
+from tests.support.step_counter import count_steps
 from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload
 
 POLICY = ReplacementPolicy(RestartScope.POD, next_index=True, budget=ReplacementBudget(limit=3))
@@ -219,3 +220,13 @@ def test_a_lost_record_is_restored_from_pods_with_gaps() -> None:
     last = sync_record(job(), None, observed, later(5)).role("worker")
     assert tuple(last.members) == (0, 2, 3)
     assert tuple(last.retired) == (1, 5)
+
+
+def test_the_cost_of_many_losses_at_once_grows_with_their_number_only() -> None:
+    def steps(size: int) -> int:
+        members = IndexSet.first(size)
+        record = running(members=members, created=members, declared=size)
+        evicted = [pod(index, "Failed", disrupted=True, reason="Evicted") for index in range(size)]
+        return count_steps(lambda: plan_restarts(job(), record, observation(*evicted), later(5)))
+
+    assert steps(400) < 3 * steps(200)

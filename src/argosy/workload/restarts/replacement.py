@@ -24,12 +24,13 @@ def with_replacements(workload: Workload, record: Record, losses: list[LostPod],
         escalated = workload.restart_scope(workload.roles[name], loss.index) is not RestartScope.ROLE
         role = _with_restarted_role(record.role(name), loss, limits, now, escalated=escalated)
         record = record.with_role(name, role)
-    for loss in losses:
-        policy = workload.roles[loss.role].replacement
-        if policy.next_index and loss.role not in restarted:
-            role = _with_next_index(record.role(loss.role), loss, policy.budget, now)
-            record = record.with_role(loss.role, role)
-        elif loss.role not in restarted:
+    single = [loss for loss in losses if loss.role not in restarted]
+    renewed = {loss.role for loss in single if workload.roles[loss.role].replacement.next_index}
+    for name in sorted(renewed):
+        lost, budget = [loss for loss in single if loss.role == name], workload.roles[name].replacement.budget
+        record = record.with_role(name, _with_next_indexes(record.role(name), lost, budget, now))
+    for loss in single:
+        if loss.role not in renewed:
             role = _with_next_replacements(record.role(loss.role), (loss.index,), loss, limits, now)
             if limits.escalation.pod is not None and not loss.disrupted:
                 role = replace(role, failure_streaks={**role.failure_streaks, loss.index: loss.failures})
@@ -90,17 +91,18 @@ def _with_next_replacements(
     )
 
 
-def _with_next_index(
-    role: RoleRecord, loss: LostPod, budget: ReplacementBudget | None, now: datetime
+def _with_next_indexes(
+    role: RoleRecord, losses: list[LostPod], budget: ReplacementBudget | None, now: datetime
 ) -> RoleRecord:
-    """Return the role with another index in place of the lost one, which is not used again."""
+    """Return the role with other indexes in place of the lost ones, which are not used again."""
     in_a_row, retry_at = role.replacements_in_a_row, role.retry_at
-    if budget and not loss.disrupted:
-        stable = loss.age_seconds is not None and loss.age_seconds > budget.reset
-        in_a_row = 1 if stable else in_a_row + 1
-        retry_at = _retry_at(now, backoff_delay(budget, in_a_row))
-    lost = IndexSet.of((loss.index,))
-    members = (role.members - lost) | next_indexes(role.wanted, role.retired, 1)
+    for loss in losses:
+        if budget and not loss.disrupted:
+            stable = loss.age_seconds is not None and loss.age_seconds > budget.reset
+            in_a_row = 1 if stable else in_a_row + 1
+            retry_at = _retry_at(now, backoff_delay(budget, in_a_row))
+    lost = IndexSet.of(loss.index for loss in losses)
+    members = (role.members - lost) | next_indexes(role.wanted, role.retired, len(lost))
     return replace(
         role.with_members(members),
         retired=role.retired | lost,
