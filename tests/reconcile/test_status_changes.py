@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
+from argosy.kinds.trainingjob import TrainingJobStatus
 from argosy.kinds.trainingrun_status import RoleStatus, TrainingRunStatus
 from argosy.reconcile.status_changes import COUNTS_SECONDS, MESSAGES_SECONDS, write_interval
 
@@ -53,6 +54,13 @@ CASES = {
         replace(OLD, argosy={**OLD.argosy, "roles": {"worker": {"created": 5}}}), want=0.0
     ),
 }
+
+
+def test_names_of_running_pods_are_written_like_their_number() -> None:
+    old = TrainingJobStatus(phase="Created", current_workers=["w0"], replicas=1, target_workers=["w0", "w1"])
+    more = replace(old, current_workers=["w0", "w1"], replicas=2)
+    assert write_interval(old, more) == COUNTS_SECONDS
+    assert write_interval(old, replace(more, target_workers=["w0"])) == 0.0
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -21,6 +21,8 @@ MESSAGES_SECONDS = 10.0
 RECORD = "argosy"
 _NUMBERS_THAT_MATTER = frozenset({"observed_generation"})
 _COUNTS_IN_WORDS = frozenset({"workers"})
+_COUNTS_IN_NAMES = frozenset({"current_workers"})
+"""Lists that change with every pod, like the numbers of pods."""
 _MESSAGES = frozenset({"message"})
 
 
@@ -63,6 +65,8 @@ def _weigh(name: str, old: object, new: object, *, numbers: bool) -> _Weight:
     if name in _MESSAGES and kinds == {str}:
         return _Weight.MESSAGE if old and new else _Weight.COUNT
     if name in _COUNTS_IN_WORDS and kinds == {str}:
+        return _Weight.COUNT
+    if name in _COUNTS_IN_NAMES:
         return _Weight.COUNT
     numbers = numbers or name == RECORD or name in _NUMBERS_THAT_MATTER
     if kinds == {int} and not numbers:

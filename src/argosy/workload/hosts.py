@@ -33,8 +33,8 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RoleRecord
 
 SETTLE_SECONDS = 5.0
-"""Seconds after a change of the list in which nothing is added, so that the launcher takes up one change at a
-time."""
+"""Seconds after a change of the list in which only lost replicas change it, so that the launcher takes up one
+change at a time."""
 MAX_CHECKS = 8
 """Checks of one job at the same time; the operator runs few commands for each job."""
 CHECK_RETRY_SECONDS = 2.0
@@ -89,17 +89,25 @@ def _update_list(
         attachable = usable  # the Record was lost: what runs was listed, and the launcher may use it
     kept = last.listed & (usable - last.draining)
     added = (usable & attachable & last.members) - last.draining - last.listed
-    held_until = _held_until(record, rule, last)
+    held = held_until(record, rule)
     requeue_at = now + timedelta(seconds=CHECK_RETRY_SECONDS) if checks else None
     listed = kept | added
-    if added and kept == last.listed and held_until and now < held_until:
+    if added and kept == last.listed and held and now < held:
         listed = last.listed
-        requeue_at = min(held_until, requeue_at) if requeue_at else held_until
+        requeue_at = min(held, requeue_at) if requeue_at else held
     if not listed and has_launcher(record, rule):
         listed = last.listed
     changed = last if listed == last.listed else last.with_listed(listed, now)
     changed = replace(changed, attachable=proven - listed)
     return HostListPlan(record.with_role(rule.role, changed), checks, requeue_at)
+
+
+def held_until(record: Record, rule: HostList) -> datetime | None:
+    """Return until when the launcher takes up the last change of the list; None if nobody reads it yet."""
+    since = record.role(rule.role).listed_since
+    if since is None or not has_launcher(record, rule):
+        return None
+    return since + timedelta(seconds=SETTLE_SECONDS)
 
 
 def _write_if_not_acknowledged(
@@ -215,9 +223,3 @@ def _checks(rule: HostList, record: Record, observed: Observed, unlisted: IndexS
 
 def _check_key(pod: ObservedPod) -> str:
     return f"attach/{pod.uid}"
-
-
-def _held_until(record: Record, rule: HostList, last: RoleRecord) -> datetime | None:
-    if last.listed_since is None or not has_launcher(record, rule):
-        return None
-    return last.listed_since + timedelta(seconds=SETTLE_SECONDS)

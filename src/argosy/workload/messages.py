@@ -276,6 +276,7 @@ def budget_exhausted(role: str, limit: int) -> str:
     return f"pods of role {role} were replaced {times} in a row; lost pods are not replaced any more"
 
 
+NO_HOST_LEFT = "no other replica was in the host list in time"
 SCALER_DELETED = "the object that asked for it was deleted"
 JOB_FINISHED_WHILE_SCALING = "job finished"
 JOB_RESTARTED_WHILE_SCALING = "job restarted"

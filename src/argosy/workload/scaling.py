@@ -80,6 +80,12 @@ class _Step(Struct, frozen=True):
         return None if timeout is None or since is None else deadline(since, timeout)
 
     @property
+    def held_until(self) -> datetime | None:
+        """When the host list may be changed, if the launcher still takes up the last change."""
+        held = hosts.held_until(self.record, self.rule)
+        return held if held is not None and self.now < held else None
+
+    @property
     def timed_out(self) -> bool:
         return self.timeout_at is not None and self.now >= self.timeout_at
 
@@ -214,12 +220,24 @@ def _start(step: _Step) -> ScalePlan:
         return ScalePlan(step.at(ScaleStep.ADDING, joining=step.indexes), requeue_at=step.timeout_at)
     if step.request.script:
         return ScalePlan(step.at(ScaleStep.RUNNING_SCRIPT), requeue_at=step.now)
-    last = step.record.role(step.rule.role)
-    left = last.listed - step.indexes
-    if len(left) < min(step.rule.min_listed, len(last.listed)) and step.request.urgent:
-        # Fewer hosts than the framework needs would end the training: wait for a replacement to be listed.
-        return ScalePlan(step.record)
+    if not _may_unlist(step):
+        if step.timed_out and not step.request.urgent:
+            return step.fail(messages.NO_HOST_LEFT)
+        return ScalePlan(step.record, requeue_at=step.timeout_at)
+    if held_until := step.held_until:
+        return ScalePlan(step.record, requeue_at=held_until)
     return ScalePlan(_host_updated(step, ScaleStep.DRAINING, draining=step.indexes), requeue_at=step.now)
+
+
+def _may_unlist(step: _Step) -> bool:
+    """Return True if enough hosts stay in the list: one at least, for an urgent request the minimum.
+
+    Fewer hosts would end the training, so that it is waited for others to be listed.
+    """
+    listed = step.record.role(step.rule.role).listed
+    left = len(listed - step.indexes)
+    least = step.rule.min_listed if step.request.urgent else 1
+    return left >= min(least, len(listed))
 
 
 def _add(step: _Step) -> ScalePlan:
@@ -230,6 +248,8 @@ def _add(step: _Step) -> ScalePlan:
     if not step.indexes - ready:
         if step.request.script:
             return ScalePlan(step.at(ScaleStep.RUNNING_SCRIPT), requeue_at=step.now)
+        if held_until := step.held_until:
+            return ScalePlan(step.record, requeue_at=held_until)
         return _join(step)
     if step.timed_out:
         return step.fail(messages.scale_out_timeout(step.names(step.indexes - ready)))

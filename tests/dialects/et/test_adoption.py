@@ -201,7 +201,7 @@ def test_choice_that_leaves_fewer_workers_than_the_minimum_is_made_again() -> No
     """et-operator may have chosen all workers, if none of the names in the spec was known."""
     job = scaling("ScaleIn", (0, 1), [worker(0), worker(1)])
     add_pods(job, 0, 1)
-    job.run(10)
+    job.run(20)
     assert job.scalers["s"].status.phase == "ScaleSucceeded"
     assert job.status.target_workers == [worker(0)]
 

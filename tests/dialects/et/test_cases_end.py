@@ -303,6 +303,19 @@ def test_case_20_a_suspended_job_has_no_pods_and_starts_again_when_it_is_resumed
     ]
 
 
+def test_case_20_a_job_may_be_created_suspended() -> None:
+    job = EtSimulator({"suspend": True})
+    job.run(3)
+    assert job.status.phase == "Suspended"
+    assert job.conditions() == ["Suspended"]
+    assert not job.pods
+    assert not job.cluster.children
+    suspend(job, "field", on=False)
+    job.run(8)
+    assert job.status.phase == "Running"
+    assert job.conditions() == [*STARTED, "Running"]
+
+
 def test_case_20_a_resumed_job_waits_until_the_old_pods_are_gone() -> None:
     job = running_job()
     job.cluster.stuck = {W1}

@@ -273,3 +273,33 @@ def test_a_scale_in_that_is_deleted_half_way_lists_the_rest_again() -> None:
     assert (job.hosts, job.status.target_workers) == ([W0, W2], [W0, W2])
     assert job.status.phase == "Running"
     assert job.cluster.created.count(W1) == 1, "deleted workers are not replaced"
+
+
+def test_the_last_worker_in_the_list_is_removed_only_when_another_one_is_listed() -> None:
+    """Two workers are live, but only one of them runs: without it the training would end."""
+    job = running_job({"worker.restartPolicy": "Always"}, answer=Launcher())
+    job.cluster.pending = {W2}
+    job.cluster.fail(W1)
+    job.run(3)
+    assert job.hosts == [W0]
+    job.scale_in("in", toDelete={"podNames": [W0]}, timeout=30)
+    job.run(10)
+    assert job.status.phase == "Scaling"
+    assert job.hosts == [W0]
+    job.cluster.pending = set()
+    job.run(20)
+    assert job.hosts == [W2]
+    assert job.scalers["in"].status.phase == "ScaleSucceeded"
+    assert job.host_lists == [[W0, W1], [W0], [W0, W2], [W2]]
+
+
+def test_a_scale_in_that_would_leave_no_host_in_the_list_fails_in_the_end() -> None:
+    job = running_job({"worker.restartPolicy": "Always"}, answer=Launcher())
+    job.cluster.pending = {W2}
+    job.cluster.fail(W1)
+    job.run(3)
+    job.scale_in("in", toDelete={"podNames": [W0]}, timeout=10)
+    job.run(15)
+    assert job.scalers["in"].status.phase == "ScaleFailed"
+    assert job.hosts == [W0]
+    assert job.cluster.deleted == []

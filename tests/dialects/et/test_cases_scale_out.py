@@ -4,6 +4,7 @@ import pytest
 
 from argosy.kinds.scalers import ScaleOut
 from argosy.plan.actions import Exec, ExecResult, ExecStatus
+from argosy.workload.hosts import SETTLE_SECONDS
 from tests.support.et_simulator import LAUNCHER, EtSimulator, J, done, running_job, worker, workers
 from tests.support.trainingjobs import REMOVED
 
@@ -300,3 +301,20 @@ def test_a_scale_out_is_executed_while_replacements_back_off() -> None:
     job.run(8)
     assert job.scalers["out"].status.phase == "ScaleSucceeded"
     assert f"{J}-worker-4" in job.hosts
+
+
+def test_a_scale_out_joins_the_list_when_the_last_change_of_it_was_taken_up() -> None:
+    job = running_job()
+    job.cluster.pending = {W2, W3}
+    job.scale_out("out")
+    job.run(6)
+    job.cluster.pending = set()
+    job.cluster.tick(1)
+    job.cluster.fail(W1)
+    job.reconcile()
+    changed_at = job.now
+    assert job.hosts == [W0]
+    while job.hosts == [W0]:
+        job.run(1)
+    assert (job.now - changed_at).total_seconds() >= SETTLE_SECONDS
+    assert job.hosts == [W0, W2, W3]
