@@ -74,11 +74,20 @@ PROBLEMS = {
     "elastic worker: rejected": (
         job(replace(WORKER, elastic=Elastic(1, 2))),
         "spec.roles.worker.elastic: not supported with framework deepspeed,"
-        " whose process group has a fixed size",
+        " whose process group has a fixed size; remove it:"
+        " a new number of replicas restarts the run with that size",
+    ),
+    "elastic worker with a launcher: rejected once": (
+        job(LAUNCHER, replace(WORKER, elastic=Elastic(1, 2))),
+        "spec.roles.worker.elastic: not supported with framework deepspeed,"
+        " whose process group has a fixed size; remove it:"
+        " a new number of replicas restarts the run with that size",
     ),
 }
 
 
 @pytest.mark.parametrize(("workload", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_problems(workload: Workload, want: str) -> None:
-    assert str(next(DEEPSPEED.check(workload))) == want
+    problems = [str(problem) for problem in DEEPSPEED.check(workload)]
+    assert problems[0] == want
+    assert problems.count(want) == 1

@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, Injection
 from argosy.frameworks.mpi import HOST_FILE, IDLE_COMMAND, SSHD, Implementation, Mpi
-from argosy.workload.model import Dependency, Phase, RestartScope, Role, Workload
+from argosy.workload.model import Dependency, Elastic, Phase, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
 MPI = Mpi()
@@ -175,6 +175,10 @@ PROBLEMS = {
     "no worker without launcherAsHost: rejected": (
         job(ROLES[0]),
         "spec.options.launcherAsHost: invalid value false: must be true",
+    ),
+    "elastic worker: rejected": (
+        job(ROLES[0], replace(ROLES[1], elastic=Elastic(1, 4))),
+        "spec.roles.worker.elastic: not supported with framework mpi, whose process group has a fixed size",
     ),
     "Intel MPI with different slots by role: slotsPerWorker required": (
         job(ROLES[0], replace(ROLES[1], slots=2), implementation="intel", launcherAsHost=True),

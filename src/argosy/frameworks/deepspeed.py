@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import WORKER, PortNumber, options_of, require_role, slots
+from argosy.frameworks.common import WORKER, PortNumber, options_of, reject_elastic, require_role, slots
 from argosy.frameworks.mpi import LAUNCHER, Implementation, Mpi
 from argosy.frameworks.pytorch import PyTorch
 from argosy.workload.model import Problem, Role, Rules, Workload
@@ -41,13 +41,10 @@ class DeepSpeed:
 
     def check(self, workload: Workload) -> Iterator[Problem]:
         yield from require_role(workload, WORKER)
-        if WORKER in workload.roles and workload.roles[WORKER].elastic:
-            yield Problem(
-                "spec.roles.worker.elastic",
-                "not supported with framework deepspeed, whose process group has a fixed size",
-            )
         if LAUNCHER in workload.roles:
             yield from _MPI.check(_as_mpi(workload))
+        else:
+            yield from reject_elastic(workload, (WORKER,))
 
     def rules(self, workload: Workload) -> Rules:
         if LAUNCHER in workload.roles:

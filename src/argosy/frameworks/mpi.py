@@ -21,6 +21,7 @@ from argosy.frameworks.common import (
     WORKER,
     options_of,
     present_roles,
+    reject_elastic,
     require_role,
     require_single,
     slots,
@@ -83,6 +84,7 @@ class Mpi:
                 "spec.options.launcherAsHost", "invalid value false: must be true without role 'worker'"
             )
         yield from _check_equal_slots(workload)
+        yield from reject_elastic(workload, (LAUNCHER, WORKER))
 
     def rules(self, workload: Workload) -> Rules:
         present = present_roles(workload, (LAUNCHER, WORKER))
