@@ -125,7 +125,7 @@ class FakeCluster:
         """A Record that was written has been lost."""
         self.broken = False
         """The definition is invalid; a reconcile only reports it."""
-        self.created_count = 0
+        self.created_count = self.placed_count = 0
         self.version = 0
         self.writes = 0
         self.failed: set[str] = set()
@@ -136,6 +136,8 @@ class FakeCluster:
         self.snapshots: list[dict[str, ObservedPod]] = [{}]
         self.deleted: set[tuple[str, int, str]] = set()
         """Role, index and uid of deleted pods."""
+        self.slots: int | None = None
+        """Pods that nodes have room for; further ones are unschedulable."""
         self.announced: dict[str, Announcement] = {}
         """Announced ends of nodes, by name."""
         self.answered: dict[tuple[int, str], datetime] = {}
@@ -304,18 +306,34 @@ class FakeCluster:
         return [
             pod
             for pod in self.pods.values()
-            if pod.phase in phases and not pod.terminating and self.nodes[pod.node].works
+            if pod.phase in phases and not pod.terminating and pod.node and self.nodes[pod.node].works
         ]
 
     def tick(self) -> bool:
         """Start pending pods and remove terminating ones on working nodes; returns True if there were any."""
-        pods = [pod for pod in self.pods.values() if self.nodes[pod.node].works]
+        self._place_pods()
+        pods = [pod for pod in self.pods.values() if self._is_attended(pod)]
         for pod in pods:
             if pod.terminating:
                 self.remove(pod)
             elif pod.phase == "Pending":
                 self.update(replace(pod, phase="Running"))
         return any(pod.terminating or pod.phase == "Pending" for pod in pods)
+
+    def _is_attended(self, pod: ObservedPod) -> bool:
+        """Return True if a kubelet, or the API server alone, does what is due for the pod."""
+        return self.nodes[pod.node].works if pod.node else pod.terminating
+
+    def _place_pods(self) -> None:
+        """Assign nodes to pods, as far as there is room."""
+        for pod in list(self.pods.values()):
+            used = sum(bool(other.node) and not other.ended for other in self.pods.values())
+            if not pod.node and not pod.terminating and (self.slots is None or used < self.slots):
+                self.update(replace(pod, node=self._next_node(), waiting_reason=""))
+
+    def _next_node(self) -> str:
+        self.placed_count += 1
+        return NODES[self.placed_count % len(NODES)]
 
     def settle(self, most: int = 100) -> Plan | None:
         """Reconcile with current caches and advancing time until nothing changes; returns the last plan."""
@@ -384,6 +402,7 @@ class FakeCluster:
                 if action.resource_version and action.resource_version != existing.resource_version:
                     self.leader.cached_pods[existing.name] = existing
                 elif action.grace_period_seconds == 0:
+                    assert existing.node, "a pod without a node was force-deleted"
                     assert self.nodes[existing.node].runs_nothing, (
                         "a pod was force-deleted while its node may still run it"
                     )
@@ -425,9 +444,10 @@ class FakeCluster:
                 attempt=action.attempt,
                 replacement=action.replacement,
                 created=self.now,
-                node=NODES[self.created_count % len(NODES)],
+                waiting_reason="Unschedulable",
             )
             self.update(existing)
+            self._place_pods()
             self._check_replacement_delay(action)
         self.leader.cached_pods[name] = self.pods[name]
 
@@ -474,7 +494,7 @@ class FakeCluster:
                 last = self.answered.get(answer)
                 assert last is None or self.record_lost or last <= self.now, "a notice was answered twice"
                 for name, indexes in notice.replicas.items():
-                    foreign = IndexSet.decode(indexes) - stored.role(name).members
+                    foreign = IndexSet.decode(indexes) - stored.role(name).wanted
                     assert not foreign, "a notice moved a replica that its role does not have"
             self.answered[answer] = notice.deadline
 

@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
 from argosy.workload.announcements import NoticeCause
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Elastic, Limits, RestartPolicy, Rules
 from tests.support.fake_cluster import NODES, FakeCluster
 from tests.support.workloads import USUAL, role, workload
@@ -57,6 +58,40 @@ class ElasticLife(Life):
         if announced is not None:
             self.cluster.announced[node] = announced
         self._work(1)
+
+    @rule(slots=st.sampled_from([0, 1, 2, 3, 4, None]), works=st.booleans())
+    def capacity_changes(self, slots: int | None, works: bool) -> None:
+        """Pods beyond it are preempted."""
+        self.cluster.slots = slots
+        placed = [
+            pod for pod in self.cluster.pods.values() if pod.node and not (pod.ended or pod.terminating)
+        ]
+        for pod in placed[slots if slots is not None else len(placed) :]:
+            self.cluster.terminate(replace(pod, disrupted=True, disruption_reason="PreemptionByScheduler"))
+        if works:
+            self._work(3)
+
+    @rule(seconds=st.sampled_from([10, 31, 700]))
+    def time_passes_while_the_operator_works(self, seconds: int) -> None:
+        self.cluster.advance(seconds)
+        self._work(3)
+
+    def _make_nodes_ready(self) -> None:
+        super()._make_nodes_ready()
+        self.cluster.slots = None
+
+    @invariant()
+    def size_is_always_allowed(self) -> None:
+        record = self._record()
+        if record is None or not self.cluster.job or not record.role("worker").declared:
+            return
+        last, bounds = record.role("worker"), self._wanted().roles["worker"].elastic
+        assert bounds
+        assert bounds.allows(last.size), f"{last.size} replicas are not allowed"
+        assert last.size + len(last.joining) <= last.declared, "more replicas than declared"
+        assert not last.joining - IndexSet.first(bounds.max), "an index above the maximum"
+        assert not last.members & last.joining
+        assert 0 in last.members or not self._wanted().rules.coordinators, "the coordinator was removed"
 
 
 class LongElasticLife(ElasticLife):

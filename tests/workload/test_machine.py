@@ -411,7 +411,8 @@ class Life(RuleBasedStateMachine):
             assert is_current(record, pod) or retired, f"{pod} is left over"
         for name, spec in wanted.roles.items():
             last = record.role(name)
-            assert last.size == spec.replicas
+            ends = bool(spec.elastic and last.succeeded_indexes)  # then sizes do not change any more
+            assert last.size == spec.replicas or ends
             existing = {pod.index for pod in pods if pod.role == name}
             if is_creation_held(spec, record):
                 assert not existing, f"{name} is held, and has pods"

@@ -48,8 +48,9 @@ def observe(
     return Observed(pods=tuple(pods), notices=notices, nodes_down=frozenset(nodes_down))
 
 
-def members(plan: Plan) -> list[int]:
-    return list(plan.record.role("worker").members)
+def replicas(plan: Plan) -> list[int]:
+    """Return the replicas that the role has, or is about to have."""
+    return list(plan.record.role("worker").wanted)
 
 
 def created(plan: Plan) -> list[int]:
@@ -71,16 +72,16 @@ class Case(Struct):
     pods: tuple[ObservedPod, ...] = workers()
     record: Record = running()
     rules: Rules = LIVE
-    want_members: tuple[int, ...] = (0, 1, 2, 3)
+    want_replicas: tuple[int, ...] = (0, 1, 2, 3)
     want_response: str = "Restart"
 
 
 CASES = {
     "elastic role that can spare the replica: another index takes its place": Case(
-        want_members=(0, 1, 2, 4), want_response="ScaleIn"
+        want_replicas=(0, 1, 2, 4), want_response="ScaleIn"
     ),
     "two replicas on the node, and enough others: both are moved": Case(
-        pods=workers(w2={"node": "n3"}), want_members=(0, 1, 4, 5), want_response="ScaleIn"
+        pods=workers(w2={"node": "n3"}), want_replicas=(0, 1, 4, 5), want_response="ScaleIn"
     ),
     "role at its maximum, without a spare index: the index is used again": Case(
         role=replace(WORKERS, elastic=Elastic(2, 4)), want_response="ScaleIn"
@@ -111,7 +112,7 @@ CASES = {
         announced=replace(SPOT, node="n0"), rules=replace(LIVE, coordinators=("worker",))
     ),
     "replica 0 of a role without a coordinator: moved like any other": Case(
-        announced=replace(SPOT, node="n0"), want_members=(1, 2, 3, 4), want_response="ScaleIn"
+        announced=replace(SPOT, node="n0"), want_replicas=(1, 2, 3, 4), want_response="ScaleIn"
     ),
     "role that does not run yet: replaced when lost": Case(
         record=running(
@@ -131,7 +132,7 @@ def test_response_to_the_announced_end_of_a_node(name: str) -> None:
     plan = decide(workload(case.role, rules=case.rules), case.record, observed, later(1))
     (notice,) = plan.record.notices
     assert (notice.response, notice.since) == (case.want_response, later(1))
-    assert tuple(members(plan)) == case.want_members
+    assert tuple(replicas(plan)) == case.want_replicas
     assert plan.record.restarts == 0
 
 
@@ -155,8 +156,8 @@ def test_a_notice_is_answered_once_however_often_it_is_observed() -> None:
     moved = replace(pod(4), node="n3")  # the scheduler has put it on the same node
     pods = (*workers(w3={"terminating": True}), moved)
     second = decide(job, first.record, observe(pods, SPOT), later(1))
-    assert members(second) == [0, 1, 2, 4]
-    assert not second.events
+    assert replicas(second) == [0, 1, 2, 4]
+    assert [event.reason for event in second.events] == ["Resized"], "the new one has become a member"
     assert deleted(second) == []
 
 
@@ -164,15 +165,15 @@ def test_replicas_on_several_nodes_are_moved_until_too_few_would_be_left() -> No
     announced = [replace(SPOT, node=f"n{index}", uid=f"u{index}") for index in (1, 2, 3)]
     plan = decide(workload(WORKERS), running(), observe(workers(), *announced), later(0))
     assert [notice.response for notice in plan.record.notices] == ["ScaleIn", "ScaleIn", "Restart"]
-    assert members(plan) == [0, 3, 4, 5]
+    assert replicas(plan) == [0, 3, 4, 5]
 
 
 def test_hint_that_becomes_certain_is_answered() -> None:
     job = workload(WORKERS)
     hint = decide(job, running(), observe(workers(), HINT), later(0))
-    assert members(hint) == [0, 1, 2, 3]
+    assert replicas(hint) == [0, 1, 2, 3]
     certain = decide(job, hint.record, observe(workers(), SPOT), later(5))
-    assert members(certain) == [0, 1, 2, 4]
+    assert replicas(certain) == [0, 1, 2, 4]
     (notice,) = certain.record.notices
     assert (notice.response, notice.since, notice.deadline) == ("ScaleIn", later(0), later(60))
 
@@ -222,7 +223,7 @@ def test_new_node_of_the_same_name_is_another_notice() -> None:
     again = (*workers(3), pod(4, node="n3"))
     second = decide(job, first.record, observe(again, replace(SPOT, uid="other")), later(5))
     assert [notice.id for notice in second.record.notices] == ["node/u3", "node/other"]
-    assert members(second) == [0, 1, 2, 3]
+    assert replicas(second) == [0, 1, 2, 3]
 
 
 EVICTED = {"terminating": True, "disrupted": True, "disruption_reason": "EvictionByEvictionAPI"}
@@ -265,7 +266,7 @@ def test_at_most_so_many_notices_are_answered() -> None:
     announced = [replace(SPOT, node=f"n{index}", uid=f"u{index}") for index in range(size)]
     plan = decide(workload(large), running(size), observe(workers(size), *announced), later(0))
     assert len(plan.record.notices) == MAX_NOTICES
-    assert len(set(members(plan)) & set(range(size))) == 8
+    assert len(set(replicas(plan)) & set(range(size))) == 8
 
 
 def test_next_attempt_and_the_end_of_the_job_forget_notices() -> None:

@@ -94,6 +94,9 @@ class ElasticSpec(Struct, frozen=True, rename="camel"):
     """Maximum number of pods of the role."""
     multiple_of: Annotated[int, Meta(ge=1, le=1000)] = 1
     """The number of pods is always a multiple of this."""
+    stabilization_window: Duration = "30s"
+    """A pod that cannot be scheduled for this long no longer counts as part of the role. A role that loses
+    pods soon after it has grown grows again after this time, which doubles with each repetition."""
 
 
 class RolePolicySpec(Struct, frozen=True, rename="camel"):

@@ -29,6 +29,8 @@ class RoleStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     message: str = ""
     replicas: int = 0
     """Number of desired pods."""
+    current_replicas: int = 0
+    """Number of pods that the role has now, while an elastic role has fewer than desired."""
     pending: int = 0
     active: int = 0
     """Number of running pods."""

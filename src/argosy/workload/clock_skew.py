@@ -73,6 +73,8 @@ def _shift_role(role: RoleRecord, back: timedelta) -> RoleRecord:
         retry_at=_earlier(role.retry_at, back),
         below_min_since=_earlier(role.below_min_since, back),
         listed_since=_earlier(role.listed_since, back),
+        grown_at=_earlier(role.grown_at, back),
+        grow_at=_earlier(role.grow_at, back),
     )
 
 

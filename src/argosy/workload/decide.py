@@ -13,6 +13,7 @@ from argosy.workload import (
     children,
     completion,
     elastic,
+    elastic_capacity,
     gang,
     hosts,
     invalid,
@@ -80,12 +81,14 @@ def _decide_active(
     record = gang.choose_scheduler(workload, suspend.resume(record, now), observed)
     if held := gang.hold_after_preemption(workload, record, observed, now):
         return _hold(workload, held, observed, now)
-    # Follow changed sizes, answer notices, record lost pods as restarts, and derive the phases of roles.
-    record = elastic.resize(workload, record, now)
+    # Follow changed sizes, answer notices, record lost pods as restarts, derive the phases of roles, and fit
+    # elastic roles to the capacity.
+    record = elastic.resize(workload, record, observed, now)
     notices = notice_response.respond(workload, record, observed, now)
     restarts = plan_restarts(workload, notices.record, observed, now)
     record = phases.with_role_phases(workload, restarts.record, observed, now)
-    record = elastic.track_below_min(workload, record, observed, now)
+    capacity = elastic_capacity.fit_to_capacity(workload, record, observed, now)
+    record = elastic.track_below_min(workload, capacity.record, observed, now)
     # Finish the job, if this was its end.
     limit = limits.check_limits(workload, record, observed, now)
     result = _first_result(phases.terminal_result(workload, record), restarts.result, limit.result)
@@ -103,7 +106,8 @@ def _decide_active(
     # Otherwise create and delete pods to match the Record.
     plan = _converge(workload, host_list.record, observed, now)
     plan = plan.with_actions((*host_list.calls, *scale.calls))
-    plan = plan.with_requeue_at(limit.next_at, scale.requeue_at, host_list.requeue_at, notices.requeue_at)
+    plan = plan.with_requeue_at(limit.next_at, scale.requeue_at, host_list.requeue_at)
+    plan = plan.with_requeue_at(notices.requeue_at, capacity.requeue_at)
     return replace(plan, restart_causes=(*notices.causes, *restarts.causes))
 
 

@@ -1,8 +1,9 @@
 """Resizes roles, and tracks elastic roles with too few running pods.
 
-Growing adds the lowest free indexes, shrinking removes the highest, so ranks stay contiguous. If a framework
-cannot change its size while it runs, a new size restarts the job without using a restart. A role that was
-Running and has fewer pods than its minimum waits for more, for a limited time.
+Growing adds the lowest free indexes, shrinking removes the highest, so ranks stay contiguous; of an elastic
+role it removes those whose loss costs least. If a framework cannot change its size while it runs, a new size
+restarts the job without using a restart. A role that was Running and has fewer pods than its minimum waits
+for more, for a limited time.
 """
 
 from datetime import datetime
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from argosy.workload import messages, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import current_pods
-from argosy.workload.index_set import IndexSet, free_indexes
+from argosy.workload.index_set import EMPTY, IndexSet, free_indexes
 from argosy.workload.model import (
     Elastic,
     Phase,
@@ -28,6 +29,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult, count_pods
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restarts.replacement import with_next_attempt
+from argosy.workload.victims import choose_victims
 
 
 def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]:
@@ -48,7 +50,7 @@ def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]
     return problems
 
 
-def resize(workload: Workload, record: Record, now: datetime) -> Record:
+def resize(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
     """Return the record with the sizes of the spec."""
     changed = [
         role
@@ -64,7 +66,12 @@ def resize(workload: Workload, record: Record, now: datetime) -> Record:
     if restarts:
         record = with_next_attempt(record)
     for role in changed:
-        record = record.with_role(role.name, _resize_role(record.role(role.name), role.replicas))
+        last = record.role(role.name)
+        if adapts_to_capacity(workload, role) and last.phase is Phase.RUNNING:
+            resized = _resize_running(workload, role, record, observed)
+        else:
+            resized = _resize_role(last, role.replicas)
+        record = record.with_role(role.name, resized)
     message = messages.resized(sizes, record.attempt if restarts else None)
     return record.with_history(now, reasons.RESIZED, message) if started else record
 
@@ -106,7 +113,8 @@ def can_spare(workload: Workload, name: str, record: Record, observed: Observed,
         return False  # not before it runs, nor when it is about to end
     if any(workload.is_coordinator(name, index) for index in indexes):
         return False
-    return role.elastic.allows(len(running_indexes(workload, role, record, observed) - indexes))
+    running = running_indexes(workload, role, record, observed)
+    return role.elastic.allows(len(running - indexes)) and role.elastic.allows(len(last.members - indexes))
 
 
 def running_indexes(workload: Workload, role: Role, record: Record, observed: Observed) -> IndexSet:
@@ -165,6 +173,21 @@ def _is_below_min(
     counts = count_pods(workload, role, record, observed)
     done = counts.succeeded if role.policy is None or role.policy.ends else 0
     return counts.active + done < role.elastic.min
+
+
+def _resize_running(workload: Workload, role: Role, record: Record, observed: Observed) -> RoleRecord:
+    """Return an elastic role with the size of the spec.
+
+    If it runs with fewer members than declared, it does not get more: there is no capacity for them yet.
+    """
+    last, size = record.role(role.name), role.replicas
+    if size < last.size:
+        names = (role.name, record, observed)
+        victims = choose_victims(workload, *names, last.members, last.size - size)
+        return replace(last.with_members(last.members - victims), declared=size, joining=EMPTY)
+    if last.size < last.declared:
+        return replace(last, declared=size, joining=last.joining.lowest(size - last.size))
+    return _resize_role(last, size)
 
 
 def _resize_role(last: RoleRecord, size: int) -> RoleRecord:

@@ -125,6 +125,11 @@ def waiting_for_minimum(role: str, pods: int) -> str:
     return f"waiting for {role}: at least {pluralize(pods, 'pod')} must be running"
 
 
+def waiting_for_replicas(role: str, size: int, replicas: int) -> str:
+    """An elastic role runs with fewer pods than it shall have (BelowReplicas)."""
+    return f"{role} runs with {size} of {pluralize(replicas, 'pod')}, and grows when there is capacity"
+
+
 def waiting_for_role(waiting: str, role: str, phase: str) -> str:
     """All pods that are not running wait for another role (WaitingForRole)."""
     return f"{waiting} is waiting for {role} to be {phase}"
@@ -202,7 +207,8 @@ def notice(answered: OpenNotice, leaving: Replicas, added: Replicas) -> str:
         return f"{end}, with {join_names(noticed_replicas(answered))} on it"
     parts = [end]
     if leaving:
-        parts.append(f"removing {join_names(_names(leaving))}, creating {join_names(_names(added))}")
+        created = f", creating {names}" if (names := join_names(_names(added))) else ""
+        parts.append(f"removing {join_names(_names(leaving))}{created}")
     left = {role: indexes for role, indexes in affected.items() if role not in leaving}
     if left:
         parts.append(f"{join_names(_names(left))} will be replaced when lost")
@@ -216,6 +222,21 @@ def noticed_replicas(notice: OpenNotice) -> list[str]:
 
 def _names(replicas: Replicas) -> list[str]:
     return [replica_name(role, index) for role, indexes in replicas.items() for index in indexes]
+
+
+def fixed_size(framework: str, role: str) -> str:
+    """An elastic role lacks pods, and its framework needs all of them (part of the progress)."""
+    return f"{framework} cannot run with fewer pods of {role}; set replicas to a number that fits"
+
+
+CAPACITY_RETURNED = "there is capacity for more"
+"""Why an elastic role has grown (event Resized)."""
+
+
+def members_missing(replicas: Sequence[str], *, unplaced: bool) -> str:
+    """Why an elastic role has shrunk (event Resized)."""
+    were = "was" if len(replicas) == 1 else "were"
+    return f"{join_names(replicas)} {'cannot be scheduled' if unplaced else f'{were} lost'}"
 
 
 def incompatible_crd(crd: str, problem: str) -> str:

@@ -24,8 +24,6 @@ Json = Mapping[str, object]
 
 MAX_PODS: Final = 99_999
 """Maximum number of pods of one job, more than any cluster can run."""
-
-
 DEFAULT_CLUSTER_DOMAIN = "cluster.local"
 
 
@@ -46,8 +44,7 @@ class Phase(StrEnum):
 
 
 class RestartPolicy(StrEnum):
-    """Which ended pods of a role are replaced. ExitCode: those with exit code 128 or above, which means a
-    signal, and those without an exit code."""
+    """Which ended pods of a role are replaced. ExitCode: those with a code from 128 (a signal) or none."""
 
     NEVER = "Never"
     ON_FAILURE = "OnFailure"
@@ -79,8 +76,7 @@ class CleanupPolicy(StrEnum):
 
 
 class ResizeMode(StrEnum):
-    """How a framework handles a new number of replicas: pods are added or removed, or the job is
-    restarted."""
+    """How a framework handles another size: pods are added or removed, or the job is restarted."""
 
     LIVE = "Live"
     RESTART = "Restart"
@@ -96,6 +92,8 @@ class Elastic(Struct, frozen=True):
     """Whether the role is Running with the minimum; otherwise all replicas must run first."""
     restart_below_min: bool = False
     """Fewer running pods than the minimum for too long restart the job, if it may restart."""
+    stabilization: float = 30.0
+    """Seconds after which unschedulable pods are given up, and a role on nodes that come and go grows."""
 
     def allows(self, size: int) -> bool:
         return self.min <= size <= self.max and size % self.multiple_of == 0
@@ -181,8 +179,9 @@ class Role(Struct, frozen=True):
     @property
     def min_running(self) -> int:
         """Number of pods that must run for the role to be Running."""
-        starts_with_min = self.elastic is not None and self.elastic.starts_with_min
-        return min(self.elastic.min, self.replicas) if self.elastic and starts_with_min else self.replicas
+        if self.elastic is None or not self.elastic.starts_with_min:
+            return self.replicas
+        return min(self.elastic.min, self.replicas)
 
 
 class Rules(Struct, frozen=True):

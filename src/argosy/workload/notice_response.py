@@ -15,7 +15,8 @@ from argosy.workload import messages, reasons
 from argosy.workload.announcements import DEFAULT_SECONDS, Announcement, NoticeCause
 from argosy.workload.current_pods import current_pods
 from argosy.workload.elastic import can_spare, spare_indexes
-from argosy.workload.index_set import IndexSet
+from argosy.workload.elastic_capacity import hold_after_loss, is_held
+from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Json, RestartScope, Workload
 from argosy.workload.notice import MAX_NOTICES, Notice, NoticeResponse, OpenNotice
 from argosy.workload.observed import Observed, ObservedPod
@@ -139,16 +140,12 @@ def _is_answered(record: Record, notice: Notice) -> bool:
 
 
 def _affected_pods(record: Record, notice: Notice, observed: Observed) -> list[ObservedPod]:
-    """Return the pods of members that will be lost."""
+    """Return the current pods that will be lost."""
     return [
         pod
         for role, indexes in sorted(notice.replicas.items())
         for pod in current_pods(record, role, observed)
-        if pod.index in indexes
-        and pod.index in record.role(role).members
-        and pod.node == notice.node
-        and notice.pod in ("", pod.name)
-        and not pod.ended
+        if pod.index in indexes and pod.node == notice.node and notice.pod in ("", pod.name) and not pod.ended
     ]
 
 
@@ -173,7 +170,7 @@ def _answer(
     entries = [_restart_entry(pod, notice, now) for pod in pods if pod.index in leaving.get(pod.role, ())]
     added: dict[str, IndexSet] = {}
     for name, indexes in leaving.items():
-        record, added[name] = _with_moved_replicas(workload, record, observed, name, indexes)
+        record, added[name] = _with_moved_replicas(workload, record, observed, now, name, indexes)
     message = messages.notice(opened, leaving, added)
     record = record.with_notice(opened).with_history(now, reasons.DISRUPTION_NOTICE, message)
     return NoticePlan(record.with_restarts(*entries), tuple(entry.cause for entry in entries))
@@ -223,17 +220,22 @@ def _restart_entry(pod: ObservedPod, notice: Notice, now: datetime) -> RestartEn
 
 
 def _with_moved_replicas(
-    workload: Workload, record: Record, observed: Observed, name: str, leaving: IndexSet
+    workload: Workload, record: Record, observed: Observed, now: datetime, name: str, leaving: IndexSet
 ) -> tuple[Record, IndexSet]:
     """Return the record with other replicas in the place of these, and their indexes.
 
-    If the role has too few free indexes, the last of the leaving ones are used again, when their pods are
-    gone.
+    There are none if the role lost replicas just after it had grown: it grows later (`elastic_capacity`). If
+    it has too few free indexes, the last of the leaving ones are used again, when their pods are gone.
     """
     last, role = record.role(name), workload.roles[name]
+    assert role.elastic
     spare = spare_indexes(role, last, observed, len(leaving))
+    last = replace(last.with_members(last.members - leaving), joining=last.joining - leaving)
+    last = hold_after_loss(role.elastic, last, now)
+    if is_held(last, now):
+        return record.with_role(name, last), EMPTY
     again = IndexSet.of(list(leaving)[len(spare) :])
-    last = last.with_members((last.members - leaving) | spare | again)
+    last = replace(last, joining=last.joining | spare | again)
     replaced = {index: last.replacements.get(index, 0) + 1 for index in again}
     in_place = {index: count for index, count in last.container_restarts.items() if index not in replaced}
     last = replace(

@@ -39,6 +39,9 @@ SUSPENDED = "Suspended"
 INCOMPATIBLE_CRD = "IncompatibleCRD"
 """Waits for a newer CRD, as the installed one drops `status.argosy`. Also an event."""
 
+BELOW_REPLICAS = "BelowReplicas"
+"""Runs, and waits for capacity for all replicas of an elastic role."""
+
 # A job waits, or has failed.
 
 PREEMPTED = "Preempted"

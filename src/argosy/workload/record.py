@@ -83,7 +83,8 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Indexes that lost their pod and get no other one in this attempt, for roles whose lost pods are
     replaced under a new index. Members that are not replaced are among them."""
     joining: IndexSet = EMPTY
-    """Indexes that a scale operation is about to add; they have pods and are not members yet."""
+    """Indexes that are being added, by a scale operation or for an elastic role that is smaller than
+    declared; they have pods and are not members yet."""
     draining: IndexSet = EMPTY
     """Members that a scale operation is about to remove; they are not in the host list any more."""
     attachable: IndexSet = EMPTY
@@ -110,6 +111,12 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     retry_at: datetime | None = None
     """Backoff: no pod that was replaced more than once is created before this time."""
     below_min_since: datetime | None = None
+    grown_at: datetime | None = None
+    """When replicas were added last because there was capacity for them."""
+    flaps: int = 0
+    """How often in a row the role lost replicas soon after it had grown."""
+    grow_at: datetime | None = None
+    """No replicas are added before this time, because of that."""
     replacements: Mapping[int, int] = field(default_factory=dict)
     """Replacement number by index, in this attempt, where it is not 0."""
     container_restarts: Mapping[int, int] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from argosy.plan.actions import Apply
 from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.current_pods import current_pods
+from argosy.workload.elastic import adapts_to_capacity
 from argosy.workload.index_set import EMPTY, IndexSet, free_indexes
 from argosy.workload.model import Phase, RestartPolicy, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
@@ -183,12 +184,16 @@ def _first_members(
     and which have ended. More pods than the spec has replicas are kept only where requests may have added
     them.
     """
-    pods = observed.by_role.get(role.name, ()) if role.replacement.next_index else ()
+    moves, adapts = role.replacement.next_index, adapts_to_capacity(workload, role)
+    pods = observed.by_role.get(role.name, ()) if moves or adapts else ()
     current = [pod for pod in pods if pod.attempt == record.attempt]
     if not current:
         return replace(last, members=IndexSet.first(role.replicas), declared=role.replicas)
-    members = IndexSet.of(pod.index for pod in current if not (pod.ended or pod.terminating))
-    retired = IndexSet.of(pod.index for pod in current) - members
+    members = IndexSet.of(pod.index for pod in current if not (pod.terminating or (moves and pod.ended)))
+    if adapts:
+        coordinator = IndexSet.first(1) if workload.is_coordinator(role.name, 0) else EMPTY
+        members = (members | coordinator).lowest(role.replicas)
+    retired = IndexSet.of(pod.index for pod in current) - members if moves else EMPTY
     missing = max(role.replicas - len(members), 0)
     members |= free_indexes(members | retired, missing)
     declared = role.replicas if workload.rules.host_list else len(members)

@@ -15,8 +15,9 @@ from argosy.workload import messages, reasons
 from argosy.workload.announcements import OUT_OF_SERVICE
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.dependencies import has_reached
+from argosy.workload.elastic import adapts_to_capacity
 from argosy.workload.gang import Admission
-from argosy.workload.model import Phase, Workload
+from argosy.workload.model import Phase, ResizeMode, Workload
 from argosy.workload.notice import NoticeResponse
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Counts
@@ -103,10 +104,13 @@ def progress(workload: Workload, record: Record, observed: Observed, counts: Map
     if record.phase.terminal or record.phase is Phase.SUSPENDED:
         return ""
     parts = []
-    for name in workload.roles:
-        size, up = record.role(name).size, counts[name].active + counts[name].succeeded
+    for name, role in workload.roles.items():
+        last, up = record.role(name), counts[name].active + counts[name].succeeded
+        size = last.declared if adapts_to_capacity(workload, role) else last.size
         if up < size:
             parts.append(f"{up} of {pluralize(size, name)} running")
+        if up < size and role.elastic and workload.rules.resize is ResizeMode.RESTART:
+            parts.append(messages.fixed_size(workload.framework, name))
     waiting = next((pod for pod in all_current_pods(record, observed) if pod.waiting_reason), None)
     if waiting:
         message = f": {waiting.waiting_message}" if waiting.waiting_message else ""
@@ -143,7 +147,7 @@ def _wait_reason(
     if unconfirmed := _unconfirmed(observed):
         return reasons.NODE_UNCONFIRMED, unconfirmed
     if record.phase is Phase.RUNNING:
-        return None
+        return _below_replicas(workload, record)
     for name, role in workload.roles.items():
         if record.role(name).below_min_since:
             return reasons.BELOW_MIN_REPLICAS, messages.waiting_for_minimum(name, role.min_running)
@@ -156,6 +160,15 @@ def _wait_reason(
     if waiting:
         return waiting.waiting_reason, ""
     return _dependency(workload, record, pods) or (reasons.PODS_STARTING, "")
+
+
+def _below_replicas(workload: Workload, record: Record) -> tuple[str, str] | None:
+    """Return the elastic role of a running job that has fewer members than declared."""
+    for name, role in workload.roles.items():
+        last = record.role(name)
+        if last.phase is Phase.RUNNING and last.size < last.declared and adapts_to_capacity(workload, role):
+            return reasons.BELOW_REPLICAS, messages.waiting_for_replicas(name, last.size, last.declared)
+    return None
 
 
 def _unreachable(blocking: Sequence[str], observed: Observed) -> str:

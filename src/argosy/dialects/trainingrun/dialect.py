@@ -17,7 +17,7 @@ from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
 from argosy.kinds.quantity import parse_duration
 from argosy.kinds.text import unknown_name
-from argosy.kinds.trainingrun import GangSpec, LimitsSpec, RoleSpec, TrainingRun, TrainingRunSpec
+from argosy.kinds.trainingrun import ElasticSpec, GangSpec, LimitsSpec, RoleSpec, TrainingRun, TrainingRunSpec
 from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.workload import pod_size
 from argosy.workload.model import (
@@ -127,7 +127,6 @@ def _role(name: str, spec: RoleSpec, escalation: Escalation) -> Role:
     restart = RestartPolicy(spec.restart.value)
     by_node = restart is RestartPolicy.ON_FAILURE and escalation.container is not None
     policy = spec.policy
-    bounds = spec.elastic
     return Role(
         name=name,
         replicas=spec.replicas,
@@ -143,10 +142,15 @@ def _role(name: str, spec: RoleSpec, escalation: Escalation) -> Role:
         )
         if policy
         else None,
-        elastic=Elastic(bounds.min, bounds.max, bounds.multiple_of) if bounds else None,
+        elastic=_elastic(spec.elastic) if spec.elastic else None,
         depends_on=tuple(Dependency(want.role, Phase(want.phase.value)) for want in spec.depends_on),
         slots=spec.slots,
     )
+
+
+def _elastic(spec: ElasticSpec) -> Elastic:
+    stabilization = parse_duration(spec.stabilization_window)
+    return Elastic(spec.min, spec.max, spec.multiple_of, stabilization=stabilization)
 
 
 def _limits(spec: LimitsSpec) -> Limits:

@@ -13,7 +13,7 @@ from argosy.kinds.trainingrun_status import RoleStatus, TrainingRunStatus
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Counts, count_pods
-from argosy.workload.record import Record, encode
+from argosy.workload.record import Record, RoleRecord, encode
 from argosy.workload.wait_reasons import status_message
 
 
@@ -61,7 +61,8 @@ def _roles(record: Record, counts: Mapping[str, Counts]) -> dict[str, RoleStatus
             phase=role.phase.value,
             reason=role.reason,
             message=role.message,
-            replicas=role.size,
+            replicas=_desired(role),
+            current_replicas=role.size if role.size < _desired(role) else 0,
             pending=numbers.pending,
             active=numbers.active,
             succeeded=numbers.succeeded,
@@ -83,7 +84,12 @@ def _workers(record: Record, counts: Mapping[str, Counts]) -> tuple[int, int]:
     """Return how many workers run or have succeeded, and how many are wanted."""
     names = [WORKER] if WORKER in counts else list(counts)
     ready = sum(counts[name].active + counts[name].succeeded for name in names)
-    return ready, sum(record.role(name).size for name in names)
+    return ready, sum(_desired(record.role(name)) for name in names)
+
+
+def _desired(role: RoleRecord) -> int:
+    """Return the number of pods that the spec asks for; an elastic role may have fewer."""
+    return max(role.size, role.declared)
 
 
 def _existing(numbers: Counts) -> int:
