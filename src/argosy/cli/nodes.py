@@ -97,7 +97,7 @@ def _when(deadline: str) -> str:
 @click.option(
     "--pretend-gpus",
     type=click.IntRange(0, 64),
-    help="Number of GPUs that the node claims to have; default: as `argosy up` was told.",
+    help="Number of GPUs that the node claims to have; default: as for `argosy up`.",
 )
 @output_option
 @async_command

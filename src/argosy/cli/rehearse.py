@@ -76,7 +76,7 @@ async def stop_node(
     """Power a node off at once, and on again after --for.
 
     Its pods are killed without a grace period and nothing is reported, so it is NotReady after the node
-    monitor grace period. When it is on again, its pods start anew or fail, by their restartPolicy.
+    monitor grace period. When it is on again, its pods start again or fail, by their restartPolicy.
     """
     async with local_nodes(kubeconfig, context) as local:
         pods = (await local.pod_counts())[node]

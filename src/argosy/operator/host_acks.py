@@ -135,7 +135,7 @@ class HostAcks:
             if is_other_object(error):
                 raise HttpError(404, "pod: does not exist any more") from None
             raise HttpError(503, f"the acknowledgement could not be written: {error}") from None
-        # Not as our own write: the leader must be told, and this may be it.
+        # Not as our own write: the leader must notice, and this may be it.
         self._job_views.caches.pods.put(patched)
         if meta.annotations.get(labels.HOSTS_ACK):
             # The first one of a pod tells when it started, not how long the list took. Clocks may differ.

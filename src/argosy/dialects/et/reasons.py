@@ -64,7 +64,7 @@ REPLICAS_OUT_OF_RANGE = "ReplicasOutOfRange"
 NODE_RELEASING = "NodeReleasing"
 """Workers are removed from a node that is going to be released. Added."""
 SINGLE_WORKER_ELASTIC = "SingleWorkerElastic"
-"""Horovod cannot start with one worker unless it is told the network interfaces. Added."""
+"""Horovod cannot start with one worker unless the network interfaces are named. Added."""
 
 
 def scaling_ended(kind: str, *, succeeded: bool) -> str:
