@@ -5,6 +5,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 import pytest
 from msgspec.structs import replace
@@ -22,7 +23,9 @@ from argosy.wire.client import Client as HttpClient
 from argosy.wire.origin import Origin
 from argosy.wire.server import Server
 from argosy.workload.dependencies import ROLE_PHASES
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Phase, Rules
+from argosy.workload.record import RoleRecord
 from tests.support.endpoint_stage import Stage, ask, serving
 from tests.support.waiting import eventually
 
@@ -333,3 +336,44 @@ async def test_waiting_requests_for_hosts_are_answered_when_the_replica_stops(st
     await eventually(lambda: stage.readings._waiting)
     stage.readings.release_waiters()
     assert json.loads((await waiting)[1]) == {"etag": etag}
+
+
+def set_members(stage: Stage, members: str, *, finished: bool = False) -> None:
+    stage.jobs.set("mnist", Phase.RUNNING, worker=Phase.RUNNING)
+    job = stage.jobs.views["default", "mnist"]
+    last = RoleRecord(phase=Phase.RUNNING, members=IndexSet.decode(members), declared=4)
+    finished_at = datetime.now(UTC) if finished else None
+    record = replace(job.record.with_role("worker", last), finished_at=finished_at)
+    stage.jobs.views["default", "mnist"] = replace(job, record=record)
+    stage.readings._notify("default", "mnist", record_changed=True)
+
+
+async def test_helper_waits_until_its_replica_is_a_member(stage: Stage) -> None:
+    set_members(stage, "0-1")
+    waiting = asyncio.create_task(stage.helper("join", "worker", "3"))
+    await eventually(lambda: stage.ready_checks == 2)
+    await eventually(lambda: stage.readings._waiting)
+    set_members(stage, "0-3")
+    ended = await waiting
+    assert ended.code == 0, ended.err
+    assert "waiting for worker-3 to be a member of its role: 2 of 4 are members" in ended.out
+    assert "worker-3 is a member of its role" in ended.out
+
+
+async def test_helper_of_a_replica_that_is_not_needed_any_more_fails(stage: Stage) -> None:
+    set_members(stage, "0-1", finished=True)
+    ended = await stage.helper("join", "worker", "3")
+    assert ended.code == 1
+    assert "worker-3 will not be a member of its role: the job has finished" in ended.err
+
+
+async def test_all_replicas_are_members_before_anything_is_recorded(stage: Stage) -> None:
+    stage.jobs.set("mnist", Phase.PENDING, worker=Phase.PENDING)
+    assert (await stage.helper("join", "worker", "3")).code == 0
+
+
+@pytest.mark.parametrize("index", ["-1", "x", "1000001", "\u0661", "0" * 9])
+async def test_invalid_index_is_rejected(stage: Stage, index: str) -> None:
+    set_members(stage, "0-1")
+    status, body = await ask(stage, "/v1/jobs/default/mnist/roles/worker", urlencode({"member": index}))
+    assert (status, b"must be between 0 and 1000000" in body) == (400, True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from argosy.frameworks.base import SSH_FOLDER, Injection, Port
 from argosy.reconcile.render import PodIdentity, render_role
@@ -20,7 +21,7 @@ from argosy.workload.gang_schedulers.kueue import KUEUE
 from argosy.workload.gang_schedulers.registry import BUILTIN
 from argosy.workload.gang_schedulers.scheduler_plugins import SCHEDULER_PLUGINS
 from argosy.workload.gang_schedulers.volcano import VOLCANO
-from argosy.workload.model import Dependency, Gang, Phase, RestartPolicy, Role, Rules, Workload
+from argosy.workload.model import Dependency, Elastic, Gang, Phase, RestartPolicy, Role, Rules, Workload
 from tests.support.builders import pod_template, role, workload
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -79,6 +80,7 @@ class Case:
 
 
 SERVED = Rules(services=("worker",))
+EVEN = role(restart=RestartPolicy.ON_FAILURE, elastic=Elastic(2, 8, 2))
 GANG = workload(role(), gang=Gang(min_available=2, queue="research", priority_class="high"))
 
 CASES = {
@@ -105,6 +107,9 @@ CASES = {
         role("launcher", depends_on=(Dependency("worker", Phase.RUNNING),)),
         Injection(depends_on=(Dependency("worker", Phase.RUNNING), Dependency("data", Phase.SUCCEEDED))),
         PodIdentity("mnist-launcher-0", 0),
+    ),
+    "a pod of a role with few allowed sizes waits to be a member": Case(
+        workload(EVEN, rules=SERVED), replace(EVEN, depends_on=(Dependency("data", Phase.SUCCEEDED),))
     ),
     "a launcher gets remote exec and an account for it": Case(
         workload(role(), role("launcher")),

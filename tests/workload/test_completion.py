@@ -8,11 +8,12 @@ from argosy.plan.actions import Remove
 from argosy.plan.diff import remove
 from argosy.workload import completion
 from argosy.workload.gang_schedulers.volcano import GROUP
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import CleanupPolicy, Limits, Phase, Ttl
 from argosy.workload.observed import Observed, ObservedGroup
 from argosy.workload.plan import DeleteJob, DeletePod
 from argosy.workload.record import Record
-from tests.support.workloads import NOW, existing, later, pod, workload
+from tests.support.workloads import NOW, existing, later, pod, role_record, workload
 
 PODS = (
     pod(0, "Running"),
@@ -71,3 +72,12 @@ def test_finished_jobs_are_cleaned_up(case: Case) -> None:
     assert any(isinstance(action, DeleteJob) for action in plan.actions) is case.want_job
     assert plan.requeue_at == case.want_wake
     assert plan.record == record, "status stays as at the end"
+
+
+def test_pods_that_were_only_being_added_are_deleted_whatever_the_policy() -> None:
+    """They would wait for capacity for ever."""
+    last = role_record(Phase.SUCCEEDED, size=1, joining=IndexSet.of((1,)))
+    record = Record(phase_since=NOW, phase=Phase.SUCCEEDED, finished_at=NOW, roles={"worker": last})
+    observed = Observed(pods=(pod(0, "Succeeded"), pod(1, "Pending")))
+    plan = completion.clean_up(workload(cleanup=CleanupPolicy.NONE), record, observed, NOW)
+    assert [action.name for action in plan.actions if isinstance(action, DeletePod)] == ["job-worker-1"]

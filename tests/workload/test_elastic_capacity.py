@@ -53,6 +53,10 @@ def unplaced(index: int, created: datetime = NOW) -> ObservedPod:
     return pod(index, "Pending", waiting_reason="Unschedulable", created=created)
 
 
+def waiting(index: int) -> ObservedPod:
+    return pod(index, "Pending", node=f"n{index}", waits_for_dependency=True)
+
+
 class Case(Struct):
     before: Record
     pods: tuple[ObservedPod, ...]
@@ -101,8 +105,27 @@ CASES = {
     "pods of a larger size are still starting, even sizes allowed: nothing": Case(
         record(range(4), created=IndexSet.first(3)), (pod(0), pod(1), pod(2, "Pending")), ODD, seconds=1
     ),
-    "two of an even size are unschedulable: both wait on later, together": Case(
-        record(range(4)), (pod(0), pod(1), unplaced(2), unplaced(3)), ODD, want_members=(0, 1)
+    "two of an even size are unschedulable: both wait on together": Case(
+        record(range(4)),
+        (pod(0), pod(1), unplaced(2), unplaced(3)),
+        ODD,
+        want_members=(0, 1),
+        want_joining=(2, 3),
+    ),
+    "one of an even size is unschedulable: another one goes too, and none waits on alone": Case(
+        record(range(4)), (pod(0), pod(1), pod(2), unplaced(3)), ODD, want_members=(0, 1)
+    ),
+    "two added replicas wait in their init containers, even sizes allowed: members, before they run": Case(
+        record((0, 1), joining=(2, 3)),
+        (pod(0), pod(1), waiting(2), waiting(3)),
+        ODD,
+    ),
+    "one of two added replicas waits in its init container, the other is unschedulable: given up": Case(
+        record((0, 1), joining=(2, 3)),
+        (pod(0), pod(1), waiting(2), unplaced(3)),
+        ODD,
+        want_members=(0, 1),
+        want_requeue=2 * WINDOW,
     ),
     "smaller than declared: replicas are added": Case(
         record((0, 1, 2)), tuple(map(pod, range(3))), want_members=(0, 1, 2), want_joining=(3,)

@@ -60,8 +60,10 @@ def _perform(step: argparse.Namespace) -> int:
         if step.once:
             return write_once(endpoint, step.deadline, extra_mode)
         keep_current(endpoint, os.environ, extra_mode)
-    from argosy.helper.wait import wait_for
+    from argosy.helper.wait import wait_for, wait_to_join
 
+    if step.command == "join":
+        return wait_to_join(Endpoint.from_environment(), step.role, step.index)
     return wait_for(Endpoint.from_environment(), step.conditions, step.deadline)
 
 
@@ -76,10 +78,13 @@ def _parser() -> argparse.ArgumentParser:
     hosts = commands.add_parser("hosts", help="keep the host list of a launcher current")
     hosts.add_argument("--once", action="store_true", help="write the files, and end")
     hosts.add_argument("--deadline", type=float, default=None, metavar="SECONDS", help="with --once")
-
     hosts.add_argument(
         "--world-readable", action="store_true", help="all users may read the files, whatever their mode is"
     )
+
+    join = commands.add_parser("join", help="wait until this replica is a member of its role")
+    join.add_argument("role")
+    join.add_argument("index", type=int)
 
     remote = commands.add_parser("remote-exec", help="put kubectl and remote-exec into a folder")
     remote.add_argument("--to", type=Path, required=True)

@@ -1,9 +1,9 @@
 """The HTTPS endpoint for pods: role phases and host files of a job, routes of each API, admission webhooks.
 
 A request for a role's phase may wait (`wait=30s`): it is answered as soon as the phase is reached or, with
-`etag`, soon after anything changed. A request for host files with the `etag` that the client has is answered
-as soon as there are newer ones. A token reads one job. Every replica answers from its own caches, so pods
-need not know the leader.
+`etag`, soon after anything changed. With `member` it is answered when that replica is a member of the role. A
+request for host files with the `etag` that the client has is answered as soon as there are newer ones. A
+token reads one job. Every replica answers from its own caches, so pods need not know the leader.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ from argosy.operator.job_views import (
 from argosy.operator.webhooks import Review, Reviewer
 from argosy.wire.messages import HttpError, Request, Response, TooLargeError
 from argosy.workload.dependencies import ROLE_PHASES
+from argosy.workload.index_set import MAX_INDEX
 from argosy.workload.model import Phase
 
 MAX_WAIT_SECONDS = 60.0
@@ -89,13 +90,14 @@ class Endpoint:
             return _error_response(503, str(busy))
 
     async def _role_response(self, request: Request, namespace: str, name: str, role: str) -> Response:
-        wanted = _phase(request)
+        wanted, member = _phase(request), _member(request)
         etag = request.parameter("etag")
         deadline = _now() + _wait_seconds(request)
         await self._wait_for_job(request, namespace, name)
         with self._context.job_views.subscribe(namespace, name) as changes:
             while True:
-                view = self._role_view(_existing(self._find_job(request, namespace, name)), role, wanted)
+                job = _existing(self._find_job(request, namespace, name))
+                view = self._role_view(job, role, wanted, member)
                 if view.reached or view.unreachable:
                     break
                 if not etag and "etag" in request.query:
@@ -106,10 +108,11 @@ class Endpoint:
                     break
         return Response(msgspec.json.encode(view))
 
-    def _role_view(self, job: JobView, role: str, wanted: Phase) -> RoleView:
+    def _role_view(self, job: JobView, role: str, wanted: Phase, member: int | None) -> RoleView:
         if not job.has_role(role):
             raise HttpError(404, f'unknown role "{role}"')
-        return self._context.job_views.role(job, role, wanted)
+        views = self._context.job_views
+        return views.role(job, role, wanted) if member is None else views.member(job, role, member)
 
     async def _hosts_response(self, request: Request, namespace: str, name: str) -> Response:
         etag = request.parameter("etag")
@@ -209,6 +212,16 @@ def _phase(request: Request) -> Phase:
     if text not in ROLE_PHASES:
         raise HttpError(400, f'phase: invalid value "{text[:32]}": must be one of {", ".join(ROLE_PHASES)}')
     return Phase(text)
+
+
+def _member(request: Request) -> int | None:
+    """Return the index of the replica that waits to be a member of its role; None if none does."""
+    text = request.parameter("member")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= 8 and int(text) <= MAX_INDEX):
+        raise HttpError(400, f'member: invalid value "{text[:32]}": must be between 0 and {MAX_INDEX}')
+    return int(text)
 
 
 def _wait_seconds(request: Request) -> float:

@@ -250,6 +250,18 @@ class JobViews:
             return RoleView(role=role, phase=phase, unreachable=True, message=state.unreachable)
         return self.memoize(job, (role, wanted), lambda: self._role(job, role, reached=state.reached))
 
+    def member(self, job: JobView, role: str, index: int) -> RoleView:
+        """Return whether the replica is a member of its role; before anything is recorded, all are."""
+        last, ended = job.record.role(role), job.record.finished_at is not None
+        return RoleView(
+            role=role,
+            phase=last.phase,
+            reached=not ended and (index in last.members or not last.declared),
+            unreachable=ended,
+            etag=last.members.encode(),
+            message="the job has finished" if ended else f"{last.size} of {last.declared} are members",
+        )
+
     def _role(self, job: JobView, role: str, *, reached: bool) -> RoleView:
         record, pods = job.record.role(role), self.pods(job, role)
         running = sum(pod.status.phase == "Running" for pod in pods)

@@ -20,6 +20,7 @@ from argosy.plan.children import owner_reference
 from argosy.reconcile.render_context import RenderContext, helper_container, helper_volumes
 from argosy.reconcile.sshkeys import KEY_FILES
 from argosy.workload.children import job_owner, request_labels, role_labels, ssh_secret_name
+from argosy.workload.elastic import waits_to_join
 from argosy.workload.gang_schedulers.base import Membership
 from argosy.workload.model import Dependency, RestartPolicy, Role, Workload
 
@@ -27,6 +28,7 @@ Json = dict[str, object]
 
 _FILES_VOLUME = "argosy-files"
 _SSH_VOLUME = "argosy-ssh"
+_INDEX_VARIABLE = "ARGOSY_INDEX"
 
 
 class PodIdentity(Struct, frozen=True):
@@ -241,7 +243,7 @@ def _identity(workload: Workload, role: str, pod: PodIdentity) -> dict[str, str]
         "ARGOSY_JOB": workload.name,
         "ARGOSY_NAMESPACE": workload.namespace,
         "ARGOSY_ROLE": role,
-        "ARGOSY_INDEX": str(pod.index),
+        _INDEX_VARIABLE: str(pod.index),
         "ARGOSY_ATTEMPT": str(pod.attempt),
     }
 
@@ -330,12 +332,19 @@ def _helpers(
         return (_initializer(spec, site, workload, injection.initializer, token),)
     if waits := dependencies_of(role, injection):
         steps.append(["wait", *(f"{wait.role}={wait.phase}" for wait in waits)])
+    joins = waits_to_join(workload, role)
+    if joins:
+        steps.append(["join", role.name, f"$({_INDEX_VARIABLE})"])
     if not steps:
         return ()
     arguments = [word for number, step in enumerate(steps) for word in (["then"] if number else []) + step]
     _add_volumes(spec, helper_volumes(site))
     environment = endpoint_environment(site, workload, token)
-    return (helper_container(site, labels.HELPER_CONTAINER, arguments, environment, mounts),)
+    container = helper_container(site, labels.HELPER_CONTAINER, arguments, environment, mounts)
+    if joins:
+        index = {_INDEX_VARIABLE: f"metadata.labels['{labels.INDEX}']"}
+        container["env"] = [*_from_fields(index), *_list(container["env"])]
+    return (container,)
 
 
 def endpoint_environment(site: RenderContext, workload: Workload, token: str) -> dict[str, str]:

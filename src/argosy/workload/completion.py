@@ -1,7 +1,8 @@
 """Finishes jobs, and deletes what finished jobs leave: pods and children by policy, the job by its TTL.
 
-A terminal phase is final, so nothing is created here. Pods that still wait in an init container, and all
-running pods of a job that a limit stopped, are deleted whatever the cleanup policy.
+A terminal phase is final, so nothing is created here. Pods that still wait in an init container or were only
+being added to their role, and all running pods of a job that a limit stopped, are deleted whatever the
+cleanup policy.
 """
 
 from datetime import datetime
@@ -81,9 +82,11 @@ def _is_kept(workload: Workload, pod: ObservedPod) -> bool:
 def _is_deleted(workload: Workload, pod: ObservedPod, record: Record) -> bool:
     if pod.ended:
         return False
+    if pod.waits_for_dependency or pod.index in record.role(pod.role).joining:
+        return True
     kept = workload.semantics.keep_pods_without_restarts and record.reason == reasons.RESTARTS_EXHAUSTED
     stopped = record.reason in STOP_REASONS and not kept
-    return workload.cleanup is CleanupPolicy.RUNNING or pod.waits_for_dependency or stopped
+    return workload.cleanup is CleanupPolicy.RUNNING or stopped
 
 
 def _expiry(ttl: Ttl, record: Record) -> datetime | None:

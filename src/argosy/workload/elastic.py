@@ -104,6 +104,14 @@ def adapts_to_capacity(workload: Workload, role: Role) -> bool:
     )
 
 
+def waits_to_join(workload: Workload, role: Role) -> bool:
+    """Return True if pods of the role start their containers only once their replica is a member.
+
+    So replicas that together make an allowed size start together, and none is seen by the framework before.
+    """
+    return role.elastic is not None and role.elastic.multiple_of > 1 and adapts_to_capacity(workload, role)
+
+
 def can_spare(workload: Workload, name: str, record: Record, observed: Observed, indexes: IndexSet) -> bool:
     """Return True if a running role has an allowed size without these replicas."""
     role, last = workload.roles[name], record.role(name)

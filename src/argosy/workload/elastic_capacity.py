@@ -8,7 +8,9 @@ changes the size of a role at most once:
    number are allowed, a lost member takes others with it at once, so that an allowed size is left. A role
    below its minimum is left as it is, and waits for a limited time.
 3. While the role is smaller than declared, replicas are added: `RoleRecord.joining`. Their pods may wait for
-   capacity as long as necessary, where an autoscaler sees them.
+   capacity as long as necessary, where an autoscaler sees them. If only multiples are allowed, pods that
+   have a node wait in their init container until enough of them have one (`waits_to_join`). They give up
+   after the stabilization window, so as not to hold resources that others could use.
 
 A role that has grown and soon loses replicas again is on nodes that come and go. It grows again only after
 the stabilization window, doubled each time.
@@ -126,12 +128,12 @@ def _fit(step: _Step) -> _Step:
 
 
 def _promote(step: _Step) -> _Step | None:
-    """Make replicas members that were added and run, as many as an allowed size needs."""
+    """Make replicas members that were added and are placed, as many as an allowed size needs."""
     last = step.last
     if not last.joining:
         return None
     pods = step.pods
-    up = [index for index in last.joining if index in pods and _runs(pods[index])]
+    up = [index for index in last.joining if index in pods and _is_up(pods[index])]
     size = _largest_allowed(step.bounds, last.size + len(up))
     if size is None or size <= last.size:
         return None
@@ -157,8 +159,9 @@ def _shrink(step: _Step) -> _Step | None:
         return None
     shrunk = hold_after_loss(step.bounds, last.with_members(members), step.now)
     # Pods that wait for a node are kept, unless they need others for an allowed size.
-    keeps_pods = step.bounds.multiple_of == 1 and not is_held(shrunk, step.now)
-    shrunk = replace(shrunk, joining=last.joining | unplaced if keeps_pods else EMPTY)
+    waiting = last.joining | unplaced
+    keeps_pods = step.bounds.allows(len(members | waiting)) and not is_held(shrunk, step.now)
+    shrunk = replace(shrunk, joining=waiting if keeps_pods else EMPTY)
     return step.resized(shrunk, _describe_missing(step, missing))
 
 
@@ -244,8 +247,9 @@ def _is_coordinator(step: _Step, index: int) -> bool:
     return step.workload.is_coordinator(step.role.name, index)
 
 
-def _runs(pod: ObservedPod) -> bool:
-    return pod.phase == "Running" and not pod.terminating
+def _is_up(pod: ObservedPod) -> bool:
+    """Return True if the pod runs, or waits in its init container to be a member (`waits_to_join`)."""
+    return (pod.phase == "Running" or pod.waits_for_dependency) and not pod.terminating
 
 
 def _describe_missing(step: _Step, missing: IndexSet) -> str:
