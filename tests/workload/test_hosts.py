@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from argosy.plan.actions import Exec, ExecResult, ExecStatus
 from argosy.workload import reasons
+from argosy.workload.hosts import CHECK_RETRY_SECONDS
 from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import RestartPolicy, Workload
 from argosy.workload.record import RoleRecord
@@ -222,6 +223,20 @@ def test_without_a_drain_check_a_worker_is_deleted_once_the_list_is_acknowledged
     job.acknowledge()
     job.run(3, 0.5)
     assert (job.workers(), job.calls) == ([0, 1], [])
+
+
+def test_a_worker_that_cannot_be_attached_is_checked_until_it_can() -> None:
+    """Each reconcile asks for the next one: nothing else wakes the job."""
+    failing = {"job-worker-1"}
+    job = ScaleSimulator(elastic_job(2), lambda call: done(call, exit_code=int(call.pod in failing)))
+    job.run(3)
+    for _ in range(6):
+        assert job.reconcile().requeue_at == job.now + timedelta(seconds=CHECK_RETRY_SECONDS)
+    checks = [call for call in job.calls if call.pod == "job-worker-1"]
+    assert len(checks) > 2
+    failing.clear()
+    job.run(3)
+    assert job.listed() == (0, 1)
 
 
 def test_without_an_attach_check_workers_are_listed_when_they_run() -> None:

@@ -90,7 +90,8 @@ def _update_list(
     kept = last.listed & (usable - last.draining)
     added = (usable & attachable & last.members) - last.draining - last.listed
     held = held_until(record, rule)
-    requeue_at = now + timedelta(seconds=CHECK_RETRY_SECONDS) if checks else None
+    # Also without a check: one that has failed is left out of this plan, and is in the next.
+    requeue_at = now + timedelta(seconds=CHECK_RETRY_SECONDS) if unknown else None
     listed = kept | added
     if added and kept == last.listed and held and now < held:
         listed = last.listed
