@@ -8,89 +8,25 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 import pytest
 import yaml
 
 from argosy.kinds.meta import Json
 from tests.conftest import make_namespace
-from tests.support import commands
-from tests.support.clones import copy_clone
-from tests.support.commands import KUBECTL
+from tests.support.et_readme import Readme, clone_for_make
 from tests.support.servers import Server
 from tests.support.waiting import wait_for
 
 J, GROUP = "elastic-training", "kai.alibabacloud.com"
 CRDS = [f"{plural}.{GROUP}" for plural in ("scaleins", "scaleouts", "trainingjobs")]
-NAMESPACED = "deployments,services,configmaps,serviceaccounts,roles,rolebindings,networkpolicies"
 WITHOUT_PORTS = "--endpoint= --metrics-bind-address= --health-probe-bind-address="
 """Options of operators that run beside other tests."""
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone at a path with a space in it."""
-    if shutil.which("make") is None:
-        pytest.skip("make is not installed")
-    folder = tmp_path / "a clone"
-    folder.mkdir()
-    return copy_clone(folder)
-
-
-class Readme:
-    """Runs commands in `deploy/et` of a clone."""
-
-    def __init__(self, clone: Path, kubeconfig: Path = Path("/nonexistent"), path: str = "") -> None:
-        self.folder = clone / "deploy" / "et"
-        self.values = self.folder / "config" / "values.yaml"
-        removed = ("IMG", "MAKEFLAGS", "MAKELEVEL")
-        inherited = {key: value for key, value in commands.environment().items() if key not in removed}
-        self.variables = {**inherited, "KUBECONFIG": str(kubeconfig), **({"PATH": path} if path else {})}
-
-    def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            words,
-            cwd=self.folder,
-            env=self.variables,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
-        return done
-
-    def make(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        return self.run("make", *words, code=code)
-
-    def kubectl(self, *words: str) -> str:
-        return self.run(str(KUBECTL), *words).stdout
-
-    def get(self, *words: str) -> Json:
-        return cast("Json", json.loads(self.kubectl("get", *words, "-o", "json")))
-
-    def field(self, path: str, *words: str) -> str:
-        return self.kubectl("get", *words, "-o", f"jsonpath={{{path}}}")
-
-    def edit(self, **values: object) -> None:
-        """Change values in config/values.yaml."""
-        written = yaml.safe_load(self.values.read_text())
-        self.values.write_text(yaml.safe_dump({**written, **values}))
-
-    def versions(self) -> dict[str, str]:
-        """Return the resourceVersions of all objects that an installation may change."""
-        found: dict[str, str] = {}
-        for kinds in (NAMESPACED, "clusterroles", "clusterrolebindings", "crds"):
-            for obj in cast("list[Json]", self.get(kinds, "-n", "kube-ai")["items"]):
-                metadata = cast("dict[str, str]", obj["metadata"])
-                found[f"{obj['kind']} {metadata['name']}"] = metadata["resourceVersion"]
-        return found
-
-    def operator(self, path: str) -> str:
-        """Return a field of the operator's container."""
-        at = f".spec.template.spec.containers[0]{path}"
-        return self.field(at, "deployment", "et-operator", "-n", "kube-ai")
+    return clone_for_make(tmp_path)
 
 
 def test_49_one_command_creates_everything_in_one_pass(clone: Path, own_apiserver: Server) -> None:

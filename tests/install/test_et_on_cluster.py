@@ -15,7 +15,7 @@ from tests.support import trainingjobs
 from tests.support.cluster import images
 from tests.support.cluster.running import RunningCluster
 from tests.support.et_readme import Readme, clone_for_make
-from tests.support.waiting import retry_until
+from tests.support.waiting import retry_until, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.sequential, pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -58,13 +58,15 @@ def pods(readme: Readme) -> dict[str, tuple[object, object]]:
 def until_phase(readme: Readme, kind: str, name: str, phase: str) -> None:
     """Wait until `kubectl get` shows the phase; fail at once if it shows a failure."""
 
+    def description() -> str:
+        return readme.kubectl("describe", kind, name) + readme.kubectl("describe", "po")
+
     def reached() -> bool:
         shown = next(row[1:] for row in rows(readme, kind) if row[0] == name)
-        if shown in (["Failed"], ["ScaleFailed"]):
-            pytest.fail(readme.kubectl("describe", kind, name) + readme.kubectl("describe", "po"))
+        assert shown not in (["Failed"], ["ScaleFailed"]), description()
         return shown == [phase]
 
-    retry_until(reached, 120)
+    wait_for(reached, description, 120)
 
 
 def workers(*indexes: int) -> list[str]:

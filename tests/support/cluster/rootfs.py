@@ -63,7 +63,7 @@ _TOOLS: Final = (
         "true",
         "tty",
     ),
-    *("uname", "wc", "whoami", "xargs"),
+    *("chmod", "uname", "wc", "whoami", "xargs"),
 )
 _NOT_NEEDED: Final = frozenset(
     (
