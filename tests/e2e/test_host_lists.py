@@ -127,8 +127,11 @@ def test_launcher_reads_each_list_and_ends_with_its_sidecar(plane: ControlPlane,
     }
     plane.kubectl("exec", LAUNCHER, "-c", "main", "--", "touch", "/tmp/stop")
     wait_for(lambda: plane.get("tr", "mnist")["status"]["phase"] == "Succeeded")  # type: ignore[index]
-    shown = plane.kubectl("get", "pod", LAUNCHER, "--no-headers").stdout.split()
-    assert shown[1:3] == ["0/2", "Completed"]
+
+    def shown() -> list[str]:
+        return plane.kubectl("get", "pod", LAUNCHER, "--no-headers").stdout.split()[1:3]
+
+    wait_for(lambda: shown() == ["0/2", "Completed"], lambda: str(shown()))
 
 
 def test_sidecar_survives_kills_of_itself_and_of_the_operator(
