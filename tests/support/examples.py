@@ -43,6 +43,8 @@ WANTED: Final[Mapping[str, str]] = {
 """The examples, and what each prints when it succeeds."""
 ADAPTER: Final = "examples/adapter/run.yaml"
 """Needs an operator with the adapter installed: tests/e2e/test_adapter.py."""
+ELASTIC_TORCH: Final = "examples/elastic-torch/run.yaml"
+"""Its workers are added, removed and killed: tests/e2e/test_elastic_torch.py."""
 ESCALATION: Final = "examples/custom/escalation.yaml"
 """Fails in between: tests/conformance/test_causes.py."""
 GANG: Final = "examples/custom/gang.yaml"
@@ -60,7 +62,7 @@ ARES: Final[Mapping[str, tuple[str, str]]] = {
 _WITH_ETCD: Final = ("examples/bagua/elastic.yaml",)
 _WITH_SSHD: Final = ("examples/ares/mpi.yaml",)
 _SSHD: Final = Path("/usr/sbin/sshd")
-_NEEDED: Final = {"pytorch": "torch", "mpi": "mpi4py"}
+_NEEDED: Final = {"pytorch": "torch", "elastic-torch": "torch", "mpi": "mpi4py"}
 """The Python module that the examples of a framework import."""
 
 
