@@ -10,9 +10,13 @@ import pytest
 from argosy.dialects.base import read_record
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
 from argosy.engine.objects import Key
+from argosy.reconcile import reconciler
 from argosy.reconcile.bursts import BURST_HOLD_SECONDS, BURST_JOBS, BURST_WINDOW_SECONDS
 from argosy.reconcile.status_writer import DEFER_SECONDS, MAX_DEFER_SECONDS
-from argosy.workload.model import Phase
+from argosy.workload.model import Phase, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.plan import Plan
+from argosy.workload.record import Record
 from tests.support.builders import run
 from tests.support.reconciler_harness import KEY, ReconcilerHarness, in_burst
 
@@ -535,3 +539,19 @@ async def test_a_deletion_that_failed_is_forgotten_when_the_pod_is_gone() -> Non
     harness.remove_pod(1)
     harness.clock.seconds += backoff
     await until_quiet(harness)
+
+
+async def test_a_change_that_leads_to_a_wait_is_followed_by_a_reconcile_at_its_end(
+    harness: ReconcilerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait is found by deciding again on the new Record, which changes nothing more."""
+
+    def decide(workload: Workload, before: Record | None, observed: Observed, now: datetime) -> Plan:
+        del workload, observed
+        if before is not None and before.message == "waits":
+            return Plan(before, requeue_at=now + timedelta(seconds=5))
+        return Plan(Record(phase_since=now, message="waits"))
+
+    monkeypatch.setattr(reconciler, "decide", decide)
+    assert await harness.reconcile() == 5.0
+    assert harness.api.writes()

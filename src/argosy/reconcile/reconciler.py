@@ -142,8 +142,9 @@ class Reconciler(Generic[T]):
         await self._execute(written.job, valid_workload or self.api.ended_workload(job), plan, state)
         if (timed := self.api.timed_patch(written.job)) is not None:
             plan = plan.with_requeue_at(timed.at)
-        has_converged = plan.record == before or _is_fixed_point(valid_workload, plan, observed, now)
-        return self._requeue_after(key, plan, observed, state, now, has_converged=has_converged)
+        last = plan if plan.record == before else _fixed_point(valid_workload, plan, observed, now)
+        plan = plan.with_requeue_at(last.requeue_at if last else None)
+        return self._requeue_after(key, plan, observed, state, now, has_converged=last is not None)
 
     def _workload(self, job: T, state: JobState) -> Workload | Problems:
         """Return the job as a workload, translated once per generation, deletion and set of annotations."""
@@ -387,12 +388,12 @@ def _log_phase_change(before: Record | None, after: Record) -> None:
     )
 
 
-def _is_fixed_point(workload: Workload | None, plan: Plan, observed: Observed, now: datetime) -> bool:
-    """Return True if deciding again, on the Record that was just written, would change nothing.
+def _fixed_point(workload: Workload | None, plan: Plan, observed: Observed, now: datetime) -> Plan | None:
+    """Return the plan of deciding again on the Record that was just written, if it would change nothing.
 
     Deciding is cheap; a reconcile to find that out would cost more.
     """
     if workload is None or observed.confirmed_absent or plan.actions:
-        return False
+        return None
     again = decide(workload, plan.record, observed, now)
-    return again.record == plan.record and not again.actions
+    return again if again.record == plan.record and not again.actions else None
