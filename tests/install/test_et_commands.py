@@ -5,8 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,14 +12,12 @@ import yaml
 
 from argosy.kinds.meta import Json
 from tests.conftest import make_namespace
-from tests.support.et_readme import Readme, clone_for_make
+from tests.support.et_readme import Readme, clone_for_make, run_local
 from tests.support.servers import Server
 from tests.support.waiting import wait_for
 
 J, GROUP = "elastic-training", "kai.alibabacloud.com"
 CRDS = [f"{plural}.{GROUP}" for plural in ("scaleins", "scaleouts", "trainingjobs")]
-WITHOUT_PORTS = "--endpoint= --metrics-bind-address= --health-probe-bind-address="
-"""Options of operators that run beside other tests."""
 
 
 @pytest.fixture
@@ -107,28 +103,6 @@ def test_crds_of_et_operator_are_upgraded_and_stored_jobs_stay(
     served = readme.field(".spec.versions[0].subresources.scale.specReplicasPath", "crd", CRDS[2])
     assert served == ".spec.etReplicaSpecs.worker.replicas"
     assert readme.field(".metadata.uid", "trainingjob", J) == uid
-
-
-@contextmanager
-def run_local(readme: Readme) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `make run-local` in a process group of its own, as a shell does, until the end of the block."""
-    command = ("make", "run-local", f"ARGS={WITHOUT_PORTS}")
-    with (readme.folder / "log").open("wb") as log:
-        running = subprocess.Popen(
-            command,
-            cwd=readme.folder,
-            env=readme.variables,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        yield running
-    finally:
-        if running.poll() is None:
-            os.killpg(running.pid, signal.SIGKILL)
-        running.wait(30)
 
 
 def operator_process(make: subprocess.Popen[bytes]) -> int:

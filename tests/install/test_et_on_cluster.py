@@ -1,9 +1,11 @@
-"""Acceptance case 49: the commands of et-operator's README in `deploy/et`, on a real cluster.
+"""Acceptance cases 49 to 51: the commands of et-operator's README in `deploy/et`, on a real cluster.
 
 Tests run in the order of the file; each continues with the cluster as the previous one left it.
 """
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from typing import cast
 
@@ -14,7 +16,7 @@ from argosy.kinds.meta import Json
 from tests.support import trainingjobs
 from tests.support.cluster import images
 from tests.support.cluster.running import RunningCluster
-from tests.support.et_readme import Readme, clone_for_make
+from tests.support.et_readme import Readme, clone_for_make, run_local
 from tests.support.waiting import retry_until, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.sequential, pytest.mark.root, pytest.mark.timeout(300)]
@@ -55,18 +57,19 @@ def pods(readme: Readme) -> dict[str, tuple[object, object]]:
     return found
 
 
+def describe(readme: Readme) -> str:
+    return readme.kubectl("describe", "trainingjob,scalein,scaleout,po")
+
+
 def until_phase(readme: Readme, kind: str, name: str, phase: str) -> None:
     """Wait until `kubectl get` shows the phase; fail at once if it shows a failure."""
 
-    def description() -> str:
-        return readme.kubectl("describe", kind, name) + readme.kubectl("describe", "po")
-
     def reached() -> bool:
         shown = next(row[1:] for row in rows(readme, kind) if row[0] == name)
-        assert shown not in (["Failed"], ["ScaleFailed"]), description()
+        assert shown not in (["Failed"], ["ScaleFailed"]), describe(readme)
         return shown == [phase]
 
-    wait_for(reached, description, 120)
+    wait_for(reached, lambda: describe(readme), 120)
 
 
 def workers(*indexes: int) -> list[str]:
@@ -133,3 +136,18 @@ def test_undeploy_keeps_running_jobs(readme: Readme) -> None:
     readme.make("undeploy")
     assert rows(readme, "deployment", "-n", "kube-ai") == []
     assert pods(readme) == before
+
+
+def test_51_run_local_continues_with_the_job(readme: Readme) -> None:
+    """The launcher does not reach an operator outside of the cluster: commands write its host list."""
+    before = pods(readme)
+    with run_local(readme) as make:
+        readme.kubectl("scale", f"trainingjob/{J}", "--replicas=1")
+        wait_for(lambda: sorted(pods(readme)) == workers(0), lambda: describe(readme), 120)
+        until_phase(readme, "trainingjob", J, "Running")
+        hosts = ("exec", f"{J}-launcher", "-c", J, "--", "cat", "/etc/edl/hostfile")
+        assert readme.kubectl(*hosts) == f"{J}-worker-0:1\n"
+        os.killpg(make.pid, signal.SIGINT)
+        make.wait(60)
+    assert {pod: pods(readme)[pod] for pod in workers(0)} == {pod: before[pod] for pod in workers(0)}
+    assert readme.field(".spec.holderIdentity", "lease", "et-operator", "-n", "kube-ai") == ""

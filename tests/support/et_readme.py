@@ -1,8 +1,12 @@
 """Runs the commands of et-operator's README in `deploy/et` of a clone."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +18,8 @@ from tests.support import commands
 from tests.support.clones import copy_clone
 from tests.support.commands import KUBECTL
 
+WITHOUT_PORTS = "--endpoint= --metrics-bind-address= --health-probe-bind-address="
+"""Options of operators that run beside other tests."""
 NAMESPACED = "deployments,services,configmaps,serviceaccounts,roles,rolebindings,networkpolicies"
 
 
@@ -79,3 +85,25 @@ class Readme:
         """Return a field of the operator's container."""
         at = f".spec.template.spec.containers[0]{path}"
         return self.field(at, "deployment", "et-operator", "-n", "kube-ai")
+
+
+@contextmanager
+def run_local(readme: Readme) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `make run-local` in a process group of its own, as a shell does, until the end of the block."""
+    command = ("make", "run-local", f"ARGS={WITHOUT_PORTS}")
+    with (readme.folder / "log").open("wb") as log:
+        running = subprocess.Popen(
+            command,
+            cwd=readme.folder,
+            env=readme.variables,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait(30)
