@@ -1,0 +1,190 @@
+"""Drives a simulated TrainingJob by random faults and requests, and checks that it comes to rest."""
+
+import random
+from datetime import datetime
+
+from argosy.kinds.scalers import ScaleIn
+from argosy.plan.actions import Exec, ExecResult, ExecStatus
+from argosy.workload.record import Record, decode
+from tests.support.et_executor import Memory
+from tests.support.et_simulator import LAUNCHER, EtSimulator, done, worker
+
+FINISHED = ("Succeeded", "Failed")
+
+
+class RandomJob:
+    """One job to which something random happens in every step."""
+
+    def __init__(self, seed: int, changes: dict[str, object]) -> None:
+        self.random = random.Random(seed)  # no secret
+        self.job = EtSimulator({"worker.replicas": 3, **changes}, self._answer)
+        self.log: list[str] = []
+        self._scalers = 0
+        self._healed = False
+        self._begun: dict[str, datetime] = {}
+        """When each scaler was begun, by uid."""
+
+    def step(self) -> None:
+        """Let something happen, and the operator react to it."""
+        happening = self.random.choice(
+            (
+                self._fail_worker,
+                self._delete_worker,
+                self._hold_pods,
+                self._release_pods,
+                self._scale_out,
+                self._scale_in,
+                self._declare,
+                self._delete_scaler,
+                self._kill_operator,
+                self._lose_node,
+                self._end_launcher,
+                self._suspend,
+                self._nothing,
+                self._nothing,
+            )
+        )
+        happening()
+        for _ in range(self.random.randint(1, 4)):
+            seconds, late = self.random.choice((1, 1, 7)), self.random.random() < 0.3
+            self.job.run(1, seconds=seconds, scalers=not late)
+            self._check_operations()
+
+    def settle(self) -> None:
+        """Heal everything, and wait until nothing happens any more."""
+        self._healed = True
+        self._release_pods()
+        self.job.cluster.nodes_down = frozenset()
+        self.job.edit({"suspend": False})
+        for _ in range(60):
+            written = len(self.job.steps)
+            self.job.run(5, seconds=150)
+            if len(self.job.steps) == written:
+                return
+        raise AssertionError(f"it does not come to rest: {self.job.steps[-10:]}")
+
+    def check(self) -> None:
+        """Check a job that has come to rest."""
+        job, workers = self.job, self.job.record.role("worker")
+        phases = {name: scaler.status.phase for name, scaler in job.scalers.items()}
+        assert "Scaling" not in phases.values(), phases
+        assert job.status.current_scaler == ""
+        if job.status.phase == "Created":
+            assert workers.retired & workers.members, "only a lost worker that is not replaced holds it back"
+            return
+        assert "" not in phases.values(), phases
+        if job.status.phase in FINISHED:
+            return
+        assert job.status.phase == "Running", job.status
+        assert LAUNCHER in job.pods
+        assert not job.record.operations
+        assert not workers.joining
+        assert not workers.draining
+        running = [pod.index for pod in job.pods.values() if pod.role == "worker" and pod.phase == "Running"]
+        assert sorted(running) == list(workers.members - workers.retired)
+        if running:
+            assert sorted(running) == list(workers.listed)
+        names = [worker(index) for index in workers.members]
+        assert job.cluster.names("Service") == sorted(names)
+        assert job.status.target_workers == names
+
+    def _check_operations(self) -> None:
+        """Check that no scaler is begun again."""
+        record = decode(self.job.status.argosy) or Record()
+        for operation in record.operations:
+            begun = self._begun.setdefault(operation.id, operation.started_at)
+            assert begun == operation.started_at, f"executed twice: {operation}"
+
+    def _worker(self) -> str | None:
+        names = self.job.cluster.workers()
+        return self.random.choice(names) if names else None
+
+    def _fail_worker(self) -> None:
+        if name := self._worker():
+            code = self.random.choice((1, 137, None))
+            self.job.cluster.fail(name, code, reason="" if code else "Evicted")
+            self._note(f"fail {name}")
+
+    def _delete_worker(self) -> None:
+        if name := self._worker():
+            self.job.cluster.delete(name)
+            self._note(f"delete {name}")
+
+    def _hold_pods(self) -> None:
+        index = self.random.randint(0, 8)
+        self.job.cluster.pending.add(worker(index))
+        self.job.cluster.stuck.add(worker(self.random.randint(0, 8)))
+        self._note(f"hold {index}")
+
+    def _release_pods(self) -> None:
+        self.job.cluster.pending.clear()
+        self.job.cluster.stuck.clear()
+        self._note("release")
+
+    def _scale_out(self) -> None:
+        self._scalers += 1
+        count = self.random.randint(1, 3)
+        self.job.scale_out(f"out-{self._scalers}", toAdd={"count": count}, timeout=30)
+        self._note(f"scale out {count}")
+
+    def _scale_in(self) -> None:
+        self._scalers += 1
+        name, chosen = f"in-{self._scalers}", self._worker()
+        by_name = chosen is not None and self.random.random() < 0.5
+        selection = {"podNames": [chosen]} if by_name else {"count": 1}
+        self.job.scale_in(name, toDelete=selection, timeout=30)
+        assert isinstance(self.job.scalers[name], ScaleIn)
+        self._note(f"scale in {selection}")
+
+    def _declare(self) -> None:
+        replicas = self.random.randint(1, 5)
+        self.job.edit({"worker.replicas": replicas})
+        self._note(f"replicas {replicas}")
+
+    def _delete_scaler(self) -> None:
+        if self.job.scalers:
+            name = self.random.choice(sorted(self.job.scalers))
+            del self.job.scalers[name]
+            self._note(f"delete {name}")
+
+    def _kill_operator(self) -> None:
+        self.job.stop_at = len(self.job.steps) + self.random.randint(1, 6)
+        self.job.executor.memory = Memory()
+        self._note("kill")
+
+    def _lose_node(self) -> None:
+        down = self.random.random() < 0.5
+        self.job.cluster.node_of = lambda name: f"node-{len(name) % 2}{name[-1]}"
+        self.job.cluster.nodes_down = (
+            frozenset({f"node-{self.random.randint(0, 1)}1"}) if down else frozenset()
+        )
+        self._note(f"node {down}")
+
+    def _end_launcher(self) -> None:
+        if LAUNCHER in self.job.pods and self.random.random() < 0.15:
+            end = self.random.choice((self.job.cluster.fail, self.job.cluster.delete))
+            end(LAUNCHER)
+            self._note(f"{end.__name__} launcher")
+
+    def _suspend(self) -> None:
+        suspended = self.random.random() < 0.2
+        self.job.edit({"suspend": suspended})
+        self._note(f"suspend {suspended}")
+
+    def _answer(self, call: Exec) -> ExecResult | None:
+        """Answer a call into a pod; unless all is well, some fail, are lost, or find processes."""
+        chance = 1.0 if self._healed else self.random.random()
+        if chance < 0.1:
+            return None
+        if chance < 0.2:
+            return ExecResult(call.key, ExecStatus.NOT_REACHABLE)
+        if chance < 0.3:
+            return done(call, 1)
+        is_drain = call.key.startswith("drain/")
+        return done(call, stdout=call.command[-1].encode() if is_drain and chance < 0.6 else b"")
+
+    def _nothing(self) -> None:
+        self._note("nothing")
+
+    def _note(self, what: str) -> None:
+        self.log.append(f"{self.job.now:%H:%M:%S} {what}")
