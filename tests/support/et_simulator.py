@@ -268,12 +268,14 @@ class EtSimulator:
         """Write the status and execute the plan; False if the job was written since it was read."""
         if planned.version != self.version:
             return False
-        timed = self.api.timed_patch(self.job)
-        due = timed.patch if timed is not None and timed.at <= self.now else None
-        if (patch := self.api.spec_patch(self.job) or due) is not None:
+        if (patch := self.api.spec_patch(self.job)) is not None:
             self._patch_job(patch)
             return True
         self._write(planned)
+        timed = self.api.timed_patch(self.job)
+        if timed is not None and timed.at <= self.now:
+            self._patch_job(timed.patch)
+            return True
         if planned.workload is not None:
             results = self.executor.execute(planned.workload, planned.plan.actions)
             self.events += self.api.action_events(self.job, results)

@@ -160,7 +160,8 @@ class JobApi(Generic[T]):
     spec_patch: Callable[[T], Json | None] = no_spec_patch
     """Returns a merge patch that the stored object needs, such as defaults to be shown in its spec."""
     timed_patch: Callable[[T], TimedPatch | None] = no_timed_patch
-    """Returns a merge patch that the stored object will need, and when."""
+    """Returns a merge patch that the stored object will need, and when. It is asked after the status was
+    written, so that it sees what has been observed until then."""
     requests: tuple[RequestKind, ...] = ()
     """The kinds whose objects ask for jobs to be scaled."""
     adoption: Adoption[T] | None = None

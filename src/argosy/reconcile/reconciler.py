@@ -133,14 +133,17 @@ class Reconciler(Generic[T]):
         valid_workload = workload if isinstance(workload, Workload) else None
         self._track_gang(key, valid_workload, plan)
         deferred = await self.status.defer(job, valid_workload, before, plan, observed, state)
-        if deferred is None and (patch := self._due_patch(job, now)) is not None:
+        if deferred is None and (patch := self.api.spec_patch(job)) is not None:
             return await self._patch_spec(job, patch, state)
         written = deferred or await self.status.write(job, valid_workload, plan, observed, state)
         if isinstance(written, Requeue):
             return written
         self._report(key, valid_workload, before, plan, written)
+        timed = self.api.timed_patch(written.job)
+        if timed is not None and timed.at <= now and deferred is None:
+            return await self._patch_spec(written.job, timed.patch, state)
         await self._execute(written.job, valid_workload or self.api.ended_workload(job), plan, state)
-        if (timed := self.api.timed_patch(written.job)) is not None:
+        if timed is not None and timed.at > now:
             plan = plan.with_requeue_at(timed.at)
         last = plan if plan.record == before else _fixed_point(valid_workload, plan, observed, now)
         plan = plan.with_requeue_at(last.requeue_at if last else None)
@@ -268,13 +271,6 @@ class Reconciler(Generic[T]):
         results = await executor.execute(actions)
         for event in self.api.action_events(job, results):
             self.recorder.event(job, event.type, event.reason, event.message)
-
-    def _due_patch(self, job: T, now: datetime) -> Json | None:
-        """Return the patch that the object itself needs now."""
-        if (patch := self.api.spec_patch(job)) is not None:
-            return patch
-        timed = self.api.timed_patch(job)
-        return timed.patch if timed is not None and timed.at <= now else None
 
     async def _patch_spec(self, job: T, patch: Json, state: JobState) -> Requeue:
         """Patch the object itself, unless somebody else wrote it; the next reconcile sees the result.

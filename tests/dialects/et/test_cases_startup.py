@@ -1,13 +1,15 @@
 """Acceptance cases 1 to 12 of et-operator's specification: the start of a job and the files of its pods.
 
-Case 3 and the files of case 4 need the ConfigMap with the host list, which is tested with it.
+The ConfigMap of case 3 and the script of case 4 are tested with the ConfigMap.
 """
 
 import pytest
 
 from argosy.dialects.et.attach import SSHD_COMMAND
+from argosy.dialects.et.files import deepspeed_hostfile, hostfile
 from argosy.dialects.et.settings import EtSettings
 from argosy.kinds.trainingjob import SSH_SECRET_ANNOTATION
+from argosy.workload.model import Workload
 from tests.support.et_simulator import LAUNCHER, EtSimulator, J, running_job, worker, workers
 from tests.support.trainingjobs import REMOVED
 
@@ -119,6 +121,16 @@ def test_case_2_the_launcher_of_a_gang_is_created_with_the_workers_and_waits_for
     job.run(5)
     assert job.status.phase == "Running"
     assert job.conditions() == ["Created", "WorkersCreated", "WorkersReady", "LauncherCreated", "Running"]
+
+
+def test_case_3_the_host_list_has_a_line_with_its_slots_for_every_worker() -> None:
+    job = running_job()
+    workload = job.api.dialect.to_workload(job.job)
+    assert isinstance(workload, Workload)
+    slots = workload.roles["worker"].slots
+    assert slots == 1
+    assert hostfile(job.hosts, slots) == f"{W0}:1\n{W1}:1\n"
+    assert deepspeed_hostfile(job.hosts, slots) == f"{W0} slots=1\n{W1} slots=1\n"
 
 
 def test_case_4_the_launcher_pod_has_its_init_container_mounts_and_account() -> None:

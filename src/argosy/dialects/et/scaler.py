@@ -134,13 +134,11 @@ def _executed(obj: Scaler, current: Conditions, operation: Operation, now: datet
     message = scaling_result(obj.metadata.namespace, obj.metadata.name, operation)
     if operation.step is ScaleStep.FAILED:
         return replace(_failed(obj, current, message, now), workers=workers)
-    current = listed.with_cleared(current, listed.SCALING, now)
     current = listed.with_scaling_ended(current, obj.resource.kind, message, now, succeeded=True)
     return _Progress(current, SUCCEEDED, workers)
 
 
 def _failed(obj: Scaler, current: Conditions, message: str, now: datetime) -> _Progress:
-    current = listed.with_cleared(current, listed.SCALING, now)
     ended = listed.with_scaling_ended(current, obj.resource.kind, message, now, succeeded=False)
     return _Progress(ended, FAILED)
 
