@@ -195,6 +195,16 @@ def test_case_36_a_process_that_never_ends_does_not_keep_its_worker_longer_than_
     assert job.status.phase == "Running"
 
 
+def test_case_36_only_workers_that_are_still_used_are_reported() -> None:
+    job = three_workers(Launcher(W2))
+    job.scale_in("in", toDelete={"count": 2}, timeout=10)
+    job.run(20)
+    assert job.cluster.workers() == [W0]
+    [message] = job.event_messages("DrainTimeout")
+    assert W2 in message
+    assert W1 not in message
+
+
 def test_case_36_without_a_timeout_the_wait_is_ten_minutes() -> None:
     job = three_workers(Launcher(W2))
     job.scale_in("in")

@@ -45,8 +45,8 @@ def action_events(job: TrainingJob, results: Sequence[ActionResult]) -> Sequence
             reason = reasons.POD_CREATE_FAILED if is_pod else common.action_failed(result)
             rejected.setdefault((reason, result.message), []).append(result.name)
     return [
-        EmitEvent("Warning", reason, messages.create_failed(names, message))
-        for (reason, message), names in rejected.items()
+        EmitEvent("Warning", reason, messages.create_failed(objects, message))
+        for (reason, message), objects in rejected.items()
     ]
 
 
@@ -96,15 +96,16 @@ def _lost_phase(pod: ObservedPod | None) -> str:
 
 def _limit_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
     before = decode(change.before.status.argosy) or Record()
-    exhausted = change.plan.record.role(WORKER).budget_exhausted
-    if exhausted and not before.role(WORKER).budget_exhausted:
+    was, now = before.role(WORKER), change.plan.record.role(WORKER)
+    if now.budget_exhausted and not was.budget_exhausted:
         reason, history = common.REPLACEMENT_LIMIT_REACHED, change.plan.record.history
-        message = next((item.message for item in history if item.reason == reason), "")
+        message = next((item.message for item in reversed(history) if item.reason == reason), "")
         yield EmitEvent("Warning", reasons.WORKER_REPLACEMENT_LIMIT_REACHED, message)
     shown = {item.id for item in before.operations if item.drain_timed_out}
     for operation in change.plan.record.operations:
         if operation.drain_timed_out and operation.id not in shown:
-            workers = [names.worker_name(change.after.metadata.name, index) for index in operation.index_set]
+            removed = (was.members - now.members) & operation.index_set
+            workers = [names.worker_name(change.after.metadata.name, index) for index in removed]
             yield EmitEvent("Warning", reasons.DRAIN_TIMEOUT, messages.drain_timed_out(workers))
 
 
@@ -129,7 +130,9 @@ def _spec_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
     if before.phase not in PHASES:
         yield EmitEvent("Warning", reasons.UNKNOWN_PHASE, messages.unknown_phase(before.phase))
     spec = read_job_spec(change.after.spec)
-    if isinstance(spec, Problem) or before.observed_generation == after.observed_generation:
+    if isinstance(spec, Problem) or change.workload is None:
+        return
+    if before.observed_generation == after.observed_generation:
         return
     if before.start_time is None and needs_network_interfaces(spec):
         message = messages.single_worker(change.after.metadata.name)
