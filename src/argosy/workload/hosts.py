@@ -89,6 +89,8 @@ def _update_list(
         attachable = usable  # the Record was lost: what runs was listed, and the launcher may use it
     kept = last.listed & (usable - last.draining)
     added = (usable & attachable & last.members) - last.draining - last.listed
+    if last.listed_since is None and launcher_pod(record, rule, observed):
+        added = (usable & last.members) - last.draining  # the Record was lost: the launcher uses them already
     held = held_until(record, rule)
     # Also without a check: one that has failed is left out of this plan, and is in the next.
     requeue_at = now + timedelta(seconds=CHECK_RETRY_SECONDS) if unknown else None

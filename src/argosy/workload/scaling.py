@@ -141,7 +141,8 @@ def _pick(workload: Workload, rule: HostList, record: Record, observed: Observed
         record = record.with_role(rule.role, replace(role, declared=workload.roles[rule.role].replicas))
     if request is None:
         return record
-    chosen = _choose(request, rule, _state(workload, rule, record, observed))
+    # A choice that is shown was made before, and the Record with it was lost.
+    chosen = request.shown or _choose(request, rule, _state(workload, rule, record, observed))
     operation = Operation(request.id, request.kind, rule.role, now, request.name, step_since=now)
     if isinstance(chosen, str):
         return record.with_operation(operation.at(ScaleStep.FAILED, now, chosen))
@@ -244,7 +245,8 @@ def _add(step: _Step) -> ScalePlan:
     """Wait until every new pod runs and can be attached."""
     rule = step.rule
     usable = usable_indexes(step.workload, rule, step.record, step.observed)
-    ready = usable & hosts.attachable_indexes(step.workload, rule, step.record, step.observed)
+    attachable = hosts.attachable_indexes(step.workload, rule, step.record, step.observed)
+    ready = usable & (attachable | step.record.role(rule.role).listed)
     if not step.indexes - ready:
         if step.request.script:
             return ScalePlan(step.at(ScaleStep.RUNNING_SCRIPT), requeue_at=step.now)

@@ -5,8 +5,10 @@ scaled out and in, loses its leadership there, or loses the job or a scaler.
 """
 
 import pytest
+from msgspec.structs import replace
 
 from argosy.kinds.scalers import ScaleIn, ScaleOut
+from argosy.kinds.trainingjob import TrainingJobStatus
 from tests.support.et_executor import EtExecutor
 from tests.support.et_simulator import LAUNCHER, EtSimulator, running_job, worker, workers
 
@@ -165,3 +167,20 @@ def test_a_lost_worker_is_replaced_and_reported_once_by_an_operator_killed_at_an
     assert job.cluster.created == [*workers(0, 1), LAUNCHER, worker(2)]
     assert job.reasons().count("TrainingJobWorkerFailed") == 1
     assert job.record.role("worker").replacements_in_a_row == 1
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_a_job_whose_status_is_lost_at_any_step_is_scaled_once(step: int) -> None:
+    """The Record is rebuilt from the pods, and the scalers show what they were about to do."""
+    job = scaled_job()
+    run_to_step(job, step)
+    uid = job.pods[LAUNCHER].uid
+    job.job = replace(job.job, status=TrainingJobStatus())
+    job.version += 1
+    job.host_lists.clear()
+    job.run(ROUNDS + 10)
+    assert job.cluster.workers() == STAYING
+    assert (job.hosts, job.status.target_workers, job.cluster.names("Service")) == (STAYING,) * 3
+    assert {scaler.status.phase for scaler in job.scalers.values()} == {"ScaleSucceeded"}
+    assert job.pods[LAUNCHER].uid == uid
+    assert [] not in job.host_lists, "an empty list would end the training"

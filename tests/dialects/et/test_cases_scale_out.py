@@ -1,6 +1,7 @@
 """Acceptance cases 25 to 30 of et-operator's specification: workers are added to a running job."""
 
 import pytest
+from msgspec.structs import replace
 
 from argosy.kinds.scalers import ScaleOut
 from argosy.plan.actions import Exec, ExecResult, ExecStatus
@@ -318,3 +319,16 @@ def test_a_scale_out_joins_the_list_when_the_last_change_of_it_was_taken_up() ->
         job.run(1)
     assert (job.now - changed_at).total_seconds() >= SETTLE_SECONDS
     assert job.hosts == [W0, W2, W3]
+
+
+@pytest.mark.parametrize("shown", [[f"{J}-worker-999999999", W2], ["x", "y"], [W3], [W2, W2, W3]])
+def test_a_status_that_shows_something_else_than_was_asked_for_is_not_followed(shown: list[str]) -> None:
+    job = running_job()
+    job.scale_out("out")
+    job.reconcile_scaler("out")
+    scaler = job.scalers["out"]
+    assert isinstance(scaler, ScaleOut)
+    job.scalers["out"] = replace(scaler, status=replace(scaler.status, add_pods=shown))
+    job.run(12)
+    assert job.hosts == [W0, W1, W2, W3]
+    assert added(job) == [W2, W3]

@@ -11,7 +11,7 @@ from argosy.dialects.et.spec import (
 from argosy.dialects.et.validation import scaler_error
 from argosy.kinds.scalers import ScaleIn, ScaleInSpec, ScaleOutSpec, ToDelete
 from argosy.kinds.trainingjob import WORKER
-from argosy.workload.index_set import IndexSet
+from argosy.workload.index_set import EMPTY, MAX_INDEX, IndexSet
 from argosy.workload.model import Problem, Workload
 from argosy.workload.scale_request import ScaleRequest, ScaleState, Script
 
@@ -43,7 +43,7 @@ def to_request(obj: Scaler, workload: Workload) -> ScaleRequest | None:
         created=meta.creation_timestamp,
         select=lambda state: _select(spec, workload, state),
         role=WORKER,
-        shown=_shown(obj, workload),
+        shown=_shown(obj, spec, workload),
         timeout=float(timeout),
         script=_script(spec),
     )
@@ -62,11 +62,21 @@ def _select(spec: ScaleInSpec | ScaleOutSpec, workload: Workload, state: ScaleSt
     )
 
 
-def _shown(obj: Scaler, workload: Workload) -> IndexSet:
-    """Return the indexes of the workers that the status shows."""
+def _shown(obj: Scaler, spec: ScaleInSpec | ScaleOutSpec, workload: Workload) -> IndexSet:
+    """Return the indexes of the workers that the status shows; none if the spec asks for others."""
     shown = obj.status.to_delete_pods if isinstance(obj, ScaleIn) else obj.status.add_pods
-    found = (names.worker_index(workload.name, pod) for pod in shown)
-    return IndexSet.of(index for index in found if index is not None)
+    found = [names.worker_index(workload.name, pod) for pod in shown]
+    indexes = [index for index in found if index is not None and index <= MAX_INDEX]
+    is_choice = len(indexes) == len(shown) and _is_choice(spec, shown)
+    return IndexSet.of(indexes) if is_choice else EMPTY
+
+
+def _is_choice(spec: ScaleInSpec | ScaleOutSpec, pods: list[str]) -> bool:
+    """Return True if these workers may have been chosen for the spec."""
+    if isinstance(spec, ScaleOutSpec):
+        return spec.to_add is not None and spec.to_add.count == len(pods)
+    wanted = spec.to_delete or ToDelete()
+    return set(wanted.pod_names) == set(pods) if wanted.pod_names else wanted.count == len(pods)
 
 
 def _script(spec: ScaleInSpec | ScaleOutSpec) -> Script | None:
