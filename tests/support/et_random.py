@@ -3,7 +3,10 @@
 import random
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from argosy.kinds.scalers import ScaleIn
+from argosy.kinds.trainingjob import TrainingJobStatus
 from argosy.plan.actions import Exec, ExecResult, ExecStatus
 from argosy.workload.record import Record, decode
 from tests.support.et_executor import Memory
@@ -40,6 +43,7 @@ class RandomJob:
                 self._lose_node,
                 self._end_launcher,
                 self._suspend,
+                self._lose_status,
                 self._nothing,
                 self._nothing,
             )
@@ -170,6 +174,14 @@ class RandomJob:
         suspended = self.random.random() < 0.2
         self.job.edit({"suspend": suspended})
         self._note(f"suspend {suspended}")
+
+    def _lose_status(self) -> None:
+        """Remove the status of the job, and with it the Record, now and then."""
+        if self.random.random() < 0.2:
+            self.job.job = replace(self.job.job, status=TrainingJobStatus())
+            self.job.version += 1
+            self._begun.clear()
+            self._note("lose the status")
 
     def _answer(self, call: Exec) -> ExecResult | None:
         """Answer a call into a pod; unless all is well, some fail, are lost, or find processes."""
