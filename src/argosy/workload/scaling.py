@@ -141,8 +141,7 @@ def _pick(workload: Workload, rule: HostList, record: Record, observed: Observed
         record = record.with_role(rule.role, replace(role, declared=workload.roles[rule.role].replicas))
     if request is None:
         return record
-    # A choice that is shown was made before, and the Record with it was lost.
-    chosen = request.shown or _choose(request, rule, _state(workload, rule, record, observed))
+    chosen = _choose(request, rule, _state(workload, rule, record, observed))
     operation = Operation(request.id, request.kind, rule.role, now, request.name, step_since=now)
     if isinstance(chosen, str):
         return record.with_operation(operation.at(ScaleStep.FAILED, now, chosen))
