@@ -52,6 +52,7 @@ class RandomJob:
         for _ in range(self.random.randint(1, 4)):
             seconds, late = self.random.choice((1, 1, 7)), self.random.random() < 0.3
             self.job.run(1, seconds=seconds, scalers=not late)
+            self._acknowledge()
             self._check_operations()
 
     def settle(self) -> None:
@@ -62,7 +63,9 @@ class RandomJob:
         self.job.edit({"suspend": False})
         for _ in range(60):
             written = len(self.job.steps)
-            self.job.run(5, seconds=150)
+            for _ in range(5):
+                self.job.run(1, seconds=150)
+                self._acknowledge()
             if len(self.job.steps) == written:
                 return
         raise AssertionError(f"it does not come to rest: {self.job.steps[-10:]}")
@@ -194,6 +197,14 @@ class RandomJob:
             return done(call, 1)
         is_drain = call.key.startswith("drain/")
         return done(call, stdout=call.command[-1].encode() if is_drain and chance < 0.6 else b"")
+
+    def _acknowledge(self) -> None:
+        """Acknowledge the host list, as the sidecar of the launcher does; unless all is well, not always."""
+        record, launcher = decode(self.job.status.argosy), self.job.pods.get(LAUNCHER)
+        if record is None or launcher is None or launcher.phase != "Running":
+            return
+        if self._healed or self.random.random() < 0.8:
+            self.job.cluster.change(LAUNCHER, hosts_ack=record.role("worker").listed_etag)
 
     def _nothing(self) -> None:
         self._note("nothing")
