@@ -14,6 +14,7 @@ def test_every_example_has_a_test() -> None:
     tested_elsewhere = {
         examples.ADAPTER,
         examples.ELASTIC,
+        examples.ELASTIC_HOROVOD,
         examples.ELASTIC_TORCH,
         examples.FIRST_ARES,
         examples.GANG,
