@@ -172,13 +172,17 @@ def test_workers_are_added_and_removed_and_their_store_is_lost(training: Trainin
         training.wait_until_trained_by(workers)
         assert training.pods()["0"] == store, "the store host is never removed"
     assert training.status["restarts"] == 0
+    training.kill_agent(1)
+    training.wait_for(lambda: training.status.get("restarts") == 1, "the killed worker is counted")
+    training.wait_until_trained_by(3)
+    assert training.pods()["0"] == store, "the others continue"
     before = training.pods()
     training.kill_agent(0)
-    training.wait_for(lambda: training.status.get("restarts") == 1, "the loss is counted")
+    training.wait_for(lambda: training.status.get("restarts") == 2, "the loss is counted")
     training.wait_until_trained_by(3)
     assert not set(before.values()) & set(training.pods().values()), "all workers restart with their store"
     training.finish()
-    assert (training.status["restarts"], training.status["attempt"]) == (1, 1), "counted once"
+    assert (training.status["restarts"], training.status["attempt"]) == (2, 1), "each is counted once"
     training.assert_result_of_an_undisturbed_run()
 
 
@@ -223,4 +227,26 @@ def test_worker_leaves_a_node_before_it_ends(
     assert training.pods().keys() == {"0", str(3 - index), "3"}
     training.finish()
     assert training.status.get("restarts", 0) == 0
+    training.assert_result_of_an_undisturbed_run()
+
+
+@pytest.mark.long
+def test_training_continues_without_a_stopped_node_and_grows_back_when_it_is_on(training: Training) -> None:
+    training.start()
+    training.scale(3)
+    training.wait_until_trained_by(3)
+    nodes = {index: node_of(training.plane, index) for index in range(3)}
+    stopped = next(node for node in nodes.values() if node != nodes[0])
+    stay = [index for index, node in nodes.items() if node != stopped]
+    before = training.pods()
+    training.plane.argosy("rehearse", "stop-node", stopped)
+    try:
+        training.wait_until_trained_by(len(stay))
+    finally:
+        training.plane.argosy("nodes", "resume", stopped)
+    training.wait_until_trained_by(3)
+    after = training.pods()
+    assert {index: after[str(index)] for index in stay} == {index: before[str(index)] for index in stay}
+    training.finish()
+    assert training.status["attempt"] == 1
     training.assert_result_of_an_undisturbed_run()

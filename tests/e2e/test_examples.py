@@ -13,6 +13,8 @@ EXAMPLES = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "e
 def test_every_example_has_a_test() -> None:
     tested_elsewhere = {
         examples.ADAPTER,
+        examples.ELASTIC,
+        examples.ELASTIC_HOROVOD,
         examples.ELASTIC_TORCH,
         examples.FIRST_ARES,
         examples.GANG,

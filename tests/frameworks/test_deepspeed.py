@@ -7,7 +7,7 @@ from argosy.frameworks.base import Injection
 from argosy.frameworks.deepspeed import HOST_FILE, DeepSpeed
 from argosy.frameworks.mpi import HOST_FILE as MPI_HOST_FILE
 from argosy.frameworks.mpi import IDLE_COMMAND
-from argosy.workload.model import Elastic, Role, Workload
+from argosy.workload.model import Role, Workload
 from tests.support.workloads import role, workload
 
 DEEPSPEED = DeepSpeed()
@@ -70,18 +70,6 @@ PROBLEMS = {
     "two launchers: rejected": (
         job(role("launcher", 2), WORKER),
         "spec.roles.launcher.replicas: invalid value 2: must be 1",
-    ),
-    "elastic worker: rejected": (
-        job(replace(WORKER, elastic=Elastic(1, 2))),
-        "spec.roles.worker.elastic: not supported with framework deepspeed,"
-        " whose process group has a fixed size; remove it:"
-        " a new number of replicas restarts the run with that size",
-    ),
-    "elastic worker with a launcher: rejected once": (
-        job(LAUNCHER, replace(WORKER, elastic=Elastic(1, 2))),
-        "spec.roles.worker.elastic: not supported with framework deepspeed,"
-        " whose process group has a fixed size; remove it:"
-        " a new number of replicas restarts the run with that size",
     ),
 }
 

@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from argosy.frameworks.base import REMOTE_AGENT, Injection
 from argosy.frameworks.mpi import HOST_FILE, IDLE_COMMAND, SSHD, Implementation, Mpi
-from argosy.workload.model import Dependency, Elastic, Phase, RestartScope, Role, Workload
+from argosy.workload.model import Dependency, Elastic, Phase, ResizeMode, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
 MPI = Mpi()
@@ -166,6 +166,11 @@ def test_rules() -> None:
     assert rules.restart_scope is RestartScope.JOB
 
 
+def test_new_size_of_elastic_workers_restarts_the_job() -> None:
+    elastic = job(ROLES[0], replace(ROLES[1], elastic=Elastic(1, 4)))
+    assert MPI.rules(elastic).resize is ResizeMode.RESTART
+
+
 PROBLEMS = {
     "no launcher: rejected": (job(ROLES[1]), "spec.roles: framework mpi requires a role 'launcher'"),
     "two launchers: rejected": (
@@ -175,10 +180,6 @@ PROBLEMS = {
     "no worker without launcherAsHost: rejected": (
         job(ROLES[0]),
         "spec.options.launcherAsHost: invalid value false: must be true",
-    ),
-    "elastic worker: rejected": (
-        job(ROLES[0], replace(ROLES[1], elastic=Elastic(1, 4))),
-        "spec.roles.worker.elastic: not supported with framework mpi, whose process group has a fixed size",
     ),
     "Intel MPI with different slots by role: slotsPerWorker required": (
         job(ROLES[0], replace(ROLES[1], slots=2), implementation="intel", launcherAsHost=True),
@@ -195,6 +196,7 @@ def test_problems(workload: Workload, want: str) -> None:
 
 
 ACCEPTED = {
+    "elastic worker: accepted": job(ROLES[0], replace(ROLES[1], elastic=Elastic(1, 4))),
     "Intel MPI with slotsPerWorker: accepted": job(
         ROLES[0],
         replace(ROLES[1], slots=2),

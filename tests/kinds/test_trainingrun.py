@@ -1,6 +1,7 @@
 """The CRD of TrainingRun on a real API server and on the local one: defaults, validation, scale, columns."""
 
 import re
+import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -158,6 +159,48 @@ def test_framework_of_a_started_run_cannot_be_changed(caller: Caller) -> None:
     answer = caller.send(patch(f"{RUNS}/started", change))
     assert answer.code == 422
     assert "cannot be changed after the run has started; create a new run" in str(answer.body)
+
+
+def sized(framework: str, replicas: int, **spec: Json) -> dict[str, Json]:
+    """A change of the framework and the size of a run."""
+    worker: Json = {"replicas": replicas, **({"elastic": spec.pop("elastic")} if "elastic" in spec else {})}
+    return {"spec": {"framework": framework, "roles": {"worker": worker}, **spec}}
+
+
+BOUNDS: Json = {"min": 1, "max": 4}
+RESIZES: dict[str, tuple[dict[str, Json], dict[str, Json], int]] = {
+    "mpi that has started: rejected": (sized("mpi", 1), sized("mpi", 2), 422),
+    "horovod that has started: rejected": (sized("horovod", 1), sized("horovod", 2), 422),
+    "deepspeed that has started: rejected": (sized("deepspeed", 1), sized("deepspeed", 2), 422),
+    "mpi with the same size: accepted": (sized("mpi", 2), sized("mpi", 2), 200),
+    "mpi with elastic workers: accepted": (
+        sized("mpi", 1, elastic=BOUNDS),
+        sized("mpi", 2, elastic=BOUNDS),
+        200,
+    ),
+    "mpi that becomes elastic: accepted": (sized("mpi", 1), sized("mpi", 2, elastic=BOUNDS), 200),
+    "mpi that is suspended: accepted": (sized("mpi", 1, suspend=True), sized("mpi", 2), 200),
+    "mpi that is suspended and resumed with it: accepted": (
+        sized("mpi", 1, suspend=True),
+        sized("mpi", 2, suspend=False),
+        200,
+    ),
+    "pytorch that has started: accepted": (sized("pytorch", 1), sized("pytorch", 2), 200),
+}
+
+
+@pytest.mark.parametrize(("before", "change", "code"), RESIZES.values(), ids=RESIZES.keys())
+def test_size_of_a_started_run_with_a_fixed_process_group(
+    caller: Caller, before: dict[str, Json], change: dict[str, Json], code: int
+) -> None:
+    name = f"resized-{secrets.token_hex(4)}"
+    caller.send(post(RUNS, run(name)))
+    assert caller.send(patch(f"{RUNS}/{name}", before)).code == 200
+    caller.send(patch(f"{RUNS}/{name}/status", {"status": {"startTime": "2030-01-01T00:00:00Z"}}))
+    answer = caller.send(patch(f"{RUNS}/{name}", change))
+    assert answer.code == code, answer.body
+    if code == 422:
+        assert "set elastic to restart the run with the new number, or suspend it first" in str(answer.body)
 
 
 def test_columns_of_kubectl_get(caller: Caller) -> None:

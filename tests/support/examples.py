@@ -43,8 +43,12 @@ WANTED: Final[Mapping[str, str]] = {
 """The examples, and what each prints when it succeeds."""
 ADAPTER: Final = "examples/adapter/run.yaml"
 """Needs an operator with the adapter installed: tests/e2e/test_adapter.py."""
+ELASTIC_HOROVOD: Final = "examples/et/job.yaml"
+"""Its workers are added, removed and killed: tests/e2e/test_elastic_horovod.py."""
 ELASTIC_TORCH: Final = "examples/elastic-torch/run.yaml"
 """Its workers are added, removed and killed: tests/e2e/test_elastic_torch.py."""
+ELASTIC: Final = "examples/elastic/run.yaml"
+"""Loses a node and grows back: tests/e2e/test_elastic_example.py."""
 ESCALATION: Final = "examples/custom/escalation.yaml"
 """Fails in between: tests/conformance/test_causes.py."""
 GANG: Final = "examples/custom/gang.yaml"
@@ -74,6 +78,8 @@ def framework_of(example: str) -> str:
 
 def missing(example: str) -> str:
     """Why an example cannot run on this machine; empty if it can."""
+    if example == ELASTIC_HOROVOD:
+        example = "examples/horovod/gloo.yaml"
     if example in _WITH_SSHD and not _SSHD.exists():
         return f"{_SSHD} does not exist (Debian: apt install openssh-server)"
     if venv := framework_venvs.of_framework(framework_of(example)):

@@ -89,16 +89,6 @@ def require_single(workload: Workload, name: str) -> list[Problem]:
     return [Problem(f"spec.roles.{name}.replicas", f"invalid value {role.replicas}: must be 1")]
 
 
-def reject_elastic(workload: Workload, names: Iterable[str]) -> list[Problem]:
-    """Return a problem for each of these roles that is elastic, for a group that cannot change its size."""
-    problem = (
-        f"not supported with framework {workload.framework}, whose process group has a fixed size; remove it:"
-        " a new number of replicas restarts the run with that size"
-    )
-    elastic = (name for name in present_roles(workload, names) if workload.roles[name].elastic)
-    return [Problem(f"spec.roles.{name}.elastic", problem) for name in elastic]
-
-
 def present_roles(workload: Workload, names: Iterable[str]) -> tuple[str, ...]:
     """Return those of the names that are roles of the job, in the same order."""
     return tuple(name for name in names if name in workload.roles)

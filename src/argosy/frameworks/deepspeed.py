@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection
-from argosy.frameworks.common import WORKER, PortNumber, options_of, reject_elastic, require_role, slots
+from argosy.frameworks.common import WORKER, PortNumber, options_of, require_role, slots
 from argosy.frameworks.mpi import LAUNCHER, Implementation, Mpi
 from argosy.frameworks.pytorch import PyTorch
 from argosy.workload.model import Problem, Role, Rules, Workload
@@ -43,8 +43,6 @@ class DeepSpeed:
         yield from require_role(workload, WORKER)
         if LAUNCHER in workload.roles:
             yield from _MPI.check(_as_mpi(workload))
-        else:
-            yield from reject_elastic(workload, (WORKER,))
 
     def rules(self, workload: Workload) -> Rules:
         if LAUNCHER in workload.roles:
@@ -89,5 +87,7 @@ def _as_mpi(workload: Workload) -> Workload:
 
 
 def _as_torch(workload: Workload) -> Workload:
+    """Return the workload with a static process group: elastic workers are restarted with a new size."""
     kept = {name: value for name, value in workload.options.items() if name != "implementation"}
-    return replace(workload, options=kept)
+    roles = {name: replace(role, elastic=None) for name, role in workload.roles.items()}
+    return replace(workload, options=kept, roles=roles)

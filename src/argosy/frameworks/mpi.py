@@ -2,7 +2,8 @@
 
 Roles `launcher` and `worker`. Workers without a command sleep until they are stopped, or run sshd. The
 launcher waits until all workers run. Its environment names the host file and the agent that starts processes,
-so that its command needs no host options. A lost process ends an MPI job, so the whole job restarts.
+so that its command needs no host options. A lost process ends an MPI job, so the whole job restarts. So it
+does with a new number of workers; because that costs progress, the CRD accepts one only of elastic workers.
 
 Without ssh only the launcher has the agent and may start processes in other pods, so mpirun is configured to
 start all of them itself instead of by a tree. No network interface is chosen for the ranks' own messages, so
@@ -21,7 +22,6 @@ from argosy.frameworks.common import (
     WORKER,
     options_of,
     present_roles,
-    reject_elastic,
     require_role,
     require_single,
     slots,
@@ -84,7 +84,6 @@ class Mpi:
                 "spec.options.launcherAsHost", "invalid value false: must be true without role 'worker'"
             )
         yield from _check_equal_slots(workload)
-        yield from reject_elastic(workload, (LAUNCHER, WORKER))
 
     def rules(self, workload: Workload) -> Rules:
         present = present_roles(workload, (LAUNCHER, WORKER))

@@ -236,6 +236,8 @@ class LimitsSpec(Struct, frozen=True, rename="camel"):
     """The run and its objects are deleted this long after it failed. If unset, they are kept."""
 
 
+FIXED_SIZE_FRAMEWORKS = ("deepspeed", "horovod", "mpi")
+"""Frameworks of programs that end when a process is lost: a new size restarts all of them."""
 _ROLES_EXIST = "all(list, list.all(name, name in self.roles))"
 
 
@@ -326,6 +328,19 @@ class TrainingRun(Struct, frozen=True):
             " || (self.spec.roles.all(name, name in oldSelf.spec.roles)"
             " && oldSelf.spec.roles.all(name, name in self.spec.roles))",
             message="roles cannot be added or removed after the run has started; create a new run",
+            field_path=".spec.roles",
+        ),
+        Rule(
+            rule=f"!(self.spec.framework in {list(FIXED_SIZE_FRAMEWORKS)})"
+            " || !has(oldSelf.status) || !has(oldSelf.status.startTime)"
+            " || (has(self.spec.suspend) && self.spec.suspend)"
+            " || (has(oldSelf.spec.suspend) && oldSelf.spec.suspend)"
+            " || self.spec.roles.all(name, has(self.spec.roles[name].elastic)"
+            " || !(name in oldSelf.spec.roles)"
+            " || self.spec.roles[name].replicas == oldSelf.spec.roles[name].replicas)",
+            message="replicas cannot be changed while the run has pods: its process group has a fixed size,"
+            " and progress since the last checkpoint would be lost; set elastic to restart the run with the"
+            " new number, or suspend it first",
             field_path=".spec.roles",
         ),
     )
