@@ -20,6 +20,7 @@ from argosy.operator.apis.registry import APIS
 from argosy.operator.settings import Settings
 from argosy.workload.announcements import NoticeCause, NoticeRules
 from argosy.workload.model import ReplacementBudget
+from argosy.workload.quarantine import QuarantineRules
 
 ET_SETTINGS = {
     "no options: defaults of et-operator": ([], EtSettings()),
@@ -90,6 +91,11 @@ OPERATOR = {
     "taints and cordon as notices": Case(
         ["--notice-taints", "a/b=Drained", "--cordon-is-notice"],
         {"notices": NoticeRules({"a/b": NoticeCause.DRAINED}, cordon=True)},
+    ),
+    "no quarantine by default": Case([], {"quarantine": QuarantineRules()}),
+    "quarantine with rules": Case(
+        ["--quarantine", "failures=5,window=1m"],
+        {"quarantine": QuarantineRules(enabled=True, failures=5, window=60)},
     ),
     "no taint is a notice": Case(["--notice-taints", ""], {"notices": NoticeRules({})}),
 }

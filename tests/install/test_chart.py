@@ -27,6 +27,7 @@ MONITORED: Json = {
     "serviceMonitor": {"enabled": True},
     "observer": {"enabled": True},
     "webhooks": {"enabled": True},
+    "quarantine": {"enabled": True},
 }
 
 OTHER: dict[str, object] = {
@@ -55,6 +56,13 @@ OTHER: dict[str, object] = {
     "gang.backend": "auto",
     "notices.taints": ["example.org/going=Drained"],
     "notices.cordon": True,
+    "quarantine.enabled": False,
+    "quarantine.failures": 5,
+    "quarantine.replicas": 3,
+    "quarantine.namespaces": 1,
+    "quarantine.window": "5m",
+    "quarantine.duration": "2h",
+    "quarantine.maxPercent": 20,
     "webhooks.enabled": False,
     "features.remoteExec": False,
     "features.sshKeys": True,

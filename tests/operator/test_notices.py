@@ -43,8 +43,17 @@ async def announce(scene: Scene, node: str, seconds: int) -> None:
     await scene.client.patch(Node, node, {"metadata": {"annotations": annotations}})
 
 
-async def event_messages(scene: Scene, reason: str) -> list[str]:
-    return [event.message for event in await scene.events() if event.reason == reason]
+async def notice_event(scene: Scene) -> str:
+    """Return the message of the only event about a notice; events are written after the status."""
+    messages: list[str] = []
+
+    async def found() -> bool:
+        messages[:] = [event.message for event in await scene.events() if event.reason == "DisruptionNotice"]
+        return bool(messages)
+
+    await scene.until("there is an event", found)
+    (message,) = messages
+    return message
 
 
 async def test_elastic_run_leaves_a_node_before_it_ends(scene: Scene, nodes: tuple[str, ...]) -> None:
@@ -75,7 +84,7 @@ async def test_elastic_run_leaves_a_node_before_it_ends(scene: Scene, nodes: tup
             return (await scene.run()).status.workers == "3/3"
 
         await scene.until("all workers run again", all_run)
-        (message,) = await event_messages(scene, "DisruptionNotice")
+        message = await notice_event(scene)
         assert message.endswith("; removing worker-2, creating worker-3")
 
 
@@ -106,7 +115,7 @@ async def test_job_that_is_not_elastic_reports_the_end_and_keeps_its_pods(
         await scene.until("the notice is shown", noticed)
         (kept,) = (await scene.pods()).values()
         assert kept.metadata.deletion_timestamp is None
-        (message,) = await event_messages(scene, "DisruptionNotice")
+        message = await notice_event(scene)
         assert message.endswith("; worker-0 will be replaced when lost")
 
 

@@ -65,9 +65,9 @@ class ControlPlane:
 
 
 @contextmanager
-def operated(*options: str) -> Iterator[ControlPlane]:
-    """A control plane of one node whose operator is `argosy operator` with these options."""
-    plane = ControlPlane.up("--nodes", "1", "--no-operator")
+def operated(*options: str, nodes: int = 1) -> Iterator[ControlPlane]:
+    """A control plane of so many nodes whose operator is `argosy operator` with these options."""
+    plane = ControlPlane.up("--nodes", str(nodes), "--no-operator")
     operator = plane.start("operator", "--local", str(plane.state.folder), *options)
     try:
         yield plane

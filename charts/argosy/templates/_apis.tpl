@@ -16,6 +16,12 @@
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, list, watch]
+{{- if .Values.quarantine.enabled }}
+# Annotations of nodes in quarantine.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [patch]
+{{- end }}
 {{- if and .Values.watchNamespace (has .Values.gang.backend (list "builtin" "auto")) }}
 # Free capacity of a node depends on the pods of all namespaces.
 - apiGroups: [""]

@@ -9,7 +9,7 @@ from argosy.cli.api_options import api_options, chosen_apis
 from argosy.cli.server_options import CommonOptions, apply_config_file, run_operator, server_options
 
 if TYPE_CHECKING:  # imported only when the command runs
-    from argosy.workload.announcements import NoticeRules
+    from argosy.operator.settings import Settings
 
 
 @click.command()
@@ -60,6 +60,13 @@ if TYPE_CHECKING:  # imported only when the command runs
     help="Take an unschedulable node as one that is about to be drained.",
 )
 @click.option(
+    "--quarantine",
+    default="off",
+    show_default=True,
+    help="Keep new pods off nodes on which pods fail repeatedly: on, off, or rules such as"
+    " failures=3,replicas=2,namespaces=2,window=10m,duration=1h,maxPercent=10.",
+)
+@click.option(
     "--local",
     type=click.Path(file_okay=False, path_type=Path),
     help="Serve the local control plane of this state folder.",
@@ -79,6 +86,7 @@ def operator(
     ssh_keys: bool,
     notice_taints: str | None,
     cordon_is_notice: bool,
+    quarantine: str,
     local: Path | None,
     **common: Unpack[CommonOptions],
 ) -> None:
@@ -107,7 +115,7 @@ def operator(
         settings = replace(settings, cluster_domain=cluster_domain)
     if gang_backend:
         settings = replace(settings, gang_backend=gang_backend)
-    settings = replace(settings, notices=_notice_rules(notice_taints, cordon_is_notice))
+    settings = _with_node_rules(settings, notice_taints, cordon_is_notice, quarantine)
     if identity:
         settings = replace(settings, identity=identity)
     if helper_image:
@@ -115,11 +123,18 @@ def operator(
     run_operator(settings)
 
 
-def _notice_rules(taints: str | None, cordon: bool) -> "NoticeRules":
+def _with_node_rules(settings: "Settings", taints: str | None, cordon: bool, quarantine: str) -> "Settings":
+    """Return the settings with what announces the end of nodes, and which of them are avoided."""
+    from dataclasses import replace
+
     from argosy.workload.announcements import DEFAULT_TAINTS, NoticeRules, parse_taints
+    from argosy.workload.quarantine import parse_rules
 
     try:
-        parsed = DEFAULT_TAINTS if taints is None else parse_taints(taints)
+        notices = NoticeRules(DEFAULT_TAINTS if taints is None else parse_taints(taints), cordon)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--notice-taints") from None
-    return NoticeRules(parsed, cordon)
+    try:
+        return replace(settings, notices=notices, quarantine=parse_rules(quarantine))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--quarantine") from None

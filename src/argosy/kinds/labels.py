@@ -70,6 +70,18 @@ TERMINATION_TAINT = f"{DOMAIN}/termination"
 REHEARSAL = "rehearsal"
 """The source of ends that `argosy rehearse reclaim` announces."""
 
+QUARANTINE_UNTIL = f"{DOMAIN}/quarantine-until"
+"""Annotation on a node that gets no new pods of jobs until this time, in RFC 3339."""
+
+QUARANTINE_NAMESPACES = f"{DOMAIN}/quarantine-namespaces"
+"""Annotation on such a node: the namespaces, separated by commas, whose pods avoid it. None: all."""
+
+QUARANTINE_REASON = f"{DOMAIN}/quarantine-reason"
+"""Annotation on such a node: why."""
+
+QUARANTINE_SOURCE = f"{DOMAIN}/quarantine-source"
+"""Annotation on such a node: who began the quarantine; `argosy` if the operator did."""
+
 UID = f"{DOMAIN}/uid"
 """Label with the uid of a child's owner. It counts only together with an ownerReference to that owner."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from argosy.engine.objects import Key
+from argosy.reconcile.reconciler import JobMetricsSink
 from argosy.workload.dependencies import has_reached
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.plan import Plan
@@ -69,11 +70,7 @@ class JobMetrics:
             buckets=_WAIT_BUCKETS,
             registry=registry,
         )
-        self.nodes_unconfirmed = Gauge(
-            "argosy_nodes_unconfirmed",
-            "Nodes with pods of jobs whose state the API server has not confirmed yet.",
-            registry=registry,
-        )
+        self.nodes = NodeMetrics(registry)
         self._phases: dict[tuple[str, Key], Phase] = {}
         self._tally: Tally[tuple[str, Phase]] = Tally()
 
@@ -137,6 +134,42 @@ class JobMetrics:
     def _count(self, kind: str, phase: Phase, by: int) -> None:
         self._tally[kind, phase] += by
         self.jobs.labels(kind, phase).set(self._tally[kind, phase])
+
+
+class NodeMetrics:
+    """Metrics of the nodes that pods of jobs are on."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.unconfirmed = Gauge(
+            "argosy_nodes_unconfirmed",
+            "Nodes with pods of jobs whose state the API server has not confirmed yet.",
+            registry=registry,
+        )
+        self.quarantined = Gauge(
+            "argosy_nodes_quarantined",
+            "Nodes in quarantine, for all namespaces or for some.",
+            registry=registry,
+        )
+        self.quarantines = Counter(
+            "argosy_node_quarantines_total", "Quarantines that were begun or widened.", registry=registry
+        )
+
+
+class PlanSinks:
+    """Passes what was decided about jobs on to several that count it."""
+
+    def __init__(self, *sinks: JobMetricsSink) -> None:
+        self._sinks = sinks
+
+    def record_plan(
+        self, kind: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
+    ) -> None:
+        for sink in self._sinks:
+            sink.record_plan(kind, key, workload, before, plan)
+
+    def forget_job(self, kind: str, key: Key) -> None:
+        for sink in self._sinks:
+            sink.forget_job(kind, key)
 
 
 def dependency_wait_seconds(workload: Workload, before: Record | None, after: Record) -> Iterator[float]:

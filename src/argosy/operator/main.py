@@ -106,6 +106,8 @@ async def run_operator(settings: Settings) -> None:
             await asyncio.gather(manager.run_caches(), credentials.follow())
             return
         tasks = _leader_tasks(client, settings, credentials, clock, apis)
+        if settings.quarantine.enabled:
+            tasks.append(manager.quarantine.run)
         await _run_replica(manager, credentials, elected, tasks)
 
 
@@ -131,6 +133,7 @@ def _make_manager(
         concurrency=settings.concurrency,
         gang_backend=settings.gang_backend,
         notices=settings.notices,
+        quarantine=settings.quarantine,
         remote_exec=settings.remote_exec,
         endpoint_only=settings.endpoint_only,
         extra_caches=[cache for api in apis for cache in api.caches],

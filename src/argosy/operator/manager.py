@@ -21,8 +21,9 @@ from argosy.engine.objects import Key
 from argosy.kinds.kubernetes import CustomResourceDefinition
 from argosy.kinds.pod_groups import PodGroup
 from argosy.operator.drain_gate import DrainGate, Reconcile
-from argosy.operator.job_metrics import JobMetrics
+from argosy.operator.job_metrics import JobMetrics, PlanSinks
 from argosy.operator.job_views import JobViews
+from argosy.operator.quarantine import Quarantine
 from argosy.operator.triggers import Triggers
 from argosy.operator.watched_kinds import AnyCache, Definitions, WatchedKind, crd_name
 from argosy.reconcile.background import BackgroundCalls, BackgroundPool
@@ -36,6 +37,7 @@ from argosy.reconcile.scale_requests import ScaleRequests
 from argosy.reconcile.sources import Sources
 from argosy.workload.announcements import NoticeRules
 from argosy.workload.gang_schedulers.volcano import VOLCANO
+from argosy.workload.quarantine import QuarantineRules
 
 log = Logger(__name__)
 
@@ -66,6 +68,7 @@ class Manager:
         concurrency: int,
         gang_backend: str = VOLCANO.name,
         notices: NoticeRules = NoticeRules(),
+        quarantine: QuarantineRules = QuarantineRules(),
         remote_exec: bool = True,
         endpoint_only: bool = False,
         extra_caches: Sequence[AnyCache] = (),
@@ -79,7 +82,9 @@ class Manager:
         self.concurrency = concurrency
         self.definitions = Definitions(client)
         self.caches = Caches(client, clock, namespace, gang_backend, notices)
-        job_metrics.nodes_unconfirmed.set_function(lambda: self.caches.node_health.unconfirmed)
+        pods.avoided_nodes = self.caches.quarantined.for_namespace
+        self.quarantine = Quarantine(client, self.caches, clock, recorder, quarantine, job_metrics.nodes)
+        job_metrics.nodes.unconfirmed.set_function(lambda: self.caches.node_health.unconfirmed)
         self.sources = Sources(client, namespace)
         self.triggers = Triggers(self.caches)
         self.job_views = JobViews(self.caches, self.clock)
@@ -111,7 +116,7 @@ class Manager:
             self.clock,
             self.recorder,
             self.pods,
-            self.job_metrics,
+            PlanSinks(self.job_metrics, self.quarantine),
             BackgroundCalls(self.background),
             requests.for_job,
         )

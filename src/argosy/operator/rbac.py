@@ -64,6 +64,7 @@ OWN_NAME: Final = ResourceName(NAME, "`<name>`")
 WEBHOOKS: Final = Condition('include "argosy.webhooks" .', "`webhooks.enabled`")
 REMOTE_EXEC: Final = Condition(".Values.features.remoteExec", "`features.remoteExec`")
 SSH_KEYS: Final = Condition(".Values.features.sshKeys", "`features.sshKeys`")
+QUARANTINE: Final = Condition(".Values.quarantine.enabled", "`quarantine.enabled`")
 ONE_NAMESPACE: Final = Condition(".Values.watchNamespace", "`watchNamespace`")
 
 
@@ -161,6 +162,13 @@ CORE_RULES: Final = (
         resources=("nodes",),
         verbs=READ,
         reason="a node that is missing from the cache is read before its pods count as lost",
+    ),
+    PolicyRule(
+        scope="cluster",
+        resources=("nodes",),
+        verbs=("patch",),
+        when=(QUARANTINE,),
+        reason="annotations of nodes in quarantine",
     ),
     PolicyRule(
         scope="cluster",

@@ -22,6 +22,7 @@ from argosy.operator.apis.registry import APIS
 from argosy.reconcile.render_context import Helper
 from argosy.workload.announcements import NoticeRules
 from argosy.workload.gang_schedulers.volcano import VOLCANO
+from argosy.workload.quarantine import QuarantineRules
 
 NAME = "argosy-operator"
 """Default name of the Lease and the Service, and prefix of the Secrets' names."""
@@ -112,6 +113,9 @@ class Settings:
 
     notices: NoticeRules = field(default_factory=NoticeRules)
     """What announces the end of a node."""
+
+    quarantine: QuarantineRules = field(default_factory=QuarantineRules)
+    """Which nodes get no new pods for a while."""
 
     remote_exec: bool = True
     """Watch and create service accounts and roles of launchers. If False, the operator needs no rights over

@@ -21,7 +21,7 @@ from argosy.plan.actions import ActionResult, ExecResult
 from argosy.plan.children import KubernetesObject
 from argosy.reconcile.capacity import CapacityTracker
 from argosy.reconcile.losses import RecentLosses
-from argosy.reconcile.nodes import AnnouncedEnds, NodeHealth
+from argosy.reconcile.nodes import AnnouncedEnds, NodeHealth, QuarantinedNodes
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.pod_groups import PodGroups
 from argosy.reconcile.recently_deleted import RecentlyDeleted
@@ -79,6 +79,7 @@ class Caches:
         self.nodes = Cache(client, Node)
         self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
         self.announced = AnnouncedEnds(self.nodes, notices)
+        self.quarantined = QuarantinedNodes(self.nodes, clock)
         self.pod_groups = PodGroups(client, gang_backend, namespace, MANAGED_SELECTOR)
         self.capacity = CapacityTracker(client, clock, self.nodes)
         self.children: dict[type[KubernetesObject], Cache[KubernetesObject]] = {}
@@ -160,7 +161,8 @@ class Caches:
         pods = self._pods(owner, deleted_uids)
         names = {pod.node for pod in pods if pod.node}
         nodes = self.node_health.states(names)
-        free = self.capacity.snapshot(job.uid) if capacity else None
+        avoided = self.quarantined.for_namespace(job.namespace)
+        free = self.capacity.snapshot(job.uid, avoided) if capacity else None
         observed = Observed(
             pods=pods,
             nodes_down=nodes.down,

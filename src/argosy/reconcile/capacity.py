@@ -6,7 +6,7 @@ decided to create are reserved until the watch shows them, so that their capacit
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import ClassVar
 
 import msgspec
@@ -22,6 +22,7 @@ from argosy.kinds.resource import Resource
 from argosy.kinds.resources import Resources, add, parse_resources, subtract
 from argosy.workload.capacity import Capacity, FreeNode, PodBatch, PodRequirements, pod_requirements, requests
 from argosy.workload.model import Workload
+from argosy.workload.quarantine import read_quarantine
 
 MAX_RESERVED_SECONDS = 30.0
 """How long capacity is reserved for pods that do not appear."""
@@ -71,15 +72,16 @@ class CapacityTracker:
     def on_freed(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
-    def snapshot(self, uid: str) -> Capacity | None:
-        """Return what is free for the job with this uid; None while it is not known.
+    def snapshot(self, uid: str, avoided: Container[str] = ()) -> Capacity | None:
+        """Return what is free for the job with this uid on nodes that are not avoided; None while not known.
 
         What was reserved for the job itself counts as free: it asks again because that plan was not executed.
         """
         self.requested.set()
         if not self.pods.synced:
             return None
-        nodes = (self._free(node) for node in self._nodes if _is_ready(node))
+        usable = (node for node in self._nodes if _is_ready(node) and node.metadata.name not in avoided)
+        nodes = (self._free(node) for node in usable)
         return Capacity(tuple(nodes), tuple(self._pending(uid)))
 
     def reserve(self, workload: Workload, created: Counter[str]) -> None:
@@ -167,4 +169,12 @@ def _is_ready(node: Node) -> bool:
 
 def _schedulable_state(node: Node) -> tuple[object, ...]:
     spec = node.spec
-    return (_is_ready(node), node.status.allocatable, node.metadata.labels, spec.taints, spec.unschedulable)
+    quarantine = read_quarantine(node)
+    return (
+        _is_ready(node),
+        node.status.allocatable,
+        node.metadata.labels,
+        spec.taints,
+        spec.unschedulable,
+        quarantine,
+    )

@@ -22,6 +22,7 @@ from argosy.engine.errors import ApiError, NotFound
 from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Node
 from argosy.workload.announcements import OUT_OF_SERVICE, Announcement, NoticeRules, find_announcement
+from argosy.workload.quarantine import NodeQuarantine, read_quarantine
 
 log = Logger(__name__)
 
@@ -252,6 +253,43 @@ class AnnouncedEnds:
         if after != before:
             for listener in self._listeners:
                 listener(name)
+
+
+class QuarantinedNodes:
+    """The nodes in quarantine, read from each version of a Node once."""
+
+    def __init__(self, cache: Cache[Node], clock: Clock) -> None:
+        self._clock = clock
+        self._quarantines: dict[str, NodeQuarantine] = {}
+        cache.subscribe(self._cache_changed)
+
+    def for_namespace(self, namespace: str) -> tuple[str, ...]:
+        """Return the nodes that pods of this namespace avoid now."""
+        if not self._quarantines:
+            return ()
+        now = self._clock.now()
+        return tuple(
+            sorted(name for name, item in self._quarantines.items() if item.concerns(namespace, now))
+        )
+
+    def count(self) -> int:
+        """Return how many nodes are in quarantine now, for all namespaces or for some."""
+        now = self._clock.now()
+        return sum(item.until > now for item in self._quarantines.values())
+
+    def all(self) -> Mapping[str, NodeQuarantine]:
+        """Return all quarantines that nodes show, also those that are over."""
+        return self._quarantines
+
+    def _cache_changed(self, change: Change[Node]) -> None:
+        node = change.new or change.old
+        if node is None:
+            return
+        quarantine = read_quarantine(change.new) if change.new is not None else None
+        if quarantine is None:
+            self._quarantines.pop(node.metadata.name, None)
+        else:
+            self._quarantines[node.metadata.name] = quarantine
 
 
 def is_down(node: Node) -> bool:

@@ -1,6 +1,6 @@
 """Renders the pods of jobs: asks the framework what each replica needs, and puts it into the template."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -8,6 +8,7 @@ from argosy.frameworks.base import Injection
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.rejections import SpecRejectedError
 from argosy.reconcile.render import Json, PodIdentity, RoleTemplate, render_role
+from argosy.reconcile.render_affinity import with_avoided_nodes
 from argosy.reconcile.render_context import RenderContext
 from argosy.reconcile.render_hosts import with_host_files
 from argosy.workload.children import service_account_name
@@ -29,6 +30,8 @@ class PodRenderer:
         self.token = token
         self.bodies = ByteBudget()
         """Shared by the pods of all jobs."""
+        self.avoided_nodes: Callable[[str], Sequence[str]] = lambda _: ()
+        """Returns the nodes on which no new pods of a namespace shall be placed."""
 
     def use_ca(self, authority: str) -> None:
         """Use this certificate authority in pods that are rendered from now on."""
@@ -55,6 +58,8 @@ class PodRenderer:
             if injection.remote_exec or injection.force_service_account
             else "",
         )
+        avoided = self.avoided_nodes(workload.namespace)
+        template = replace(template, spec=with_avoided_nodes(template.spec, avoided))
         if injection.host_folders is None:
             return template
         return with_host_files(template, self.context, injection.host_folders, token)
