@@ -40,9 +40,7 @@ class Case(Struct):
 
 ALL = (pod(0), pod(1), pod(2))
 CASES = {
-    "running and attachable: listed": Case(
-        record(indexes(0, 1)), ALL, (0, 1, 2), answers(2)
-    ),
+    "running and attachable: listed": Case(record(indexes(0, 1)), ALL, (0, 1, 2), answers(2)),
     "running and not checked yet: not listed, and checked": Case(
         record(indexes(0, 1)), ALL, (0, 1), want_checks=(2,)
     ),
