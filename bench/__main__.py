@@ -12,7 +12,7 @@ import msgspec
 
 from bench.figures import Figure
 
-MODULES = ("cli", "api", "engine", "decide", "helper", "latency", "operator", "kubernetes")
+MODULES = ("cli", "api", "engine", "decide", "helper", "latency", "operator", "kubernetes", "elastic")
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The job APIs that are benchmarked: how each writes a job of one role, and its target in W2."""
+"""The job APIs that are benchmarked: how each writes a job of equal workers, and its target in W2."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,17 +7,18 @@ import msgspec
 
 from argosy.dialects.ares.api import ares_job_api
 from argosy.dialects.base import Job, JobApi
+from argosy.dialects.et.api import training_job_api
 from argosy.dialects.trainingrun.dialect import training_run_api
 from argosy.kinds.meta import Json, ObjectMeta
-from argosy.kinds.trainingjob import TrainingJob
+from argosy.kinds.trainingjob import LAUNCHER
 from argosy.reconcile.pod_renderer import PodRenderer
 from argosy.reconcile.render_context import Helper, RenderContext
 from argosy.workload.model import Problems
 from argosy.workload.plan import CreatePod
 from bench.baseline_client import BaselinePod
+from bench.namespace import WORKER
 from tests.support.simulator import UNTIL_RELEASED
 
-ROLE = "worker"
 WORKERS = 8
 """Pods of each job, except in W1."""
 
@@ -31,8 +32,22 @@ class BenchApi:
     api: JobApi  # type: ignore[type-arg]  # of any kind
     spec: Callable[[int, Json], Json]
     """Returns the spec of a job of the framework custom, by number of workers and pod template."""
-    burst_ratio: float
-    """Target of W2: speed relative to the baseline client."""
+    start_ratio: float | None = 0.8
+    """Target of W1: speed relative to the baseline client; None if there is no target."""
+    burst_ratio: float | None
+    """The same of W2."""
+    max_cpu_ms_per_pod: float | None = 2.0
+    max_requests_per_pod: float | None = 2.2
+    launcher: str = ""
+    """Role of one more pod of each job, whose end is that of the job; empty: there is none."""
+
+    def pod_count(self, workers: int) -> int:
+        """Return the number of pods of a job."""
+        return workers + bool(self.launcher)
+
+    def ending_count(self, workers: int) -> int:
+        """Return the number of pods of a job that end when they are released; the others are deleted then."""
+        return 1 if self.launcher else workers
 
     def jobs(self, count: int, workers: int, *, until_released: bool = False) -> list[Json]:
         """Return jobs whose pods run for ever, or until their namespace is released."""
@@ -54,11 +69,19 @@ class BenchApi:
             workload = self.api.dialect.to_workload(_in_namespace(job, namespace))
             assert not isinstance(workload, Problems), str(workload)
             bodies = renderer.for_job(workload, self.api.inject)
-            for index in range(workload.roles[ROLE].replicas):
-                name = self.api.pod_name(workload, ROLE, index, 1, 0)
-                body = msgspec.json.encode(bodies.render(CreatePod(ROLE, index, 1, 0), name))
-                pods.append(BaselinePod(name, namespace, msgspec.Raw(body)))
+            for role in workload.roles.values():
+                for index in range(role.replicas):
+                    name = self.api.pod_name(workload, role.name, index, 1, 0)
+                    body = _without_account(bodies.render(CreatePod(role.name, index, 1, 0), name))
+                    pods.append(BaselinePod(name, namespace, msgspec.Raw(msgspec.json.encode(body))))
         return pods
+
+
+def _without_account(pod: Json) -> Json:
+    """Return the pod without its ServiceAccount, which the baseline client does not create."""
+    spec = pod["spec"]
+    assert isinstance(spec, dict)
+    return {**pod, "spec": {name: value for name, value in spec.items() if name != "serviceAccountName"}}
 
 
 def _in_namespace(job: Job, namespace: str) -> Job:
@@ -68,19 +91,33 @@ def _in_namespace(job: Job, namespace: str) -> Job:
 
 def _training_run_spec(workers: int, template: Json) -> Json:
     role = {"replicas": workers, "restart": "OnFailure", "template": template}
-    return {"framework": "custom", "roles": {ROLE: role}}
+    return {"framework": "custom", "roles": {WORKER: role}}
 
 
 def _ares_job_spec(workers: int, template: Json) -> Json:
     role = {"replicas": workers, "restartPolicy": "OnFailure", "template": template}
-    return {"frameworkType": "custom", "roleSpecs": {ROLE: role}, "runPolicy": {"backoffLimit": 3}}
+    return {"frameworkType": "custom", "roleSpecs": {WORKER: role}, "runPolicy": {"backoffLimit": 3}}
+
+
+def _training_job_spec(workers: int, template: Json) -> Json:
+    """Return a spec in which only the launcher ends by itself."""
+    worker = {"replicas": workers, "restartPolicy": "Always", "template": {"spec": template["spec"]}}
+    return {"etReplicaSpecs": {LAUNCHER: {"template": template}, WORKER: worker}}
 
 
 JOB_APIS = (
     BenchApi(name="trainingrun", api=training_run_api(), spec=_training_run_spec, burst_ratio=0.8),
     BenchApi(name="aresjob", api=ares_job_api(), spec=_ares_job_spec, burst_ratio=0.7),
+    BenchApi(
+        name="trainingjob",
+        api=training_job_api(),
+        spec=_training_job_spec,
+        # Each worker has a Service and has to answer a command; the launcher is created after all of that.
+        start_ratio=None,
+        burst_ratio=None,
+        max_cpu_ms_per_pod=None,
+        max_requests_per_pod=None,
+        launcher=LAUNCHER,
+    ),
 )
-"""The job APIs that are measured. A test compares them, with NOT_MEASURED, with all that are served."""
-
-NOT_MEASURED = (TrainingJob,)
-"""Its launcher is created after a command has run in every worker, which simulated nodes cannot do."""
+"""The job APIs that are measured. A test compares them with all that are served."""

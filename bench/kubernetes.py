@@ -45,11 +45,6 @@ REPAIR_BASELINE = "baseline client that watches"
 LISTS = "baseline client that reads both lists"
 CORE = min(os.sched_getaffinity(0))
 
-START_RATIO = 0.8
-"""Target of W1; that of W2 depends on the API."""
-MAX_REQUESTS_PER_POD = 2.2
-MAX_CPU_MS_PER_POD = 2.0
-
 
 class Sizes(Struct, frozen=True):
     """Sizes of the workloads, and how many rounds of each are run."""
@@ -138,18 +133,21 @@ async def measure_on(server: Server, sizes: Sizes) -> AsyncIterator[Figure]:
 async def _w1(rig: Rig, api: BenchApi, sizes: Sizes) -> AsyncIterator[Figure]:
     """One large job."""
     for workers in sizes.job_workers:
-        operator, baseline = await _start(rig, api, sizes.rounds, api.jobs(1, workers), workers)
+        pods, jobs = api.pod_count(workers), api.jobs(1, workers)
+        operator, baseline = await _start(rig, api, sizes.rounds, jobs, pods)
         name = f"w1_{api.name}_{workers}"
-        for figure in _start_figures(name, workers, operator, baseline, START_RATIO, max_rss_mb=None):
+        for figure in _start_figures(name, api, pods, operator, baseline, api.start_ratio):
             yield figure
 
 
 async def _w2(rig: Rig, api: BenchApi, sizes: Sizes) -> AsyncIterator[Figure]:
     """Many jobs at once. Their pods end when all run; how long the jobs then take is measured apart."""
-    pods, jobs = sizes.burst_jobs * WORKERS, api.jobs(sizes.burst_jobs, WORKERS, until_released=True)
-    operator, baseline = await _start(rig, api, sizes.rounds, jobs, pods, release=True)
+    pods = sizes.burst_jobs * api.pod_count(WORKERS)
+    jobs = api.jobs(sizes.burst_jobs, WORKERS, until_released=True)
+    ending = sizes.burst_jobs * api.ending_count(WORKERS)
+    operator, baseline = await _start(rig, api, sizes.rounds, jobs, pods, ending=ending)
     name = f"w2_{api.name}"
-    for figure in _start_figures(name, pods, operator, baseline, api.burst_ratio, max_rss_mb=80):
+    for figure in _start_figures(name, api, pods, operator, baseline, api.burst_ratio, max_rss_mb=80):
         yield figure
     completed, bound = _median(operator, lambda r: r.completed), _median(baseline, lambda r: r.completed)
     yield Figure(f"{name}_completed_s", completed, "s", bound, "all pods of the baseline client", None)
@@ -162,22 +160,23 @@ async def _w2(rig: Rig, api: BenchApi, sizes: Sizes) -> AsyncIterator[Figure]:
 
 
 async def _start(
-    rig: Rig, api: BenchApi, count: int, jobs: list[Json], pods: int, *, release: bool = False
+    rig: Rig, api: BenchApi, count: int, jobs: list[Json], pods: int, *, ending: int = 0
 ) -> tuple[list[OperatorRound], list[BaselineRound]]:
     return await _alternate(
         count,
-        lambda _: start_by_operator(rig, api, jobs, pods, release=release),
-        lambda _: start_by_baseline(rig, api, jobs, pods, release=release),
+        lambda _: start_by_operator(rig, api, jobs, pods, release=ending > 0),
+        lambda _: start_by_baseline(rig, api, jobs, pods, ending=ending),
     )
 
 
 def _start_figures(
     name: str,
+    api: BenchApi,
     pods: int,
     operator: Sequence[OperatorRound],
     baseline: Sequence[BaselineRound],
-    ratio_target: float,
-    max_rss_mb: float | None,
+    ratio_target: float | None,
+    max_rss_mb: float | None = None,
 ) -> Iterator[Figure]:
     bound = _median(baseline, lambda r: r.running)
     times: dict[str, Callable[[OperatorRound], float]] = {
@@ -192,11 +191,11 @@ def _start_figures(
     yield Figure(f"{name}_ratio", ratio, "", 1, BASELINE, ratio_target, "higher")
     cpu = _median(operator, lambda r: r.usage.cpu) / pods * 1000
     bound_cpu = _median(baseline, lambda r: r.cpu) / pods * 1000
-    yield Figure(f"{name}_cpu_ms_per_pod", cpu, "ms", bound_cpu, BASELINE, MAX_CPU_MS_PER_POD)
+    yield Figure(f"{name}_cpu_ms_per_pod", cpu, "ms", bound_cpu, BASELINE, api.max_cpu_ms_per_pod)
     rss, bound_rss = max(r.rss_mb for r in operator), max(r.rss_mb for r in baseline)
     yield Figure(f"{name}_rss_mb", rss, "MB", bound_rss, BASELINE, max_rss_mb)
     requests = _median(operator, lambda r: r.usage.request_count) / pods
-    yield Figure(f"{name}_requests_per_pod", requests, "", 1, BASELINE, MAX_REQUESTS_PER_POD)
+    yield Figure(f"{name}_requests_per_pod", requests, "", 1, BASELINE, api.max_requests_per_pod)
     yield Figure(f"{name}_errors", max(r.usage.errors for r in operator), "", 0, "none", 0)
 
 

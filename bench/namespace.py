@@ -17,7 +17,7 @@ from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.engine.objects import ApiObject
 from argosy.kinds import kubernetes
-from argosy.kinds.labels import INDEX, JOB
+from argosy.kinds.labels import INDEX, JOB, ROLE
 from argosy.kinds.meta import Json, ObjectMeta
 from argosy.kinds.resource import Resource
 from bench.baseline_client import IN_FLIGHT
@@ -25,9 +25,8 @@ from bench.load import per_second
 from tests.support.simulator import RELEASED
 
 TIMEOUT_SECONDS = 180.0
-
-Replica = tuple[str, str]
-"""Name of the job and index of the pod."""
+WORKER = "worker"
+"""The role of most pods, whatever the API."""
 
 
 class _Status(Struct, frozen=True):
@@ -48,8 +47,10 @@ class WatchedJob(Struct):
     status: _Status = _Status()
 
 
-def replica_of(pod: WatchedPod) -> Replica:
-    return pod.metadata.labels.get(JOB, ""), pod.metadata.labels.get(INDEX, "")
+def worker_of(pod: WatchedPod) -> tuple[str, str] | None:
+    """Return the job and the index of a worker; None for a pod of another role."""
+    labels = pod.metadata.labels
+    return (labels.get(JOB, ""), labels.get(INDEX, "")) if labels.get(ROLE) == WORKER else None
 
 
 def _job_type(job_resource: Resource) -> type[WatchedJob]:
@@ -74,8 +75,8 @@ class Namespace:
         """When each pod was first seen Running, by uid."""
         self.succeeded: dict[str, float] = {}
         """When each pod was first seen Succeeded, by uid."""
-        self.replica_running: dict[Replica, float] = {}
-        """When the newest pod of a replica was first seen Running."""
+        self.worker_running: dict[str, float] = {}
+        """When the newest worker of a job was first seen Running."""
         self.phases: defaultdict[str, dict[str, float]] = defaultdict(dict)
         """When each job was first seen in a phase, by phase and name."""
         self._changed = asyncio.Event()
@@ -92,6 +93,10 @@ class Namespace:
             phases = {phase: len(jobs) for phase, jobs in self.phases.items()}
             state = f"{len(self.created)} pods created, {len(self.running)} running, jobs {phases}"
             raise TimeoutError(f"timeout: {description}: {state}") from None
+
+    def notify(self) -> None:
+        """Evaluate the conditions again that are waited for."""
+        self._changed.set()
 
     async def wait_for_pods(self, count: int) -> None:
         await self.wait_until(lambda: len(self.running) >= count, f"{count} pods run")
@@ -136,7 +141,9 @@ class Namespace:
         now, meta = time.perf_counter(), pod.metadata
         self.created.setdefault(meta.uid, now)
         if pod.status.phase == "Running" and meta.uid not in self.running:
-            self.running[meta.uid] = self.replica_running[replica_of(pod)] = now
+            self.running[meta.uid] = now
+            if worker := worker_of(pod):
+                self.worker_running[worker[0]] = now
         if pod.status.phase == "Succeeded":
             self.succeeded.setdefault(meta.uid, now)
 

@@ -17,7 +17,7 @@ from argosy.engine.errors import NotFound
 from argosy.kinds.crd import crd_for
 from argosy.kinds.kubernetes import CustomResourceDefinition, Namespace
 from argosy.kinds.labels import OPERATOR_NAMESPACE
-from argosy.kinds.trainingrun import TrainingRun
+from argosy.kinds.resource import Resource
 from argosy.operator.apis.registry import CUSTOM_RESOURCES
 from tests.support.servers import Server, free_port
 from tests.support.waiting import until
@@ -113,12 +113,20 @@ def starting_operator(server: Server, *options: str, core: int | None = None) ->
     """Run an operator; yield it as soon as its process has started."""
     health = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "argosy", "operator", "--kubeconfig", str(server.kubeconfig), *options]
-    endpoint = free_port()
+    endpoint = _endpoint_port(server)
     command += ["--endpoint", f"127.0.0.1:{endpoint}", "--advertise-url", f"https://localhost:{endpoint}"]
     command += ["--metrics-bind-address", health, "--health-probe-bind-address", health]
     log = server.folder / "logs" / "operator.log"
     with log.open("ab") as output, running(command, stderr=output.fileno(), core=core) as process:
         yield Operator(process.pid, health)
+
+
+def _endpoint_port(server: Server) -> int:
+    """Return the port of the endpoint: always the same, because pods that run have its address."""
+    file = server.folder / "operator-endpoint"
+    if not file.exists():
+        file.write_text(str(free_port()))
+    return int(file.read_text())
 
 
 def _wait_until(condition: Callable[[], bool], description: str, poll_seconds: float = 0.02) -> None:
@@ -135,12 +143,13 @@ async def install(client: Client) -> None:
     for kind in CUSTOM_RESOURCES:
         await client.apply(CustomResourceDefinition, crd_for(kind), force=True)
     await client.apply(Namespace, {"metadata": {"name": OPERATOR_NAMESPACE}}, force=True)
-    await until(lambda: _is_served(client), "the CRDs are served")
+    for kind in CUSTOM_RESOURCES:
+        await until(lambda kind=kind: _is_served(client, kind.resource), "the CRDs are served")  # type: ignore[misc]
 
 
-async def _is_served(client: Client) -> bool:
+async def _is_served(client: Client, resource: Resource) -> bool:
     try:
-        await client.list(TrainingRun, "default")
+        await client.request("GET", f"{resource.path(None, None)}?limit=1")
     except NotFound:
         return False
     return True
@@ -148,14 +157,19 @@ async def _is_served(client: Client) -> bool:
 
 @contextlib.contextmanager
 def simulator(server: Server, nodes: int = 100) -> Iterator[None]:
-    """Run the node simulator as a process; it also binds pods to nodes."""
-    command = [sys.executable, "-m", "tests.support.simulate", "--kubeconfig", str(server.kubeconfig)]
-    with running(
-        [*command, "--nodes", str(nodes), "--schedule"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    """Run the node simulator as two processes: one binds pods and sets their statuses, the other answers
+    commands in containers and runs the sidecars of launchers."""
+    connection = ("--kubeconfig", str(server.kubeconfig))
+    containers = [sys.executable, "-m", "tests.support.simulate_containers", *connection]
+    kubelets = [sys.executable, "-m", "tests.support.simulate", *connection, "--nodes", str(nodes)]
+    with running(containers, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        process.stdout.readline()
-        yield
+        port = process.stdout.readline().decode().strip()
+        kubelets += ["--schedule", "--exec-port", port]
+        with running(kubelets, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 
 from bench.job_apis import WORKERS, BenchApi
-from bench.namespace import Namespace, WatchedPod, replica_of
+from bench.namespace import Namespace, WatchedPod, worker_of
 from bench.processes import Usage
 from bench.rig import Rig
 
@@ -40,7 +40,7 @@ async def running_jobs(rig: Rig, api: BenchApi, count: int) -> AsyncIterator[Run
             await by_operator.wait_for_phase("Running", count)
         with rig.baseline(api.pods(jobs, by_baseline.name)) as baseline:
             baseline.start()
-            await by_baseline.wait_for_pods(count * WORKERS)
+            await by_baseline.wait_for_pods(count * api.pod_count(WORKERS))
         yield RunningJobs(api, count, by_operator, by_baseline)
         await by_operator.clear()
         await by_baseline.clear()
@@ -71,8 +71,8 @@ async def repair_by_baseline(rig: Rig, running: RunningJobs, worker: int) -> Rep
 
 
 async def _delete_one_of_each(namespace: Namespace, jobs: int, worker: int) -> tuple[float, ...]:
-    """Delete the same worker of every job at once; return for how long each replica did not run."""
-    pods = {replica_of(pod): pod.metadata.name for pod in _pods_of_worker(namespace, worker)}
+    """Delete the same worker of every job at once; return for how long each job had one worker less."""
+    pods = {_job_of(pod): pod.metadata.name for pod in _pods_of_worker(namespace, worker)}
     assert len(pods) == jobs, f"{len(pods)} of {jobs} workers {worker} exist"
     start = time.perf_counter()
 
@@ -82,17 +82,20 @@ async def _delete_one_of_each(namespace: Namespace, jobs: int, worker: int) -> t
 
     deleted_at = await asyncio.gather(*(delete(name) for name in pods.values()))
     await namespace.wait_until(
-        lambda: all(namespace.replica_running[replica] > start for replica in pods),
+        lambda: all(namespace.worker_running[job] > start for job in pods),
         "all deleted pods are replaced",
     )
     return tuple(
-        namespace.replica_running[replica] - deleted
-        for replica, deleted in zip(pods, deleted_at, strict=True)
+        namespace.worker_running[job] - deleted for job, deleted in zip(pods, deleted_at, strict=True)
     )
 
 
 def _pods_of_worker(namespace: Namespace, worker: int) -> list[WatchedPod]:
-    return [pod for pod in namespace.pods if replica_of(pod)[1] == str(worker)]
+    return [pod for pod in namespace.pods if (worker_of(pod) or ("", ""))[1] == str(worker)]
+
+
+def _job_of(pod: WatchedPod) -> str:
+    return (worker_of(pod) or ("", ""))[0]
 
 
 def _versions(namespace: Namespace) -> set[str]:

@@ -35,7 +35,7 @@ class BaselineRound(Struct, frozen=True):
 
     running: float
     completed: float
-    """Seconds from the release of the pods until all pods are Succeeded; 0 without a release."""
+    """Seconds from the release of the pods until all that end are Succeeded; 0 without a release."""
     cpu: float
     rss_mb: float
 
@@ -90,9 +90,9 @@ async def start_by_operator(
 
 
 async def start_by_baseline(
-    rig: Rig, api: BenchApi, jobs: list[Json], pods: int, *, release: bool = False
+    rig: Rig, api: BenchApi, jobs: list[Json], pods: int, *, ending: int = 0
 ) -> BaselineRound:
-    """Create the same pods and nothing else."""
+    """Create the same pods and nothing else; then release them, if some of them end then."""
     async with rig.namespace(api) as namespace:
         with rig.baseline(api.pods(jobs, namespace.name)) as baseline:
             await rig.collect_garbage()
@@ -102,9 +102,9 @@ async def start_by_baseline(
             baseline.wait_for("done")
             cpu, rss_mb = cpu_seconds(baseline.process.pid), peak_rss_mb(baseline.process.pid)
         completed = 0.0
-        if release:
+        if ending:
             released = await namespace.release()
-            await namespace.wait_until(lambda: len(namespace.succeeded) >= pods, f"{pods} pods succeed")
+            await namespace.wait_until(lambda: len(namespace.succeeded) >= ending, f"{ending} pods succeed")
             completed = seconds_to_last(namespace.succeeded, released)
         await namespace.clear()
     return BaselineRound(seconds_to_last(namespace.running, start), completed, cpu, rss_mb)

@@ -1,6 +1,7 @@
 """Tests for when a replica may work: caches are synced, and a gate waits for reconciles in progress."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -15,9 +16,12 @@ from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.kinds.kubernetes import ConfigMapMetadata
+from argosy.operator.apis.base import StartContext
+from argosy.operator.apis.et import ET
 from argosy.operator.drain_gate import DrainGate
 from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.manager import Manager
+from argosy.operator.settings import Settings
 from argosy.plan.actions import Exec
 from argosy.reconcile.background import BackgroundCalls
 from argosy.reconcile.pod_renderer import PodRenderer
@@ -133,3 +137,17 @@ async def test_kinds_of_children_are_watched_only_if_an_api_declares_them() -> N
     for _ in range(2):
         serving.add_jobs(replace(training_run_api(), child_kinds=(ConfigMapMetadata,)))
     assert serving.not_ready().count("ConfigMap") == 1
+
+
+async def test_each_kind_of_elastic_training_is_watched_once() -> None:
+    manager = make_manager()
+    context = StartContext(settings=Settings(), connection=Connection(server="https://127.0.0.1:1"))
+    async with ET.start(context) as running:
+        running.add_controllers(manager)
+        manager.definitions.crds.watcher.last_error = Forbidden(403, "Forbidden", "")  # all may be served
+        waiting = Counter(manager.not_ready().partition(": ")[2].split(", "))
+    assert {kind: waiting[kind] for kind in ("TrainingJob", "ScaleIn", "ScaleOut")} == {
+        "TrainingJob": 1,
+        "ScaleIn": 1,
+        "ScaleOut": 1,
+    }

@@ -146,11 +146,13 @@ async def test_calls_of_a_deleted_object_are_cancelled_and_forgotten(leader: Lea
 
 
 async def test_an_object_runs_few_commands_at_a_time_in_the_order_of_its_plan(leader: Leader) -> None:
-    await leader.plan("6", "5", "4", "3", "2", "1")
-    assert leader.exec.started == ["home/6", "home/5", "home/4", "home/3"]
-    await leader.exec.answer("home/4")
-    await leader.exec.answer("home/6")
-    assert leader.exec.started[4:] == ["home/2", "home/1"]
+    keys = [f"{number:02}" for number in reversed(range(MAX_RUNNING_PER_OBJECT + 2))]
+    names = [f"home/{key}" for key in keys]
+    await leader.plan(*keys)
+    assert leader.exec.started == names[:-2]
+    await leader.exec.answer(names[2])
+    await leader.exec.answer(names[0])
+    assert leader.exec.started == names
     assert leader.exec.most_at_once == MAX_RUNNING_PER_OBJECT
 
 

@@ -32,6 +32,8 @@ class Harness:
     owner: Owner
     written: WrittenChildren = field(default_factory=WrittenChildren)
     returned: list[KubernetesObject] = field(default_factory=list)
+    generated: int = 0
+    """How often random content was made."""
 
     @property
     def namespace(self) -> str:
@@ -39,9 +41,13 @@ class Harness:
 
     async def execute(self, action: AwaitedAction) -> ActionStatus:
         executor = ChildExecutor(
-            self.client, self.owner, self.written, self.returned.append, {"random": _random_content}
+            self.client, self.owner, self.written, self.returned.append, {"random": self._random_content}
         )
         return await executor.execute(action)
+
+    def _random_content(self) -> Json:
+        self.generated += 1
+        return {"stringData": {"key": secrets.token_hex(8)}}
 
     async def created(self, child: Child) -> str:
         """Create the child; return its uid."""
@@ -54,10 +60,6 @@ class Harness:
     async def create_foreign(self, **metadata: object) -> ConfigMap:
         body = {"metadata": {"name": "settings", **metadata}, "data": {"theirs": "1"}}
         return await self.client.create(ConfigMap, body, self.namespace)
-
-
-def _random_content() -> Json:
-    return {"stringData": {"key": secrets.token_hex(8)}}
 
 
 @pytest.fixture
@@ -185,6 +187,14 @@ async def test_a_generated_child_is_made_once(harness: Harness) -> None:
     assert first.data["key"]
     assert await harness.execute(Apply(KEY)) is ActionStatus.DONE
     assert await harness.client.get(Secret, "key", harness.namespace) == first
+    assert harness.generated == 1, "what we have created is read, not created again"
+
+
+async def test_a_generated_child_that_was_deleted_is_made_again(harness: Harness) -> None:
+    await harness.created(KEY)
+    await harness.client.delete(Secret, "key", harness.namespace)
+    await harness.created(KEY)
+    assert (await harness.client.get(Secret, "key", harness.namespace)).data["key"]
 
 
 async def test_a_generated_child_that_lost_its_label_gets_it_back_with_the_same_content(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from argosy.engine.cache import Change
+from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
@@ -41,6 +41,17 @@ def config_map(name: str, *, namespace: str = "home", owner: str = "", **own_lab
             owner_references=[OwnerReference(uid=owner, controller=True)] if owner else [],
         )
     )
+
+
+def test_a_shared_cache_meets_needs_of_its_kind() -> None:
+    nowhere = Client(Connection(server="https://127.0.0.1:1"))
+    sources, cache = Sources(nowhere), Cache(nowhere, ConfigMap)
+    sources.share(cache)
+    assert sources.declare((), {ConfigMap: {"team": by_label}}) == (cache,)
+    cache.put(config_map("a", team="x"))
+    assert [obj.metadata.name for obj in sources.find(Matching(ConfigMap, "team", "x"))] == ["a"]
+    assert sources.shared(ConfigMap) is cache
+    assert sources.shared(SecretMetadata) is None
 
 
 def test_children_are_those_of_the_owner_in_its_namespace(sources: Sources) -> None:

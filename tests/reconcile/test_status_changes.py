@@ -1,14 +1,17 @@
 """Tests for which changes of a status are written at once and which are deferred."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
 
-from argosy.kinds.trainingjob import TrainingJobStatus
+from argosy.kinds.scalers import ScaleOutStatus
+from argosy.kinds.trainingjob import ReplicaStatus, TrainingJobStatus
 from argosy.kinds.trainingrun_status import RoleStatus, TrainingRunStatus
 from argosy.reconcile.status_changes import COUNTS_SECONDS, MESSAGES_SECONDS, write_interval
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD = TrainingRunStatus(
     phase="Starting",
     message="1 of 4 running",
@@ -61,6 +64,12 @@ def test_names_of_running_pods_are_written_like_their_number() -> None:
     more = replace(old, current_workers=["w0", "w1"], replicas=2)
     assert write_interval(old, more) == COUNTS_SECONDS
     assert write_interval(old, replace(more, target_workers=["w0"])) == 0.0
+
+
+def test_the_time_of_a_write_is_no_reason_to_write() -> None:
+    old = ScaleOutStatus(phase="Scaling", replica_statuses={"Worker": ReplicaStatus(active=0)})
+    more = replace(old, replica_statuses={"Worker": ReplicaStatus(active=1)}, last_reconcile_time=NOW)
+    assert write_interval(old, more) == COUNTS_SECONDS
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -20,23 +20,26 @@ def main() -> None:
     parser.add_argument("--kubeconfig", required=True)
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--schedule", action="store_true", help="bind pods too, round robin")
+    parser.add_argument("--exec-port", type=int, default=0, help="where commands in containers are answered")
     parser.add_argument("--remove", action="store_true", help="take the nodes away at the end")
     options = parser.parse_args()
-    loop.run(_simulate(options.kubeconfig, options.nodes, options.schedule, options.remove))
+    loop.run(_simulate(options))
 
 
-async def _simulate(kubeconfig: str, nodes: int, schedule: bool, remove: bool) -> None:
+async def _simulate(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         running.add_signal_handler(number, stop.set)
     closed = running.create_task(_input_closed(stop))
-    async with Client(Connection.from_kubeconfig(kubeconfig), user_agent="argosy-simulator") as client:
-        async with Simulator(client, nodes, schedule=schedule) as simulator:
+    connection = Connection.from_kubeconfig(options.kubeconfig)
+    async with Client(connection, user_agent="argosy-simulator") as client:
+        nodes = Simulator(client, options.nodes, schedule=options.schedule, exec_port=options.exec_port)
+        async with nodes as simulator:
             sys.stdout.write("ready\n")
             sys.stdout.flush()
             await stop.wait()
-        if remove:
+        if options.remove:
             await simulator.remove()
     closed.cancel()
 

@@ -128,9 +128,11 @@ class Simulator:
         allocatable: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         schedule: bool = False,
+        exec_port: int = 0,
         heartbeat: float = 10.0,
         clock: Clock = SystemClock(),
     ) -> None:
+        """`exec_port`: where an `ExecServer` answers commands in the containers of all nodes; 0 for none."""
         names = [f"sim-{number}" for number in range(nodes)] if isinstance(nodes, int) else list(nodes)
         self.nodes: dict[str, bool] = dict.fromkeys(names, True)
         """The nodes; False if the node is unreachable."""
@@ -138,6 +140,7 @@ class Simulator:
         self._allocatable = {"cpu": "64", "memory": "256Gi", "pods": "500"} | dict(allocatable or {})
         self._labels = dict(labels or {})
         self._schedule = schedule
+        self._exec_port = exec_port
         self._heartbeat = heartbeat
         self._clock = clock
         self._pods = Cache(client, Pod)
@@ -264,7 +267,7 @@ class Simulator:
         await self._renew(name)
 
     async def _say_ready(self, name: str) -> None:
-        status = node_status(name, self._allocatable, self._clock.now())
+        status = node_status(name, self._allocatable, self._clock.now(), self._exec_port)
         await self._client.patch(Node, name, {"status": status}, subresource="status")
 
     async def _beat(self) -> None:
@@ -282,12 +285,18 @@ class Simulator:
             await self._client.create(Lease, {"metadata": {"name": name}, "spec": spec}, LEASE_NAMESPACE)
 
 
-def node_status(name: str, allocatable: Mapping[str, str], now: datetime) -> Json:
+def node_status(name: str, allocatable: Mapping[str, str], now: datetime, exec_port: int = 0) -> Json:
     """The status of a healthy node."""
+    reachable: Json = {"addresses": [{"type": "Hostname", "address": name}]}
+    if exec_port:
+        reachable = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": exec_port}},
+        }
     return {
         "allocatable": dict(allocatable),
         "capacity": dict(allocatable),
-        "addresses": [{"type": "Hostname", "address": name}],
+        **reachable,
         "conditions": [
             _node_condition("MemoryPressure", "False", "KubeletHasSufficientMemory", now),
             _node_condition("DiskPressure", "False", "KubeletHasNoDiskPressure", now),

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from argosy.dialects.base import JobApi
+from argosy.dialects.base import JobApi, keep_whole
 from argosy.dialects.base import T as JobT
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
@@ -106,6 +106,8 @@ class Manager:
             if (children := self.caches.add_children(self.client, kind, self.namespace)) is not None:
                 self.triggers.watch_children(children)
         jobs = Cache(self.client, api.kind, namespace=self.namespace, transform=api.compact_finished)
+        if api.compact_finished is keep_whole:
+            self.sources.share(jobs)
         requests = ScaleRequests(api.requests, self.sources)
         self._kinds += [WatchedKind(cache) for cache in requests.caches]
         reconciler = Reconciler(
@@ -129,7 +131,10 @@ class Manager:
         """Serve a kind that is not a job. A replica that only answers pods has no use for it."""
         if self._endpoint_only:
             return
-        objects = Cache(self.client, kind.kind, namespace=self.namespace)
+        objects = self.sources.shared(kind.kind)
+        if objects is None:
+            objects = Cache(self.client, kind.kind, namespace=self.namespace)
+        self._kinds = [watched for watched in self._kinds if watched.cache is not objects]
         earlier_caches = self.sources.caches
         calls = BackgroundCalls(self.background)
         runner = Runner(kind, objects, self.sources, self.client, self.clock, self.recorder, calls)

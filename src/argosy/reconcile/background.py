@@ -31,10 +31,10 @@ log = Logger(__name__)
 MAX_RUNNING = 64
 """Calls that run at a time."""
 
-MAX_RUNNING_PER_OBJECT = 4
+MAX_RUNNING_PER_OBJECT = 16
 """Calls of one object that run, or wait for a slot, at a time; further ones wait until one of them ends."""
 
-MAX_CALLS_PER_OBJECT = 16
+MAX_CALLS_PER_OBJECT = 32
 """Calls of one object that are waiting, running or answered. Further ones of its plan are accepted when a
 plan has dropped others."""
 

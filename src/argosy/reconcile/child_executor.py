@@ -40,6 +40,8 @@ class WrittenChildren(Struct):
     """What the last write returned; see `plan.children.version_of`."""
     applied: set[str] = field(default_factory=set)
     """Children that were written by server-side apply."""
+    generated: set[str] = field(default_factory=set)
+    """Names of children with random content that were there. We may not be allowed to watch them."""
 
     def keep_only(self, uids: set[str]) -> None:
         """Forget all children but these."""
@@ -79,6 +81,11 @@ class ChildExecutor:
                 return await self._patch(action)
 
     async def _create(self, child: Child) -> ActionStatus:
+        if child.generator and child.name in self._written.generated:
+            try:
+                return await self._take_existing(child)
+            except NotFound:
+                self._written.generated.discard(child.name)
         body = child_body(self._owner, child)
         if child.generator:
             body = {**body, **self._generators[child.generator]()}
@@ -87,6 +94,7 @@ class ChildExecutor:
         except AlreadyExists:
             return await self._take_existing(child)
         self._report("Create", child.kind, child.name)
+        self._remember(child)
         self._note(created)
         return ActionStatus.DONE
 
@@ -100,6 +108,7 @@ class ChildExecutor:
         if meta.labels.get(labels.UID) == self._owner.uid and (
             child.generator or meta.annotations.get(labels.DIGEST) == child.digest
         ):
+            self._remember(child)
             self._put(existing)
             return ActionStatus.DONE
         if child.generator:
@@ -175,6 +184,10 @@ class ChildExecutor:
         if meta.deletion_timestamp is not None:
             return ActionStatus.TERMINATING
         return ActionStatus.DONE if self._owner.owns(meta) else ActionStatus.NAME_CONFLICT
+
+    def _remember(self, child: Child) -> None:
+        if child.generator:
+            self._written.generated.add(child.name)
 
     def _note(self, child: KubernetesObject) -> None:
         self._written.versions[child.metadata.uid] = version_of(child.metadata)

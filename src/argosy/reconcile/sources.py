@@ -5,6 +5,7 @@ but our own. Objects that a need may name are cached whole, with the indexes tha
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, cast
 
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
@@ -14,6 +15,7 @@ from argosy.plan.children import KubernetesObject, Owner
 from argosy.plan.contract import Matching, Need, Ref
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 
+K = TypeVar("K", bound=KubernetesObject)
 Kind = type[KubernetesObject]
 Index = Callable[[KubernetesObject], Iterable[str]]
 """Returns the values under which an object is filed."""
@@ -61,6 +63,19 @@ class Sources:
                 declared[name] = index
                 self.needed[kind].add_index(name, index)
         return self.needed[kind]
+
+    def share(self, cache: Cache[K]) -> None:
+        """Let needs of this kind be met by a cache that exists, instead of by another one of the same kind.
+
+        It must hold all objects whole.
+        """
+        kind: Kind = cache.kind
+        self.needed[kind] = cast("Cache[KubernetesObject]", cache)
+        self._indexes[kind] = {}
+
+    def shared(self, kind: type[K]) -> Cache[K] | None:
+        """Return the cache of all objects of a kind; None if nobody has declared one."""
+        return cast("Cache[K] | None", self.needed.get(kind))
 
     @property
     def caches(self) -> tuple[Cache[KubernetesObject], ...]:

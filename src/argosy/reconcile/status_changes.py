@@ -24,6 +24,8 @@ _COUNTS_IN_WORDS = frozenset({"workers"})
 _COUNTS_IN_NAMES = frozenset({"current_workers"})
 """Lists that change with every pod, like the numbers of pods."""
 _MESSAGES = frozenset({"message"})
+_WRITE_TIMES = frozenset({"last_reconcile_time"})
+"""Times of the write itself, which are no reason for one."""
 
 
 class _Weight(IntEnum):
@@ -59,7 +61,7 @@ def status_body(meta: ObjectMeta, status: Struct) -> Json:
 
 def _weigh(name: str, old: object, new: object, *, numbers: bool) -> _Weight:
     """Weigh the change of one part of a status; inside the Record every number matters."""
-    if old == new:
+    if old == new or name in _WRITE_TIMES:
         return _Weight.NONE
     kinds = {type(old), type(new)} - {type(None)}
     if name in _MESSAGES and kinds == {str}:

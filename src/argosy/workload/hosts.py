@@ -35,8 +35,8 @@ from argosy.workload.record import Record, RoleRecord
 SETTLE_SECONDS = 5.0
 """Seconds after a change of the list in which only lost replicas change it, so that the launcher takes up one
 change at a time."""
-MAX_CHECKS = 8
-"""Checks of one job at the same time; the operator runs few commands for each job."""
+MAX_CHECKS = 24
+"""Checks in one plan of a job, fewer than the commands that the operator accepts for one job."""
 CHECK_RETRY_SECONDS = 2.0
 """Seconds until a pod that could not be attached is tried again."""
 ACK_SECONDS = 2.0

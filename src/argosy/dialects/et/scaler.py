@@ -45,7 +45,10 @@ class ScalerReconciler(Generic[S]):
     finalizer = ""
 
     def needs(self, obj: S, record: Struct | None) -> Iterable[Ref[TrainingJob]]:
+        """Return the job; a finished scaler needs none, and is not reconciled when its job changes."""
         del record
+        if is_finished(obj):
+            return ()
         spec = read_spec(obj)
         name = "" if isinstance(spec, Problem) else spec.selector.name
         return (Ref(TrainingJob, name, obj.metadata.namespace),) if name else ()
