@@ -352,13 +352,6 @@ def test_once_writes_the_files_and_acknowledges_nothing(operator: Operator) -> N
     assert run_once(operator).returncode == 0, "it can be repeated"
 
 
-def test_world_readable_files_can_be_read_by_all_users(operator: Operator) -> None:
-    operator.change("a")
-    assert run_once(operator, "--world-readable").returncode == 0
-    assert operator.hostfile.stat().st_mode & 0o777 == 0o644
-    assert (operator.folder / "etc" / "discover.sh").stat().st_mode & 0o777 == 0o755
-
-
 def test_once_waits_until_hosts_are_listed(operator: Operator) -> None:
     command = [sys.executable, "-I", str(SCRIPT), "hosts", "--once", "--deadline", "60"]
     process = subprocess.Popen(command, env=operator.environment)

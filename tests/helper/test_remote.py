@@ -1,17 +1,15 @@
-"""Tests for remote exec: the files that it writes, and that it behaves like ssh towards mpirun.
+"""Tests for remote exec: the files that it writes, and that it behaves like ssh towards the one who calls it.
 
-kubectl is replaced by a script that records its arguments and runs the command locally; it can fail as
-kubectl does when the connection to the API server is cut.
+kubectl is a stand-in that runs commands locally (`tests.support.fake_kubectl`); the real one is in
+`tests/e2e/test_remote_exec.py`. `test_remote_faults.py` is about connections that fail, `test_remote_ends.py`
+about the end of either side.
 """
 
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,27 +17,10 @@ import pytest
 
 from argosy.helper.errors import RejectedError
 from argosy.helper.remote import prepare
+from tests.support.fake_kubectl import POD, FakePod
+from tests.support.waiting import wait_for
 
-KUBECTL = f"""#!{sys.executable}
-import json, os, subprocess, sys
-arguments = sys.argv[1:]
-split = arguments.index("--")
-command = arguments[split + 1:]
-with open(os.environ["NOTES"], "a+") as notes:
-    notes.seek(0)
-    calls = len(notes.readlines())
-    notes.write(json.dumps([os.environ.get("KUBECONFIG"), arguments[:split]]) + "\\n")
-faults = os.environ.get("FAULTS", "").split(",")
-fault = faults[calls] if calls < len(faults) else ""
-if fault in ("cut", "cut at the end"):
-    null = subprocess.DEVNULL
-    process = subprocess.Popen(command, stdin=null, stdout=null, start_new_session=True)
-    if fault == "cut at the end":
-        process.wait()
-if fault:
-    sys.exit(fault)
-os.execvp(command[0], command)
-"""
+PLAIN = ["exec", "--quiet", "-i", "-n", "team", POD]
 
 
 @dataclass
@@ -47,226 +28,273 @@ class Case:
     arguments: list[str]
     stdin: str = ""
     environment: dict[str, str] = field(default_factory=dict)
-    want_kubectl: list[str] = field(default_factory=lambda: ["exec", "--quiet", "-i", "mnist-worker-1"])
+    want_kubectl: list[str] = field(default_factory=lambda: PLAIN)
     want_output: str = ""
+    want_error: str = ""
     want_code: int = 0
 
 
+# Horovod's calls, as they were seen; the words of a worker's command are one argument.
+HOROVOD_WORKER = (
+    "cd /tmp > /dev/null 2>&1 ; env HOROVOD_HOSTNAME=mnist-worker-1 HOROVOD_RANK=0 "
+    "PS1='$ ' PYTHONUNBUFFERED=1 sh -c 'echo $HOROVOD_HOSTNAME \"$PS1\" $PWD'"
+)
+
 CASES = {
-    "plain words: executed": Case(["mnist-worker-1", "echo", "a", "b"], want_output="a b\n"),
-    "exit code of the command: returned": Case(["mnist-worker-1", "exit 37"], want_code=37),
-    "standard input: passed to the command": Case(
-        ["mnist-worker-1", "cat"], stdin="x\ny", want_output="x\ny"
+    "plain words: executed": Case([POD, "echo", "a", "b"], want_output="a b\n"),
+    "exit code of the command: returned": Case([POD, "exit 37"], want_code=37),
+    "command killed by a signal: 128 and its number": Case([POD, "kill -9 $$"], want_code=137),
+    "both streams: kept apart": Case(
+        [POD, "echo a; echo b >&2; printf c; printf d >&2"], want_output="a\nc", want_error="b\nd"
     ),
-    "-n: standard input is not read": Case(
-        ["-n", "mnist-worker-1", "cat"],
-        stdin="x",
-        want_kubectl=["exec", "--quiet", "mnist-worker-1"],
-    ),
+    "standard input: passed to the command": Case([POD, "cat"], stdin="x\ny", want_output="x\ny"),
+    "-n: standard input is not read": Case(["-n", POD, "cat"], stdin="x"),
     "options after the host, as with Horovod: ignored": Case(
-        ["mnist-worker-1", "-o", "StrictHostKeyChecking=no", "-p", "22", "echo ok"], want_output="ok\n"
+        [POD, "-o", "StrictHostKeyChecking=no", "-p", "22", "echo ok"], want_output="ok\n"
+    ),
+    "worker of Horovod by ssh: executed": Case(
+        ["-o", "PasswordAuthentication=no", "-o", "StrictHostKeyChecking=no", POD, HOROVOD_WORKER],
+        want_output="mnist-worker-1 $  /tmp\n",
+    ),
+    "worker of Horovod by kubexec: executed": Case(
+        [POD, HOROVOD_WORKER], want_output="mnist-worker-1 $  /tmp\n"
+    ),
+    "network check of Horovod by kubexec: executed": Case(
+        [POD, "echo", "-m", "horovod.runner.task_fn", "gAN9cQA=", "gAN9cQE="],
+        want_output="-m horovod.runner.task_fn gAN9cQA= gAN9cQE=\n",
     ),
     "options after the command: passed to the command": Case(
-        ["-o", "A=b", "mnist-worker-1", "printf", "%s,", "-o", "x"], want_output="-o,x,"
+        ["-o", "A=b", POD, "printf", "%s,", "-o", "x"], want_output="-o,x,"
     ),
-    "host after --: used": Case(
-        ["-n", "--", "mnist-worker-1", "echo ok"],
-        want_output="ok\n",
-        want_kubectl=["exec", "--quiet", "mnist-worker-1"],
-    ),
-    "-x, as with MPICH: ignored": Case(["-x", "mnist-worker-1", "echo", "ok"], want_output="ok\n"),
+    "host after --: used": Case(["-n", "--", POD, "echo ok"], want_output="ok\n"),
+    "-x, as with MPICH: ignored": Case(["-x", POD, "echo", "ok"], want_output="ok\n"),
     "host with a domain: pod is its first label": Case(
-        ["mnist-worker-1.mnist.default.svc", "echo ok"], want_output="ok\n"
+        [f"{POD}.mnist.default.svc", "echo ok"], want_output="ok\n"
     ),
     "quotes: interpreted by the remote shell, as with ssh": Case(
-        ["mnist-worker-1", "printf '%s|' \"a  b\" 'it'\\''s' \"\\\"q\\\"\""], want_output='a  b|it\'s|"q"|'
+        [POD, "printf '%s|' \"a  b\" 'it'\\''s' \"\\\"q\\\"\""], want_output='a  b|it\'s|"q"|'
     ),
     "quoted path of the command: unquoted by the remote shell": Case(
-        ["-x", "mnist-worker-1", '"/bin/echo"', "--control-port", "h:1"], want_output="--control-port h:1\n"
+        ["-x", POD, '"/bin/echo"', "--control-port", "h:1"], want_output="--control-port h:1\n"
     ),
     "quoted words with blanks and special characters: unchanged": Case(
-        ["mnist-worker-1", "printf", "%s,", shlex.quote("a  b"), shlex.quote("$HOME `id` \\")],
+        [POD, "printf", "%s,", shlex.quote("a  b"), shlex.quote("$HOME `id` \\")],
         want_output="a  b,$HOME `id` \\,",
     ),
+    "command of several lines: unchanged": Case(
+        [POD, "cat << end\n  a\n\\b \n#\nend\nprintf ' x '\n"], want_output="  a\n\\b \n#\n x "
+    ),
+    "text in UTF-8: unchanged": Case([POD, "printf 'äöü\n☃'"], want_output="äöü\n☃"),
+    "NUL and other bytes: unchanged": Case([POD, "printf 'a\\0b\\n\\001\\0'"], want_output="a\0b\n\1\0"),
     "container and namespace in the environment: used": Case(
-        ["mnist-worker-1", "true"],
-        environment={"ARGOSY_EXEC_CONTAINER": "main", "ARGOSY_NAMESPACE": "team"},
-        want_kubectl=["exec", "--quiet", "-i", "-n", "team", "-c", "main", "mnist-worker-1"],
+        [POD, "true"],
+        environment={"ARGOSY_EXEC_CONTAINER": "main", "ARGOSY_NAMESPACE": "other"},
+        want_kubectl=["exec", "--quiet", "-i", "-n", "other", "-c", "main", POD],
     ),
 }
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    kubectl = tmp_path / "source" / "kubectl"
-    kubectl.parent.mkdir()
-    kubectl.write_text(KUBECTL)
-    kubectl.chmod(0o755)
-    prepare(tmp_path / "bin", str(kubectl))
-    return tmp_path / "bin"
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("shell", [[], ["sh"], ["bash", "--posix"]], ids=["by its path", "sh", "bash"])
-def test_remote_exec(case: Case, shell: list[str], folder: Path, tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
-    result = subprocess.run(
-        [*shell, str(folder / "remote-exec"), *case.arguments],
-        input=case.stdin,
-        env={"PATH": os.environ["PATH"], "NOTES": str(notes), **case.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (result.returncode, result.stdout) == (case.want_code, case.want_output), result.stderr
-    assert calls_in(notes)[0] == ["/dev/null", case.want_kubectl]
+def test_remote_exec(case: Case, pod: FakePod) -> None:
+    agent = pod.start(*case.arguments, stdin=subprocess.PIPE, environment=case.environment)
+    output, error = agent.communicate(case.stdin.encode(), timeout=60)
+    result = (agent.returncode, output.decode(), error.decode())
+    assert result == (case.want_code, case.want_output, case.want_error)
+    assert pod.calls()[0] == ["/dev/null", case.want_kubectl]
+    wait_for(lambda: not pod.leftovers(), lambda: str(pod.leftovers()))
 
 
-def test_ssh_in_the_folder_bin_runs_remote_exec(folder: Path, tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
-    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    words = "-o PasswordAuthentication=no -o StrictHostKeyChecking=no -p 22 mnist-worker-1 'echo ok'"
-    result = subprocess.run(
-        ["sh", "-c", f"ssh {words}"], env={"PATH": path, "NOTES": str(notes)}, capture_output=True, check=True
-    )
-    assert result.stdout == b"ok\n"
-    assert calls_in(notes)[0] == ["/dev/null", ["exec", "--quiet", "-i", "mnist-worker-1"]]
-
-
-def calls_in(notes: Path) -> list[object]:
-    return [json.loads(line) for line in notes.read_text().splitlines()]
-
-
-@dataclass
-class Fault:
-    faults: str
-    """What happens to each call of kubectl in turn."""
-    want_calls: int | None
-    """None: as many as there is time for."""
-    want_code: int
-    command: str = "touch $DONE; exit 3"
-    want_done: bool = True
-    want_left: bool = False
-    """Whether the command's code lies there still."""
-
-
-UNREACHABLE = "Unable to connect to the server: dial tcp 10.0.0.1:443: connect: connection refused"
-FORBIDDEN = 'Error from server (Forbidden): pods "mnist-worker-1" is forbidden'
-NOT_FOUND = 'Error from server (NotFound): pods "mnist-worker-1" not found'
-
-UNTIL_WATCHED = "until [ $(wc -l < $NOTES) -ge 2 ]; do sleep 0.1; done; touch $DONE"
-
-FAULTS = {
-    "connection lost, command fails later: waits, exit code 255": Fault(
-        "cut", 2, 255, command=f"{UNTIL_WATCHED}; exit 3"
-    ),
-    "connection lost, command succeeds later: waits, exit code 0": Fault("cut", 2, 0, command=UNTIL_WATCHED),
-    "connection lost, API server unavailable for a while: retries": Fault(
-        f"cut,{UNREACHABLE}", 3, 0, command=UNTIL_WATCHED
-    ),
-    "connection lost, command has failed already: exit code 255": Fault("cut at the end", 2, 255),
-    "connection lost, command has succeeded already: exit code 0": Fault(
-        f"cut at the end,{UNREACHABLE}", 3, 0, command="touch $DONE"
-    ),
-    "command fails: its exit code": Fault("", 2, 3),
-    "forbidden for a while: retries": Fault(
-        f"{FORBIDDEN},{FORBIDDEN},{FORBIDDEN},{FORBIDDEN}", 5, 0, command="touch $DONE", want_left=True
-    ),
-    "forbidden: gives up": Fault(",".join([FORBIDDEN] * 400), None, 1, want_done=False),
-    "pod deleted: gives up": Fault(f"cut,{NOT_FOUND}", 2, 1, command="true", want_done=False, want_left=True),
+INVALID_HOSTS = {
+    "option": "--kubeconfig=/tmp/x",
+    "path": "../../secrets/x",
+    "blanks": "a b",
+    "command": "$(touch x)",
+    "upper case": "Pod",
+    "empty": "",
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_remote_exec_with_failing_connections(fault: Fault, folder: Path, tmp_path: Path) -> None:
-    notes, done = tmp_path / "notes", tmp_path / "done"
-    left_before = exit_code_files()
+@pytest.mark.parametrize("host", INVALID_HOSTS.values(), ids=INVALID_HOSTS.keys())
+def test_invalid_host_name_is_rejected_without_a_request(host: str, pod: FakePod) -> None:
+    agent = pod.start("--", host, "true")
+    _, error = agent.communicate(timeout=60)
+    assert agent.returncode == 255
+    assert b"not the host name of a pod" in error
+    assert not pod.calls()
+
+
+def test_standard_input_and_output_of_any_length_and_content(pod: FakePod) -> None:
+    content = os.urandom(3 << 20)
+    agent = pod.start(POD, "cat; cat /dev/null", stdin=subprocess.PIPE)
+    output, _ = agent.communicate(content, timeout=100)
+    assert agent.returncode == 0
+    assert output == content
+
+
+@pytest.mark.parametrize("shell", ["busybox"], indirect=True)
+def test_busybox_is_enough_in_both_pods(pod: FakePod) -> None:
+    command = "read -r a; echo $a; echo b >&2; trap 'exit 9' TERM; echo started; sleep 600 & wait"
+    agent = pod.start(POD, command, stdin=subprocess.PIPE)
+    assert agent.stdin
+    assert agent.stdout
+    agent.stdin.write(b"one\n")
+    agent.stdin.close()
+    assert [agent.stdout.readline() for _ in range(2)] == [b"one\n", b"started\n"]
+    pod.cut()
+    wait_for(lambda: len(pod.calls()) > 2)
+    agent.terminate()
+    assert agent.wait(60) == 9
+    assert agent.stderr
+    assert agent.stderr.read() == b"b\n"
+
+
+def test_standard_input_that_stays_open_does_not_keep_remote_exec_running(pod: FakePod) -> None:
+    agent = pod.start(POD, "echo done", stdin=subprocess.PIPE)
+    assert agent.stdout
+    assert agent.wait(60) == 0
+    assert agent.stdout.read() == b"done\n"
+    assert len(pod.calls()) == 1, "no connection for an input without data"
+
+
+def test_standard_input_is_passed_on_while_it_is_open(pod: FakePod) -> None:
+    agent = pod.start(POD, "read -r a; echo $a; read -r b; echo $b; cat", stdin=subprocess.PIPE)
+    assert agent.stdin
+    assert agent.stdout
+    for word in (b"one\n", b"two\n"):
+        agent.stdin.write(word)
+        agent.stdin.flush()
+        assert agent.stdout.readline() == word
+    agent.stdin.close()
+    assert agent.wait(60) == 0
+
+
+def test_output_arrives_while_the_command_runs(pod: FakePod) -> None:
+    agent = pod.start(POD, "printf partial; until [ -e $FAKE_POD/seen ]; do sleep 0.1; done")
+    assert agent.stdout
+    assert os.read(agent.stdout.fileno(), 100) == b"partial"
+    pod.write("seen", "")
+    assert agent.wait(60) == 0
+    assert len(pod.calls()) == 1, "the connection has held"
+
+
+def test_command_gets_the_environment_of_its_container(pod: FakePod) -> None:
+    """Variables, umask, folder and signals are those of an exec; one more variable marks its processes."""
+    probe = "env; umask; pwd; grep -e SigIgn -e SigBlk /proc/self/status; ls /proc/self/fd"
+    names = ("id", "mode", "limit", "line", "command", "number", "file", "program", "out", "code", "size")
+    environment = {**pod.environment, **dict.fromkeys(names, "value")}
+    pod.write("environment", json.dumps(environment))
+    agent = pod.start(POD, probe)
+    output, error = agent.communicate(timeout=60)
+    plain = subprocess.run(["/bin/sh", "-c", probe], env=environment, capture_output=True, check=True)
+    of_shells = ("OLDPWD=", "SHLVL=", "_=", "PWD=")
+    got = [line for line in output.decode().splitlines() if not line.startswith(of_shells)]
+    want = [line for line in plain.stdout.decode().splitlines() if not line.startswith(of_shells)]
+    marks = [line for line in got if line.startswith("ARGOSY_REMOTE_")]
+    assert (len(marks), error) == (1, b"")
+    assert sorted(line for line in got if line not in marks) == sorted(want)
+
+
+def test_closed_standard_streams_are_accepted(pod: FakePod) -> None:
+    words = shlex.join([*pod.shell.words, str(pod.script), POD, "echo out; echo err >&2; cat; exit 4"])
+    result = subprocess.run(
+        ["sh", "-c", f"{words} <&- >&- 2>&-"], env=pod.environment, check=False, timeout=60
+    )
+    assert result.returncode == 4
+
+
+def test_process_left_behind_by_a_command_that_has_ended_goes_on(pod: FakePod) -> None:
+    daemon = "(trap '' HUP; until [ -e $FAKE_POD/end ]; do sleep 0.1; done; echo $? > $FAKE_POD/ended)"
+    agent = pod.start(POD, f"{daemon} > /dev/null 2>&1 & echo started")
+    output, _ = agent.communicate(timeout=60)
+    assert (agent.returncode, output) == (0, b"started\n")
+    assert pod.command_processes()
+    pod.write("end", "")
+    wait_for((pod.folder / "ended").exists)
+
+
+@pytest.mark.long
+def test_process_left_behind_with_open_streams_does_not_keep_remote_exec_running(pod: FakePod) -> None:
+    agent = pod.start(POD, "until [ -e $FAKE_POD/end ]; do sleep 0.1; done & echo started; exit 3")
+    output, _ = agent.communicate(timeout=60)
+    assert (agent.returncode, output) == (3, b"started\n")
+    pod.write("end", "")
+
+
+def test_kubexec_is_found_by_its_name_and_has_few_processes(pod: FakePod) -> None:
+    name = pod.write_kubexec("et")
     agent = subprocess.Popen(
-        [folder / "remote-exec", "mnist-worker-1", fault.command],
-        env={
-            "PATH": f"{short_sleep(tmp_path)}:{os.environ['PATH']}",
-            "NOTES": str(notes),
-            "FAULTS": fault.faults,
-            "DONE": str(done),
-        },
+        [*pod.shell.words, name, POD, "echo started; until [ -e $FAKE_POD/end ]; do sleep 0.1; done"],
+        env=pod.environment,
         stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+        stdout=subprocess.PIPE,
     )
-    _, stderr = agent.communicate(timeout=60)
-    assert (agent.returncode, done.exists()) == (fault.want_code, fault.want_done), stderr
-    assert fault.want_calls in (None, len(calls_in(notes)))
-    # Not all files with the agent's PID: an earlier process may have had the same one and left its file.
-    left = {path for path in exit_code_files() - left_before if path.name.split("-")[2] == str(agent.pid)}
-    for path in left:
-        path.unlink()
-    assert bool(left) is fault.want_left
+    assert agent.stdout
+    with agent.stdout:
+        assert agent.stdout.readline() == b"started\n"
+        words = Path(f"/proc/{agent.pid}/cmdline").read_bytes().decode().split("\0")
+        place = words.index(str(name))
+        assert words[place + 1] == POD
+        children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children")
+        wait_for(lambda: len(children.read_text().split()) <= 3, children.read_text)
+        pod.write("end", "")
+        assert agent.wait(60) == 0
 
 
-def short_sleep(folder: Path) -> Path:
-    """A folder with a program `sleep` that shortens the seconds between the agent's retries."""
-    program = folder / "short" / "sleep"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\nexec /bin/sleep 0.1\n")
-    program.chmod(0o755)
-    return program.parent
-
-
-def exit_code_files() -> set[Path]:
-    """Return the files in which commands left their exit codes, named after the agent's PID and a time."""
-    return set(Path("/dev/shm").glob("argosy-start-*-*"))
-
-
-@pytest.mark.parametrize("faults", ["", "cut"], ids=["while connected", "while it waits for the command"])
-def test_sigterm_ends_remote_exec(faults: str, folder: Path, tmp_path: Path) -> None:
-    notes, pid = tmp_path / "notes", tmp_path / "pid"
-    agent = subprocess.Popen(
-        [folder / "remote-exec", "mnist-worker-1", f"sleep 60 & echo $! > {pid}; wait"],
-        env={"PATH": os.environ["PATH"], "NOTES": str(notes), "FAULTS": faults},
+def test_ssh_in_the_folder_bin_runs_remote_exec(pod: FakePod) -> None:
+    path = f"{pod.folder / 'bin' / 'bin'}{os.pathsep}{pod.environment['PATH']}"
+    words = f"-o PasswordAuthentication=no -o StrictHostKeyChecking=no -p 22 {POD} 'echo ok'"
+    result = subprocess.run(
+        ["/bin/sh", "-c", f"ssh {words}"],
+        env={**pod.environment, "PATH": path},
+        capture_output=True,
+        check=True,
+        timeout=60,
     )
-    try:
-        eventually(lambda: notes.exists() and len(calls_in(notes)) == (2 if faults else 1))
-        eventually(lambda: pid.exists() and pid.read_text().strip())
-        agent.terminate()
-        assert agent.wait(5) == 143
-    finally:
-        agent.kill()
-        kill_sleep(int(pid.read_text()))
+    assert result.stdout == b"ok\n"
+    assert pod.calls()[0] == ["/dev/null", PLAIN]
 
 
-def kill_sleep(pid: int) -> None:
-    """Kill the process unless it has ended and its PID belongs to another one."""
-    try:
-        if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x0060\x00":
-            os.kill(pid, signal.SIGKILL)
-    except (FileNotFoundError, ProcessLookupError):
-        pass
+def test_kubexec_uses_the_container_of_its_job_and_the_kubectl_of_its_folder(pod: FakePod) -> None:
+    script = pod.write_kubexec("et")
+    result = subprocess.run(
+        [*pod.shell.words, script, POD, "echo", "-n", "ok; exit 4"],
+        env={**pod.environment, "ARGOSY_EXEC_CONTAINER": "other"},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (result.returncode, result.stdout) == (4, b"ok")
+    assert pod.calls()[0][1] == ["exec", "--quiet", "-i", "-n", "team", "-c", "et", POD]
 
 
-def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def test_missing_command_prints_the_usage(pod: FakePod) -> None:
+    agent = pod.start("host")
+    _, error = agent.communicate(timeout=60)
+    assert (agent.returncode, error) == (255, b"usage: remote-exec [-x] [-n] HOST COMMAND...\n")
 
 
-def test_unused_exit_code_files_are_deleted_after_an_hour(folder: Path, tmp_path: Path) -> None:
-    codes = {age: Path(f"/dev/shm/argosy-start-{os.getpid()}-{int(time.time()) - age}") for age in (60, 4000)}
-    for code in codes.values():
-        code.write_text("0\n")
-    environment = {"PATH": os.environ["PATH"], "NOTES": str(tmp_path / "notes")}
-    try:
-        subprocess.run([folder / "remote-exec", "mnist-worker-1", "true"], env=environment, check=True)
-        assert [age for age, code in codes.items() if code.exists()] == [60]
-    finally:
-        codes[60].unlink()
-
-
-def test_missing_command_prints_the_usage(folder: Path) -> None:
-    result = subprocess.run([folder / "remote-exec", "host"], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stderr) == (255, "usage: remote-exec [-x] [-n] HOST COMMAND...\n")
+def test_kubectl_that_cannot_be_executed_is_reported(pod: FakePod) -> None:
+    (pod.folder / "bin" / "kubectl").unlink()
+    agent = pod.start(POD, "true")
+    _, error = agent.communicate(timeout=60)
+    assert agent.returncode == 255
+    assert error.decode() == f"argosy: {pod.folder}/bin/kubectl: not a program that can be executed\n"
 
 
 def test_missing_kubectl_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RejectedError, match="the helper's image must carry one"):
         prepare(tmp_path, str(tmp_path / "missing"))
+
+
+def test_remote_exec_is_one_file_with_the_part_of_the_other_pod(tmp_path: Path) -> None:
+    prepare(tmp_path, sys.executable)
+    script = (tmp_path / "remote-exec").read_text()
+    assert script.startswith("#!/bin/sh\n")
+    assert "@remote-keeper@" not in script
+    assert script.index("remote_program() {") < script.index("\nkeeper() {") < script.index("\nPROGRAM\n")
+
+
+def test_prepared_files_can_be_executed(tmp_path: Path) -> None:
+    prepare(tmp_path, sys.executable)
+    for name in ("kubectl", "remote-exec", "bin/ssh"):
+        assert os.access(tmp_path / name, os.X_OK)

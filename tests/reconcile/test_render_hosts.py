@@ -57,35 +57,40 @@ def containers(pod: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 USERS = {
-    "no user: the helper's own, as root can read all files": ({}, {}, 65532, False),
-    "root: the helper's own": ({"runAsUser": 0}, {}, 65532, False),
-    "a user of the pod: the same user": ({"runAsUser": 1000}, {}, 1000, False),
-    "a user of the container: the same user": ({"runAsUser": 1000}, {"runAsUser": 2000}, 2000, False),
-    "an unknown user that is not root: all users may read": ({"runAsNonRoot": True}, {}, 65532, True),
+    "no user: the helper's own": ({}, {}, 65532),
+    "root: the helper's own": ({"runAsUser": 0}, {}, 65532),
+    "a user of the pod: the same user": ({"runAsUser": 1000}, {}, 1000),
+    "a user of the container: the same user": ({"runAsUser": 1000}, {"runAsUser": 2000}, 2000),
+    "an unknown user that is not root: the helper's own": ({"runAsNonRoot": True}, {}, 65532),
 }
 
 
-@pytest.mark.parametrize(("pod", "container", "user", "readable"), USERS.values(), ids=USERS)
-def test_files_can_be_read_by_the_user_of_the_launcher(
-    pod: dict[str, Any], container: dict[str, Any], user: int, readable: bool
+@pytest.mark.parametrize(("pod", "container", "user"), USERS.values(), ids=USERS)
+def test_files_are_written_as_the_user_of_the_launcher(
+    pod: dict[str, Any], container: dict[str, Any], user: int
 ) -> None:
     main = {"name": "main", "image": "x", "securityContext": container}
     job = launcher({"containers": [main], "securityContext": pod})
     for written in containers(render(job, FOLDERS)):
         assert written["securityContext"]["runAsUser"] == user
         assert written["securityContext"]["runAsNonRoot"] is True
-        assert ("--world-readable" in written["command"]) is readable
 
 
-def test_locally_all_users_may_read_the_files_of_a_launcher_that_is_not_root() -> None:
+def test_locally_the_helper_runs_as_the_user_of_the_control_plane() -> None:
     job = launcher({"containers": [{"name": "main", "image": "x"}], "securityContext": {"runAsUser": 1000}})
     pod = render(job, FOLDERS, LOCAL_HELPER)
     for written in containers(pod):
         assert "runAsUser" not in written["securityContext"]
-        assert "--world-readable" in written["command"]
         assert written["volumeMounts"][-1]["mountPath"] == "/home/me/venv"
     names = [volume["name"] for volume in pod["spec"]["volumes"]]
     assert names == ["training-job-hostfile", "deepspeed-hostfile", "argosy-helper-0"]
+
+
+def test_init_container_that_copies_the_files_does_not_get_the_token_of_the_job() -> None:
+    wanted = replace(WITH_CONFIG, init_image="alpine:3.10", init_command=("sh", "-c", "cp"))
+    init, sidecar = containers(render(launcher(), wanted))
+    assert init["env"] == []
+    assert "ARGOSY_TOKEN" in {variable["name"] for variable in sidecar["env"]}
 
 
 def test_volume_that_the_launcher_mounts_at_such_a_path_is_written_instead() -> None:

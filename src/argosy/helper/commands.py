@@ -4,7 +4,6 @@ It runs once in every pod: what speaks to the operator is loaded by the steps th
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,12 +53,12 @@ def _perform(step: argparse.Namespace) -> int:
     from argosy.helper.endpoint import Endpoint
 
     if step.command == "hosts":
-        from argosy.helper.hosts import READABLE, keep_current, write_once
+        from argosy.helper.hosts import keep_current, write_once
 
-        endpoint, extra_mode = Endpoint.from_environment(), READABLE if step.world_readable else 0
+        endpoint = Endpoint.from_environment()
         if step.once:
-            return write_once(endpoint, step.deadline, extra_mode)
-        keep_current(endpoint, os.environ, extra_mode)
+            return write_once(endpoint, step.deadline)
+        keep_current(endpoint)
     from argosy.helper.wait import wait_for, wait_to_join
 
     if step.command == "join":
@@ -78,9 +77,6 @@ def _parser() -> argparse.ArgumentParser:
     hosts = commands.add_parser("hosts", help="keep the host list of a launcher current")
     hosts.add_argument("--once", action="store_true", help="write the files, and end")
     hosts.add_argument("--deadline", type=float, default=None, metavar="SECONDS", help="with --once")
-    hosts.add_argument(
-        "--world-readable", action="store_true", help="all users may read the files, whatever their mode is"
-    )
 
     join = commands.add_parser("join", help="wait until this replica is a member of its role")
     join.add_argument("role")

@@ -26,8 +26,6 @@ RETRY_SECONDS = 1
 """Seconds until a failed acknowledgement or write is repeated; doubled up to MAX_RETRY_SECONDS."""
 MAX_RETRY_SECONDS = 8
 ACK_TIMEOUT_SECONDS = 15.0
-READABLE = 0o444
-"""Added to the modes of files whose reader is another user than this program's."""
 
 
 class HostFile(NamedTuple):
@@ -45,22 +43,20 @@ class Hosts(NamedTuple):
     files: tuple[HostFile, ...] = ()
 
 
-def write_once(endpoint: Endpoint, seconds: float | None = None, extra_mode: int = 0) -> int:
+def write_once(endpoint: Endpoint, seconds: float | None = None) -> int:
     """Write the current files; 0 once they exist."""
     deadline = None if seconds is None else time.monotonic() + seconds
     wait = POLL_SECONDS if seconds is None else min(POLL_SECONDS, seconds)
-    _write(endpoint.get("hosts", {"wait": f"{wait:.0f}s"}, deadline, read_answer), extra_mode)
+    _write(endpoint.get("hosts", {"wait": f"{wait:.0f}s"}, deadline, read_answer))
     return 0
 
 
-def keep_current(
-    endpoint: Endpoint, environ: Mapping[str, str] = os.environ, extra_mode: int = 0
-) -> NoReturn:
+def keep_current(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> NoReturn:
     """Write and acknowledge every version of the files, until SIGTERM."""
     # Exit code 0: kubectl shows another one of a sidecar as the state of a pod that succeeded.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     pod = {"pod": environ.get("ARGOSY_POD_NAME", ""), "uid": environ.get("ARGOSY_POD_UID", "")}
-    keeper = _Keeper(endpoint, pod, extra_mode)
+    keeper = _Keeper(endpoint, pod)
     while True:
         keeper.run_once()
 
@@ -68,10 +64,9 @@ def keep_current(
 class _Keeper:
     """What is remembered between two requests."""
 
-    def __init__(self, endpoint: Endpoint, pod: Mapping[str, str], extra_mode: int) -> None:
+    def __init__(self, endpoint: Endpoint, pod: Mapping[str, str]) -> None:
         self._endpoint = endpoint
         self._pod = pod
-        self._extra_mode = extra_mode
         self._written = Hosts("")
         self._acknowledged = True
         self._retry_seconds = RETRY_SECONDS
@@ -104,7 +99,7 @@ class _Keeper:
     def _write(self, hosts: Hosts) -> bool:
         """Make the files those of the answer; return True if they are, or were already."""
         try:
-            if not hosts.files or not _write(hosts, self._extra_mode):
+            if not hosts.files or not _write(hosts):
                 return False
         except OSError as error:
             self._fail(f"host files not written: {error}")
@@ -154,14 +149,13 @@ def _absolute(path: str) -> Path:
     return Path(path)
 
 
-def _write(hosts: Hosts, extra_mode: int) -> bool:
+def _write(hosts: Hosts) -> bool:
     """Replace the files that differ; return False if those that exist are of a later version."""
     version = f"{hosts.version}\n".encode()
     if _existing_version(hosts.version_file) > hosts.version:
         return False
     # The version first, so that an older command that runs at the same time gives up.
-    readable = (file._replace(mode=file.mode | extra_mode) for file in hosts.files)
-    files = (HostFile(hosts.version_file, 0o644, version), *readable)
+    files = (HostFile(hosts.version_file, 0o644, version), *hosts.files)
     changed = [file for file in files if not _is_current(file)]
     for file in changed:
         replace_file(file.path, file.content, file.mode)

@@ -81,6 +81,7 @@ class _Writer(Struct, frozen=True):
             container["image"] = wanted.init_image
         if wanted.init_command:
             container["command"] = list(wanted.init_command)
+            container["env"] = []  # it does not ask the operator, and may be anybody's image
             container["volumeMounts"] = [*_objects(container["volumeMounts"]), *config_mounts]
         if wanted.init_resources:
             container["resources"] = dict(wanted.init_resources)
@@ -97,25 +98,20 @@ class _Writer(Struct, frozen=True):
 
     def _container(self, name: str, arguments: Sequence[str]) -> Json:
         environment = endpoint_environment(self.site, self.template.workload, self.token)
-        user, is_root = self._launcher_user()
+        container = helper_container(self.site, name, arguments, environment, self.folders)
+        user = self._launcher_user()
         if user and self.site.helper.user is not None:
-            container = helper_container(self.site, name, arguments, environment, self.folders)
             container["securityContext"] = {**_object(container["securityContext"]), "runAsUser": user}
-            return container
-        options = () if is_root else ("--world-readable",)
-        return helper_container(self.site, name, (*arguments, *options), environment, self.folders)
+        return container
 
-    def _launcher_user(self) -> tuple[int, bool]:
-        """Return the user of the first container, 0 if that is not known, and whether it may be root.
+    def _launcher_user(self) -> int:
+        """Return the user of the first container, 0 if it is root or not known.
 
-        Root can read all files. Unless the template says otherwise, root is what most images run as.
+        A volume of the user's own at one of the paths may be writable for this user only.
         """
         pod = _object(self.template.spec.get("securityContext"))
-        security = {**pod, **_object(self.template.containers[0].written.get("securityContext"))}
-        user = security.get("runAsUser")
-        if isinstance(user, int) and user > 0:
-            return user, False
-        return 0, user == 0 or security.get("runAsNonRoot") is not True
+        user = {**pod, **_object(self.template.containers[0].written.get("securityContext"))}.get("runAsUser")
+        return user if isinstance(user, int) and user > 0 else 0
 
 
 def _with_mounts(container: Json, added: Sequence[Json]) -> Json:

@@ -149,6 +149,19 @@ def test_case_4_the_launcher_pod_has_its_init_container_mounts_and_account() -> 
     assert env(launcher)["HOROVOD_GLOO_TIMEOUT_SECONDS"]
 
 
+def test_case_4_all_users_may_read_the_host_files_and_the_init_container_has_no_token() -> None:
+    """Images with a user of their own need not name it in the template."""
+    job = running_job()
+    init = containers(job, LAUNCHER, "initContainers")[0]
+    assert init.get("env", []) == []
+    assert "chmod 644 /etc/edl/hostfile /job/hostfile" in str(init["command"])
+    workload = job.api.dialect.to_workload(job.job)
+    assert isinstance(workload, Workload)
+    host_list = workload.rules.host_list
+    assert host_list
+    assert all(file.mode & 0o444 == 0o444 for file in host_list.files)
+
+
 def test_case_5_workers_without_a_command_start_sshd_and_sleep() -> None:
     job = EtSimulator({"worker.template.spec.restartPolicy": "Always"})
     job.reconcile()

@@ -6,6 +6,8 @@ All commands use nothing but a POSIX shell, because nothing else can be assumed 
 from shlex import quote
 from typing import Final
 
+from argosy.dialects.et.files import KUBECTL_FOLDER
+
 SSH, KUBEXEC = "ssh", "kubexec"
 KUBEXEC_SCRIPT: Final = "/etc/mpi/kubexec.sh"
 """Horovod uses this agent instead of ssh if OMPI_MCA_plm_rsh_agent has exactly this value."""
@@ -57,55 +59,15 @@ which a pod with hostPID sees."""
 
 _KUBEXEC = """#!/bin/sh
 # kubexec.sh POD COMMAND...: runs a command in a worker, as `ssh POD COMMAND...` would.
-#
-# Each side ends when the other does. This shell alone holds the writing end of a pipe, which is the standard
-# input over there: when it ends, however it ends, the pipe is closed, and a watcher ends every process of the
-# command, which it finds by a variable that they inherit.
-pod=$1
-shift
-export KUBECONFIG=/dev/null GOMAXPROCS=1
-
-remote='
-exec 3<&0
-KUBEXEC_ID=$1 /bin/sh -c "$0" < /dev/null 3<&- &
-command=$!
-{
-    while read -r _ <&3; do :; done
-    trap "" TERM
-    for signal in TERM KILL; do
-        for process in /proc/[0-9]*; do
-            if grep -qs "KUBEXEC_ID=$1" "$process/environ"; then kill "-$signal" "${process#/proc/}"; fi
-        done
-        sleep 5
-    done
-} > /dev/null 2>&1 &
-watcher=$!
-wait "$command"
-code=$?
-kill "$watcher" 2> /dev/null
-exit "$code"'
-
-folder=$(mktemp -d) && mkfifo "$folder/pipe" || exit 255
-id=$$-$(date +%s)-$pod
-set -- "$remote" "$*" "$id"
-/opt/kube/kubectl exec --quiet -i "$pod" --container @container@ -- /bin/sh -c "$@" < "$folder/pipe" &
-kubectl=$!
-exec 4> "$folder/pipe"
-rm -rf "$folder"
-trap 'exec 4>&-' HUP INT TERM
-wait "$kubectl"
-code=$?
-while kill -0 "$kubectl" 2> /dev/null; do # a signal ended the wait
-    wait "$kubectl"
-    code=$?
-done
-exit "$code"
+# It is sourced, not executed: the process is found by the name of this file when a worker is drained.
+ARGOSY_KUBECTL=@folder@/kubectl ARGOSY_EXEC_CONTAINER=@container@
+. @folder@/remote-exec
 """
 
 
 def kubexec_script(container: str) -> str:
-    """Return kubexec.sh for workers with this container."""
-    return _KUBEXEC.replace("@container@", quote(container))
+    """Return kubexec.sh for workers with this container: remote exec under the name that Horovod knows."""
+    return _KUBEXEC.replace("@folder@", KUBECTL_FOLDER).replace("@container@", quote(container))
 
 
 def drain_check(mode: str) -> tuple[str, ...]:

@@ -211,8 +211,8 @@ def _files(container: str) -> tuple[HostFile, ...]:
     hosts, deepspeed = f"{HOSTS_FOLDER}/{HOSTFILE}", f"{DEEPSPEED_FOLDER}/{HOSTFILE}"
     discover = f"{HOSTS_FOLDER}/{DISCOVER_HOSTS}"
     return (
-        HostFile(HOSTFILE, line="{host}:{slots}\n", paths=(hosts,), mode=0o600),
-        HostFile(DEEPSPEED_HOSTFILE, line="{host} slots={slots}\n", paths=(deepspeed,), mode=0o600),
+        HostFile(HOSTFILE, line="{host}:{slots}\n", paths=(hosts,)),
+        HostFile(DEEPSPEED_HOSTFILE, line="{host} slots={slots}\n", paths=(deepspeed,)),
         HostFile(DISCOVER_HOSTS, text=discover_hosts(), paths=(discover,), mode=0o755, config_map_mode=0o555),
         HostFile(KUBEXEC_FILE, text=kubexec_script(container), config_map_mode=0o555),
     )

@@ -17,7 +17,7 @@ DEEPSPEED_FOLDER = "/job"
 CONFIG_FOLDER = "/etc/mpi"
 """Folder in the launcher in which the ConfigMap is mounted."""
 KUBECTL_FOLDER = "/opt/kube"
-"""Folder in the launcher with kubectl."""
+"""Folder in the launcher with kubectl and the program of remote exec."""
 
 
 def hostfile(hosts: Sequence[str], slots: int) -> str:
