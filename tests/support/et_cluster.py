@@ -15,6 +15,7 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import ObjectMeta
 from argosy.plan.actions import ActionResult, ActionStatus, Apply, Remove
 from argosy.plan.children import Child, KubernetesObject, Owner, child_body
+from argosy.workload.announcements import Announcement, NoticeCause
 from argosy.workload.observed import ObservedPod, observe_pod
 from argosy.workload.plan import DeletePod
 from tests.support.workloads import NOW
@@ -52,6 +53,8 @@ class EtCluster:
         """Names of pods that do not terminate."""
         self.node_of: Callable[[str], str] = lambda name: "node-1"
         self.nodes_down: frozenset[str] = frozenset()
+        self.announced: dict[str, Announcement] = {}
+        """Announced ends of nodes, by name."""
         self.quota: Callable[[str], str] = lambda name: ""
         """Returns why the creation of a pod is forbidden; empty if it is not."""
         self.allow_late = False
@@ -125,6 +128,15 @@ class EtCluster:
         return ActionResult(kind, name, verb="Delete")
 
     # What users, programs and nodes do.
+
+    def announce(self, node: str, seconds: float, cause: NoticeCause = NoticeCause.PREEMPTED) -> None:
+        """Announce that a node ends in so many seconds."""
+        deadline = self.now + timedelta(seconds=seconds)
+        self.announced[node] = Announcement(node, f"uid-{node}", cause, "cloud", deadline)
+
+    def disrupt(self, name: str) -> None:
+        """Set the condition DisruptionTarget of a pod."""
+        self.pods[name] = replace(self.pods[name], disrupted=True, disruption_reason="EvictionByEvictionAPI")
 
     def delete(self, *names: str) -> None:
         for name in names:

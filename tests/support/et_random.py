@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from argosy.kinds.scalers import ScaleIn
 from argosy.kinds.trainingjob import TrainingJobStatus
 from argosy.plan.actions import Exec, ExecResult, ExecStatus
+from argosy.workload.declared_scale import is_declared
 from argosy.workload.record import Record, decode
+from argosy.workload.release import is_release
 from tests.support.et_executor import Memory
 from tests.support.et_simulator import LAUNCHER, EtSimulator, done, worker
 
@@ -41,6 +43,7 @@ class RandomJob:
                 self._delete_scaler,
                 self._kill_operator,
                 self._lose_node,
+                self._announce_node,
                 self._end_launcher,
                 self._suspend,
                 self._lose_status,
@@ -60,6 +63,7 @@ class RandomJob:
         self._healed = True
         self._release_pods()
         self.job.cluster.nodes_down = frozenset()
+        self.job.cluster.announced.clear()
         self.job.edit({"suspend": False})
         for _ in range(60):
             written = len(self.job.steps)
@@ -96,9 +100,11 @@ class RandomJob:
         assert job.status.target_workers == names
 
     def _check_operations(self) -> None:
-        """Check that no scaler is begun again."""
+        """Check that no scaler is begun again; declared numbers and releases may be."""
         record = decode(self.job.status.argosy) or Record()
         for operation in record.operations:
+            if is_declared(operation) or is_release(operation):
+                continue
             begun = self._begun.setdefault(operation.id, operation.started_at)
             assert begun == operation.started_at, f"executed twice: {operation}"
 
@@ -166,6 +172,12 @@ class RandomJob:
             frozenset({f"node-{self.random.randint(0, 1)}1"}) if down else frozenset()
         )
         self._note(f"node {down}")
+
+    def _announce_node(self) -> None:
+        if name := self._worker():
+            node, seconds = self.job.pods[name].node, self.random.randint(10, 120)
+            self.job.cluster.announce(node, seconds)
+            self._note(f"{node} ends in {seconds} s")
 
     def _end_launcher(self) -> None:
         if LAUNCHER in self.job.pods and self.random.random() < 0.15:

@@ -29,6 +29,7 @@ from argosy.plan.actions import (
 from argosy.plan.contract import Decision, Inputs
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import Json, Problems, Workload
+from argosy.workload.notice_response import find_notices
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import Plan
 from argosy.workload.pods import with_planned_pods
@@ -236,6 +237,7 @@ class EtSimulator:
         observed = Observed(
             pods=tuple(self.pods.values()),
             nodes_down=self.cluster.nodes_down,
+            notices=find_notices(tuple(self.pods.values()), self.cluster.announced),
             children=tuple(stored.obj for stored in self.cluster.children.values()),
             group=ObservedGroup() if self.cluster.names("PodGroup") else None,
             exec_results=dict(self.executor.memory.results),

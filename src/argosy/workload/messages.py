@@ -298,6 +298,7 @@ def budget_exhausted(role: str, limit: int) -> str:
 
 
 NO_HOST_LEFT = "no other replica was in the host list in time"
+REPLICAS_CHANGED = "the number of replicas was changed"
 SCALER_DELETED = "the object that asked for it was deleted"
 JOB_FINISHED_WHILE_SCALING = "job finished"
 JOB_RESTARTED_WHILE_SCALING = "job restarted"
@@ -308,6 +309,11 @@ def host_list_not_written(launcher: str, count: int) -> str:
     """Neither the sidecar nor a command has written the files of the launcher."""
     hosts = pluralize(count, "host")
     return f"the list of {hosts} was not written into pod {launcher} in time; trying again"
+
+
+def scale_retried(problem: str, seconds: float) -> str:
+    """The declared number of replicas could not be reached (message of the operation)."""
+    return f"{problem}; tried again in {seconds:g} s"
 
 
 def scale_out_timeout(waiting: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 Replicas of an elastic role that can spare them leave it before their node ends: their pods are deleted with a
 grace period that ends before the deadline, and replicas under other indexes are created at once, so that the
-wanted size stays. All other pods are left to the restart policy, which replaces them when they are lost.
+wanted size stays. Replicas in a host list are drained first (`release`). All other pods are left to the
+restart policy, which replaces them when they are lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from argosy.workload.model import Json, RestartScope, Workload
 from argosy.workload.notice import MAX_NOTICES, Notice, NoticeResponse, OpenNotice
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RestartEntry
+from argosy.workload.release import can_release
 from argosy.workload.restarts.causes import RestartCause, pod_fingerprint, restart_entry
 
 MARGIN_SECONDS = 5
@@ -163,15 +165,17 @@ def _answer(
     """
     is_hint = notice.cause is NoticeCause.CANDIDATE
     leaving = {} if is_hint else _leaving(workload, record, observed, pods)
-    if not leaving and all(pod.terminating for pod in pods):
+    released = [pod for pod in pods if not is_hint and can_release(workload, record, notice.cause, pod)]
+    if not (leaving or released) and all(pod.terminating for pod in pods):
         return None  # it is too late for anything but what follows from the loss
     response = NoticeResponse.NONE if is_hint else NoticeResponse.RESTART
-    opened = _open(record, notice, pods, NoticeResponse.SCALE_IN if leaving else response, now)
-    entries = [_restart_entry(pod, notice, now) for pod in pods if pod.index in leaving.get(pod.role, ())]
+    opened = _open(record, notice, pods, NoticeResponse.SCALE_IN if leaving or released else response, now)
+    moved = [pod for pod in pods if pod in released or pod.index in leaving.get(pod.role, ())]
+    entries = [_restart_entry(pod, notice, now) for pod in moved]
     added: dict[str, IndexSet] = {}
     for name, indexes in leaving.items():
         record, added[name] = _with_moved_replicas(workload, record, observed, now, name, indexes)
-    message = messages.notice(opened, leaving, added)
+    message = messages.notice(opened, _indexes_by_role(moved), added)
     record = record.with_notice(opened).with_history(now, reasons.DISRUPTION_NOTICE, message)
     return NoticePlan(record.with_restarts(*entries), tuple(entry.cause for entry in entries))
 

@@ -87,6 +87,10 @@ class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     declared; they have pods and are not members yet."""
     draining: IndexSet = EMPTY
     """Members that a scale operation is about to remove; they are not in the host list any more."""
+    scale_failures: int = 0
+    """How often in a row the role could not be scaled to the declared number."""
+    scale_retry_at: datetime | None = None
+    """When that is tried again."""
     attachable: IndexSet = EMPTY
     """Wanted indexes that are not listed yet, in whose pods a command was seen to run."""
     listed: IndexSet = EMPTY

@@ -62,6 +62,10 @@ class ScaleRequest(Struct, frozen=True):
     """The chosen indexes that the status of the object shows."""
     timeout: float | None = None
     """Seconds until new pods must run, or until replicas must be drained."""
+    deadline: datetime | None = None
+    """When replicas are deleted, drained or not; used instead of `timeout`."""
+    min_hosts_until: datetime | None = None
+    """Until when it is waited for others to be listed, so that the minimum of hosts is kept."""
     script: Script | None = None
 
     @property

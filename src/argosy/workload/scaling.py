@@ -8,14 +8,14 @@ list first, and deletes each when the launcher has left it.
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds import labels
 from argosy.plan.actions import Exec, ExecResult, ExecStatus
-from argosy.workload import hosts, messages, scale_script
+from argosy.workload import declared_scale, hosts, messages, release, scale_script
 from argosy.workload.children import pod_services
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import current_pods
@@ -26,12 +26,8 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.operation import MAX_OPERATIONS, Operation, ScaleStep
 from argosy.workload.record import Record
-from argosy.workload.scale_request import ScaleRequest, ScaleState, Script, last_to_go, next_to_add
+from argosy.workload.scale_request import ScaleRequest, ScaleState, Script
 
-REPLICAS_PREFIX = "replicas@"
-"""Start of the id of operations that a changed number of replicas in the spec asks for."""
-REPLICAS_TIMEOUT_SECONDS = 600.0
-"""Time limit of these operations."""
 DRAIN_CHECK_SECONDS = 1.0
 """Seconds between two questions to a launcher whether it has left a replica."""
 
@@ -65,16 +61,26 @@ class _Step(Struct, frozen=True):
     def at(self, step: ScaleStep, message: str = "", **fields: Any) -> Record:
         """Return the record with the operation at another step, and with other fields of its role."""
         operation = self.operation.at(step, self.now, message)
+        if step is ScaleStep.SUCCEEDED and not release.is_release(operation):
+            fields |= declared_scale.NO_RETRY
         last = replace(self.record.role(self.rule.role), **fields)
         return self.record.with_operation(operation).with_role(self.rule.role, last)
 
     def fail(self, message: str) -> "ScalePlan":
         """Fail and undo: new pods are deleted, and replicas that were not removed yet are listed again."""
-        return ScalePlan(self.at(ScaleStep.FAILED, message, joining=EMPTY, draining=EMPTY))
+        undone: dict[str, Any] = {"joining": EMPTY, "draining": EMPTY}
+        if not declared_scale.is_declared(self.operation):
+            return ScalePlan(self.at(ScaleStep.FAILED, message, **undone))
+        retry = declared_scale.after_failure(self.record.role(self.rule.role), self.now)
+        message = messages.scale_retried(message, retry.seconds)
+        record = self.at(ScaleStep.FAILED, message, **undone, **retry.fields)
+        return ScalePlan(record, requeue_at=retry.at)
 
     @property
     def timeout_at(self) -> datetime | None:
         """When the current wait is over; None for never."""
+        if self.request.deadline is not None:
+            return self.request.deadline
         timeout = self.request.timeout
         since = self.operation.started_at if self.operation.kind == "Out" else self.operation.step_since
         return None if timeout is None or since is None else deadline(since, timeout)
@@ -98,10 +104,13 @@ def advance(workload: Workload, record: Record, observed: Observed, now: datetim
     record = _without_shown(record, observed)
     operation = record.operation
     if operation is None:
-        return ScalePlan(_pick(workload, rule, record, observed, now))
-    request = _request(operation, observed)
+        picked = _pick(workload, rule, record, observed, now)
+        return ScalePlan(picked, requeue_at=declared_scale.retry_at(rule, picked, now))
+    request = _request(operation, record, observed)
     if request is None:
         return ScalePlan(cancel(workload, record, now, messages.SCALER_DELETED))
+    if declared_scale.is_outdated(workload, rule, record, operation):
+        return ScalePlan(cancel(workload, record, now, messages.REPLICAS_CHANGED), requeue_at=now)
     step = _Step(workload, rule, record, observed, now, operation, request)
     return _STEPS[operation.step](step)
 
@@ -131,20 +140,24 @@ def _pick(workload: Workload, rule: HostList, record: Record, observed: Observed
     """Return the record with the next operation, with its replicas chosen or failed."""
     if record.role(rule.launcher).phase is not Phase.RUNNING or len(record.operations) >= MAX_OPERATIONS:
         return record
+    record = declared_scale.without_reached(workload, rule, record)
     done = {operation.id for operation in record.operations}
     waiting = [request for request in observed.scale_requests if request.id not in done]
-    if declared := _declared_request(workload, rule, record, now):
+    if declared := declared_scale.declared_request(workload, rule, record, now):
         waiting.append(declared)
+    if released := release.release_request(workload, rule, record, observed):
+        waiting.append(released)
     request = min(waiting, key=lambda item: item.order, default=None)
-    if request is declared:
-        role = record.role(rule.role)
-        record = record.with_role(rule.role, replace(role, declared=workload.roles[rule.role].replicas))
     if request is None:
         return record
+    if request is declared:
+        record = declared_scale.with_declared(workload, rule, record)
     chosen = _choose(request, rule, _state(workload, rule, record, observed))
     operation = Operation(request.id, request.kind, rule.role, now, request.name, step_since=now)
     if isinstance(chosen, str):
         return record.with_operation(operation.at(ScaleStep.FAILED, now, chosen))
+    if request is released:
+        record = release.with_substitutes(rule, record, observed, chosen)
     return record.with_operation(replace(operation, indexes=chosen.encode()))
 
 
@@ -185,30 +198,12 @@ def _state(workload: Workload, rule: HostList, record: Record, observed: Observe
     )
 
 
-def _declared_request(
-    workload: Workload, rule: HostList, record: Record, now: datetime
-) -> ScaleRequest | None:
-    """Return the request of a changed number of replicas in the spec, if it was changed."""
-    replicas, last = workload.roles[rule.role].replicas, record.role(rule.role)
-    change = replicas - last.size
-    if replicas == last.declared or not change:
-        return None
-    return _replicas_request(f"{REPLICAS_PREFIX}{workload.generation}", change, now)
-
-
-def _replicas_request(identity: str, change: int, created: datetime) -> ScaleRequest:
-    def select(state: ScaleState) -> IndexSet | str:
-        return next_to_add(state, change) if change > 0 else last_to_go(state, -change)
-
-    kind: Literal["Out", "In"] = "Out" if change > 0 else "In"
-    return ScaleRequest(identity, kind, "", created, select, timeout=REPLICAS_TIMEOUT_SECONDS)
-
-
-def _request(operation: Operation, observed: Observed) -> ScaleRequest | None:
+def _request(operation: Operation, record: Record, observed: Observed) -> ScaleRequest | None:
     """Return the request of the operation under way; None if its object was deleted."""
-    if operation.id.startswith(REPLICAS_PREFIX):
-        request = _replicas_request(operation.id, 0, operation.started_at)
-        return replace(request, shown=operation.index_set)
+    if release.is_release(operation):
+        return release.request_of(operation, record)
+    if declared_scale.is_declared(operation):
+        return declared_scale.request_of(operation)
     return next((item for item in observed.scale_requests if item.id == operation.id), None)
 
 
@@ -223,21 +218,30 @@ def _start(step: _Step) -> ScalePlan:
     if not _may_unlist(step):
         if step.timed_out and not step.request.urgent:
             return step.fail(messages.NO_HOST_LEFT)
-        return ScalePlan(step.record, requeue_at=step.timeout_at)
-    if held_until := step.held_until:
+        times = (step.request.min_hosts_until, step.timeout_at)
+        return ScalePlan(
+            step.record, requeue_at=min((at for at in times if at and at > step.now), default=None)
+        )
+    is_late = step.request.urgent and step.timed_out
+    if (held_until := step.held_until) and not is_late:
         return ScalePlan(step.record, requeue_at=held_until)
     return ScalePlan(_host_updated(step, ScaleStep.DRAINING, draining=step.indexes), requeue_at=step.now)
 
 
 def _may_unlist(step: _Step) -> bool:
-    """Return True if enough hosts stay in the list: one at least, for an urgent request the minimum.
+    """Return True if enough hosts stay in the list: one at least, for an urgent request first the minimum.
 
-    Fewer hosts would end the training, so that it is waited for others to be listed.
+    Fewer hosts would end the training, so that it is waited for others to be listed. Replicas that are gone
+    already are not waited for.
     """
     listed = step.record.role(step.rule.role).listed
     left = len(listed - step.indexes)
-    least = step.rule.min_listed if step.request.urgent else 1
-    return left >= min(least, len(listed))
+    until = step.request.min_hosts_until
+    least = step.rule.min_listed if until is not None and step.now < until else 1
+    if left >= min(least, len(listed)):
+        return True
+    usable = usable_indexes(step.workload, step.rule, step.record, step.observed)
+    return not usable & step.indexes
 
 
 def _add(step: _Step) -> ScalePlan:

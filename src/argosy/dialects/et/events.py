@@ -14,7 +14,9 @@ from argosy.dialects.et.validation import replicas_problem
 from argosy.kinds.trainingjob import WORKER, TrainingJob
 from argosy.plan.actions import ActionResult, ActionStatus, EmitEvent
 from argosy.workload import reasons as common
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Problem
+from argosy.workload.notice import NoticeResponse
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Record, decode
 
@@ -30,6 +32,7 @@ def status_events(change: StatusChange[TrainingJob]) -> Sequence[EmitEvent]:
         *_condition_events(change),
         *_worker_events(change),
         *_limit_events(change),
+        *_release_events(change),
         *_name_conflict_events(change),
         *_spec_events(change),
     )
@@ -107,6 +110,18 @@ def _limit_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
             removed = (was.members - now.members) & operation.index_set
             workers = [names.worker_name(change.after.metadata.name, index) for index in removed]
             yield EmitEvent("Warning", reasons.DRAIN_TIMEOUT, messages.drain_timed_out(workers))
+
+
+def _release_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
+    """Yield a warning for every node or pod whose announced end the job has begun to answer."""
+    before = decode(change.before.status.argosy) or Record()
+    known = {notice.id for notice in before.notices if notice.response == NoticeResponse.SCALE_IN}
+    for notice in change.plan.record.notices:
+        if notice.response == NoticeResponse.SCALE_IN and notice.id not in known:
+            indexes = IndexSet.decode(notice.replicas[WORKER])
+            workers = [names.worker_name(change.after.metadata.name, index) for index in indexes]
+            message = messages.node_releasing(notice.node, notice.source, notice.deadline, workers)
+            yield EmitEvent("Warning", reasons.NODE_RELEASING, message)
 
 
 def _name_conflict_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:

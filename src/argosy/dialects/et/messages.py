@@ -5,6 +5,7 @@ Tools read parts of et-operator's texts, so those keep its wording. A scaler is 
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from argosy.kinds.text import join_names, quote_value
 
@@ -95,6 +96,12 @@ def worker_lost(namespace: str, name: str, pod: str, phase: str) -> str:
 def worker_evicted(namespace: str, name: str, pod: str) -> str:
     """Return the text about a worker that was evicted."""
     return f"{_training_job(namespace, name)}: worker {pod} are evicted."
+
+
+def node_releasing(node: str, source: str, deadline: datetime, pods: Sequence[str]) -> str:
+    """Return the text about a node that is about to end, and the workers that are removed from it."""
+    shown = join_names(pods, MAX_NAMES)
+    return f"node {node} is released by {deadline:%Y-%m-%dT%H:%M:%SZ} ({source}): removing {shown}"
 
 
 def workers_replaced(namespace: str, name: str, pods: Sequence[str]) -> str:
