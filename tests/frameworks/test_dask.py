@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.frameworks.base import Injection, Port
-from argosy.frameworks.dask import Dask
+from argosy.frameworks.dask import RETIRE_FILE, Dask
 from argosy.workload.model import Dependency, Elastic, Phase, ResizeMode, RestartScope, Role, Workload
 from tests.support.workloads import role, workload
 
@@ -14,6 +14,7 @@ SCHEDULER, LEAD, WORKER, LAUNCHER = (
     role("worker", 2, policy=None),
     role("launcher", 1, policy=None),
 )
+RETIRE = ("--preload-nanny", RETIRE_FILE)
 ADDRESS = f"tcp://job-scheduler-0.job-scheduler.{SUFFIX}:8786"
 
 
@@ -38,11 +39,11 @@ COMMANDS = {
         {"port": 99},
         ("dask", "scheduler", "--port", "99"),
     ),
-    "worker: default command": ("worker", {}, ("dask", "worker")),
+    "worker: default command": ("worker", {}, ("dask", "worker", *RETIRE)),
     "worker with threadsPerWorker: threads in its command": (
         "worker",
         {"threadsPerWorker": 3},
-        ("dask", "worker", "--nthreads", "3"),
+        ("dask", "worker", "--nthreads", "3", *RETIRE),
     ),
     "launcher: no default command": ("launcher", {}, ()),
 }
@@ -55,7 +56,7 @@ def test_default_commands(name: str, options: dict[str, object], want: tuple[str
 
 def test_slots_become_worker_processes() -> None:
     workload = job(SCHEDULER, replace(WORKER, slots=4), LAUNCHER)
-    assert injection(workload, "worker").default_command == ("dask", "worker", "--nworkers", "4")
+    assert injection(workload, "worker").default_command == ("dask", "worker", "--nworkers", "4", *RETIRE)
 
 
 def test_the_scheduler_exposes_its_port() -> None:
@@ -86,8 +87,20 @@ def test_without_a_leader_the_first_worker_is_rank_0() -> None:
 
 def test_elastic_workers_have_no_ranks() -> None:
     workload = job(SCHEDULER, replace(WORKER, elastic=Elastic(1, 4)), LAUNCHER)
-    assert injection(workload, "worker").env == injection(workload, "launcher").env
+    assert injection(workload, "launcher").env == {"DASK_SCHEDULER_ADDRESS": ADDRESS}
     assert "RANK" not in injection(workload, "worker").env
+
+
+@pytest.mark.parametrize("name", ["worker", "leadworker"])
+def test_nannies_of_workers_load_the_module_that_retires_them(name: str) -> None:
+    injected = injection(job(SCHEDULER, LEAD, WORKER, LAUNCHER), name)
+    assert injected.default_command[-2:] == RETIRE
+    compile(injected.files[RETIRE_FILE], RETIRE_FILE, "exec")
+
+
+@pytest.mark.parametrize("name", ["scheduler", "launcher"])
+def test_other_roles_have_no_nanny(name: str) -> None:
+    assert not injection(job(), name).files
 
 
 def test_roles_start_in_order_scheduler_workers_launcher() -> None:

@@ -6,7 +6,10 @@ run Dask's. All get the scheduler in `DASK_SCHEDULER_ADDRESS`, which Dask reads.
 get ranks (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT`), for libraries that form their own ring; not if
 the workers are elastic, because their number changes.
 
-Workers may be added, removed and replaced one by one: the scheduler gives their tasks to others.
+Workers may be added, removed and replaced one by one: the scheduler gives their tasks to others. A worker
+that gets SIGTERM has the scheduler retire it first, so that results which only it holds are moved and not
+lost. `dask worker` itself would just close, so its nanny loads a module that does this. It does so by option,
+because the command ignores the setting `distributed.nanny.preload`.
 """
 
 from collections.abc import Iterator
@@ -32,6 +35,24 @@ SCHEDULER, LEAD, LAUNCHER = "scheduler", "leadworker", "launcher"
 START_ORDER = (SCHEDULER, LEAD, WORKER, LAUNCHER)
 RANKED = (LEAD, WORKER, LAUNCHER)
 """Roles with ranks, in the order of their ranks."""
+
+RETIRE_FILE = "/etc/argosy/retire_worker.py"
+_RETIRE_MODULE = """\
+from distributed import rpc
+
+
+async def dask_teardown(nanny):
+    if not nanny.worker_address:
+        return
+    try:
+        async with rpc(nanny.scheduler_addr, timeout=5, connection_args=nanny.connection_args) as scheduler:
+            await scheduler.retire_workers(workers=[nanny.worker_address])
+    except Exception as error:
+        print(f"the worker ends without being retired: {error!r}", flush=True)
+"""
+"""A preload of Dask's nanny, which calls it before it ends its worker. If the scheduler is gone too, as at
+the end of the job, it gives up after some seconds.
+"""
 
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -83,10 +104,14 @@ class Dask:
             return Injection(env=env, ports=(Port("scheduler", options.port),), default_command=command)
         if role.name not in RANKED:
             return Injection(env=env)
-        fixed = WORKER not in workload.roles or workload.roles[WORKER].elastic is None
+        if WORKER not in workload.roles or workload.roles[WORKER].elastic is None:
+            env |= _ring(workload, role, index, options)
+        if role.name == LAUNCHER:
+            return Injection(env=env)
         return Injection(
-            env={**env, **_ring(workload, role, index, options)} if fixed else env,
-            default_command=() if role.name == LAUNCHER else _worker(role, options),
+            env=env,
+            files={RETIRE_FILE: _RETIRE_MODULE},
+            default_command=(*_worker(role, options), "--preload-nanny", RETIRE_FILE),
         )
 
 
