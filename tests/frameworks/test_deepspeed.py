@@ -7,7 +7,7 @@ from argosy.frameworks.base import Injection
 from argosy.frameworks.deepspeed import HOST_FILE, DeepSpeed
 from argosy.frameworks.mpi import HOST_FILE as MPI_HOST_FILE
 from argosy.frameworks.mpi import IDLE_COMMAND
-from argosy.workload.model import Role, Workload
+from argosy.workload.model import Elastic, ResizeMode, Role, Workload
 from tests.support.workloads import role, workload
 
 DEEPSPEED = DeepSpeed()
@@ -59,6 +59,22 @@ def test_with_a_launcher_pods_are_set_up_as_for_mpi() -> None:
     assert launcher.remote_exec
     assert injection(workload, "worker").default_command == IDLE_COMMAND
     assert DEEPSPEED.rules(workload).succeeded_when == (("launcher",),)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_elastic_workers_have_a_static_group_of_their_size_and_restart_with_a_new_one(size: int) -> None:
+    elastic = job(replace(WORKER, replicas=size, elastic=Elastic(2, 4, 2)))
+    last = injection(elastic, "worker", size - 1)
+    assert [last.env[name] for name in REQUIRED] == [str(size - 1), str(size), at(0), "29500", "0"]
+    assert hosts(last) == {at(index): 1 for index in range(size)}
+    assert DEEPSPEED.rules(elastic).resize is ResizeMode.RESTART
+    assert list(DEEPSPEED.check(elastic)) == []
+
+
+def test_elastic_workers_with_a_launcher_restart_with_a_new_size() -> None:
+    elastic = job(LAUNCHER, replace(WORKER, elastic=Elastic(1, 4)))
+    assert DEEPSPEED.rules(elastic).resize is ResizeMode.RESTART
+    assert list(DEEPSPEED.check(elastic)) == []
 
 
 def test_without_a_launcher_all_workers_must_succeed() -> None:

@@ -53,7 +53,8 @@ class DeepSpeed:
         if LAUNCHER in workload.roles:
             injection = _MPI.inject(_as_mpi(workload), role, index)
             return _with_host_file(injection, workload) if role.name == LAUNCHER else injection
-        injection = _TORCH.inject(_as_torch(workload), role, index)
+        static = _as_torch(workload)
+        injection = _TORCH.inject(static, static.roles[role.name], index)
         return _with_host_file(injection, workload) if role.name == WORKER else injection
 
     def list_bytes(self, workload: Workload, role: Role) -> ListBytes:
