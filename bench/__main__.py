@@ -12,7 +12,10 @@ import msgspec
 
 from bench.figures import Figure
 
-MODULES = ("cli", "api", "engine", "decide", "helper", "latency", "operator", "kubernetes", "elastic")
+MODULES = (
+    *("cli", "api", "engine", "decide", "helper", "latency"),
+    *("operator", "kubernetes", "elastic", "torch"),
+)
 
 
 def main() -> int:

@@ -63,7 +63,7 @@ def baseline_server(server: Server, body: Path) -> Iterator[Server]:
     command = [sys.executable, "-m", "bench.baseline_server", str(port), str(server.folder), str(body)]
     process = subprocess.Popen(command)
     try:
-        _wait_until_open(port)
+        wait_until_open(port)
         yield Server(
             "baseline", f"https://127.0.0.1:{port}", server.token, server.ca_file, server.kubeconfig, pki
         )
@@ -72,16 +72,17 @@ def baseline_server(server: Server, body: Path) -> Iterator[Server]:
         process.wait()
 
 
-def _wait_until_open(port: int) -> None:
+def wait_until_open(port: int) -> None:
+    """Wait until something listens on a port of loopback."""
     import socket
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.01)
-    raise TimeoutError(f"timeout: the baseline server listens on {port}")
+    raise TimeoutError(f"timeout: nothing listens on port {port}")
 
 
 def full_pod(number: int) -> dict[str, object]:
