@@ -106,11 +106,13 @@ def _kill_at_random(plane: ControlPlane, folder: Path, victims: tuple[str, ...])
         plain.lines
     )
     assert once.steps() == {"worker-0": all_steps, "worker-1": all_steps}, "".join(once.lines)
-    stopped = never.steps()["worker-1"]
+    stopped = never.steps().get("worker-1", [])  # on a busy machine it may be deleted before it starts
     assert never.steps()["worker-0"] == all_steps[: _STEP_COUNT // 3], "".join(never.lines)
     assert stopped == all_steps[: len(stopped)], "".join(never.lines)
     # The operator deleted this pod, perhaps after it had counted a step and before it printed it.
-    assert len(stopped) >= int((folder / "never" / "worker-1").read_text()) - 1, "".join(never.lines)
+    counter = folder / "never" / "worker-1"
+    counted = int(counter.read_text()) if counter.exists() else 0
+    assert len(stopped) >= counted - 1, "".join(never.lines)
     status = plane.get("tr", "once")["status"]
     assert isinstance(status, dict)
     assert (status["phase"], status["restarts"]) == ("Succeeded", 1)
