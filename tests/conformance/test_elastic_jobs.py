@@ -5,66 +5,15 @@ from typing import cast
 import pytest
 
 from tests.support import examples
+from tests.support.elastic_jobs import ElasticUser, training_job
 from tests.support.horovod_runs import assert_result_of_an_undisturbed_run, steps_of
-from tests.support.targets import IMAGE
-from tests.support.user import Json, User
+from tests.support.user import User
 from tests.support.waiting import wait_for
 
-POLLING = "while :; do echo $(/etc/edl/discover_hosts.sh); sleep 0.5; done"
-"""A driver that reads the host list again and again, and is no Horovod."""
 
-
-def training_job(name: str, script: str, **spec: object) -> Json:
-    launcher = {"name": "launcher", "image": IMAGE, "command": ["/bin/sh", "-c", script]}
-    worker = {"name": "worker", "image": IMAGE}
-    return {
-        "apiVersion": "kai.alibabacloud.com/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {
-            "launcherAttachMode": "kubexec",
-            "etReplicaSpecs": {
-                "launcher": {"template": {"spec": {"containers": [launcher]}}},
-                "worker": {
-                    "replicas": 2,
-                    "minReplicas": 1,
-                    "maxReplicas": 9,
-                    "template": {"spec": {"containers": [worker], "terminationGracePeriodSeconds": 5}},
-                },
-            },
-            **spec,
-        },
-    }
-
-
-def scaler(kind: str, name: str, job: str, **spec: object) -> Json:
-    return {
-        "apiVersion": "kai.alibabacloud.com/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": {"selector": {"name": job}, "timeout": 120, **spec},
-    }
-
-
-def phase(user: User, kind: str, name: str) -> str:
-    return user.kubectl("get", kind, name, "-o", "jsonpath={.status.phase}").stdout
-
-
-def wait_for_phase(user: User, kind: str, name: str, wanted: str, seconds: float = 120) -> None:
-    def described() -> str:
-        return user.kubectl("describe", kind, name).stdout + user.kubectl("describe", "pods").stdout
-
-    def is_reached() -> bool:
-        current = phase(user, kind, name)
-        assert current not in {"Failed", "ScaleFailed"} - {wanted}, described()
-        return current == wanted
-
-    wait_for(is_reached, described, seconds)
-
-
-def workers(user: User, job: str) -> list[str]:
-    words = ("get", "pods", "-l", f"training-job-name={job},training-job-role=worker", "-o", "name")
-    return sorted(line.removeprefix("pod/") for line in user.kubectl(*words).stdout.split())
+@pytest.fixture
+def et(user: User) -> ElasticUser:
+    return ElasticUser(user)
 
 
 def identities(user: User, *pods: str) -> list[tuple[str, int]]:
@@ -85,29 +34,24 @@ def last_hosts(user: User, job: str) -> set[str]:
     return {line.partition(":")[0] for line in lines}
 
 
-def scale(user: User, kind: str, name: str, job: str, **spec: object) -> None:
-    user.apply(scaler(kind, name, job, **spec))
-    wait_for_phase(user, kind.lower(), name, "ScaleSucceeded")
-
-
-def test_workers_are_added_and_removed_while_the_launcher_runs(user: User) -> None:
+def test_workers_are_added_and_removed_while_the_launcher_runs(user: User, et: ElasticUser) -> None:
     """53, and the README: a driver that polls sees 2, 4 and 3 hosts; no pod that stays is touched."""
-    user.apply(training_job("poll", POLLING))
-    wait_for_phase(user, "trainingjob", "poll", "Running")
+    et.apply(training_job("poll"))
+    et.wait_for_phase("trainingjob", "poll", "Running")
     table = user.kubectl("get", "trainingjob", "poll").stdout.splitlines()
     assert table[0].split() == ["NAME", "PHASE", "AGE"]
     stays = ("poll-launcher", "poll-worker-0")
     before = identities(user, *stays)
     everybody = {f"poll-worker-{index}" for index in range(4)}
-    scale(user, "ScaleOut", "out", "poll", toAdd={"count": 2})
-    wait_for(lambda: last_hosts(user, "poll") == everybody, lambda: user.logs("poll-launcher"), 60)
-    scale(user, "ScaleIn", "in", "poll", toDelete={"podNames": ["poll-worker-1"]})
-    assert workers(user, "poll") == ["poll-worker-0", "poll-worker-2", "poll-worker-3"]
+    et.scale("ScaleOut", "out", "poll", toAdd={"count": 2})
+    wait_for(lambda: last_hosts(user, "poll") == everybody, lambda: user.logs("poll-launcher"))
+    et.scale("ScaleIn", "in", "poll", toDelete={"podNames": ["poll-worker-1"]})
+    assert et.workers("poll") == ["poll-worker-0", "poll-worker-2", "poll-worker-3"]
     left = everybody - {"poll-worker-1"}
-    wait_for(lambda: last_hosts(user, "poll") == left, lambda: user.logs("poll-launcher"), 60)
+    wait_for(lambda: last_hosts(user, "poll") == left, lambda: user.logs("poll-launcher"))
     assert identities(user, *stays) == before
     user.kubectl("delete", "trainingjob", "poll")
-    wait_for(lambda: workers(user, "poll") == [], lambda: str(workers(user, "poll")), 60)
+    et.wait_until_gone("pods", "-l", "training-job-name=poll")
 
 
 def wait_for_size(user: User, job: str, size: int) -> None:
@@ -118,7 +62,7 @@ def wait_for_size(user: User, job: str, size: int) -> None:
 
 
 @pytest.mark.long
-def test_horovod_trains_on_while_workers_join_and_leave(user: User) -> None:
+def test_horovod_trains_on_while_workers_join_and_leave(user: User, et: ElasticUser) -> None:
     """Horovod elastic, 2 to 4 to 1 to 3 workers: no committed step is lost, and the result is right."""
     examples.require("examples/horovod/mpi.yaml")
     command = (
@@ -126,16 +70,16 @@ def test_horovod_trains_on_while_workers_join_and_leave(user: User) -> None:
         " --host-discovery-script /etc/edl/discover_hosts.sh python examples/et/train.py"
     )
     job = training_job("horovod", f"STEPS=600 exec {command}")
-    user.apply(examples.with_mounts(job, "horovod"))
-    wait_for_phase(user, "trainingjob", "horovod", "Running")
+    et.apply(examples.with_mounts(job, "horovod"))
+    et.wait_for_phase("trainingjob", "horovod", "Running")
     wait_for_size(user, "horovod", 2)
-    scale(user, "ScaleOut", "two-more", "horovod", toAdd={"count": 2})
+    et.scale("ScaleOut", "two-more", "horovod", toAdd={"count": 2})
     wait_for_size(user, "horovod", 4)
-    scale(user, "ScaleIn", "three-less", "horovod", toDelete={"count": 3})
+    et.scale("ScaleIn", "three-less", "horovod", toDelete={"count": 3})
     wait_for_size(user, "horovod", 1)
     user.kubectl("scale", "trainingjob/horovod", "--replicas=3")
     wait_for_size(user, "horovod", 3)
-    wait_for_phase(user, "trainingjob", "horovod", "Succeeded", 300)
+    et.wait_for_phase("trainingjob", "horovod", "Succeeded", 300)
     output = user.logs("horovod-launcher", "-c", "launcher")
     assert steps_of(output)[-1].number == 600
     assert_result_of_an_undisturbed_run(output)

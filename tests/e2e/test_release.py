@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from argosy.kinds import labels
-from tests.conformance.test_elastic_jobs import POLLING, training_job
+from tests.support.elastic_jobs import training_job
 from tests.support.local_control_plane import ControlPlane
 from tests.support.waiting import wait_for
 
@@ -27,7 +27,7 @@ def plane() -> Iterator[ControlPlane]:
 
 def spread_job() -> Json:
     """Return a job with two workers on different nodes, whose driver prints its hosts again and again."""
-    job = training_job(JOB, POLLING)
+    job = training_job(JOB)
     worker = cast("Json", cast("Json", cast("Json", job["spec"])["etReplicaSpecs"])["worker"])
     spec = cast("Json", cast("Json", worker["template"])["spec"])
     term = {
