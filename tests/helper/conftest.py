@@ -1,6 +1,7 @@
 """A pod for remote exec, with every shell that it supports."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,14 @@ import pytest
 
 from tests.support.fake_kubectl import FakePod, Shell, shells
 from tests.support.waiting import wait_for
+
+
+@pytest.fixture(autouse=True)
+def _hangup_is_not_ignored() -> Iterator[None]:
+    """Processes that tests start can be ended by SIGHUP, also if the tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="session")
