@@ -201,6 +201,7 @@ def test_case_6_kubexec_needs_no_secret_and_may_reach_only_the_pods_of_the_job()
         assert not any("secret" in volume for volume in volumes(job, name).values())
     launcher = containers(job, LAUNCHER)[0]
     assert env(launcher)["OMPI_MCA_plm_rsh_agent"] == "/etc/mpi/kubexec.sh"
+    assert "/etc/mpi/kubexec.sh" in mounts(containers(job, W0)[0]), "daemons of Open MPI 4 want it to exist"
     assert "/opt/kube" in mounts(launcher)
     assert "sshd" not in str(containers(job, W0)[0]["command"])
     assert role_rules(job) == {

@@ -35,6 +35,27 @@ chmod 644 {HOSTS_FOLDER}/{HOSTFILE} {DEEPSPEED_FOLDER}/{HOSTFILE}
 chmod 755 {HOSTS_FOLDER}/{DISCOVER_HOSTS}
 """
 
+_OPEN_MPI_AGENT = {
+    "OMPI_MCA_plm_rsh_agent": KUBEXEC_SCRIPT,
+    "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+    "PRTE_MCA_plm_ssh_agent": KUBEXEC_SCRIPT,
+    "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+}
+"""Open MPI 4 reads OMPI_…, version 5 PRTE_…. Only the launcher may start processes in other pods, so it
+starts all of them itself. Horovod knows the first variable too, with exactly this value."""
+_AGENT_VOLUME: Json = {
+    "name": "training-job-agent",
+    "downwardAPI": {"items": [{"path": "agent", "mode": 0o555, "fieldRef": {"fieldPath": "metadata.name"}}]},
+}
+_AGENT_MOUNT: Json = {
+    "name": "training-job-agent",
+    "mountPath": KUBEXEC_SCRIPT,
+    "subPath": "agent",
+    "readOnly": True,
+}
+"""An executable file in workers under the name of the agent: daemons of Open MPI 4 exit if there is none,
+although they never run it."""
+
 GLOO_TIMEOUT = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 GLOO_TIMEOUT_SECONDS = "120"
 """Longer than a worker takes to start: one that does not answer in this time ends the whole training."""
@@ -46,10 +67,12 @@ def inject(workload: Workload, role: Role, index: int, init_image: str) -> Injec
     volumes, mounts = _ssh_keys(workload) if uses_ssh(workload) else ((), ())
     if role.name != LAUNCHER:
         command = SSHD_COMMAND if uses_ssh(workload) else IDLE_COMMAND
+        if not uses_ssh(workload):
+            volumes, mounts = (_AGENT_VOLUME,), (_AGENT_MOUNT,)
         return Injection(default_command=command, volumes=volumes, mounts=mounts, identity=False)
     env = {GLOO_TIMEOUT: GLOO_TIMEOUT_SECONDS}
     if not uses_ssh(workload):
-        env["OMPI_MCA_plm_rsh_agent"] = KUBEXEC_SCRIPT
+        env |= _OPEN_MPI_AGENT
     return Injection(
         env=env,
         volumes=(*volumes, *_kubectl_volumes(workload)),
