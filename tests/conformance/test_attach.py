@@ -51,3 +51,39 @@ def test_horovod_trains_elastically_in_the_workers(mode: str, user: User) -> Non
     hosts = set(re.findall(rf"rank \d of 2 on ({name}-worker-\d) from step 0", output))
     assert hosts == {f"{name}-worker-0", f"{name}-worker-1"}
     assert "2 workers found the slope within" in output
+
+
+USERS = (
+    "root:x:0:0::/root:/bin/sh",
+    "sshd:x:102:65534::/run/sshd:/bin/false",
+    "me:x:1000:1000::/home/me:/bin/sh",
+)
+PASSWD = "".join(f"{line}\n" for line in USERS)
+SSHD_OF_A_USER = (
+    "ssh-keygen -q -t ed25519 -N '' -f /tmp/host_key"
+    " && exec /usr/sbin/sshd -D -e -h /tmp/host_key -o UsePAM=no -o PidFile=none"
+)
+
+
+@pytest.mark.usefixtures("sshd")
+def test_users_other_than_root_can_use_the_keys_of_the_job(user: User) -> None:
+    """Their sshd has a host key and a command of its own."""
+    user.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "users"}, "data": {"passwd": PASSWD}}
+    )
+    hosts = "user-worker-0 user-worker-1"
+    command = f"for host in {hosts}; do ssh -q $host id -un || exit 1; done"
+    job = attach_job("user", "ssh", command, sshAuthMountPath="/home/me/.ssh")
+    job = examples.with_mounts(job, "mpi")
+    for role in job["spec"]["etReplicaSpecs"].values():  # type: ignore[index]
+        pod = role["template"]["spec"]
+        ports = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
+        pod["securityContext"] = {"runAsUser": 1000, "runAsGroup": 1000, "sysctls": [ports]}
+        pod["volumes"].append({"name": "users", "configMap": {"name": "users"}})
+        mount = {"name": "users", "mountPath": "/etc/passwd", "subPath": "passwd"}
+        pod["containers"][0]["volumeMounts"].append(mount)
+    worker = job["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"]["containers"][0]  # type: ignore[index]
+    worker["command"] = ["/bin/sh", "-c", SSHD_OF_A_USER]
+    user.apply(job)
+    assert wait_for_end(user, "user") == "Succeeded", launcher_lines(user, "user")
+    assert launcher_lines(user, "user") == ["me", "me"]
