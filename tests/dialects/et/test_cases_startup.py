@@ -191,7 +191,30 @@ def test_case_5_every_container_gets_the_keys_in_the_ssh_folder() -> None:
         assert [files <= set(mounts(container)) for container in containers(job, name)] == [True] * count
         secret = volumes(job, name)[J]["secret"]
         assert isinstance(secret, dict)
-        assert (secret["secretName"], secret["defaultMode"]) == (J, 0o600)
+        assert secret["secretName"] == J
+
+
+KEY_MODES: dict[str, tuple[dict[str, object], int]] = {
+    "nothing said: root": ({}, 0o600),
+    "another folder: not root": ({"sshAuthMountPath": "/home/me/.ssh"}, 0o444),
+    "root with another folder": (
+        {"sshAuthMountPath": "/job/.ssh", "worker.template.spec.securityContext": {"runAsUser": 0}},
+        0o600,
+    ),
+    "a user in the template": ({"worker.template.spec.securityContext": {"runAsUser": 1000}}, 0o444),
+    "not root": ({"worker.template.spec.securityContext": {"runAsNonRoot": True}}, 0o444),
+}
+
+
+@pytest.mark.parametrize(("changes", "want_mode"), KEY_MODES.values(), ids=KEY_MODES.keys())
+def test_keys_can_be_read_by_the_user_of_the_pod_and_are_accepted_by_ssh(
+    changes: dict[str, object], want_mode: int
+) -> None:
+    job = EtSimulator(changes)
+    job.reconcile()
+    secret = volumes(job, W0)[J]["secret"]
+    assert isinstance(secret, dict)
+    assert secret["defaultMode"] == want_mode
 
 
 def test_case_6_kubexec_needs_no_secret_and_may_reach_only_the_pods_of_the_job() -> None:
@@ -201,6 +224,7 @@ def test_case_6_kubexec_needs_no_secret_and_may_reach_only_the_pods_of_the_job()
         assert not any("secret" in volume for volume in volumes(job, name).values())
     launcher = containers(job, LAUNCHER)[0]
     assert env(launcher)["OMPI_MCA_plm_rsh_agent"] == "/etc/mpi/kubexec.sh"
+    assert "/etc/mpi/kubexec.sh" in mounts(containers(job, W0)[0]), "daemons of Open MPI 4 want it to exist"
     assert "/opt/kube" in mounts(launcher)
     assert "sshd" not in str(containers(job, W0)[0]["command"])
     assert role_rules(job) == {

@@ -15,7 +15,9 @@ KUBEXEC_SCRIPT: Final = "/etc/mpi/kubexec.sh"
 _IDLE = "trap 'exit 0' TERM INT; sleep 365d & wait"
 """Ends at SIGTERM, which a plain `sleep` as the first process of a container ignores."""
 IDLE_COMMAND: Final = ("/bin/sh", "-c", _IDLE)
-SSHD_COMMAND: Final = ("/bin/sh", "-c", f"mkdir -p /run/sshd && /usr/sbin/sshd; {_IDLE}")
+_HOST_KEYS = "for key in /etc/ssh/ssh_host_*_key; do [ -e $key ] || ssh-keygen -A; done"
+"""Makes host keys in images that come without: sshd does not start then."""
+SSHD_COMMAND: Final = ("/bin/sh", "-c", f"mkdir -p /run/sshd; {_HOST_KEYS}; /usr/sbin/sshd; {_IDLE}")
 
 _SSHD_LISTENS = """
 for table in /proc/net/tcp /proc/net/tcp6; do

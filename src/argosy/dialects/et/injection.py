@@ -1,5 +1,7 @@
 """What launcher and workers of a TrainingJob get in addition to their templates [3.3]."""
 
+from collections.abc import Mapping
+
 from argosy.dialects.et import names
 from argosy.dialects.et.attach import IDLE_COMMAND, KUBEXEC_SCRIPT, SSHD_COMMAND
 from argosy.dialects.et.dialect import uses_ssh
@@ -35,6 +37,27 @@ chmod 644 {HOSTS_FOLDER}/{HOSTFILE} {DEEPSPEED_FOLDER}/{HOSTFILE}
 chmod 755 {HOSTS_FOLDER}/{DISCOVER_HOSTS}
 """
 
+_OPEN_MPI_AGENT = {
+    "OMPI_MCA_plm_rsh_agent": KUBEXEC_SCRIPT,
+    "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+    "PRTE_MCA_plm_ssh_agent": KUBEXEC_SCRIPT,
+    "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+}
+"""Open MPI 4 reads OMPI_…, version 5 PRTE_…. Only the launcher may start processes in other pods, so it
+starts all of them itself. Horovod knows the first variable too, with exactly this value."""
+_AGENT_VOLUME: Json = {
+    "name": "training-job-agent",
+    "downwardAPI": {"items": [{"path": "agent", "mode": 0o555, "fieldRef": {"fieldPath": "metadata.name"}}]},
+}
+_AGENT_MOUNT: Json = {
+    "name": "training-job-agent",
+    "mountPath": KUBEXEC_SCRIPT,
+    "subPath": "agent",
+    "readOnly": True,
+}
+"""An executable file in workers under the name of the agent: daemons of Open MPI 4 exit if there is none,
+although they never run it."""
+
 GLOO_TIMEOUT = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 GLOO_TIMEOUT_SECONDS = "120"
 """Longer than a worker takes to start: one that does not answer in this time ends the whole training."""
@@ -43,13 +66,15 @@ GLOO_TIMEOUT_SECONDS = "120"
 def inject(workload: Workload, role: Role, index: int, init_image: str) -> Injection:
     """Return what the pod of this replica gets."""
     del index
-    volumes, mounts = _ssh_keys(workload) if uses_ssh(workload) else ((), ())
+    volumes, mounts = _ssh_keys(workload, role) if uses_ssh(workload) else ((), ())
     if role.name != LAUNCHER:
         command = SSHD_COMMAND if uses_ssh(workload) else IDLE_COMMAND
+        if not uses_ssh(workload):
+            volumes, mounts = (_AGENT_VOLUME,), (_AGENT_MOUNT,)
         return Injection(default_command=command, volumes=volumes, mounts=mounts, identity=False)
     env = {GLOO_TIMEOUT: GLOO_TIMEOUT_SECONDS}
     if not uses_ssh(workload):
-        env["OMPI_MCA_plm_rsh_agent"] = KUBEXEC_SCRIPT
+        env |= _OPEN_MPI_AGENT
     return Injection(
         env=env,
         volumes=(*volumes, *_kubectl_volumes(workload)),
@@ -77,17 +102,37 @@ def _host_folders(init_image: str) -> HostFolders:
     )
 
 
-def _ssh_keys(workload: Workload) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
+def _ssh_keys(workload: Workload, role: Role) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
     """Return the volume with the job's keys, and the mounts of its files."""
     secret = workload.annotations.get(SSH_SECRET_ANNOTATION) or names.ssh_secret_name(workload.name)
     folder = str(workload.options.get("sshPath", "")).rstrip("/")
     items = [{"key": key, "path": path} for path, key in _SSH_FILES.items()]
-    volume = {"name": secret, "secret": {"secretName": secret, "defaultMode": 0o600, "items": items}}
+    source = {"secretName": secret, "defaultMode": _key_mode(role, folder), "items": items}
+    volume: Json = {"name": secret, "secret": source}
     mounts = tuple(
         {"name": secret, "mountPath": f"{folder}/{path}", "subPath": path, "readOnly": True}
         for path in _SSH_FILES
     )
     return (volume,), mounts
+
+
+def _key_mode(role: Role, folder: str) -> int:
+    """Return the mode of the keys, which belong to root.
+
+    ssh rejects a key of its own user that others may read. Users other than root cannot read one of mode
+    0600, and ssh accepts it from them with any mode. Where the template says nothing of the user, the folder
+    tells: only root has its keys below /root.
+    """
+    pod = role.template.get("spec")
+    spec = pod if isinstance(pod, Mapping) else {}
+    containers = spec.get("containers")
+    first = containers[0] if isinstance(containers, list) and containers else {}
+    security = {**(spec.get("securityContext") or {}), **(first.get("securityContext") or {})}
+    user = security.get("runAsUser")
+    if isinstance(user, int):
+        return 0o600 if user == 0 else 0o444
+    is_root = security.get("runAsNonRoot") is not True and folder.startswith("/root/")
+    return 0o600 if is_root else 0o444
 
 
 def _kubectl_volumes(workload: Workload) -> tuple[Json, ...]:
