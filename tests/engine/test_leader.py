@@ -74,6 +74,25 @@ async def test_standby_takes_over_at_once_when_the_leader_releases_the_lease(
         assert lease(server)["leaseTransitions"] == 1
 
 
+@pytest.mark.parametrize("method", ["create", "patch"])
+async def test_lease_is_released_by_a_process_that_ends_before_its_write_is_answered(
+    client: Client, server: FakeServer, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    real, done = getattr(client, method), asyncio.Event()
+
+    async def write_without_answer(*arguments: object) -> None:
+        await real(*arguments)
+        monkeypatch.setattr(client, method, real)
+        done.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(client, method, write_without_answer)
+    async with competing(leader(client, duration=600 if method == "create" else 1.0)):
+        await asyncio.wait_for(done.wait(), 60)
+        assert lease(server)["holderIdentity"] == "a"
+    assert lease(server)["holderIdentity"] == ""
+
+
 async def test_lease_that_is_not_renewed_is_acquired_after_its_duration(
     client: Client, server: FakeServer
 ) -> None:

@@ -59,6 +59,8 @@ class Leader:
         self._last_contact = NEVER
         self._working = False
         self._lost_at = float("inf")
+        self._unanswered = False
+        """The last write of the lease did not return; it may have been done."""
         self.last_error = ""
         """Why the last attempt to read, acquire or renew the lease failed; empty after a success."""
 
@@ -195,11 +197,17 @@ class Leader:
 
     async def _create(self) -> Lease:
         body = {"metadata": {"name": self._name}, "spec": self._acquired_spec()}
-        return await self._client.create(Lease, body, self._namespace)
+        return await self._answered(self._client.create(Lease, body, self._namespace))
 
     async def _patch(self, spec: Json) -> Lease:
         patch = {"metadata": {"resourceVersion": self._version}, "spec": spec}
-        return await self._client.patch(Lease, self._name, patch, self._namespace)
+        return await self._answered(self._client.patch(Lease, self._name, patch, self._namespace))
+
+    async def _answered(self, write: Awaitable[Lease]) -> Lease:
+        self._unanswered = True
+        lease = await write
+        self._unanswered = False
+        return lease
 
     def _acquired_spec(self) -> Json:
         is_own = self.holder == self.identity
@@ -217,13 +225,15 @@ class Leader:
 
     async def _release(self) -> None:
         """Release the lease if this process holds it, so that a standby can take over at once."""
-        was_leader, self._deadline = self.is_leader, NEVER
-        if not was_leader:
-            return
+        is_held, self._deadline = self.is_leader, NEVER
         spec: Json = {"holderIdentity": "", "leaseDurationSeconds": 1}
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT):
-                await self._patch(spec)
+                if self._unanswered:
+                    await self._read()
+                    is_held = self.holder == self.identity
+                if is_held:
+                    await self._patch(spec)
         except (ApiError, TimeoutError) as error:
             log.warning("cannot release the lease; it will expire", error=str(error))
 
