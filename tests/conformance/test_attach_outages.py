@@ -47,7 +47,7 @@ def test_command_of_kubexec_and_its_output_are_complete_when_the_api_server_is_k
     user.kubectl("exec", "counted-worker-1", "--", "touch", "/tmp/end")
     assert wait_for_end(user, "counted") == "Succeeded"
     lines = launcher_lines(user, "counted")
-    last = int(lines[-1].removeprefix("last "))
+    [last] = [int(line.removeprefix("last ")) for line in lines if line.startswith("last ")]
     for word in ("line", "error"):
         got = [line for line in lines if line.startswith(word)]
         assert got == [f"{word} {number}" for number in range(1, last + 1)]

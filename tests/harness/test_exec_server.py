@@ -19,7 +19,7 @@ async def test_commands_succeed(real_apiserver: Server, namespace: str, stdin: b
     async with (
         Client(Connection.from_kubeconfig(real_apiserver.kubeconfig)) as client,
         ExecServer() as server,
-        Simulator(client, ["exec-node"], schedule=True, exec_port=server.port),
+        Simulator(client, ["exec-node"], schedule=True, exec_port=server.port) as simulator,
     ):
         await client.create(Pod, body, namespace)
 
@@ -29,4 +29,5 @@ async def test_commands_succeed(real_apiserver: Server, namespace: str, stdin: b
         await until(runs, "the pod runs")
         assert await client.exec("p", namespace, ["true"], container="main", stdin=stdin) == 0
         await eventually(lambda: server.commands == 1)
+        await simulator.remove()
     await connections_closed()

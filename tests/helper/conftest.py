@@ -12,11 +12,15 @@ from tests.support.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
-def _hangup_is_not_ignored() -> Iterator[None]:
-    """Processes that tests start can be ended by SIGHUP, also if the tests themselves run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def _no_signal_is_ignored() -> Iterator[None]:
+    """Processes that tests start get all signals, also if the tests run in the background or under nohup."""
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session")
