@@ -146,6 +146,7 @@ def training(plane: ControlPlane, tmp_path: Path) -> Iterator[Training]:
     plane.kubectl("wait", "--for=delete", "pod", "-l", f"{labels.JOB}={NAME}", "--timeout=60s", code=None)
 
 
+@pytest.mark.long
 def test_worker_is_added_and_another_one_killed(training: Training) -> None:
     training.start()
     training.wait_until_trained_by(2)

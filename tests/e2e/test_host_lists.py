@@ -134,6 +134,7 @@ def test_launcher_reads_each_list_and_ends_with_its_sidecar(plane: ControlPlane,
     wait_for(lambda: shown() == ["0/2", "Completed"], lambda: str(shown()))
 
 
+@pytest.mark.long
 def test_sidecar_survives_kills_of_itself_and_of_the_operator(
     plane: ControlPlane, operator: Operator
 ) -> None:

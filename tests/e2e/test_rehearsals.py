@@ -84,6 +84,7 @@ def tolerate(seconds: int) -> dict[str, object]:
     return {"tolerations": [taint]}
 
 
+@pytest.mark.long
 def test_a_silenced_node_is_not_ready_and_loses_its_pods_until_it_resumes(
     plane: ControlPlane, node: str
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_reclaimed_node_is_announced_vanishes_and_returns_as_a_new_one(
     assert row(plane, node)["notice"] == ""
 
 
+@pytest.mark.long
 def test_a_stopped_node_survives_the_death_of_its_agent_and_is_switched_on_again(
     plane: ControlPlane, node: str
 ) -> None:
@@ -215,6 +217,7 @@ def test_mistakes_are_reported_in_one_line(plane: ControlPlane, words: tuple[str
     assert len(refused.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_up_keeps_changed_nodes_and_down_forgets_them() -> None:
     alone = (*UP, "--no-operator")
     plane = ControlPlane.up(*alone)
