@@ -107,7 +107,7 @@ def test_pod_with_until_released_ends_after_the_release() -> None:
 async def test_pods_of_a_released_namespace_succeed(api: Server, namespace: str) -> None:
     async with (
         Client(Connection.from_kubeconfig(api.kubeconfig)) as client,
-        Simulator(client, ["sim-a"], schedule=True),
+        Simulator(client, ["sim-a"], schedule=True) as simulator,
     ):
         body = {
             "metadata": {"name": "waiting", "annotations": {UNTIL_RELEASED: ""}},
@@ -121,6 +121,7 @@ async def test_pods_of_a_released_namespace_succeed(api: Server, namespace: str)
         await until(lambda: has_phase("Running"), "the pod runs")
         await client.patch(Namespace, namespace, {"metadata": {"annotations": {RELEASED: ""}}})
         await until(lambda: has_phase("Succeeded"), "the pod succeeds")
+        await simulator.remove()
     await connections_closed()
 
 

@@ -127,7 +127,8 @@ def test_all_processes_of_the_agent_killed_while_the_api_server_answers_ends_the
     agent = pod.start(POD, STUBBORN)
     assert read_line(agent) == b"started\n"
     for pid in (agent.pid, *pod.children(agent.pid)):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # one that has just ended
+            os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not pod.remaining(), lambda: str(pod.remaining()))
 
 
@@ -149,7 +150,8 @@ def test_api_server_is_found_with_any_of_the_tools(tool: str, tmp_path: Path, sh
             agent = pod.start(POD, STUBBORN)
             assert read_line(agent) == b"started\n"
             for pid in (agent.pid, *pod.children(agent.pid)):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # one that has just ended
+                    os.kill(pid, signal.SIGKILL)
             wait_for(lambda: not pod.remaining(), lambda: str(pod.remaining()))
     finally:
         pod.clean()

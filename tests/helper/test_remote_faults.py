@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,7 +150,8 @@ def test_agent_that_returns_too_late_reports_that_the_command_is_gone(pod: FakeP
     pod.refuse()
     pod.cut()
     for pid in pod.keeper_processes():
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # one that has just ended
+            os.kill(pid, signal.SIGKILL)
     pod.accept()
     _, error = agent.communicate(timeout=60)
     assert agent.returncode == 255

@@ -5,7 +5,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -55,16 +55,9 @@ FAST = Timings(
 )
 
 
-@pytest.fixture
-async def client(api: Server) -> AsyncIterator[Client]:
-    async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
-        yield client
-    await connections_closed()
-
-
-@pytest.fixture(params=API_SERVERS)
-def untouched(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """An API server of the test's own: what other tests left behind would have to be looked at, too."""
+@contextmanager
+def _own_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """An API server without the objects of other tests, which controllers would have to look at, too."""
     if real := request.param == "kubernetes":
         request.getfixturevalue("real_apiserver")  # says so if there is none
     # Not pytest's folder: a Unix socket's path must be short.
@@ -72,6 +65,26 @@ def untouched(request: pytest.FixtureRequest) -> Iterator[Server]:
         own = Path(folder) / "own"
         with servers.real_apiserver(own) if real else servers.local_apiserver(own) as server:
             yield server
+
+
+@pytest.fixture(scope="module", params=API_SERVERS)
+def api(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with _own_server(request) as server:
+        yield server
+
+
+@pytest.fixture(params=API_SERVERS)
+def untouched(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """An API server of the test's own."""
+    with _own_server(request) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(api: Server) -> AsyncIterator[Client]:
+    async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
+        yield client
+    await connections_closed()
 
 
 @pytest.fixture
