@@ -78,14 +78,19 @@ async def test_operator_backs_off_when_the_api_server_throttles(scene: Scene) ->
     }
     spec = {"priorityLevelConfiguration": {"name": "hardly"}, "matchingPrecedence": 100, "rules": [rule]}
     await scene.client.apply(SCHEMA, {"metadata": {"name": "hardly"}, "spec": spec}, force=True)
-    jobs = [f"job-{number}" for number in range(8)]
     try:
         async with scene.operator(kubeconfig=kubeconfig, **shown_at(port)):
             await scene.apply(short_job("first"))
             await wait_until_succeeded(scene, "first")
-            await asyncio.gather(*(scene.apply(short_job(name, 4)) for name in jobs))
-            await wait_until_succeeded(scene, *jobs)
-            assert await count_responses(port, "429") > 0
+            throttled = 0.0
+            for burst in range(5):  # the API server may begin to throttle late
+                jobs = [f"job-{burst}-{number}" for number in range(8)]
+                await asyncio.gather(*(scene.apply(short_job(name, 4)) for name in jobs))
+                await wait_until_succeeded(scene, *jobs)
+                throttled = await count_responses(port, "429")
+                if throttled:
+                    break
+            assert throttled > 0
     finally:
         for kind in (SCHEMA, LEVEL):
             await scene.client.delete(kind, "hardly")
