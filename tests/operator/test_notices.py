@@ -1,13 +1,11 @@
 """Tests that the announced end of a node reaches the jobs with pods there, by the watch alone."""
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from argosy.engine.dynamic import dynamic_kind
-from argosy.engine.errors import NotFound
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Node, Pod
@@ -21,20 +19,8 @@ Ares = dynamic_kind(AresJob.resource)
 
 @pytest.fixture
 async def nodes(scene: Scene) -> AsyncIterator[tuple[str, ...]]:
-    names = tuple(f"node-{number}-{scene.namespace}" for number in range(3))
-    for name in names:
-        await scene.client.create(Node, {"metadata": {"name": name}})
-    yield names
-    for name in names:
-        with suppress(NotFound):
-            await scene.client.delete(Node, name)
-
-
-async def start(scene: Scene, pod: str, node: str) -> None:
-    path = f"{Pod.resource.path(pod, scene.namespace)}/binding"
-    body = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": node}}
-    await scene.client.request("POST", path, body={**body, "metadata": {"name": pod}})
-    await scene.report(pod, "Running")
+    async with scene.nodes(3) as names:
+        yield names
 
 
 async def announce(scene: Scene, node: str, seconds: int) -> None:
@@ -62,7 +48,7 @@ async def test_elastic_run_leaves_a_node_before_it_ends(scene: Scene, nodes: tup
         await scene.apply(run().role(replicas=3, elastic=elastic))
         await scene.until_pods("mnist-worker-0", "mnist-worker-1", "mnist-worker-2")
         for index, node in enumerate(nodes):
-            await start(scene, f"mnist-worker-{index}", node)
+            await scene.run_on(f"mnist-worker-{index}", node)
         await scene.until_phase("Running")
         before = await scene.pods()
         await announce(scene, nodes[2], seconds=20)
@@ -77,7 +63,7 @@ async def test_elastic_run_leaves_a_node_before_it_ends(scene: Scene, nodes: tup
         assert (notice.cause, notice.response, notice.replicas) == ("Preempted", "ScaleIn", ["worker-2"])
         assert status.restarts == 0
         await scene.client.delete(Pod, "mnist-worker-2", scene.namespace, grace_seconds=0)
-        await start(scene, "mnist-worker-3", nodes[0])
+        await scene.run_on("mnist-worker-3", nodes[0])
         await scene.client.delete(Node, nodes[2])
 
         async def all_run() -> bool:
@@ -104,7 +90,7 @@ async def test_job_that_is_not_elastic_reports_the_end_and_keeps_its_pods(
 
         await scene.until("there is a pod", has_pod)
         (pod,) = await scene.pods()
-        await start(scene, pod, nodes[0])
+        await scene.run_on(pod, nodes[0])
         taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
         await scene.client.patch(Node, nodes[0], {"spec": {"taints": [taint]}})
 
@@ -124,7 +110,7 @@ async def test_cordon_is_a_notice_only_if_switched_on(scene: Scene, nodes: tuple
         await scene.apply(run().role(replicas=2, elastic={"min": 1, "max": 4}))
         await scene.until_pods("mnist-worker-0", "mnist-worker-1")
         for index in range(2):
-            await start(scene, f"mnist-worker-{index}", nodes[index])
+            await scene.run_on(f"mnist-worker-{index}", nodes[index])
         await scene.until_phase("Running")
         await scene.client.patch(Node, nodes[1], {"spec": {"unschedulable": True}})
         await scene.until_pods("mnist-worker-0", "mnist-worker-2")

@@ -1,7 +1,6 @@
 """Tests that a node on which pods fail repeatedly gets no new ones for a while."""
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -9,7 +8,6 @@ import msgspec
 import pytest
 
 from argosy.engine.dynamic import dynamic_kind
-from argosy.engine.errors import NotFound
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.kubernetes import Event, Node, Pod
@@ -31,20 +29,8 @@ RULES = QuarantineRules(enabled=True, failures=2, replicas=2)
 
 @pytest.fixture
 async def nodes(scene: Scene) -> AsyncIterator[tuple[str, ...]]:
-    names = tuple(f"node-{number}-{scene.namespace}" for number in range(2))
-    for name in names:
-        await scene.client.create(Node, {"metadata": {"name": name}})
-    yield names
-    for name in names:
-        with suppress(NotFound):
-            await scene.client.delete(Node, name)
-
-
-async def start(scene: Scene, pod: str, node: str) -> None:
-    path = f"{Pod.resource.path(pod, scene.namespace)}/binding"
-    body = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": node}}
-    await scene.client.request("POST", path, body={**body, "metadata": {"name": pod}})
-    await scene.report(pod, "Running")
+    async with scene.nodes(2) as names:
+        yield names
 
 
 async def until_quarantined(scene: Scene, node: str) -> dict[str, str]:
@@ -71,7 +57,7 @@ async def fail_twice(scene: Scene, node: str) -> None:
     await scene.apply(run().role(replicas=3, restart="OnFailure").limits(restarts=9))
     await scene.until_pods("mnist-worker-0", "mnist-worker-1", "mnist-worker-2")
     for index in range(2):
-        await start(scene, f"mnist-worker-{index}", node)
+        await scene.run_on(f"mnist-worker-{index}", node)
     for index in range(2):
         await scene.report(f"mnist-worker-{index}", "Failed", 139)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.engine.objects import ApiObject
-from argosy.kinds.kubernetes import Event, Pod
+from argosy.kinds.kubernetes import Event, Node, Pod
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.main import run_operator
 from argosy.operator.settings import Settings
@@ -76,6 +76,24 @@ class Scene:
 
         await self.until(f"{name} is {phase}", reached)
         return await self.run(name)
+
+    async def run_on(self, pod: str, node: str) -> None:
+        """Bind a pod to a node, and report that it runs."""
+        path = f"{Pod.resource.path(pod, self.namespace)}/binding"
+        body = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": node}}
+        await self.client.request("POST", path, body={**body, "metadata": {"name": pod}})
+        await self.report(pod, "Running")
+
+    @asynccontextmanager
+    async def nodes(self, count: int) -> AsyncIterator[tuple[str, ...]]:
+        """Nodes without a kubelet, which are deleted at the end."""
+        names = tuple(f"node-{number}-{self.namespace}" for number in range(count))
+        for name in names:
+            await self.client.create(Node, {"metadata": {"name": name}})
+        yield names
+        for name in names:
+            with suppress(NotFound):
+                await self.client.delete(Node, name)
 
     async def until_pods(self, *names: str) -> dict[str, Pod]:
         """Wait until exactly these pods exist and are not terminating."""
