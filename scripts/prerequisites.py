@@ -54,6 +54,12 @@ def install_packages() -> None:
                 subprocess.run(["apt-get", "-qq", *words], env=quiet, stdout=subprocess.DEVNULL, check=False)
 
 
+def unpack_criu() -> None:
+    """Unpack CRIU into the cache; without it the tests of process checkpoints are skipped."""
+    with _timed("CRIU"):
+        subprocess.run([sys.executable, "scripts/criu.py"], cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+
+
 def install_frameworks() -> None:
     """Make the virtual environments of the MPI implementations and of the examples' frameworks."""
     with _timed("MPI implementations"):

@@ -160,6 +160,7 @@ def _prepare(stages: set[str]) -> str:
     if REQUIRE_ALL:
         prerequisites.install_packages()
         prerequisites.install_frameworks()
+        prerequisites.unpack_criu()
     return problem
 
 

@@ -1,0 +1,1 @@
+"""Checkpoints of trainings. Pure outside of `drivers`."""
