@@ -1,0 +1,179 @@
+"""Reads and builds names of images: `registry/repository:tag@digest`.
+
+The first segment of a repository string is the registry if it contains `.` or `:` or is `localhost`;
+otherwise the registry is `docker.io`, where a single segment is below `library/`. An image name without a
+host gets one exactly once, by `with_registry`.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+DOCKER_HUB = "docker.io"
+MAX_REPOSITORY_CHARS = 255
+
+_COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class InvalidImageNameError(ValueError):
+    """A string is not a repository or an image name; the message says why."""
+
+
+class Repository(Struct, frozen=True):
+    """A repository of a registry."""
+
+    registry: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.registry}/{self.path}"
+
+    def image(self, reference: str) -> "Image":
+        """Return the image of a tag or a digest."""
+        return Image(self, digest=reference) if is_digest(reference) else Image(self, tag=reference)
+
+
+class Image(Struct, frozen=True):
+    """An image: a repository with a tag or a digest, or both."""
+
+    repository: Repository
+    tag: str = ""
+    digest: str = ""
+
+    @property
+    def reference(self) -> str:
+        """The digest, or else the tag: what the registry is asked for."""
+        return self.digest or self.tag
+
+    def __str__(self) -> str:
+        tag, digest = self.tag and f":{self.tag}", self.digest and f"@{self.digest}"
+        return f"{self.repository}{tag}{digest}"
+
+
+def parse_repository(text: str) -> Repository:
+    """Return the repository; raises InvalidImageNameError for anything that is more or less than one."""
+    if "://" in text:
+        raise _invalid(text, "must have no scheme")
+    if "@" in text:
+        raise _invalid(text, "must have no digest")
+    registry, path = _split_registry(text)
+    if ":" in path:
+        raise _invalid(text, "must have no tag")
+    return _repository(text, registry, path)
+
+
+def parse_image(text: str) -> Image:
+    """Return the image; the tag is `latest` if there is neither tag nor digest."""
+    if "://" in text:
+        raise _invalid(text, "must have no scheme")
+    name, at, digest = text.partition("@")
+    if at and not is_digest(digest):
+        raise _invalid(text, "the digest must be sha256: and 64 hexadecimal digits")
+    registry, rest = _split_registry(name)
+    path, colon, tag = rest.partition(":")
+    if colon and not _TAG.fullmatch(tag):
+        raise _invalid(text, f"invalid tag {tag!r}")
+    if not tag and not digest:
+        tag = "latest"
+    return Image(_repository(text, registry, path), tag, digest)
+
+
+def with_registry(url: str, image: str) -> Image:
+    """Return the image in the registry at this URL or host; the image may name that registry already.
+
+    An image that names another registry is invalid, so that no registry gets the credentials of another.
+    """
+    host = registry_host(url)
+    first, slash, _ = image.partition("/")
+    if not (slash and _is_registry(first)):
+        return parse_image(f"{host}/{image}")
+    if _canonical(first) != host:
+        raise _invalid(image, f"must be an image of the registry {host}")
+    return parse_image(image)
+
+
+def registry_host(url: str) -> str:
+    """Return the host of a registry that is given as `host`, `host:port` or as a URL."""
+    host = url.partition("://")[2] if "://" in url else url
+    host = host.rstrip("/")
+    if not _HOST.fullmatch(host):
+        raise _invalid(url, "must be the host of a registry")
+    return _canonical(host)
+
+
+def local_image(pod: str, container: str, at: datetime) -> Image:
+    """Return the image of a checkpoint that is not pushed to any registry."""
+    path = f"checkpoint-{pod}-{container}"
+    if len(path) > MAX_REPOSITORY_CHARS:
+        path = (
+            f"{path[: MAX_REPOSITORY_CHARS - 9].rstrip('.-')}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+        )
+    return parse_image(f"localhost/{path}:{at.astimezone(UTC):%Y%m%d-%H%M%S}")
+
+
+def checkpoint_tag(container: str, stamp: int) -> str:
+    """Return the tag of a container's checkpoint; `stamp` is in seconds and never used twice by a job."""
+    return f"{container}-{stamp}"
+
+
+def complete_stamps(tags: Iterable[str], containers: Collection[str]) -> list[int]:
+    """Return the stamps for which every container has a tag, newest first."""
+    stamps: dict[str, set[int]] = {container: set() for container in containers}
+    for tag in tags:
+        container, dash, stamp = tag.rpartition("-")
+        if dash and container in stamps and stamp.isascii() and stamp.isdigit():
+            stamps[container].add(int(stamp))
+    return sorted(set.intersection(*stamps.values()), reverse=True) if stamps else []
+
+
+def is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
+
+
+def _split_registry(text: str) -> tuple[str, str]:
+    first, slash, rest = text.partition("/")
+    if slash and _is_registry(first):
+        host = _canonical(first)
+        return host, _below_library(rest) if host == DOCKER_HUB else rest
+    if text in ("", "localhost") or ("." in text and ":" not in text and not slash):
+        raise _invalid(text, "must name a repository")
+    return DOCKER_HUB, _below_library(text)
+
+
+def _is_registry(segment: str) -> bool:
+    return "." in segment or ":" in segment or segment == "localhost"
+
+
+def _below_library(text: str) -> str:
+    return text if "/" in text else f"library/{text}"
+
+
+def _canonical(host: str) -> str:
+    return DOCKER_HUB if host in ("index.docker.io", "registry-1.docker.io") else host
+
+
+def _repository(text: str, registry: str, path: str) -> Repository:
+    if not _HOST.fullmatch(registry):
+        raise _invalid(text, f"invalid registry {registry!r}")
+    components = path.split("/")
+    if "" in components or path == "library/":
+        raise _invalid(text, "must have no empty segment")
+    if path != path.lower():
+        raise _invalid(text, "the repository must be lower case")
+    for component in components:
+        if not _COMPONENT.fullmatch(component):
+            raise _invalid(text, f"invalid segment {component!r}")
+    if len(path) > MAX_REPOSITORY_CHARS:
+        raise _invalid(text, f"the repository must have at most {MAX_REPOSITORY_CHARS} characters")
+    return Repository(registry, path)
+
+
+def _invalid(text: str, problem: str) -> InvalidImageNameError:
+    shown = text if len(text) <= 100 else f"{text[:97]}..."
+    return InvalidImageNameError(f"invalid image name {shown!r}: {problem}")
