@@ -21,6 +21,7 @@ PACKAGES = {
     "python3-mpi4py": ("/usr/bin/python3", "-c", "import mpi4py"),
     "nftables": ("/usr/sbin/nft", "--version"),
     "iptables": ("/usr/sbin/iptables", "--version"),
+    "docker-registry": ("/usr/bin/docker-registry", "--version"),
     "passt": ("/usr/bin/pasta", "--version"),
     **{
         name: ("/usr/bin/dpkg", "-s", name)
@@ -32,8 +33,8 @@ PACKAGES = {
 }
 """Debian packages, each with a command that succeeds if it is installed.
 
-They are PyTorch, Open MPI and sshd for the examples, tools for the network of pods, and what Horovod is built
-with.
+They are PyTorch, Open MPI and sshd for the examples, tools for the network of pods, a registry of images, and
+what Horovod is built with.
 """
 
 

@@ -1,0 +1,74 @@
+"""Runs a real OCI registry, Debian's docker-registry, on loopback."""
+
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.support.servers import free_port
+from tests.support.waiting import wait_for
+
+PROGRAM = shutil.which("docker-registry")
+USERNAME, PASSWORD = "trainer", "wave-4711"
+HTPASSWD = f"{USERNAME}:$2b$05$2hFzX1pIbimGIYYwRQTUs.FwxZ5lGwTNQryTzPq3K9cqY4/X2TCk6\n"
+"""The password hashed with bcrypt, the only kind that the registry accepts."""
+
+
+@dataclass(frozen=True)
+class RunningRegistry:
+    address: str
+    folder: Path
+
+    @property
+    def blobs(self) -> list[Path]:
+        """The files with the content of blobs."""
+        return sorted(self.folder.glob("storage/docker/registry/v2/blobs/*/*/*/data"))
+
+
+@contextmanager
+def running_registry(folder: Path, *, login: bool = False) -> Iterator[RunningRegistry]:
+    """Run a registry for the duration of the block."""
+    assert PROGRAM is not None
+    port = free_port()
+    config: dict[str, object] = {
+        "version": 0.1,
+        "log": {"level": "warn", "accesslog": {"disabled": True}},
+        "storage": {
+            "filesystem": {"rootdirectory": str(folder / "storage")},
+            "delete": {"enabled": True},
+            "maintenance": {"uploadpurging": {"enabled": False}},
+        },
+        "http": {"addr": f"127.0.0.1:{port}"},
+    }
+    if login:
+        (folder / "htpasswd").write_text(HTPASSWD)
+        config["auth"] = {"htpasswd": {"realm": "registry", "path": str(folder / "htpasswd")}}
+    (folder / "config.yml").write_text(yaml.safe_dump(config))
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [PROGRAM, "serve", str(folder / "config.yml")], stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_for(lambda: process.poll() is not None or _answers(port), "the registry does not answer")
+        assert process.poll() is None, (folder / "log").read_text()
+        yield RunningRegistry(f"127.0.0.1:{port}", folder)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=5):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code == 401
+    except OSError:
+        return False
