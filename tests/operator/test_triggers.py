@@ -23,7 +23,8 @@ from argosy.operator.triggers import (
     START_DEBOUNCE_SECONDS,
     Triggers,
 )
-from argosy.reconcile.background import BackgroundCalls, BackgroundPool
+from argosy.reconcile.background import BackgroundCalls
+from argosy.reconcile.background_pool import BackgroundPool
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.reconciler import Reconciler
 from tests.support.fake_exec import FakeExec

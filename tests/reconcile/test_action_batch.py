@@ -18,7 +18,7 @@ from argosy.engine.errors import (
     Unavailable,
 )
 from argosy.kinds.kubernetes import ConfigMap
-from argosy.plan.actions import ActionResult, ActionStatus, Apply, AwaitedAction, Patch, Remove
+from argosy.plan.actions import ActionResult, ActionStatus, Apply, AwaitedAction, Check, Patch, Remove
 from argosy.plan.children import Child
 from argosy.reconcile.action_batch import ActionBatch, status_of_error
 from argosy.reconcile.child_executor import ChildExecutor
@@ -34,7 +34,7 @@ class Executor:
     executed: list[str] = field(default_factory=list)
 
     async def execute(self, action: AwaitedAction) -> ActionStatus:
-        name = action.child.name if isinstance(action, Apply) else action.name
+        name = action.child.name if isinstance(action, Apply | Check) else action.name
         self.executed.append(name)
         answer = self.answers.get(name, ActionStatus.DONE)
         if isinstance(answer, ApiError):
@@ -55,11 +55,12 @@ class Batch:
     executor: Executor = field(default_factory=Executor)
     retries: ActionRetries = field(default_factory=ActionRetries)
     clock: ManualClock = field(default_factory=ManualClock)
+    checks: dict[str, ActionResult] = field(default_factory=dict)
 
     async def execute(self, *actions: AwaitedAction) -> list[str]:
         """Return the executed actions."""
         self.executor.executed.clear()
-        batch = ActionBatch(cast("ChildExecutor", self.executor), self.retries, self.clock)
+        batch = ActionBatch(cast("ChildExecutor", self.executor), self.retries, self.clock, self.checks)
         self.done = await batch.execute(actions)
         return list(self.executor.executed)
 
@@ -119,3 +120,38 @@ ERRORS = {
 @pytest.mark.parametrize(("error", "want"), ERRORS.values(), ids=ERRORS.keys())
 def test_an_error_decides_what_is_done_about_an_action(error: ApiError, want: ActionStatus) -> None:
     assert status_of_error(error) is want
+
+
+CHECK = Check(Child(ConfigMap, "checked", {"data": {"a": "1"}}))
+CHANGED = Check(Child(ConfigMap, "checked", {"data": {"a": "2"}}))
+
+
+async def test_a_check_is_answered_once_while_decisions_contain_it() -> None:
+    batch = Batch()
+    assert await batch.execute(CHECK) == ["checked"]
+    assert await batch.execute(CHECK) == []
+    assert batch.checks == {CHECK.key: ActionResult("ConfigMap", "checked", verb="Check")}
+    assert await batch.execute(CHANGED) == ["checked"]
+    assert batch.checks.keys() == {CHANGED.key}
+    await batch.execute()
+    assert batch.checks == {}
+
+
+async def test_a_check_that_the_api_server_rejects_for_good_is_not_repeated() -> None:
+    batch = Batch(Executor({"checked": Invalid(422, "Invalid", "spec: no")}))
+    assert await batch.execute(CHECK) == ["checked"]
+    result = batch.checks[CHECK.key]
+    assert (result.status, result.message, result.verb) == (ActionStatus.INVALID, "spec: no", "Check")
+    assert batch.retries.next_retry_at() is None
+    batch.clock.advance(3600)
+    assert await batch.execute(CHECK) == []
+
+
+async def test_a_check_that_is_rejected_for_now_is_repeated() -> None:
+    batch = Batch(Executor({"checked": Forbidden(403, "Forbidden", "exceeded quota")}))
+    await batch.execute(CHECK)
+    assert batch.checks[CHECK.key].status is ActionStatus.FORBIDDEN
+    batch.executor.answers.clear()
+    batch.clock.advance(FIRST_RETRY_SECONDS)
+    await batch.execute(CHECK)
+    assert batch.checks[CHECK.key].status is ActionStatus.DONE

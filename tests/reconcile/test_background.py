@@ -5,19 +5,15 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from argosy.engine.errors import LeaseExpired
 from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Key
-from argosy.plan.actions import Exec, ExecResult, ExecStatus
-from argosy.reconcile.background import (
-    MAX_CALLS_PER_OBJECT,
-    MAX_RUNNING,
-    MAX_RUNNING_PER_OBJECT,
-    BackgroundCalls,
-    BackgroundPool,
-)
+from argosy.plan.actions import Call, CallResult, CallStatus, Exec, ExecResult, ExecStatus
+from argosy.reconcile.background import MAX_CALLS_PER_OBJECT, MAX_RUNNING_PER_OBJECT, BackgroundCalls
+from argosy.reconcile.background_pool import MAX_RUNNING, BackgroundPool
 from tests.support.captured_logs import captured_lines
 from tests.support.fake_exec import FakeExec, settle
 
@@ -48,7 +44,7 @@ class Leader:
         await settle()
 
     def answered(self, job: Key = JOB, uid: str = "u") -> list[str]:
-        return sorted(self.calls.results(job, uid))
+        return sorted(self.calls.exec_results(job, uid))
 
     def counted(self, result: str) -> float:
         return self.registry.get_sample_value("argosy_exec_total", {"result": result}) or 0.0
@@ -72,7 +68,7 @@ async def test_an_answer_enqueues_its_object_and_stays_while_plans_contain_the_k
     assert (leader.enqueued, leader.in_progress) == ([JOB], 0)
     for _ in range(2):
         await leader.plan("a")
-        assert leader.calls.results(JOB, "u") == {"a": ExecResult("a", exit_code=3, stdout=b"text")}
+        assert leader.calls.exec_results(JOB, "u") == {"a": ExecResult("a", exit_code=3, stdout=b"text")}
     assert leader.exec.started == ["home/a"]
     await leader.plan()
     assert leader.answered() == []
@@ -242,7 +238,7 @@ async def test_an_unexpected_error_is_an_answer_and_frees_the_slot(leader: Leade
     with captured_lines() as lines:
         await leader.exec.answer("home/a", ValueError("no JSON"))
     want = ExecResult("a", ExecStatus.NOT_REACHABLE, message="ValueError('no JSON')")
-    assert leader.calls.results(JOB, "u") == {"a": want}
+    assert leader.calls.exec_results(JOB, "u") == {"a": want}
     assert (leader.in_progress, leader.enqueued) == (0, [JOB])
     assert any("exec failed" in str(line) for line in lines)
 
@@ -261,3 +257,32 @@ async def test_commands_are_counted_by_their_result(leader: Leader, result: Exec
     await leader.plan("a")
     await leader.exec.answer("home/a", result)
     assert leader.counted(want) == 1
+
+
+class Request(Struct, frozen=True):
+    pass
+
+
+async def test_calls_of_a_driver_that_hangs_hold_up_neither_commands_nor_other_drivers() -> None:
+    async def make_call(namespace: str, call: Call) -> CallResult:
+        if call.driver == "slow":
+            await asyncio.Event().wait()
+        return CallResult(call.key, CallStatus.REFUSED, code="no")
+
+    registry, commands = CollectorRegistry(), FakeExec()
+    pool = BackgroundPool(commands.run, Metrics(registry), run_call=make_call)
+    calls = BackgroundCalls(pool)
+    pool.begin_term()
+    for number in range(2 * MAX_RUNNING):
+        key = Key(f"ns-{number}", "job")
+        calls.update(key, "u", [Call("slow", "slow", Request())], recorded=True)
+    calls.update(JOB, "u", [exec_of("a"), Call("b", "fast", Request())], recorded=True)
+    await settle()
+    assert commands.started == ["home/a"]
+    assert calls.call_results(JOB, "u") == {"b": CallResult("b", CallStatus.REFUSED, code="no")}
+    assert calls.exec_results(JOB, "u") == {}
+    assert registry.get_sample_value("argosy_calls_in_progress") == MAX_RUNNING
+    refused = {"driver": "fast", "result": "refused"}
+    assert registry.get_sample_value("argosy_calls_total", refused) == 1
+    await pool.end_term()
+    assert registry.get_sample_value("argosy_calls_in_progress") == 0

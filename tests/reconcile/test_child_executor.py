@@ -8,11 +8,12 @@ import pytest
 
 from argosy.engine.client import Client
 from argosy.engine.dynamic import dynamic_kind
+from argosy.engine.errors import Invalid, NotFound
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ConfigMap, Secret, SecretMetadata, Service
 from argosy.kinds.meta import Json
-from argosy.plan.actions import ActionStatus, Apply, AwaitedAction, Patch, Remove
+from argosy.plan.actions import ActionStatus, Apply, AwaitedAction, Check, Patch, Remove
 from argosy.plan.children import Child, KubernetesObject, Owner, child_body, version_of
 from argosy.reconcile.child_executor import ChildExecutor, WrittenChildren
 from tests.support.servers import Server
@@ -234,3 +235,14 @@ def test_children_that_are_gone_are_forgotten() -> None:
     written = WrittenChildren({"a": "1", "b": "2"}, {"a", "c"})
     written.keep_only({"a"})
     assert written == WrittenChildren({"a": "1"}, {"a"})
+
+
+async def test_a_check_creates_nothing_and_says_what_the_api_server_would(harness: Harness) -> None:
+    assert await harness.execute(Check(settings(a="1"))) is ActionStatus.DONE
+    with pytest.raises(NotFound):
+        await harness.config_map()
+    invalid = Child(ConfigMap, "settings", {"data": {"not a key": "1"}})
+    with pytest.raises(Invalid):
+        await harness.execute(Check(invalid))
+    await harness.created(settings(a="1"))
+    assert await harness.execute(Check(settings(a="2"))) is ActionStatus.DONE, "the name is taken"

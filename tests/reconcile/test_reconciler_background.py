@@ -102,11 +102,11 @@ async def test_an_answer_is_kept_while_the_write_of_what_follows_from_it_is_put_
     harness.clock.advance(0.5)
     assert await harness.reconcile() == pytest.approx(MESSAGES_SECONDS, abs=1)
     assert harness.api.log == []
-    assert harness.reconciler.background.results(KEY, "u").keys() == {"check"}
+    assert harness.reconciler.background.exec_results(KEY, "u").keys() == {"check"}
     harness.clock.advance(MESSAGES_SECONDS)
     await harness.reconcile()
     assert harness.api.writes()
-    assert harness.reconciler.background.results(KEY, "u") == {}
+    assert harness.reconciler.background.exec_results(KEY, "u") == {}
 
 
 async def until_quiet(harness: ReconcilerHarness) -> None:
@@ -154,4 +154,4 @@ async def test_a_command_is_cancelled_and_answers_are_forgotten_when(
     end(harness)
     await settle()
     assert harness.exec.cancelled == ["default/second"]
-    assert harness.reconciler.background.results(KEY, "u") == {}
+    assert harness.reconciler.background.exec_results(KEY, "u") == {}

@@ -6,6 +6,7 @@ import pytest
 
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import ConfigMap, Secret
+from argosy.plan.drivers import Refusal
 from tests.conftest import fresh_name, make_namespace
 from tests.support.captured_logs import captured_lines
 from tests.support.servers import Server
@@ -159,3 +160,28 @@ async def test_a_forged_child_in_another_namespace_is_ignored(ready: ToyScene, a
     await ready.edit(message="again")
     await ready.until_ready()
     assert await ready.client.get(ConfigMap, "toy-forged", elsewhere) == forged
+
+
+async def test_a_call_that_is_refused_is_made_again_and_counted_once(scene: ToyScene) -> None:
+    await scene.create_config_map("registry")
+    await scene.create(message="hello", counter="messages")
+    async with scene.operator():
+        await scene.until_status(lambda status: "secret" in status.counter_problem)
+        assert scene.counter.requests == {}, "without credentials nothing is sent"
+        scene.counter.error = Refusal("Busy", "come back later")
+        await scene.create_password()
+        await scene.until_status(lambda status: "come back later" in status.counter_problem)
+        scene.counter.error = None
+        await scene.until_ready()
+        await scene.until_status(lambda status: (status.count, status.counter_problem) == (1, ""))
+    assert scene.counter.total("messages") == 1
+
+
+async def test_a_change_that_only_a_view_shows_is_seen(scene: ToyScene) -> None:
+    await scene.create_config_map("registry")
+    await scene.create_password()
+    await scene.create(message="hello", counter="messages")
+    async with scene.operator():
+        await scene.until_status(lambda status: status.count == 1)
+        scene.counter.requests["messages"].append("somebody else")
+        await scene.until_status(lambda status: status.count == 2)

@@ -8,6 +8,7 @@ import pytest
 from argosy.kinds.kubernetes import ConfigMap
 from tests.conftest import fresh_name, make_namespace
 from tests.support.captured_logs import captured_lines
+from tests.support.counter import Counter
 from tests.support.servers import Server
 from tests.support.toy_kind import FINALIZER, Toy
 from tests.support.toy_operator import NEVER, Killing, ToyScene
@@ -25,7 +26,8 @@ async def test_a_kill_at_every_request_changes_nothing(scene: ToyScene, api: Ser
         killing, namespace = Killing(at, answered=answered), fresh_name()
         async with limit:
             make_namespace(api, namespace)
-            await killing.run(replace(scene, namespace=namespace), _live, _check_what_was_left)
+            life = replace(scene, namespace=namespace, counter=Counter())
+            await killing.run(life, _live, _check_what_was_left)
         return killing
 
     with captured_lines():
@@ -40,7 +42,8 @@ async def _live(scene: ToyScene) -> None:
     """Take one object through its lifecycle: create, edit, interfere, delete."""
     await scene.create_config_map("registry")
     await scene.create_config_map("second")
-    await scene.create(message="hello")
+    await scene.create_password()
+    await scene.create(message="hello", counter="messages")
     first = await scene.until_ready()
     await scene.until_data("toy-settings", {"message": "hello"})
     await scene.until_data("registry", {"toy": first.metadata.uid})
@@ -58,7 +61,10 @@ async def _live(scene: ToyScene) -> None:
     settings = await scene.until_data("toy-settings", {"message": "bye"})
     assert settings.metadata.annotations["note"] == "theirs"
     toy = await scene.until_ready()
-    assert toy.status.argosy == {"registry": "second", "message": "bye", "messages": 2}
+    want = {"registry": "second", "message": "bye", "messages": 2, "counted": ["count-1", "count-2"]}
+    assert toy.status.argosy == want
+    assert scene.counter.total("messages") == 2
+    await scene.until_status(lambda status: status.count == 2)
     assert await scene.secret() == secret
 
     await scene.client.delete(Toy, "toy", scene.namespace)
@@ -69,6 +75,11 @@ async def _live(scene: ToyScene) -> None:
 async def _check_what_was_left(scene: ToyScene) -> None:
     """Check that every existing child was recorded before, and that the Toy has its finalizer if needed."""
     toy = await scene.toy()
+    counted = scene.counter.total("messages")
+    if toy is not None:
+        recorded_messages = toy.status.argosy.get("messages", 0)
+        assert isinstance(recorded_messages, int)
+        assert recorded_messages >= counted, "recorded before it is counted"
     recorded = toy.status.argosy.get("registry") if toy is not None else None
     for name in ("registry", "second"):
         registry = await scene.config_map(name)

@@ -21,7 +21,8 @@ from argosy.engine.objects import ApiObject, Key
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.meta import Json
 from argosy.operator.triggers import Triggers
-from argosy.reconcile.background import BackgroundCalls, BackgroundPool
+from argosy.reconcile.background import BackgroundCalls
+from argosy.reconcile.background_pool import BackgroundPool
 from argosy.reconcile.bursts import BURST_JOBS
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.pod_renderer import PodRenderer

@@ -4,11 +4,13 @@ A Toy owns a ConfigMap with its message and a Secret with a generated key; chang
 adds an entry to a registry, a ConfigMap that it does not own, and a finalizer makes sure that the entry is
 removed again. Its Record contains the registry and the number of times that the message has changed.
 
-If it names a pod, each new message is announced there by a command, and the Record contains the answers.
+If it names a pod, each new message is announced there by a command, and the Record contains the answers. If
+it names a counter, each new message is counted by a service outside of Kubernetes, and the status has the
+total.
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, ClassVar
 
@@ -20,11 +22,13 @@ from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions
 from argosy.kinds.kubernetes import ConfigMap, Pod, SecretMetadata
 from argosy.kinds.meta import Json, ObjectMeta
 from argosy.kinds.resource import Resource
-from argosy.plan.actions import Action, EmitEvent, Exec, Patch
+from argosy.plan.actions import Action, Call, EmitEvent, Exec, Patch, SecretRef
 from argosy.plan.children import Child, KubernetesObject
-from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref
+from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref, View
 from argosy.plan.diff import changes
+from argosy.plan.drivers import Driver
 from argosy.reconcile.runner import ReconciledKind
+from tests.support.counter import Increment, Total
 
 FINALIZER = "example.com/registry"
 PART_OF = "example.com/toy"
@@ -36,12 +40,19 @@ class ToySpec(Struct, frozen=True):
     registry: str = "registry"
     pod: str = ""
     """Where messages are announced; empty: nowhere."""
+    counter: str = ""
+    """What counts messages; empty: nothing."""
+    counter_namespace: str = ""
+    """Where the Secret with the password of the counters is; empty: here."""
 
 
 class ToyStatus(Struct, frozen=True, rename="camel"):
     phase: str = ""
     message: str = ""
     observed_generation: int = 0
+    count: int | None = None
+    """The total of the counter."""
+    counter_problem: str = ""
     argosy: Annotated[Json, Meta(extra_json_schema={PRESERVE_UNKNOWN_FIELDS: True})] = field(
         default_factory=dict
     )
@@ -72,6 +83,8 @@ class ToyRecord(Struct, frozen=True, omit_defaults=True):
     """The number of times that the message has changed."""
     answers: list[str] = field(default_factory=list)
     """Keys of commands whose answer was received, each time that it was."""
+    counted: list[str] = field(default_factory=list)
+    """The same for calls."""
     version: int = 1
 
 
@@ -88,6 +101,8 @@ class ToyReconciler:
         if obj.spec.pod:
             yield Ref(Pod, obj.spec.pod, namespace)
         yield _parts(obj)
+        if obj.spec.counter:
+            yield _counter_view(obj)
 
     def decide(self, obj: Toy, record: ToyRecord | None, inputs: Inputs, now: datetime) -> Decision:
         meta, record = obj.metadata, record or ToyRecord()
@@ -100,27 +115,61 @@ class ToyReconciler:
         if record.messages == 0 or record.message != obj.spec.message:
             record = replace(record, message=obj.spec.message, messages=record.messages + 1)
         record = replace(record, registry=obj.spec.registry)
-        record, execs, requeue_at = _announce(obj, record, inputs, now)
+        record, announcements, requeue_at = _announce(obj, record, inputs, now)
+        record, calls, problem, retry_at = _count(obj, record, inputs, now)
+        requeue_at = requeue_at or retry_at
+        execs: tuple[Action, ...] = (*announcements, *calls)
         wanted = changes(_children(obj, inputs), inputs, prune=True, drift=True)
         registry = inputs.one(Ref(ConfigMap, obj.spec.registry, meta.namespace))
         if registry is None:
-            status = _status(obj, "Pending", f"no ConfigMap {obj.spec.registry}", record)
+            status = _status(obj, "Pending", f"no ConfigMap {obj.spec.registry}", record, inputs, problem)
             return Decision(status, (*wanted, *execs), requeue_at=requeue_at)
         entered = registry.data.get(meta.name) == meta.uid
         enter = () if entered else (_patch(registry, {meta.name: meta.uid}),)
         is_announced = not obj.spec.pod or announcement(record) in record.answers
+        is_announced &= not obj.spec.counter or count_key(record) in record.counted
         complete = entered and not wanted and len(inputs.children) == len(self.owns) and is_announced
         phase = "Ready" if complete else "Pending"
-        problem = "; ".join(failure.message for failure in inputs.failures)
+        message = "; ".join(failure.message for failure in inputs.failures)
         became_ready = phase == "Ready" != obj.status.phase
         events = (EmitEvent("Normal", "Ready", "everything exists"),) if became_ready else ()
         actions = (*wanted, *enter, *execs)
-        return Decision(_status(obj, phase, problem, record), actions, events, requeue_at)
+        status = _status(obj, phase, message, record, inputs, problem)
+        return Decision(status, actions, events, requeue_at)
 
 
 def announcement(record: ToyRecord) -> str:
     """Return the key of the command that announces the current message."""
     return f"announcement-{record.messages}"
+
+
+def count_key(record: ToyRecord) -> str:
+    """Return the key of the call that counts the current message."""
+    return f"count-{record.messages}"
+
+
+def _counter_view(obj: Toy) -> View:
+    return View("counter", obj.spec.counter, 0.1, _password(obj))
+
+
+def _password(obj: Toy) -> SecretRef:
+    return SecretRef("counter", obj.spec.counter_namespace)
+
+
+def _count(
+    obj: Toy, record: ToyRecord, inputs: Inputs, now: datetime
+) -> tuple[ToyRecord, tuple[Call, ...], str, datetime | None]:
+    """Record the answers, and return the call that counts the current message if that has none."""
+    key = count_key(record)
+    answer = inputs.call_results.get(key)
+    if answer is not None and answer.value is not None:
+        record = replace(record, counted=[*record.counted, key])
+    if not obj.spec.counter or key in record.counted:
+        return record, (), "", None
+    if answer is not None:
+        return record, (), f"{answer.status}: {answer.message}", now + timedelta(seconds=0.1)
+    request = Increment(obj.spec.counter, f"{obj.metadata.uid}/{key}")
+    return record, (Call(key, "counter", request, _password(obj)),), obj.status.counter_problem, None
 
 
 def _announce(
@@ -164,13 +213,16 @@ def random_key() -> Json:
     return {"stringData": {"key": secrets.token_hex(16)}}
 
 
-def reconciled_toy(kind: type[Toy] = Toy) -> ReconciledKind[Toy, ToyRecord]:
+def reconciled_toy(
+    kind: type[Toy] = Toy, drivers: Mapping[str, Driver] = {}
+) -> ReconciledKind[Toy, ToyRecord]:
     """Return what registers Toys, or a kind derived from them."""
     return ReconciledKind(
         kind=kind,
         reconciler=ToyReconciler(),
         needed={ConfigMap: {"toy": toys_by_part}, Pod: {}},
         generators={"random": random_key},
+        drivers=drivers,
     )
 
 
@@ -205,5 +257,16 @@ def _patch(registry: ConfigMap, data: dict[str, str | None]) -> Patch:
     return Patch(ConfigMap, meta.name, meta.namespace, meta.uid, {"data": data})
 
 
-def _status(obj: Toy, phase: str, message: str, record: ToyRecord) -> ToyStatus:
-    return ToyStatus(phase, message, obj.metadata.generation, msgspec.to_builtins(record))
+def _status(
+    obj: Toy,
+    phase: str,
+    message: str,
+    record: ToyRecord,
+    inputs: Inputs | None = None,
+    problem: str = "",
+) -> ToyStatus:
+    view = inputs.view(_counter_view(obj)) if inputs and obj.spec.counter else None
+    count = view.value.count if view and isinstance(view.value, Total) else None
+    problem = problem or (view.problem if view else "")
+    generation = obj.metadata.generation
+    return ToyStatus(phase, message, generation, count, problem, msgspec.to_builtins(record))

@@ -6,12 +6,13 @@ exit code.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 from argosy.engine import streams
@@ -25,10 +26,15 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.metrics import Metrics
 from argosy.engine.transport import HttpTransport, Request, Response, Socket, Stream, Transport
 from argosy.kinds.kubernetes import ConfigMap, Event, Secret
-from argosy.reconcile.background import BackgroundCalls, BackgroundPool
+from argosy.plan.drivers import Credentials, Driver
+from argosy.reconcile.background import BackgroundCalls
+from argosy.reconcile.background_pool import BackgroundPool
+from argosy.reconcile.drivers import Drivers
 from argosy.reconcile.pod_exec import PodExec
 from argosy.reconcile.runner import Runner
 from argosy.reconcile.sources import Sources
+from argosy.reconcile.views import Views
+from tests.support.counter import PASSWORD, Counter
 from tests.support.toy_kind import Toy, ToyStatus, reconciled_toy
 from tests.support.waiting import until
 
@@ -70,6 +76,29 @@ class KillingTransport:
 
     async def close(self) -> None:
         await self._inner.close()
+
+    async def call(self, driver: Driver, request: Struct, credentials: Credentials) -> Struct | None:
+        """Pass on a call outside of Kubernetes, which counts as a request."""
+        self.sent += 1
+        if self.sent == self._at and self._answered:
+            await driver.call(request, credentials)
+        if self.sent >= self._at:
+            raise self.kill()
+        return await driver.call(request, credentials)
+
+
+class _KillingDriver:
+    """Kills the operator at one of its calls."""
+
+    def __init__(self, inner: Driver, transport: KillingTransport) -> None:
+        self._inner = inner
+        self._transport = transport
+
+    async def call(self, request: Struct, credentials: Credentials) -> Struct | None:
+        return await self._transport.call(self._inner, request, credentials)
+
+    async def fetch(self, scope: str, credentials: Credentials) -> Struct:
+        return await self._inner.fetch(scope, credentials)
 
 
 class _KillingSocket:
@@ -146,14 +175,29 @@ NEVER = 1_000_000
 class ToyOperator:
     """One replica."""
 
-    def __init__(self, client: Client, namespace: str, kind: type[Toy] = Toy) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        kind: type[Toy] = Toy,
+        drivers: Mapping[str, Driver] = {},
+    ) -> None:
         self.toys = Cache(client, kind, namespace=namespace)
         self.sources = Sources(client, namespace)
         self.recorder = Recorder(client, "toy-operator")
-        self.background = BackgroundPool(PodExec(client).run, client.metrics)
-        calls = BackgroundCalls(self.background)
+        self.drivers = Drivers(client)
+        self.drivers.add(drivers)
+        self.views = Views(self.drivers, SystemClock())
+        self.background = BackgroundPool(PodExec(client).run, client.metrics, run_call=self.drivers.run)
         self.runner = Runner(
-            reconciled_toy(kind), self.toys, self.sources, client, SystemClock(), self.recorder, calls
+            reconciled_toy(kind, drivers),
+            self.toys,
+            self.sources,
+            client,
+            SystemClock(),
+            self.recorder,
+            BackgroundCalls(self.background),
+            self.views,
         )
         self.controller = Controller("Toy", self.runner.reconcile, concurrency=4, metrics=client.metrics)
         self.runner.subscribe(self.controller)
@@ -169,10 +213,12 @@ class ToyOperator:
         await asyncio.gather(*(cache.wait_synced() for cache in self.sources.caches))
         await self.runner.begin_term()
         self.background.begin_term()
+        self.views.begin_term()
         try:
             await self.controller.run()
         finally:
             await self.background.end_term()
+            await self.views.end_term()
             self.runner.end_term()
 
     async def run(self) -> None:
@@ -196,6 +242,8 @@ class ToyScene:
     server: Reachable
     namespace: str
     kind: type[Toy] = Toy
+    counter: Counter = field(default_factory=Counter)
+    """Shared by the operators of the scene."""
 
     @asynccontextmanager
     async def operator(
@@ -211,7 +259,12 @@ class ToyScene:
         transport = wrap(HttpTransport(connection))
         metrics = Metrics(CollectorRegistry())
         async with Client(connection, transport=transport, metrics=metrics, deadline=deadline) as client:
-            operator = ToyOperator(client, self.namespace, self.kind)
+            driver = (
+                _KillingDriver(self.counter, transport)
+                if isinstance(transport, KillingTransport)
+                else self.counter
+            )
+            operator = ToyOperator(client, self.namespace, self.kind, {"counter": driver})
             task = asyncio.create_task(operator.watch() if deadline else operator.run())
             try:
                 yield operator
@@ -229,6 +282,12 @@ class ToyScene:
     async def create_config_map(self, name: str, **metadata: object) -> ConfigMap:
         body = {"metadata": {"name": name, **metadata}}
         return await self.client.create(ConfigMap, body, self.namespace)
+
+    async def create_password(self, **annotations: str) -> Secret:
+        """Create the Secret with the password of counters."""
+        metadata = {"name": "counter", "annotations": annotations}
+        body = {"metadata": metadata, "stringData": {"password": PASSWORD.decode()}}
+        return await self.client.create(Secret, body, self.namespace)
 
     async def toy(self, name: str = "toy") -> Toy | None:
         with suppress(NotFound):

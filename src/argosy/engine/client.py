@@ -98,6 +98,10 @@ class Client:
     async def close(self) -> None:
         await self._transport.close()
 
+    def check_lease(self) -> None:
+        """Raise `LeaseExpired` if this process may not write any more, nor change anything elsewhere."""
+        self._sender.check_lease()
+
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T:
         headers = {"Accept": accept_header(kind)}
         return self._codec(kind).object(

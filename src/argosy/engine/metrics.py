@@ -44,6 +44,16 @@ class Metrics:
         self.exec_in_progress = self._gauge(
             "argosy_exec_in_progress", "Commands that the operator runs in containers now."
         )
+        self.calls_total = self._counter(
+            "argosy_calls_total", "Calls outside of Kubernetes, by driver and result.", ["driver", "result"]
+        )
+        self.calls_in_progress = self._gauge(
+            "argosy_calls_in_progress", "Calls outside of Kubernetes that have not been answered yet."
+        )
+        self.views = self._gauge("argosy_views", "Views outside of Kubernetes that are fetched regularly.")
+        self.view_fetches = self._counter(
+            "argosy_view_fetches_total", "Fetches of views, by driver and result.", ["driver", "result"]
+        )
         self.event_loop_tasks = self._gauge("argosy_event_loop_tasks", "Tasks of the event loop.")
 
     def _define_api_metrics(self) -> None:

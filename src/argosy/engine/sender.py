@@ -120,6 +120,11 @@ class Sender:
             self._metrics.writes_in_flight.dec()
             self._limiter.release(bucket)
 
+    def check_lease(self) -> None:
+        """Raise `LeaseExpired` if the deadline has passed."""
+        if self._deadline is not None and self._deadline() <= self._clock.monotonic():
+            raise LeaseExpired()
+
     async def _write_timeout(self) -> float:
         """Return the timeout of a write; `LeaseExpired` if the deadline has passed."""
         if self._deadline is None:

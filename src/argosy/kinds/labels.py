@@ -93,3 +93,6 @@ HOSTS_ACK = f"{DOMAIN}/hosts-ack"
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's annotation with the applied manifest; it describes one object and is never propagated."""
+
+ALLOWED_NAMESPACES = f"{DOMAIN}/allowed-namespaces"
+"""Annotation on a Secret: the namespaces, separated by commas, whose objects may use it; `*` for all."""

@@ -26,8 +26,10 @@ from argosy.operator.job_views import JobViews
 from argosy.operator.quarantine import Quarantine
 from argosy.operator.triggers import Triggers
 from argosy.operator.watched_kinds import AnyCache, Definitions, WatchedKind, crd_name
-from argosy.reconcile.background import BackgroundCalls, BackgroundPool
+from argosy.reconcile.background import BackgroundCalls
+from argosy.reconcile.background_pool import BackgroundPool
 from argosy.reconcile.caches import LAUNCHER_KINDS, Caches
+from argosy.reconcile.drivers import Drivers
 from argosy.reconcile.object_writer import T
 from argosy.reconcile.pod_exec import PodExec
 from argosy.reconcile.pod_renderer import PodRenderer
@@ -35,6 +37,7 @@ from argosy.reconcile.reconciler import Reconciler
 from argosy.reconcile.runner import R, ReconciledKind, Runner
 from argosy.reconcile.scale_requests import ScaleRequests
 from argosy.reconcile.sources import Sources
+from argosy.reconcile.views import Views
 from argosy.workload.announcements import NoticeRules
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.quarantine import QuarantineRules
@@ -89,7 +92,9 @@ class Manager:
         self.triggers = Triggers(self.caches)
         self.job_views = JobViews(self.caches, self.clock)
         self.gate = DrainGate()
-        self.background = BackgroundPool(PodExec(client).run, client.metrics)
+        self.drivers = Drivers(client)
+        self.views = Views(self.drivers, clock, client.metrics)
+        self.background = BackgroundPool(PodExec(client).run, client.metrics, run_call=self.drivers.run)
         self._kinds = [WatchedKind(cache) for cache in self.caches.pod_groups.caches.values()]
         self.caches.pod_groups.is_crd_installed = self._is_crd_installed
         self.definitions.crds.subscribe(lambda _: self.triggers.enqueue_waiting_gangs())
@@ -136,8 +141,11 @@ class Manager:
             objects = Cache(self.client, kind.kind, namespace=self.namespace)
         self._kinds = [watched for watched in self._kinds if watched.cache is not objects]
         earlier_caches = self.sources.caches
+        self.drivers.add(kind.drivers)
         calls = BackgroundCalls(self.background)
-        runner = Runner(kind, objects, self.sources, self.client, self.clock, self.recorder, calls)
+        runner = Runner(
+            kind, objects, self.sources, self.client, self.clock, self.recorder, calls, self.views
+        )
         self._kinds += [WatchedKind(cache) for cache in self.sources.caches if cache not in earlier_caches]
         runner.subscribe(self._add_controller(objects, runner, runner.reconcile, runner.caches))
 
@@ -187,6 +195,7 @@ class Manager:
         await self.wait_ready()
         await asyncio.gather(*(reconciler.begin_term() for reconciler in self._reconcilers))
         self.background.begin_term()
+        self.views.begin_term()
         self.gate.open()
         controllers = [
             asyncio.create_task(kind.run_controller()) for kind in self._kinds if kind.controller is not None
@@ -196,6 +205,7 @@ class Manager:
             await asyncio.wait(controllers, return_when=asyncio.FIRST_EXCEPTION)
         finally:
             await asyncio.gather(self.background.end_term(), self.gate.drain(DRAIN_SECONDS))
+            await self.views.end_term()
             for controller in controllers:
                 controller.cancel()
             await asyncio.gather(*controllers, return_exceptions=True)

@@ -127,6 +127,13 @@ in any pod where jobs are served, so no other API has it.
 
 A WebSocket is opened by GET. API servers ask for the verb get, and later ones also for create."""
 
+CREDENTIALS_RULE: Final = PolicyRule(
+    resources=("secrets",),
+    verbs=("get",),
+    reason="credentials that objects name; never listed, and used only where the Secret allows it",
+)
+"""What an API needs, among its own rules, whose reconcilers name Secrets in `Call` or `View`."""
+
 HOST_LIST_RULES: Final = (
     PolicyRule(
         resources=("configmaps",), verbs=MANAGE, reason="host lists, which launchers are granted to read"

@@ -2,14 +2,15 @@
 
 Actions are safe to repeat and to execute late: a creation never replaces anything, and every other write
 names the uid of the object that it is meant for. So a decision that was executed by half, or twice, does no
-harm. A reconcile waits for the writes that it asked for; a command in a container (`Exec`) runs in the
-background, and its answer is an input of a later reconcile.
+harm. A reconcile waits for the writes that it asked for; a command in a container (`Exec`) and a call outside
+of Kubernetes (`Call`) run in the background, and their answers are inputs of a later reconcile.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from argosy.plan.children import Child, Json, KubernetesObject
 
@@ -41,6 +42,25 @@ class Patch(Struct, frozen=True):
     namespace: str
     uid: str
     patch: Json
+
+
+class Check(Struct, frozen=True):
+    """Ask the API server whether it would accept a child (`dryRun=All`), without creating it.
+
+    The answer is `Inputs.checked(child)` in every later reconcile, until a decision leaves the check out.
+    """
+
+    child: Child
+
+    @property
+    def key(self) -> str:
+        """Return the identity of the check: a child with another content is checked again."""
+        return check_key(self.child)
+
+
+def check_key(child: Child) -> str:
+    """Return the key under which the answer to the `Check` of a child is found."""
+    return f"{child.kind.resource.kind}/{child.name}/{child.digest}"
 
 
 class Exec(Struct, frozen=True):
@@ -78,10 +98,46 @@ MAX_EXEC_SECONDS = 600.0
 """The longest that a command occupies one of the operator's slots, whatever its own limit is."""
 
 
-AwaitedAction = Apply | Remove | Patch
+class SecretRef(Struct, frozen=True):
+    """A Secret, by name. It is read when a driver needs it, and its content is never stored.
+
+    An empty namespace is that of the object. A Secret of another namespace is used only if its annotation
+    `labels.ALLOWED_NAMESPACES` names the namespace of the object.
+    """
+
+    name: str
+    namespace: str = ""
+
+
+class Call(Struct, frozen=True):
+    """Ask a driver to do something outside of Kubernetes, in the background; the answer is a `CallResult`.
+
+    The `key` is what it is for an `Exec`: the call is made once while decisions contain the key, and its
+    answer is an input until a decision leaves the key out.
+
+    The request must be safe to repeat, and must do no harm when it arrives late: an operator that is killed
+    before it has recorded the answer makes the call again. So a request that creates something carries the
+    name or the request id that was recorded before.
+    """
+
+    key: str
+    driver: str
+    """The name under which the driver is registered."""
+    request: Struct
+    credentials: SecretRef | None = None
+    secrets: Mapping[str, SecretRef] = field(default_factory=dict)
+    """Further Secrets that the driver needs. It finds the key `token` of the Secret `join` as `join/token`
+    among the credentials."""
+    timeout_seconds: float = 30.0
+
+
+BackgroundAction = Exec | Call
+"""Started by the reconcile that asked for it, and answered as an input of a later one."""
+
+AwaitedAction = Apply | Check | Remove | Patch
 """Executed by the reconcile that asked for it, which waits for the result."""
 
-Action = AwaitedAction | Exec
+Action = AwaitedAction | BackgroundAction
 
 
 class EmitEvent(Struct, frozen=True):
@@ -122,7 +178,7 @@ class ActionResult(Struct, frozen=True):
     status: ActionStatus = ActionStatus.DONE
     message: str = ""
     """Why it was not done, usually what the API server answered."""
-    verb: Literal["Create", "Delete", "Patch", "Get"] = "Create"
+    verb: Literal["Create", "Delete", "Patch", "Get", "Check"] = "Create"
     role: str = ""
     """Of a pod or a Service that was to be created."""
     index: int | None = None
@@ -163,3 +219,31 @@ class ExecResult(Struct, frozen=True):
 
 MAX_OUTPUT_BYTES = 4096
 """How much of each output of a command is kept."""
+
+
+class CallStatus(StrEnum):
+    """What became of a call, by what the next reconcile does about it."""
+
+    DONE = "Done"
+    REFUSED = "Refused"
+    """It was answered and not done: see the code."""
+    UNAVAILABLE = "Unavailable"
+    """There was no answer, or one that says to try again. It may have been done."""
+    NO_CREDENTIALS = "NoCredentials"
+    """A Secret is missing, or may not be used: nothing was sent."""
+
+
+class CallResult(Struct, frozen=True):
+    """What became of one `Call`; lost when the operator restarts, which makes the call again."""
+
+    key: str
+    status: CallStatus = CallStatus.DONE
+    value: Struct | None = None
+    """What the driver returned."""
+    code: str = ""
+    """Why it was refused, as one word: the code of the service that refused it."""
+    message: str = ""
+    """Why it was not done, for people."""
+
+
+BackgroundResult = ExecResult | CallResult

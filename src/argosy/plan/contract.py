@@ -11,8 +11,16 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from argosy.plan.actions import Action, ActionResult, EmitEvent, ExecResult
-from argosy.plan.children import KubernetesObject
+from argosy.plan.actions import (
+    Action,
+    ActionResult,
+    CallResult,
+    EmitEvent,
+    ExecResult,
+    SecretRef,
+    check_key,
+)
+from argosy.plan.children import Child, KubernetesObject
 
 K = TypeVar("K", bound=KubernetesObject)
 K_co = TypeVar("K_co", bound=KubernetesObject, covariant=True)
@@ -36,20 +44,52 @@ class Matching(Struct, Generic[K_co], frozen=True):
     value: str
 
 
-Need = Ref[KubernetesObject] | Matching[KubernetesObject]
+class View(Struct, frozen=True):
+    """Something outside of Kubernetes, or that is not watched, as a driver fetches it at an interval.
+
+    It is fetched once for all objects of a namespace that need it with the same credentials; without
+    credentials, once for all objects.
+    """
+
+    driver: str
+    """The name under which the driver is registered."""
+    scope: str
+    """What to fetch, in the driver's terms."""
+    interval_seconds: float = 10.0
+    credentials: SecretRef | None = None
+
+
+class ViewState(Struct, frozen=True):
+    """What is known of a view. An object is reconciled again when its value or its problem has changed."""
+
+    value: Struct | None = None
+    """As it was fetched last; None before the first time."""
+    at: datetime | None = None
+    """When that fetch began: changes that were made earlier are included."""
+    problem: str = ""
+    """Why the newest fetch failed; empty if it did not. The value is then an old one."""
+
+
+ObjectNeed = Ref[KubernetesObject] | Matching[KubernetesObject]
+Need = ObjectNeed | View
 
 
 class Inputs(Struct, frozen=True):
     """What a reconcile looks at besides the object itself and its Record."""
 
     children: tuple[KubernetesObject, ...] = ()
-    found: Mapping[Need, tuple[KubernetesObject, ...]] = field(default_factory=dict)
+    found: Mapping[ObjectNeed, tuple[KubernetesObject, ...]] = field(default_factory=dict)
     failures: tuple[ActionResult, ...] = ()
     """Actions of earlier reconciles that were not done and have not been tried since."""
     written: Mapping[str, str] = field(default_factory=dict)
     """The version of each child, by uid, that our last write of it returned; see `children.version_of`."""
     exec_results: Mapping[str, ExecResult] = field(default_factory=dict)
     """Answers to `Exec`s of earlier decisions, by key, until a decision leaves the key out."""
+    call_results: Mapping[str, CallResult] = field(default_factory=dict)
+    """The same for `Call`s."""
+    views: Mapping[View, ViewState] = field(default_factory=dict)
+    check_results: Mapping[str, ActionResult] = field(default_factory=dict)
+    """Answers to `Check`s of earlier decisions, by their keys."""
 
     def one(self, ref: Ref[K]) -> K | None:
         """Return the object, or None if there is none."""
@@ -59,6 +99,14 @@ class Inputs(Struct, frozen=True):
         """Return the objects found for a need."""
         objects = self.found[need]
         return tuple(obj for obj in objects if isinstance(obj, need.kind))
+
+    def view(self, view: View) -> ViewState:
+        """Return what is known of a view that was named as a need."""
+        return self.views[view]
+
+    def checked(self, child: Child) -> ActionResult | None:
+        """Return the answer to the `Check` of a child with this content; None if there is none yet."""
+        return self.check_results.get(check_key(child))
 
     def owned(self, kind: type[K]) -> tuple[K, ...]:
         """Return the children of one kind."""
@@ -75,7 +123,7 @@ class Decision(Struct, frozen=True):
     requeue_at: datetime | None = None
     released: bool = False
     """Of an object that is being deleted: once the actions are done, nothing outside is left and the
-    finalizer is removed. An `Exec` is not waited for."""
+    finalizer is removed. An `Exec` or a `Call` is not waited for."""
 
 
 class Reconciler(Protocol[T_contra, R]):

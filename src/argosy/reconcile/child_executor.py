@@ -15,7 +15,7 @@ from argosy.engine.errors import AlreadyExists, ApiError, Conflict, Forbidden, I
 from argosy.engine.managed_fields import claim_created_fields
 from argosy.kinds import labels
 from argosy.kinds.meta import ObjectMeta
-from argosy.plan.actions import ActionStatus, Apply, AwaitedAction, Patch, Remove
+from argosy.plan.actions import ActionStatus, Apply, AwaitedAction, Check, Patch, Remove
 from argosy.plan.children import Child, Json, KubernetesObject, Owner, child_body, child_labels, version_of
 
 Generator = Callable[[], Json]
@@ -75,6 +75,8 @@ class ChildExecutor:
                 return await self._create(child)
             case Apply(child, uid):
                 return await self._apply(child, uid)
+            case Check(child):
+                return await self._check(child)
             case Remove():
                 return await self._remove(action)
             case Patch():
@@ -96,6 +98,14 @@ class ChildExecutor:
         self._report("Create", child.kind, child.name)
         self._remember(child)
         self._note(created)
+        return ActionStatus.DONE
+
+    async def _check(self, child: Child) -> ActionStatus:
+        body = child_body(self._owner, child)
+        try:
+            await self._client.create(child.kind, body, self._owner.namespace, dry_run=True)
+        except AlreadyExists:
+            pass  # found out after everything else was checked
         return ActionStatus.DONE
 
     async def _take_existing(self, child: Child) -> ActionStatus:

@@ -61,6 +61,8 @@ class ObjectState(Struct):
     generation: int = 0
     retries: ActionRetries = field(default_factory=ActionRetries)
     written: WrittenChildren = field(default_factory=WrittenChildren)
+    checks: dict[str, ActionResult] = field(default_factory=dict)
+    """What the API server answered to checks that the last decision contained, by their keys."""
     current: bool = False
     """The cached object includes all that was written to it before this term of leadership."""
     written_at: float = NEVER
@@ -76,3 +78,4 @@ class ObjectState(Struct):
         if self.generation != generation:
             self.generation = generation
             self.retries = ActionRetries()
+            self.checks.clear()

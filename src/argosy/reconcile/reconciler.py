@@ -181,7 +181,7 @@ class Reconciler(Generic[T]):
             failures=tuple(state.retries.failures.values()),
             confirmed_absent=state.hints.take_confirmed_absent(),
             deleted_uids=state.hints.deleted_uids,
-            exec_results=self.background.results(key_of(job), job.metadata.uid),
+            exec_results=self.background.exec_results(key_of(job), job.metadata.uid),
             noticed_nodes=[notice.node for notice in before.notices] if before else (),
             capacity=self._needs_capacity(workload, before),
             scale_requests=self.requests(workload) if isinstance(workload, Workload) else (),

@@ -28,18 +28,20 @@ from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.events import Recorder
 from argosy.engine.objects import Key, key_of
 from argosy.kinds.meta import ObjectMeta
-from argosy.plan.actions import Exec
+from argosy.plan.actions import Call, Exec
 from argosy.plan.children import KubernetesObject, Owner
-from argosy.plan.contract import Decision, Inputs, Reconciler
+from argosy.plan.contract import Decision, Inputs, Reconciler, View
+from argosy.plan.drivers import Driver
 from argosy.plan.record import UnsupportedVersionError, decode_record
 from argosy.reconcile.action_batch import ActionBatch
-from argosy.reconcile.background import BackgroundCalls
+from argosy.reconcile.background import BackgroundCalls, background_actions
 from argosy.reconcile.child_executor import ChildExecutor, Generator
 from argosy.reconcile.compatibility import Compatibility
 from argosy.reconcile.object_state import ObjectState
 from argosy.reconcile.object_writer import CONFLICT_SECONDS, GivenUpError, ObjectWriter, T, raw_record
 from argosy.reconcile.sources import Index, Kind, NeedIndex, Sources
 from argosy.reconcile.term import Term
+from argosy.reconcile.views import Views
 from argosy.workload import reasons
 
 SYNC_SECONDS = 0.1
@@ -65,6 +67,8 @@ class ReconciledKind(Generic[T, R]):
     """The kinds that a need may name, each with the indexes by which `Matching` finds their objects."""
     generators: Mapping[str, Generator] = field(default_factory=dict)
     """What adds random content to children that name it."""
+    drivers: Mapping[str, Driver] = field(default_factory=dict)
+    """What makes its calls and fetches its views; see `drivers`."""
 
 
 class Runner(Generic[T, R]):
@@ -79,6 +83,7 @@ class Runner(Generic[T, R]):
         clock: Clock,
         recorder: Recorder,
         background: BackgroundCalls,
+        views: Views,
     ) -> None:
         self._reconciler = kind.reconciler
         self._needed_kinds = tuple(kind.needed)
@@ -91,6 +96,8 @@ class Runner(Generic[T, R]):
         self._clock = clock
         self._recorder = recorder
         self._background = background
+        self._views = views
+        self._queue: Queue | None = None
         self._states: dict[Key, ObjectState] = {}
         self._needs = NeedIndex()
         self._undecodable: dict[Key, Undecodable] = {}
@@ -123,19 +130,26 @@ class Runner(Generic[T, R]):
         owner = Owner.from_object(obj)
         children = self._sources.children_of(owner, self._reconciler.owns)
         state.written.keep_only({child.metadata.uid for child in children})
-        needed = {need: self._sources.find(need) for need in needs}
-        failures = tuple(state.retries.failures.values())
-        results = self._background.results(key, obj.metadata.uid)
-        inputs = Inputs(children, needed, failures, dict(state.written.versions), results)
+        uid = obj.metadata.uid
+        inputs = Inputs(
+            children,
+            {need: self._sources.find(need) for need in needs if not isinstance(need, View)},
+            tuple(state.retries.failures.values()),
+            dict(state.written.versions),
+            self._background.exec_results(key, uid),
+            self._background.call_results(key, uid),
+            {need: self._views.state(key.namespace, need) for need in needs if isinstance(need, View)},
+            dict(state.checks),
+        )
         decision = self._reconciler.decide(obj, record, inputs, self._clock.now())
         written = await self._write(obj, decision, state)
         for event in decision.events:
             self._recorder.event(written, event.type, event.reason, event.message)
-        actions = [action for action in decision.actions if not isinstance(action, Exec)]
-        execs = [action for action in decision.actions if isinstance(action, Exec)]
-        self._background.update(key, obj.metadata.uid, execs, recorded=state.flush_at is None)
+        actions = [action for action in decision.actions if not isinstance(action, Exec | Call)]
+        background = background_actions(decision.actions)
+        self._background.update(key, uid, background, recorded=state.flush_at is None)
         executor = ChildExecutor(self._client, owner, state.written, self._sources.put, self._generators)
-        done = await ActionBatch(executor, state.retries, self._clock).execute(actions)
+        done = await ActionBatch(executor, state.retries, self._clock, state.checks).execute(actions)
         if done and decision.released and obj.metadata.deletion_timestamp is not None:
             await self._remove_finalizer(written)
             return None
@@ -162,8 +176,8 @@ class Runner(Generic[T, R]):
 
     def _next(self, decision: Decision, inputs: Inputs, state: ObjectState) -> Requeue | None:
         """Tell when to reconcile again though nothing changes."""
-        results = tuple(state.retries.failures.values()), state.written.versions
-        if results != (inputs.failures, inputs.written):
+        results = tuple(state.retries.failures.values()), state.written.versions, state.checks
+        if results != (inputs.failures, inputs.written, inputs.check_results):
             return Requeue(0.0)  # the reconciler has not seen these results yet
         monotonic = self._clock.monotonic()
         times = (state.flush_at, state.retries.next_retry_at())
@@ -222,9 +236,11 @@ class Runner(Generic[T, R]):
     def subscribe(self, queue: Queue) -> None:
         """Queue an object whenever it, one of its children, or an object that it needs changes.
 
-        Also when a command that it has run in a container is answered.
+        Also when what it has started in the background is answered, or when a view that it needs changes.
         """
         self._background.on_answer(queue.enqueue)
+        self._queue = queue
+        self._views.subscribe(self)
         self._objects.subscribe(lambda change: self._object_changed(change, queue))
         self._objects.on_undecodable(lambda bad: self._undecodable_found(bad, queue))
         for kind in self._reconciler.owns:
@@ -254,6 +270,14 @@ class Runner(Generic[T, R]):
     def _needed_changed(self, change: Change[KubernetesObject], queue: Queue) -> None:
         for key in self._needs.keys(self._sources.needs_met_by(change)):
             queue.enqueue(key)
+
+    def needs_view(self, view: View, namespace: str) -> bool:
+        return any(not namespace or key.namespace == namespace for key in self._needs.keys([view]))
+
+    def view_changed(self, view: View, namespace: str) -> None:
+        for key in self._needs.keys([view]):
+            if self._queue is not None and (not namespace or key.namespace == namespace):
+                self._queue.enqueue(key)
 
     def _undecodable_found(self, bad: Undecodable, queue: Queue) -> None:
         key = Key(bad.metadata.namespace, bad.metadata.name)

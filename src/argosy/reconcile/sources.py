@@ -12,7 +12,7 @@ from argosy.engine.client import Client
 from argosy.engine.objects import Key
 from argosy.kinds import labels
 from argosy.plan.children import KubernetesObject, Owner
-from argosy.plan.contract import Matching, Need, Ref
+from argosy.plan.contract import Matching, Need, ObjectNeed, Ref
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 
 K = TypeVar("K", bound=KubernetesObject)
@@ -87,7 +87,7 @@ class Sources:
         candidates = (child for kind in kinds for child in self.children[kind].by(OWNER, key))
         return tuple(child for child in candidates if owner.owns(child.metadata))
 
-    def find(self, need: Need) -> tuple[KubernetesObject, ...]:
+    def find(self, need: ObjectNeed) -> tuple[KubernetesObject, ...]:
         """Return what a need names."""
         cache = self.needed[need.kind]
         if isinstance(need, Matching):
