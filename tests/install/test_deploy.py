@@ -100,7 +100,8 @@ def test_edited_values_are_rendered(tmp_path: Path) -> None:
 
 def test_several_apis_share_one_operator() -> None:
     assert choose_preset(()).values == {}
-    assert choose_preset(("ares", "argosy")).values == {"apis": {"ares": True, "argosy": True, "et": False}}
+    served = {"argosy": True, "ares": True, "et": False, "spot": False}
+    assert choose_preset(("ares", "argosy")).values == {"apis": served}
     assert choose_preset(("ares",)).namespace == "ares"
     assert choose_preset(("et",)).namespace == "kube-ai"
 

@@ -40,7 +40,7 @@ def change(manifest: Json, changes: Json) -> Json:
     """Change a job at dotted paths, as `job` does; return it."""
     for path, value in changes.items():
         is_role = path.split(".")[0] in ("worker", "launcher")
-        _set(manifest, f"spec.{'etReplicaSpecs.' if is_role else ''}{path}".split("."), value)
+        set_path(manifest, f"spec.{'etReplicaSpecs.' if is_role else ''}{path}".split("."), value)
     return manifest
 
 
@@ -57,7 +57,8 @@ def _scaler(kind: str, name: str, spec: Json) -> Json:
     return {**manifest, "metadata": {"name": name}, "spec": {"selector": {"name": "j"}, **spec}}
 
 
-def _set(value: object, path: list[str], new: object) -> None:
+def set_path(value: object, path: list[str], new: object) -> None:
+    """Set the field at a path, or remove it; missing maps on the way are made."""
     for part in path[:-1]:
         assert isinstance(value, dict)
         value = value.setdefault(part, {})

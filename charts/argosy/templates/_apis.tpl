@@ -28,6 +28,12 @@
   resources: [pods]
   verbs: [list, watch]
 {{- end }}
+{{- if .Values.apis.spot }}
+# Nodes of VMs that it has bought.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [patch, delete]
+{{- end }}
 {{- end }}
 
 {{- define "argosy.jobRules" -}}
@@ -133,6 +139,73 @@
   resources: [pods/exec]
   verbs: [get, create]
 {{- end }}
+{{- if .Values.apis.spot }}
+# Patch: its finalizer.
+- apiGroups: [training.training.dcnlab.com]
+  resources: [spotinstancejobs]
+  verbs: [get, list, watch, patch]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [training.training.dcnlab.com]
+  resources: [spotinstancejobs/status, spotinstancejobs/finalizers]
+  verbs: [update]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [migration.dcnlab.com]
+  resources: [checkpointbackups]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [training.training.dcnlab.com]
+  resources: [provisionedinstances]
+  verbs: [get, list, watch, create, patch, delete]
+# Patch: its finalizer.
+- apiGroups: [training.training.dcnlab.com]
+  resources: [spotinstancevms]
+  verbs: [get, list, watch, patch]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [training.training.dcnlab.com]
+  resources: [spotinstancevms/status, spotinstancevms/finalizers]
+  verbs: [update]
+# Patch: its finalizer.
+- apiGroups: [training.training.dcnlab.com]
+  resources: [instancetemplates]
+  verbs: [get, list, watch, patch]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [training.training.dcnlab.com]
+  resources: [instancetemplates/status, instancetemplates/finalizers]
+  verbs: [update]
+# Patch: its finalizer.
+- apiGroups: [training.training.dcnlab.com]
+  resources: [provisionedinstances]
+  verbs: [get, list, watch, patch]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [training.training.dcnlab.com]
+  resources: [provisionedinstances/status, provisionedinstances/finalizers]
+  verbs: [update]
+# Patch: its finalizer.
+- apiGroups: [migration.dcnlab.com]
+  resources: [checkpointrestores]
+  verbs: [get, list, watch, patch]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [migration.dcnlab.com]
+  resources: [checkpointrestores/status, checkpointrestores/finalizers]
+  verbs: [update]
+# Patch: its finalizer.
+- apiGroups: [migration.dcnlab.com]
+  resources: [statefulmigrations]
+  verbs: [get, list, watch, patch]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [migration.dcnlab.com]
+  resources: [statefulmigrations/status, statefulmigrations/finalizers]
+  verbs: [update]
+# Replicas and restored pods.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [patch, delete]
+# Credentials that jobs name, and pull Secrets of restored replicas.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, list, watch, create, delete]
+{{- end }}
 {{- end }}
 
 {{- define "argosy.operatorRules" -}}
@@ -187,6 +260,24 @@
 - --init-container-image={{ .Values.et.initContainerImage }}
 - --below-min-timeout={{ .Values.et.belowMinTimeoutSeconds }}
 - --worker-replacement-limit={{ .Values.et.workerReplacementLimit }}
+{{- end }}
+{{- if .Values.apis.spot }}
+- --api=spot
+- --join-timeout={{ .Values.spot.joinTimeoutSeconds }}
+- --max-join-attempts={{ .Values.spot.maxJoinAttempts }}
+- --pods-ready-grace={{ .Values.spot.podsReadyGraceSeconds }}
+- --instance-poll={{ .Values.spot.instancePollSeconds }}
+- --backup-pickup-timeout={{ .Values.spot.backupPickupTimeoutSeconds }}
+- --backup-timeout={{ .Values.spot.backupTimeoutSeconds }}
+- --rescue-timeout={{ .Values.spot.rescueTimeoutSeconds }}
+- --lease-loss-timeout={{ .Values.spot.leaseLossTimeoutSeconds }}
+- --zone-cooldown={{ .Values.spot.zoneCooldownSeconds }}
+- --quota-cooldown={{ .Values.spot.quotaCooldownSeconds }}
+- --no-capacity-backoff={{ .Values.spot.noCapacityBackoffSeconds }}
+- --notice-margin={{ .Values.spot.noticeMarginSeconds }}
+- --gce-endpoint={{ .Values.spot.gceEndpoint }}
+- --catalog-path={{ .Values.spot.catalogPath }}
+- --cluster-name={{ .Values.spot.clusterName }}
 {{- end }}
 {{- end }}
 

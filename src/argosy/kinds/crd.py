@@ -59,7 +59,7 @@ def crd_for(kind: type[CustomResource]) -> dict[str, object]:
             "group": resource.group,
             "names": names,
             "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [_version(kind)],
+            "versions": _versions(kind),
         },
     }
     size = len(msgspec.json.encode(crd))
@@ -86,6 +86,13 @@ def file_name(kind: type[CustomResource]) -> str:
 def schema_of(kind: type) -> Schema:
     """Return the structural schema of a struct."""
     return _SchemaBuilder().schema(types.type_info(kind), kind.__name__)
+
+
+def _versions(kind: type[CustomResource]) -> list[Schema]:
+    """Return the stored version, and those that differ from it in nothing but the name."""
+    stored = _version(kind)
+    others = ({**stored, "name": name, "storage": False} for name in kind.crd_options.also_served)
+    return [stored, *others]
 
 
 def _version(kind: type[CustomResource]) -> Schema:
@@ -236,6 +243,8 @@ class _SchemaBuilder:
             return {"type": "string", "enum": [str(value) for value in node.values]}
         if isinstance(node, types.DateTimeType):
             return {"type": "string", "format": "date-time"}
+        if _is_any(node):
+            return {PRESERVE_UNKNOWN_FIELDS: True}
         raise CrdError(f"{path}: {type(node).__name__} is not supported in a CRD")
 
 

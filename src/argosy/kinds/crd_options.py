@@ -93,6 +93,8 @@ class CrdOptions(Struct, frozen=True):
     columns: tuple[PrinterColumn, ...] = ()
     scale: Scale | None = None
     status: bool = True
+    also_served: tuple[str, ...] = ()
+    """Names of further versions with the same schema. Objects are stored in the version of the resource."""
 
 
 class CustomResource(Protocol):

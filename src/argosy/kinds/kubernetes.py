@@ -83,6 +83,7 @@ class Taint(Struct, gc=False):
 class NodeSpec(Struct):
     unschedulable: bool = False
     taints: list[Taint] = field(default_factory=list)
+    provider_id: str = field(default="", name="providerID")
 
 
 class NodeStatus(Struct):
@@ -96,6 +97,24 @@ class Node(Struct):
     metadata: ObjectMeta
     spec: NodeSpec = field(default_factory=NodeSpec)
     status: NodeStatus = field(default_factory=NodeStatus)
+
+
+class JobStatus(Struct, rename="camel"):
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class Job(Struct):
+    """A batch/v1 Job."""
+
+    resource: ClassVar[Resource] = Resource("batch", "v1", "Job", "jobs")
+
+    metadata: ObjectMeta
+    status: JobStatus = field(default_factory=JobStatus)
 
 
 class Service(Struct):

@@ -8,8 +8,9 @@ from argosy.operator.apis.ares.api import ARES
 from argosy.operator.apis.argosy import ARGOSY
 from argosy.operator.apis.base import Api
 from argosy.operator.apis.et import ET
+from argosy.operator.apis.spot import SPOT
 
-APIS: Final[tuple[Api, ...]] = (ARGOSY, ARES, ET)
+APIS: Final[tuple[Api, ...]] = (ARGOSY, ARES, ET, SPOT)
 
 CUSTOM_RESOURCES: Final[tuple[type[CustomResource], ...]] = tuple(
     kind for api in APIS for kind in api.custom_resources

@@ -1,0 +1,187 @@
+"""Registers SpotInstanceJob, its VMs and its checkpoints.
+
+They are the APIs of spot-instance-training-operator (`training.training.dcnlab.com`) and of
+stateful-migration-operator (`migration.dcnlab.com`).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from argosy.dialects.spot.settings import SpotSettings
+from argosy.kinds.kubernetes import Job, Node, Pod, Secret
+from argosy.kinds.migration import CheckpointBackup, CheckpointRestore, StatefulMigration
+from argosy.kinds.spot import INSTANCE_LABEL, SpotInstanceJob
+from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
+from argosy.operator.apis.base import Api, Preset, SettingOption, start_controllers
+from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
+from argosy.operator.rbac import READ, PolicyRule, kind_rules
+
+if TYPE_CHECKING:  # needed by a running operator only
+    from argosy.operator.manager import Manager
+    from argosy.operator.settings import Settings
+
+NAMESPACE: Final = "spot-instance-training-operator-system"
+NAME: Final = "spot-instance-training-operator-controller-manager"
+"""Where and under which name spot-instance-training-operator is installed."""
+
+
+def _seconds(field: str, value: str, help: str, minimum: int = 1) -> SettingOption:
+    return SettingOption(
+        flag=f"--{field.replace('_', '-')}",
+        field=field,
+        value=f"spot.{value}",
+        help=f"Seconds {help}.",
+        minimum=minimum,
+    )
+
+
+OPTIONS: Final = (
+    _seconds("join_timeout", "joinTimeoutSeconds", "for a VM to join the cluster and be ready"),
+    SettingOption(
+        flag="--max-join-attempts",
+        field="max_join_attempts",
+        value="spot.maxJoinAttempts",
+        help="VMs that are bought for one incarnation of a replica of a SpotInstanceJob.",
+        minimum=1,
+    ),
+    _seconds("pods_ready_grace", "podsReadyGraceSeconds", "for DaemonSets' pods on a new node", minimum=0),
+    _seconds("instance_poll", "instancePollSeconds", "between two looks at the VMs of a zone"),
+    _seconds("backup_pickup_timeout", "backupPickupTimeoutSeconds", "for a CheckpointBackup to be begun"),
+    _seconds("backup_timeout", "backupTimeoutSeconds", "for a CheckpointBackup to be finished"),
+    _seconds("rescue_timeout", "rescueTimeoutSeconds", "for a checkpoint of a surviving replica"),
+    _seconds("lease_loss_timeout", "leaseLossTimeoutSeconds", "of silence after which a node is lost"),
+    _seconds("zone_cooldown", "zoneCooldownSeconds", "for which a zone without capacity is left out"),
+    _seconds("quota_cooldown", "quotaCooldownSeconds", "for which a region without quota is left out"),
+    _seconds("no_capacity_backoff", "noCapacityBackoffSeconds", "before all zones are tried again"),
+    _seconds("notice_margin", "noticeMarginSeconds", "before a deadline, for nothing new", minimum=0),
+    SettingOption(
+        flag="--gce-endpoint",
+        field="gce_endpoint",
+        value="spot.gceEndpoint",
+        help="URL of the API of GCE.",
+    ),
+    SettingOption(
+        flag="--catalog-path",
+        field="catalog_path",
+        value="spot.catalogPath",
+        help="File with the prices of VMs.",
+    ),
+    SettingOption(
+        flag="--cluster-name",
+        field="cluster_name",
+        value="spot.clusterName",
+        help="Name of this cluster in StatefulMigrations.",
+    ),
+)
+
+
+def spot_settings(settings: "Settings") -> SpotSettings:
+    """Return the part of an operator's settings that concerns SpotInstanceJobs."""
+    found = (api.settings for api in settings.apis if isinstance(api.settings, SpotSettings))
+    return next(found, SpotSettings())
+
+
+def _add_controllers(manager: "Manager", settings: "Settings") -> None:
+    del manager, settings
+
+
+def summarize(job: SpotInstanceJob) -> JobSummary:
+    """Return what the CLI shows of a SpotInstanceJob."""
+    status = job.status
+    problem = next((c for c in status.conditions if c.type == "Failed" and c.status == "True"), None)
+    restarts = sum(replica.restarts for replica in status.job_statuses)
+    phase = status.phase or "Pending"
+    replicas = RoleSummary("replica", phase, status.active_replicas, job.spec.replicas, restarts, "")
+    return JobSummary(
+        kind=job.resource.kind,
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
+        uid=job.metadata.uid,
+        created=job.metadata.creation_timestamp,
+        framework="",
+        phase=phase,
+        reason=problem.reason if problem else "",
+        message=problem.message if problem else "",
+        attempt=1,
+        restarts=restarts,
+        started=any(replica.node_name for replica in status.job_statuses),
+        roles=[replicas],
+        conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
+    )
+
+
+_RULES: Final = (
+    *kind_rules(SpotInstanceJob, owns=(Job, CheckpointBackup, ProvisionedInstance)),
+    *kind_rules(SpotInstanceVM),
+    *kind_rules(InstanceTemplate),
+    *kind_rules(ProvisionedInstance),
+    *kind_rules(CheckpointRestore),
+    *kind_rules(StatefulMigration),
+    PolicyRule(
+        scope="cluster",
+        resources=(Node.resource.plural,),
+        verbs=("patch", "delete"),
+        reason="nodes of VMs that it has bought",
+    ),
+    PolicyRule(
+        resources=(Pod.resource.plural,), verbs=("patch", "delete"), reason="replicas and restored pods"
+    ),
+    PolicyRule(
+        resources=(Secret.resource.plural,),
+        verbs=(*READ, "create", "delete"),
+        reason="credentials that jobs name, and pull Secrets of restored replicas",
+    ),
+)
+
+SPOT: Final = Api(
+    name="spot",
+    custom_resources=(
+        SpotInstanceJob,
+        SpotInstanceVM,
+        InstanceTemplate,
+        ProvisionedInstance,
+        CheckpointBackup,
+        CheckpointRestore,
+        StatefulMigration,
+    ),
+    jobs=(job_kind(SpotInstanceJob, "sij", summarize),),
+    rules=_RULES,
+    start=start_controllers(_add_controllers),
+    settings=SpotSettings(),
+    options=OPTIONS,
+    preset=Preset(
+        NAMESPACE,
+        {
+            "name": NAME,
+            "replicas": 1,
+            "podDisruptionBudget": {"enabled": False},
+            "features": {"remoteExec": False, "sshKeys": False},
+            "gang": {"backend": "none"},
+            "tolerations": [
+                {
+                    "key": "node-role.kubernetes.io/control-plane",
+                    "operator": "Exists",
+                    "effect": "NoSchedule",
+                }
+            ],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": INSTANCE_LABEL, "operator": "DoesNotExist"}]}
+                        ]
+                    },
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "weight": 100,
+                            "preference": {
+                                "matchExpressions": [
+                                    {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
+                                ]
+                            },
+                        }
+                    ],
+                }
+            },
+        },
+    ),
+)
