@@ -1,0 +1,90 @@
+"""Deletes chunks that no checkpoint refers to, without touching those of an upload under way.
+
+Uploads and sweeps announce themselves with an object before they look for each other. A sweep stops when it
+sees an upload; an upload that has seen a sweep checks at its end that all its chunks are still there. An
+announcement that is older than the age limit is of a process that was killed, since an upload renews it.
+"""
+
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Final
+
+from argosy.checkpoint.chunks import chunk_key
+from argosy.checkpoint.drivers.buckets import Bucket
+from argosy.checkpoint.drivers.layout import CHECKPOINTS, CHUNKS, PARTS, SWEEP, SWEEPS, UPLOADS, folder_of
+
+_RENEWALS: Final = 4
+"""How often an announcement is renewed before it would count as left over."""
+_PREFIXES: Final = tuple(f"{CHUNKS}{number:02x}/" for number in range(256))
+
+
+@contextmanager
+def announced_upload(
+    bucket: Bucket, now: Callable[[], datetime], age: timedelta
+) -> Iterator[Callable[[], None]]:
+    """Announce an upload during the block; yields a function that renews the announcement when it is time."""
+    key = f"{UPLOADS}{secrets.token_hex(8)}"
+    bucket.put(key, b"upload")
+    renewed = now()
+
+    def renew() -> None:
+        nonlocal renewed
+        if now() - renewed > age / _RENEWALS:
+            bucket.put(key, b"upload")
+            renewed = now()
+
+    yield renew
+    bucket.delete([key])
+
+
+def is_sweeping(bucket: Bucket) -> bool:
+    return any(True for _ in bucket.list(SWEEPS))
+
+
+def has_uploads(bucket: Bucket, since: datetime) -> bool:
+    """Return True if an upload is under way that renewed its announcement after a time."""
+    return any(entry.modified >= since for entry in bucket.list(UPLOADS))
+
+
+def sweep(bucket: Bucket, references: Callable[[], Collection[str]], before: datetime) -> bool:
+    """Delete what is older than a time and nothing refers to; returns False if an upload put it off.
+
+    `references` returns the digests of all chunks that are in use; it is called after the announcement.
+    """
+    bucket.put(SWEEP, b"sweep")
+    try:
+        if has_uploads(bucket, before):
+            return False
+        used = {chunk_key(sha256) for sha256 in references()}
+        for prefix in _PREFIXES:
+            found = [
+                entry for entry in bucket.list(prefix) if entry.key not in used and entry.modified < before
+            ]
+            if found:
+                if has_uploads(bucket, before):
+                    return False
+                bucket.delete([entry.key for entry in found])
+        _remove_remains(bucket, before)
+    finally:
+        bucket.delete([SWEEP])
+    return True
+
+
+def _remove_remains(bucket: Bucket, before: datetime) -> None:
+    """Remove announcements, parts and indexes that killed uploads have left."""
+    old = [
+        entry.key for prefix in (UPLOADS, PARTS) for entry in bucket.list(prefix) if entry.modified < before
+    ]
+    folders: dict[str, list[str]] = {}
+    young = set()
+    for entry in bucket.list(CHECKPOINTS):
+        folder = folder_of(entry.key)
+        folders.setdefault(folder, []).append(entry.key)
+        if entry.key.endswith("/manifest.json") or entry.modified >= before:
+            young.add(folder)
+    old += [key for folder, keys in folders.items() if folder not in young for key in keys]
+    if old:
+        bucket.delete(old)
+    bucket.remove_unfinished(before)

@@ -1,0 +1,104 @@
+"""Uploads the chunks of a checkpoint folder that the store does not have yet."""
+
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from argosy.checkpoint.chunks import Chunk, ChunkIndex, PartChunks, chunk_key, spans
+from argosy.checkpoint.drivers.buckets import Bucket
+from argosy.checkpoint.drivers.codec import encode
+from argosy.checkpoint.drivers.transfers import Transfers
+from argosy.checkpoint.manifest import Manifest, Part
+from argosy.checkpoint.store import CorruptCheckpointError
+
+
+class Upload:
+    """One upload of a checkpoint.
+
+    `known` has the stored length of chunks that are in the store. `tick` is called for each chunk, in the
+    thread that reads the files.
+    """
+
+    def __init__(self, bucket: Bucket, known: Mapping[str, int], tick: Callable[[], None]) -> None:
+        self._bucket = bucket
+        self._stored = dict(known)
+        self._claimed = set(known)
+        self._lock = threading.Lock()
+        self._tick = tick
+        self.uploaded = 0
+
+    def run(self, folder: Path, manifest: Manifest) -> ChunkIndex:
+        """Store all chunks; raises CorruptCheckpointError if a file differs from the manifest."""
+        digests: dict[str, list[str]] = {}
+        with Transfers() as transfers:
+            for part in manifest.parts:
+                digests[part.path] = [""] * len(spans(part.size))
+                self._read_part(folder, part, digests[part.path], transfers)
+        return ChunkIndex(
+            parts=tuple(
+                PartChunks(path, tuple(Chunk(sha256, self._stored[sha256]) for sha256 in found))
+                for path, found in digests.items()
+            )
+        )
+
+    def restore_missing(self, folder: Path, manifest: Manifest, present: Mapping[str, int]) -> ChunkIndex:
+        """Store the chunks that are not in the store any more."""
+        self._stored = dict(present)
+        self._claimed = set(present)
+        return self.run(folder, manifest)
+
+    def _read_part(self, folder: Path, part: Part, digests: list[str], transfers: Transfers) -> None:
+        found = hashlib.sha256()
+        with open_part(folder, part) as file:
+            for number, span in enumerate(spans(part.size)):
+                self._tick()
+                content = file.read(span.length)
+                transfers.submit(partial(self._store, content, digests, number))
+                found.update(content)
+            if file.read(1) or found.hexdigest() != part.sha256:
+                raise CorruptCheckpointError(
+                    f"{part.path}: differs from the manifest; it was changed or damaged"
+                )
+
+    def _store(self, content: bytes, digests: list[str], number: int) -> None:
+        sha256 = hashlib.sha256(content).hexdigest()
+        digests[number] = sha256
+        with self._lock:
+            if sha256 in self._claimed:
+                return
+            self._claimed.add(sha256)
+        stored = encode(content)
+        self._bucket.put(chunk_key(sha256), stored)
+        with self._lock:
+            self._stored[sha256] = len(stored)
+            self.uploaded += len(stored)
+
+
+def open_part(folder: Path, part: Part) -> BinaryIO:
+    """Open a file of a checkpoint without following symbolic links; raises CorruptCheckpointError."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        *parents, name = part.path.split("/")
+        for parent in parents:
+            descriptor = _descend(descriptor, parent, os.O_DIRECTORY)
+        file = os.fdopen(_descend(descriptor, name, os.O_NONBLOCK), "rb")
+    except OSError as error:
+        raise CorruptCheckpointError(f"{part.path}: {error.strerror}") from None
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode) or found.st_size != part.size:
+        file.close()
+        raise CorruptCheckpointError(f"{part.path}: must be a file of {part.size} bytes")
+    return file
+
+
+def _descend(folder: int, name: str, flags: int) -> int:
+    """Open an entry of a folder and close the folder."""
+    try:
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | flags, dir_fd=folder)
+    finally:
+        os.close(folder)

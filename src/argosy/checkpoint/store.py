@@ -1,0 +1,92 @@
+"""What every store of checkpoints can do.
+
+A store holds the checkpoints of one job. It lists complete ones only: the manifest is written last.
+"""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from argosy.checkpoint.manifest import Manifest
+
+
+class StoreError(Exception):
+    """A store cannot be used or does not have what was asked for; the message says what to do."""
+
+
+class MissingObjectError(StoreError):
+    """Something that a checkpoint consists of does not exist in the store."""
+
+
+class CorruptCheckpointError(StoreError):
+    """A checkpoint differs from its manifest, in the store or in the folder that is published."""
+
+
+class Saved(Struct, frozen=True, kw_only=True):
+    """What publishing a checkpoint has done."""
+
+    manifest: Manifest
+    """The manifest in the store; with files of several pods, the one of all of them once it is complete."""
+    complete: bool
+    """Whether the store has the checkpoint; False while files of other pods are missing."""
+    uri: str
+    seconds: float
+    uploaded: int
+    """Bytes that were stored, after compression and without chunks that were there."""
+
+    @property
+    def digest(self) -> str:
+        return self.manifest.digest
+
+
+class Skipped(Struct, frozen=True):
+    """A checkpoint that was passed over, and why."""
+
+    name: str
+    reason: str
+
+
+class Latest(Struct, frozen=True):
+    """The newest usable checkpoint, and the newer ones that are not."""
+
+    manifest: Manifest | None
+    skipped: tuple[Skipped, ...] = ()
+
+
+class Store(Protocol):
+    @property
+    def uri(self) -> str: ...
+
+    def publish(self, folder: Path, manifest: Manifest) -> Saved:
+        """Store a folder's checkpoint; it can be listed when everything else is stored."""
+        ...
+
+    def list(self) -> Sequence[Manifest]:
+        """Return the complete checkpoints, the newest first."""
+        ...
+
+    def find_latest(self, verify: bool = True) -> Latest:
+        """Return the newest checkpoint whose chunks are there with the right sizes, and what was skipped."""
+        ...
+
+    def latest(self, verify: bool = True) -> Manifest | None:
+        """Return the checkpoint of `find_latest`."""
+        ...
+
+    def restore(self, manifest: Manifest, target: Path) -> None:
+        """Write a checkpoint to a folder, which exists only when every digest was verified."""
+        ...
+
+    def restore_latest(self, target: Path) -> Latest:
+        """Restore the newest checkpoint that can be restored, and tell which were skipped."""
+        ...
+
+    def verify(self, manifest: Manifest) -> Sequence[str]:
+        """Return what is wrong with a checkpoint; reads all of it."""
+        ...
+
+    def prune(self, keep_last: int, keep: Collection[str] = ()) -> Sequence[str]:
+        """Delete older checkpoints and the remains of killed uploads; returns the names of deleted ones."""
+        ...
