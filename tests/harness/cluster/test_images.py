@@ -2,8 +2,12 @@
 
 import hashlib
 import json
+import sys
 import tarfile
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+
+import pytest
 
 from tests.support.cluster import images
 from tests.support.cluster.images import Layer, LayerWriter
@@ -72,6 +76,25 @@ def test_files_of_a_layer_are_readable_by_everyone(tmp_path: Path) -> None:
         "tree/file": 0o644,
         "tree/link": 0o777,
     }
+
+
+def test_modules_of_a_layer_have_bytecode_that_python_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    writer = LayerWriter(tmp_path / "layer.tar")
+    writer.content("/package/module.py", b"value = 1\n")
+    writer.content("/package/template.py", b"{% not Python %}\n")
+    with tarfile.open(writer.done().path) as layer:
+        layer.extractall(tmp_path, filter="data")
+    folder = tmp_path / "package"
+    assert [path.name.split(".")[0] for path in folder.glob("__pycache__/*")] == ["module"]
+    (folder / "module.py").write_text("value = 2\n")
+    spec = spec_from_file_location("module", folder / "module.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.value == 1
 
 
 def _layer(path: Path, content: bytes = b"content") -> Layer:

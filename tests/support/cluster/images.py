@@ -8,9 +8,13 @@ are reproducible.
 import hashlib
 import io
 import json
+import marshal
 import platform
+import sys
 import tarfile
+import warnings
 from collections.abc import Iterable, Mapping
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from typing import Final
 
@@ -92,7 +96,11 @@ def write_archive(
 
 
 class LayerWriter:
-    """Writes a layer: files owned by root, in folders that everyone may enter, with a fixed time."""
+    """Writes a layer: files owned by root, in folders that everyone may enter, with a fixed time.
+
+    Each module of Python gets its bytecode, as in the image of a release: containers can write none, and
+    would compile all that they import at every start.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -144,6 +152,24 @@ class LayerWriter:
         info = tarfile.TarInfo(name)
         info.type, info.mode, info.linkname, info.size = kind, mode, link, len(content)
         self._archive.addfile(info, io.BytesIO(content))
+        if kind == tarfile.REGTYPE and name.endswith(".py") and (compiled := _bytecode(content, f"/{name}")):
+            folder, _, module = name.rpartition("/")
+            file = f"{module.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc"
+            self._add(f"{folder}/__pycache__/{file}", kind, 0o644, content=compiled)
+
+
+def _bytecode(source: bytes, path: str) -> bytes:
+    """The compiled file of a module, which Python uses without a look at the source; empty if invalid.
+
+    Templates and test data of packages can have names like modules.
+    """
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            code = compile(source, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return b""
+    unchecked = (1).to_bytes(4, "little")
+    return MAGIC_NUMBER + unchecked + source_hash(source) + marshal.dumps(code)
 
 
 def _json(value: object) -> bytes:

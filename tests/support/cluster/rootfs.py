@@ -118,7 +118,9 @@ def write_own_archive(path: Path) -> None:
 
 def _base() -> tuple[Layer, Path]:
     """The layer with Python and its packages, and its archive, from the cache unless they changed."""
-    key = hashlib.sha256(_LOCK.read_bytes() + Path(__file__).read_bytes() + sys.version.encode())
+    key = hashlib.sha256(_LOCK.read_bytes() + sys.version.encode())
+    for module in (__file__, images.__file__):
+        key.update(Path(module).read_bytes())
     key.update(sys.base_prefix.encode())
     folder = cache() / "images"
     archive, note = (
