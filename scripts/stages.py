@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,8 +44,9 @@ class Command:
     options: tuple[str, ...] = ()
     workers: tuple[str, ...] = ()
     """How pytest-xdist distributes the tests."""
-    within: str = ""
-    """The folder that pytest searches for tests; all of them by default."""
+    within: tuple[str, ...] = ("tests/",)
+    """The folders and files that pytest searches for tests. Importing all tests takes each of its processes
+    several seconds."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,17 @@ FOUR_FILES = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 reordering, the conformance files that need the cluster for themselves stay last."""
 
 
+CONFORMANCE = "tests/conformance/"
+WITHIN: Mapping[str, tuple[str, ...]] = {
+    "root": ("tests/harness/cluster/", "tests/helper/", "tests/local/"),
+    "e2e": ("tests/e2e/", "tests/local/node/", CONFORMANCE),
+    "cluster": ("tests/control_planes/", "tests/harness/cluster/", "tests/install/", "tests/reliability/"),
+}
+"""The folders of the tests with these markers."""
+
+
 def conformance_on_cluster(marks: str) -> Command:
-    return Command(marks=marks, options=("--on", "cluster"), workers=FOUR_FILES, within="tests/conformance")
+    return Command(marks=marks, options=("--on", "cluster"), workers=FOUR_FILES, within=(CONFORMANCE,))
 
 
 STAGES = (
@@ -76,15 +86,18 @@ STAGES = (
         5,
         (
             Command(marks="not root and not e2e and not cluster and not long", workers=PER_CORE),
-            Command(marks="root and not e2e and not cluster and not long"),
+            Command(marks="root and not e2e and not cluster and not long", within=WITHIN["root"]),
         ),
         alongside=Command(("scripts/lint",)),
     ),
-    Stage("local", 4, (Command(marks="e2e and not long", workers=FOUR_FILES),)),
+    Stage("local", 4, (Command(marks="e2e and not long", workers=FOUR_FILES, within=WITHIN["e2e"]),)),
     Stage(
         CLUSTER,
         5,
-        (Command(marks="cluster and not long", workers=FOUR_FILES), conformance_on_cluster("not long")),
+        (
+            Command(marks="cluster and not long", workers=FOUR_FILES, within=WITHIN["cluster"]),
+            conformance_on_cluster("not long"),
+        ),
     ),
     Stage(
         LONG,
@@ -126,6 +139,8 @@ class Clock:
 def main() -> int:
     """Run the chosen stages; the exit code is 0 if all of them passed."""
     options = _options()
+    # Without cached bytecode every process that a test starts compiles all modules that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     selected = [stage for stage in STAGES if options.stage in (None, stage.name)]
     stages = [stage for stage in selected if options.long or not stage.long or options.stage]
     not_run = [f"stage {stage.name}: only with --long" for stage in selected if stage not in stages]
@@ -207,8 +222,8 @@ def run_tests(
 
     pytest writes its JUnit XML to `file`, and that of the second run next to it.
     """
-    where = [path for path in paths if path.startswith(command.within)] or [command.within or "tests"]
-    if paths and not any(path.startswith(command.within) for path in paths):
+    where = search_paths(paths, command.within)
+    if not where:
         return ""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
@@ -228,6 +243,17 @@ def run_tests(
         if code == 0:
             result.flaky.extend(failed)
     return _verdict(command, code)
+
+
+def search_paths(paths: Sequence[str], folders: Sequence[str]) -> list[str]:
+    """The parts of a command's folders that these paths select; all of them without paths.
+
+    The path of a folder ends with a slash.
+    """
+    pairs = [(path, folder) for path in paths or folders for folder in folders]
+    return sorted(
+        {max(pair, key=len) for pair in pairs if pair[0].startswith(pair[1]) or pair[1].startswith(pair[0])}
+    )
 
 
 def _program(command: Command) -> list[str]:
