@@ -69,7 +69,7 @@ reordering, the conformance files that need the cluster for themselves stay last
 
 CONFORMANCE = "tests/conformance/"
 WITHIN: Mapping[str, tuple[str, ...]] = {
-    "root": ("tests/harness/cluster/", "tests/helper/", "tests/local/"),
+    "root": ("tests/checkpoint/", "tests/harness/cluster/", "tests/helper/", "tests/local/"),
     "e2e": ("tests/e2e/", "tests/local/node/", CONFORMANCE),
     "cluster": ("tests/control_planes/", "tests/harness/cluster/", "tests/install/", "tests/reliability/"),
 }

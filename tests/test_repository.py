@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import stages
+
 ROOT = Path(__file__).parent.parent
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 OTHER_PINS = sorted(
@@ -71,6 +73,25 @@ def test_no_test_asserts_a_duration() -> None:
         for match in re.finditer(f"{cpu}|{elapsed}", path.read_text())
     ]
     assert not offences
+
+
+@pytest.mark.parametrize("marker", stages.WITHIN)
+def test_tests_with_a_marker_are_in_the_folders_where_its_stage_looks_for_them(marker: str) -> None:
+    marked = re.compile(rf"\bmark\.{marker}\b")
+    files = {
+        str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/*.py") if marked.search(path.read_text())
+    }
+    assert files
+    others = [folder for name in ("e2e", "cluster") for folder in stages.WITHIN[name] if marker == "root"]
+    folders = (
+        *stages.WITHIN[marker],
+        *others,
+        stages.CONFORMANCE,
+        "tests/scripts/",
+        "tests/test_repository.py",
+    )
+    elsewhere = sorted(file for file in files if not file.startswith(folders))
+    assert not elsewhere, f"add their folder to WITHIN[{marker!r}] in scripts/stages.py"
 
 
 MAX_FUNCTION_LINES, MAX_MODULE_LINES = 50, 400

@@ -1,6 +1,5 @@
 """`scripts/test`: failed tests are retried, budgets are warned about, a hard limit ends a stage."""
 
-import re
 import sys
 import textwrap
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from scripts import stages
 from scripts.stages import Command, Result, Stage
-from tests.support.commands import REPOSITORY
 
 FAILS_ONCE = """
     class TestClass{n}:
@@ -169,24 +167,6 @@ def test_with_unaffected_paths_only_a_command_does_nothing(tmp_path: Path) -> No
 )
 def test_a_command_searches_only_its_folders_that_a_change_affects(paths: list[str], want: list[str]) -> None:
     assert stages.search_paths(paths, ("tests/install/", "tests/local/node/")) == want
-
-
-@pytest.mark.parametrize("marker", stages.WITHIN)
-def test_all_tests_with_a_marker_are_in_the_folders_where_stages_look_for_them(marker: str) -> None:
-    marked = re.compile(rf"\bmark\.{marker}\b")
-    files = [
-        path.relative_to(REPOSITORY).as_posix()
-        for path in REPOSITORY.glob("tests/**/*.py")
-        if marked.search(path.read_text())
-    ]
-    assert files
-    others = (stages.CONFORMANCE, *(folder for name in ("e2e", "cluster") for folder in stages.WITHIN[name]))
-    folders = (
-        *stages.WITHIN[marker],
-        "tests/scripts/",
-        *(others if marker == "root" else (stages.CONFORMANCE,)),
-    )
-    assert [file for file in files if not file.startswith(folders)] == []
 
 
 def test_the_budgets_of_the_default_stages_add_up_to_fourteen_minutes() -> None:
