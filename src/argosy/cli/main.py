@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "uninstall": ("argosy.cli.install:uninstall", "Remove the operator; jobs, pods and CRDs stay."),
     "rotate-keys": ("argosy.cli.keys:rotate_keys", "Replace the keys that pods and the operator trust."),
     "operator": ("argosy.cli.operator:operator", "Run the operator against any cluster."),
+    "agent": ("argosy.cli.agent:agent", "Announce the end of this machine, and make checkpoints on it."),
     "observer": ("argosy.cli.observer:observer", "Serve pods of AresJobs that wait for other roles."),
     "completion": ("argosy.cli.completion:completion", "Print the completion script of a shell."),
 }

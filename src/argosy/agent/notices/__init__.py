@@ -1,0 +1,1 @@
+"""What clouds announce to a machine about its end, as annotations of its Node. One module per cloud."""

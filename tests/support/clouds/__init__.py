@@ -1,0 +1,1 @@
+"""Clouds for tests, as far as machines and the operator see them, with their real wire protocols."""
