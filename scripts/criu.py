@@ -1,9 +1,12 @@
 """`scripts/criu`: unpack CRIU and all that it needs from Debian's packages, without installing anything.
 
-The packages are those of `criu.lock`, from another suite of the Debian archive that this machine's apt uses
-already. apt has lists of its own here, and checks the signature of the suite; every file must also have the
-checksum of the lock. The system itself, its libraries and its apt lists stay as they are, and no root is
-needed. `--update` writes the lock again from what the suite has now.
+They are those of Debian's next release, because earlier versions cannot dump sockets on Linux 6.16 and later,
+and come from the Debian archive that this machine's apt uses. apt has lists of its own here and checks
+signatures and checksums. The system itself, its libraries and its apt lists stay as they are, and no root is
+needed.
+
+`criu.lock` has the versions that were tested. Debian keeps one version of a package per release, so a newer
+one is taken, and named, where the archive has no other. `--update` writes the lock again.
 """
 
 import argparse
@@ -17,9 +20,10 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 LOCK = Path(__file__).parent / "criu.lock"
-SUITE = "trixie"
+SUITE = "forky"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 STAMP = "argosy-lock"
 
@@ -67,10 +71,13 @@ def unpack() -> Path:
         stamp = folder / STAMP
         if stamp.exists() and stamp.read_bytes() == LOCK.read_bytes():
             return folder
-        architecture, pins = read_lock(LOCK)
+        architecture, tested = read_lock(LOCK)
         with tempfile.TemporaryDirectory(prefix=".criu-", dir=folder.parent) as scratch:
             archive = Archive(Path(scratch) / "apt", architecture)
             root = Path(scratch) / "root"
+            pins = archive.closure()
+            for pin in sorted(set(pins) - set(tested)):
+                sys.stderr.write(f"{pin.name} {pin.version}: the tested version is gone\n")
             for path in archive.download(pins):
                 _run(["dpkg", "-x", str(path), str(root)])
             (root / STAMP).write_bytes(LOCK.read_bytes())
@@ -85,7 +92,7 @@ def update() -> None:
     architecture = _run(["dpkg", "--print-architecture"]).strip()
     with tempfile.TemporaryDirectory(prefix="argosy-criu-") as scratch:
         archive = Archive(Path(scratch) / "apt", architecture)
-        pins = sorted(archive.closure("criu"))
+        pins = sorted(archive.closure())
     lines = [f"# CRIU and what it needs, from Debian {SUITE} ({architecture}): scripts/criu --update"]
     lines += [f"{pin.name} {pin.version} {pin.sha256}" for pin in pins]
     LOCK.write_text("\n".join(lines) + "\n")
@@ -98,7 +105,7 @@ def read_lock(path: Path) -> tuple[str, list[Pin]]:
 
 
 class Archive:
-    """The suite in the Debian archive of this machine, with apt lists in a folder of its own."""
+    """The Debian archive of this machine, with apt lists in a folder of its own."""
 
     def __init__(self, folder: Path, architecture: str) -> None:
         for name in ("apt-get", "apt-cache", "dpkg"):
@@ -120,19 +127,18 @@ class Archive:
         self._environment = {**os.environ, "APT_CONFIG": str(config), "LC_ALL": "C.UTF-8"}
         self._apt("apt-get", "-qq", "update")
 
-    def closure(self, package: str) -> list[Pin]:
-        """Return the package and all that it depends on."""
+    def closure(self) -> list[Pin]:
+        """Return CRIU and all that it depends on."""
         options = ("-qq", "-y", "--no-install-recommends", "--print-uris")
-        listed = self._apt("apt-get", "install", *options, package)
-        names = [line.split()[1].partition("_")[0] for line in listed.splitlines() if line.startswith("'")]
+        listed = self._apt("apt-get", "install", *options, "criu")
         pins = []
-        for name in names:
-            fields = dict(
-                line.split(": ", 1)
-                for line in self._apt("apt-cache", "show", "--no-all-versions", name).splitlines()
-                if ": " in line and not line.startswith(" ")
-            )
-            pins.append(Pin(name, fields["Version"], fields["SHA256"]))
+        for line in listed.splitlines():
+            if line.startswith("'"):
+                name, version, _ = line.split()[1].split("_", 2)
+                version = unquote(version)
+                shown = self._apt("apt-cache", "show", f"{name}={version}").splitlines()
+                checksum = next(text for text in shown if text.startswith("SHA256: "))
+                pins.append(Pin(name, version, checksum.split()[1]))
         return pins
 
     def download(self, pins: Sequence[Pin]) -> list[Path]:
@@ -144,7 +150,7 @@ class Archive:
         paths = sorted(packages.glob("*.deb"))
         found = {hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
         if found != checksums:
-            raise UnavailableError("a downloaded package does not have the checksum of the lock")
+            raise UnavailableError("a downloaded package does not have its checksum")
         return paths
 
     def _apt(self, *command: str, cwd: Path | None = None) -> str:

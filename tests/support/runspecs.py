@@ -54,6 +54,7 @@ def container_config(name: str, script: str, **changes: object) -> ContainerConf
         post_start=None,
         pre_stop=None,
         stop_signal=15,
+        restore="",
     )
     plan.update(changes)  # type: ignore[typeddict-item]  # fields by name, checked by the tests that use them
     return plan
@@ -85,12 +86,14 @@ def run_spec(*containers: ContainerConfig, **changes: object) -> RunSpec:
         hidden=["/home", "/root"],
         visible=[],
         memory_volumes={},
+        scratch_volumes=[],
         sysctls={},
         containers=list(containers),
         cgroup="",
         first_backoff=0.05,
         longest_backoff=0.4,
         log_bytes=1 << 20,
+        criu="",
     )
     plan.update(changes)  # type: ignore[typeddict-item]  # as above
     return plan

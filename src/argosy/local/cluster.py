@@ -120,9 +120,13 @@ def _claim(port: int, last: Run | None) -> Claim:
 def _prepare(state: State, port: int) -> None:
     """Write keys, tokens and kubeconfigs. Tokens are kept; files that depend on the port are rewritten."""
     from argosy.local.apiserver.kubeconfig import write_kubeconfig
-    from argosy.local.apiserver.pki import ensure_pki
+    from argosy.local.apiserver.pki import ensure_kubelet_certificate, ensure_pki
+    from argosy.local.node.egress import link_addresses
+    from argosy.local.node.settings import Settings
 
     ensure_pki(state.folder, ["127.0.0.1", "10.96.0.1"])
+    node_addresses = [Settings(state.folder).gateway, link_addresses(state.folder)[2]]
+    ensure_kubelet_certificate(state.folder, node_addresses)
     tokens = _tokens(state.tokens)
     server, ca = f"https://127.0.0.1:{port}", state.pki / "ca.crt"
     for name, token in tokens.items():

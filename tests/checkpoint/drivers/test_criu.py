@@ -17,6 +17,10 @@ LOGS = {
         "(00.040) Error (criu/cr-restore.c:2320): Restoring FAILED.\n",
         "Can't open file run/state.txt on restore",
     ),
+    "a log without times: the same": (
+        "     2: Error (criu/files-reg.c:2353): Can't open file tmp/x: No such file or directory\n",
+        "Can't open file tmp/x: No such file or directory",
+    ),
     "errors that mean nothing: skipped": (
         "(00.001) Error (criu/tun.c:85): tun: Unable to create tun: No such file or directory\n"
         "(00.002) Warn  (criu/rlimit.c:12): rlimit: Can't setup RLIMIT_NOFILE for self\n"

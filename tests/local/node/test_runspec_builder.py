@@ -32,6 +32,8 @@ def config(folder: Path, spec: Json, container: Json | None = None) -> RunSpec:
         gpu_indexes={},
         claims={},
         cgroup="",
+        restores={},
+        criu="",
     )
     sources = Sources(
         config_map=lambda name: None,

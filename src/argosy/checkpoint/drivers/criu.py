@@ -20,7 +20,7 @@ IMAGES: Final = "checkpoint"
 
 _LOADERS: Final = "usr/lib*/*-linux-*/ld-linux*.so.*"
 _PROGRAM: Final = "usr/sbin/criu"
-_ERROR: Final = re.compile(r"^(?:\([\d.]+\)\s*)?(?:\d+: )?Error \([^)]*\):\s*(?:\d+: )?(.*)$")
+_ERROR: Final = re.compile(r"^\s*(?:\([\d.]+\)\s*)?(?:\d+: )?Error \([^)]*\):\s*(?:\d+: )?(.*)$")
 _MEANINGLESS: Final = ("tun: Unable to create tun", "Can't setup RLIMIT_NOFILE for self")
 _GHOST_LIMIT_BYTES: Final = 1 << 30
 _PROBE_SECONDS: Final = 30.0
@@ -71,14 +71,15 @@ def dump_arguments(pid: int, images: str) -> list[str]:
     ]
 
 
-def restore_arguments(images: str, pipes: Mapping[int, int]) -> list[str]:
+def restore_arguments(images: str, work: str, pipes: Mapping[int, int]) -> list[str]:
     """Return the arguments that restore processes as children of the caller, with connections closed.
 
-    `pipes` maps descriptors of the caller to the inodes of the pipes that they replace.
+    `work` is where the log goes. `pipes` maps descriptors of CRIU to the inodes of the pipes they replace.
     """
     inherited = [f"fd[{descriptor}]:pipe:[{inode}]" for descriptor, inode in pipes.items()]
     return [
-        *("restore", "--images-dir", images, "--restore-detached", "--restore-sibling", "--tcp-close"),
+        *("restore", "--images-dir", images, "--work-dir", work, "--tcp-close"),
+        *("--restore-detached", "--restore-sibling"),
         *("--manage-cgroups=ignore", "--file-locks", "--log-file", "restore.log", "-v2"),
         *(word for text in inherited for word in ("--inherit-fd", text)),
     ]

@@ -13,7 +13,7 @@ from argosy.local.apiserver.discovery import discovery
 from argosy.local.apiserver.evictions import evict
 from argosy.local.apiserver.http import Request, finished, reply, reply_error
 from argosy.local.apiserver.impersonation import acting_user
-from argosy.local.apiserver.kubelet_proxy import node_request, pod_log, pod_stream
+from argosy.local.apiserver.kubelet_proxy import node_checkpoint, node_request, pod_log, pod_stream
 from argosy.local.apiserver.openapi import Documents
 from argosy.local.apiserver.patch import patch_object
 from argosy.local.apiserver.rbac import attributes_of, denied
@@ -199,6 +199,8 @@ class App:
                 return bind
             case "pods", "eviction":
                 return evict
+            case "nodes", "proxy":
+                return node_checkpoint
             case "pods", "log":
                 return pod_log
             case "serviceaccounts", "token":

@@ -1,4 +1,4 @@
-"""Forwards logs, exec and attach to the node agent over its Unix socket.
+"""Forwards logs, exec, attach and checkpoints to the node agent over its Unix socket.
 
 The WebSocket to the agent is opened first, with the subprotocols that the client offers, so that client and
 agent negotiate with each other and the server only forwards messages.
@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from argosy.local.agent_token import agent_token
 from argosy.local.apiserver.api import Api, Call
@@ -24,7 +24,7 @@ from argosy.local.schema.model import Json
 from argosy.local.schema.unstructured import get_maps, get_str
 from argosy.wire.client import Client, StreamedResponse
 from argosy.wire.errors import WebSocketHandshakeError
-from argosy.wire.messages import Response, Upgrade
+from argosy.wire.messages import JSON, Response, Upgrade
 from argosy.wire.origin import Origin
 from argosy.wire.websocket import WebSocket
 
@@ -51,6 +51,7 @@ _REASONS = {
 _CONNECT_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
 _ANSWER_SECONDS = 60.0
+_CHECKPOINT_SECONDS = 3600.0
 _MAX_ERROR_BYTES = 1 << 20
 
 
@@ -105,6 +106,24 @@ async def node_request(api: Api, request: Request) -> Response:
     if answer.status != 200:
         raise _error(answer.status, answer.body.decode(errors="replace").strip())
     return Response(answer.body)
+
+
+async def node_checkpoint(call: Call) -> Response:
+    """Forward the request for a checkpoint to the agent, and its response to the client as it is."""
+    find(call)
+    query = [(key, value) for key, values in call.request.query.items() for value in values if key != "node"]
+    path = f"/{call.target.rest}?{urlencode([*query, ('node', call.target.name)])}"
+    try:
+        async with _agent(call.api) as agent:
+            answer = await agent.send(
+                call.request.method,
+                quote(path, safe="/?=&%"),
+                _credentials(call.api),
+                timeout=_CHECKPOINT_SECONDS,
+            )
+    except OSError as error:
+        raise _error(503, f"the node agent does not answer: {error}") from error
+    return Response(answer.body, answer.status, _PLAIN if answer.status != 200 else JSON)
 
 
 def _error(status: int, message: str) -> StatusError:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+KUBELET = "kubelet"
 _YEARS = datetime.timedelta(days=3650)
 _MARGIN = datetime.timedelta(days=30)
 _NAMES = (
@@ -38,8 +39,17 @@ def ensure_pki(state_dir: Path, addresses: Sequence[str] = ()) -> None:
     if not ((folder / "ca.key").exists() and (folder / "ca.crt").exists()):
         _make_authority(folder)
     names = [*_NAMES, *(address for address in addresses if address not in _NAMES)]
-    if not _is_valid_for(folder / "apiserver.crt", names):
-        _make_server(folder, names)
+    _ensure_server(folder, "apiserver", "kube-apiserver", names)
+
+
+def ensure_kubelet_certificate(state_dir: Path, addresses: Sequence[str]) -> None:
+    """Create `pki/kubelet.crt`, with which the node agent serves these addresses."""
+    _ensure_server(state_dir / "pki", KUBELET, "kubelet", addresses)
+
+
+def _ensure_server(folder: Path, stem: str, subject: str, names: Sequence[str]) -> None:
+    if not _is_valid_for(folder / f"{stem}.crt", names):
+        _make_server(folder, stem, subject, names)
 
 
 def _make_authority(folder: Path) -> None:
@@ -56,12 +66,12 @@ def _make_authority(folder: Path) -> None:
     _write(folder / "ca.crt", certificate.public_bytes(serialization.Encoding.PEM))
 
 
-def _make_server(folder: Path, names: Sequence[str]) -> None:
+def _make_server(folder: Path, stem: str, common_name: str, names: Sequence[str]) -> None:
     authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
     authority_key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     certificate = (
         _builder(subject, authority.subject, key.public_key())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -73,8 +83,8 @@ def _make_server(folder: Path, names: Sequence[str]) -> None:
         )
         .sign(authority_key, hashes.SHA256())
     )
-    _write_key(folder / "apiserver.key", key)
-    _write(folder / "apiserver.crt", certificate.public_bytes(serialization.Encoding.PEM))
+    _write_key(folder / f"{stem}.key", key)
+    _write(folder / f"{stem}.crt", certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def _is_valid_for(path: Path, names: Sequence[str]) -> bool:

@@ -16,11 +16,20 @@ _INSTEAD = {
     ("pods", "portforward"): f"the local control plane does not forward ports: {_EXEC}",
     ("pods", "proxy"): f"the local control plane is no proxy: {_EXEC}",
     ("services", "proxy"): f"the local control plane is no proxy: {_EXEC}",
-    ("nodes", "proxy"): "the local control plane is no proxy: kubectl logs and exec reach a node's pods",
+    ("nodes", "proxy"): "the local control plane proxies checkpoints only: kubectl logs and exec reach pods",
 }
+
+
+def is_checkpoint(target: Target) -> bool:
+    """Return True for the kubelet's path of checkpoints, the only one that is proxied to nodes."""
+    return (target.group, target.plural, target.subresource) == ("", "nodes", "proxy") and (
+        target.rest.startswith("checkpoint/")
+    )
 
 
 def unsupported_error(target: Target) -> StatusError | None:
     """Return the response to a request for such a subresource; None for other targets."""
+    if is_checkpoint(target):
+        return None
     message = _INSTEAD.get((target.plural, target.subresource)) if not target.group else None
     return StatusError(501, "NotImplemented", message, {}) if message else None

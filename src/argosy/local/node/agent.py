@@ -12,17 +12,19 @@ import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from argosy.checkpoint.drivers import criu
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.quantity import parse_quantity
 from argosy.local.node import cgroups, dns, kubelet_server, network
 from argosy.local.node.addresses import AddressPool
+from argosy.local.node.checkpoint_images import CheckpointImages
 from argosy.local.node.claim_folders import ClaimFolders
 from argosy.local.node.etc_files import parse_resolv_conf, render_hosts, render_resolv_conf
-from argosy.local.node.node_status import GPU, Machine, gpu_devices
+from argosy.local.node.gpu_pool import GpuPool
+from argosy.local.node.node_status import Machine, gpu_devices
 from argosy.local.node.pod_types import ConfigMap, Pod, PodSpec, Secret
 from argosy.local.node.pod_worker import PodWorker
 from argosy.local.node.proxy import Listener, Proxy, control_plane_socket, listeners
@@ -31,8 +33,8 @@ from argosy.local.node.runspec_builder import Allocation, build_runspec, hostnam
 from argosy.local.node.service_backends import SERVICE_LABEL, ServiceDirectory
 from argosy.local.node.settings import Settings
 from argosy.local.node.shim_manager import ShimManager, pods_cgroup, reap
+from argosy.local.node.shim_socket import ShimRequest
 from argosy.local.node.volume_content import VolumeContent
-from argosy.local.node.volumes import VolumeError
 from argosy.local.service_types import EndpointSlice, PersistentVolumeClaim, Service
 from argosy.wire.messages import HttpError
 
@@ -61,7 +63,7 @@ class Agent:
         self._workers: dict[str, PodWorker] = {}
         self._running: dict[asyncio.Task[None], PodWorker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gpus: dict[str, tuple[str, list[int]]] = {}
+        self._gpus = GpuPool(machine)
         self._host_resolver = _read(Path("/etc/resolv.conf"))
         self._cgroup = pods_cgroup(settings.pods)
         self._hierarchy = None if settings.rootless else cgroups.find_usable_hierarchy(self._cgroup)
@@ -80,6 +82,7 @@ class Agent:
         self._content = VolumeContent(
             client, self.config_maps, self.secrets, settings.state / "pki" / "ca.crt"
         )
+        self._images = CheckpointImages(settings)
         self._proxy = Proxy(settings.bridge, self._endpoints)
         self._services_changed = asyncio.Event()
         self.ready = asyncio.Event()
@@ -181,6 +184,19 @@ class Agent:
             raise HttpError(503, f"node {node} does not answer")
         return kubelet_server.LocatedPod(self._shims.pod_folder(uid), containers)
 
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod of this machine's nodes; raises 503 if its node is silenced."""
+        pod = self.pods.get(namespace, name)
+        if pod is None or not self._knows(pod.spec.node_name):
+            return None
+        if pod.spec.node_name in self.unreachable:
+            raise HttpError(503, f"node {pod.spec.node_name} does not answer")
+        return pod
+
+    async def checkpoint(self, uid: str, request: ShimRequest) -> str:
+        """Have a pod's shim write the checkpoint of a container; return the problem, or nothing."""
+        return await self._shims.checkpoint(uid, request)
+
     def _knows(self, node: str) -> bool:
         return node in self._attached or node in self.unreachable
 
@@ -200,7 +216,7 @@ class Agent:
             pod, self.services, self._settings.gateway, address, self._machine.allocatable()
         )
         await self._content.write_volumes(pod, folder, sources)
-        indexes = self._assign_gpus(pod)
+        indexes = self._gpus.assign(pod)
         place = Allocation(
             folder=folder,
             address=address,
@@ -208,6 +224,8 @@ class Agent:
             gpu_indexes=indexes,
             claims=await self._claim_folders.folders(pod),
             cgroup=f"{self._cgroup}/{uid}" if self._hierarchy else "",
+            restores=await self._images.sources(pod),
+            criu=str(criu.find_prefix() or ""),
         )
         self._warn_unsupported(pod)
         return build_runspec(pod, place, sources, self._settings)
@@ -220,7 +238,7 @@ class Agent:
 
     def release(self, uid: str) -> None:
         self._addresses.release(uid)
-        self._gpus.pop(uid, None)
+        self._gpus.release(uid)
         self._content.forget_tokens(uid)
         if self._hierarchy and not cgroups.remove(self._hierarchy, f"{self._cgroup}/{uid}"):
             raise OSError(f"the cgroup of pod {uid} cannot be removed yet")
@@ -331,22 +349,6 @@ class Agent:
             if pod.status.pod_ip == address and pod.spec.subdomain and pod.spec.hostname:
                 return f"{pod.spec.hostname}.{pod.spec.subdomain}.{pod.metadata.namespace}.svc"
         return None
-
-    def _assign_gpus(self, pod: Pod) -> dict[str, list[int]]:
-        """Assign real GPUs to the containers that request them; simulated ones need none."""
-        node, uid = pod.spec.node_name, pod.metadata.uid
-        if not self._machine.gpus.get(node):
-            return {}
-        taken = {i for other, (_, held) in self._gpus.items() if other != uid for i in held}
-        free = [index for index in self._machine.gpus[node] if index not in taken]
-        assigned: dict[str, list[int]] = {}
-        for container in pod.spec.containers:
-            count = int(parse_quantity(container.resources.limits.get(GPU, 0)))
-            if count > len(free):
-                raise VolumeError(f"{count} GPUs asked for, {len(free)} free on {node}")
-            assigned[container.name], free = free[:count], free[count:]
-        self._gpus[uid] = (node, [index for held in assigned.values() for index in held])
-        return assigned
 
     async def _reap(self) -> None:
         while True:

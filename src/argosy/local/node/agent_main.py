@@ -7,7 +7,7 @@ import socket
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.local.agent_token import agent_token
-from argosy.local.node import kernel, kubelet_server
+from argosy.local.node import checkpoint_requests, kernel, kubelet_server
 from argosy.local.node.agent import Agent
 from argosy.local.node.node_control import NodeControl
 from argosy.local.node.node_requests import NodeRequests
@@ -27,7 +27,7 @@ async def run_agent(settings: Settings, outside: socket.socket, notes: list[str]
         machine = Machine(settings)
         agent = Agent(client, settings, outside, machine)
         nodes = NodeControl(settings, agent, NodeRegistrar(client, settings, machine, notes))
-        running = asyncio.create_task(_work(settings, agent, nodes))
+        running = asyncio.create_task(_work(client, settings, agent, nodes))
         waiting = asyncio.create_task(stopping.wait())
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -37,12 +37,18 @@ async def run_agent(settings: Settings, outside: socket.socket, notes: list[str]
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def _work(settings: Settings, agent: Agent, nodes: NodeControl) -> None:
-    """Serve logs, run the agent, and start the nodes once it can run pods."""
+async def _work(client: Client, settings: Settings, agent: Agent, nodes: NodeControl) -> None:
+    """Serve logs and checkpoints, run the agent, and start the nodes once it can run pods."""
     path, token = settings.state / "agent.sock", agent_token(settings.state)
     requests = NodeRequests(nodes, agent)
+    checkpoints = checkpoint_requests.CheckpointRequests(settings, agent.find_pod, agent.checkpoint)
+    secure = checkpoint_requests.SecureRequests(client, checkpoints)
+    checkpoint_requests.remove_unfinished(settings.checkpoints)
     async with asyncio.TaskGroup() as group:
-        group.create_task(kubelet_server.serve(path, token, agent, requests.answer, agent.listening))
+        group.create_task(
+            kubelet_server.serve(path, token, agent, requests.answer, checkpoints, agent.listening)
+        )
+        group.create_task(checkpoint_requests.serve(settings.state / "pki", secure))
         group.create_task(agent.run())
         await agent.ready.wait()
         group.create_task(nodes.run())

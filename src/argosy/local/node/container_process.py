@@ -32,6 +32,27 @@ class Process(NamedTuple):
     mount_namespace: int
 
 
+class StandardStreams:
+    """The pipes of a container without a terminal: our ends, and those that its first process gets."""
+
+    def __init__(self, *, stdin: bool) -> None:
+        out, out_write = os.pipe()
+        error, error_write = os.pipe()
+        self.outputs = {out: "stdout", error: "stderr"}
+        self.stdin: int | None = None
+        self.theirs = {1: out_write, 2: error_write}
+        if stdin:
+            self.theirs[0], self.stdin = os.pipe()
+
+    def close_theirs(self) -> None:
+        for descriptor in self.theirs.values():
+            os.close(descriptor)
+
+    def close_ours(self) -> None:
+        for descriptor in (*self.outputs, *([self.stdin] if self.stdin is not None else [])):
+            os.close(descriptor)
+
+
 class Isolation(NamedTuple):
     """The cgroup and PID namespace of a container's processes."""
 
@@ -85,16 +106,13 @@ def start(
     runspec: RunSpec, config: ContainerConfig, folder: Path, scratch: Path, isolation: Isolation
 ) -> Process:
     """Fork the container's first process; raises StartError if it could not be executed."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    message = scratch / "message"
-    message.touch()
-    message.chmod(0o666)
+    make_scratch(scratch)
 
     def prepare(control: socket.socket) -> None:
         proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
         with isolation.enter():
             kernel.unshare(kernel.NEW_MOUNT)
-            _send_descriptor(control, b"M", "/proc/self/ns/mnt")
+            send_descriptor(control, b"M", "/proc/self/ns/mnt")
             mounts.enter_root(runspec, config, folder, scratch, isolation.pid_namespace.proc)
         if config["tty"]:
             _open_terminal(control)
@@ -109,23 +127,23 @@ def start(
         terminal = handed[b"T"]
         stdin = terminal if config["stdin"] else None
         return Process(pid, stdin, {terminal: "stdout"}, terminal, handed[b"M"])
-    out, out_write = os.pipe()
-    error, error_write = os.pipe()
-    descriptors = {1: out_write, 2: error_write}
-    writer: int | None = None
-    if config["stdin"]:
-        reader, writer = os.pipe()
-        descriptors[0] = reader
+    streams = StandardStreams(stdin=config["stdin"])
     try:
-        pid, handed = spawn(prepare, program._replace(descriptors=descriptors))
+        pid, handed = spawn(prepare, program._replace(descriptors=streams.theirs))
     except StartError:
-        for descriptor in (out, error, *([writer] if writer is not None else [])):
-            os.close(descriptor)
+        streams.close_ours()
         raise
     finally:
-        for descriptor in descriptors.values():
-            os.close(descriptor)
-    return Process(pid, writer, {out: "stdout", error: "stderr"}, None, handed[b"M"])
+        streams.close_theirs()
+    return Process(pid, streams.stdin, streams.outputs, None, handed[b"M"])
+
+
+def make_scratch(scratch: Path) -> None:
+    """Make the folder of a run, with the file for its termination message."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    message = scratch / "message"
+    message.touch()
+    message.chmod(0o666)
 
 
 def execute(
@@ -225,7 +243,7 @@ def _open_terminal(control: socket.socket) -> None:
     os.close(slave)
 
 
-def _send_descriptor(control: socket.socket, label: bytes, path: str) -> None:
+def send_descriptor(control: socket.socket, label: bytes, path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     socket.send_fds(control, [label], [descriptor])
     os.close(descriptor)

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from argosy.local.node import cgroups, container_process, logs, pod_state
+from argosy.local.node import cgroups, container_dump, container_process, logs, pod_state
+from argosy.local.node.container_restore import Restore
 from argosy.local.node.event_loop import Timer
-from argosy.local.node.lifecycle import next_backoff
+from argosy.local.node.lifecycle import format_duration, next_backoff
 from argosy.local.node.pod_context import PodContext
 from argosy.local.node.probe_runner import ProbeRunner
 from argosy.local.node.runspec import ContainerConfig, RunSpec
@@ -24,6 +25,7 @@ _MAX_MESSAGE_BYTES = 4096
 _START_FAILED_EXIT_CODE = 128
 _HOOK_EXTRA_SECONDS = 2.0
 _KILL_ROUNDS = 100
+_STREAM_NUMBERS = {"stdout": "1", "stderr": "2"}
 
 
 class ContainerSupervisor:
@@ -39,6 +41,9 @@ class ContainerSupervisor:
         self.terminal: int | None = None
         self.restart_not_before = 0.0
         self.stopping = False
+        self.restoring = False
+        """Whether a run is being restored from a checkpoint, and neither runs nor has ended."""
+        self._dumping = False
         self._context = context
         self._backoff = 0.0
         self._process: container_process.Process | None = None
@@ -71,19 +76,40 @@ class ContainerSupervisor:
         isolation = None
         try:
             isolation = self._isolate(scratch)
+            if self.config["restore"]:
+                self._start_restore(scratch, isolation, now)
+                return
             process = container_process.start(runspec, self.config, folder, scratch, isolation)
         except (StartError, OSError) as error:
-            assert self._log is not None
-            self._log.close()
-            if isolation is not None:
-                self._release(isolation)
-            self._finish(_START_FAILED_EXIT_CODE, 0, "StartError", str(error), now)
+            self._fail_start(isolation, str(error), now)
             return
-        self._process, self.state["running"] = process, now
+        self._on_started(process, isolation)
+
+    def _start_restore(self, scratch: Path, isolation: container_process.Isolation, now: float) -> None:
+        """Start a run from its checkpoint; the container counts as running when it has been restored."""
+        container_process.make_scratch(scratch)
+
+        def done(process: container_process.Process | None, problem: str) -> None:
+            self.restoring = False
+            if process is not None:
+                self._on_started(process, isolation)
+                return
+            self._fail_start(isolation, problem, now)
+
+        context = self._context
+        restore = Restore(
+            context.runspec, self.config, context.folder, scratch, isolation, context.loop, done
+        )
+        restore.start()
+        self.restoring, self.state["waiting"] = True, "ContainerCreating"
+
+    def _on_started(self, process: container_process.Process, isolation: container_process.Isolation) -> None:
+        self._process = process
+        self.state.update({"running": time.time(), "waiting": ""})
         self.stdin, self.terminal = process.stdin, process.terminal
         isolation.pid_namespace.mark_sealed()
         self._container = container_process.RunningContainer(
-            self.config, process.pid, process.mount_namespace, isolation, runspec["rootless"]
+            self.config, process.pid, process.mount_namespace, isolation, self._context.runspec["rootless"]
         )
         for descriptor, stream in process.outputs.items():
             self._read_output(descriptor, stream)
@@ -91,6 +117,48 @@ class ContainerSupervisor:
         self._probe_runner = ProbeRunner(self._container, self.state, self._context, self.stop)
         self._probe_runner.start()
         self._context.notify_change()
+
+    def _fail_start(self, isolation: container_process.Isolation | None, problem: str, now: float) -> None:
+        assert self._log is not None
+        self._log.close()
+        if isolation is not None:
+            self._release(isolation)
+        if self.config["restore"]:
+            self._context.record_event("Warning", "Failed", f"Error: container {self.name}: {problem}")
+        self._finish(_START_FAILED_EXIT_CODE, 0, "StartError", problem, now)
+
+    def checkpoint(self, target: Path, prefix: Path, image: str, done: Callable[[str], None]) -> None:
+        """Dump the container to `target` in a child process; calls back with the problem, or nothing."""
+        container, scratch = self._container, self._scratch(self._runs - 1)
+        if container is None or not self.state["running"] or self._process is None:
+            done("the container is not running")
+            return
+        runspec = self._context.runspec
+        problem = container_dump.find_obstacle(runspec, self.config, scratch)
+        if problem or self._dumping:
+            done(problem or "another checkpoint of this container is being made")
+            return
+        pipes = {
+            _STREAM_NUMBERS[name]: os.fstat(number).st_ino for number, name in self._process.outputs.items()
+        }
+        if self.stdin is not None:
+            pipes["0"] = os.fstat(self.stdin).st_ino
+        job = container_dump.DumpJob(
+            runspec, container, self._context.folder, scratch, pipes, image, prefix, target
+        )
+        self._set_dumping(True)
+
+        def ended(problem: str) -> None:
+            self._set_dumping(False)
+            done(problem)
+
+        container_dump.start(job, self._context.loop, ended)
+
+    def _set_dumping(self, dumping: bool) -> None:
+        """Note that the container stands still, so that its probes cannot succeed."""
+        self._dumping = dumping
+        if self._probe_runner:
+            self._probe_runner.paused = dumping
 
     def _begin_run(self) -> Path:
         """Count the run, reset the state and open the log; return the run's scratch folder."""
@@ -229,7 +297,7 @@ class ContainerSupervisor:
         self._cancel_timers()
         if self._probe_runner:
             self._probe_runner.close()
-        code, number = _exit_code(self._wait_status)
+        code, number = pod_state.exit_code(self._wait_status)
         killed = self._oom_kills() > self._oom_kills_before and number == signal.SIGKILL
         reason = "OOMKilled" if killed else "Error" if code else "Completed"
         if self._container:
@@ -281,7 +349,7 @@ class ContainerSupervisor:
         ended, runspec = self.state["ended"], self._context.runspec
         if ended is None or self.state["waiting"] == "CrashLoopBackOff":
             return
-        seconds = _format_duration(self._pause)
+        seconds = format_duration(self._pause)
         self.state["waiting"] = "CrashLoopBackOff"
         self.state["waiting_message"] = (
             f"back-off {seconds} restarting failed container={self.name} "
@@ -320,18 +388,6 @@ def _initial_waiting_reason(runspec: RunSpec, config: ContainerConfig) -> str:
     has_init = any(other["kind"] != "main" for other in runspec["containers"])
     first = runspec["containers"][0] is config
     return "PodInitializing" if has_init and not first else "ContainerCreating"
-
-
-def _exit_code(status: int) -> tuple[int, int]:
-    """Return the exit code as container runtimes report it (128 + signal), and the signal."""
-    if os.WIFSIGNALED(status):
-        return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
-    return os.WEXITSTATUS(status), 0
-
-
-def _format_duration(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{whole // 60}m{whole % 60}s" if whole >= 60 else f"{seconds:g}s"
 
 
 def _kill(pid: int, number: int) -> None:

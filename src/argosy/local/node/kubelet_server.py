@@ -1,4 +1,4 @@
-"""Serves the logs, exec and attach of pods on a Unix socket, as a kubelet does; the API server proxies to it.
+"""Serves logs, exec, attach and checkpoints of pods on a Unix socket; the API server proxies to it.
 
 It also passes on requests below `/argosy`, which change the nodes themselves.
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from argosy.local.node import pod_state, streams
+from argosy.local.node.checkpoint_requests import CheckpointRequests
 from argosy.local.node.log_reader import LogReader
 from argosy.local.node.logs import log_path, timestamp
 from argosy.local.node.shim_manager import has_shim
@@ -66,10 +67,15 @@ class LogOptions:
 
 
 async def serve(
-    path: Path, token: str, lookup: PodLookup, nodes: NodeHandler, listening: asyncio.Event
+    path: Path,
+    token: str,
+    lookup: PodLookup,
+    nodes: NodeHandler,
+    checkpoints: CheckpointRequests,
+    listening: asyncio.Event,
 ) -> None:
     """Serve until cancelled; sets `listening` once it listens."""
-    server = Server(_Handlers(lookup, nodes, token).answer)
+    server = Server(_Handlers(lookup, nodes, checkpoints, token).answer)
     try:
         await server.listen_unix(path)
         listening.set()
@@ -79,8 +85,11 @@ async def serve(
 
 
 class _Handlers:
-    def __init__(self, lookup: PodLookup, nodes: NodeHandler, token: str) -> None:
+    def __init__(
+        self, lookup: PodLookup, nodes: NodeHandler, checkpoints: CheckpointRequests, token: str
+    ) -> None:
         self._lookup = lookup
+        self._checkpoints = checkpoints
         self._nodes = nodes
         self._credentials = f"Bearer {token}".encode()
 
@@ -97,6 +106,8 @@ class _Handlers:
             case "GET" | "POST", ["attach", namespace, pod, container]:
                 folder = self._find(request, namespace, pod, container)
                 return _upgrade(request, lambda socket: streams.attach(socket, folder, container))
+            case "POST", ["checkpoint", namespace, pod, container]:
+                return await self._checkpoints.answer(request, namespace, pod, container)
             case _, ["argosy", *_]:
                 return await self._nodes(request)
         raise HttpError(404, f"{request.method} {request.path} is not served here")

@@ -71,6 +71,12 @@ def next_backoff(previous: float, ended: Termination, first: float, longest: flo
     return min(longest, previous * 2) if previous else first
 
 
+def format_duration(seconds: float) -> str:
+    """Return a backoff as kubelets write it."""
+    whole = int(seconds)
+    return f"{whole // 60}m{whole % 60}s" if whole >= 60 else f"{seconds:g}s"
+
+
 def next_sidecar_to_stop(
     configs: Sequence[ContainerConfig], states: Mapping[str, ContainerState]
 ) -> str | None:

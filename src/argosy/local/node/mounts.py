@@ -93,11 +93,12 @@ def enter_root(runspec: RunSpec, config: ContainerConfig, folder: Path, scratch:
     kernel.pivot_root(str(root), str(root / host.root[1:]))
     os.chdir("/")
     _system_folders(host, config, folder, proc)
+    _run_folder(host, config, scratch)
     _private_folders(host, runspec, config, scratch)
     if config["root"] == "/":
         _submounts(host, runspec)
     for shown in runspec["visible"]:
-        if not Path(shown).exists() or _below_any(shown, runspec["hidden"]):  # in a home, or in /tmp
+        if _is_missing(Path(shown)) or _below_any(shown, runspec["hidden"]):  # in a home, or in /tmp
             host.bind(shown, shown, read_only=True)
     for name in ("hosts", "hostname", "resolv.conf"):
         _etc_file(host, folder / "etc" / name, Path("/etc") / name)
@@ -111,6 +112,11 @@ def enter_root(runspec: RunSpec, config: ContainerConfig, folder: Path, scratch:
     Path(host.root).rmdir()
     if config["read_only_root"]:
         kernel.remount("/", READ_ONLY)
+
+
+def _is_missing(path: Path) -> bool:
+    """Return True if there is nothing, or only the mount point that a restored folder brought along."""
+    return not path.exists() or (path.is_dir() and next(path.iterdir(), None) is None)
 
 
 def _make_mount_point(path: Path, *, folder: bool) -> None:
@@ -158,10 +164,18 @@ def _system_folders(host: HostRoot, config: ContainerConfig, folder: Path, proc:
         kernel.mount("sysfs", "/sys", "sysfs", NO_SUID | NO_DEV | NO_EXEC | read_only)
     except OSError:  # sysfs cannot be mounted for another network namespace
         host.bind("/sys", "/sys", read_only=bool(read_only))
-    kernel.mount("tmpfs", "/run", "tmpfs", NO_SUID | NO_DEV, "mode=755")
-    Path("/run/lock").mkdir(mode=0o1777)
     _devices(host, config)
     kernel.mount(host.path(folder / "shm"), _SHARED_MEMORY, flags=BIND)
+
+
+def _run_folder(host: HostRoot, config: ContainerConfig, scratch: Path) -> None:
+    """Mount an empty /run, or that of the checkpoint from which the container is restored."""
+    if config["restore"]:
+        kernel.mount(host.path(scratch / "run"), "/run", flags=BIND)
+        host.restrict("/run", NO_SUID | NO_DEV)
+        return
+    kernel.mount("tmpfs", "/run", "tmpfs", NO_SUID | NO_DEV, "mode=755")
+    Path("/run/lock").mkdir(mode=0o1777)
 
 
 def _devices(host: HostRoot, config: ContainerConfig) -> None:
@@ -188,9 +202,7 @@ def _private_folders(host: HostRoot, runspec: RunSpec, config: ContainerConfig, 
     """Mount empty writable folders over shared ones (/tmp) and home folders, and hide the state folder."""
     private = Path(host.path(scratch)) / "private"
     private.mkdir(exist_ok=True)
-    folders = [(path, 0o1777) for path in _PRIVATE]
-    folders += [(path, 0o755) for path in runspec["hidden"] if config["root"] == "/"]
-    for number, (path, mode) in enumerate(folders):
+    for number, (path, mode) in enumerate(private_folders(runspec, config)):
         folder = Path(path).resolve()  # a home may be a symbolic link
         if not folder.is_dir():
             continue
@@ -199,6 +211,12 @@ def _private_folders(host: HostRoot, runspec: RunSpec, config: ContainerConfig, 
         fresh.chmod(mode)
         kernel.mount(str(fresh), str(folder), flags=BIND)
         host.restrict(str(folder), host.restrictions)
+
+
+def private_folders(runspec: RunSpec, config: ContainerConfig) -> list[tuple[str, int]]:
+    """Return paths and modes of the folders that are private; each is kept below its number in the list."""
+    folders = [(path, 0o1777) for path in _PRIVATE]
+    return folders + [(path, 0o755) for path in runspec["hidden"] if config["root"] == "/"]
 
 
 def _submounts(host: HostRoot, runspec: RunSpec) -> None:

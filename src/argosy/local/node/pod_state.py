@@ -97,6 +97,13 @@ def waiting_state(name: str, reason: str) -> ContainerState:
     )
 
 
+def exit_code(status: int) -> tuple[int, int]:
+    """Return the exit code as container runtimes report it (128 + signal), and the signal."""
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), 0
+
+
 def containers_after_loss(before: PodState) -> dict[str, ContainerState]:
     """Return the container states of a pod whose shim died: what was running counts as killed."""
     for entry in before["containers"].values():

@@ -15,6 +15,7 @@ from argosy.engine.errors import ApiError, Conflict, NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.logs import Logger
 from argosy.kinds.meta import Json
+from argosy.local.node.checkpoint_images import ImageError
 from argosy.local.node.environment import ConfigError
 from argosy.local.node.pod_state import PodState, containers_after_loss, read_state, write_state
 from argosy.local.node.pod_status import PodFailure, StatusContext, pod_status, status_patch
@@ -167,6 +168,8 @@ class PodWorker:
             return await self._wait_and_retry(
                 "CreateContainerConfigError", str(error), "Failed", f"Error: {error}"
             )
+        except ImageError as error:
+            return await self._wait_and_retry("ErrImagePull", str(error), "Failed", f"Error: {error}")
         except VolumeError as error:
             return await self._wait_and_retry("ContainerCreating", "", "FailedMount", str(error))
         except SysctlForbiddenError as error:
@@ -309,7 +312,8 @@ class PodWorker:
 
     def _record_host_root(self, runspec: RunSpec) -> None:
         """Record once, before the first start, which images stand for this machine's root file system."""
-        plain = {config["name"] for config in runspec["containers"] if config["root"] == "/"}
+        configs = runspec["containers"]
+        plain = {config["name"] for config in configs if config["root"] == "/" and not config["restore"]}
         images = sorted({c.image for c in self.pod.every_container if c.name in plain and c.image})
         if images:
             named = ", ".join(f'"{image}"' for image in images)

@@ -32,6 +32,8 @@ class ProbeRunner:
         self._running_pids: set[int] = set()
         self._probing = True
         self._closed = False
+        self.paused = False
+        """Whether the container stands still for a checkpoint: probes then wait for their next time."""
 
     def start(self) -> None:
         hook = self._config["post_start"]
@@ -123,10 +125,16 @@ class ProbeRunner:
         delay = config["initial_delay"] if first else config["period"]
 
         def run() -> None:
-            self.run_action(config["action"], config["timeout"], answered)
+            if self.paused:
+                self._schedule_probe(kind, config, counter, first=False)
+            else:
+                self.run_action(config["action"], config["timeout"], answered)
 
         def answered(good: bool) -> None:
             if not self._probing:
+                return
+            if self.paused:
+                self._schedule_probe(kind, config, counter, first=False)
                 return
             noted = counter.with_result(good)
             if self._handle_result(kind, config, noted, good):

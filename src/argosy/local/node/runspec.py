@@ -87,6 +87,8 @@ class ContainerConfig(TypedDict):
     post_start: Action | None
     pre_stop: Action | None
     stop_signal: int
+    restore: str
+    """The folder of the checkpoint from which the container starts; empty if its program is executed."""
 
 
 class RunSpec(TypedDict):
@@ -108,6 +110,8 @@ class RunSpec(TypedDict):
     """Parts of hidden folders that every pod may read: the interpreter and this package."""
     memory_volumes: dict[str, int]
     """Folder to mount a tmpfs on, and its size limit in bytes (0: the machine's default)."""
+    scratch_volumes: list[str]
+    """The names of the emptyDir volumes."""
     sysctls: dict[str, str]
     """By path below /proc/sys."""
     containers: list[ContainerConfig]
@@ -116,3 +120,5 @@ class RunSpec(TypedDict):
     first_backoff: float
     longest_backoff: float
     log_bytes: int
+    criu: str
+    """The folder of CRIU; empty if it is not installed."""

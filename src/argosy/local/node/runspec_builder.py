@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, cast
 
 from argosy.kinds.quantity import parse_quantity
 from argosy.local.node import capabilities, network
+from argosy.local.node.checkpoint_images import RestoreSource
 from argosy.local.node.environment import ConfigError, Sources, build_command, build_environment
 from argosy.local.node.pod_types import Container, Handler, HttpGet, Pod, Probe, TcpSocket, Volume
 from argosy.local.node.runspec import (
@@ -54,6 +55,10 @@ class Allocation(NamedTuple):
     claims: Mapping[str, Path]
     """The folder of each claim that the pod mounts."""
     cgroup: str
+    restores: Mapping[str, RestoreSource]
+    """The checkpoint from which a container starts, by its name."""
+    criu: str
+    """The folder of CRIU; empty if it is not installed."""
 
 
 def build_runspec(pod: Pod, allocation: Allocation, sources: Sources, settings: Settings) -> RunSpec:
@@ -83,6 +88,7 @@ def build_runspec(pod: Pod, allocation: Allocation, sources: Sources, settings: 
         hidden=hidden_folders(settings.state),
         visible=interpreter_folders(),
         memory_volumes=memory_volumes,
+        scratch_volumes=[volume.name for volume in pod.spec.volumes if volume.empty_dir],
         sysctls=allowed_sysctls(pod),
         containers=[
             _container(pod, container, kind, allocation, sources, settings) for container, kind in containers
@@ -91,6 +97,7 @@ def build_runspec(pod: Pod, allocation: Allocation, sources: Sources, settings: 
         first_backoff=settings.first_backoff,
         longest_backoff=settings.longest_backoff,
         log_bytes=settings.log_bytes,
+        criu=allocation.criu,
     )
 
 
@@ -177,10 +184,11 @@ def _container(
     privileged = bool(security.privileged)
     groups = sorted({gid, *shared.supplemental_groups, *([shared.fs_group] if shared.fs_group else [])})
     limits = container.resources.limits
+    restore = allocation.restores.get(container.name)
     return ContainerConfig(
         name=validate_path_component(container.name),
         kind=kind,
-        root=settings.image_root(container.image),
+        root=settings.image_root(restore.image if restore else container.image),
         argv=build_command(container, values) or ["/bin/sh"],
         env=_default_variables(pod, container, allocation) | values,
         cwd=container.working_dir or "/",
@@ -206,6 +214,7 @@ def _container(
         post_start=_action(container, container.lifecycle.post_start),
         pre_stop=_action(container, container.lifecycle.pre_stop),
         stop_signal=_signal_number(container.lifecycle.stop_signal),
+        restore=str(restore.folder) if restore else "",
     )
 
 

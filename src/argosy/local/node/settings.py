@@ -28,6 +28,10 @@ class Settings(Struct, frozen=True):
     """Clusters may use the same name, because each has its own network namespace."""
 
     @property
+    def checkpoints(self) -> Path:
+        return self.state / "checkpoints"
+
+    @property
     def gateway(self) -> str:
         return str(self.pod_network.network_address + 1)
 

@@ -134,7 +134,7 @@ class PodSupervisor:
             if held_up > 0:
                 container.report_backoff()
                 self._loop.call_later(held_up + 0.001, self._schedule_advance)
-            else:
+            elif not container.restoring:
                 container.start()
 
     def _stop_containers(self, grace: float) -> None:
@@ -192,6 +192,8 @@ class PodSupervisor:
             connection.send({"ok": True})
         elif operation == "exec" and container:
             self._exec(connection, container, request, descriptors)
+        elif operation == "checkpoint" and container:
+            self._checkpoint(connection, container, request)
         elif operation == "attach" and container:
             self._attach(connection, container)
         else:
@@ -228,6 +230,21 @@ class PodSupervisor:
             connection.close()
 
         self._loop.on_exit(pid, ended)
+
+    def _checkpoint(
+        self, connection: ShimConnection, container: ContainerSupervisor, request: ShimRequest
+    ) -> None:
+        """Answer when the checkpoint is complete; nobody gets one whose client has left."""
+        target = Path(request["target"])
+        closed: list[bool] = []
+        connection.on_close = lambda: closed.append(True)
+
+        def done(problem: str) -> None:
+            if closed:
+                target.unlink(missing_ok=True)
+            connection.send({"error": problem} if problem else {"ok": True})
+
+        container.checkpoint(target, Path(request["criu"]), request["image"], done)
 
     def _attach(self, connection: ShimConnection, container: ContainerSupervisor) -> None:
         def output(stream: str, data: bytes) -> None:

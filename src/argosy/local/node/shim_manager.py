@@ -144,6 +144,27 @@ class ShimManager:
             await self._ask(uid, {"op": "signal", "container": name, "signal": number})
         return running
 
+    async def checkpoint(self, uid: str, request: ShimRequest) -> str:
+        """Have the shim write the checkpoint of a container; return the problem, or nothing.
+
+        Cancelled, the container goes on and no checkpoint is kept.
+        """
+        try:
+            reader, writer = await open_connection(self.pod_folder(uid))
+        except OSError:
+            return "the pod is not running"
+        try:
+            writer.write(json.dumps(request).encode() + b"\n")
+            line = await reader.readline()
+        except OSError:
+            line = b""
+        finally:
+            writer.close()
+        if not line:
+            return "the pod has ended"
+        problem: str = json.loads(line).get("error", "")
+        return problem
+
     async def _ask(self, uid: str, request: ShimRequest) -> bool:
         """Send a request to a shim and wait until it has taken it; False if it does not listen."""
         try:
@@ -173,7 +194,7 @@ class ShimManager:
     async def clear(self, uid: str, *, keep_logs: bool) -> None:
         """Remove the files of a finished pod; its logs and last state may be kept for readers."""
         folder = self.pod_folder(uid)
-        parts = ["containers", "volumes", "shm", "proc"] if keep_logs else [""]
+        parts = ["containers", "volumes", "shm", "proc", "restore"] if keep_logs else [""]
         await asyncio.to_thread(_remove, folder, parts)
 
     async def _request_fork(self, folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""The shim's Unix socket: watch, stop, signal, exec and attach for whoever may open the pod's folder.
+"""The shim's Unix socket: watch, stop, signal, exec, attach and checkpoint for who may open the folder.
 
 A request is one JSON line. `watch` answers with one line per state change and per event; `exec` takes file
 descriptors with the request and answers `started`, then `exit`; `attach` turns the connection into frames
@@ -32,6 +32,9 @@ class ShimRequest(TypedDict, total=False):
     signal: int
     argv: list[str]
     tty: bool
+    target: str
+    criu: str
+    image: str
 
 
 Handle = Callable[["ShimConnection", ShimRequest, list[int]], None]
