@@ -6,6 +6,7 @@ from bench.latency import Sizes, measure_on
 from tests.support.servers import Server
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_every_figure_is_measured(api: Server) -> None:
     figures = {figure.name: figure for figure in measure_on(api, Sizes(waiting_pods=3, jobs=2, rounds=1))}

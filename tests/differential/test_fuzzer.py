@@ -33,7 +33,7 @@ def check_sequences(reference: Server, ours: Server, count: int) -> None:
 
 
 def test_sequences_agree(real_apiserver: Server, local_apiserver: Server) -> None:
-    check_sequences(real_apiserver, local_apiserver, 60)
+    check_sequences(real_apiserver, local_apiserver, 30)
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.differential import Caller, delete, post
 from tests.support.normalize import Normaliser
+from tests.support.parameters import marked
 from tests.support.servers import Server
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
@@ -30,6 +31,8 @@ DRAWN = {
     re.compile(r"\w{3}, \d\d \w{3} \d{4} [\d:]{8} \+0000"): "<time>",
 }
 Command = str | tuple[str, str]
+OFTEN_CREATED = ("configmap", "service clusterip s", "rolebinding", "quota", "job")
+"""What `create` is tested with by default; `test_objects` and others create all kinds, without kubectl."""
 
 CONFIG = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {app: a}}, data: {colour: red}}"
 DEPLOYMENT = (
@@ -66,6 +69,7 @@ CREATED = (
     "priorityclass $ns --value=5 --description=five",
     "namespace $ns-other",
 )
+RARELY_CREATED = {f"create {what}" for what in CREATED if not what.startswith(OFTEN_CREATED)}
 TOURS: dict[str, list[Command]] = {
     **{
         f"create {what}": [
@@ -357,6 +361,6 @@ def _normal(server: Server, text: str) -> str:
     return normal
 
 
-@pytest.mark.parametrize("commands", TOURS.values(), ids=TOURS)
+@pytest.mark.parametrize("commands", marked(TOURS, TOURS.keys() - RARELY_CREATED, pytest.mark.long))
 def test_kubectl_verb(tour: Callable[[Sequence[Command]], None], commands: list[Command]) -> None:
     tour(commands)

@@ -5,13 +5,16 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
 
 from argosy.kinds.meta import Json
 from tests.conftest import make_namespace
+from tests.support import servers
 from tests.support.et_readme import Readme, clone_for_make, run_local
 from tests.support.servers import Server
 from tests.support.waiting import wait_for
@@ -23,16 +26,6 @@ CRDS = [f"{plural}.{GROUP}" for plural in ("scaleins", "scaleouts", "trainingjob
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     return clone_for_make(tmp_path)
-
-
-def test_49_one_command_creates_everything_in_one_pass(clone: Path, own_apiserver: Server) -> None:
-    readme = Readme(clone, own_apiserver.kubeconfig)
-    readme.kubectl("create", "-f", "config/deploy.yaml")
-    assert readme.kubectl("get", "crd", "--no-headers").split()[::2] == CRDS
-    assert readme.field(".spec.replicas", "deployment", "et-operator", "-n", "kube-ai") == "1"
-    readme.kubectl("apply", "-f", "config/deploy.yaml")
-    again = readme.kubectl("apply", "-f", "config/deploy.yaml").splitlines()
-    assert {line.rpartition(" ")[2] for line in again} == {"unchanged"}
 
 
 def test_50_image_and_changed_settings_are_deployed_and_a_repetition_changes_nothing(
@@ -53,6 +46,13 @@ def test_50_image_and_changed_settings_are_deployed_and_a_repetition_changes_not
     assert readme.operator(".image").startswith("argosy/argosy:"), "the image of config/values.yaml"
 
 
+def test_namespace_of_config_values_is_that_of_a_local_operator(clone: Path) -> None:
+    readme = Readme(clone)
+    readme.edit(namespace="other")
+    assert '--operator-namespace "other"' in readme.make("--dry-run", "run-local").stdout
+
+
+@pytest.mark.long
 def test_namespace_of_config_values_is_that_of_the_operator(clone: Path, own_apiserver: Server) -> None:
     readme = Readme(clone, own_apiserver.kubeconfig)
     readme.edit(namespace="other")
@@ -60,7 +60,6 @@ def test_namespace_of_config_values_is_that_of_the_operator(clone: Path, own_api
     assert nothing in readme.make("undeploy", code=2).stderr
     readme.make("deploy", "WAIT=0")
     assert readme.kubectl("get", "deployment", "-n", "other", "-o", "name") == "deployment.apps/et-operator\n"
-    assert '--operator-namespace "other"' in readme.make("--dry-run", "run-local").stdout
 
 
 def original_crd(plural: str, kind: str) -> Json:
@@ -84,7 +83,7 @@ def original_crd(plural: str, kind: str) -> Json:
     }
 
 
-@pytest.mark.parametrize("command", ["kubectl apply", "make deploy"])
+@pytest.mark.parametrize("command", ["kubectl apply", pytest.param("make deploy", marks=pytest.mark.long)])
 def test_crds_of_et_operator_are_upgraded_and_stored_jobs_stay(
     clone: Path, own_apiserver: Server, command: str, tmp_path: Path
 ) -> None:
@@ -118,10 +117,37 @@ def operator_process(make: subprocess.Popen[bytes]) -> int:
     raise AssertionError("no operator runs")
 
 
-def test_51_run_local_starts_jobs_and_gives_the_lease_back(clone: Path, own_apiserver: Server) -> None:
-    readme = Readme(clone, own_apiserver.kubeconfig)
-    readme.kubectl("create", "-f", "config/deploy.yaml")
-    make_namespace(own_apiserver, "default")
+@pytest.fixture(scope="module")
+def created(
+    real_apiserver: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Readme, Server]]:
+    """A server of these tests on which the README's command has created everything in one pass."""
+    with (
+        TemporaryDirectory(prefix="argosy-", ignore_cleanup_errors=True) as folder,
+        servers.real_apiserver(Path(folder) / "own") as server,
+    ):
+        readme = Readme(clone_for_make(tmp_path_factory.mktemp("created")), server.kubeconfig)
+        readme.kubectl("create", "-f", "config/deploy.yaml")
+        yield readme, server
+
+
+def test_49_one_command_creates_everything_in_one_pass(created: tuple[Readme, Server]) -> None:
+    readme, _ = created
+    assert readme.kubectl("get", "crd", "--no-headers").split()[::2] == CRDS
+    assert readme.field(".spec.replicas", "deployment", "et-operator", "-n", "kube-ai") == "1"
+
+
+@pytest.mark.long
+def test_49_applying_the_manifest_again_changes_nothing(created: tuple[Readme, Server]) -> None:
+    readme, _ = created
+    readme.kubectl("apply", "-f", "config/deploy.yaml")
+    again = readme.kubectl("apply", "-f", "config/deploy.yaml").splitlines()
+    assert {line.rpartition(" ")[2] for line in again} == {"unchanged"}
+
+
+def test_51_run_local_starts_jobs_and_gives_the_lease_back(created: tuple[Readme, Server]) -> None:
+    readme, server = created
+    make_namespace(server, "default")
 
     def holder() -> str:
         lease = ("lease", "et-operator", "-n", "kube-ai", "--ignore-not-found")

@@ -54,9 +54,9 @@ def _of_run(status: Json) -> str:
 
 
 APIS = {
-    "AresJob": Api(dynamic_kind(AresJob.resource), ARES_SPECS, 40, ares_job().spec, _of_ares),
+    "AresJob": Api(dynamic_kind(AresJob.resource), ARES_SPECS, 20, ares_job().spec, _of_ares),
     "TrainingRun": Api(
-        dynamic_kind(TrainingRun.resource), RUN_SPECS, 200, run().role("worker", 1).spec, _of_run
+        dynamic_kind(TrainingRun.resource), RUN_SPECS, 100, run().role("worker", 1).spec, _of_run
     ),
 }
 

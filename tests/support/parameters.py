@@ -37,5 +37,11 @@ def marked(cases: Mapping[str, object], unmarked: Iterable[str], mark: pytest.Ma
     ]
 
 
+def sampled(cases: Mapping[str, object], every: int = 4) -> list[object]:
+    """Parameters for these cases: one of `every` and the last by default, all of them in `--long`."""
+    sample = {*list(cases)[::every], *list(cases)[-1:]}
+    return marked(cases, sample, pytest.mark.long)
+
+
 MPI_LAUNCHERS: Final = marked(launchers(), ["MPICH"], pytest.mark.long)
 """The implementations of MPI; by default only the one of this repository's own environment."""

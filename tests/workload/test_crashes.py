@@ -24,6 +24,7 @@ from argosy.workload.model import (
 from argosy.workload.record import Record, decode
 from argosy.workload.restarts.causes import RestartCause
 from tests.support.fake_cluster import FakeCluster
+from tests.support.parameters import marked
 from tests.support.workloads import role, workload
 
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), services=("worker",))
@@ -126,11 +127,14 @@ SCENES: dict[str, Callable[[], FakeCluster]] = {
     "failed pod without restarts left": exhausted,
 }
 REQUESTS = 8
+AGES = marked(
+    {f"a list {age} changes old": age for age in (0, 1, 3)}, ["a list 1 changes old"], pytest.mark.long
+)
 IN_BURST = pytest.mark.parametrize("in_burst", [False, True], ids=["single job", "burst of jobs"])
 
 
 @IN_BURST
-@pytest.mark.parametrize("age", [0, 1, 3], ids=lambda age: f"a list {age} changes old")
+@pytest.mark.parametrize("age", AGES)
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
 def test_a_crash_at_every_request_changes_nothing(
     scene: Callable[[], FakeCluster], age: int, in_burst: bool

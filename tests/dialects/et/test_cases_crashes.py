@@ -1,7 +1,8 @@
 """Acceptance case 44 of et-operator's specification: nothing is lost or done twice, whatever happens midway.
 
 The operator is killed before each write of a status, each action and each change of an owner while a job is
-scaled out and in, loses its leadership there, or loses the job or a scaler.
+scaled out and in, loses its leadership there, or loses the job or a scaler. By default the operator is killed
+at every step once; the variants do so at every fourth, and at all of them in `--long`.
 """
 
 import pytest
@@ -11,6 +12,7 @@ from argosy.kinds.scalers import ScaleIn, ScaleOut
 from argosy.kinds.trainingjob import TrainingJobStatus
 from tests.support.et_executor import EtExecutor
 from tests.support.et_simulator import LAUNCHER, EtSimulator, running_job, worker, workers
+from tests.support.parameters import sampled
 
 ROUNDS = 22
 """Enough for a ScaleOut and a ScaleIn, with one restart of the operator."""
@@ -91,7 +93,7 @@ def test_case_44_an_operator_killed_at_any_step_ends_in_the_same_state(step: int
     check_end(job)
 
 
-@pytest.mark.parametrize("step", SCRIPT_STEPS.values(), ids=SCRIPT_STEPS)
+@pytest.mark.parametrize("step", sampled(SCRIPT_STEPS))
 def test_case_44_an_operator_killed_at_any_step_calls_a_script_under_the_same_name(step: int) -> None:
     job = scaled_job(script="/hosts.sh")
     run_to_step(job, step)
@@ -101,7 +103,7 @@ def test_case_44_an_operator_killed_at_any_step_calls_a_script_under_the_same_na
     assert len(calls) == 2, "one for each scaler, with the same marker if it is repeated"
 
 
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("step", sampled(STEPS))
 def test_case_44_a_plan_of_an_earlier_leader_is_not_written(step: int) -> None:
     job = scaled_job()
     run_to_step(job, step)
@@ -115,7 +117,7 @@ def test_case_44_a_plan_of_an_earlier_leader_is_not_written(step: int) -> None:
     check_end(job)
 
 
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("step", sampled(STEPS))
 def test_case_44_actions_of_an_earlier_leader_that_arrive_late_do_no_harm(step: int) -> None:
     """Its status was written, and then another replica became the leader and did everything."""
     job = scaled_job()
@@ -132,7 +134,7 @@ def test_case_44_actions_of_an_earlier_leader_that_arrive_late_do_no_harm(step: 
 
 
 @pytest.mark.parametrize("deleted", ["out", "in"])
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("step", sampled(STEPS))
 def test_case_44_a_scaler_that_is_deleted_at_any_step_leaves_nothing_half_done(
     step: int, deleted: str
 ) -> None:
@@ -148,7 +150,7 @@ def test_case_44_a_scaler_that_is_deleted_at_any_step_leaves_nothing_half_done(
     assert other.status.phase == "ScaleSucceeded"
 
 
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("step", sampled(STEPS))
 def test_case_44_a_job_that_is_deleted_while_it_is_scaled_is_left_alone(step: int) -> None:
     job = scaled_job()
     run_to_step(job, step)
@@ -158,7 +160,7 @@ def test_case_44_a_job_that_is_deleted_while_it_is_scaled_is_left_alone(step: in
     assert len(job.steps) == written, "the garbage collector deletes what it owns"
 
 
-@pytest.mark.parametrize("step", LOSS_STEPS.values(), ids=LOSS_STEPS)
+@pytest.mark.parametrize("step", sampled(LOSS_STEPS))
 def test_a_lost_worker_is_replaced_and_reported_once_by_an_operator_killed_at_any_step(step: int) -> None:
     job = job_with_a_lost_worker()
     run_to_step(job, step)
@@ -169,7 +171,7 @@ def test_a_lost_worker_is_replaced_and_reported_once_by_an_operator_killed_at_an
     assert job.record.role("worker").replacements_in_a_row == 1
 
 
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("step", sampled(STEPS))
 def test_a_job_whose_status_is_lost_at_any_step_is_scaled_once(step: int) -> None:
     """The Record is rebuilt from the pods, and the scalers show what they were about to do."""
     job = scaled_job()
