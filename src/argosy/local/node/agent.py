@@ -82,7 +82,7 @@ class Agent:
         self._content = VolumeContent(
             client, self.config_maps, self.secrets, settings.state / "pki" / "ca.crt"
         )
-        self._images = CheckpointImages(settings)
+        self._images = CheckpointImages(settings, outside)
         self._proxy = Proxy(settings.bridge, self._endpoints)
         self._services_changed = asyncio.Event()
         self.ready = asyncio.Event()
@@ -224,7 +224,7 @@ class Agent:
             gpu_indexes=indexes,
             claims=await self._claim_folders.folders(pod),
             cgroup=f"{self._cgroup}/{uid}" if self._hierarchy else "",
-            restores=await self._images.sources(pod),
+            restores=await self._images.sources(pod, folder),
             criu=str(criu.find_prefix() or ""),
         )
         self._warn_unsupported(pod)

@@ -1,14 +1,40 @@
-"""Finds the checkpoints that pods name as their images.
+"""Finds the checkpoints that pods name as their images, and fetches them from registries.
 
-A folder of `argosy up --image NAME=DIR` that holds an unpacked checkpoint is one.
+Images are not pulled here, with one exception: an image whose manifest says that it is a container's
+checkpoint. So the manifest is looked at of each image that names a registry. A registry that does not answer,
+or does not show the manifest, has no checkpoint for us: pods must start without a network. Only of a registry
+on this machine it is an error, as for any image that cannot be pulled. A folder that holds an unpacked
+checkpoint, of `argosy up --image NAME=DIR`, is one too.
 """
 
+import asyncio
+import fcntl
+import ipaddress
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from argosy.local.node.checkpoint_files import CheckpointError, read_metadata
+from argosy.checkpoint.drivers.registry import Registry
+from argosy.checkpoint.drivers.registry_http import RegistryError
+from argosy.checkpoint.image_names import Image, InvalidImageNameError, parse_image
+from argosy.checkpoint.images import CONTAINER
+from argosy.engine.logs import Logger
+from argosy.local.node import kernel
+from argosy.local.node.checkpoint_files import CheckpointError, read_metadata, unpack_checkpoint
 from argosy.local.node.pod_types import Pod
 from argosy.local.node.settings import Settings
+
+log = Logger(__name__)
+
+_ANNOTATIONS: Final = (CONTAINER, "io.kubernetes.cri-o.annotations.checkpoint.name")
+_NAMESPACE_OF_SOCKET: Final = 0x894C  # SIOCGSKNS
+_MANIFEST_SECONDS: Final = 5.0
+_REMEMBER_SECONDS: Final = 60.0
+_MAX_REMEMBERED: Final = 1000
 
 
 class ImageError(Exception):
@@ -22,18 +48,129 @@ class RestoreSource(NamedTuple):
 
 
 class CheckpointImages:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, host_socket: socket.socket | None) -> None:
         self._settings = settings
+        self._host_socket = host_socket
+        """Belongs to the machine's network: its loopback addresses are not those of the cluster."""
+        self._others: dict[str, float] = {}
+        """Until when an image or a registry counts as having no checkpoint."""
 
-    async def sources(self, pod: Pod) -> dict[str, RestoreSource]:
-        """Return the checkpoint of each container whose image is one; raises ImageError."""
+    async def sources(self, pod: Pod, folder: Path) -> dict[str, RestoreSource]:
+        """Return the checkpoint of each container whose image is one, fetched into a folder of the pod.
+
+        Raises ImageError.
+        """
         sources = {}
         for container in pod.every_container:
-            folder = Path(self._settings.image_root(container.image))
+            mapped = Path(self._settings.image_root(container.image))
             try:
-                metadata = read_metadata(folder)
+                place = mapped
+                if mapped == Path("/"):
+                    place = await self._fetch(container.image, folder / "restore" / container.name)
+                metadata = read_metadata(place)
             except CheckpointError as error:
                 raise ImageError(f'image "{container.image}": {error}') from None
             if metadata is not None:
-                sources[container.name] = RestoreSource(folder, metadata["image"])
+                sources[container.name] = RestoreSource(place, metadata["image"])
         return sources
+
+    async def _fetch(self, name: str, target: Path) -> Path:
+        """Unpack the checkpoint of a registry unless that was done; return where it would be."""
+        image = _registry_image(name)
+        if image is None or (target / "checkpoint").exists():
+            return target
+        host, local = image.repository.registry, _is_loopback(image.repository.registry)
+        if not local and any(self._others.get(key, 0.0) > time.monotonic() for key in (name, host)):
+            return target
+        try:
+            if local and self._host_socket is not None:
+                found = await _run_in_network(self._host_socket, lambda: _download(image, target))
+            else:
+                found = await _download(image, target)
+        except (RegistryError, TimeoutError) as error:
+            problem = str(error) or "the registry does not answer"
+            if local:
+                raise ImageError(f'failed to pull image "{name}": {problem}') from None
+            log.info("an image could not be looked at", image=name, error=problem)
+            self._remember(host)
+            return target
+        if not found:
+            self._remember(name)
+        return target
+
+    def _remember(self, key: str) -> None:
+        if len(self._others) >= _MAX_REMEMBERED:
+            self._others.clear()
+        self._others[key] = time.monotonic() + _REMEMBER_SECONDS
+
+
+async def _download(image: Image, target: Path) -> bool:
+    """Unpack an image into `target` if it is a checkpoint; return whether it is."""
+    async with Registry(image.repository.registry) as registry:
+        async with asyncio.timeout(_MANIFEST_SECONDS):
+            manifest = await registry.get_manifest(image)
+        annotations = manifest.content.annotations or {}
+        if not any(name in annotations for name in _ANNOTATIONS):
+            return False
+        if len(manifest.content.layers) != 1:
+            raise CheckpointError(f"{len(manifest.content.layers)} layers; a checkpoint has one")
+        layer = manifest.content.layers[0]
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        archive = target.with_name(f"{target.name}.tar")
+        try:
+            await registry.get_blob(image.repository, layer.digest, archive, layer.size)
+            await asyncio.to_thread(unpack_checkpoint, archive, target)
+        finally:
+            archive.unlink(missing_ok=True)
+    if read_metadata(target) is None:
+        raise CheckpointError("the checkpoint is of another container runtime, which alone can restore it")
+    return True
+
+
+def _registry_image(name: str) -> Image | None:
+    """Return an image if its name has a registry; `localhost` without a port is the name of none."""
+    first, slash, _ = name.partition("/")
+    if not slash or not ("." in first or ":" in first):
+        return None
+    try:
+        return parse_image(name)
+    except InvalidImageNameError:
+        return None
+
+
+def _is_loopback(registry: str) -> bool:
+    host = registry.rpartition(":")[0] if ":" in registry else registry
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+async def _run_in_network(member: socket.socket, start: Callable[[], Coroutine[None, None, bool]]) -> bool:
+    """Run a coroutine in the network to which a socket belongs, in a thread with a loop of its own."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[bool] = loop.create_future()
+
+    def finish(value: bool, error: BaseException | None) -> None:
+        if result.done():
+            return
+        if error is None:
+            result.set_result(value)
+        else:
+            result.set_exception(error)
+
+    def run() -> None:
+        value, failure = False, None
+        try:
+            namespace = fcntl.ioctl(member.fileno(), _NAMESPACE_OF_SOCKET)
+            try:
+                kernel.setns(namespace, kernel.NEW_NET)  # of this thread, and of those that it starts
+            finally:
+                os.close(namespace)
+            value = asyncio.run(start())
+        except Exception as error:
+            failure = error
+        loop.call_soon_threadsafe(finish, value, failure)
+
+    threading.Thread(target=run, name="fetch-checkpoint", daemon=True).start()
+    return await result
