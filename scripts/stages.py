@@ -168,6 +168,7 @@ def _options() -> argparse.Namespace:
 def _prepare(stages: set[str]) -> str:
     """Build and install what the stages need; returns why a real Kubernetes is missing, if it is."""
     problem = prerequisites.build_kubernetes("apiserver")
+    prerequisites.build_kubernetes("s3")  # Tests that need it say so themselves.
     if stages & {CLUSTER, LONG} and os.geteuid() == 0:
         problem = problem or prerequisites.build_kubernetes("cluster")
     if LONG in stages and os.geteuid() == 0:

@@ -24,6 +24,7 @@ from tests.support.assets import PINS, REFERENCE, MissingAsset, Programs
 
 Say = Callable[[str], None]
 
+S3_SERVER: Final = "versitygw"
 _ADMINISTRATION: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -84,8 +85,11 @@ def recipes(programs: Programs) -> list[Recipe]:
 
 
 def tools() -> list[Recipe]:
-    """Programs that are not part of a cluster but install something on it."""
-    return [Recipe("helm", PINS / "helm", "helm.sh/helm/v3/cmd/helm")]
+    """Programs that are not part of a cluster: what installs something on it, and a server of S3."""
+    return [
+        Recipe("helm", PINS / "helm", "helm.sh/helm/v3/cmd/helm"),
+        Recipe(S3_SERVER, PINS / S3_SERVER, "github.com/versity/versitygw/cmd/versitygw"),
+    ]
 
 
 def build(programs: Programs, say: Say, *, reference_only: bool = False) -> None:
@@ -96,7 +100,23 @@ def build(programs: Programs, say: Say, *, reference_only: bool = False) -> None
         return
     folder = programs.cache
     every = (*recipes(programs), *tools())
-    wanted = [recipe for recipe in every if recipe.program in REFERENCE or not reference_only]
+    _build_missing(
+        folder, [recipe for recipe in every if recipe.program in REFERENCE or not reference_only], say
+    )
+    if not reference_only:
+        with _locked(folder):
+            _find_nft(folder)
+    what = "etcd and kube-apiserver" if reference_only else "all programs of a cluster"
+    say(f"Kubernetes {programs.version}: {what} in {folder}")
+
+
+def build_s3_server(programs: Programs, say: Say) -> None:
+    """Build the server of S3 if it is not in the cache."""
+    _build_missing(programs.cache, [recipe for recipe in tools() if recipe.program == S3_SERVER], say)
+    say(f"{S3_SERVER}: in {programs.cache}")
+
+
+def _build_missing(folder: Path, wanted: Sequence[Recipe], say: Say) -> None:
     missing = [recipe for recipe in wanted if not _is_built(folder, recipe)]
     _check_tools(missing)
     for number, recipe in enumerate(missing, 1):
@@ -104,11 +124,6 @@ def build(programs: Programs, say: Say, *, reference_only: bool = False) -> None
             if not _is_built(folder, recipe):
                 say(f"{recipe.program}: building, {number} of {len(missing)}; all of it takes minutes, once")
                 _build_one(folder, recipe)
-    if not reference_only:
-        with _locked(folder):
-            _find_nft(folder)
-    what = "etcd and kube-apiserver" if reference_only else "all programs of a cluster"
-    say(f"Kubernetes {programs.version}: {what} in {folder}")
 
 
 @contextmanager

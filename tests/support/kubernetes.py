@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _use_given_cluster(options.command, Path(kubeconfig))
         match options.command:
             case "build":
-                return _build(Programs(options.version), reference_only=options.what == "apiserver")
+                return _build(Programs(options.version), options.what)
             case "up":
                 return _up_alone(options) if options.apiserver_only else _up(options)
             case "down":
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="build the programs, once (several minutes, needs Go)")
-    build.add_argument("what", choices=["cluster", "apiserver"], nargs="?", default="cluster")
+    build.add_argument("what", choices=["cluster", "apiserver", "s3"], nargs="?", default="cluster")
     helps = {
         "up": "start, or restart what has ended, and print the path of the kubeconfig",
         "down": "stop, and remove everything",
@@ -151,7 +151,11 @@ def _use_given_cluster(command: str, kubeconfig: Path) -> int:
     return 0
 
 
-def _build(programs: Programs, *, reference_only: bool) -> int:
+def _build(programs: Programs, what: str) -> int:
+    if what == "s3":
+        builds.build_s3_server(programs, _say)
+        return 0
+    reference_only = what == "apiserver"
     builds.build(programs, _say, reference_only=reference_only)
     if not reference_only and os.geteuid() == 0:  # otherwise the first `up` does it
         _say(f"images: {store.prepare(programs, rootfs.lasting_archives(programs))}")
