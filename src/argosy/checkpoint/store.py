@@ -55,9 +55,22 @@ class Latest(Struct, frozen=True):
     skipped: tuple[Skipped, ...] = ()
 
 
+class Scan(Struct, frozen=True):
+    """All checkpoints of a store."""
+
+    manifests: tuple[Manifest, ...]
+    """The complete ones, the newest first."""
+    skipped: tuple[Skipped, ...] = ()
+    """Those whose manifest cannot be used."""
+
+
 class Store(Protocol):
     @property
     def uri(self) -> str: ...
+
+    def scan(self) -> Scan:
+        """Return all checkpoints."""
+        ...
 
     def publish(self, folder: Path, manifest: Manifest) -> Saved:
         """Store a folder's checkpoint; it can be listed when everything else is stored."""

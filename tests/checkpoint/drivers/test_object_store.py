@@ -279,7 +279,7 @@ BAD_URIS = {
     "file://host/a": "must be file:/// and an absolute path",
     "file:///a/../../b": "must not have ..",
     "file:///a/%2e%2e/b": "must not have ..",
-    "file:///a?b=c": "must have no password, query or fragment",
+    "file:///a?b=c": "must have no user, password",
     "pvc://claim/a": "claim does not exist; mount the claim there, or set ARGOSY_PVC_ROOT",
 }
 

@@ -4,7 +4,6 @@ The order of writes is what makes it safe: chunks, then the index, then the mani
 killed leaves only objects that nothing refers to.
 """
 
-import builtins
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from argosy.checkpoint.store import (
     Latest,
     MissingObjectError,
     Saved,
+    Scan,
     Skipped,
     StoreError,
 )
@@ -75,9 +75,27 @@ class ObjectStore:
             uploaded=upload.uploaded,
         )
 
+    def scan(self) -> Scan:
+        """Return all checkpoints, and those whose manifest cannot be used."""
+        found, skipped = [], []
+        for entry in self._bucket.list(layout.CHECKPOINTS):
+            if name := layout.name_of_manifest(entry.key):
+                try:
+                    manifest = parse_manifest(self._bucket.get(entry.key, layout.MAX_MANIFEST_BYTES))
+                except MissingObjectError:
+                    continue  # It was pruned meanwhile.
+                except InvalidManifestError as error:
+                    skipped.append(Skipped(name, str(error)))
+                    continue
+                if manifest.name == name:
+                    found.append(manifest)
+                else:
+                    skipped.append(Skipped(name, f"its manifest has the digest {manifest.digest}"))
+        return Scan(tuple(newest_first(found)), tuple(skipped))
+
     def list(self) -> Sequence[Manifest]:
         """Return the complete checkpoints, the newest first."""
-        return self._read_manifests()[0]
+        return [*self.scan().manifests]
 
     def latest(self, verify: bool = True) -> Manifest | None:
         """Return the newest checkpoint whose chunks are there."""
@@ -85,9 +103,10 @@ class ObjectStore:
 
     def find_latest(self, verify: bool = True) -> Latest:
         """Return the newest checkpoint whose chunks are there, and the newer ones that were skipped."""
-        manifests, skipped = self._read_manifests()
-        stored = self._stored_chunks() if verify and manifests else {}
-        for manifest in manifests:
+        found = self.scan()
+        skipped = [*found.skipped]
+        stored = self._stored_chunks() if verify and found.manifests else {}
+        for manifest in found.manifests:
             problem = self._quick_problem(manifest, stored) if verify else ""
             if not problem:
                 return Latest(manifest, tuple(skipped))
@@ -100,8 +119,9 @@ class ObjectStore:
 
     def restore_latest(self, target: Path) -> Latest:
         """Restore the newest checkpoint that can be restored, and tell which were skipped."""
-        manifests, skipped = self._read_manifests()
-        for manifest in manifests:
+        found = self.scan()
+        skipped = [*found.skipped]
+        for manifest in found.manifests:
             try:
                 self.restore(manifest, target)
             except (CorruptCheckpointError, MissingObjectError) as error:
@@ -157,23 +177,6 @@ class ObjectStore:
                 continue
             found.append(part)
         return found
-
-    def _read_manifests(self) -> tuple[Sequence[Manifest], builtins.list[Skipped]]:
-        found, skipped = [], []
-        for entry in self._bucket.list(layout.CHECKPOINTS):
-            if name := layout.name_of_manifest(entry.key):
-                try:
-                    manifest = parse_manifest(self._bucket.get(entry.key, layout.MAX_MANIFEST_BYTES))
-                except MissingObjectError:
-                    continue  # It was pruned meanwhile.
-                except InvalidManifestError as error:
-                    skipped.append(Skipped(name, str(error)))
-                    continue
-                if manifest.name != name:
-                    skipped.append(Skipped(name, f"its manifest has the digest {manifest.digest}"))
-                    continue
-                found.append(manifest)
-        return newest_first(found), skipped
 
     def _index(self, manifest: Manifest) -> ChunkIndex:
         key = layout.index_key(manifest.name)

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final
 
 from argosy.checkpoint.chunks import chunk_key
@@ -17,7 +18,8 @@ from argosy.checkpoint.drivers.layout import CHECKPOINTS, CHUNKS, PARTS, SWEEP, 
 
 _RENEWALS: Final = 4
 """How often an announcement is renewed before it would count as left over."""
-_PREFIXES: Final = tuple(f"{CHUNKS}{number:02x}/" for number in range(256))
+_BATCH: Final = 1000
+"""Chunks that are listed before those among them that nothing refers to are deleted."""
 
 
 @contextmanager
@@ -58,14 +60,12 @@ def sweep(bucket: Bucket, references: Callable[[], Collection[str]], before: dat
         if has_uploads(bucket, before):
             return False
         used = {chunk_key(sha256) for sha256 in references()}
-        for prefix in _PREFIXES:
-            found = [
-                entry for entry in bucket.list(prefix) if entry.key not in used and entry.modified < before
-            ]
-            if found:
-                if has_uploads(bucket, before):
-                    return False
-                bucket.delete([entry.key for entry in found])
+        listed = bucket.list(CHUNKS)
+        while batch := [*islice(listed, _BATCH)]:
+            found = [entry.key for entry in batch if entry.key not in used and entry.modified < before]
+            if found and has_uploads(bucket, before):
+                return False
+            bucket.delete(found)
         _remove_remains(bucket, before)
     finally:
         bucket.delete([SWEEP])
@@ -85,6 +85,5 @@ def _remove_remains(bucket: Bucket, before: datetime) -> None:
         if entry.key.endswith("/manifest.json") or entry.modified >= before:
             young.add(folder)
     old += [key for folder, keys in folders.items() if folder not in young for key in keys]
-    if old:
-        bucket.delete(old)
+    bucket.delete(old)
     bucket.remove_unfinished(before)

@@ -1,4 +1,8 @@
-"""Uploads the chunks of a checkpoint folder that the store does not have yet."""
+"""Uploads the chunks of a checkpoint folder that the store does not have yet.
+
+A file is compared with its digest in the manifest if it was changed after the manifest was written. One that
+was not is what the manifest was made from, and need not be read twice; restoring compares all of them.
+"""
 
 import hashlib
 import os
@@ -13,7 +17,7 @@ from argosy.checkpoint.chunks import Chunk, ChunkIndex, PartChunks, chunk_key, s
 from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.codec import encode
 from argosy.checkpoint.drivers.transfers import Transfers
-from argosy.checkpoint.manifest import Manifest, Part
+from argosy.checkpoint.manifest import MANIFEST_NAME, Manifest, Part
 from argosy.checkpoint.store import CorruptCheckpointError
 
 
@@ -35,10 +39,11 @@ class Upload:
     def run(self, folder: Path, manifest: Manifest) -> ChunkIndex:
         """Store all chunks; raises CorruptCheckpointError if a file differs from the manifest."""
         digests: dict[str, list[str]] = {}
+        written = _changed_at(folder / MANIFEST_NAME)
         with Transfers() as transfers:
             for part in manifest.parts:
                 digests[part.path] = [""] * len(spans(part.size))
-                self._read_part(folder, part, digests[part.path], transfers)
+                self._read_part(folder, part, written, digests[part.path], transfers)
         return ChunkIndex(
             parts=tuple(
                 PartChunks(path, tuple(Chunk(sha256, self._stored[sha256]) for sha256 in found))
@@ -52,15 +57,21 @@ class Upload:
         self._claimed = set(present)
         return self.run(folder, manifest)
 
-    def _read_part(self, folder: Path, part: Part, digests: list[str], transfers: Transfers) -> None:
+    def _read_part(
+        self, folder: Path, part: Part, written: int, digests: list[str], transfers: Transfers
+    ) -> None:
         found = hashlib.sha256()
         with open_part(folder, part) as file:
+            compare = os.fstat(file.fileno()).st_ctime_ns > written
             for number, span in enumerate(spans(part.size)):
                 self._tick()
                 content = file.read(span.length)
                 transfers.submit(partial(self._store, content, digests, number))
-                found.update(content)
-            if file.read(1) or found.hexdigest() != part.sha256:
+                if compare:
+                    found.update(content)
+            if os.fstat(file.fileno()).st_ctime_ns > written and not compare:
+                raise CorruptCheckpointError(f"{part.path}: was changed while it was read")
+            if file.read(1) or (compare and found.hexdigest() != part.sha256):
                 raise CorruptCheckpointError(
                     f"{part.path}: differs from the manifest; it was changed or damaged"
                 )
@@ -77,6 +88,14 @@ class Upload:
         with self._lock:
             self._stored[sha256] = len(stored)
             self.uploaded += len(stored)
+
+
+def _changed_at(path: Path) -> int:
+    """Return when a file was changed last; 0 if it does not exist, so that everything is newer."""
+    try:
+        return path.stat(follow_symlinks=False).st_ctime_ns
+    except OSError:
+        return 0
 
 
 def open_part(folder: Path, part: Part) -> BinaryIO:

@@ -9,40 +9,63 @@ oci://registry/repository           an OCI registry
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.folder_bucket import FolderBucket
-from argosy.checkpoint.drivers.object_store import ObjectStore
 from argosy.checkpoint.store import Store, StoreError
 
 PVC_ROOT: Final = "ARGOSY_PVC_ROOT"
 DEFAULT_PVC_ROOT: Final = "/run/argosy/volumes"
-SCHEMES: Final = ("file", "pvc")
+CLOUDS: Final = ("s3", "gs", "az")
+SCHEMES: Final = ("file", "pvc", *CLOUDS)
+
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{0,254}")
 
 
 def open_store(uri: str, credentials: Mapping[str, str] = {}) -> Store:
     """Return the store of a job's checkpoints; raises StoreError if the URI cannot be used.
 
-    `credentials` take precedence over the environment.
+    `credentials` have the names of environment variables and take precedence over those. Nothing is connected
+    before the first use.
     """
+    try:
+        from argosy.checkpoint.drivers.object_store import ObjectStore
+    except ModuleNotFoundError as error:
+        raise StoreError(f"{error.name} is not installed; pip install 'argosy[checkpoint]'") from None
+    return ObjectStore(open_bucket(uri, credentials))
+
+
+def open_bucket(uri: str, credentials: Mapping[str, str] = {}) -> Bucket:
+    """Return the place for objects of a URI; raises StoreError if it cannot be used."""
     parsed = urlsplit(uri)
     if parsed.scheme not in SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise StoreError(f"{uri}: unknown scheme; must begin with one of {known}")
-    if parsed.query or parsed.fragment or parsed.password:
-        raise StoreError(f"{parsed.scheme}://{parsed.hostname}: must have no password, query or fragment")
+    if parsed.query or parsed.fragment or "@" in parsed.netloc:
+        raise StoreError(f"{parsed.scheme}:// URI: must have no user, password, query or fragment")
+    path = _clean(uri, parsed.path)
     if parsed.scheme == "file":
-        return ObjectStore(FolderBucket(_file_path(uri, parsed.netloc, parsed.path), uri))
-    return ObjectStore(FolderBucket(_volume_path(uri, parsed.netloc, parsed.path, credentials), uri))
+        return FolderBucket(_file_path(uri, parsed.netloc, path), uri)
+    if parsed.scheme == "pvc":
+        return FolderBucket(_volume_path(uri, parsed.netloc, path, credentials), uri)
+    if not _BUCKET.fullmatch(parsed.netloc):
+        raise StoreError(f"{uri}: invalid bucket {parsed.netloc!r}; must be {parsed.scheme}://bucket/prefix")
+    try:
+        from argosy.checkpoint.drivers import cloud_bucket
+    except ModuleNotFoundError as error:
+        raise StoreError(f"{error.name} is not installed; pip install 'argosy[checkpoint]'") from None
+    return cloud_bucket.open_bucket(parsed.scheme, parsed.netloc, path.strip("/"), uri, credentials)
 
 
 def _file_path(uri: str, host: str, path: str) -> Path:
     if host not in ("", "localhost") or not path.startswith("/"):
         raise StoreError(f"{uri}: must be file:/// and an absolute path")
-    return Path(_clean(uri, path))
+    return Path(path)
 
 
 def _volume_path(uri: str, claim: str, path: str, credentials: Mapping[str, str]) -> Path:
@@ -52,7 +75,7 @@ def _volume_path(uri: str, claim: str, path: str, credentials: Mapping[str, str]
             f"{uri}: {root} does not exist; mount the claim there, "
             f"or set {PVC_ROOT} to the folder of mount points"
         )
-    return root / _clean(uri, path).lstrip("/")
+    return root / path.lstrip("/")
 
 
 def _clean(uri: str, path: str) -> str:
