@@ -29,6 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rm": ("argosy.cli.jobs:rm", "Delete jobs and wait until their pods are gone."),
     "frameworks": ("argosy.cli.frameworks:frameworks", "List the frameworks that a job can use."),
     "conformance": ("argosy.cli.frameworks:conformance", "Check adapters of frameworks."),
+    "checkpoints": (
+        "argosy.cli.checkpoints:checkpoints",
+        "List, verify, copy and delete the checkpoints of a job.",
+    ),
     "crds": ("argosy.cli.crds:crds", "Print the CustomResourceDefinitions as YAML."),
     "kubectl": ("argosy.cli.kubectl:kubectl", "Run kubectl with the kubeconfig that `argosy` itself uses."),
     "install": ("argosy.cli.install:install", "Install the operator on a cluster."),
