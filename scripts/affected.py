@@ -24,7 +24,7 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     "tests/install/": (f"{PACKAGE}install/", f"{PACKAGE}operator/", "charts/", "deploy/", "Containerfile"),
     "tests/reliability/": (PACKAGE,),
     "tests/scripts/": ("scripts/",),
-    "tests/sdk/": ("src/argosy_sdk/",),
+    "tests/sdk/": ("src/argosy_sdk/", "examples/checkpoint/"),
     "tests/tools/": ("tools/",),
 }
 """Folders of tests that are not named after one package, and the paths that they depend on."""
