@@ -88,7 +88,7 @@ class RandomJob:
             return
         assert job.status.phase == "Running", job.status
         assert LAUNCHER in job.pods
-        assert not job.record.operations
+        assert job.record.operation is None
         assert not workers.joining
         assert not workers.draining
         running = [pod.index for pod in job.pods.values() if pod.role == "worker" and pod.phase == "Running"]

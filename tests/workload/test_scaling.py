@@ -92,8 +92,9 @@ def test_nothing_is_done_before_the_request_shows_the_choice() -> None:
     job.reconcile()
     operation = job.record.operation
     assert operation is not None
-    assert (operation.step, operation.indexes) == (ScaleStep.PICKED, "2")
+    assert (operation.step, operation.indexes) == (ScaleStep.ADDING, "2")
     assert job.workers() == [0, 1]
+    assert "job-worker-2" not in job.children, "no Service either"
 
 
 def test_all_new_pods_are_deleted_if_one_does_not_run_in_time() -> None:
@@ -272,9 +273,13 @@ def test_a_request_that_is_not_possible_fails_and_changes_nothing() -> None:
     job.reconcile()
     [operation] = job.record.operations
     assert (operation.step, operation.message) == (ScaleStep.FAILED, "no such worker: x")
+    kept = job.stored
     job.run(5)
     assert job.members() == (0, 1)
-    assert not job.record.operations, "it is forgotten once the request shows the result"
+    assert job.stored == kept, "that the request shows the result is no reason to write"
+    job.request(scale_out(1, "next", select=lambda state: "no such worker: y"))
+    job.reconcile()
+    assert [item.name for item in job.record.operations] == ["next"], "the one that is shown is forgotten"
 
 
 def test_requests_wait_until_the_job_runs() -> None:
@@ -297,7 +302,7 @@ def test_a_changed_number_of_replicas_adds_and_removes_them() -> None:
         job.run(10)
         assert (job.members(), job.listed()) == (want, want)
     assert "drain" in names(job.calls)
-    assert not job.record.operations
+    assert job.record.operation is None
 
 
 def test_a_number_of_replicas_that_requests_have_reached_already_changes_nothing() -> None:
@@ -389,4 +394,4 @@ def test_an_operator_killed_at_any_step_of_a_scaling_ends_in_the_same_state(stop
     assert job.workers() == [0, 2, 3]
     assert job.created == [*job.created[:3], "job-worker-2", "job-worker-3"], "nothing is created twice"
     assert sorted(job.children) == ["job-config", "job-worker-0", "job-worker-2", "job-worker-3"]
-    assert not job.record.operations
+    assert job.record.operation is None

@@ -33,6 +33,7 @@ from argosy.workload.model import Json, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod
 from argosy.workload.record import Record
+from argosy.workload.scale_request import hidden_indexes
 
 SSH_KEYS = "ssh-keys"
 SSH_KEYS_AND_HOSTS = "ssh-keys-and-hosts"
@@ -46,8 +47,10 @@ def sync_children(workload: Workload, record: Record, observed: Observed) -> Ite
     """Yield what creates missing children, updates those whose content has changed, and removes the Services
     of pods that the job no longer has."""
     wanted = [_service(workload, role) for role in workload.rules.services]
+    hidden = hidden_indexes(record.operation, observed.scale_requests)
     for role in workload.rules.pod_services:
-        wanted += [_pod_service(workload, record, role, index) for index in _with_services(record, role)]
+        indexes = _with_services(record, role) - hidden
+        wanted += [_pod_service(workload, record, role, index) for index in indexes]
     for role in workload.rules.exec_from:
         if not is_creation_held(workload.roles[role], record):
             wanted += _account(workload, role, observed)

@@ -58,7 +58,8 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
         plan = completion.clean_up(workload, record, observed, now)
     else:
         plan = _decide_active(workload, before, record, observed, now)
-        plan = replace(plan, record=_without_interrupted(workload, record, plan.record, now))
+        after = _without_interrupted(workload, record, plan.record, now)
+        plan = replace(plan, record=scaling.with_shown_kept(before, after))
         plan = _with_history_events(before, plan)
         plan = replace(plan, transitions=find_transitions(workload, before, plan.record, observed))
     return plan.with_actions(propagation.sync_metadata(workload, observed, plan.actions))

@@ -23,9 +23,10 @@ class ScaleStep(StrEnum):
     """How far an operation is."""
 
     PICKED = "Picked"
-    """The replicas are chosen; waits until the request shows them."""
+    """The replicas to remove are chosen; waits until the request shows them."""
     ADDING = "Adding"
-    """Waits until all new pods run and can be attached."""
+    """The replicas to add are chosen; waits until the request shows them, then until all new pods run and can
+    be attached."""
     RUNNING_SCRIPT = "RunningScript"
     """Waits for the script that updates the hosts instead of the host list."""
     DRAINING = "Draining"

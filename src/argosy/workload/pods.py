@@ -16,12 +16,14 @@ from argosy.workload import messages
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import is_current, stale_pods
 from argosy.workload.dependencies import is_creation_held
+from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.launchers import is_launcher_held
 from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.notice_response import deletion_grace
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Action, ConfirmPod, CreatePod, DeletePod
 from argosy.workload.record import Record
+from argosy.workload.scale_request import hidden_indexes
 
 RELEASED_NODE_GRACE_SECONDS = 30.0
 """Seconds after its grace period when a pod on a node that is out of service is force-deleted; until then
@@ -104,6 +106,7 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
     confirm: list[ConfirmPod] = []
     terminating: list[str] = []
     retries: list[datetime] = []
+    hidden = hidden_indexes(record.operation, observed.scale_requests)
     for role in workload.roles.values():
         if is_creation_held(role, record) or is_launcher_held(workload, record, observed, role.name):
             continue
@@ -111,7 +114,7 @@ def plan_creation(workload: Workload, record: Record, observed: Observed, now: d
         if old and _starts_as_a_whole(workload, role, record):
             terminating += [pod.name for pod in old]
             continue
-        for index in _unfinished_indexes(role, record):
+        for index in _unfinished_indexes(role, record, hidden):
             existing = observed.by_replica.get((role.name, index), ())
             if not blocked and len(existing) == 1 and not existing[0].terminating:
                 continue  # the usual case, checked first
@@ -194,13 +197,13 @@ def _all_held_until(observed: Observed, now: datetime) -> datetime | None:
     return max((time for time in times if time), default=None)
 
 
-def _unfinished_indexes(role: Role, record: Record) -> Iterator[int]:
+def _unfinished_indexes(role: Role, record: Record, hidden: IndexSet = EMPTY) -> Iterator[int]:
     last = record.role(role.name)
     if last.phase is Phase.SUCCEEDED:
         return
     yield from (
         index
-        for index in last.wanted - last.retired - record.leaving(role.name)
+        for index in last.wanted - last.retired - record.leaving(role.name) - (hidden & last.joining)
         if index not in last.succeeded_indexes and index not in last.lost_indexes
     )
 

@@ -1,13 +1,14 @@
 """Defines requests to scale a role, as a job's reconcile sees the objects that ask for it, and which
 replicas are added or removed if a request does not name them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct, field
 
 from argosy.workload.index_set import EMPTY, IndexSet, next_indexes
+from argosy.workload.operation import Operation
 
 
 class ScaleState(Struct, frozen=True):
@@ -72,3 +73,15 @@ class ScaleRequest(Struct, frozen=True):
     def order(self) -> tuple[bool, datetime, bool, str]:
         """Sort key: urgent requests first, then the oldest; of equally old ones those that add."""
         return not self.urgent, self.created, self.kind == "In", self.name
+
+
+def hidden_indexes(operation: Operation | None, requests: Iterable[ScaleRequest]) -> IndexSet:
+    """Return the replicas that an operation adds, as long as the object which asks for them shows others.
+
+    They get no pods: everybody can see which replicas are added before anything happens.
+    """
+    if operation is None or operation.kind != "Out":
+        return EMPTY
+    request = next((item for item in requests if item.id == operation.id), None)
+    chosen = operation.index_set
+    return chosen if request is not None and request.shown != chosen else EMPTY

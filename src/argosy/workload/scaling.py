@@ -1,7 +1,8 @@
 """Adds replicas to a running job and removes them, as objects of its API or a changed spec ask for.
 
 One operation is under way at a time, the oldest request first. Its replicas are chosen once, and nothing is
-done before the Record has them and the request shows them. Adding is all or nothing: new pods become members
+done before the Record has them and the request shows them: until then `scale_request.hidden_indexes` keeps
+new pods from being created. Adding is all or nothing: new pods become members
 when all of them run, and all are deleted if one does not in time. Removing takes replicas out of the host
 list first, and deletes each when the launcher has left it.
 """
@@ -136,6 +137,13 @@ def _without_shown(record: Record, observed: Observed) -> Record:
     return record if len(kept) == len(record.operations) else replace(record, operations=kept)
 
 
+def with_shown_kept(before: Record | None, after: Record) -> Record:
+    """Return the record of before if only finished operations are gone: the next write leaves them out."""
+    if before is None or not set(after.operations) < set(before.operations):
+        return after
+    return before if replace(after, operations=before.operations) == before else after
+
+
 def _pick(workload: Workload, rule: HostList, record: Record, observed: Observed, now: datetime) -> Record:
     """Return the record with the next operation, with its replicas chosen or failed."""
     if record.role(rule.launcher).phase is not Phase.RUNNING or len(record.operations) >= MAX_OPERATIONS:
@@ -158,7 +166,15 @@ def _pick(workload: Workload, rule: HostList, record: Record, observed: Observed
         return record.with_operation(operation.at(ScaleStep.FAILED, now, chosen))
     if request is released:
         record = release.with_substitutes(rule, record, observed, chosen)
-    return record.with_operation(replace(operation, indexes=chosen.encode()))
+    operation = replace(operation, indexes=chosen.encode())
+    return _with_joining(record, operation) if operation.kind == "Out" else record.with_operation(operation)
+
+
+def _with_joining(record: Record, operation: Operation) -> Record:
+    """Return the record with an operation that adds replicas, which get pods from now on."""
+    last = replace(record.role(operation.role), joining=operation.index_set)
+    adding = replace(operation, step=ScaleStep.ADDING)
+    return record.with_operation(adding).with_role(operation.role, last)
 
 
 def _choose(request: ScaleRequest, rule: HostList, state: ScaleState) -> IndexSet | str:
@@ -208,11 +224,11 @@ def _request(operation: Operation, record: Record, observed: Observed) -> ScaleR
 
 
 def _start(step: _Step) -> ScalePlan:
-    """Wait until the request shows the chosen replicas, then begin."""
+    """Wait until the request shows the chosen replicas, then begin to remove them."""
+    if step.operation.kind == "Out":  # recorded by an earlier version of the operator
+        return ScalePlan(_with_joining(step.record, step.operation))
     if step.request.shown != step.indexes:
         return ScalePlan(step.record)
-    if step.operation.kind == "Out":
-        return ScalePlan(step.at(ScaleStep.ADDING, joining=step.indexes), requeue_at=step.timeout_at)
     if step.request.script:
         return ScalePlan(step.at(ScaleStep.RUNNING_SCRIPT), requeue_at=step.now)
     if not _may_unlist(step):

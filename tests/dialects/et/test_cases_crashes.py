@@ -81,7 +81,7 @@ def check_end(job: EtSimulator) -> None:
     for name in ("out", "in"):
         assert job.conditions(name) == ["Created", "ScriptExecuted", "ScaleSucceeded"]
         assert len(job.scalers[name].metadata.owner_references) == 1
-    assert job.record.operations == ()
+    assert job.record.operation is None
     assert job.conditions()[-1] == "ScaleSucceeded"
 
 
@@ -145,7 +145,7 @@ def test_case_44_a_scaler_that_is_deleted_at_any_step_leaves_nothing_half_done(
     assert (job.status.phase, job.status.current_scaler) == ("Running", "")
     present = job.cluster.workers()
     assert (job.hosts, job.status.target_workers, job.cluster.names("Service")) == (present,) * 3
-    assert job.record.operations == ()
+    assert job.record.operation is None
     [other] = job.scalers.values()
     assert other.status.phase == "ScaleSucceeded"
 

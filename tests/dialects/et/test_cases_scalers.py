@@ -199,7 +199,7 @@ def test_case_42_a_scaler_of_a_deleted_job_is_not_executed_by_a_new_job_of_that_
 def test_case_43_a_changed_number_of_workers_is_scaled_like_a_scaler_would() -> None:
     job = running_job()
     job.edit({"worker.replicas": 3})
-    job.run(3)
+    job.run(2)
     assert (job.status.phase, job.status.current_scaler) == ("Scaling", f"ScaleOut:default/{J}")
     job.run(10)
     assert (job.status.phase, job.status.replicas) == ("Running", 3)
