@@ -3,7 +3,7 @@
 Kubernetes tracks separately what a field manager created or updated and what it applied, and an apply
 removes only what the same manager applied before. So the fields that our POST wrote would stay when a later
 body omits them. Before the first apply we therefore count them as applied, as `kubectl apply --server-side`
-does for objects that client-side apply created.
+does for objects that client-side apply created. Likewise what a merge patch of ours has changed since.
 """
 
 import msgspec
@@ -19,7 +19,7 @@ from argosy.kinds.meta import Json
 async def claim_created_fields(
     client: Client, kind: type[ApiObject], name: str, namespace: str, uid: str
 ) -> None:
-    """Count what our field manager created as applied, unless it has applied to this object before.
+    """Count what our field manager created or patched as applied.
 
     `Conflict` if there is another object of this name, or if it is changed at the same time.
     """
@@ -50,10 +50,28 @@ _decoder = msgspec.json.Decoder(_Object)
 
 def _as_applied(entries: list[Json], manager: str, api_version: str) -> list[Json] | None:
     """Return the entries with what the manager created counted as applied; None if nothing is to change."""
-    own = [entry for entry in entries if entry.get("manager") == manager and not entry.get("subresource")]
-    if any(entry.get("operation") == "Apply" for entry in own):
+    own = [
+        entry
+        for entry in entries
+        if entry.get("manager") == manager
+        and entry.get("apiVersion") == api_version
+        and not entry.get("subresource")
+    ]
+    if not any(entry.get("operation") != "Apply" for entry in own):
         return None
-    created = next((entry for entry in own if entry.get("apiVersion") == api_version), None)
-    if created is None:
-        return None
-    return [{**entry, "operation": "Apply"} if entry is created else entry for entry in entries]
+    fields: Json = {}
+    for entry in own:
+        fields = _united(fields, entry.get("fieldsV1"))
+    applied = {**own[0], "operation": "Apply", "fieldsV1": fields}
+    return [*(entry for entry in entries if entry not in own), applied]
+
+
+def _united(fields: Json, others: object) -> Json:
+    """Return the union of two sets of fields."""
+    if not isinstance(others, dict):
+        return fields
+    return {**fields, **{name: _united(_mapping(fields.get(name)), inner) for name, inner in others.items()}}
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, dict) else {}

@@ -90,6 +90,9 @@ class Exec(Struct, frozen=True):
     stdin: bytes = b""
     """Sent whole and then closed. The command must read all of it: where a command leaves some unread,
     Kubernetes may break the connection or never report the end, to kubectl neither."""
+    read_only: bool = False
+    """It changes nothing, and which pod of this name answers is no matter: the pod is not read before and
+    after."""
     timeout_seconds: float = 30.0
     """At most `MAX_EXEC_SECONDS`. What takes longer is started detached, and asked for by further calls."""
 

@@ -65,6 +65,9 @@ class Child(Struct, frozen=True, dict=True):
     """Without ownerReferences and the labels of the owner."""
     generator: str = ""
     """The generator that adds random content when the child is created. Such a child is never changed."""
+    merge: bool = False
+    """What it contains is ours as a whole, lists included. While its fields stay the same, a change is one
+    merge patch, instead of a server-side apply that must first claim the fields."""
     stage: int = 0
     """Children of a stage exist before those of the next are written."""
     propagated: Json = field(default_factory=dict)
@@ -85,10 +88,23 @@ def child_body(owner: Owner, child: Child, uid: str = "") -> dict[str, object]:
         "name": child.name,
         "namespace": owner.namespace,
         "labels": child_labels(owner, child),
-        "annotations": {**_part(child, "annotations"), labels.DIGEST: child.digest},
+        "annotations": _annotations(child),
         "ownerReferences": [owner_reference(owner)],
     }
     return {**child.body, "metadata": {**whole, "uid": uid} if uid else whole}
+
+
+def child_patch(owner: Owner, child: Child, uid: str) -> dict[str, object]:
+    """Return the merge patch that brings the existing child of this uid to its body."""
+    labelled = {"labels": child_labels(owner, child), "annotations": _annotations(child)}
+    return {**child.body, "metadata": {**labelled, "uid": uid}}
+
+
+def fields_of(body: object, path: str = "") -> frozenset[str]:
+    """Return the paths of all fields in a body; a list counts as one field."""
+    if not isinstance(body, Mapping):
+        return frozenset((path,))
+    return frozenset().union(*(fields_of(value, f"{path}/{key}") for key, value in body.items()))
 
 
 def child_labels(owner: Owner, child: Child) -> dict[str, object]:
@@ -118,6 +134,10 @@ def owner_reference(owner: Owner) -> dict[str, object]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def _annotations(child: Child) -> dict[str, object]:
+    return {**_part(child, "annotations"), labels.DIGEST: child.digest}
 
 
 def _part(child: Child, name: str) -> dict[str, object]:

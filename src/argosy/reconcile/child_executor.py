@@ -1,4 +1,4 @@
-"""Writes the children of one owner: created by POST, then changed by server-side apply.
+"""Writes the children of one owner: created by POST, then changed by server-side apply or a merge patch.
 
 A POST never replaces anything. A name that is taken belongs to us only if the object names our owner in the
 owner's namespace; otherwise it is left alone. Every later write carries the uid of the object that it is
@@ -16,7 +16,17 @@ from argosy.engine.managed_fields import claim_created_fields
 from argosy.kinds import labels
 from argosy.kinds.meta import ObjectMeta
 from argosy.plan.actions import ActionStatus, Apply, AwaitedAction, Check, Patch, Remove
-from argosy.plan.children import Child, Json, KubernetesObject, Owner, child_body, child_labels, version_of
+from argosy.plan.children import (
+    Child,
+    Json,
+    KubernetesObject,
+    Owner,
+    child_body,
+    child_labels,
+    child_patch,
+    fields_of,
+    version_of,
+)
 
 Generator = Callable[[], Json]
 """Returns random content for a child that is created now, to be merged into its body."""
@@ -39,7 +49,11 @@ class WrittenChildren(Struct):
     versions: dict[str, str] = field(default_factory=dict)
     """What the last write returned; see `plan.children.version_of`."""
     applied: set[str] = field(default_factory=set)
-    """Children that were written by server-side apply."""
+    """Children that were last written by server-side apply."""
+    fields: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The fields of each child that may be merged, as this process wrote it last: no others are to remove."""
+    removed: set[str] = field(default_factory=set)
+    """Children that were deleted, and that the caches may still show."""
     generated: set[str] = field(default_factory=set)
     """Names of children with random content that were there. We may not be allowed to watch them."""
 
@@ -47,6 +61,8 @@ class WrittenChildren(Struct):
         """Forget all children but these."""
         self.versions = {uid: version for uid, version in self.versions.items() if uid in uids}
         self.applied &= uids
+        self.removed &= uids
+        self.fields = {uid: fields for uid, fields in self.fields.items() if uid in uids}
 
 
 class ChildExecutor:
@@ -97,7 +113,7 @@ class ChildExecutor:
             return await self._take_existing(child)
         self._report("Create", child.kind, child.name)
         self._remember(child)
-        self._note(created)
+        self._note(created, child, body)
         return ActionStatus.DONE
 
     async def _check(self, child: Child) -> ActionStatus:
@@ -132,28 +148,32 @@ class ChildExecutor:
         """
         metadata = {"uid": meta.uid, "labels": child_labels(self._owner, child)}
         try:
-            self._note(
-                await self._client.patch(
-                    child.kind, child.name, {"metadata": metadata}, self._owner.namespace
-                )
-            )
+            patch = {"metadata": metadata}
+            patched = await self._client.patch(child.kind, child.name, patch, self._owner.namespace)
+            self._note(patched, child, child.body)
         except Forbidden:
             pass
         return ActionStatus.DONE
 
     async def _apply(self, child: Child, uid: str) -> ActionStatus:
-        namespace = self._owner.namespace
-        body = child_body(self._owner, child, uid)
+        namespace, written = self._owner.namespace, self._written
+        body = child_body(self._owner, child)
         try:
-            if uid not in self._written.applied:
-                await claim_created_fields(self._client, child.kind, child.name, namespace, uid)
-            applied = await self._client.apply(child.kind, body, namespace, force=True)
+            if child.merge and written.fields.get(uid) == fields_of(body):
+                patch = child_patch(self._owner, child, uid)
+                current = await self._client.patch(child.kind, child.name, patch, namespace)
+                written.applied.discard(uid)
+            else:
+                if uid not in written.applied:
+                    await claim_created_fields(self._client, child.kind, child.name, namespace, uid)
+                whole = child_body(self._owner, child, uid)
+                current = await self._client.apply(child.kind, whole, namespace, force=True)
+                written.applied.add(uid)
         except (Conflict, Invalid, NotFound) as error:
             if not is_other_object(error):
                 raise
             return await self._look_again(child)
-        self._written.applied.add(uid)
-        self._note(applied)
+        self._note(current, child, body)
         return ActionStatus.DONE
 
     async def _look_again(self, child: Child) -> ActionStatus:
@@ -169,11 +189,14 @@ class ChildExecutor:
         return ActionStatus.RETRY
 
     async def _remove(self, action: Remove) -> ActionStatus:
+        if action.uid in self._written.removed:
+            return ActionStatus.DONE
         try:
             await self._client.delete(action.kind, action.name, self._owner.namespace, uid=action.uid)
             self._report("Delete", action.kind, action.name)
         except (NotFound, Conflict):
             pass  # gone, or another object has its name
+        self._written.removed.add(action.uid)
         return ActionStatus.DONE
 
     async def _patch(self, action: Patch) -> ActionStatus:
@@ -199,9 +222,13 @@ class ChildExecutor:
         if child.generator:
             self._written.generated.add(child.name)
 
-    def _note(self, child: KubernetesObject) -> None:
-        self._written.versions[child.metadata.uid] = version_of(child.metadata)
-        self._put(child)
+    def _note(self, obj: KubernetesObject, child: Child, body: Json) -> None:
+        """Remember what was written, by its answer."""
+        meta = obj.metadata
+        self._written.versions[meta.uid] = version_of(meta)
+        if child.merge:
+            self._written.fields[meta.uid] = fields_of(body)
+        self._put(obj)
 
 
 def is_other_object(error: ApiError) -> bool:

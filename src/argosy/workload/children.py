@@ -195,7 +195,7 @@ def _config_map(workload: Workload, record: Record, observed: Observed) -> Itera
         return
     files = render_host_files(workload, record)
     if files is not None and not is_launcher_held(workload, record, observed, rule.launcher):
-        yield Child(ConfigMapMetadata, name, {"data": files.data})
+        yield Child(ConfigMapMetadata, name, {"data": files.data}, merge=True)
 
 
 def _ports(workload: Workload, role: str) -> Sequence[tuple[str, int]]:
@@ -225,7 +225,7 @@ def _account(workload: Workload, role: str, observed: Observed) -> Iterator[Chil
     rules = _rules(workload, observed)
     if not rules and not _exists(Role, name, observed):
         return
-    yield Child(Role, name, {**metadata, "rules": rules})
+    yield Child(Role, name, {**metadata, "rules": rules}, merge=True)
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}]
     reference = {"apiGroup": _RBAC, "kind": Role.resource.kind, "name": name}
     # After the Role: who may not bind any role may only bind one that exists.

@@ -221,7 +221,8 @@ def _checks(rule: HostList, record: Record, observed: Observed, unlisted: IndexS
     is run again."""
     for pod in current_pods(record, rule.role, observed):
         if pod.index in unlisted and _check_key(pod) not in observed.exec_results:
-            yield Exec(_check_key(pod), pod.name, pod.uid, rule.container, rule.attach_check)
+            key = _check_key(pod)
+            yield Exec(key, pod.name, pod.uid, rule.container, rule.attach_check, read_only=True)
 
 
 def _check_key(pod: ObservedPod) -> str:

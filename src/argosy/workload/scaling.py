@@ -364,7 +364,7 @@ def _drain(step: _Step) -> ScalePlan:
     names = {step.workload.hostname(step.rule.role, index): index for index in left}
     key = f"drain/{step.operation.id}"
     container, command = step.rule.launcher_container, (*step.rule.drain_check, *names)
-    call = Exec(key, launcher.name, launcher.uid, container, command)
+    call = Exec(key, launcher.name, launcher.uid, container, command, read_only=True)
     result = step.observed.exec_results.get(key)
     if result is None:
         return ScalePlan(step.record, (call,), step.timeout_at)
