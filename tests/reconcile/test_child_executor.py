@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -21,15 +22,25 @@ from tests.support.servers import Server
 KEY = Child(SecretMetadata, "key", {"immutable": True}, generator="random")
 
 
-def settings(**data: str) -> Child:
-    return Child(ConfigMap, "settings", {"data": data})
+def settings(*, merge: bool = False, **data: str) -> Child:
+    return Child(ConfigMap, "settings", {"data": data}, merge=merge)
+
+
+class CountingClient(Client):
+    """Counts its requests."""
+
+    requests = 0
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        self.requests += 1
+        return await super().request(method, path, **options)
 
 
 @dataclass
 class Harness:
     """An owner in a fresh namespace, with its own executor."""
 
-    client: Client
+    client: CountingClient
     owner: Owner
     written: WrittenChildren = field(default_factory=WrittenChildren)
     returned: list[KubernetesObject] = field(default_factory=list)
@@ -65,7 +76,7 @@ class Harness:
 
 @pytest.fixture
 async def harness(api: Server, namespace: str) -> AsyncIterator[Harness]:
-    async with Client(Connection.from_kubeconfig(api.kubeconfig)) as client:
+    async with CountingClient(Connection.from_kubeconfig(api.kubeconfig)) as client:
         owner = await client.create(ConfigMap, {"metadata": {"name": "owner"}}, namespace)
         yield Harness(client, Owner.from_object(owner))
 
@@ -113,6 +124,41 @@ async def test_an_operator_that_was_restarted_removes_what_it_applied_before(har
     harness.written = WrittenChildren()
     await harness.execute(Apply(settings(a="1"), uid))
     assert (await harness.config_map()).data == {"a": "1"}
+
+
+async def test_a_child_that_may_be_merged_is_changed_by_one_request(harness: Harness) -> None:
+    uid = await harness.created(settings(merge=True, a="1", b="2"))
+    async with Client(harness.client.connection, field_manager="somebody") as somebody:
+        await somebody.patch(ConfigMap, "settings", {"data": {"c": "theirs"}}, harness.namespace)
+    before = harness.client.requests
+    assert await harness.execute(Apply(settings(merge=True, a="3", b="2"), uid)) is ActionStatus.DONE
+    assert harness.client.requests - before == 1
+    merged = await harness.config_map()
+    assert merged.data == {"a": "3", "b": "2", "c": "theirs"}
+    assert merged.metadata.annotations[labels.DIGEST] == settings(a="3", b="2").digest
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_child_that_was_merged_loses_the_fields_that_its_body_omits(
+    harness: Harness, restarted: bool
+) -> None:
+    uid = await harness.created(settings(merge=True, a="1", b="2", c="3"))
+    harness.written = WrittenChildren()
+    await harness.execute(Apply(settings(merge=True, a="1", b="3", c="3"), uid))
+    await harness.execute(Apply(settings(merge=True, a="1", b="4", c="3"), uid))
+    if restarted:
+        harness.written = WrittenChildren()
+    await harness.execute(Apply(settings(merge=True, a="1"), uid))
+    assert (await harness.config_map()).data == {"a": "1"}
+
+
+async def test_another_object_under_the_name_is_not_changed_by_a_merge(harness: Harness) -> None:
+    uid = await harness.created(settings(merge=True, a="1"))
+    await harness.client.delete(ConfigMap, "settings", harness.namespace)
+    foreign = await harness.create_foreign()
+    result = await harness.execute(Apply(settings(merge=True, a="2"), uid))
+    assert result is ActionStatus.NAME_CONFLICT
+    assert await harness.config_map() == foreign
 
 
 async def test_a_service_loses_the_ports_that_its_body_omits(harness: Harness) -> None:
@@ -213,6 +259,10 @@ async def test_a_generated_child_that_lost_its_label_gets_it_back_with_the_same_
 async def test_a_child_is_removed_by_uid(harness: Harness) -> None:
     uid = await harness.created(settings(a="1"))
     assert await harness.execute(Remove(ConfigMap, "settings", uid)) is ActionStatus.DONE
+    before = harness.client.requests
+    assert await harness.execute(Remove(ConfigMap, "settings", uid)) is ActionStatus.DONE
+    assert harness.client.requests == before, "the cache may still show it"
+    harness.written = WrittenChildren()
     assert await harness.execute(Remove(ConfigMap, "settings", uid)) is ActionStatus.DONE
     foreign = await harness.create_foreign()
     assert await harness.execute(Remove(ConfigMap, "settings", uid)) is ActionStatus.DONE
@@ -232,9 +282,10 @@ async def test_a_patch_changes_only_the_object_of_its_uid(harness: Harness) -> N
 
 
 def test_children_that_are_gone_are_forgotten() -> None:
-    written = WrittenChildren({"a": "1", "b": "2"}, {"a", "c"})
+    fields = frozenset({"/data/a"})
+    written = WrittenChildren({"a": "1", "b": "2"}, {"a", "c"}, {"a": fields, "b": fields}, {"a", "b"})
     written.keep_only({"a"})
-    assert written == WrittenChildren({"a": "1"}, {"a"})
+    assert written == WrittenChildren({"a": "1"}, {"a"}, {"a": fields}, {"a"})
 
 
 async def test_a_check_creates_nothing_and_says_what_the_api_server_would(harness: Harness) -> None:

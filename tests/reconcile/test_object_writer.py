@@ -17,6 +17,7 @@ from argosy.reconcile.compatibility import RETRY_DELAYS_SECONDS, Compatibility
 from argosy.reconcile.object_state import ObjectState
 from argosy.reconcile.object_writer import (
     CONFLICT_SECONDS,
+    DEFER_SECONDS,
     MAX_STATUS_NOT_FOUND,
     GivenUpError,
     ObjectWriter,
@@ -72,8 +73,10 @@ class Harness:
         crd = Compatibility(Thing.resource, self.clock, cast("Recorder", self.api))
         self.writer = ObjectWriter(cast("Client", self.api), self.clock, objects, crd)
 
-    async def write(self, status: Status) -> None:
-        self.obj = await self.writer.write_status(self.obj, status, self.state, has_record=True)
+    async def write(self, status: Status, *, may_wait: bool = False) -> None:
+        self.obj = await self.writer.write_status(
+            self.obj, status, self.state, has_record=True, may_wait=may_wait
+        )
 
     async def given_up(self, status: Status) -> float | None:
         """Return the seconds until the next attempt after a write that was given up."""
@@ -102,6 +105,25 @@ async def test_phases_are_written_at_once_and_counts_after_a_while(harness: Harn
     await harness.write(Status("Ready", ready=2))
     assert harness.api.written[-1].ready == 2
     assert harness.state.flush_at is None
+
+
+async def test_a_status_that_may_wait_is_written_with_the_next_one(harness: Harness) -> None:
+    await harness.write(Status("Pending"))
+    await harness.write(Status("Binding"), may_wait=True)
+    await harness.write(Status("Ready"))
+    assert [status.phase for status in harness.api.written] == ["Pending", "Ready"]
+    assert harness.state.flush_at is None
+
+
+async def test_a_status_that_may_wait_is_written_in_the_end(harness: Harness) -> None:
+    await harness.write(Status("Pending"), may_wait=True)
+    due = harness.state.flush_at
+    harness.clock.advance(DEFER_SECONDS / 2)
+    await harness.write(Status("Pending"), may_wait=True)
+    assert (harness.state.flush_at, harness.api.written) == (due, []), "it is not put off again"
+    harness.clock.advance(DEFER_SECONDS / 2)
+    await harness.write(Status("Pending"), may_wait=True)
+    assert [status.phase for status in harness.api.written] == ["Pending"]
 
 
 async def test_a_conflict_gives_the_reconcile_up(harness: Harness) -> None:

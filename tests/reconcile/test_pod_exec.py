@@ -162,6 +162,17 @@ async def test_the_command_is_passed_on_with_its_stdin() -> None:
     ]
 
 
+async def test_a_command_that_changes_nothing_is_run_without_reading_the_pod() -> None:
+    client = FakeClient(Unavailable(503, "ServiceUnavailable", "must not be read"), command=0)
+    result = await run(client, replace(ACTION, read_only=True))
+    assert (result.status, result.exit_code) == (ExecStatus.DONE, 0)
+
+
+async def test_a_command_that_changes_nothing_and_fails_tells_that_the_pod_is_gone() -> None:
+    result = await run(FakeClient(None, command=BROKEN), replace(ACTION, read_only=True))
+    assert (result.status, result.message) == (ExecStatus.POD_GONE, GONE)
+
+
 async def test_the_loss_of_the_lease_is_raised() -> None:
     with pytest.raises(LeaseExpired):
         await run(FakeClient(pod(), command=LeaseExpired()))

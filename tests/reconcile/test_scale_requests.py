@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from argosy.dialects.et.api import training_job_api
 from argosy.engine.client import Client
@@ -10,7 +11,7 @@ from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.scalers import ScaleIn, ScaleOut
-from argosy.kinds.trainingjob import TrainingJob
+from argosy.kinds.trainingjob import JobCondition, TrainingJob
 from argosy.reconcile.scale_requests import ScaleRequests
 from argosy.reconcile.sources import Sources
 from argosy.workload.model import Workload
@@ -99,3 +100,33 @@ def test_a_changed_request_wakes_its_job(sources: Sources) -> None:
     sources.put(scaler(ScaleIn, "a", "in"))
     sources.put(scaler(ScaleOut, "b", "out", job="k"))
     assert queue.keys == [Key("a", "j"), Key("b", "k")]
+
+
+CHANGES: dict[str, tuple[dict[str, object], dict[str, object], bool]] = {
+    "the chosen workers are shown: woken": ({}, {"to_delete_pods": ["j-worker-1"]}, True),
+    "the spec is edited: woken": ({"generation": 2}, {}, True),
+    "it is deleted, but not gone yet: woken": ({"deletion_timestamp": NOW}, {}, True),
+    "it is bound to another job: woken": ({"owner_references": []}, {}, True),
+    "a condition is shown: not woken": ({}, {"conditions": [JobCondition("Created", "True")]}, False),
+    "its result is shown: not woken": ({}, {"phase": "ScaleSucceeded"}, False),
+}
+
+
+@pytest.mark.parametrize(("metadata", "status", "woken"), CHANGES.values(), ids=CHANGES)
+def test_a_job_is_woken_if_a_request_asks_for_something_else(
+    sources: Sources, metadata: dict[str, object], status: dict[str, object], woken: bool
+) -> None:
+    requests, queue = ScaleRequests(API.requests, sources), FakeQueue()
+    before = scaler(ScaleIn, "a", "in")
+    sources.put(before)
+    requests.subscribe(queue)
+    meta = replace(before.metadata, resource_version="2", **metadata)
+    sources.put(replace(before, metadata=meta, status=replace(before.status, **status)))
+    assert bool(queue.keys) is woken
+
+
+def test_a_request_that_is_not_bound_yet_wakes_no_job(sources: Sources) -> None:
+    requests, queue = ScaleRequests(API.requests, sources), FakeQueue()
+    requests.subscribe(queue)
+    sources.put(scaler(ScaleIn, "a", "in", owner=""))
+    assert queue.keys == []

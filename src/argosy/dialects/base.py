@@ -103,6 +103,9 @@ class RequestKind(Struct, frozen=True):
     """Returns the name of the job that an object is for; empty if it is for none."""
     to_request: Callable[[KubernetesObject, Workload], ScaleRequest | None]
     """Returns what the object asks for; None if it asks for nothing, or no longer."""
+    asks: Callable[[KubernetesObject], object] = lambda obj: obj.metadata.resource_version
+    """Returns what `to_request` depends on in the object: the job is reconciled when it changes. None if the
+    object asks for nothing yet."""
 
 
 Inject = Callable[[Workload, Role, int], Injection | None]

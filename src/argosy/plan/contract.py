@@ -121,6 +121,9 @@ class Decision(Struct, frozen=True):
     actions: tuple[Action, ...] = ()
     events: tuple[EmitEvent, ...] = ()
     requeue_at: datetime | None = None
+    may_wait: bool = False
+    """In a burst the status may be written some seconds later, or with the next one: it only shows a step of
+    something that is recorded elsewhere."""
     released: bool = False
     """Of an object that is being deleted: once the actions are done, nothing outside is left and the
     finalizer is removed. An `Exec` or a `Call` is not waited for."""

@@ -22,6 +22,9 @@ from argosy.reconcile.status_changes import status_body, write_interval
 CONFLICT_SECONDS = 1.0
 """Until the next reconcile after a conflict, if the watch does not bring what was written before."""
 
+DEFER_SECONDS = 5.0
+"""How long a status is deferred that may wait."""
+
 MAX_STATUS_NOT_FOUND = 3
 """Times in a row that there is no status to write, though the object exists: then its kind has none."""
 
@@ -62,13 +65,21 @@ class ObjectWriter(Generic[T]):
         self._objects.put(written, own=True)
         return written
 
-    async def write_status(self, obj: T, status: Struct, state: ObjectState, *, has_record: bool) -> T:
-        """Return the object with its status up to date; counts and messages are written now and then."""
+    async def write_status(
+        self, obj: T, status: Struct, state: ObjectState, *, has_record: bool, may_wait: bool = False
+    ) -> T:
+        """Return the object with its status up to date; counts and messages are written now and then.
+
+        A status that may wait is written `DEFER_SECONDS` later, if nothing else is written before.
+        """
         if status == obj.status:
             state.flush_at = None
             return obj
+        now = self._clock.monotonic()
         due = state.written_at + write_interval(obj.status, status)
-        if self._clock.monotonic() < due:
+        if may_wait:
+            due = max(due, now + DEFER_SECONDS if state.flush_at is None else state.flush_at)
+        if now < due:
             state.flush_at = due
             return obj
         written = await self._replace_status(obj, status, state)

@@ -6,8 +6,8 @@ but it may be anybody's who may create pods in that namespace. The second read f
 with the status DONE is of the pod with the wanted uid. The effect of the command cannot be taken back; a
 command for which that matters checks in the container where it runs.
 
-A command that changes nothing (`Exec.read_only`) saves both reads. Whoever asks must be content with the answer
-of another pod of that name, as for a pod that may be gone a moment later anyway.
+A command that changes nothing (`Exec.read_only`) saves both reads. Whoever asks must be content with the
+answer of another pod of that name: the pod may be gone a moment later anyway.
 
 A command that prints without end must not keep the operator busy: only the end of its output is kept, and
 after the first mebibyte it is read slowly, which makes the command wait.

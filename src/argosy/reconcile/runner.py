@@ -35,6 +35,7 @@ from argosy.plan.drivers import Driver
 from argosy.plan.record import UnsupportedVersionError, decode_record
 from argosy.reconcile.action_batch import ActionBatch
 from argosy.reconcile.background import BackgroundCalls, background_actions
+from argosy.reconcile.bursts import BurstDetectors
 from argosy.reconcile.child_executor import ChildExecutor, Generator
 from argosy.reconcile.compatibility import Compatibility
 from argosy.reconcile.object_state import ObjectState
@@ -103,6 +104,7 @@ class Runner(Generic[T, R]):
         self._undecodable: dict[Key, Undecodable] = {}
         self._term = Term(client, objects)
         self._compatibility = Compatibility(objects.kind.resource, clock, recorder)
+        self._bursts = BurstDetectors()
         self._writer = ObjectWriter(client, clock, objects, self._compatibility)
 
     async def reconcile(self, key: Key) -> Requeue | None:
@@ -114,12 +116,15 @@ class Runner(Generic[T, R]):
             self._forget(key)
             return None
         state = self._state_of(key, obj)
+        burst = self._bursts.for_namespace(key.namespace)
+        burst.observe_job(state.uid, self._clock.monotonic())
         if seconds := self._compatibility.blocked_for(state.block):
             return Requeue(seconds)
-        try:
-            return await self._reconcile(key, obj, state)
-        except GivenUpError as error:
-            return error.requeue
+        with burst:
+            try:
+                return await self._reconcile(key, obj, state)
+            except GivenUpError as error:
+                return error.requeue
 
     async def _reconcile(self, key: Key, obj: T, state: ObjectState) -> Requeue | None:
         record = self._record_of(obj, state)
@@ -148,7 +153,7 @@ class Runner(Generic[T, R]):
         actions = [action for action in decision.actions if not isinstance(action, Exec | Call)]
         background = background_actions(decision.actions)
         self._background.update(key, uid, background, recorded=state.flush_at is None)
-        executor = ChildExecutor(self._client, owner, state.written, self._sources.put, self._generators)
+        executor = ChildExecutor(self._client, owner, state.written, self._put, self._generators)
         done = await ActionBatch(executor, state.retries, self._clock, state.checks).execute(actions)
         if done and decision.released and obj.metadata.deletion_timestamp is not None:
             await self._remove_finalizer(written)
@@ -162,7 +167,14 @@ class Runner(Generic[T, R]):
         if finalizer and finalizer not in meta.finalizers and decision.actions:
             current = await self._writer.write_finalizers(obj, [*meta.finalizers, finalizer])
         has_record = self._reconciler.record is not None
-        written = await self._writer.write_status(current, decision.status, state, has_record=has_record)
+        in_burst = self._bursts.for_namespace(meta.namespace).in_burst(self._clock.monotonic())
+        written = await self._writer.write_status(
+            current,
+            decision.status,
+            state,
+            has_record=has_record,
+            may_wait=decision.may_wait and in_burst,
+        )
         if written is obj and decision.actions and not state.current:
             state.current = await self._term.confirm(obj)
             if not state.current:
@@ -189,6 +201,13 @@ class Runner(Generic[T, R]):
     def _is_released(self, meta: ObjectMeta) -> bool:
         """Return True if the object is being deleted and does not wait for us."""
         return meta.deletion_timestamp is not None and self._reconciler.finalizer not in meta.finalizers
+
+    def _put(self, obj: KubernetesObject) -> None:
+        """Take in an object that the API returned; that of the reconcile itself needs no other one."""
+        if isinstance(obj, self._objects.kind):
+            self._objects.put(obj, own=True)
+        else:
+            self._sources.put(obj)
 
     def _record_of(self, obj: T, state: ObjectState) -> R | None:
         kind = self._reconciler.record

@@ -40,7 +40,7 @@ class ScaleRequests:
         return tuple(request for request in requests if request is not None)
 
     def subscribe(self, queue: Queue) -> None:
-        """Enqueue the job of every object that changes."""
+        """Enqueue the job of every object that asks for something else than before."""
         for kind in self._kinds:
             self._caches[kind.kind].subscribe(partial(_enqueue_job, kind, queue))
 
@@ -51,6 +51,10 @@ def _job_keys(kind: RequestKind, obj: KubernetesObject) -> tuple[str, ...]:
 
 
 def _enqueue_job(kind: RequestKind, queue: Queue, change: Change[KubernetesObject]) -> None:
-    for obj in (change.old, change.new):
+    objects = (change.old, change.new)
+    before, after = (kind.asks(obj) if obj is not None else None for obj in objects)
+    if before == after:
+        return
+    for obj in objects:
         if obj is not None and (name := kind.job_name(obj)):
             queue.enqueue(Key(obj.metadata.namespace, name))

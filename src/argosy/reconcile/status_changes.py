@@ -5,6 +5,8 @@
 | phases, conditions, reasons, the Record | at once |
 | counts of pods, which change with every pod event of a large job | one second after the last write |
 | messages only, such as a scheduler's that counts nodes | ten seconds after the last write |
+
+During a burst (see `bursts`) counts are written five seconds after the last write.
 """
 
 from enum import IntEnum
@@ -18,6 +20,7 @@ COUNTS_SECONDS = 1.0
 """Minimum time between a write and one that changes only counts."""
 MESSAGES_SECONDS = 10.0
 """Minimum time between a write and one that changes only messages."""
+COUNTS_SECONDS_IN_BURST = 5.0
 RECORD = "argosy"
 _NUMBERS_THAT_MATTER = frozenset({"observed_generation"})
 _COUNTS_IN_WORDS = frozenset({"workers"})
@@ -43,9 +46,10 @@ _SECONDS = {
 }
 
 
-def write_interval(old: Struct, new: Struct) -> float:
+def write_interval(old: Struct, new: Struct, *, in_burst: bool = False) -> float:
     """Return the seconds that must have passed since the last write before this change is written."""
-    return _SECONDS[_weigh("", old, new, numbers=False)]
+    weight = _weigh("", old, new, numbers=False)
+    return COUNTS_SECONDS_IN_BURST if in_burst and weight is _Weight.COUNT else _SECONDS[weight]
 
 
 def status_body(meta: ObjectMeta, status: Struct) -> Json:

@@ -125,8 +125,10 @@ class StatusWriter(Generic[T]):
         if status == job.status:
             state.status.flush_at = state.status.deferred = None
             return StatusChange(job, job, plan, workload)
-        due = state.status.written_at + write_interval(job.status, status)
-        if self._clock.monotonic() < due:
+        now = self._clock.monotonic()
+        in_burst = self.bursts.for_namespace(job.metadata.namespace).in_burst(now)
+        due = state.status.written_at + write_interval(job.status, status, in_burst=in_burst)
+        if now < due:
             state.status.flush_at = due
             return StatusChange(job, job, plan, workload)
         try:

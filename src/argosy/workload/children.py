@@ -99,8 +99,12 @@ def is_account_current(workload: Workload, observed: Observed) -> bool:
 
 
 def rbac_requeue_at(workload: Workload, creating: bool, now: datetime) -> datetime | None:
-    """Return when to reconcile again so that the Roles of launchers list the pods that are created now."""
-    return now if creating and workload.rules.exec_from else None
+    """Return when to reconcile again so that the Roles of launchers list the pods that are created now.
+
+    Not for launchers that reach a pod only when it is in their host list, which waits for the Role.
+    """
+    in_time = workload.rules.host_list is not None
+    return now if creating and workload.rules.exec_from and not in_time else None
 
 
 def service_account_name(workload: Workload, role: str) -> str:

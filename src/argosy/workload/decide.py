@@ -33,7 +33,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult
 from argosy.workload.plan import Plan
 from argosy.workload.record import HistoryEntry, Record, WaitReason
-from argosy.workload.record_sync import sync_record
+from argosy.workload.record_sync import sync_record, with_shown_operations_kept
 from argosy.workload.restarts.policy import RestartPlan, plan_restarts, restart_below_min
 from argosy.workload.transitions import find_transitions
 
@@ -59,7 +59,7 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
     else:
         plan = _decide_active(workload, before, record, observed, now)
         after = _without_interrupted(workload, record, plan.record, now)
-        plan = replace(plan, record=scaling.with_shown_kept(before, after))
+        plan = replace(plan, record=with_shown_operations_kept(before, after))
         plan = _with_history_events(before, plan)
         plan = replace(plan, transitions=find_transitions(workload, before, plan.record, observed))
     return plan.with_actions(propagation.sync_metadata(workload, observed, plan.actions))

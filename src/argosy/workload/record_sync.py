@@ -10,7 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from argosy.plan.actions import Apply
+from argosy.plan.actions import Apply, Exec
 from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.current_pods import current_pods
 from argosy.workload.elastic import adapts_to_capacity
@@ -36,15 +36,33 @@ def sync_record(workload: Workload, record: Record | None, observed: Observed, n
     return _count_container_restarts(record, replace(record, roles=roles), observed, now)
 
 
+def without_shown_operations(record: Record, observed: Observed) -> Record:
+    """Return the record without finished operations whose requests are gone or show the result."""
+    open_requests = {request.id for request in observed.scale_requests}
+    kept = tuple(
+        operation
+        for operation in record.operations
+        if not operation.finished or operation.id in open_requests
+    )
+    return record if len(kept) == len(record.operations) else replace(record, operations=kept)
+
+
+def with_shown_operations_kept(before: Record | None, after: Record) -> Record:
+    """Return the record of before if only finished operations are gone: the next write leaves them out."""
+    if before is None or not set(after.operations) < set(before.operations):
+        return after
+    return before if replace(after, operations=before.operations) == before else after
+
+
 def is_recoverable_from_pods(
     workload: Workload, before: Record | None, plan: Plan, observed: Observed
 ) -> bool:
     """Return True if the plan's Record could be rebuilt from pod labels, so that writing it may be deferred.
 
-    That is so while pods are only created, for the first time or after a disruption, and start: nothing is
-    counted then, and the pods show how far the job is. Only the cause of a disruption would be lost. A role
-    that is never restarted is an exception: once it is Running, only the Record shows whether a missing pod
-    was lost or has not been created yet.
+    That is so while pods are only created, for the first time, after a disruption or because they are added,
+    and start: nothing is counted then, and the pods show how far the job is. Only the cause of a disruption
+    would be lost. A role that is never restarted is an exception: once it is Running, only the Record shows
+    whether a missing pod was lost or has not been created yet.
     """
     if any(_must_be_recorded(role, before, plan.record) for role in workload.roles.values()):
         return False
@@ -74,7 +92,7 @@ def _is_deferrable(action: Action) -> bool:
     """Return True if the Record may be written after the action."""
     if isinstance(action, Apply):
         return not action.child.generator
-    return isinstance(action, CreatePod)
+    return isinstance(action, CreatePod) or (isinstance(action, Exec) and action.read_only)
 
 
 def _is_only_reported(record: Record) -> bool:
@@ -91,7 +109,9 @@ def _first(record: Record) -> bool:
 def _without_messages(record: Record) -> Record:
     history = tuple(entry for entry in record.history if entry.reason != Phase.RUNNING)
     empty = {"reason": "", "message": "", "waiting": None, "restart_history": (), "history": history}
-    return replace(record, phase=Phase.PENDING, phase_since=None, **empty)
+    # Of pods that are being added nothing is decided by whether they were seen.
+    roles = {name: replace(role, created=role.created - role.joining) for name, role in record.roles.items()}
+    return replace(record, phase=Phase.PENDING, phase_since=None, roles=roles, **empty)
 
 
 def _before_it_ran(record: Record) -> Record:

@@ -27,6 +27,7 @@ from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.operation import MAX_OPERATIONS, Operation, ScaleStep
 from argosy.workload.record import Record
+from argosy.workload.record_sync import without_shown_operations
 from argosy.workload.scale_request import ScaleRequest, ScaleState, Script
 
 DRAIN_CHECK_SECONDS = 1.0
@@ -102,11 +103,16 @@ def advance(workload: Workload, record: Record, observed: Observed, now: datetim
     rule = workload.rules.host_list
     if rule is None:
         return ScalePlan(record)
-    record = _without_shown(record, observed)
+    record = without_shown_operations(record, observed)
     operation = record.operation
     if operation is None:
         picked = _pick(workload, rule, record, observed, now)
-        return ScalePlan(picked, requeue_at=declared_scale.retry_at(rule, picked, now))
+        plan = ScalePlan(picked, requeue_at=declared_scale.retry_at(rule, picked, now))
+        if len(picked.operations) < MAX_OPERATIONS:
+            return plan
+        # That a request shows its result does not wake the job.
+        poll_at = now + timedelta(seconds=DRAIN_CHECK_SECONDS)
+        return replace(plan, requeue_at=min(plan.requeue_at or poll_at, poll_at))
     request = _request(operation, record, observed)
     if request is None:
         return ScalePlan(cancel(workload, record, now, messages.SCALER_DELETED))
@@ -124,24 +130,6 @@ def cancel(workload: Workload, record: Record, now: datetime, message: str) -> R
     last = replace(record.role(rule.role), joining=EMPTY, draining=EMPTY)
     failed = operation.at(ScaleStep.FAILED, now, message)
     return record.with_operation(failed).with_role(rule.role, last)
-
-
-def _without_shown(record: Record, observed: Observed) -> Record:
-    """Return the record without finished operations whose requests are gone or show the result."""
-    open_requests = {request.id for request in observed.scale_requests}
-    kept = tuple(
-        operation
-        for operation in record.operations
-        if not operation.finished or operation.id in open_requests
-    )
-    return record if len(kept) == len(record.operations) else replace(record, operations=kept)
-
-
-def with_shown_kept(before: Record | None, after: Record) -> Record:
-    """Return the record of before if only finished operations are gone: the next write leaves them out."""
-    if before is None or not set(after.operations) < set(before.operations):
-        return after
-    return before if replace(after, operations=before.operations) == before else after
 
 
 def _pick(workload: Workload, rule: HostList, record: Record, observed: Observed, now: datetime) -> Record:

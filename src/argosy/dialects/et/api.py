@@ -32,7 +32,7 @@ def training_job_api(
         spec_patch=resumed_patch,
         timed_patch=suspending_patch,
         adoption=Adoption(adoption.adopted_record, adoption.adopted_replica),
-        requests=tuple(RequestKind(kind, _job_name, _to_request) for kind in (ScaleIn, ScaleOut)),
+        requests=tuple(RequestKind(kind, _job_name, _to_request, _asks) for kind in (ScaleIn, ScaleOut)),
         child_kinds=(ConfigMapMetadata,),
         write_time_field="last_reconcile_time",
     )
@@ -40,6 +40,10 @@ def training_job_api(
 
 def _job_name(obj: KubernetesObject) -> str:
     return requests.job_name(obj) if isinstance(obj, ScaleIn | ScaleOut) else ""
+
+
+def _asks(obj: KubernetesObject) -> object:
+    return requests.asks(obj) if isinstance(obj, ScaleIn | ScaleOut) else None
 
 
 def _to_request(obj: KubernetesObject, workload: Workload) -> ScaleRequest | None:

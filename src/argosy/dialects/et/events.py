@@ -1,6 +1,7 @@
 """The events of TrainingJobs: for each condition that becomes True with a reason, and for lost workers.
 
-A job that is resumed has the condition Suspended False, which is an event too.
+A job that is resumed has the condition Suspended False, which is an event too. The begin and the success of
+what a scaler asked for are events of the scaler only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +20,10 @@ from argosy.workload.model import Problem
 from argosy.workload.notice import NoticeResponse
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import Record, decode
+from argosy.workload.release import is_release
 
 _WARNINGS = frozenset({listed.FAILED, listed.SCALE_FAILED, listed.RESTARTING})
+_OF_SCALERS = frozenset({listed.SCALING, listed.SCALE_SUCCEEDED})
 _REJECTIONS = frozenset(
     {ActionStatus.FORBIDDEN, ActionStatus.INVALID, ActionStatus.RETRY, ActionStatus.SPEC_REJECTED}
 )
@@ -28,12 +31,15 @@ _REJECTIONS = frozenset(
 
 def status_events(change: StatusChange[TrainingJob]) -> Sequence[EmitEvent]:
     """Return the events of a status that was written."""
+    if change.after is change.before:
+        return ()
+    before = decode(change.before.status.argosy)
     return (
         *_condition_events(change),
-        *_worker_events(change),
-        *_limit_events(change),
-        *_release_events(change),
-        *_name_conflict_events(change),
+        *_worker_events(change, before),
+        *_limit_events(change, before or Record()),
+        *_release_events(change, before or Record()),
+        *_name_conflict_events(change, before),
         *_spec_events(change),
     )
 
@@ -55,18 +61,25 @@ def action_events(job: TrainingJob, results: Sequence[ActionResult]) -> Sequence
 
 def _condition_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
     before = change.before.status.conditions
+    of_scalers = _OF_SCALERS if _is_scaled_by_object(change.plan.record) else frozenset()
     for item in change.after.status.conditions:
-        changed = item not in before
+        changed = item not in before and item.type not in of_scalers
         resumed = item.reason == reasons.TRAINING_JOB_RESUMED
         if not changed or not item.reason or not (item.status == "True" or resumed):
             continue
         yield EmitEvent("Warning" if item.type in _WARNINGS else "Normal", item.reason, item.message)
 
 
-def _worker_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
+def _is_scaled_by_object(record: Record) -> bool:
+    """Return True if the last scale operation is one of a ScaleIn or ScaleOut."""
+    last = record.operations[-1] if record.operations else None
+    return last is not None and bool(last.name) and not is_release(last)
+
+
+def _worker_events(change: StatusChange[TrainingJob], before: Record | None) -> Iterator[EmitEvent]:
     """Yield one warning for every worker that was lost, one event for their replacements, and one for workers
     that were scaled in."""
-    before, after = decode(change.before.status.argosy), change.plan.record
+    after = change.plan.record
     if before is None or before.attempt != after.attempt:
         return
     namespace, name = change.after.metadata.namespace, change.after.metadata.name
@@ -97,8 +110,7 @@ def _lost_phase(pod: ObservedPod | None) -> str:
     return pod.phase if pod.ended else "Unknown"
 
 
-def _limit_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
-    before = decode(change.before.status.argosy) or Record()
+def _limit_events(change: StatusChange[TrainingJob], before: Record) -> Iterator[EmitEvent]:
     was, now = before.role(WORKER), change.plan.record.role(WORKER)
     if now.budget_exhausted and not was.budget_exhausted:
         reason, history = common.REPLACEMENT_LIMIT_REACHED, change.plan.record.history
@@ -112,9 +124,8 @@ def _limit_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
             yield EmitEvent("Warning", reasons.DRAIN_TIMEOUT, messages.drain_timed_out(workers))
 
 
-def _release_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
+def _release_events(change: StatusChange[TrainingJob], before: Record) -> Iterator[EmitEvent]:
     """Yield a warning for every node or pod whose announced end the job has begun to answer."""
-    before = decode(change.before.status.argosy) or Record()
     known = {notice.id for notice in before.notices if notice.response == NoticeResponse.SCALE_IN}
     for notice in change.plan.record.notices:
         if notice.response == NoticeResponse.SCALE_IN and notice.id not in known:
@@ -124,9 +135,9 @@ def _release_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
             yield EmitEvent("Warning", reasons.NODE_RELEASING, message)
 
 
-def _name_conflict_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
+def _name_conflict_events(change: StatusChange[TrainingJob], before: Record | None) -> Iterator[EmitEvent]:
     """Yield a warning about an object of another owner for which the job has begun to wait."""
-    before, waiting = decode(change.before.status.argosy), change.plan.record.waiting
+    waiting = change.plan.record.waiting
     if waiting is None or not waiting.reason.endswith(_NAME_CONFLICT):
         return
     was = before.waiting if before else None

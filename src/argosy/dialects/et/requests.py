@@ -9,7 +9,7 @@ from argosy.dialects.et.spec import (
     start_timeout_seconds,
 )
 from argosy.dialects.et.validation import scaler_error
-from argosy.kinds.scalers import ScaleIn, ScaleInSpec, ScaleOutSpec, ToDelete
+from argosy.kinds.scalers import ScaleIn, ScaleInSpec, ScaleInStatus, ScaleOutSpec, ToDelete
 from argosy.kinds.trainingjob import WORKER
 from argosy.workload.index_set import EMPTY, MAX_INDEX, IndexSet
 from argosy.workload.model import Problem, Workload
@@ -20,6 +20,19 @@ def job_name(obj: Scaler) -> str:
     """Return the name of the job that a scaler is for; empty if it has none."""
     spec = read_spec(obj)
     return "" if isinstance(spec, Problem) else spec.selector.name
+
+
+def asks(obj: Scaler) -> object:
+    """Return what `to_request` depends on, apart from the job; None if nobody owns the scaler yet.
+
+    A scaler that shows its result is left out of the job's next write, which is no reason to reconcile it.
+    """
+    meta, status = obj.metadata, obj.status
+    if not meta.owner_references:
+        return None
+    shown = status.to_delete_pods if isinstance(status, ScaleInStatus) else status.add_pods
+    owners = tuple(owner.uid for owner in meta.owner_references)
+    return meta.uid, meta.generation, meta.deletion_timestamp, owners, tuple(shown)
 
 
 def to_request(obj: Scaler, workload: Workload) -> ScaleRequest | None:

@@ -177,7 +177,13 @@ def _decision(obj: Scaler, progress: _Progress, now: datetime) -> Decision:
     status = replace(obj.status, **fields)
     if status == obj.status:
         return Decision(status)
-    return Decision(replace(status, last_reconcile_time=now), events=_events(progress))
+    # The job waits for the phase and the workers to be shown, and for nothing else.
+    may_wait = progress.phase == obj.status.phase and progress.workers in (None, _shown_workers(obj))
+    return Decision(replace(status, last_reconcile_time=now), events=_events(progress), may_wait=may_wait)
+
+
+def _shown_workers(obj: Scaler) -> tuple[str, ...]:
+    return tuple(obj.status.to_delete_pods if isinstance(obj, ScaleIn) else obj.status.add_pods)
 
 
 def _events(progress: _Progress) -> tuple[EmitEvent, ...]:
