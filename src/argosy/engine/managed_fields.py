@@ -3,7 +3,7 @@
 Kubernetes tracks separately what a field manager created or updated and what it applied, and an apply
 removes only what the same manager applied before. So the fields that our POST wrote would stay when a later
 body omits them. Before the first apply we therefore count them as applied, as `kubectl apply --server-side`
-does for objects that client-side apply created. Likewise what a merge patch of ours has changed since.
+does for objects that client-side apply created.
 """
 
 import msgspec
@@ -17,9 +17,11 @@ from argosy.kinds.meta import Json
 
 
 async def claim_created_fields(
-    client: Client, kind: type[ApiObject], name: str, namespace: str, uid: str
+    client: Client, kind: type[ApiObject], name: str, namespace: str, uid: str, *, patched: bool = False
 ) -> None:
-    """Count what our field manager created or patched as applied.
+    """Count what our field manager created as applied, unless it has applied to this object before.
+
+    With `patched`, also what it has patched since then.
 
     `Conflict` if there is another object of this name, or if it is changed at the same time.
     """
@@ -29,7 +31,8 @@ async def claim_created_fields(
     metadata = _decoder.decode(answer).metadata
     if metadata.uid != uid:
         raise Conflict(409, "Conflict", f"{name} is another object: its uid is {metadata.uid}, not {uid}")
-    entries = _as_applied(metadata.managed_fields, client.field_manager, kind.resource.api_version)
+    version = kind.resource.api_version
+    entries = _as_applied(metadata.managed_fields, client.field_manager, version, patched=patched)
     if entries is not None:
         guard = {"uid": uid, "resourceVersion": metadata.resource_version}
         await client.patch(kind, name, {"metadata": {**guard, "managedFields": entries}}, namespace)
@@ -48,8 +51,8 @@ class _Object(Struct):
 _decoder = msgspec.json.Decoder(_Object)
 
 
-def _as_applied(entries: list[Json], manager: str, api_version: str) -> list[Json] | None:
-    """Return the entries with what the manager created counted as applied; None if nothing is to change."""
+def _as_applied(entries: list[Json], manager: str, api_version: str, *, patched: bool) -> list[Json] | None:
+    """Return the entries with what the manager wrote counted as applied; None if nothing is to change."""
     own = [
         entry
         for entry in entries
@@ -57,7 +60,8 @@ def _as_applied(entries: list[Json], manager: str, api_version: str) -> list[Jso
         and entry.get("apiVersion") == api_version
         and not entry.get("subresource")
     ]
-    if not any(entry.get("operation") != "Apply" for entry in own):
+    operations = {entry.get("operation") for entry in own}
+    if operations <= {"Apply"} or ("Apply" in operations and not patched):
         return None
     fields: Json = {}
     for entry in own:

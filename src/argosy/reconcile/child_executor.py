@@ -165,7 +165,9 @@ class ChildExecutor:
                 written.applied.discard(uid)
             else:
                 if uid not in written.applied:
-                    await claim_created_fields(self._client, child.kind, child.name, namespace, uid)
+                    await claim_created_fields(
+                        self._client, child.kind, child.name, namespace, uid, patched=child.merge
+                    )
                 whole = child_body(self._owner, child, uid)
                 current = await self._client.apply(child.kind, whole, namespace, force=True)
                 written.applied.add(uid)
