@@ -360,7 +360,18 @@ def _selected(request: Request, target: _Target, obj: Json) -> bool:
     assert isinstance(labels, dict)
     selector = request.parameter("labelSelector")
     wanted = dict(part.split("=", 1) for part in selector.split(",") if part)
-    return all(labels.get(name) == value for name, value in wanted.items())
+    fields = dict(part.split("=", 1) for part in request.parameter("fieldSelector").split(",") if part)
+    return all(labels.get(name) == value for name, value in wanted.items()) and all(
+        _field(obj, path) == value for path, value in fields.items()
+    )
+
+
+def _field(obj: Json, path: str) -> object:
+    """Return the value at a path with dots; "" if there is none."""
+    value: object = obj
+    for name in path.split("."):
+        value = value.get(name, "") if isinstance(value, dict) else ""
+    return value
 
 
 def _meta(obj: Json) -> Json:

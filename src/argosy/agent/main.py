@@ -4,12 +4,15 @@ import asyncio
 import signal
 from contextlib import AsyncExitStack
 
+from argosy.agent.backups import BackupReconciler
+from argosy.agent.kubelet import Kubelet
 from argosy.agent.notices.detect import detect_cloud, new_source
 from argosy.agent.notices.publisher import NoticePublisher
 from argosy.agent.objects import OwnNode, OwnPod
 from argosy.agent.settings import AgentSettings
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
+from argosy.engine.clock import SystemClock
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.logs import Logger, configure_logging
 
@@ -45,6 +48,10 @@ async def run_agent(settings: AgentSettings, connection: Connection) -> None:
         tasks.create_task(nodes.run())
         tasks.create_task(pods.run())
         tasks.create_task(_publish_notices(settings, client, nodes, pods))
+        if settings.checkpoints:
+            kubelet = Kubelet(connection, settings.kubelet_authority)
+            backups = BackupReconciler(client, nodes, pods, kubelet, settings, SystemClock())
+            tasks.create_task(backups.run())
 
 
 async def _publish_notices(

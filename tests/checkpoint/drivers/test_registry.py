@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from argosy.checkpoint.drivers.registry import CHUNK_BYTES, Registry
-from argosy.checkpoint.drivers.registry_auth import Login, parse_challenge
+from argosy.checkpoint.drivers.registry_auth import parse_challenge
 from argosy.checkpoint.drivers.registry_http import RegistryError
 from argosy.checkpoint.image_names import Image, parse_image, parse_repository
 from argosy.checkpoint.images import MANIFEST_TYPE
+from argosy.checkpoint.registry_login import Login
 from tests.support.files import file_names
 from tests.support.registry import PASSWORD, PROGRAM, USERNAME, RunningRegistry, running_registry
 

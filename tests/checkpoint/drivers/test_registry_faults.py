@@ -9,10 +9,10 @@ import pytest
 
 from argosy.checkpoint.drivers import registry_http
 from argosy.checkpoint.drivers.registry import MAX_PAGES, Registry, digest_of
-from argosy.checkpoint.drivers.registry_auth import Login
 from argosy.checkpoint.drivers.registry_http import RegistryError
 from argosy.checkpoint.image_names import parse_image, parse_repository
 from argosy.checkpoint.images import MANIFEST_TYPE
+from argosy.checkpoint.registry_login import Login
 from argosy.engine.certificates import load_certificate
 from tests.support.certificates import LOOPBACK, Authority
 from tests.support.files import file_names

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from argosy.checkpoint.drivers.registry_auth import Authorizer, Login
+from argosy.checkpoint.drivers.registry_auth import Authorizer
 from argosy.checkpoint.drivers.registry_http import (
     MAX_REDIRECTS,
     REDIRECTS,
@@ -30,6 +30,7 @@ from argosy.checkpoint.drivers.registry_http import (
     next_chunk,
 )
 from argosy.checkpoint.image_names import DOCKER_HUB, Image, Repository, is_digest, registry_host
+from argosy.checkpoint.registry_login import Login
 from argosy.wire.client import Response, StreamedResponse
 
 CHUNK_BYTES = 8 << 20

@@ -1,6 +1,5 @@
 """Authenticates to a registry: basic authentication, or a bearer token of the server that it names."""
 
-import base64
 import re
 from collections.abc import Mapping
 from urllib.parse import urlencode, urlsplit
@@ -9,19 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from argosy.checkpoint.drivers.registry_http import RegistryError, RegistryHttp, check_status
+from argosy.checkpoint.registry_login import Login
 
 _CHALLENGE = re.compile(r'([A-Za-z]+)=("[^"]*"|[^\s,"]+)|([A-Za-z][A-Za-z0-9-]*)(?=\s|,|$)')
-
-
-class Login(Struct, frozen=True):
-    """A user name and a password, or a token in the place of the password."""
-
-    username: str
-    password: str
-
-    @property
-    def basic(self) -> str:
-        return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
 
 class _Token(Struct):

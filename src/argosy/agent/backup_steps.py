@@ -1,0 +1,350 @@
+"""Executes the steps of a CheckpointBackup on this node, and returns the status that each one leads to.
+
+Every step can be repeated: it first finds out whether an agent that was killed had done it already.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from argosy.agent.archive_files import ArchiveError, ArchiveFolder
+from argosy.agent.image_import import import_command, import_image
+from argosy.agent.kubelet import Kubelet, KubeletError
+from argosy.agent.objects import OwnNode
+from argosy.agent.settings import AgentSettings
+from argosy.checkpoint import backup as machine
+from argosy.checkpoint import backup_status as states
+from argosy.checkpoint.archives import ContainerName, archive_time
+from argosy.checkpoint.backup import InvalidBackupError
+from argosy.checkpoint.drivers.image_files import push_image, read_layer, write_archive
+from argosy.checkpoint.drivers.registry import Registry
+from argosy.checkpoint.drivers.registry_http import RegistryError
+from argosy.checkpoint.image_names import Image
+from argosy.checkpoint.images import BuiltImage, Source, build_image
+from argosy.checkpoint.pod_templates import pod_template
+from argosy.checkpoint.registry_login import InvalidLoginError, Login, read_login
+from argosy.engine.client import Client
+from argosy.engine.clock import Clock
+from argosy.engine.errors import ApiError, Conflict, NotFound
+from argosy.engine.urls import path_of
+from argosy.kinds.kubernetes import Pod, Secret
+from argosy.kinds.migration import CheckpointBackup, CheckpointBackupStatus, CheckpointFile
+
+GROWING_SECONDS = 60.0
+"""An incomplete archive that was not written to for this long will not be completed any more."""
+
+
+class LaterError(Exception):
+    """The step has to wait for something that is in progress."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
+class StepError(Exception):
+    """A step failed; `is_temporary` if it may succeed later."""
+
+    def __init__(self, message: str, *, temporary: bool = False) -> None:
+        super().__init__(message)
+        self.is_temporary = temporary
+
+
+class _WholePod(Struct):
+    """A pod with everything in its metadata and spec."""
+
+    metadata: dict[str, object]
+    spec: dict[str, object]
+
+
+class NodeState(Protocol):
+    """What the steps know of this node and of other backups."""
+
+    def node(self) -> OwnNode: ...
+    def archives_of_others(self, backup: CheckpointBackup) -> Collection[str]:
+        """Return the file names of archives that other backups have recorded."""
+        ...
+
+
+class BackupSteps:
+    """The steps; one instance serves all backups of the node."""
+
+    def __init__(
+        self, client: Client, kubelet: Kubelet, state: NodeState, settings: AgentSettings, clock: Clock
+    ) -> None:
+        self._client = client
+        self._kubelet = kubelet
+        self._state = state
+        self._settings = settings
+        self._clock = clock
+        self._folder = ArchiveFolder(settings.checkpoint_folder)
+        self._resume_at = clock.monotonic() + settings.resume_grace
+        self._begun: set[str] = set()
+        """Uids of backups that this process has begun: no archive of an earlier process is in progress."""
+        self._dumping: set[tuple[str, str]] = set()
+
+    async def execute(
+        self, step: machine.Step, backup: CheckpointBackup, pod: machine.SourcePod | None
+    ) -> CheckpointBackupStatus:
+        """Execute a step; raises StepError, InvalidBackupError, LaterError or ApiError."""
+        try:
+            return await self._execute(step, backup, pod)
+        except (RegistryError, KubeletError) as error:
+            raise StepError(str(error), temporary=error.is_temporary) from error
+        except (InvalidLoginError, ArchiveError) as error:
+            raise StepError(str(error)) from error
+        except OSError as error:
+            raise StepError(str(error), temporary=True) from error
+
+    async def _execute(
+        self, step: machine.Step, backup: CheckpointBackup, pod: machine.SourcePod | None
+    ) -> CheckpointBackupStatus:
+        match step:
+            case machine.Begin():
+                return await self._begin(backup, pod)
+            case machine.Dump(container):
+                return await self._dump(backup, pod, container)
+            case machine.Store(container):
+                path = self._archive(backup, container)
+                folder = self._settings.storage_folder / backup.metadata.namespace
+                target = await asyncio.to_thread(self._folder.store, path, folder)
+                return states.stored(backup.status, container, str(target))
+            case machine.Build(container, image):
+                return await self._build(backup, container, image)
+            case machine.Push(container, image):
+                return await self._push(backup, container, image)
+            case machine.Enter(phase):
+                return states.entered(backup.status, phase)
+            case machine.Finish():
+                return await self._finish(backup, pod)
+            case machine.Wait():
+                return backup.status
+
+    def forget(self, uid: str) -> None:
+        """Forget a backup that was deleted."""
+        self._begun.discard(uid)
+
+    async def remove_archives(self, backup: CheckpointBackup) -> None:
+        """Delete the archives of a backup, also those whose path was not recorded any more."""
+        await asyncio.to_thread(self._remove_archives, backup)
+
+    def has_archives(self, backup: CheckpointBackup) -> bool:
+        """Return True if a recorded archive is on this node."""
+        return any(
+            (self._settings.checkpoint_folder / Path(file.file_path).name).exists()
+            for file in backup.status.checkpoint_files
+            if file.file_path
+        )
+
+    async def _begin(self, backup: CheckpointBackup, pod: machine.SourcePod | None) -> CheckpointBackupStatus:
+        machine.check(backup, pod, self._settings.trusted_namespaces)
+        assert pod is not None
+        namespace, name = machine.pod_key(backup)
+        body = await self._client.request("GET", path_of(Pod, name, namespace))
+        raw = msgspec.json.decode(body, type=_WholePod)
+        if raw.metadata.get("uid") != pod.uid:
+            raise LaterError(0.2)
+        self._begun.add(backup.metadata.uid)
+        node = self._settings.node
+        template, count = pod_template(raw.metadata, raw.spec), len(machine.containers_of(backup, pod))
+        return states.begun(backup, node, pod.uid, template, count, self._clock.now())
+
+    async def _dump(
+        self, backup: CheckpointBackup, pod: machine.SourcePod | None, container: str
+    ) -> CheckpointBackupStatus:
+        machine.check_namespaces(backup, self._settings.trusted_namespaces)
+        key = machine.pod_key(backup)
+        if key in self._dumping:
+            raise LaterError(0.5)
+        self._dumping.add(key)
+        try:
+            path, at = await self._find_or_dump(backup, pod, ContainerName(*key, container))
+        finally:
+            self._dumping.discard(key)
+        size = await asyncio.to_thread(lambda: path.stat().st_size)
+        return states.dumped(backup.status, container, str(path), size, at)
+
+    async def _find_or_dump(
+        self, backup: CheckpointBackup, pod: machine.SourcePod | None, name: ContainerName
+    ) -> tuple[Path, datetime]:
+        since = states.started(backup.status) or self._clock.now()
+        found = await asyncio.to_thread(self._find, backup, name, since)
+        if found is None:
+            if backup.metadata.uid not in self._begun and self._clock.monotonic() < self._resume_at:
+                raise LaterError(max(self._resume_at - self._clock.monotonic(), 0.01))
+            _check_source(backup, pod, name)
+            node = self._state.node()
+            port = node.status.daemon_endpoints.kubelet_endpoint.port
+            items = await self._kubelet.checkpoint(node.internal_ip, port, node.metadata.name, name)
+            found = await asyncio.to_thread(self._reported, items, name)
+            found = found or await asyncio.to_thread(self._find, backup, name, since)
+        if found is None:
+            raise StepError(f"the kubelet made a checkpoint of {name}, but there is no archive of it")
+        return found
+
+    def _find(
+        self, backup: CheckpointBackup, name: ContainerName, since: datetime
+    ) -> tuple[Path, datetime] | None:
+        """Return the archive that was made for this backup, if there is one; wait for one in progress."""
+        others = self._state.archives_of_others(backup)
+        for at, path in self._folder.list(name, since):
+            if path.name in others:
+                continue
+            if self._folder.is_complete(path):
+                return path, at
+            if time.time() - path.stat().st_mtime < GROWING_SECONDS:
+                raise LaterError(1.0)
+        return None
+
+    def _reported(self, items: list[str], name: ContainerName) -> tuple[Path, datetime] | None:
+        for item in items:
+            at = archive_time(Path(item).name, name)
+            if at is not None and (path := self._folder.path_of(item, name)).exists():
+                return path, at
+        return None
+
+    async def _build(self, backup: CheckpointBackup, container: str, image: Image) -> CheckpointBackupStatus:
+        path, built = await self._image(backup, container)
+        note = ""
+        if backup.spec.registry is None:
+            archive = path.with_name(f"image-{path.name}")
+            await write_archive(archive, image, built, path)
+            runtime = self._state.node().status.node_info.container_runtime_version
+            problem = await import_image(import_command(runtime, self._settings.host_command), archive, image)
+            if problem:
+                note = f"image {image} is in {archive} and not in the container runtime: {problem}"
+            else:
+                await asyncio.to_thread(archive.unlink, missing_ok=True)
+        shown = machine.shown_name(backup, image)
+        return states.built(backup.status, container, shown, built.digest, note, self._clock.now())
+
+    async def _push(self, backup: CheckpointBackup, container: str, image: Image) -> CheckpointBackupStatus:
+        path, built = await self._image(backup, container)
+        recorded = backup.status.digests.get(container, built.digest)
+        if built.digest != recorded:
+            raise StepError(f"the archive of container {container} has changed since its image was built")
+        host = image.repository.registry
+        async with Registry(
+            backup.spec.registry.url if backup.spec.registry else host,
+            await self._login(backup, host),
+            authority=await self._registry_authority(),
+            plain_http=host in self._settings.plain_http,
+        ) as registry:
+            await push_image(registry, image, built, path)
+        return states.pushed(backup.status, container)
+
+    async def _image(self, backup: CheckpointBackup, container: str) -> tuple[Path, BuiltImage]:
+        """Return the archive of a container and its image, which is the same each time."""
+        path = self._archive(backup, container)
+        layer = await read_layer(path)
+        base = machine.base_image(backup, container) or await asyncio.to_thread(self._folder.base_image, path)
+        namespace, pod = machine.pod_key(backup)
+        info = self._state.node().status.node_info
+        source = Source(
+            container=container,
+            base_image=base,
+            pod=pod,
+            namespace=namespace,
+            engine=info.container_runtime_version.partition("://")[0],
+            owner=machine.owner_annotation(backup),
+        )
+        at = _file(backup, container).checkpoint_time or states.started(backup.status)
+        assert at is not None
+        return path, build_image(layer, source, at, info.architecture or "amd64")
+
+    async def _login(self, backup: CheckpointBackup, host: str) -> Login | None:
+        """Return the login for the registry; None if no Secret is named and there is no default one."""
+        machine.check_namespaces(backup, self._settings.trusted_namespaces)
+        registry = backup.spec.registry
+        reference = registry.secret_ref if registry is not None else None
+        if reference is not None:
+            namespace = reference.namespace or backup.metadata.namespace
+            name = reference.name
+        else:
+            namespace, _, name = self._settings.default_secret.partition("/")
+        try:
+            secret = await self._client.get(Secret, name, namespace)
+        except NotFound:
+            if reference is None:
+                return None
+            raise StepError(f"secret {namespace}/{name} not found", temporary=True) from None
+        try:
+            return read_login(secret.data, host, named_only=reference is None)
+        except InvalidLoginError as error:
+            if reference is None:
+                return None
+            raise StepError(f"secret {namespace}/{name}: {error}", temporary=True) from None
+
+    async def _registry_authority(self) -> bytes | None:
+        file = self._settings.registry_authority
+        return None if file is None else await asyncio.to_thread(file.read_bytes)
+
+    async def _finish(
+        self, backup: CheckpointBackup, pod: machine.SourcePod | None
+    ) -> CheckpointBackupStatus:
+        error = ""
+        await self.remove_archives(backup)
+        if backup.spec.stop_pod:
+            error = await self._delete_pod(backup, pod)
+        return states.finished(backup, error, self._clock.now())
+
+    async def _delete_pod(self, backup: CheckpointBackup, pod: machine.SourcePod | None) -> str:
+        """Delete the pod that was checkpointed, and no later one of its name; returns the problem."""
+        uid, since = backup.status.source_pod_uid, states.started(backup.status)
+        if not uid and pod is not None and pod.created and since and pod.created <= since:
+            uid = pod.uid
+        if not uid:
+            return ""
+        namespace, name = machine.pod_key(backup)
+        try:
+            await self._client.delete(Pod, name, namespace, uid=uid)
+        except (NotFound, Conflict):
+            return ""  # deleted already
+        except ApiError as error:
+            if error.status in (0, 429) or error.status >= 500:
+                raise
+            return f"pod {namespace}/{name} not deleted: {error}"
+        return ""
+
+    def _archive(self, backup: CheckpointBackup, container: str) -> Path:
+        machine.check_namespaces(backup, self._settings.trusted_namespaces)
+        name = ContainerName(*machine.pod_key(backup), container)
+        path = self._folder.path_of(_file(backup, container).file_path, name)
+        if not path.exists():
+            raise StepError(f"the archive of container {container} is gone: {path}")
+        return path
+
+    def _remove_archives(self, backup: CheckpointBackup) -> None:
+        machine.check_namespaces(backup, self._settings.trusted_namespaces)
+        others, since = self._state.archives_of_others(backup), states.started(backup.status)
+        for file in backup.status.checkpoint_files:
+            name = ContainerName(*machine.pod_key(backup), file.container_name)
+            paths = {self._folder.path_of(file.file_path, name)}
+            if since is not None:
+                paths |= {path for _, path in self._folder.list(name, since)}
+            for path in paths:
+                if path.name not in others:
+                    path.unlink(missing_ok=True)
+
+
+def _file(backup: CheckpointBackup, container: str) -> CheckpointFile:
+    found = (item for item in backup.status.checkpoint_files if item.container_name == container)
+    file = next(found, None)
+    if file is None:
+        raise StepError(f"the status has no archive of container {container}")
+    return file
+
+
+def _check_source(backup: CheckpointBackup, pod: machine.SourcePod | None, name: ContainerName) -> None:
+    """Raise InvalidBackupError if the pod is not the one any more with which the backup began."""
+    recorded = backup.status.source_pod_uid
+    if pod is None or (recorded and pod.uid != recorded):
+        raise InvalidBackupError(f"pod {name.namespace}/{name.pod} was replaced before its checkpoint")
+    if not pod.running or name.container in pod.stopped or name.container not in pod.containers:
+        raise InvalidBackupError(f"container {name.container} of pod {name.namespace}/{name.pod} has ended")

@@ -1,0 +1,156 @@
+"""The status of a CheckpointBackup: what each step adds to it.
+
+The condition Ready has the reasons of Kubernetes' PodCheckpoint. The time of its last change is when the
+present checkpoint began, or when the last one ended.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from argosy.kinds import migration as phases
+from argosy.kinds.migration import BuiltImage, CheckpointBackup, CheckpointBackupStatus, CheckpointFile
+from argosy.kinds.status_condition import StatusCondition
+
+READY: Final = "Ready"
+IN_PROGRESS, COMPLETED, FAILED = "CheckpointInProgress", "CheckpointCompleted", "CheckpointFailed"
+RETRYING: Final = "retrying: "
+"""What the message begins with while a step is repeated."""
+RETRY_TIME = timedelta(minutes=10)
+"""How long a step is repeated that fails for a reason that may pass."""
+
+
+def started(status: CheckpointBackupStatus) -> datetime | None:
+    """Return since when the present or last checkpoint has its state."""
+    found = (item.last_transition_time for item in status.conditions if item.type == READY)
+    return next(found, None)
+
+
+def may_retry(status: CheckpointBackupStatus, now: datetime) -> bool:
+    """Return True while a step that failed for a reason that may pass is worth repeating."""
+    since = started(status)
+    return since is None or now < since + RETRY_TIME
+
+
+def without_retry(status: CheckpointBackupStatus) -> CheckpointBackupStatus:
+    """Return the status without the message about a step that is repeated."""
+    if not status.message.startswith(RETRYING):
+        return status
+    message = next((item.message for item in status.conditions if item.type == READY), "")
+    return replace(status, message=message)
+
+
+def begun(
+    backup: CheckpointBackup,
+    node: str,
+    pod_uid: str,
+    template: dict[str, object],
+    containers: int,
+    now: datetime,
+) -> CheckpointBackupStatus:
+    """Return the status of a checkpoint that begins."""
+    at = now.replace(microsecond=0)
+    message = "the containers are checkpointed one after the other" if containers > 1 else ""
+    old = backup.status
+    return CheckpointBackupStatus(
+        phase=phases.CHECKPOINTING,
+        message=message,
+        observed_generation=backup.metadata.generation,
+        conditions=_with_ready(backup, "False", IN_PROGRESS, message, at, restart=True),
+        last_checkpoint_time=old.last_checkpoint_time,
+        node_name=node,
+        source_pod_uid=pod_uid,
+        checkpointed_pod_template=template,
+    )
+
+
+def dumped(
+    status: CheckpointBackupStatus, container: str, path: str, size: int, at: datetime
+) -> CheckpointBackupStatus:
+    file = CheckpointFile(container, path, checkpoint_time=at)
+    return replace(
+        status,
+        checkpoint_files=[*status.checkpoint_files, file],
+        last_checkpoint_time=at,
+        size=status.size + size,
+    )
+
+
+def stored(status: CheckpointBackupStatus, container: str, path: str) -> CheckpointBackupStatus:
+    files = [
+        replace(item, storage_path=path) if item.container_name == container else item
+        for item in status.checkpoint_files
+    ]
+    return replace(status, checkpoint_files=files)
+
+
+def built(
+    status: CheckpointBackupStatus, container: str, image: str, digest: str, note: str, now: datetime
+) -> CheckpointBackupStatus:
+    item = BuiltImage(container, image, now.replace(microsecond=0))
+    return replace(
+        status,
+        built_images=[*status.built_images, item],
+        digests={**status.digests, container: digest},
+        message="; ".join(filter(None, (status.message, note))),
+    )
+
+
+def pushed(status: CheckpointBackupStatus, container: str) -> CheckpointBackupStatus:
+    images = [
+        replace(item, pushed=True) if item.container_name == container else item
+        for item in status.built_images
+    ]
+    return replace(status, built_images=images)
+
+
+def entered(status: CheckpointBackupStatus, phase: str) -> CheckpointBackupStatus:
+    return replace(status, phase=phase)
+
+
+def finished(backup: CheckpointBackup, error: str, now: datetime) -> CheckpointBackupStatus:
+    """Return the status of a checkpoint that is complete; `error` is what failed after that."""
+    stop, at = backup.spec.stop_pod is True, now.replace(microsecond=0)
+    phase = phases.COMPLETED_POD_DELETED if stop else phases.COMPLETED
+    message = backup.status.message
+    if error:
+        phase, message = phases.COMPLETED_WITH_ERROR, error
+    return replace(
+        backup.status,
+        phase=phase,
+        message=message,
+        completion_time=at,
+        conditions=_with_ready(backup, "True", COMPLETED, message, at),
+    )
+
+
+def failed(backup: CheckpointBackup, message: str, now: datetime) -> CheckpointBackupStatus:
+    """Return the status of a checkpoint that could not be made, or not be brought to its place."""
+    partly = any(image.pushed for image in backup.status.built_images)
+    at = now.replace(microsecond=0)
+    return replace(
+        backup.status,
+        phase=phases.COMPLETED_WITH_ERROR if partly else phases.FAILED,
+        message=message,
+        observed_generation=backup.metadata.generation,
+        completion_time=at,
+        conditions=_with_ready(backup, "False", FAILED, message, at),
+    )
+
+
+def _with_ready(
+    backup: CheckpointBackup,
+    status: str,
+    reason: str,
+    message: str,
+    now: datetime,
+    *,
+    restart: bool = False,
+) -> list[StatusCondition]:
+    """Return the conditions with another Ready; its time changes with the status, or with `restart`."""
+    others = [item for item in backup.status.conditions if item.type != READY]
+    current = next((item for item in backup.status.conditions if item.type == READY), None)
+    keep = current is not None and current.status == status and not restart
+    since = current.last_transition_time if current is not None and keep else now
+    return [*others, StatusCondition(READY, status, reason, message, since, backup.metadata.generation)]
