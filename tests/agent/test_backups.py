@@ -424,6 +424,18 @@ async def test_backup_of_another_node_is_released_only_when_that_is_gone(
     assert meta(node.raw())["finalizers"] == (["other"] if want_released else [BACKUP_FINALIZER, "other"])
 
 
+async def test_backup_in_progress_on_a_node_that_is_gone_fails(node: CheckpointNode) -> None:
+    await node.add_backup()
+    node.raw()["status"] = {"phase": "Checkpointing", "nodeName": "node-2"}
+    await node.api.put("nodes", {"metadata": {"name": "node-2"}})
+    assert await node.reconcile() is not None
+    assert node.backup().status.phase == "Checkpointing"
+    await node.api.remove("nodes", "", "node-2")
+    await node.reconcile()
+    status = node.backup().status
+    assert (status.phase, status.message) == ("Failed", "node node-2 does not exist any more")
+
+
 async def test_archive_of_another_backup_is_not_taken_for_its_own(node: CheckpointNode) -> None:
     await node.add_pod()
     await node.add_backup("first", registry={"url": "127.0.0.1:1", "repository": "a"})

@@ -5,7 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from argosy.agent.notices.publisher import DEADLINE, SOURCE
+from argosy.kinds.spot import TERMINATION_DEADLINE, TERMINATION_SOURCE
 from tests.support.clouds.metadata import GceMetadata, serving
 from tests.support.commands import ARGOSY, environment
 from tests.support.fake_apiserver import FakeServer
@@ -32,8 +32,8 @@ async def test_preemption_reaches_the_annotations_of_the_node(tmp_path: Path) ->
             process.send_signal(signal.SIGTERM)
             _, errors = await process.communicate()
     written = annotations(server, "vm-0")
-    assert written[SOURCE] == "gce-preempted"
-    assert written[DEADLINE].endswith("Z")
+    assert written[TERMINATION_SOURCE] == "gce-preempted"
+    assert written[TERMINATION_DEADLINE].endswith("Z")
     assert annotations(server, "vm-1") == {}
     assert process.returncode == 0
     assert b"Traceback" not in errors

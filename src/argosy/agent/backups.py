@@ -36,6 +36,8 @@ log = Logger(__name__)
 
 BY_POD = "pod"
 CONCURRENCY = 4
+LOST_SECONDS = 120.0
+"""Between two looks at the node of a backup that is in progress there."""
 RETRY = Backoff(initial=0.5, maximum=30.0)
 
 
@@ -234,11 +236,13 @@ class BackupReconciler:
         return False
 
     async def _end_if_orphaned(self, backup: CheckpointBackup) -> Requeue | None:
-        """Fail a backup that has not begun and whose pod does not exist or is on no node."""
-        if backup.status.phase:
+        """End a backup whose pod does not exist or is on no node, or whose node does not exist any more."""
+        if backup.status.phase in phases.TERMINAL_PHASES:
             return None
         if (wait := self._orphan_delay(backup, backup.metadata.creation_timestamp)) > 0:
             return Requeue(wait)
+        if backup.status.phase:
+            return await self._end_if_lost(backup)
         node = await self._node_of_pod(backup)
         if node == self._settings.node:
             return Requeue(0.2)  # the cache of pods is behind
@@ -252,6 +256,24 @@ class BackupReconciler:
         except InvalidBackupError as error:
             message = str(error) if node is None else message
         await self._write(backup, states.failed(backup, message, self._clock.now()))
+        return None
+
+    async def _end_if_lost(self, backup: CheckpointBackup) -> Requeue | None:
+        """End a backup that was begun on a node that is gone; complete it if only that was left to do.
+
+        An older CRD does not say which node it was. If there is no pod any more either, then there may still
+        be archives on some node, whose agent goes on; but nobody completes what has none.
+        """
+        now = self._clock.now()
+        if not await self._is_gone(backup):
+            return Requeue(LOST_SECONDS)
+        if isinstance(machine.next_step(backup, (), now), machine.Finish):
+            status = await self._steps.execute(machine.Finish(), backup, None)
+        elif node := backup.status.node_name:
+            status = states.failed(backup, f"node {node} does not exist any more", now)
+        else:
+            return None
+        await self._write(backup, status)
         return None
 
     async def _node_of_pod(self, backup: CheckpointBackup) -> str | None:

@@ -5,6 +5,7 @@ import signal
 from contextlib import AsyncExitStack
 
 from argosy.agent.backups import BackupReconciler
+from argosy.agent.capability import CapabilityLabel
 from argosy.agent.kubelet import Kubelet
 from argosy.agent.notices.detect import detect_cloud, new_source
 from argosy.agent.notices.publisher import NoticePublisher
@@ -52,6 +53,7 @@ async def run_agent(settings: AgentSettings, connection: Connection) -> None:
             kubelet = Kubelet(connection, settings.kubelet_authority)
             backups = BackupReconciler(client, nodes, pods, kubelet, settings, SystemClock())
             tasks.create_task(backups.run())
+            tasks.create_task(CapabilityLabel(client, nodes, settings).run())
 
 
 async def _publish_notices(

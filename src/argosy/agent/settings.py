@@ -19,6 +19,8 @@ class AgentSettings:
     notices: str = "auto"
     """The cloud that announces the end of the machine: gce, ec2, azure, none, or auto."""
     metadata_endpoint: str = DEFAULT_ENDPOINT
+    restore_capability: str = "auto"
+    """What can be restored on the node: image, pod, none, or auto."""
     checkpoints: bool = True
     """Whether to make the checkpoints of CheckpointBackups."""
     checkpoint_folder: Path = Path("/var/lib/kubelet/checkpoints")

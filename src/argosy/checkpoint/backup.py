@@ -29,6 +29,7 @@ from argosy.kinds.migration import (
     CheckpointBackupSpec,
     CheckpointBackupStatus,
 )
+from argosy.kinds.spot import JOB_LABEL
 from argosy.kinds.text import unknown_name
 
 DEFAULT_TRUSTED: Final = ("stateful-migration",)
@@ -240,7 +241,7 @@ def shown_name(backup: CheckpointBackup, image: Image) -> str:
 
 def owner_annotation(backup: CheckpointBackup) -> str:
     """Return whose checkpoint an image is: the SpotInstanceJob's, if the backup is of one."""
-    job = backup.metadata.labels.get("training.dcnlab.com/spot-instance-job", "")
+    job = backup.metadata.labels.get(JOB_LABEL, "")
     return f"{backup.metadata.namespace}/{job}" if job else ""
 
 

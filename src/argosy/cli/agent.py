@@ -21,6 +21,7 @@ class _Options(TypedDict):
     plain_http: tuple[str, ...]
     default_secret: str
     trusted_namespaces: tuple[str, ...]
+    restore_capability: str
     log_format: Literal["json", "text"]
     log_level: str
 
@@ -100,6 +101,13 @@ class _Options(TypedDict):
     default=["stateful-migration"],
     show_default=True,
     help="Namespace whose backups may name pods and Secrets of others; may be repeated.",
+)
+@click.option(
+    "--restore-capability",
+    type=click.Choice(["auto", "image", "pod", "none"]),
+    default="auto",
+    show_default=True,
+    help="What can be restored on this node; auto: `none` if CRIU does not work, else no label.",
 )
 @click.option(
     "--host-command",

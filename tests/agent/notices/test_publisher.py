@@ -9,9 +9,7 @@ import pytest
 
 from argosy.agent.notices.base import Notice, Report
 from argosy.agent.notices.publisher import (
-    DEADLINE,
     HINT_TAINT,
-    SOURCE,
     NoticePublisher,
     annotations_patch,
     taint_patch,
@@ -21,6 +19,7 @@ from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.kinds.kubernetes import Taint
 from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.spot import TERMINATION_DEADLINE, TERMINATION_SOURCE
 from tests.support.fake_apiserver import FakeServer, Fault
 from tests.support.waiting import eventually
 
@@ -30,10 +29,10 @@ EARLY_TEXT, LATE_TEXT = "2026-03-01T12:00:30Z", "2026-03-01T12:01:30Z"
 PREEMPTED = Notice("gce-preempted", EARLY)
 MAINTENANCE = Notice("gce-maintenance", LATE)
 
-WRITTEN_EARLY = {DEADLINE: EARLY_TEXT, SOURCE: "gce-preempted"}
-WRITTEN_LATE = {DEADLINE: LATE_TEXT, SOURCE: "gce-maintenance"}
-BY_OTHERS = {DEADLINE: LATE_TEXT, SOURCE: "node-problem-detector"}
-REMOVED = {DEADLINE: None, SOURCE: None}
+WRITTEN_EARLY = {TERMINATION_DEADLINE: EARLY_TEXT, TERMINATION_SOURCE: "gce-preempted"}
+WRITTEN_LATE = {TERMINATION_DEADLINE: LATE_TEXT, TERMINATION_SOURCE: "gce-maintenance"}
+BY_OTHERS = {TERMINATION_DEADLINE: LATE_TEXT, TERMINATION_SOURCE: "node-problem-detector"}
+REMOVED = {TERMINATION_DEADLINE: None, TERMINATION_SOURCE: None}
 
 PATCHES = {
     "nothing announced, nothing there: no patch": ({}, [], None),
@@ -50,18 +49,18 @@ PATCHES = {
     "withdrawn: removed": (WRITTEN_EARLY, [], REMOVED),
     "deadline by others is later: shortened": (BY_OTHERS, [PREEMPTED], WRITTEN_EARLY),
     "deadline by others is earlier: kept": (
-        {DEADLINE: EARLY_TEXT, SOURCE: "other"},
+        {TERMINATION_DEADLINE: EARLY_TEXT, TERMINATION_SOURCE: "other"},
         [MAINTENANCE],
         None,
     ),
     "deadline by others, nothing announced: kept": (BY_OTHERS, [], None),
     "unreadable deadline by others: replaced": (
-        {DEADLINE: "soon", SOURCE: "other"},
+        {TERMINATION_DEADLINE: "soon", TERMINATION_SOURCE: "other"},
         [PREEMPTED],
         WRITTEN_EARLY,
     ),
     "deadline without a zone by others: replaced": (
-        {DEADLINE: "2026-03-01T00:00:00", SOURCE: "other"},
+        {TERMINATION_DEADLINE: "2026-03-01T00:00:00", TERMINATION_SOURCE: "other"},
         [PREEMPTED],
         WRITTEN_EARLY,
     ),

@@ -17,11 +17,10 @@ from argosy.engine.client import Client, PatchType
 from argosy.engine.errors import ApiError
 from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Taint
+from argosy.kinds.spot import TERMINATION_DEADLINE, TERMINATION_SOURCE
 
 log = Logger(__name__)
 
-DEADLINE = "training.dcnlab.com/termination-deadline"
-SOURCE = "training.dcnlab.com/termination-source"
 HINT_TAINT = "aws-node-termination-handler/rebalance-recommendation"
 
 RETRY = Backoff(initial=0.05, maximum=2.0)
@@ -104,15 +103,18 @@ def annotations_patch(
 ) -> dict[str, str | None] | None:
     """Return the annotations to change; None if there are none. `prefix` is that of our own sources."""
     announced = {notice.source: notice for notice in notices if not notice.is_hint}
-    current, source = parse_time(annotations.get(DEADLINE, "")), annotations.get(SOURCE, "")
+    current, source = (
+        parse_time(annotations.get(TERMINATION_DEADLINE, "")),
+        annotations.get(TERMINATION_SOURCE, ""),
+    )
     if source.startswith(prefix) and source not in announced:
         current = None  # withdrawn
     earliest = min(announced.values(), key=lambda notice: notice.deadline, default=None)
     if earliest is not None and (current is None or earliest.deadline < current):
-        wanted = {DEADLINE: format_time(earliest.deadline), SOURCE: earliest.source}
+        wanted = {TERMINATION_DEADLINE: format_time(earliest.deadline), TERMINATION_SOURCE: earliest.source}
         return None if wanted.items() <= annotations.items() else dict(wanted)
     if earliest is None and current is None and source.startswith(prefix):
-        return {DEADLINE: None, SOURCE: None}
+        return {TERMINATION_DEADLINE: None, TERMINATION_SOURCE: None}
     return None
 
 
