@@ -19,6 +19,7 @@ from argosy.kinds.meta import OwnerReference
 from argosy.operator import endpoint, host_acks
 from argosy.operator.endpoint_credentials import make_credentials
 from argosy.operator.host_acks import MAX_ACK_BYTES, HostAckMetrics, HostAcks
+from argosy.operator.pod_annotations import PodAnnotations
 from tests.support.endpoint_stage import Stage, ask, serving
 from tests.support.waiting import eventually
 
@@ -57,7 +58,10 @@ class Acks:
         self.client = PatchedPods(stage)
         self.registry = CollectorRegistry()
         stage.host_acks = HostAcks(
-            cast("Client", self.client), SystemClock(), stage.readings, HostAckMetrics(self.registry)
+            PodAnnotations(cast("Client", self.client), stage.readings),
+            SystemClock(),
+            stage.readings,
+            HostAckMetrics(self.registry),
         )
         self.etag = stage.jobs.set_hosts("mnist", 0, 1)
         self.launcher = stage.pod("launcher", 0)

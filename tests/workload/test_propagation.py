@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from argosy.kinds.kubernetes import Pod
 from argosy.workload.decide import decide
 from argosy.workload.gang_schedulers.volcano import GROUP
-from argosy.workload.model import PropagatedMetadata, Workload
+from argosy.workload.model import Workload
 from argosy.workload.observed import MetadataSubset, Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import PatchMetadata
+from argosy.workload.propagated_metadata import PropagatedMetadata
 from argosy.workload.record import Record
 from tests.support.workloads import NOW, TEMPLATE, pod, role, workload
 

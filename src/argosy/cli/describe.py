@@ -10,7 +10,8 @@ from argosy.cli.cluster_access import async_command, cluster_options, connect
 from argosy.cli.follow import pod_selector, replica_label, sort_pods
 from argosy.cli.jobkinds import find, summarize
 from argosy.cli.jobs import output_option
-from argosy.cli.tables import age, columns, command_line
+from argosy.cli.tables import age, byte_count, columns, command_line
+from argosy.kinds.checkpoint_status import CheckpointStatus
 from argosy.kinds.kubernetes import Event, Pod
 from argosy.kinds.labels import ATTEMPT
 from argosy.kinds.notice_status import NoticeStatus
@@ -49,6 +50,7 @@ def format_job(job: JobSummary, pods: Sequence[Pod], events: Sequence[Event], no
         "Pods": (("POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"), _pods(pods, now)),
         "Restarts": (("AGE", "ATTEMPT", "CAUSE", "SCOPE", "MESSAGE"), _restarts(job.restart_history, now)),
         "Notices": (("DEADLINE", "CAUSE", "RESPONSE", "REPLICAS", "MESSAGE"), _notices(job.notices, now)),
+        "Recoveries": (("AGE", "CAUSE", "SOURCE", "ACTION", "OUTCOME", "MESSAGE"), _recoveries(job, now)),
         "Conditions": (("CONDITION", "STATUS", "REASON", "MESSAGE"), job.conditions),
         "Events": (("LAST SEEN", "TYPE", "REASON", "MESSAGE"), _events(events, now)),
     }
@@ -64,6 +66,7 @@ def _header(job: JobSummary, pods: Sequence[Pod], now: datetime) -> str:
         ("phase", job.phase),
         ("reason", " ".join(filter(None, [job.reason, job.message]))),
         ("attempt", f"{job.attempt} ({pluralize(job.restarts, 'restart')})" if job.attempt else ""),
+        ("checkpoint", _checkpoint(job.checkpoint, now)),
         ("age", age(now - (job.created or now))),
         ("logs", _logs_command(job, pods)),
     ]
@@ -102,6 +105,31 @@ def _notices(notices: list[NoticeStatus], now: datetime) -> list[tuple[str, ...]
             notice.message,
         )
         for notice in notices
+    ]
+
+
+def _checkpoint(checkpoint: CheckpointStatus | None, now: datetime) -> str:
+    """Return the last good checkpoint, and whether another one is ordered; empty if the job keeps none."""
+    if checkpoint is None:
+        return ""
+    last = "none yet"
+    if checkpoint.last_step is not None and checkpoint.last_time is not None:
+        ago, size = age(now - checkpoint.last_time), byte_count(checkpoint.size)
+        last = f"step {checkpoint.last_step}, {ago} ago, {size}, in {checkpoint.uri}"
+    return "; ".join(filter(None, [last, checkpoint.message]))
+
+
+def _recoveries(job: JobSummary, now: datetime) -> list[tuple[str, ...]]:
+    return [
+        (
+            age(now - recovery.time),
+            recovery.cause,
+            recovery.source,
+            recovery.action,
+            recovery.outcome or "under way",
+            recovery.message,
+        )
+        for recovery in job.recoveries
     ]
 
 

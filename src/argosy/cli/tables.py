@@ -29,3 +29,11 @@ def command_line(command: str, namespace: str, name: str, *options: str) -> str:
     """Return the command line for one job: `argosy logs -n team -f mnist`."""
     scope = () if namespace == "default" else ("-n", namespace)
     return " ".join(("argosy", command, *scope, *options, name))
+
+
+def byte_count(size: int) -> str:
+    """Return a number of bytes for people: `812 B`, `1.5 GiB`."""
+    number, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while number >= 1024 and len(units) > 1:
+        number, units = number / 1024, units[1:]
+    return f"{number:.0f} {units[0]}" if units[0] == "B" or number >= 100 else f"{number:.1f} {units[0]}"

@@ -50,8 +50,17 @@ def _perform(step: argparse.Namespace) -> int:
 
         prepare(step.to, step.kubectl)
         return 0
+    if step.command == "resume":
+        from argosy.helper.checkpoint_folder import prepare as prepare_resume
+
+        return prepare_resume(step.folder, step.link, step.sdk)
     from argosy.helper.endpoint import Endpoint
 
+    if step.command == "orders":
+        from argosy.helper.orders import Settings
+        from argosy.helper.orders import keep_current as deliver_orders
+
+        deliver_orders(Endpoint.from_environment(), Settings.from_environment())
     if step.command == "hosts":
         from argosy.helper.hosts import keep_current, write_once
 
@@ -81,6 +90,12 @@ def _parser() -> argparse.ArgumentParser:
     join = commands.add_parser("join", help="wait until this replica is a member of its role")
     join.add_argument("role")
     join.add_argument("index", type=int)
+
+    commands.add_parser("orders", help="deliver orders to save checkpoints, and acknowledge checkpoints")
+    resume = commands.add_parser("resume", help="find the checkpoint to resume from, and copy the SDK")
+    resume.add_argument("--folder", type=Path, required=True, help="of all checkpoints")
+    resume.add_argument("--link", type=Path, required=True, help="the link to make to the newest of them")
+    resume.add_argument("--sdk", type=Path, required=True, help="the folder for argosy_sdk")
 
     remote = commands.add_parser("remote-exec", help="put kubectl and remote-exec into a folder")
     remote.add_argument("--to", type=Path, required=True)

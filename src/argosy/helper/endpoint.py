@@ -53,7 +53,7 @@ class Endpoint:
     def get_json(self, path: str, query: Mapping[str, str], deadline: float | None) -> dict[str, object]:
         return self.get(path, query, deadline, _json)
 
-    def post_json(self, path: str, body: Mapping[str, str], timeout: float) -> str:
+    def post_json(self, path: str, body: Mapping[str, object], timeout: float) -> str:
         """Send a body once; return why it was not accepted, or an empty string."""
         try:
             status, answer = self._request("POST", f"{self.base}/{path}", timeout, json.dumps(body).encode())

@@ -91,6 +91,21 @@ DIGEST = f"{DOMAIN}/digest"
 HOSTS_ACK = f"{DOMAIN}/hosts-ack"
 """Annotation on a launcher: etag of the host files that its sidecar has written last."""
 
+CHECKPOINT_ACK = f"{DOMAIN}/checkpoint-ack"
+"""Annotation on a pod: the checkpoint that its sidecar has acknowledged last, as JSON."""
+
+CHECKPOINT_RESUMED = f"{DOMAIN}/checkpoint-resumed"
+"""Annotation on a pod: step and digest of the checkpoint that it has started from."""
+
+CHECKPOINT = f"{DOMAIN}/checkpoint"
+"""Annotation on a job of another API: its checkpoints, in the form of `spec.checkpoint` of a TrainingRun."""
+
+CHECKPOINT_CONTAINER = "argosy-checkpoint"
+"""Name of the sidecar that delivers orders to save a checkpoint and acknowledges checkpoints."""
+
+CHECKPOINT_INIT_CONTAINER = "argosy-checkpoint-init"
+"""Name of the init container that finds the checkpoint from which a pod resumes."""
+
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's annotation with the applied manifest; it describes one object and is never propagated."""
 

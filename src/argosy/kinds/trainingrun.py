@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
+from argosy.kinds.checkpoint_spec import CheckpointSpec
 from argosy.kinds.crd_options import CrdOptions, PodTemplate, PrinterColumn, Rule, Scale, digits
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.quantity import DURATION_PATTERN
@@ -295,6 +296,8 @@ class TrainingRunSpec(Struct, frozen=True, rename="camel"):
     """Which pods are deleted when the run has finished: All, those still Running, or None."""
     suspend: bool = False
     """If true, all pods are deleted and the run is kept; setting it to false starts the run again."""
+    checkpoint: CheckpointSpec | None = None
+    """Where the program keeps checkpoints, and when the operator orders it to save one."""
 
 
 class TrainingRun(Struct, frozen=True):

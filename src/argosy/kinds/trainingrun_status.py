@@ -5,6 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.restart_status import RestartStatus
 
@@ -82,5 +83,9 @@ class TrainingRunStatus(Struct, frozen=True, rename="camel", omit_defaults=True)
     """The last twenty restarts, the newest last."""
     notices: list[NoticeStatus] = field(default_factory=list)
     """Announced ends of nodes and pods that concern the run, the oldest first."""
+    checkpoint: CheckpointStatus | None = None
+    """The last good checkpoint, if the run keeps any."""
+    recoveries: list[RecoveryStatus] = field(default_factory=list)
+    """The last ten losses of pods of a run with checkpoints, the newest last."""
     argosy: dict[str, object] = field(default_factory=dict)
     """The operator's internal record of the run; other clients should not read it."""

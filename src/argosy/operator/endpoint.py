@@ -1,9 +1,10 @@
-"""The HTTPS endpoint for pods: role phases and host files of a job, routes of each API, admission webhooks.
+"""The HTTPS endpoint for pods: role phases, host files and orders of a job, routes of each API, webhooks.
 
 A request for a role's phase may wait (`wait=30s`): it is answered as soon as the phase is reached or, with
 `etag`, soon after anything changed. With `member` it is answered when that replica is a member of the role. A
-request for host files with the `etag` that the client has is answered as soon as there are newer ones. A
-token reads one job. Every replica answers from its own caches, so pods need not know the leader.
+request for host files with the `etag` that the client has is answered as soon as there are newer ones, and
+one for orders to save a checkpoint as soon as there is a newer one than it has `seen`. A token reads one job.
+Every replica answers from its own caches, so pods need not know the leader.
 """
 
 import asyncio
@@ -18,10 +19,13 @@ import msgspec
 
 from argosy.kinds.quantity import parse_duration
 from argosy.operator.bounds import OnRejected
+from argosy.operator.checkpoint_acks import MAX_ACK_BYTES as MAX_CHECKPOINT_ACK_BYTES
+from argosy.operator.checkpoint_acks import CheckpointAcks
 from argosy.operator.endpoint_credentials import EndpointCredentials, TokenVerifier
 from argosy.operator.host_acks import MAX_ACK_BYTES, HostAcks, etag_version
 from argosy.operator.job_views import (
     COUNT_UPDATE_SECONDS,
+    ChangeSignal,
     HostsView,
     JobView,
     JobViews,
@@ -33,10 +37,14 @@ from argosy.wire.messages import HttpError, Request, Response, TooLargeError
 from argosy.workload.dependencies import ROLE_PHASES
 from argosy.workload.index_set import MAX_INDEX
 from argosy.workload.model import Phase
+from argosy.workload.save_acks import MAX_NUMBER
 
 MAX_WAIT_SECONDS = 60.0
 UNKNOWN_JOB_GRACE_SECONDS = 5.0
 """How long a replica whose caches lag waits for a job to appear before it answers that there is none."""
+
+Recorder = Callable[[bytes, Callable[[], JobView], ChangeSignal], Awaitable[None]]
+"""Records the body of an acknowledgement; raises `HttpError` if it is not valid."""
 
 Route = Callable[[Request, list[str]], Awaitable[Response]]
 """Answers a request; the second argument is its path after the segment under which it is registered."""
@@ -53,6 +61,8 @@ class RouteContext:
     on_rejected: OnRejected = lambda _reason: None
     host_acks: HostAcks | None = None
     """None if this process must not write."""
+    checkpoint_acks: CheckpointAcks | None = None
+    """The same."""
 
 
 class Endpoint:
@@ -81,7 +91,13 @@ class Endpoint:
                 case "GET", ["v1", "jobs", namespace, name, "hosts"]:
                     return await self._hosts_response(request, namespace, name)
                 case "POST", ["v1", "jobs", namespace, name, "hosts", "ack"] if self._context.host_acks:
-                    return await self._acknowledge(request, namespace, name, self._context.host_acks)
+                    hosts = self._context.host_acks.record
+                    return await self._acknowledge(request, namespace, name, hosts, MAX_ACK_BYTES)
+                case "GET", ["v1", "jobs", namespace, name, "orders"]:
+                    return await self._order_response(request, namespace, name)
+                case "POST", ["v1", "jobs", namespace, name, "checkpoints", event]:
+                    record = self._checkpoint_recorder(event)
+                    return await self._acknowledge(request, namespace, name, record, MAX_CHECKPOINT_ACK_BYTES)
             raise HttpError(404, f"{request.method} {request.path}: not found")
         except HttpError as error:
             return _error_response(error.status, str(error))
@@ -131,10 +147,38 @@ class Endpoint:
             raise HttpError(503, "no host is listed yet")
         return Response(msgspec.json.encode({"etag": etag}))
 
-    async def _acknowledge(self, request: Request, namespace: str, name: str, acks: HostAcks) -> Response:
+    async def _order_response(self, request: Request, namespace: str, name: str) -> Response:
+        """Answer as soon as there is an order that the client has not seen, or a newer one is not needed."""
+        seen = _number(request, "seen", MAX_NUMBER)
+        role, index = request.parameter("role"), _number(request, "index", MAX_INDEX) or 0
+        deadline = _now() + _wait_seconds(request)
+        await self._wait_for_job(request, namespace, name)
+        with self._context.job_views.subscribe(namespace, name) as changes:
+            while True:
+                job = _existing(self._find_job(request, namespace, name))
+                if job.workload is not None and job.workload.checkpoint is None:
+                    raise HttpError(404, "the job keeps no checkpoints")
+                view = self._context.job_views.order(job, role, index)
+                if seen is None or view.epoch > seen:
+                    break
+                if self._context.job_views.closing or not await changes.wait_for_record(deadline):
+                    break
+        return Response(msgspec.json.encode(view))
+
+    def _checkpoint_recorder(self, event: str) -> Recorder:
+        acks = self._context.checkpoint_acks
+        if acks is not None and event == "ack":
+            return acks.record
+        if acks is not None and event == "resumed":
+            return acks.record_resumed
+        raise HttpError(404, f"POST checkpoints/{event}: not found")
+
+    async def _acknowledge(
+        self, request: Request, namespace: str, name: str, record: Recorder, max_bytes: int
+    ) -> Response:
         await self._wait_for_job(request, namespace, name)
         try:
-            body = await request.body(MAX_ACK_BYTES)
+            body = await request.body(max_bytes)
         except TooLargeError as error:
             self._context.on_rejected("too-large")
             raise HttpError(413, str(error)) from None
@@ -143,7 +187,7 @@ class Endpoint:
             return _existing(self._find_job(request, namespace, name))
 
         with self._context.job_views.subscribe(namespace, name) as changes:
-            await acks.record(body, find_job, changes)
+            await record(body, find_job, changes)
         return Response(b"{}")
 
     def _hosts_view(self, job: JobView) -> HostsView | None:
@@ -216,11 +260,19 @@ def _phase(request: Request) -> Phase:
 
 def _member(request: Request) -> int | None:
     """Return the index of the replica that waits to be a member of its role; None if none does."""
-    text = request.parameter("member")
+    return _number(request, "member", MAX_INDEX)
+
+
+_MAX_DIGITS = 16
+
+
+def _number(request: Request, parameter: str, maximum: int) -> int | None:
+    """Return the value of a parameter; None if it is missing or empty."""
+    text = request.parameter(parameter)
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= 8 and int(text) <= MAX_INDEX):
-        raise HttpError(400, f'member: invalid value "{text[:32]}": must be between 0 and {MAX_INDEX}')
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS and int(text) <= maximum):
+        raise HttpError(400, f'{parameter}: invalid value "{text[:32]}": must be between 0 and {maximum}')
     return int(text)
 
 

@@ -1,7 +1,6 @@
 """Records which host files a launcher has written, as an annotation of its pod.
 
-The leader learns it from its watch of pods, so any replica may record it: this is the only write of a replica
-that does not lead. A job's token allows it for the launcher of that job only, and only for the files that the
+A job's token allows it for the launcher of that job only, and only for the files that the
 Record has now: nobody can repeat an old acknowledgement, or make us write more than once for each list.
 """
 
@@ -14,14 +13,11 @@ import msgspec
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from argosy.engine.client import Client
 from argosy.engine.clock import Clock
-from argosy.engine.errors import ApiError
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.operator.job_views import ChangeSignal, HostsView, JobView, JobViews
-from argosy.reconcile.child_executor import is_other_object
-from argosy.reconcile.owners import OWNER, owner_key
+from argosy.operator.pod_annotations import PodAnnotations
 from argosy.wire.messages import HttpError
 
 MAX_ACK_BYTES: Final = 1024
@@ -64,15 +60,15 @@ class HostAckMetrics:
 
 
 class HostAcks:
-    """Records acknowledgements. The client's writes must not depend on the Lease."""
+    """Records acknowledgements of host files."""
 
-    def __init__(self, client: Client, clock: Clock, job_views: JobViews, metrics: HostAckMetrics) -> None:
-        self._client = client
+    def __init__(
+        self, annotations: PodAnnotations, clock: Clock, job_views: JobViews, metrics: HostAckMetrics
+    ) -> None:
+        self._annotations = annotations
         self._clock = clock
         self._job_views = job_views
         self._metrics = metrics
-        self._in_progress: set[str] = set()
-        """Uids of pods that are being written."""
 
     async def record(self, body: bytes, find_job: Callable[[], JobView], changes: ChangeSignal) -> None:
         """Write the acknowledgement, unless it is written already; raise `HttpError` if it is not valid."""
@@ -87,13 +83,7 @@ class HostAcks:
         view, pod = await self._find(ack, find_job, changes)
         if pod.metadata.annotations.get(labels.HOSTS_ACK) == ack.etag:
             return "unchanged"
-        if pod.metadata.uid in self._in_progress:
-            raise HttpError(429, "another acknowledgement of this pod is being written; try again later")
-        self._in_progress.add(pod.metadata.uid)
-        try:
-            await self._write(pod, view)
-        finally:
-            self._in_progress.discard(pod.metadata.uid)
+        await self._write(pod, view)
         return "written"
 
     async def _find(
@@ -119,7 +109,7 @@ class HostAcks:
     def _launcher(self, job: JobView, ack: HostAck) -> Pod | None:
         """Return the pod that acknowledges, if it belongs to this job and has its host list."""
         rule = job.workload.rules.host_list if job.workload else None
-        for pod in self._job_views.caches.pods.by(OWNER, owner_key(job.namespace, job.uid)):
+        for pod in self._annotations.pods(job):
             meta = pod.metadata
             is_launcher = rule is not None and meta.labels.get(labels.ROLE) == rule.launcher
             if (meta.name, meta.uid) == (ack.pod, ack.uid) and is_launcher:
@@ -127,17 +117,8 @@ class HostAcks:
         return None
 
     async def _write(self, pod: Pod, view: HostsView) -> None:
-        meta = pod.metadata
-        patch = {"metadata": {"uid": meta.uid, "annotations": {labels.HOSTS_ACK: view.etag}}}
-        try:
-            patched = await self._client.patch(Pod, meta.name, patch, meta.namespace)
-        except ApiError as error:
-            if is_other_object(error):
-                raise HttpError(404, "pod: does not exist any more") from None
-            raise HttpError(503, f"the acknowledgement could not be written: {error}") from None
-        # Not as our own write: the leader must notice, and this may be it.
-        self._job_views.caches.pods.put(patched)
-        if meta.annotations.get(labels.HOSTS_ACK):
+        await self._annotations.write(pod, labels.HOSTS_ACK, view.etag)
+        if pod.metadata.annotations.get(labels.HOSTS_ACK):
             # The first one of a pod tells when it started, not how long the list took. Clocks may differ.
             self._metrics.observe(self._clock.now().timestamp() - view.version / 1_000_000)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -18,8 +19,10 @@ from argosy.reconcile.caches import Caches
 from argosy.reconcile.owners import OWNER, owner_key
 from argosy.workload.dependencies import evaluate
 from argosy.workload.host_files import LiveFile, render_host_files
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Dependency, Phase, Problems, Workload
 from argosy.workload.record import Record
+from argosy.workload.saves import last_epoch
 
 R = TypeVar("R")
 
@@ -59,6 +62,18 @@ class HostsView(Struct, frozen=True, rename="camel"):
     version_file: str
     """The file in the launcher that holds the version, written before the others."""
     files: tuple[LiveFile, ...]
+
+
+class OrderView(Struct, frozen=True):
+    """The order to save a checkpoint, as one replica of a job gets it; the sidecar writes it as it is."""
+
+    version: int
+    """Of this form."""
+    epoch: int
+    action: Literal["Save", "None"]
+    reason: str = ""
+    by: datetime | None = None
+    stop: bool = False
 
 
 class JobView(Struct, frozen=True):
@@ -272,6 +287,15 @@ class JobViews:
             etag=f"{record.phase}-{job.record.phase}-{running}-{len(pods)}",
             message=f"{record.phase}, {running} of {len(pods)} pods running",
         )
+
+    def order(self, job: JobView, role: str, index: int) -> OrderView:
+        """Return the order in force, as far as it concerns this replica; otherwise that there is none."""
+        record = job.record
+        order = record.order_in_force
+        if order is None or record.finished_at is not None:
+            return OrderView(1, last_epoch(record), "None")
+        stops = index in IndexSet.decode(order.stop.get(role, ""))
+        return OrderView(1, order.epoch, "Save", order.reason, order.by, stops)
 
     def hosts(self, job: JobView) -> HostsView | None:
         """Return the host files of the job's launcher.

@@ -14,12 +14,14 @@ from argosy.operator.bounds import (
     OnRejected,
     endpoint_connections,
 )
+from argosy.operator.checkpoint_acks import CheckpointAckMetrics, CheckpointAcks
 from argosy.operator.credentials import Credentials
 from argosy.operator.endpoint import Endpoint, RouteContext
 from argosy.operator.health import HealthPaths, health_handler
 from argosy.operator.health_checks import live_checks, ready_checks
 from argosy.operator.host_acks import HostAckMetrics, HostAcks
 from argosy.operator.manager import Manager
+from argosy.operator.pod_annotations import PodAnnotations
 from argosy.operator.settings import Settings
 from argosy.operator.webhooks import Review
 from argosy.wire.connection_limits import ConnectionLimits
@@ -46,13 +48,18 @@ async def serve_http(
     """
     async with AsyncExitStack() as stack:
         counters = EndpointMetrics(metrics.registry)
-        acks = HostAcks(ack_client, manager.clock, manager.job_views, HostAckMetrics(metrics.registry))
+        views, annotations = manager.job_views, PodAnnotations(ack_client, manager.job_views)
+        host_acks = HostAcks(annotations, manager.clock, views, HostAckMetrics(metrics.registry))
+        checkpoint_metrics = CheckpointAckMetrics(metrics.registry)
+        checkpoint_acks = CheckpointAcks(annotations, manager.clock, views, checkpoint_metrics)
+        is_writer = not settings.endpoint_only
         context = RouteContext(
             manager.job_views,
             credentials,
             manager.not_ready,
             counters.rejected,
-            None if settings.endpoint_only else acks,
+            host_acks if is_writer else None,
+            checkpoint_acks if is_writer else None,
         )
         routes = {segment: route for api in apis for segment, route in api.routes(context).items()}
         endpoint = Endpoint(context, routes=routes, reviews=_reviews(settings))

@@ -9,6 +9,7 @@ from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.rejections import SpecRejectedError
 from argosy.reconcile.render import Json, PodIdentity, RoleTemplate, render_role
 from argosy.reconcile.render_affinity import with_avoided_nodes
+from argosy.reconcile.render_checkpoint import checkpoint_variables, with_checkpoint
 from argosy.reconcile.render_context import RenderContext
 from argosy.reconcile.render_hosts import with_host_files
 from argosy.workload.children import service_account_name
@@ -60,6 +61,8 @@ class PodRenderer:
         )
         avoided = self.avoided_nodes(workload.namespace)
         template = replace(template, spec=with_avoided_nodes(template.spec, avoided))
+        if workload.checkpoint is not None:
+            template = with_checkpoint(template, self.context, token)
         if injection.host_folders is None:
             return template
         return with_host_files(template, self.context, injection.host_folders, token)
@@ -115,7 +118,8 @@ class JobPodRenderer:
         )
         role = self._workload.roles[action.role]
         injection = self._injection(role, action.index)
-        return self._role_template(role, injection).render_pod(identity, injection.env)
+        variables = {**checkpoint_variables(self._workload, action), **injection.env}
+        return self._role_template(role, injection).render_pod(identity, variables)
 
     def _role_template(self, role: Role, injection: Injection) -> RoleTemplate:
         """Return the template of the role's last pod, unless this one differs in more than variables."""

@@ -51,8 +51,8 @@ class RoleTemplate(Struct, frozen=True):
     spec: Json
     """Without containers, which follow."""
     helpers: tuple[Json, ...]
-    init_containers: tuple["_Container", ...]
-    containers: tuple["_Container", ...]
+    init_containers: tuple["Container", ...]
+    containers: tuple["Container", ...]
     with_identity: bool = True
 
     def render_pod(self, pod: PodIdentity, env: Mapping[str, str]) -> Json:
@@ -197,7 +197,7 @@ def _ssh_volume(workload: Workload) -> Json:
     }
 
 
-class _Container(Struct, frozen=True):
+class Container(Struct, frozen=True):
     """A container of the template, complete but for its environment variables."""
 
     written: Json
@@ -250,7 +250,7 @@ def _identity(workload: Workload, role: str, pod: PodIdentity) -> dict[str, str]
 
 def _containers(
     spec: Json, injection: Injection, files: _Files, main_only: list[Json]
-) -> tuple[tuple[_Container, ...], tuple[_Container, ...]]:
+) -> tuple[tuple[Container, ...], tuple[Container, ...]]:
     """Return the template's init containers and containers, with mounts, command and ports."""
     mounts = list(files.mounts)
     if injection.remote_exec:
@@ -272,8 +272,8 @@ def _containers(
     return _ready(init_containers, injection), _ready(containers, injection)
 
 
-def _ready(containers: Iterable[Json], injection: Injection) -> tuple[_Container, ...]:
-    ready: list[_Container] = []
+def _ready(containers: Iterable[Json], injection: Injection) -> tuple[Container, ...]:
+    ready: list[Container] = []
     for container in containers:
         is_target = not injection.env_container or container.get("name") == injection.env_container
         forced = injection.override_env if is_target else ()
@@ -281,7 +281,7 @@ def _ready(containers: Iterable[Json], injection: Injection) -> tuple[_Container
         user_env = tuple(variable for variable in written if variable.get("name") not in forced)
         names = frozenset(variable.get("name") for variable in user_env)
         fields = injection.field_env if is_target else {}
-        ready.append(_Container(container, user_env, names, fields, is_target))
+        ready.append(Container(container, user_env, names, fields, is_target))
     return tuple(ready)
 
 

@@ -28,7 +28,7 @@ def with_host_files(
 ) -> RoleTemplate:
     """Return the template of a launcher with its host files."""
     first, *others = template.containers
-    mounted = {mount.get("mountPath"): mount for mount in _objects(first.written.get("volumeMounts"))}
+    mounted = {mount.get("mountPath"): mount for mount in objects(first.written.get("volumeMounts"))}
     folders: list[Json] = [
         _without_read_only(mounted.get(path, {"name": volume, "mountPath": path}))
         for path, volume in wanted.folders.items()
@@ -38,16 +38,14 @@ def with_host_files(
     ]
     config = _Config(template.workload, wanted)
     added = [mount for mount in (*folders, *config.mounts) if mount["mountPath"] not in mounted]
-    volumes = [*_objects(template.spec.get("volumes")), *empty, *config.volumes]
-    known = {volume.get("name") for volume in volumes}
-    volumes += [volume for volume in helper_volumes(site) if volume["name"] not in known]
+    spec = {**template.spec, "volumes": [*objects(template.spec.get("volumes")), *empty, *config.volumes]}
     writer = _Writer(template, site, token, folders)
     containers = (writer.init_container(wanted, config.mounts), writer.sidecar())
     return replace(
         template,
-        spec={**template.spec, "volumes": volumes},
+        spec=with_volumes(spec, helper_volumes(site)),
         helpers=(*template.helpers, *containers),
-        containers=(replace(first, written=_with_mounts(first.written, added)), *others),
+        containers=(replace(first, written=with_mounts(first.written, added)), *others),
     )
 
 
@@ -82,47 +80,54 @@ class _Writer(Struct, frozen=True):
         if wanted.init_command:
             container["command"] = list(wanted.init_command)
             container["env"] = []  # it does not ask the operator, and may be anybody's image
-            container["volumeMounts"] = [*_objects(container["volumeMounts"]), *config_mounts]
+            container["volumeMounts"] = [*objects(container["volumeMounts"]), *config_mounts]
         if wanted.init_resources:
             container["resources"] = dict(wanted.init_resources)
         return container
 
     def sidecar(self) -> Json:
         container = self._container(labels.HOSTS_CONTAINER, ("hosts",))
-        fields = [
-            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            for name, path in POD_FIELDS.items()
-        ]
-        container["env"] = [*fields, *_objects(container["env"])]
+        container["env"] = [*field_variables(POD_FIELDS), *objects(container["env"])]
         return {**container, "restartPolicy": "Always"}
 
     def _container(self, name: str, arguments: Sequence[str]) -> Json:
         environment = endpoint_environment(self.site, self.template.workload, self.token)
         container = helper_container(self.site, name, arguments, environment, self.folders)
-        user = self._launcher_user()
-        if user and self.site.helper.user is not None:
-            container["securityContext"] = {**_object(container["securityContext"]), "runAsUser": user}
+        return as_first_user(container, self.template, self.site)
+
+
+
+def as_first_user(container: Json, template: RoleTemplate, site: RenderContext) -> Json:
+    """Return a helper's container that runs as the user of the first container, unless that is root or not
+    known: a volume of the user's own may be writable for this user only."""
+    pod = _object(template.spec.get("securityContext"))
+    user = {**pod, **_object(template.containers[0].written.get("securityContext"))}.get("runAsUser")
+    if not isinstance(user, int) or user <= 0 or site.helper.user is None:
         return container
-
-    def _launcher_user(self) -> int:
-        """Return the user of the first container, 0 if it is root or not known.
-
-        A volume of the user's own at one of the paths may be writable for this user only.
-        """
-        pod = _object(self.template.spec.get("securityContext"))
-        user = {**pod, **_object(self.template.containers[0].written.get("securityContext"))}.get("runAsUser")
-        return user if isinstance(user, int) and user > 0 else 0
+    return {**container, "securityContext": {**_object(container["securityContext"]), "runAsUser": user}}
 
 
-def _with_mounts(container: Json, added: Sequence[Json]) -> Json:
-    return {**container, "volumeMounts": [*_objects(container.get("volumeMounts")), *added]}
+def with_volumes(spec: Json, volumes: Sequence[Json]) -> Json:
+    """Return the spec with those of the volumes that it does not have."""
+    existing = objects(spec.get("volumes"))
+    known = {volume.get("name") for volume in existing}
+    return {**spec, "volumes": [*existing, *(volume for volume in volumes if volume["name"] not in known)]}
+
+
+def field_variables(fields: Mapping[str, str]) -> list[Json]:
+    """Return variables whose values are fields of the pod."""
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+
+
+def with_mounts(container: Json, added: Sequence[Json]) -> Json:
+    return {**container, "volumeMounts": [*objects(container.get("volumeMounts")), *added]}
 
 
 def _without_read_only(mount: Mapping[str, object]) -> Json:
     return {name: value for name, value in mount.items() if name != "readOnly"}
 
 
-def _objects(value: object) -> list[Mapping[str, object]]:
+def objects(value: object) -> list[Mapping[str, object]]:
     return [_object(item) for item in value] if isinstance(value, list) else []
 
 

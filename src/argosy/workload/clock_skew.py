@@ -62,6 +62,9 @@ def _shift_record(record: Record, back: timedelta) -> Record:
             for notice in record.notices
         ),
         roles={name: _shift_role(role, back) for name, role in record.roles.items()},
+        order=replace(record.order, since=record.order.since - back, by=record.order.by - back)
+        if record.order
+        else None,
         operations=tuple(_shift_operation(operation, back) for operation in record.operations),
     )
 

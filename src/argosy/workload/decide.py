@@ -24,6 +24,8 @@ from argosy.workload import (
     pods,
     propagation,
     reasons,
+    recoveries,
+    saves,
     scaling,
     suspend,
     wait_reasons,
@@ -44,6 +46,7 @@ _WARNING_REASONS = frozenset(
         reasons.INVALID_SPEC,
         reasons.HOST_LIST_NOT_WRITTEN,
         reasons.DISRUPTION_NOTICE,
+        reasons.CHECKPOINT_TIMEOUT,
     }
 )
 
@@ -59,7 +62,9 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
     else:
         plan = _decide_active(workload, before, record, observed, now)
         after = _without_interrupted(workload, record, plan.record, now)
+        after = recoveries.track_recoveries(workload, record, after, observed, now)
         plan = replace(plan, record=with_shown_operations_kept(before, after))
+        plan = plan.with_requeue_at(recoveries.recheck_at(after, now))
         plan = _with_history_events(before, plan)
         plan = replace(plan, transitions=find_transitions(workload, before, plan.record, observed))
     return plan.with_actions(propagation.sync_metadata(workload, observed, plan.actions))
@@ -72,6 +77,7 @@ def _decide_active(
     # The API server rejects what the spec asks for: report it.
     if message := invalid.rejection_message(workload, before or record, observed):
         return invalid.plan(workload, record, reasons.SPEC_REJECTED, message, observed, now)
+    record = saves.record_acks(workload, record, observed)
     # Suspended: delete all pods and wait.
     if workload.suspended:
         return suspend.plan(workload, record, observed, now)
@@ -104,11 +110,13 @@ def _decide_active(
     # Add and remove replicas as requested, and update the host list.
     scale = scaling.advance(workload, record, observed, now)
     host_list = hosts.update_host_list(workload, scale.record, observed, now)
+    # Order a checkpoint, if one is due.
+    orders = saves.plan_orders(workload, host_list.record, observed, now)
     # Otherwise create and delete pods to match the Record.
-    plan = _converge(workload, host_list.record, observed, now)
+    plan = _converge(workload, orders.record, observed, now)
     plan = plan.with_actions((*host_list.calls, *scale.calls))
     plan = plan.with_requeue_at(limit.next_at, scale.requeue_at, host_list.requeue_at)
-    plan = plan.with_requeue_at(notices.requeue_at, capacity.requeue_at)
+    plan = plan.with_requeue_at(notices.requeue_at, capacity.requeue_at, orders.requeue_at)
     return replace(plan, restart_causes=(*notices.causes, *restarts.causes))
 
 
@@ -236,7 +244,8 @@ def _with_history_events(before: Record | None, plan: Plan) -> Plan:
     """Return the plan with one event for every new entry of the history."""
     old = set(before.history) if before else set()
     new = [entry for entry in plan.record.history if entry not in old]
-    return replace(plan, events=tuple(map(_history_event, new)))
+    saved = saves.completed_event(before, plan.record)
+    return replace(plan, events=(*saved, *map(_history_event, new)))
 
 
 def _history_event(entry: HistoryEntry) -> EmitEvent:

@@ -2,8 +2,8 @@
 
 Growing adds the lowest free indexes, shrinking removes the highest, so ranks stay contiguous; of an elastic
 role it removes those whose loss costs least. If a framework cannot change its size while it runs, a new size
-restarts the job without using a restart. A role that was Running and has fewer pods than its minimum waits
-for more, for a limited time.
+restarts the job without using a restart, after it has saved a checkpoint if it can. A role that was Running
+and has fewer pods than its minimum waits for more, for a limited time.
 """
 
 from datetime import datetime
@@ -28,7 +28,9 @@ from argosy.workload.model import (
 from argosy.workload.observed import Observed
 from argosy.workload.phases import PhaseResult, count_pods
 from argosy.workload.record import Record, RoleRecord
+from argosy.workload.recoveries import with_planned
 from argosy.workload.restarts.replacement import with_next_attempt
+from argosy.workload.saves import save_first
 from argosy.workload.victims import choose_victims
 
 
@@ -64,6 +66,11 @@ def resize(workload: Workload, record: Record, observed: Observed, now: datetime
     started = record.attempt_started_at is not None
     restarts = started and workload.rules.resize is ResizeMode.RESTART
     if restarts:
+        identity = f"resize/{workload.generation}"
+        if saving := save_first(workload, record, observed, now, identity, reasons.RESIZED):
+            return saving
+        if workload.checkpoint:
+            record = with_planned(record, identity, reasons.RESIZED, "Resize", "spec.roles", now)
         record = with_next_attempt(record)
     for role in changed:
         last = record.role(role.name)

@@ -13,7 +13,7 @@ from argosy.kinds.text import join_names, pluralize
 from argosy.workload.announcements import NoticeCause
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import RestartScope
-from argosy.workload.notice import NoticeResponse, OpenNotice
+from argosy.workload.notice import NoticeResponse, OpenNotice, SaveStep
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry
 from argosy.workload.restarts.causes import CONTAINER, RestartCause, restart_entry, signal_name
@@ -210,7 +210,9 @@ def notice(answered: OpenNotice, leaving: Replicas, added: Replicas) -> str:
         created = f", creating {names}" if (names := join_names(_names(added))) else ""
         parts.append(f"removing {join_names(_names(leaving))}{created}")
     left = {role: indexes for role, indexes in affected.items() if role not in leaving}
-    if left:
+    if answered.step == SaveStep.SAVING:
+        parts.append(f"saving a checkpoint before {join_names(_names(affected))} is replaced")
+    elif left:
         parts.append(f"{join_names(_names(left))} will be replaced when lost")
     return "; ".join(parts)
 

@@ -12,11 +12,12 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from argosy.kinds.dns_names import is_label_value
 from argosy.kinds.text import join_messages
+from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.child_rules import GeneratedSecret, LauncherAccount
 from argosy.workload.host_list import HostList
 from argosy.workload.naming import Naming, numbered_bytes
+from argosy.workload.propagated_metadata import PropagatedMetadata
 from argosy.workload.semantics import Semantics
 
 Json = Mapping[str, object]
@@ -269,21 +270,6 @@ class Limits(Struct, frozen=True):
     """Seconds without a failure that reset the backoff."""
 
 
-class PropagatedMetadata(Struct, frozen=True, dict=True):
-    """Annotations of the job that are copied to its pods and pod group, also as labels, and kept up to
-    date."""
-
-    keys: tuple[str, ...] = ()
-    """Keys that are propagated; others are never changed."""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    """Those of the keys that the job has, with their values."""
-
-    @cached_property
-    def labels(self) -> Mapping[str, str]:
-        """Those whose values are valid label values."""
-        return {key: value for key, value in self.annotations.items() if is_label_value(value)}
-
-
 class Workload(Struct, frozen=True, dict=True):
     """The desired state of one job."""
 
@@ -312,6 +298,8 @@ class Workload(Struct, frozen=True, dict=True):
     """Annotations of the job, which its pod group has too."""
     semantics: Semantics = Semantics()
     """Rules of the API that other APIs do not have."""
+    checkpoint: CheckpointPolicy | None = None
+    """None: the operator knows nothing of the program's checkpoints."""
 
     def restart_scope(self, role: Role, index: int | None = None) -> RestartScope:
         """Return what is restarted when a pod of this role, or this replica, must be replaced."""

@@ -24,10 +24,22 @@ class NoticeResponse(StrEnum):
 
     SCALE_IN = "ScaleIn"
     """The replicas leave their roles now, and others are created in their place."""
+    SAVE_AND_MOVE = "SaveAndMove"
+    """A checkpoint is ordered; once it is saved the pods are replaced elsewhere, by the restart policy."""
     RESTART = "Restart"
     """Nothing before the pods are lost; then they are replaced by the restart policy."""
     NONE = "None"
     """Nothing: the notice is a hint."""
+
+
+class SaveStep(StrEnum):
+    """How far the checkpoint is that is saved before pods are lost."""
+
+    SAVING = "Saving"
+    """It is ordered; nothing else is done until it is saved or too late."""
+    SAVED = "Saved"
+    MISSED = "Missed"
+    """It was not saved in time."""
 
 
 class Notice(Struct, frozen=True):
@@ -63,6 +75,10 @@ class OpenNotice(Struct, frozen=True, omit_defaults=True, rename="camel"):
     pod: str = ""
     replicas: Mapping[str, str] = field(default_factory=dict)
     """The replicas whose pods were there, by role, as encoded `IndexSet`s."""
+    epoch: int = 0
+    """The order to save a checkpoint that it waits for; 0: none."""
+    step: str = ""
+    """One of `SaveStep`; empty if no checkpoint was ordered."""
     observed: bool = True
     """False once the notice is gone: withdrawn, or the node or pod has ended. It is then kept until its
     deadline, so that an outdated cache does not lead to a second answer."""

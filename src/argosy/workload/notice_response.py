@@ -4,6 +4,9 @@ Replicas of an elastic role that can spare them leave it before their node ends:
 grace period that ends before the deadline, and replicas under other indexes are created at once, so that the
 wanted size stays. Replicas in a host list are drained first (`release`). All other pods are left to the
 restart policy, which replaces them when they are lost.
+
+A job with checkpoints saves one before any of this (`notice_saves`), and then its other pods are replaced too
+before they are lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +21,21 @@ from argosy.workload.current_pods import current_pods
 from argosy.workload.elastic import can_spare, spare_indexes
 from argosy.workload.elastic_capacity import hold_after_loss, is_held
 from argosy.workload.index_set import EMPTY, IndexSet
-from argosy.workload.model import Json, RestartScope, Workload
-from argosy.workload.notice import MAX_NOTICES, Notice, NoticeResponse, OpenNotice
+from argosy.workload.model import Json, Workload
+from argosy.workload.notice import MAX_NOTICES, Notice, NoticeResponse, OpenNotice, SaveStep
+from argosy.workload.notice_saves import (
+    move_pods,
+    moved_entry,
+    next_step,
+    noticed_pods,
+    should_save,
+    with_save,
+)
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.record import Record, RestartEntry
+from argosy.workload.record import Record
+from argosy.workload.recoveries import with_noticed
 from argosy.workload.release import can_release
-from argosy.workload.restarts.causes import RestartCause, pod_fingerprint, restart_entry
+from argosy.workload.saves import save_by
 
 MARGIN_SECONDS = 5
 """Seconds before the deadline of a notice at which a deleted pod shall have ended."""
@@ -54,6 +66,10 @@ def respond(workload: Workload, record: Record, observed: Observed, now: datetim
     """Return the record in which every notice is answered."""
     record = _without_expired(record, observed, now)
     causes: list[str] = []
+    for opened in record.notices:
+        if (after := next_step(record, opened, now)) != opened:
+            done = _after_save(workload, record, observed, now, after)
+            record, causes = done.record, [*causes, *done.causes]
     for notice in observed.notices:
         if _is_answered(record, notice) or len(record.notices) >= MAX_NOTICES:
             continue
@@ -61,8 +77,9 @@ def respond(workload: Workload, record: Record, observed: Observed, now: datetim
             answer = _answer(workload, record, observed, now, notice, pods)
             record = answer.record if answer else record
             causes += answer.causes if answer else ()
-    expiries = (notice.deadline for notice in record.notices if not notice.observed)
-    return NoticePlan(record, tuple(causes), min(expiries, default=None))
+    times = [notice.deadline for notice in record.notices if not notice.observed]
+    times += [save_by(notice.deadline) for notice in record.notices if notice.step == SaveStep.SAVING]
+    return NoticePlan(record, tuple(causes), min(times, default=None))
 
 
 def deletion_grace(workload: Workload, record: Record, pod: ObservedPod, now: datetime) -> int | None:
@@ -159,25 +176,64 @@ def _answer(
     notice: Notice,
     pods: Sequence[ObservedPod],
 ) -> NoticePlan | None:
-    """Return the record with the answer to a notice that concerns these pods; None if it needs none.
-
-    A checkpoint is to be ordered here, before the pods are lost, whatever the response is.
-    """
+    """Return the record with the answer to a notice that concerns these pods; None if it needs none."""
     is_hint = notice.cause is NoticeCause.CANDIDATE
     leaving = {} if is_hint else _leaving(workload, record, observed, pods)
     released = [pod for pod in pods if not is_hint and can_release(workload, record, notice.cause, pod)]
-    if not (leaving or released) and all(pod.terminating for pod in pods):
-        return None  # it is too late for anything but what follows from the loss
     response = NoticeResponse.NONE if is_hint else NoticeResponse.RESTART
     opened = _open(record, notice, pods, NoticeResponse.SCALE_IN if leaving or released else response, now)
-    moved = [pod for pod in pods if pod in released or pod.index in leaving.get(pod.role, ())]
-    entries = [_restart_entry(pod, notice, now) for pod in moved]
+    if should_save(workload, record, observed, opened, now):
+        if not (leaving or released):
+            opened = replace(opened, response=NoticeResponse.SAVE_AND_MOVE)
+        record, opened = with_save(workload, record, opened, pods, now)
+        message = messages.notice(opened, {}, {})
+        record = _noticed(workload, record, opened)
+        return NoticePlan(record.with_history(now, reasons.DISRUPTION_NOTICE, message))
+    if not (leaving or released) and all(pod.terminating for pod in pods):
+        return None  # it is too late for anything but what follows from the loss
+    return _scale_in(workload, record, observed, now, opened, leaving, released)
+
+
+def _after_save(
+    workload: Workload, record: Record, observed: Observed, now: datetime, opened: OpenNotice
+) -> NoticePlan:
+    """Return the record with what follows once the checkpoint of a notice is saved, or is missed."""
+    if opened.response == NoticeResponse.SCALE_IN:
+        pods = noticed_pods(workload, record, observed, opened)
+        leaving = _leaving(workload, record, observed, pods)
+        released = [pod for pod in pods if can_release(workload, record, NoticeCause(opened.cause), pod)]
+        if leaving or released:
+            return _scale_in(workload, record, observed, now, opened, leaving, released)
+    if opened.step == SaveStep.MISSED:
+        return NoticePlan(_noticed(workload, record, replace(opened, response=NoticeResponse.RESTART)))
+    record, causes = move_pods(workload, _noticed(workload, record, opened), observed, opened, now)
+    return NoticePlan(record, causes)
+
+
+def _scale_in(
+    workload: Workload,
+    record: Record,
+    observed: Observed,
+    now: datetime,
+    opened: OpenNotice,
+    leaving: Mapping[str, IndexSet],
+    released: Sequence[ObservedPod],
+) -> NoticePlan:
+    """Return the record in which these replicas leave their roles, if there are any."""
+    noticed = noticed_pods(workload, record, observed, opened)
+    moved = [pod for pod in noticed if pod in released or pod.index in leaving.get(pod.role, ())]
+    entries = [moved_entry(pod, opened, now) for pod in moved]
     added: dict[str, IndexSet] = {}
     for name, indexes in leaving.items():
         record, added[name] = _with_moved_replicas(workload, record, observed, now, name, indexes)
     message = messages.notice(opened, _indexes_by_role(moved), added)
-    record = record.with_notice(opened).with_history(now, reasons.DISRUPTION_NOTICE, message)
+    record = _noticed(workload, record, opened).with_history(now, reasons.DISRUPTION_NOTICE, message)
     return NoticePlan(record.with_restarts(*entries), tuple(entry.cause for entry in entries))
+
+
+def _noticed(workload: Workload, record: Record, opened: OpenNotice) -> Record:
+    record = record.with_notice(opened)
+    return with_noticed(record, opened) if workload.checkpoint else record
 
 
 def _leaving(
@@ -212,15 +268,6 @@ def _open(
         pod=notice.pod,
         replicas={name: indexes.encode() for name, indexes in _indexes_by_role(pods).items()},
     )
-
-
-def _restart_entry(pod: ObservedPod, notice: Notice, now: datetime) -> RestartEntry:
-    """Return what the restart history says about a pod that is moved."""
-    entry = restart_entry(pod, now, RestartScope.POD)
-    if not pod.disrupted:
-        detail = messages.announced_end(notice.node, notice.cause, notice.source)
-        entry = replace(entry, cause=RestartCause.DISRUPTED, detail=detail, exit_code=None)
-    return replace(entry, pod_fingerprint=pod_fingerprint(pod))
 
 
 def _with_moved_replicas(

@@ -19,8 +19,10 @@ from argosy.kinds.meta import Condition
 from argosy.plan.actions import ActionResult, ExecResult
 from argosy.plan.children import KubernetesObject
 from argosy.workload.capacity import Capacity
+from argosy.workload.checkpoint_record import SavedCheckpoint
 from argosy.workload.model import RolePolicy
 from argosy.workload.notice import Notice
+from argosy.workload.save_acks import read_ack, read_resumed
 from argosy.workload.scale_request import ScaleRequest
 from argosy.workload.semantics import Semantics
 
@@ -84,6 +86,10 @@ class ObservedPod(Struct, frozen=True):
     first."""
     hosts_ack: str = ""
     """The annotation `argosy.dev/hosts-ack`: etag of the host files that the pod has written."""
+    saved: SavedCheckpoint | None = None
+    """The annotation `argosy.dev/checkpoint-ack`: the last checkpoint that the pod has acknowledged."""
+    resumed_step: int | None = None
+    """The annotation `argosy.dev/checkpoint-resumed`: step of the checkpoint that it has started from."""
     metadata: MetadataSubset = NO_METADATA
     resource_version: str = ""
     """resourceVersion of this observation."""
@@ -233,6 +239,8 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         waiting_message=waiting_message,
         deletion_cost=_deletion_cost(meta.annotations),
         hosts_ack=meta.annotations.get(labels.HOSTS_ACK, ""),
+        saved=read_ack(meta.annotations.get(labels.CHECKPOINT_ACK, "")),
+        resumed_step=read_resumed(meta.annotations.get(labels.CHECKPOINT_RESUMED, "")),
         metadata=select_metadata(meta.labels, meta.annotations, keys),
         resource_version=meta.resource_version,
     )

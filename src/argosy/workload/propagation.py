@@ -12,9 +12,10 @@ from argosy.kinds.kubernetes import Pod
 from argosy.kinds.pod_groups import PodGroupType
 from argosy.plan.actions import Remove
 from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS
-from argosy.workload.model import Json, PropagatedMetadata, Workload
+from argosy.workload.model import Json, Workload
 from argosy.workload.observed import MetadataSubset, Observed
 from argosy.workload.plan import Action, DeletePod, PatchMetadata
+from argosy.workload.propagated_metadata import PropagatedMetadata
 from argosy.workload.record import Record
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from argosy.plan.record import UnsupportedVersionError
 from argosy.workload import index_ranges
+from argosy.workload.checkpoint_record import MAX_RECOVERIES, Recovery, SavedCheckpoint, SaveOrder
 from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Json, Phase
 from argosy.workload.notice import OpenNotice
@@ -233,6 +234,14 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     changed last is the last."""
     notices: tuple[OpenNotice, ...] = ()
     """Announced losses that the job has answered; oldest first."""
+    order: SaveOrder | None = None
+    """The last order to save a checkpoint; in force unless `answered_epoch` has reached it."""
+    answered_epoch: int = 0
+    """The last order that was answered by a checkpoint, or is not needed any more."""
+    saved: SavedCheckpoint | None = None
+    """The last good checkpoint."""
+    recoveries: tuple[Recovery, ...] = ()
+    """The last losses of pods and what became of them, of a job with checkpoints; newest last."""
     extra_fields: Mapping[str, object] = field(default_factory=dict)
     """Unknown fields of a later version, kept."""
 
@@ -273,6 +282,17 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
         others = tuple(other for other in self.notices if other.id != notice.id)
         return replace(self, notices=(*others, notice))
 
+    @property
+    def order_in_force(self) -> SaveOrder | None:
+        """The order that has not been answered yet."""
+        return self.order if self.order and self.order.epoch > self.answered_epoch else None
+
+    def with_recovery(self, recovery: Recovery) -> "Record":
+        """Return the record with this state of a recovery, in the place of one of the same id that has not
+        ended, without the oldest if there are too many."""
+        others = [other for other in self.recoveries if other.id != recovery.id or other.outcome]
+        return replace(self, recoveries=(*others, recovery)[-MAX_RECOVERIES:])
+
     def with_history(self, at: datetime, reason: str, message: str) -> "Record":
         """Return the record with one more line of history, without the oldest if there are too many."""
         return replace(self, history=(*self.history, HistoryEntry(at, reason, message[:300]))[-MAX_HISTORY:])
@@ -303,6 +323,7 @@ def encode(record: Record) -> dict[str, object]:
         "history": record.history,
         "operations": record.operations,
         "notices": record.notices,
+        "recoveries": record.recoveries,
         "restartHistory": record.restart_history,
     }
     # Lists, as the API server returns them.

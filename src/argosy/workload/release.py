@@ -15,7 +15,7 @@ from argosy.workload.current_pods import current_pods
 from argosy.workload.host_list import HostList
 from argosy.workload.index_set import EMPTY, IndexSet, next_indexes
 from argosy.workload.model import Phase, Workload
-from argosy.workload.notice import NoticeResponse, OpenNotice
+from argosy.workload.notice import NoticeResponse, OpenNotice, SaveStep
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.operation import Operation
 from argosy.workload.record import Record
@@ -88,7 +88,11 @@ def _request(identity: str, created: datetime, indexes: IndexSet, notice: OpenNo
 
 def _releases(record: Record) -> list[OpenNotice]:
     return [
-        notice for notice in record.notices if notice.observed and notice.response == NoticeResponse.SCALE_IN
+        notice
+        for notice in record.notices
+        if notice.observed
+        and notice.response == NoticeResponse.SCALE_IN
+        and notice.step != SaveStep.SAVING
     ]
 
 

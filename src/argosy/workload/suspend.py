@@ -1,7 +1,8 @@
 """Suspends a job by deleting its pods, and resumes it as a new attempt.
 
-Services of roles and service accounts stay, those of single pods go with them. The restarts used stay used;
-the active deadline starts again.
+A job with checkpoints saves one first, for which it has `suspendGrace`. Services of roles and service
+accounts stay, those of single pods go with them. The restarts used stay used; the active deadline starts
+again.
 """
 
 from datetime import datetime
@@ -9,18 +10,22 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.plan.diff import remove
-from argosy.workload import children, gang, messages, reasons
+from argosy.workload import checkpoint_messages, children, gang, messages, reasons, saves
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Action, DeletePod, Plan
 from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, WaitReason
+from argosy.workload.recoveries import with_planned
 from argosy.workload.restarts.replacement import with_next_attempt
 
 
 def plan(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
     if record.phase is not Phase.SUSPENDED:
-        record = _suspend(record, observed, now)
+        if saving := _save_first(workload, record, observed, now):
+            return Plan(saving, requeue_at=saving.order.by if saving.order else None)
+        record = saves.mark_late(record, now)
+        record = _suspend(workload, record, observed, now)
     # All pods, not only those of earlier attempts: after the Record was lost there is no current attempt.
     actions: list[Action] = [
         DeletePod(pod.name, pod.uid, reason=messages.JOB_SUSPENDED)
@@ -42,7 +47,22 @@ def resume(record: Record, now: datetime) -> Record:
     return record.with_history(now, reasons.RESUMED, messages.RESUMED)
 
 
-def _suspend(record: Record, observed: Observed, now: datetime) -> Record:
+def _save_first(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record | None:
+    """Return the record of a job that saves a checkpoint before it is suspended; None if it need not."""
+    saving = saves.save_first(workload, record, observed, now, _order_id(workload), reasons.SUSPENDED)
+    if saving is None or saving.order is None:
+        return None
+    message = checkpoint_messages.waiting(reasons.SUSPENDED)
+    return replace(saving, waiting=WaitReason(reasons.SAVING_CHECKPOINT, message, saving.order.since))
+
+
+def _order_id(workload: Workload) -> str:
+    return f"suspend/{workload.generation}"
+
+
+def _suspend(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
+    if workload.checkpoint and record.attempt_started_at:
+        record = with_planned(record, _order_id(workload), reasons.SUSPENDED, "Suspend", "spec.suspend", now)
     if record.attempt_started_at or observed.pods:
         record = with_next_attempt(record)
     return replace(

@@ -8,7 +8,8 @@ from argosy.dialects.ares import spec, validation
 from argosy.dialects.ares.defaults import with_defaults
 from argosy.kinds.aresjob import FINALIZER, PROPAGATED_ANNOTATIONS, AresJob, AresJobSpec
 from argosy.kinds.meta import ObjectMeta
-from argosy.workload.model import Json, Phase, PropagatedMetadata
+from argosy.workload.model import Json, Phase
+from argosy.workload.propagated_metadata import PropagatedMetadata
 
 _FINISHED = (Phase.SUCCEEDED.value, Phase.FAILED.value)
 

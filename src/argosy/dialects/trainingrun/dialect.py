@@ -20,6 +20,7 @@ from argosy.kinds.text import unknown_name
 from argosy.kinds.trainingrun import ElasticSpec, GangSpec, LimitsSpec, RoleSpec, TrainingRun, TrainingRunSpec
 from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.workload import pod_size
+from argosy.workload.checkpoint_policy import checkpoint_policy
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,
     CleanupPolicy,
@@ -120,6 +121,9 @@ def _from_spec(obj: TrainingRun, cluster_domain: str) -> Workload:
         deleting=meta.deletion_timestamp is not None,
         annotations=meta.annotations,
         cluster_domain=cluster_domain,
+        checkpoint=checkpoint_policy(spec.checkpoint, meta.namespace, meta.name, meta.uid)
+        if spec.checkpoint
+        else None,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from argosy.dialects.base import StatusInput
+from argosy.dialects.checkpoints import checkpoint_status, recoveries
 from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.notices import open_notices
 from argosy.dialects.restart_history import restart_history
@@ -45,10 +46,12 @@ def to_status(run: TrainingRun, view: StatusInput) -> TrainingRunStatus:
         running_time=record.first_running_at,
         completion_time=record.finished_at,
         waiting_since=waiting.since if waiting else None,
-        conditions=conditions(last.conditions, record),
+        conditions=conditions(last.conditions, record, keeps_checkpoints=run.spec.checkpoint is not None),
         roles=_roles(record, counts) if workload and not finished else last.roles,
         restart_history=restart_history(record),
         notices=open_notices(record),
+        checkpoint=checkpoint_status(workload, record) or last.checkpoint,
+        recoveries=recoveries(record),
         argosy=encode(record),
     )
 

@@ -38,6 +38,8 @@ def summarize(run: TrainingRun) -> JobSummary:
         conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
         restart_history=status.restart_history,
         notices=status.notices,
+        checkpoint=status.checkpoint,
+        recoveries=status.recoveries,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 
 from argosy.engine.objects import ApiObject
+from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.restart_status import RestartStatus
 from argosy.kinds.trainingrun import WORKER
@@ -42,6 +43,8 @@ class JobSummary(Struct, frozen=True):
     conditions: list[tuple[str, str, str, str]] = field(default_factory=list)
     restart_history: list[RestartStatus] = field(default_factory=list)
     notices: list[NoticeStatus] = field(default_factory=list)
+    checkpoint: CheckpointStatus | None = None
+    recoveries: list[RecoveryStatus] = field(default_factory=list)
 
     @property
     def workers(self) -> str:

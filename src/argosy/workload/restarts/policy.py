@@ -54,7 +54,7 @@ def plan_restarts(workload: Workload, record: Record, observed: Observed, now: d
         cause = root_cause(counted).entry
         message = messages.no_restarts_left(cause, limit, used=record.restarts + kept, needed=used)
         return RestartPlan(record, PhaseResult(Phase.FAILED, reasons.RESTARTS_EXHAUSTED, message))
-    record, restarts = _with_losses(workload, record, losses, used, now)
+    record, restarts = with_losses(workload, record, losses, used, now)
     return RestartPlan(record, causes=tuple(entry.cause for entry in (*disrupted, *restarts)))
 
 
@@ -74,12 +74,12 @@ def restart_below_min(workload: Workload, record: Record, now: datetime) -> Rest
             cause = RestartCause.BELOW_MIN_REPLICAS
             entry = RestartEntry(now, name, max(last.members.highest, 0), cause, "", record.attempt)
             loss = LostPod(entry, uses_restart=True, scope=RestartScope.JOB)
-            record, restarts = _with_losses(workload, record, [loss], 1, now)
+            record, restarts = with_losses(workload, record, [loss], 1, now)
             return RestartPlan(record, causes=tuple(entry.cause for entry in restarts))
     return None
 
 
-def _with_losses(
+def with_losses(
     workload: Workload, record: Record, losses: list[LostPod], used: int, now: datetime
 ) -> tuple[Record, list[RestartEntry]]:
     """Return the record that replaces lost pods, which uses so many restarts, and what its history shows."""

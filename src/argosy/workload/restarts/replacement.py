@@ -39,9 +39,14 @@ def with_replacements(workload: Workload, record: Record, losses: list[LostPod],
 
 
 def with_next_attempt(record: Record) -> Record:
-    """Return the record of a job of which all pods are replaced; totals are kept."""
+    """Return the record of a job of which all pods are replaced; totals are kept.
+
+    An order to save a checkpoint was for the old pods.
+    """
     roles = {name: role.for_next_attempt() for name, role in record.roles.items()}
-    return replace(record, attempt=record.attempt + 1, roles=roles, attempt_started_at=None, notices=())
+    answered = max(record.answered_epoch, record.order.epoch if record.order else 0)
+    record = replace(record, attempt=record.attempt + 1, roles=roles, attempt_started_at=None, notices=())
+    return replace(record, answered_epoch=answered)
 
 
 def backoff_delay(limits: Limits | ReplacementBudget, times: int) -> float:

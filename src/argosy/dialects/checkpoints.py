@@ -1,0 +1,42 @@
+"""Builds `checkpoint` and `recoveries` of a job's status, which are the same for every job API."""
+
+from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
+from argosy.workload import checkpoint_messages
+from argosy.workload.model import Workload
+from argosy.workload.record import Record
+
+
+def checkpoint_status(workload: Workload | None, record: Record) -> CheckpointStatus | None:
+    """Return the last good checkpoint; None for a job that keeps none."""
+    if workload is None or workload.checkpoint is None:
+        return None
+    saved, order = record.saved, record.order_in_force
+    message = checkpoint_messages.ordered(order) if order and not record.finished_at else ""
+    if saved is None:
+        return CheckpointStatus(uri=workload.checkpoint.uri, message=message)
+    return CheckpointStatus(
+        last_step=saved.step,
+        last_time=saved.at,
+        digest=saved.digest,
+        uri=workload.checkpoint.uri,
+        size=saved.size,
+        message=message,
+    )
+
+
+def recoveries(record: Record) -> list[RecoveryStatus]:
+    """Return the last losses of pods, the oldest first."""
+    return [
+        RecoveryStatus(
+            cause=recovery.cause,
+            action=recovery.action,
+            time=recovery.since,
+            source=recovery.source,
+            deadline=recovery.deadline,
+            saved_step=recovery.saved_step,
+            restored_from=recovery.restored_step,
+            outcome=recovery.outcome,
+            message=checkpoint_messages.recovery(recovery),
+        )
+        for recovery in record.recoveries
+    ]

@@ -1,0 +1,137 @@
+"""The folder of a job's checkpoints, as the containers beside the program see it.
+
+Reading and verifying are those of `argosy_sdk`, so that program, sidecar and init container agree on what a
+checkpoint is.
+"""
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import argosy_sdk
+from argosy_sdk import folders, manifest
+from argosy_sdk.errors import CheckpointError
+
+MAX_VERIFIED_BYTES = 4 * 1024**3
+"""Of larger checkpoints only the sizes of files are verified here; `argosy_sdk.latest` verifies the rest, with
+one process for each file."""
+
+
+class Checkpoint(NamedTuple):
+    """A folder with a valid manifest."""
+
+    folder: Path
+    step: int
+    epoch: int
+    """The order that it answers; 0: none."""
+    world: int
+    digest: str
+    size: int
+    seconds: float
+    created: str
+
+    def as_ack(self) -> Mapping[str, object]:
+        """Return the fields of an acknowledgement."""
+        fields = self._asdict()
+        del fields["folder"]
+        return fields
+
+
+class CheckpointFolder:
+    """Finds the checkpoints in a folder; a manifest is read again when it has changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[Path, tuple[int, Checkpoint | None]] = {}
+
+    def find(self) -> list[Checkpoint]:
+        """Return the checkpoints with all their files, the newest first."""
+        known: dict[Path, tuple[int, Checkpoint | None]] = {}
+        for _, path in folders.newest_first(self._folder):
+            try:
+                changed = (path / manifest.NAME).stat().st_mtime_ns
+            except OSError:
+                continue  # no checkpoint, or deleted by another pod at this moment
+            last = self._known.get(path)
+            known[path] = last if last and last[0] == changed else (changed, _read(path))
+        self._known = known
+        found = [checkpoint for _, checkpoint in known.values() if checkpoint]
+        return sorted(found, key=lambda item: (item.created, item.step), reverse=True)
+
+    def prune(self, keep_last: int) -> None:
+        """Delete all checkpoints but the newest."""
+        for checkpoint in self.find()[max(keep_last, 1) :]:
+            # The name of one that is not complete: what is left of it is never taken for a checkpoint.
+            doomed = folders.temporary(self._folder, checkpoint.step)
+            try:
+                checkpoint.folder.rename(doomed)
+            except OSError as error:
+                print(f"argosy: {checkpoint.folder} not deleted: {error.strerror}", file=sys.stderr)
+                return
+            shutil.rmtree(doomed, ignore_errors=True)
+
+
+def find_verified(folder: Path) -> Checkpoint | None:
+    """Return the newest checkpoint that verifies, and print why newer ones do not."""
+    for _, path in folders.newest_first(folder):
+        try:
+            found = manifest.read(path)
+            total = sum(part["size"] for part in found["parts"])
+            manifest.verify(path, found, None if total <= MAX_VERIFIED_BYTES else ())
+            return _checkpoint(path, found)
+        except CheckpointError as error:
+            print(f"argosy: skipped: {error}", file=sys.stderr)
+    return None
+
+
+def prepare(folder: Path, link: Path, sdk: Path) -> int:
+    """Make a link to the checkpoint to resume from, if there is one, and copy the SDK."""
+    shutil.copytree(Path(argosy_sdk.__file__).parent, sdk / "argosy_sdk", dirs_exist_ok=True)
+    checkpoint = find_verified(folder)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    if checkpoint is None:
+        print("argosy: no checkpoint yet", flush=True)
+    else:
+        link.symlink_to(checkpoint.folder)
+        print(f"argosy: resuming from {checkpoint.folder} (step {checkpoint.step})", flush=True)
+    return 0
+
+
+def read_checkpoint(folder: Path) -> Checkpoint | None:
+    """Return the checkpoint in a folder; None if there is none."""
+    try:
+        return _checkpoint(folder, manifest.read(folder))
+    except CheckpointError:
+        return None
+
+
+def _read(folder: Path) -> Checkpoint | None:
+    """Return the checkpoint in a folder whose files have the sizes of its manifest."""
+    try:
+        found = manifest.read(folder)
+        manifest.verify(folder, found, ())
+    except CheckpointError:
+        return None
+    return _checkpoint(folder, found)
+
+
+def _checkpoint(folder: Path, found: Mapping[str, object]) -> Checkpoint:
+    def number(name: str) -> int:
+        value = found.get(name)
+        return value if isinstance(value, int) and value >= 0 else 0
+
+    parts, seconds = found["parts"], found.get("seconds")
+    assert isinstance(parts, Sequence)
+    return Checkpoint(
+        folder=folder,
+        step=number("step"),
+        epoch=number("epoch"),
+        world=number("world"),
+        digest=manifest.digest_of(dict(found)),
+        size=sum(part["size"] for part in parts),
+        seconds=max(float(seconds), 0.001) if isinstance(seconds, int | float) and seconds >= 0 else 0.0,
+        created=str(found.get("created", "")),
+    )

@@ -1,0 +1,239 @@
+"""Delivers orders to save a checkpoint to the programs of a pod, and acknowledges complete checkpoints.
+
+Runs as a sidecar. One thread asks the operator, which answers at the next order, and replaces `orders.json`.
+The other looks for complete checkpoints in the folder, acknowledges the newest one and deletes old ones.
+Whatever fails is tried again; only SIGTERM ends it, after a last look: the program may have saved just before.
+
+In a folder that all pods share every sidecar sees each checkpoint. That of replica 0 of a role acknowledges it
+at once, the others a while later, when the operator knows it already and writes nothing.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, NoReturn, Protocol
+
+from argosy.helper.checkpoint_folder import Checkpoint, CheckpointFolder, read_checkpoint
+from argosy.helper.endpoint import Endpoint
+from argosy.helper.errors import RejectedError
+from argosy.helper.files import replace_file
+
+POLL_SECONDS = 30
+REJECTED_SECONDS = 30.0
+RETRY_SECONDS = 1.0
+"""Seconds until a failed acknowledgement is repeated; doubled up to MAX_RETRY_SECONDS."""
+MAX_RETRY_SECONDS = 8.0
+ACK_TIMEOUT_SECONDS = 15.0
+LOOK_SECONDS = 1.0
+"""Seconds between two looks into the folder, while no order is open."""
+ORDERED_LOOK_SECONDS = 0.1
+OTHERS_ACK_SECONDS = (2.0, 5.0)
+"""Seconds, drawn between these, after which a replica other than 0 acknowledges."""
+
+
+class Store(Protocol):
+    """What becomes of a complete checkpoint before it is acknowledged."""
+
+    def publish(self, checkpoint: Checkpoint) -> Checkpoint | None:
+        """Return the checkpoint as it is stored; None while parts of other pods are missing."""
+        ...
+
+
+class Settings(NamedTuple):
+    """What the renderer passes to the sidecar."""
+
+    folder: Path
+    orders: Path
+    keep_last: int
+    pod: str
+    uid: str
+    role: str
+    replica: int
+    is_shared: bool
+    may_signal: bool
+    resume: Path
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+        return cls(
+            folder=Path(environ["ARGOSY_CHECKPOINT_DIR"]),
+            orders=Path(environ["ARGOSY_ORDERS"]),
+            keep_last=int(environ["ARGOSY_KEEP_LAST"]),
+            pod=environ["ARGOSY_POD_NAME"],
+            uid=environ["ARGOSY_POD_UID"],
+            role=environ["ARGOSY_ROLE"],
+            replica=int(environ["ARGOSY_INDEX"]),
+            is_shared=environ.get("ARGOSY_CHECKPOINT_SHARED", "1") != "0",
+            may_signal=environ.get("ARGOSY_SHARED_PROCESSES", "0") == "1",
+            resume=Path(environ["ARGOSY_RESUME_FROM"]),
+        )
+
+
+def keep_current(endpoint: Endpoint, settings: Settings, store: Store | None = None) -> NoReturn:
+    """Deliver orders and acknowledge checkpoints until SIGTERM."""
+    wake, stops = threading.Event(), False
+
+    def stop(*_: object) -> None:
+        nonlocal stops
+        stops = True
+        wake.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    listener = OrderListener(endpoint, settings, wake)
+    threading.Thread(target=listener.run, name="orders", daemon=True).start()
+    watcher = CheckpointWatcher(endpoint, settings, store)
+    while not stops:
+        watcher.look()
+        wake.wait(ORDERED_LOOK_SECONDS if listener.is_ordered(watcher.epoch) else LOOK_SECONDS)
+        wake.clear()
+    watcher.look(is_last=True)
+    # Exit code 0: kubectl shows another one of a sidecar as the state of a pod that succeeded.
+    sys.exit(0)
+
+
+class OrderListener:
+    """Asks the operator for orders and writes them for the programs."""
+
+    def __init__(self, endpoint: Endpoint, settings: Settings, wake: threading.Event) -> None:
+        self._endpoint = endpoint
+        self._settings = settings
+        self._wake = wake
+        """Set for each new order."""
+        self._order: Mapping[str, object] = {}
+
+    def is_ordered(self, answered: int) -> bool:
+        """Return True if there is an order that no checkpoint up to this one answers."""
+        epoch = self._order.get("epoch")
+        return self._order.get("action") == "Save" and isinstance(epoch, int) and epoch > answered
+
+    def run(self) -> None:
+        while True:
+            started = time.monotonic()
+            try:
+                is_new = self.run_once()
+            except RejectedError as error:
+                _print(f"the operator rejects the request: {error}")
+                time.sleep(REJECTED_SECONDS)
+                continue
+            except OSError as error:
+                _print(f"order not written: {error}")
+                is_new = False
+            if not is_new:
+                # A replica that is stopping, or whose cache lags, answers at once and perhaps again.
+                time.sleep(max(started + RETRY_SECONDS - time.monotonic(), 0.0))
+
+    def run_once(self) -> bool:
+        """Wait for a newer order and write it; return False if there was none for some time."""
+        seen = self._order.get("epoch")
+        query = {"wait": f"{POLL_SECONDS}s", "role": self._settings.role, "index": str(self._settings.replica)}
+        order = self._endpoint.get(
+            "orders", {**query, "seen": "" if seen is None else str(seen)}, None, read_order
+        )
+        if isinstance(seen, int) and _epoch(order) <= seen:
+            return False
+        replace_file(self._settings.orders, json.dumps(order).encode(), 0o644)
+        self._order = order
+        self._wake.set()
+        if order.get("action") == "Save":
+            print(f"argosy: order {_epoch(order)} to save a checkpoint ({order.get('reason')})", flush=True)
+            self._signal_programs()
+        return True
+
+    def _signal_programs(self) -> None:
+        """Send SIGUSR1 to the programs that have asked for it, if the pod's processes can be seen."""
+        if not self._settings.may_signal:
+            return
+        folder = self._settings.orders.parent / "pids"
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        for pid in (int(name) for name in names if name.isascii() and name.isdecimal()):
+            if pid > 1 and pid != os.getpid():
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGUSR1)
+
+
+class CheckpointWatcher:
+    """Finds complete checkpoints, acknowledges the newest one and deletes old ones."""
+
+    def __init__(self, endpoint: Endpoint, settings: Settings, store: Store | None = None) -> None:
+        self._endpoint = endpoint
+        self._settings = settings
+        self._store = store
+        self.epoch = 0
+        """Of the last checkpoint that was found: the order that it answers."""
+        self._acknowledged = ""
+        """Digest of the last checkpoint that was acknowledged."""
+        self._pending: Checkpoint | None = None
+        self._due = 0.0
+        self._retry_seconds = RETRY_SECONDS
+        self._folder = CheckpointFolder(settings.folder)
+        self._resumed = read_checkpoint(settings.resume) if settings.replica == 0 else None
+        self._problem = ""
+
+    def look(self, *, is_last: bool = False) -> None:
+        """Acknowledge the newest checkpoint, if that has not been done and is due; at the end it is."""
+        now = time.monotonic()
+        newest = next(iter(self._folder.find()), None)
+        known = {self._acknowledged, self._pending.digest if self._pending else ""}
+        if newest is not None and newest.digest not in known:
+            self.epoch = max(self.epoch, newest.epoch)
+            self._pending, self._due = newest, now + self._delay()
+        if self._pending is not None and (now >= self._due or is_last):
+            self._acknowledge(self._pending)
+        elif self._resumed is not None and now >= self._due:
+            self._report_resumed(self._resumed)
+
+    def _delay(self) -> float:
+        if not self._settings.is_shared or self._settings.replica == 0:
+            return 0.0
+        return random.uniform(*OTHERS_ACK_SECONDS)  # noqa: S311 - spreads requests, guards nothing
+
+    def _acknowledge(self, checkpoint: Checkpoint) -> None:
+        stored = self._store.publish(checkpoint) if self._store else checkpoint
+        if stored is None:
+            self._due = time.monotonic() + RETRY_SECONDS
+            return
+        if self._post("checkpoints/ack", stored.as_ack()):
+            self._acknowledged, self._pending = checkpoint.digest, None
+            self._folder.prune(self._settings.keep_last)
+
+    def _report_resumed(self, checkpoint: Checkpoint) -> None:
+        if self._post("checkpoints/resumed", checkpoint.as_ack()):
+            self._resumed = None
+
+    def _post(self, path: str, fields: Mapping[str, object]) -> bool:
+        body = {"pod": self._settings.pod, "uid": self._settings.uid, **fields}
+        problem = self._endpoint.post_json(path, body, ACK_TIMEOUT_SECONDS)
+        if not problem:
+            self._retry_seconds, self._problem = RETRY_SECONDS, ""
+            return True
+        if problem != self._problem:
+            _print(f"checkpoint of step {fields['step']} not acknowledged: {problem}; trying again")
+        self._problem, self._due = problem, time.monotonic() + self._retry_seconds
+        self._retry_seconds = min(self._retry_seconds * 2, MAX_RETRY_SECONDS)
+        return False
+
+
+def read_order(body: bytes) -> dict[str, object] | None:
+    """Return the operator's answer; None if it is not one."""
+    try:
+        order = json.loads(body)
+        return order if order["version"] == 1 and int(order["epoch"]) >= 0 and "action" in order else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _epoch(order: Mapping[str, object]) -> int:
+    epoch = order["epoch"]
+    return epoch if isinstance(epoch, int) else 0
+
+
+def _print(text: str) -> None:
+    print(f"argosy: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,65 @@
+"""`checkpoint` of a job's spec, the same in every API: where checkpoints go, and when they are ordered."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from argosy.kinds.crd_options import Rule
+from argosy.kinds.quantity import DURATION_PATTERN
+
+Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
+
+STORE_PATTERN = r"^(pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?|file:///.+|(s3|gs|az|oci)://[^/]+.*)$"
+SECRET_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"  # noqa: S105 - of a name
+
+
+class IntervalMode(StrEnum):
+    FIXED = "Fixed"
+    ADAPTIVE = "Adaptive"
+
+
+class CheckpointLevel(StrEnum):
+    APP = "App"
+
+
+class CheckpointSpec(Struct, frozen=True, rename="camel"):
+    """Where the program keeps checkpoints, and when the operator orders it to save one."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="!has(self.mode) || self.mode != 'Adaptive' || has(self.interval)",
+            message="Adaptive requires interval: the longest time between two checkpoints",
+            field_path=".mode",
+        ),
+        Rule(
+            rule="!has(self.credentials) || size(self.credentials) == 0 || !self.store.matches('^(pvc|file)://')",
+            message="not supported with a store of pvc:// or file://, which needs none",
+            field_path=".credentials",
+        ),
+        Rule(
+            rule="!self.store.matches('(^|/)[.][.](/|$)')",
+            message="must not contain '..'",
+            field_path=".store",
+        ),
+    )
+
+    store: Annotated[str, Meta(pattern=STORE_PATTERN, min_length=1, max_length=512)]
+    """Where checkpoints are kept: pvc://CLAIM/PATH, file:///PATH (a folder of the node), s3://BUCKET/PREFIX,
+    gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or oci://REGISTRY/REPOSITORY. Each run has a folder of its own
+    there, NAMESPACE/NAME-UID."""
+    credentials: Annotated[str, Meta(pattern=SECRET_PATTERN, max_length=253)] = ""
+    """Secret of the run's namespace with the credentials of the store. Only the operator's containers of the
+    pods mount it."""
+    interval: Duration | None = None
+    """A checkpoint is ordered when the last one is this old. If unset, only before announced losses."""
+    mode: IntervalMode = IntervalMode.FIXED
+    """Fixed: the interval as it is. Adaptive: a shorter one, by the time that a checkpoint takes and by how
+    often pods are lost."""
+    level: CheckpointLevel = CheckpointLevel.APP
+    """App: the program saves its own state. Other levels are not supported yet."""
+    keep_last: Annotated[int, Meta(ge=1, le=1000)] = 3
+    """Number of checkpoints to keep."""
+    suspend_grace: Duration = "2m"
+    """How long a run that is suspended may take to save a checkpoint before its pods are deleted. The same
+    holds for a new size that restarts the run."""

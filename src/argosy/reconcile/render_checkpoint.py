@@ -1,0 +1,133 @@
+"""Adds to the pods of a job with checkpoints what saves and resumes them.
+
+An init container makes a link to the newest checkpoint that verifies, and copies `argosy_sdk` to where the
+program can import it. A sidecar (an init container that always restarts) delivers orders to save a checkpoint
+and acknowledges those that are complete. Programs see the store as a folder; each job has one of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from argosy.kinds import labels
+from argosy.reconcile.render import Container, Json, RoleTemplate, endpoint_environment
+from argosy.reconcile.render_context import RenderContext, helper_container, helper_volumes
+from argosy.reconcile.render_hosts import (
+    POD_FIELDS,
+    as_first_user,
+    field_variables,
+    objects,
+    with_mounts,
+    with_volumes,
+)
+from argosy.workload.checkpoint_policy import CheckpointPolicy
+from argosy.workload.model import Workload
+from argosy.workload.plan import CreatePod
+
+STORE_VOLUME = "argosy-checkpoints"
+RUN_VOLUME = "argosy-run"
+STORE_FOLDER = "/argosy/checkpoints"
+RUN_FOLDER = "/run/argosy"
+ORDERS_FILE = f"{RUN_FOLDER}/orders/orders.json"
+RESUME_LINK = f"{RUN_FOLDER}/resume/checkpoint"
+SDK_FOLDER = f"{RUN_FOLDER}/sdk"
+USER_PYTHON_PATH = "ARGOSY_USER_PYTHONPATH"
+"""The variable that keeps the template's PYTHONPATH, which ours refers to."""
+
+
+def checkpoint_variables(workload: Workload, pod: CreatePod) -> dict[str, str]:
+    """Return the variables of the program in a pod."""
+    policy = workload.checkpoint
+    if policy is None:
+        return {}
+    is_first = pod.attempt == 1 and pod.replacement == 0
+    variables = {
+        "ARGOSY_JOB_UID": workload.uid,
+        "ARGOSY_ATTEMPT": str(pod.attempt),
+        "ARGOSY_INCARNATION": str(pod.replacement),
+        "ARGOSY_CHECKPOINT_DIR": STORE_FOLDER,
+        "ARGOSY_CHECKPOINT_URI": policy.uri,
+        "ARGOSY_ORDERS": ORDERS_FILE,
+        "ARGOSY_RESUME": "0" if is_first else "1",
+        "ARGOSY_RESUME_FROM": RESUME_LINK,
+        "PYTHONPATH": SDK_FOLDER,
+    }
+    if policy.interval is not None:
+        variables["ARGOSY_CHECKPOINT_INTERVAL"] = f"{policy.interval:g}"
+    return variables
+
+
+def with_checkpoint(template: RoleTemplate, site: RenderContext, token: str) -> RoleTemplate:
+    """Return the template of a role whose pods save and resume checkpoints."""
+    policy = template.workload.checkpoint
+    assert policy is not None
+    mounts: list[Json] = [_store_mount(policy), {"name": RUN_VOLUME, "mountPath": RUN_FOLDER}]
+    volumes: list[Json] = [_store_volume(policy), {"name": RUN_VOLUME, "emptyDir": {}}, *helper_volumes(site)]
+    helpers = [
+        as_first_user(container, template, site)
+        for container in (_init_container(site, mounts), _sidecar(site, template, policy, mounts, token))
+    ]
+    return replace(
+        template,
+        spec=with_volumes(template.spec, volumes),
+        helpers=(*template.helpers, *helpers),
+        containers=tuple(_with_checkpoint(container, mounts) for container in template.containers),
+    )
+
+
+def _with_checkpoint(container: Container, mounts: Sequence[Json]) -> Container:
+    """Return a container of the user with the folders, and with our part of PYTHONPATH before its own."""
+    variables: list[Mapping[str, object]] = []
+    for variable in container.user_env:
+        if variable.get("name") == "PYTHONPATH":
+            variables.append({**variable, "name": USER_PYTHON_PATH})
+            variable = {"name": "PYTHONPATH", "value": f"{SDK_FOLDER}:$({USER_PYTHON_PATH})"}
+        variables.append(variable)
+    used = {mount.get("mountPath") for mount in objects(container.written.get("volumeMounts"))}
+    added = [mount for mount in mounts if mount["mountPath"] not in used]
+    return replace(container, written=with_mounts(container.written, added), user_env=tuple(variables))
+
+
+def _init_container(site: RenderContext, mounts: Sequence[Json]) -> Json:
+    arguments = ("resume", "--folder", STORE_FOLDER, "--link", RESUME_LINK, "--sdk", SDK_FOLDER)
+    return helper_container(site, labels.CHECKPOINT_INIT_CONTAINER, arguments, {}, mounts)
+
+
+def _sidecar(
+    site: RenderContext, template: RoleTemplate, policy: CheckpointPolicy, mounts: Sequence[Json], token: str
+) -> Json:
+    environment = {
+        **endpoint_environment(site, template.workload, token),
+        "ARGOSY_ROLE": template.role,
+        "ARGOSY_CHECKPOINT_DIR": STORE_FOLDER,
+        "ARGOSY_KEEP_LAST": str(policy.keep_last),
+        "ARGOSY_ORDERS": ORDERS_FILE,
+        "ARGOSY_RESUME_FROM": RESUME_LINK,
+    }
+    if template.spec.get("shareProcessNamespace") is True:
+        environment["ARGOSY_SHARED_PROCESSES"] = "1"
+    container = helper_container(site, labels.CHECKPOINT_CONTAINER, ("orders",), environment, mounts)
+    fields = {**POD_FIELDS, "ARGOSY_INDEX": f"metadata.labels['{labels.INDEX}']"}
+    container["env"] = [*field_variables(fields), *objects(container["env"])]
+    return {**container, "restartPolicy": "Always"}
+
+
+def _store_mount(policy: CheckpointPolicy) -> Json:
+    return {"name": STORE_VOLUME, "mountPath": STORE_FOLDER, "subPath": _location(policy)[1]}
+
+
+def _store_volume(policy: CheckpointPolicy) -> Json:
+    root, _ = _location(policy)
+    if policy.scheme == "pvc":
+        return {"name": STORE_VOLUME, "persistentVolumeClaim": {"claimName": root}}
+    return {"name": STORE_VOLUME, "hostPath": {"path": root, "type": "DirectoryOrCreate"}}
+
+
+def _location(policy: CheckpointPolicy) -> tuple[str, str]:
+    """Return the claim, or the folder of the node, and the path of the job's folder in it."""
+    rest = policy.uri.partition("://")[2]
+    if policy.scheme == "pvc":
+        claim, _, path = rest.partition("/")
+        return claim, path.strip("/")
+    root, namespace, name = rest.rsplit("/", 2)
+    return root or "/", f"{namespace}/{name}"

@@ -1,0 +1,44 @@
+"""Builds the messages about checkpoints that users read; `messages` has all others."""
+
+from argosy.kinds.quantity import format_duration
+from argosy.workload.checkpoint_record import Recovery, SavedCheckpoint, SaveOrder
+
+
+def late(order: SaveOrder) -> str:
+    """An order was not answered in time (CheckpointTimeout); training goes on."""
+    seconds = (order.by - order.since).total_seconds()
+    return f"no checkpoint within {format_duration(seconds)} after it was ordered ({order.reason})"
+
+
+def completed(saved: SavedCheckpoint) -> str:
+    """A checkpoint is complete (CheckpointCompleted)."""
+    took = f" in {format_duration(saved.seconds)}" if saved.seconds >= 1 else ""
+    return f"step {saved.step} saved{took}"
+
+
+def waiting(reason: str) -> str:
+    """A job waits for a checkpoint before its pods are deleted (SavingCheckpoint)."""
+    return f"saving a checkpoint ({reason})"
+
+
+def ordered(order: SaveOrder) -> str:
+    """An order is in force (`status.checkpoint.message`)."""
+    state = "late" if order.late else f"due by {order.by:%H:%M:%S} UTC"
+    return f"ordered at {order.since:%H:%M:%S} UTC ({order.reason}), {state}"
+
+
+def recovery(recovery: Recovery) -> str:
+    """A loss and what became of it (`status.recoveries`)."""
+    if recovery.replaced_at is None:
+        return "saving a checkpoint" if not recovery.outcome else "no pod was replaced for it"
+    saved = "a checkpoint was saved before" if recovery.was_saved else "no checkpoint was saved before"
+    if recovery.saved_step is None:
+        return f"{saved}; there is none to start from" if not recovery.was_saved else saved
+    last = f"the last one is of step {recovery.saved_step}"
+    restored = recovery.restored_step
+    if restored is None:
+        return f"{saved}; {last}"
+    lost = recovery.saved_step - restored
+    if lost > 0:
+        return f"{saved}; {last}, but it could not be used: {lost} steps are lost, back to step {restored}"
+    return f"{saved}; resumed from step {restored}"

@@ -1,0 +1,49 @@
+"""Defines where a job keeps its checkpoints, and when one is ordered."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from argosy.kinds.checkpoint_spec import CheckpointSpec
+from argosy.kinds.quantity import parse_duration
+
+Scheme = Literal["pvc", "file", "s3", "gs", "az", "oci"]
+SHARED_SCHEMES = ("pvc", "file")
+"""Stores that pods mount: a program writes its checkpoints there itself. All others are published to."""
+
+
+class CheckpointPolicy(Struct, frozen=True):
+    """The checkpoints of one job."""
+
+    uri: str
+    """The folder of this job's checkpoints in the store."""
+    keep_last: int = 3
+    interval: float | None = None
+    """Seconds; None: checkpoints are ordered only before announced losses."""
+    adaptive: bool = False
+    """The interval may be shorter, as `save_intervals` computes it."""
+    suspend_grace: float = 120.0
+    """Seconds that a checkpoint may take before the job is suspended or resized."""
+    credentials: str = ""
+    """Name of a Secret in the job's namespace; empty: none."""
+
+    @property
+    def scheme(self) -> str:
+        return self.uri.partition("://")[0]
+
+    @property
+    def is_shared(self) -> bool:
+        """True if all pods of the job see the same folder."""
+        return self.scheme in SHARED_SCHEMES
+
+
+def checkpoint_policy(spec: CheckpointSpec, namespace: str, name: str, uid: str) -> CheckpointPolicy:
+    """Return the policy of a job. Its folder has a part of its uid: a later job of its name has another."""
+    return CheckpointPolicy(
+        uri=f"{spec.store.rstrip('/')}/{namespace}/{name}-{uid[:8]}",
+        keep_last=spec.keep_last,
+        interval=parse_duration(spec.interval) if spec.interval else None,
+        adaptive=spec.mode == "Adaptive",
+        suspend_grace=parse_duration(spec.suspend_grace),
+        credentials=spec.credentials,
+    )

@@ -1,0 +1,68 @@
+"""Defines what a job remembers of its checkpoints: the order in force, the last good one, and recoveries."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import Struct, field
+
+MAX_RECOVERIES = 10
+
+
+class SaveOrder(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """An order to save a checkpoint, which the pods of the job read from the operator's endpoint."""
+
+    epoch: int
+    """Grows with each order of a job."""
+    id: str
+    """What it is for: `interval`, `deadline`, `suspend/GENERATION`, `resize/GENERATION`, or the id of a
+    notice."""
+    reason: str
+    """Why: a `NoticeCause`, or Interval, DeadlineExceeded, Suspended or Resized."""
+    since: datetime
+    by: datetime
+    """When it must be done; afterwards it is late, and nothing waits for it any more."""
+    stop: Mapping[str, str] = field(default_factory=dict)
+    """The replicas whose pods end when it is done, by role, as encoded `IndexSet`s."""
+    late: bool = False
+
+
+class SavedCheckpoint(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A complete checkpoint in the store, as a pod has acknowledged it."""
+
+    step: int
+    digest: str
+    at: datetime
+    """When it was complete, by the clock of its pod."""
+    size: int = 0
+    """Bytes."""
+    world: int = 1
+    """Number of ranks that have written it."""
+    seconds: float = 0.0
+    """How long that took."""
+    epoch: int = 0
+    """The order that it answers; 0: none."""
+
+
+class Recovery(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What a job did about the loss of pods, announced or not. Words are plain strings, so that those of a
+    later version are kept."""
+
+    id: str
+    """The id of the notice, or what else identifies the loss."""
+    cause: str
+    source: str
+    since: datetime
+    action: str
+    """What is, or was, done: a `NoticeResponse`, Suspend or Resize."""
+    deadline: datetime | None = None
+    was_saved: bool = False
+    """A checkpoint was saved between the notice and the loss."""
+    replaced_at: datetime | None = None
+    """When it was recorded that the pods are replaced; they have not been before."""
+    saved_step: int | None = None
+    """Step of the last good checkpoint at that time."""
+    restored_step: int | None = None
+    """Step of the checkpoint that the new pods have started from, as they report it."""
+    outcome: str = ""
+    """Recovered, ProgressLost, Superseded or Failed; empty while it is under way."""
+    ended_at: datetime | None = None

@@ -1,0 +1,138 @@
+"""Orders a checkpoint before announced losses, and replaces the pods elsewhere once it is saved.
+
+The pods are replaced in one change of the Record, which also says that the notice is done with: an operator
+that is killed before it does not lose the checkpoint, and one that is killed after it does not replace them
+twice. If the checkpoint is late, or there is no time for one, the pods are replaced when they are lost.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload import messages
+from argosy.workload.announcements import NoticeCause
+from argosy.workload.current_pods import current_pods
+from argosy.workload.index_set import IndexSet
+from argosy.workload.model import RestartPolicy, RestartScope, Workload
+from argosy.workload.notice import OpenNotice, SaveStep
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.record import Record, RestartEntry
+from argosy.workload.restarts.causes import RestartCause, pod_fingerprint, restart_entry
+from argosy.workload.restarts.losses import LostPod
+from argosy.workload.restarts.policy import with_losses
+from argosy.workload.saves import all_replicas, can_save, fits, last_epoch, save_by, with_order
+
+
+def should_save(
+    workload: Workload, record: Record, observed: Observed, opened: OpenNotice, now: datetime
+) -> bool:
+    """Return True if a checkpoint can be saved before the end that was announced."""
+    if opened.cause in (NoticeCause.CANDIDATE, NoticeCause.OUT_OF_SERVICE):
+        return False
+    return can_save(workload, record, observed) and fits(record, opened.deadline, now)
+
+
+def with_save(
+    workload: Workload, record: Record, opened: OpenNotice, pods: Sequence[ObservedPod], now: datetime
+) -> tuple[Record, OpenNotice]:
+    """Return the record with an order that saves a checkpoint for a notice, and the notice that waits for it.
+
+    Notices that come while pods are already asked to save and stop share the order.
+    """
+    stop = _replicas_to_stop(workload, record, pods)
+    order = record.order_in_force
+    if order is not None and order.stop and not order.late:
+        order = replace(order, stop=_union(order.stop, stop))
+        record = replace(record, order=order)
+    else:
+        record = with_order(record, opened.id, opened.cause, save_by(opened.deadline), now, stop)
+    assert record.order
+    return record, replace(opened, epoch=record.order.epoch, step=SaveStep.SAVING)
+
+
+def next_step(record: Record, notice: OpenNotice, now: datetime) -> OpenNotice:
+    """Return the notice with its checkpoint saved or missed, if it is."""
+    if notice.step != SaveStep.SAVING:
+        return notice
+    if record.answered_epoch >= notice.epoch:
+        return replace(notice, step=SaveStep.SAVED)
+    if now >= save_by(notice.deadline) or not notice.observed or last_epoch(record) < notice.epoch:
+        return replace(notice, step=SaveStep.MISSED)
+    return notice
+
+
+def move_pods(
+    workload: Workload, record: Record, observed: Observed, notice: OpenNotice, now: datetime
+) -> tuple[Record, tuple[str, ...]]:
+    """Return the record that replaces the pods of a notice whose checkpoint is saved, and the causes.
+
+    Also those that have ended since: a program may end by itself once it has saved what it was asked for.
+    """
+    pods = [
+        pod
+        for pod in noticed_pods(workload, record, observed, notice)
+        if workload.roles[pod.role].restart is not RestartPolicy.NEVER
+    ]
+    if not pods:
+        return record, ()
+    losses = [
+        LostPod(
+            moved_entry(pod, notice, now),
+            uses_restart=False,
+            scope=workload.restart_scope(workload.roles[pod.role], pod.index),
+        )
+        for pod in pods
+    ]
+    notices = record.notices
+    record, restarts = with_losses(workload, record, losses, 0, now)
+    # New pods on the same node are not moved again: its deadline may not be the end of it.
+    return replace(record, notices=notices), tuple(entry.cause for entry in restarts)
+
+
+def noticed_pods(
+    workload: Workload, record: Record, observed: Observed, notice: OpenNotice
+) -> list[ObservedPod]:
+    """Return the current pods that a notice was about."""
+    return [
+        pod
+        for name, encoded in sorted(notice.replicas.items())
+        if name in workload.roles
+        for pod in current_pods(record, name, observed)
+        if pod.index in IndexSet.decode(encoded)
+        and pod.node == notice.node
+        and notice.pod in ("", pod.name)
+    ]
+
+
+def moved_entry(pod: ObservedPod, notice: OpenNotice, now: datetime) -> RestartEntry:
+    """Return what the restart history says about a pod that is moved."""
+    entry = restart_entry(pod, now, RestartScope.POD)
+    if not pod.disrupted:
+        detail = messages.announced_end(notice.node, notice.cause, notice.source)
+        entry = replace(entry, cause=RestartCause.DISRUPTED, detail=detail, exit_code=None)
+    return replace(entry, pod_fingerprint=pod_fingerprint(pod))
+
+
+def _replicas_to_stop(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> dict[str, str]:
+    """Return the replicas that are restarted when these pods are replaced."""
+    roles = [workload.roles[pod.role] for pod in pods if pod.role in workload.roles]
+    scopes = {workload.restart_scope(workload.roles[pod.role], pod.index) for pod in pods}
+    if RestartScope.JOB in scopes:
+        return all_replicas(workload, record)
+    stop: dict[str, str] = {}
+    for role in roles:
+        own = [pod for pod in pods if pod.role == role.name]
+        if any(workload.restart_scope(role, pod.index) is RestartScope.ROLE for pod in own):
+            stop[role.name] = record.role(role.name).wanted.encode()
+        else:
+            stop[role.name] = IndexSet.of(pod.index for pod in own).encode()
+    return stop
+
+
+def _union(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
+    names = sorted({*first, *second})
+    return {
+        name: (IndexSet.decode(first.get(name, "")) | IndexSet.decode(second.get(name, ""))).encode()
+        for name in names
+    }

@@ -1,0 +1,157 @@
+"""Records how a job with checkpoints recovers from losses of pods: from the notice until it trains again.
+
+A recovery is opened by a notice, by a suspension or a new size, or by pods that were lost without notice. It
+follows from the Record alone which of these have replaced pods, so each loss is recorded once. It ends when the
+job runs again and its pods have reported from which checkpoint they started.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec.structs import replace
+
+from argosy.workload.checkpoint_record import Recovery
+from argosy.workload.current_pods import all_current_pods
+from argosy.workload.model import Phase, Workload
+from argosy.workload.notice import NoticeResponse, OpenNotice, SaveStep
+from argosy.workload.observed import Observed
+from argosy.workload.record import Record, RestartEntry
+from argosy.workload.restarts.causes import CONTAINER
+
+REPORT_SECONDS = 15.0
+"""Seconds for which pods that run may report from which checkpoint they have started."""
+
+
+class RecoveryOutcome(StrEnum):
+    """What became of a loss."""
+
+    RECOVERED = "Recovered"
+    """The pods continue from a checkpoint that was saved after the notice."""
+    PROGRESS_LOST = "ProgressLost"
+    """They continue from an older one, or from the beginning."""
+    SUPERSEDED = "Superseded"
+    """Pods were replaced again before they ran, or the notice was withdrawn."""
+    FAILED = "Failed"
+    """The job has failed."""
+
+
+def with_noticed(record: Record, notice: OpenNotice) -> Record:
+    """Return the record with the recovery that a notice opens; hints open none."""
+    if notice.response == NoticeResponse.NONE:
+        return record
+    return record.with_recovery(
+        Recovery(
+            id=notice.id,
+            cause=notice.cause,
+            source=notice.source,
+            since=notice.since,
+            action=notice.response,
+            deadline=notice.deadline,
+            was_saved=notice.step == SaveStep.SAVED,
+        )
+    )
+
+
+def with_planned(
+    record: Record, identity: str, cause: str, action: str, source: str, now: datetime
+) -> Record:
+    """Return the record with the recovery of pods that an edit of the user ends, before the next attempt."""
+    order = record.order if record.order and record.order.id == identity else None
+    recovery = Recovery(
+        id=identity,
+        cause=cause,
+        source=source,
+        since=order.since if order else now,
+        action=action,
+        deadline=order.by if order else None,
+        was_saved=order is not None and order.epoch <= record.answered_epoch,
+    )
+    return record.with_recovery(_replaced(recovery, record, now))
+
+
+def track_recoveries(
+    workload: Workload, before: Record, record: Record, observed: Observed, now: datetime
+) -> Record:
+    """Return the record with recoveries opened by new restarts, continued and ended."""
+    if workload.checkpoint is None:
+        return record
+    if new := list(_new_restarts(before, record)):
+        record = _with_restarts(record, new, now)
+    recoveries = tuple(_progress(record, observed, recovery, now) for recovery in record.recoveries)
+    return record if recoveries == record.recoveries else replace(record, recoveries=recoveries)
+
+
+def recheck_at(record: Record, now: datetime) -> datetime | None:
+    """Return when a recovery ends although no pod has reported its checkpoint."""
+    if record.phase is not Phase.RUNNING or record.phase_since is None:
+        return None
+    until = record.phase_since + timedelta(seconds=REPORT_SECONDS)
+    waits = any(not recovery.outcome and recovery.replaced_at for recovery in record.recoveries)
+    return until if waits and now < until else None
+
+
+def _with_restarts(record: Record, new: list[RestartEntry], now: datetime) -> Record:
+    """Return the record in which these restarts belong to the open recoveries, or to one of their own."""
+    open_now = [recovery for recovery in record.recoveries if not recovery.outcome]
+    for recovery in open_now:
+        if recovery.replaced_at is not None and recovery.replaced_at != now:
+            ended = replace(recovery, outcome=RecoveryOutcome.SUPERSEDED, ended_at=now)
+            record = record.with_recovery(ended)
+    waiting = [recovery for recovery in open_now if recovery.replaced_at is None]
+    if not waiting:
+        first = new[0]
+        identity = f"restart/{first.attempt}/{first.role}-{first.index}/{int(now.timestamp())}"
+        action = NoticeResponse.RESTART
+        waiting = [Recovery(identity, first.cause, first.node, first.at, action)]
+    for recovery in waiting:
+        record = record.with_recovery(_replaced(recovery, record, now))
+    return record
+
+
+def _replaced(recovery: Recovery, record: Record, now: datetime) -> Recovery:
+    """Return the recovery of pods that are replaced now; they can continue from the present checkpoint."""
+    return replace(recovery, replaced_at=now, saved_step=record.saved.step if record.saved else None)
+
+
+def _progress(record: Record, observed: Observed, recovery: Recovery, now: datetime) -> Recovery:
+    if recovery.outcome:
+        return recovery
+    if record.finished_at is not None and record.phase is Phase.FAILED:
+        return replace(recovery, outcome=RecoveryOutcome.FAILED, ended_at=now)
+    replaced_at = recovery.replaced_at
+    if replaced_at is None:
+        gone = recovery.deadline is not None and now >= recovery.deadline
+        is_open = any(notice.id == recovery.id for notice in record.notices)
+        if record.finished_at is None and (is_open or not gone):
+            return recovery
+        return replace(recovery, outcome=RecoveryOutcome.SUPERSEDED, ended_at=now)
+    is_running = record.phase is Phase.RUNNING and now > replaced_at
+    if not is_running and record.finished_at is None:
+        return recovery
+    steps = _resumed_steps(record, observed, replaced_at)
+    since = record.phase_since or now
+    if not steps and record.finished_at is None and (now - since).total_seconds() < REPORT_SECONDS:
+        return recovery
+    restored = min(steps, default=None)
+    is_newest = recovery.saved_step is not None and (restored is None or restored >= recovery.saved_step)
+    is_whole = is_newest and recovery.was_saved
+    outcome = RecoveryOutcome.RECOVERED if is_whole else RecoveryOutcome.PROGRESS_LOST
+    return replace(recovery, restored_step=restored, outcome=outcome, ended_at=now)
+
+
+def _resumed_steps(record: Record, observed: Observed, since: datetime) -> list[int]:
+    """Return from which steps pods that were created since then have started."""
+    begin = since.replace(microsecond=0)  # times of creation have no fractions
+    return [
+        pod.resumed_step
+        for pod in all_current_pods(record, observed)
+        if pod.resumed_step is not None and pod.created is not None and pod.created >= begin
+    ]
+
+
+def _new_restarts(before: Record, after: Record) -> Iterator[RestartEntry]:
+    known = set(before.restart_history)
+    for entry in after.restart_history:
+        if entry not in known and entry.scope != CONTAINER:
+            yield entry

@@ -1,0 +1,213 @@
+"""Decides when a job is ordered to save a checkpoint, and takes up what its pods acknowledge.
+
+One order is in force at a time. It is part of the Record: pods read it from the operator's endpoint,
+whichever replica answers, and an operator that is killed continues with the same one. A checkpoint is
+acknowledged by an annotation of a pod, so it is learned from the watch of pods. Training is never ended
+because a checkpoint is late: what waits for it goes on without.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.plan.actions import EmitEvent
+from argosy.workload import checkpoint_messages, reasons
+from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
+from argosy.workload.clock_skew import deadline
+from argosy.workload.current_pods import all_current_pods
+from argosy.workload.model import Phase, Workload
+from argosy.workload.observed import Observed
+from argosy.workload.record import Record
+from argosy.workload.save_intervals import jitter, save_interval
+
+MARGIN_SECONDS = 5.0
+"""Seconds before a deadline at which a checkpoint must be complete."""
+UNKNOWN_SAVE_SECONDS = 20.0
+"""Seconds that the first checkpoint of a job is assumed to take."""
+SAVE_TIME_FACTOR = 1.5
+"""A checkpoint may take so many times as long as the last one."""
+MIN_TIMEOUT_SECONDS = 60.0
+"""Seconds after which an order by interval is late at the earliest."""
+INTERVAL_GRACE_SECONDS = 3.0
+"""Seconds after the interval at which a checkpoint is ordered at the earliest: a program that keeps the interval
+by itself has saved one by then."""
+INTERVAL_ID = "interval"
+DEADLINE_ID = "deadline/"
+
+
+class SavePlan(Struct, frozen=True):
+    record: Record
+    requeue_at: datetime | None = None
+
+
+def record_acks(workload: Workload, record: Record, observed: Observed) -> Record:
+    """Return the record with the newest checkpoint that a pod has acknowledged."""
+    if workload.checkpoint is None:
+        return record
+    for saved in sorted(_acknowledged(observed), key=lambda saved: (saved.at, saved.step)):
+        record = _with_saved(record, saved)
+    return record
+
+
+def with_order(
+    record: Record,
+    identity: str,
+    reason: str,
+    by: datetime,
+    now: datetime,
+    stop: Mapping[str, str] | None = None,
+) -> Record:
+    """Return the record with an order, in the place of the last one.
+
+    Its number grows with time too, so that it also grows if the Record was lost.
+    """
+    epoch = max(int(now.timestamp()), last_epoch(record) + 1)
+    return replace(record, order=SaveOrder(epoch, identity, reason, now, by, stop or {}))
+
+
+def last_epoch(record: Record) -> int:
+    """Return the highest number of an order that is known of."""
+    saved, order = record.saved, record.order
+    return max(record.answered_epoch, saved.epoch if saved else 0, order.epoch if order else 0)
+
+
+def seconds_needed(record: Record) -> float:
+    """Return the seconds that the next checkpoint may take."""
+    seconds = record.saved.seconds if record.saved else 0.0
+    return seconds * SAVE_TIME_FACTOR if seconds else UNKNOWN_SAVE_SECONDS
+
+
+def save_by(limit: datetime) -> datetime:
+    """Return until when a checkpoint must be complete before a deadline."""
+    return limit - timedelta(seconds=MARGIN_SECONDS)
+
+
+def can_save(workload: Workload, record: Record, observed: Observed) -> bool:
+    """Return True if the program can be expected to save a checkpoint: all of its pods run."""
+    if workload.checkpoint is None or record.phase is not Phase.RUNNING:
+        return False
+    return any(pod.phase == "Running" for pod in all_current_pods(record, observed))
+
+
+def fits(record: Record, limit: datetime, now: datetime) -> bool:
+    """Return True if there is time for a checkpoint before a deadline."""
+    return (save_by(limit) - now).total_seconds() >= seconds_needed(record)
+
+
+def all_replicas(workload: Workload, record: Record) -> dict[str, str]:
+    return {name: record.role(name).wanted.encode() for name in sorted(workload.roles)}
+
+
+def save_first(
+    workload: Workload, record: Record, observed: Observed, now: datetime, identity: str, reason: str
+) -> Record | None:
+    """Return the record in which the job waits for a checkpoint before something ends all of its pods.
+
+    None if it need not wait: it cannot save one, it has, or the grace period is over.
+    """
+    policy = workload.checkpoint
+    if policy is None or not can_save(workload, record, observed):
+        return None
+    order = record.order
+    if order is None or order.id != identity:
+        by = now + timedelta(seconds=policy.suspend_grace)
+        return with_order(record, identity, reason, by, now, all_replicas(workload, record))
+    return record if record.order_in_force and now < order.by else None
+
+
+def plan_orders(workload: Workload, record: Record, observed: Observed, now: datetime) -> SavePlan:
+    """Return the record with an order that is due now, and with one that is late marked so."""
+    if workload.checkpoint is None:
+        return SavePlan(record)
+    record = mark_late(record, now)
+    order = record.order_in_force
+    if order is not None and not order.late:
+        return SavePlan(record, order.by)
+    if not can_save(workload, record, observed):
+        return SavePlan(record)
+    times: list[datetime] = []
+    for due, identity, reason, by in _due_orders(workload, record, now):
+        if due <= now:
+            record = with_order(record, identity, reason, by, now)
+            return SavePlan(record, by)
+        times.append(due)
+    return SavePlan(record, min(times, default=None))
+
+
+def mark_late(record: Record, now: datetime) -> Record:
+    """Return the record with the order in force marked as late, if it is."""
+    order = record.order_in_force
+    if order is None or order.late or now < order.by:
+        return record
+    record = record.with_history(now, reasons.CHECKPOINT_TIMEOUT, checkpoint_messages.late(order))
+    return replace(record, order=replace(order, late=True))
+
+
+def completed_event(before: Record | None, after: Record) -> tuple[EmitEvent, ...]:
+    """Return the event of a new checkpoint. There are too many of them for the history."""
+    if after.saved is None or (before and before.saved == after.saved):
+        return ()
+    return (EmitEvent("Normal", reasons.CHECKPOINT_COMPLETED, checkpoint_messages.completed(after.saved)),)
+
+
+def _acknowledged(observed: Observed) -> Iterator[SavedCheckpoint]:
+    for pod in (*observed.pods, *observed.recently_deleted):
+        if pod.saved is not None:
+            yield pod.saved
+
+
+def _with_saved(record: Record, saved: SavedCheckpoint) -> Record:
+    """Return the record with this checkpoint, if it is newer than the last, or answers the order in force."""
+    last, order = record.saved, record.order
+    answers = order is not None and record.answered_epoch < order.epoch <= saved.epoch
+    if answers and order is not None:
+        record = replace(record, answered_epoch=order.epoch)
+    is_newer = last is None or (saved.at, saved.step) > (last.at, last.step)
+    if last is not None and saved.digest == last.digest:
+        return record
+    return replace(record, saved=saved) if is_newer or answers else record
+
+
+def _due_orders(
+    workload: Workload, record: Record, now: datetime
+) -> Iterator[tuple[datetime, str, str, datetime]]:
+    """Yield when an order is due, its id and reason, and when it is late."""
+    identity = f"{DEADLINE_ID}{record.attempt}"
+    was_ordered = record.order is not None and record.order.id == identity
+    if was_ordered:
+        return
+    limit, started = workload.limits.active_deadline, record.started_at
+    end = deadline(started, limit) if limit is not None and started else None
+    if end is not None:
+        lead = timedelta(seconds=seconds_needed(record))
+        yield save_by(end) - lead, identity, reasons.DEADLINE_EXCEEDED, save_by(end)
+    if due := _interval_due_at(workload, record, now):
+        seconds = max(save_interval_of(workload, record, now) or 0.0, MIN_TIMEOUT_SECONDS)
+        yield due, INTERVAL_ID, reasons.INTERVAL, now + timedelta(seconds=seconds)
+
+
+def save_interval_of(workload: Workload, record: Record, now: datetime) -> float | None:
+    """Return the seconds from one checkpoint to the next order; None if there are no such orders."""
+    policy, started = workload.checkpoint, record.started_at
+    if policy is None:
+        return None
+    return save_interval(policy, record, (now - started).total_seconds() if started else 0.0)
+
+
+def _interval_due_at(workload: Workload, record: Record, now: datetime) -> datetime | None:
+    """Return when the next order by interval is due.
+
+    It counts from the last checkpoint, the last order and the time since which the job runs, so that any
+    number of intervals that were missed leads to one order.
+    """
+    seconds = save_interval_of(workload, record, now)
+    times = [record.phase_since]
+    times += [min(record.saved.at, now)] if record.saved else []  # the clock of its pod may be ahead
+    times += [record.order.since] if record.order else []
+    since = max((time for time in times if time is not None), default=None)
+    if seconds is None or since is None:
+        return None
+    late = jitter(workload.uid, last_epoch(record), seconds)
+    return deadline(since, seconds + max(late, INTERVAL_GRACE_SECONDS))
