@@ -1,16 +1,45 @@
-import time, os
-from argosy_sdk import agree, asked, due, latest, saving
-folder = latest()
-step = int((folder / "rank-0.txt").read_text()) if folder else 0
-print("start at", step, "attempt", os.environ["ARGOSY_ATTEMPT"], "resume", os.environ["ARGOSY_RESUME"], os.environ["ARGOSY_RESUME_FROM"], flush=True)
-while step < 3000:
-    step += 1
-    time.sleep(0.05)
-    if due(step):
-        order = asked()
-        with saving(step) as folder:
-            (folder / "rank-0.txt").write_text(str(step))
-        print("saved", step, order, flush=True)
-        if order and order.stop:
-            print("stopping at", step, flush=True)
-            time.sleep(600)
+"""A training that saves checkpoints when it is asked to, and continues from the last one.
+
+Its state is a number that depends on every step before, so the result shows whether one was left out. The file
+`computed.txt` beside the checkpoints has every step that was ever computed; a step that is there twice was lost.
+"""
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+from argosy_sdk import asked, due, latest, saving
+
+STEPS, PACE = int(os.environ.get("STEPS", "200")), float(os.environ.get("PACE", "0.05"))
+FOLDER = Path(os.environ["ARGOSY_CHECKPOINT_DIR"])
+
+
+def train(state: str, step: int) -> str:
+    time.sleep(PACE)
+    return hashlib.sha256(f"{state} {step}".encode()).hexdigest()
+
+
+def main() -> None:
+    step, state = 0, ""
+    if folder := latest():
+        step, state = int(folder.name.removeprefix("step-")), (folder / "state.txt").read_text()
+    print(f"from step {step} (attempt {os.environ['ARGOSY_ATTEMPT']})", flush=True)
+    with (FOLDER / "computed.txt").open("a", buffering=1) as computed:
+        while step < STEPS:
+            step += 1
+            state = train(state, step)
+            print(step, file=computed)
+            if not due(step) or (FOLDER / "hold").exists():
+                continue
+            order = asked()
+            with saving(step) as folder:
+                (folder / "state.txt").write_text(state)
+            print(f"saved step {step}{f' ({order.reason})' if order else ''}", flush=True)
+            if order and order.stop:
+                time.sleep(3600)  # the pod is deleted; every further step would be lost
+    print(f"state {state[:12]} after {STEPS} steps", flush=True)
+
+
+if __name__ == "__main__":
+    main()

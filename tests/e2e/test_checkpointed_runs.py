@@ -1,0 +1,133 @@
+"""A training with checkpoints loses nodes and is suspended: it saves before, resumes elsewhere and loses no step.
+
+The example writes down every step that it computes, so a step that was lost shows as one computed twice.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from argosy.cli.local_mounts import Manifest, mount_working_dir, with_variables
+from tests.support import examples
+from tests.support.chaos import kill_component
+from tests.support.commands import REPOSITORY
+from tests.support.local_control_plane import ControlPlane
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+EXAMPLE = examples.CHECKPOINTED
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """One control plane for all tests of this module; each takes one of its nodes away."""
+    running = ControlPlane.up("--nodes", "5")
+    yield running
+    running.down()
+
+
+class Training:
+    """The example, with a store that the test reads."""
+
+    def __init__(self, plane: ControlPlane, name: str, store: Path) -> None:
+        self.plane = plane
+        self.name = name
+        self.store = store
+
+    def start(self, **fields: object) -> None:
+        document: Manifest = yaml.safe_load((REPOSITORY / EXAMPLE).read_text())
+        document = mount_working_dir(
+            document, REPOSITORY, Path(sys.prefix), Path(sys.executable), os.environ
+        )
+        document = with_variables(document, {"STEPS": "100000", "PACE": "0.02"})
+        document["metadata"] = {"name": self.name}
+        spec = cast("dict[str, Any]", document["spec"])
+        spec["checkpoint"] |= {"store": f"file://{self.store}", "interval": "1s"}
+        spec |= fields
+        self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+        wait_for(lambda: self.status.get("checkpoint", {}).get("lastStep"), "the first checkpoint")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", self.plane.get(f"tr/{self.name}").get("status", {}))
+
+    @property
+    def recoveries(self) -> list[dict[str, Any]]:
+        return cast("list[dict[str, Any]]", self.status.get("recoveries", []))
+
+    @property
+    def folder(self) -> Path:
+        [folder] = (self.store / "default").glob(f"{self.name}-*")
+        return folder
+
+    @property
+    def node(self) -> str:
+        return self.plane.kubectl(
+            "get", f"pod/{self.name}-worker-0", "-o", "jsonpath={.spec.nodeName}", "--ignore-not-found"
+        ).stdout
+
+    def suspend(self, value: bool) -> None:
+        patch = json.dumps({"spec": {"suspend": value}})
+        self.plane.kubectl("patch", f"tr/{self.name}", "--type", "merge", "-p", patch)
+
+    def outcomes(self) -> list[str]:
+        return [recovery.get("outcome", "") for recovery in self.recoveries]
+
+    def assert_no_step_was_lost(self) -> None:
+        steps = [int(line) for line in (self.folder / "computed.txt").read_text().split()]
+        assert steps == list(range(1, len(steps) + 1))
+
+
+@pytest.fixture
+def training(plane: ControlPlane, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Training]:
+    name = str(request.node.name).removeprefix("test_").replace("_", "-")[:30].strip("-")
+    yield Training(plane, name, tmp_path)
+    plane.kubectl("delete", f"tr/{name}", "--wait=false")
+
+
+def test_reclaimed_node_costs_no_step(training: Training) -> None:
+    training.start()
+    before = training.node
+    training.plane.argosy("rehearse", "reclaim", before, "--in", "20s")
+    wait_for(lambda: training.outcomes() == ["Recovered"], "the run recovers", 60)
+    [recovery] = training.recoveries
+    assert (recovery["cause"], recovery["source"], recovery["action"]) == (
+        "Preempted", "rehearsal", "SaveAndMove"
+    )  # fmt: skip
+    assert recovery["restoredFrom"] == recovery["savedStep"]
+    assert training.node not in ("", before)
+    training.assert_no_step_was_lost()
+    described = training.plane.argosy("describe", training.name).stdout
+    assert f"a checkpoint was saved before; resumed from step {recovery['savedStep']}" in described
+    assert "CheckpointReady   True     CheckpointCompleted" in described
+    assert training.status.get("restarts", 0) == 0
+
+
+def test_suspended_run_resumes_where_it_stopped(training: Training) -> None:
+    training.start()
+    training.suspend(True)
+    wait_for(lambda: training.status["phase"] == "Suspended", "the run is suspended")
+    training.suspend(False)
+    wait_for(lambda: training.outcomes() == ["Recovered"], "the run recovers", 60)
+    assert training.status["attempt"] == 2
+    training.assert_no_step_was_lost()
+
+
+def test_operator_killed_between_order_and_checkpoint(training: Training) -> None:
+    training.start(restartScope="Job")
+    (training.folder / "hold").touch()
+    training.plane.argosy("rehearse", "reclaim", training.node, "--in", "60s")
+    ordered = "(Preempted)"
+    wait_for(lambda: ordered in training.status["checkpoint"].get("message", ""), "the order is recorded")
+    kill_component(training.plane, "operator")
+    (training.folder / "hold").unlink()
+    wait_for(lambda: training.outcomes() == ["Recovered"], "the run recovers", 60)
+    assert training.status["attempt"] == 2, "all pods were replaced once"
+    training.assert_no_step_was_lost()

@@ -1,0 +1,226 @@
+"""Tests that a job with checkpoints saves one when losses are announced, and is then moved exactly once."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.workload.announcements import Announcement, NoticeCause
+from argosy.workload.checkpoint_policy import CheckpointPolicy
+from argosy.workload.checkpoint_record import SavedCheckpoint
+from argosy.workload.decide import decide
+from argosy.workload.model import Elastic, Phase, RestartPolicy, RestartScope, Role, Rules, Workload
+from argosy.workload.notice_response import find_notices
+from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.plan import CreatePod, DeletePod, Plan
+from argosy.workload.record import Record, decode, encode
+from tests.support.workloads import NOW, later, pod, role, role_record, workload
+
+POLICY = CheckpointPolicy("file:///store/ns/job-uid")
+SPOT = Announcement("n1", "u1", NoticeCause.PREEMPTED, "spot", later(30))
+EPOCH = int(NOW.timestamp())
+WORKERS = role(replicas=3, restart=RestartPolicy.ON_FAILURE)
+LIVE = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),))
+
+
+def job(workers: Role = WORKERS, scope: RestartScope = RestartScope.POD) -> Workload:
+    made = workload(workers, rules=replace(LIVE, restart_scope=scope))
+    return replace(made, checkpoint=POLICY)
+
+
+def running(**changes: object) -> Record:
+    record = Record(
+        phase=Phase.RUNNING,
+        phase_since=NOW,
+        started_at=NOW,
+        attempt_started_at=NOW,
+        first_running_at=NOW,
+        roles={"worker": role_record(Phase.RUNNING, size=3, created=3, phase_since=NOW)},
+    )
+    return replace(record, **changes)
+
+
+def saved(step: int = 5, at: float = 4, epoch: int = EPOCH, seconds: float = 2.0) -> SavedCheckpoint:
+    return SavedCheckpoint(step, f"sha256:{step:064}", later(at), seconds=seconds, epoch=epoch)
+
+
+def workers(ack: SavedCheckpoint | None = None, **changes: object) -> tuple[ObservedPod, ...]:
+    """Return running pods on the nodes n0, n1 and n2; `changes` are those of the pod on n1."""
+    pods = [pod(index, node=f"n{index}") for index in range(3)]
+    return replace(pods[0], saved=ack), replace(pods[1], **changes), pods[2]
+
+
+class Life:
+    """A job that is reconciled again and again."""
+
+    def __init__(self, wanted: Workload, record: Record | None = None) -> None:
+        self.wanted = wanted
+        self.record = record or running()
+
+    def decide(self, at: float, pods: Sequence[ObservedPod], *announced: Announcement) -> Plan:
+        notices = find_notices(pods, {announcement.node: announcement for announcement in announced})
+        plan = decide(self.wanted, self.record, Observed(pods=tuple(pods), notices=notices), later(at))
+        assert decode(encode(plan.record)) == plan.record
+        self.record = plan.record
+        return plan
+
+
+def deleted(plan: Plan) -> list[tuple[str, int | None]]:
+    return [
+        (action.name, action.grace_period_seconds) for action in plan.actions if isinstance(action, DeletePod)
+    ]
+
+
+def steps(record: Record) -> list[tuple[str, str]]:
+    return [(notice.response, notice.step) for notice in record.notices]
+
+
+def test_notice_orders_a_checkpoint_and_nothing_else_happens_before_it_is_saved() -> None:
+    life = Life(job())
+    plan = life.decide(0, workers(), SPOT)
+    order = life.record.order_in_force
+    assert order
+    assert (order.epoch, order.reason, order.by, order.stop) == (EPOCH, "Preempted", later(25), {"worker": "1"})
+    assert steps(life.record) == [("SaveAndMove", "Saving")]
+    assert not plan.actions
+    assert plan.requeue_at == later(25)
+    assert [event.reason for event in plan.events] == ["DisruptionNotice"]
+    assert "saving a checkpoint before worker-1 is replaced" in plan.events[0].message
+    assert not life.decide(1, workers(), SPOT).events
+
+
+def test_saved_checkpoint_moves_the_noticed_pod_once() -> None:
+    life = Life(job())
+    life.decide(0, workers(), SPOT)
+    plan = life.decide(5, workers(saved()), SPOT)
+    assert deleted(plan) == [("job-worker-1", 20)], "it ends before the deadline"
+    assert steps(life.record) == [("SaveAndMove", "Saved")]
+    assert (life.record.attempt, life.record.replacement("worker", 1)) == (1, 1)
+    assert (life.record.restarts, life.record.disruptions) == (0, 1)
+    gone = [existing for existing in workers(saved()) if existing.index != 1]
+    created = life.decide(6, gone, SPOT)
+    assert [action for action in created.actions if isinstance(action, CreatePod)] == [
+        CreatePod("worker", 1, 1, 1)
+    ]
+    moved = replace(pod(1, replacement=1, node="n1"), created=later(6))
+    again = life.decide(8, [*gone, moved], SPOT)
+    assert not again.actions, "a new pod on the same node is not moved again"
+    assert life.record.replacement("worker", 1) == 1
+
+
+def test_framework_that_restarts_as_a_whole_is_moved_as_a_whole() -> None:
+    life = Life(job(scope=RestartScope.JOB))
+    life.decide(0, workers(), SPOT)
+    assert life.record.order_in_force
+    assert life.record.order_in_force.stop == {"worker": "0-2"}
+    plan = life.decide(5, workers(saved()), SPOT)
+    assert life.record.attempt == 2
+    assert deleted(plan) == [("job-worker-0", None), ("job-worker-1", 20), ("job-worker-2", None)]
+    assert life.record.order_in_force is None, "new pods are not ordered to save"
+    assert life.decide(6, workers(saved()), SPOT).record.attempt == 2
+
+
+def test_program_that_ends_after_it_has_saved_is_replaced_and_has_not_succeeded() -> None:
+    life = Life(job(scope=RestartScope.JOB))
+    life.decide(0, workers(), SPOT)
+    ended = [replace(existing, phase="Succeeded", exit_code=0) for existing in workers(saved())]
+    life.decide(5, ended, SPOT)
+    assert life.record.finished_at is None
+    assert life.record.attempt == 2
+
+
+class Case(Struct):
+    announced: Announcement = SPOT
+    pods: tuple[ObservedPod, ...] = workers()
+    record: Record = running()
+    job: Workload = job()
+    want: tuple[str, str] = ("Restart", "")
+
+
+NO_ORDER = {
+    "deadline before a first checkpoint can be saved: replaced when lost": Case(
+        replace(SPOT, deadline=later(24))
+    ),
+    "node that is off: replaced when lost": Case(replace(SPOT, cause=NoticeCause.OUT_OF_SERVICE)),
+    "hint: nothing": Case(replace(SPOT, cause=NoticeCause.CANDIDATE, deadline=None), want=("None", "")),
+    "job that does not run yet: replaced when lost": Case(record=running(phase=Phase.STARTING)),
+    "job without checkpoints: replaced when lost": Case(job=replace(job(), checkpoint=None)),
+}
+
+
+@pytest.mark.parametrize("case", NO_ORDER.values(), ids=NO_ORDER.keys())
+def test_no_checkpoint_is_ordered(case: Case) -> None:
+    life = Life(case.job, case.record)
+    plan = life.decide(0, case.pods, case.announced)
+    assert life.record.order is None
+    assert steps(life.record) == [case.want]
+    assert not deleted(plan)
+
+
+def test_short_notice_is_enough_if_the_last_checkpoint_was_quick() -> None:
+    short = replace(SPOT, deadline=later(9))
+    quick = Life(job(), running(saved=saved(seconds=2.0, epoch=0)))
+    quick.decide(0, workers(), short)
+    assert steps(quick.record) == [("SaveAndMove", "Saving")]
+    slow = Life(job(), running(saved=saved(seconds=3.0, epoch=0)))
+    slow.decide(0, workers(), short)
+    assert steps(slow.record) == [("Restart", "")]
+
+
+def test_missed_checkpoint_leaves_the_pods_to_the_restart_policy() -> None:
+    life = Life(job())
+    life.decide(0, workers(), SPOT)
+    plan = life.decide(25, workers(), SPOT)
+    assert steps(life.record) == [("Restart", "Missed")]
+    assert not deleted(plan)
+    assert [event.reason for event in plan.events] == ["CheckpointTimeout"]
+    late = life.decide(27, workers(saved(at=26)), SPOT)
+    assert not deleted(late)
+    assert life.record.saved
+
+
+def test_withdrawn_notice_moves_nothing() -> None:
+    life = Life(job())
+    life.decide(0, workers(), SPOT)
+    life.decide(2, workers())
+    assert not deleted(life.decide(5, workers(saved())))
+    assert life.record.replacement("worker", 1) == 0
+
+
+def test_second_notice_shares_the_order_of_the_first() -> None:
+    life = Life(job())
+    life.decide(0, workers(), SPOT)
+    life.decide(1, workers(), SPOT, replace(SPOT, node="n2", uid="u2", deadline=later(40)))
+    assert life.record.order_in_force
+    assert (life.record.order_in_force.epoch, life.record.order_in_force.stop) == (EPOCH, {"worker": "1-2"})
+    plan = life.decide(5, workers(saved()), SPOT, replace(SPOT, node="n2", uid="u2", deadline=later(40)))
+    assert [name for name, _ in deleted(plan)] == ["job-worker-1", "job-worker-2"]
+
+
+def test_evicted_pod_is_asked_to_save_within_its_grace_period() -> None:
+    life = Life(job())
+    evicted = {"terminating": True, "disrupted": True, "deletion_time": later(40)}
+    life.decide(0, workers(None, **evicted, disruption_reason="EvictionByEvictionAPI"))
+    assert steps(life.record) == [("SaveAndMove", "Saving")]
+    assert life.record.notices[0].cause == "Evicted"
+
+
+def test_elastic_role_leaves_the_node_after_the_checkpoint() -> None:
+    elastic = replace(WORKERS, elastic=Elastic(2, 6))
+    life = Life(job(elastic))
+    plan = life.decide(0, workers(), SPOT)
+    assert steps(life.record) == [("ScaleIn", "Saving")]
+    assert not plan.actions
+    plan = life.decide(5, workers(saved()), SPOT)
+    assert steps(life.record) == [("ScaleIn", "Saved")]
+    assert list(life.record.role("worker").wanted) == [0, 2, 3]
+    assert [name for name, _ in deleted(plan)] == ["job-worker-1"]
+
+
+def test_elastic_role_leaves_the_node_also_without_a_checkpoint() -> None:
+    life = Life(job(replace(WORKERS, elastic=Elastic(2, 6))))
+    life.decide(0, workers(), SPOT)
+    life.decide(25, workers(), SPOT)
+    assert steps(life.record) == [("ScaleIn", "Missed")]
+    assert list(life.record.role("worker").wanted) == [0, 2, 3]
