@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -20,34 +20,11 @@ from argosy.operator import endpoint, host_acks
 from argosy.operator.endpoint_credentials import make_credentials
 from argosy.operator.host_acks import MAX_ACK_BYTES, HostAckMetrics, HostAcks
 from argosy.operator.pod_annotations import PodAnnotations
-from tests.support.endpoint_stage import Stage, ask, serving
+from tests.support.endpoint_stage import PatchedPods, Stage, ask, serving
 from tests.support.waiting import eventually
 
 ACK = "/v1/jobs/default/mnist/hosts/ack"
 LAUNCHER = "mnist-launcher-0"
-
-
-class PatchedPods:
-    """The part of a client that acknowledgements use; a test can hold its answers back."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self.error: ApiError | None = None
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
-        self.patches: list[tuple[str, str, Mapping[str, Any]]] = []
-
-    async def patch(self, kind: type[Pod], name: str, patch: Mapping[str, Any], namespace: str) -> Pod:
-        assert kind is Pod
-        self.patches.append((namespace, name, patch))
-        await self.may_answer.wait()
-        if self.error is not None:
-            raise self.error
-        pod = self._stage.caches.pods.get(namespace, name)
-        assert pod is not None
-        version = str(int(pod.metadata.resource_version) + 1000)
-        annotations = {**pod.metadata.annotations, **patch["metadata"]["annotations"]}
-        return replace(pod, metadata=replace(pod.metadata, resource_version=version, annotations=annotations))
 
 
 class Acks:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +14,13 @@ from msgspec.structs import replace
 import argosy.helper
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
+from argosy.engine.errors import ApiError
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod, PodSpec, PodStatus
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun_status import TrainingRunStatus
+from argosy.operator.checkpoint_acks import CheckpointAcks
 from argosy.operator.endpoint import Endpoint, RouteContext, server_tls
 from argosy.operator.endpoint_credentials import EndpointCredentials
 from argosy.operator.host_acks import HostAcks
@@ -26,10 +28,13 @@ from argosy.operator.job_views import JobView, JobViews
 from argosy.reconcile.caches import Caches
 from argosy.wire.messages import Request
 from argosy.wire.server import Server
+from argosy.workload.checkpoint_policy import CheckpointPolicy
+from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.host_files import render_host_files
 from argosy.workload.index_set import IndexSet
-from argosy.workload.model import Phase
+from argosy.workload.model import Phase, Role
 from argosy.workload.record import Record, RoleRecord
+from tests.support import builders
 from tests.support.scale_simulator import elastic_job
 
 SCRIPT = Path(argosy.helper.__file__).with_name("__main__.py")
@@ -56,6 +61,17 @@ class Jobs:
         record = Record(phase=phase, roles=states)
         status = TrainingRunStatus(phase=phase)
         self.views["default", name] = JobView(f"uid-of-{name}", "default", status, record, frozenset(roles))
+
+    def set_checkpoints(
+        self, name: str, order: SaveOrder | None = None, saved: SavedCheckpoint | None = None
+    ) -> None:
+        """Set a job that keeps checkpoints, with an order and with the last good one."""
+        record = Record(phase=Phase.RUNNING, order=order, saved=saved)
+        status = TrainingRunStatus(phase=Phase.RUNNING)
+        policy = CheckpointPolicy(f"file:///store/default/{name}-uid")
+        wanted = builders.workload(Role("worker", 2, {}), name=name)
+        view = JobView(f"uid-of-{name}", "default", status, record, frozenset({"worker"}))
+        self.views["default", name] = replace(view, workload=replace(wanted, checkpoint=policy))
 
     def set_hosts(self, name: str, *listed: int, slots: int = 1) -> str:
         """Record this host list, newer than the last one, and return its etag."""
@@ -89,16 +105,28 @@ class Stage:
         self.port = 0
         self._versions = 0
         self.host_acks: HostAcks | None = None
+        self.checkpoint_acks: CheckpointAcks | None = None
 
     @property
     def context(self) -> RouteContext:
-        return RouteContext(self.readings, self.trust, self.missing, host_acks=self.host_acks)
+        return RouteContext(
+            self.readings,
+            self.trust,
+            self.missing,
+            host_acks=self.host_acks,
+            checkpoint_acks=self.checkpoint_acks,
+        )
 
     def change_hosts(self, name: str, *listed: int, slots: int = 1) -> str:
         """Record another host list, as the watch reports it to this replica; return its etag."""
         etag = self.jobs.set_hosts(name, *listed, slots=slots)
         self.readings._notify("default", name, record_changed=True)
         return etag
+
+    def order(self, name: str, order: SaveOrder | None) -> None:
+        """Record an order, as the watch reports it to this replica."""
+        self.jobs.set_checkpoints(name, order)
+        self.readings._notify("default", name, record_changed=True)
 
     def missing(self) -> str:
         self.ready_checks += 1
@@ -143,6 +171,29 @@ class Stage:
         )
         out, err = await process.communicate()
         return Ended(process.returncode or 0, out.decode(), err.decode())
+
+
+class PatchedPods:
+    """The part of a client that acknowledgements use; a test can hold its answers back."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.error: ApiError | None = None
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.patches: list[tuple[str, str, Mapping[str, Any]]] = []
+
+    async def patch(self, kind: type[Pod], name: str, patch: Mapping[str, Any], namespace: str) -> Pod:
+        assert kind is Pod
+        self.patches.append((namespace, name, patch))
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+        pod = self._stage.caches.pods.get(namespace, name)
+        assert pod is not None
+        version = str(int(pod.metadata.resource_version) + 1000)
+        annotations = {**pod.metadata.annotations, **patch["metadata"]["annotations"]}
+        return replace(pod, metadata=replace(pod.metadata, resource_version=version, annotations=annotations))
 
 
 class Ended:

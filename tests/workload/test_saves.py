@@ -48,8 +48,8 @@ def pods(*acknowledged: SavedCheckpoint | None) -> tuple[ObservedPod, ...]:
     return tuple(replace(pod(index), saved=acks[index]) for index in range(2))
 
 
-def order(epoch: int = EPOCH, since: datetime = NOW, by: datetime = later(600), **changes: object) -> SaveOrder:
-    return replace(SaveOrder(epoch, "interval", "Interval", since, by), **changes)
+def order(epoch: int = EPOCH) -> SaveOrder:
+    return SaveOrder(epoch, "interval", "Interval", NOW, later(600))
 
 
 class Case(Struct):
@@ -218,7 +218,8 @@ def test_what_ends_all_pods_waits_for_a_checkpoint(case: Ending, what: str) -> N
 def test_suspension_that_is_withdrawn_and_repeated_saves_again() -> None:
     suspended = job(suspended=True, generation=2)
     first = decide(suspended, running(), Observed(pods=pods()), NOW).record
-    resumed = decide(job(generation=3), first, Observed(pods=pods(saved(5, later(8), EPOCH))), later(9)).record
+    acknowledged = Observed(pods=pods(saved(5, later(8), EPOCH)))
+    resumed = decide(job(generation=3), first, acknowledged, later(9)).record
     assert resumed.phase is Phase.RUNNING
     again = decide(replace(suspended, generation=4), resumed, Observed(pods=pods()), later(20))
     assert again.record.order_in_force

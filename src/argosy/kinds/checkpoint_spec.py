@@ -10,8 +10,7 @@ from argosy.kinds.quantity import DURATION_PATTERN
 
 Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
 
-STORE_PATTERN = r"^(pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?|file:///.+|(s3|gs|az|oci)://[^/]+.*)$"
-SECRET_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"  # noqa: S105 - of a name
+STORE_PATTERN = r"^(pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?|file:///.+)$"
 
 
 class IntervalMode(StrEnum):
@@ -33,11 +32,6 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
             field_path=".mode",
         ),
         Rule(
-            rule="!has(self.credentials) || size(self.credentials) == 0 || !self.store.matches('^(pvc|file)://')",
-            message="not supported with a store of pvc:// or file://, which needs none",
-            field_path=".credentials",
-        ),
-        Rule(
             rule="!self.store.matches('(^|/)[.][.](/|$)')",
             message="must not contain '..'",
             field_path=".store",
@@ -45,12 +39,8 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
     )
 
     store: Annotated[str, Meta(pattern=STORE_PATTERN, min_length=1, max_length=512)]
-    """Where checkpoints are kept: pvc://CLAIM/PATH, file:///PATH (a folder of the node), s3://BUCKET/PREFIX,
-    gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or oci://REGISTRY/REPOSITORY. Each run has a folder of its own
-    there, NAMESPACE/NAME-UID."""
-    credentials: Annotated[str, Meta(pattern=SECRET_PATTERN, max_length=253)] = ""
-    """Secret of the run's namespace with the credentials of the store. Only the operator's containers of the
-    pods mount it."""
+    """Where checkpoints are kept: pvc://CLAIM/PATH, or file:///PATH, a folder that all nodes have in common.
+    Each run has a folder of its own there, NAMESPACE/NAME-UID."""
     interval: Duration | None = None
     """A checkpoint is ordered when the last one is this old. If unset, only before announced losses."""
     mode: IntervalMode = IntervalMode.FIXED

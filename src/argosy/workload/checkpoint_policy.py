@@ -1,15 +1,9 @@
 """Defines where a job keeps its checkpoints, and when one is ordered."""
 
-from typing import Literal
-
 from msgspec import Struct
 
 from argosy.kinds.checkpoint_spec import CheckpointSpec
 from argosy.kinds.quantity import parse_duration
-
-Scheme = Literal["pvc", "file", "s3", "gs", "az", "oci"]
-SHARED_SCHEMES = ("pvc", "file")
-"""Stores that pods mount: a program writes its checkpoints there itself. All others are published to."""
 
 
 class CheckpointPolicy(Struct, frozen=True):
@@ -24,17 +18,10 @@ class CheckpointPolicy(Struct, frozen=True):
     """The interval may be shorter, as `save_intervals` computes it."""
     suspend_grace: float = 120.0
     """Seconds that a checkpoint may take before the job is suspended or resized."""
-    credentials: str = ""
-    """Name of a Secret in the job's namespace; empty: none."""
 
     @property
     def scheme(self) -> str:
         return self.uri.partition("://")[0]
-
-    @property
-    def is_shared(self) -> bool:
-        """True if all pods of the job see the same folder."""
-        return self.scheme in SHARED_SCHEMES
 
 
 def checkpoint_policy(spec: CheckpointSpec, namespace: str, name: str, uid: str) -> CheckpointPolicy:
@@ -45,5 +32,4 @@ def checkpoint_policy(spec: CheckpointSpec, namespace: str, name: str, uid: str)
         interval=parse_duration(spec.interval) if spec.interval else None,
         adaptive=spec.mode == "Adaptive",
         suspend_grace=parse_duration(spec.suspend_grace),
-        credentials=spec.credentials,
     )

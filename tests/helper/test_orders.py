@@ -1,0 +1,208 @@
+"""Tests for the helper that delivers orders and acknowledges checkpoints, with an operator of their own."""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from argosy.helper.checkpoint_folder import CheckpointFolder, prepare
+from argosy.helper.endpoint import Endpoint
+from argosy.helper.orders import CheckpointWatcher, OrderListener, Settings, read_order
+from argosy_sdk import manifest
+
+
+class Operator(Endpoint):
+    """Answers as a test says, and remembers what it was asked."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.queries: list[Mapping[str, str]] = []
+        self.posts: list[tuple[str, Mapping[str, object]]] = []
+        self.problem = ""
+
+    def get(  # type: ignore[override]  # without the generic result
+        self, path: str, query: Mapping[str, str], deadline: float | None, read: Callable[[bytes], object]
+    ) -> object:
+        self.queries.append(query)
+        return read(json.dumps(self.answers.pop(0)).encode())
+
+    def post_json(self, path: str, body: Mapping[str, object], timeout: float) -> str:
+        self.posts.append((path, body))
+        return self.problem
+
+
+def settings(folder: Path, **changes: object) -> Settings:
+    made = Settings(
+        folder / "checkpoints",
+        folder / "run/orders/orders.json",
+        2,
+        "pod",
+        "uid",
+        "worker",
+        0,
+        is_shared=True,
+        may_signal=False,
+        resume=folder / "run/resume/checkpoint",
+    )
+    return made._replace(**changes)
+
+
+def save(folder: Path, step: int, minute: int = 0, epoch: int = 0, content: str = "state") -> Path:
+    """Make a checkpoint as a program without the SDK would."""
+    path = folder / "checkpoints" / f"step-{step}"
+    path.mkdir(parents=True)
+    (path / "state.txt").write_text(content)
+    parts = manifest.make_parts(path, ["state.txt"], 0)
+    created = f"2030-01-01T00:{minute or step:02}:00Z"
+    described = {"version": 1, "step": step, "world": 1, "epoch": epoch, "created": created, "seconds": 0.5}
+    manifest.write_json(path / "manifest.json", {**described, "parts": parts})
+    return path
+
+
+def order(epoch: int, action: str = "Save", version: int = 1) -> dict[str, object]:
+    return {"version": version, "epoch": epoch, "action": action, "reason": "Preempted", "by": None, "stop": True}
+
+
+def steps(folder: Path) -> Sequence[int]:
+    return [checkpoint.step for checkpoint in CheckpointFolder(folder / "checkpoints").find()]
+
+
+def test_each_order_is_written_once_and_asked_for_by_the_last_number(tmp_path: Path) -> None:
+    operator, wake = Operator(order(8), order(8), order(9)), threading.Event()
+    wanted = settings(tmp_path)
+    listener = OrderListener(operator, wanted, wake)
+    assert listener.run_once()
+    assert json.loads(wanted.orders.read_text()) == order(8)
+    assert wake.is_set()
+    assert not listener.run_once(), "a replica whose cache lags gives the same answer"
+    assert listener.run_once()
+    assert json.loads(wanted.orders.read_text())["epoch"] == 9
+    assert [query["seen"] for query in operator.queries] == ["", "8", "8"]
+    assert operator.queries[0] == {"wait": "30s", "role": "worker", "index": "0", "seen": ""}
+
+
+def test_folder_is_looked_at_often_until_the_order_is_answered(tmp_path: Path) -> None:
+    listener = OrderListener(Operator(order(8), order(9, "None")), settings(tmp_path), threading.Event())
+    assert not listener.is_ordered(0)
+    listener.run_once()
+    assert listener.is_ordered(7)
+    assert not listener.is_ordered(8)
+    listener.run_once()
+    assert not listener.is_ordered(0)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"<html>", b'{"version": 2, "epoch": 1, "action": "Save"}'])
+def test_answer_that_is_no_order_is_asked_for_again(body: bytes) -> None:
+    assert read_order(body) is None
+
+
+def test_complete_checkpoint_is_acknowledged_once(tmp_path: Path) -> None:
+    operator = Operator()
+    watcher = CheckpointWatcher(operator, settings(tmp_path))
+    watcher.look()
+    assert not operator.posts
+    path = save(tmp_path, 5, epoch=8)
+    watcher.look()
+    watcher.look()
+    [(where, body)] = operator.posts
+    digest = manifest.digest_of(manifest.read(path))
+    assert where == "checkpoints/ack"
+    assert body == {
+        "pod": "pod",
+        "uid": "uid",
+        "step": 5,
+        "epoch": 8,
+        "world": 1,
+        "digest": digest,
+        "size": 5,
+        "seconds": 0.5,
+        "created": "2030-01-01T00:05:00Z",
+    }
+    assert watcher.epoch == 8
+
+
+def test_failed_acknowledgement_is_repeated(tmp_path: Path) -> None:
+    operator = Operator()
+    watcher = CheckpointWatcher(operator, settings(tmp_path))
+    save(tmp_path, 5)
+    operator.problem = "503 not ready"
+    watcher.look()
+    watcher.look(is_last=True)
+    assert len(operator.posts) == 2
+
+
+INCOMPLETE: dict[str, Callable[[Path], object]] = {
+    "no manifest": lambda path: (path / "manifest.json").unlink(),
+    "manifest cut short": lambda path: os.truncate(path / "manifest.json", 20),
+    "file cut short": lambda path: os.truncate(path / "state.txt", 2),
+    "file missing": lambda path: (path / "state.txt").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", INCOMPLETE.values(), ids=INCOMPLETE.keys())
+def test_incomplete_checkpoint_is_not_acknowledged(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    operator = Operator()
+    save(tmp_path, 4)
+    damage(save(tmp_path, 5))
+    CheckpointWatcher(operator, settings(tmp_path)).look()
+    assert [body["step"] for _, body in operator.posts] == [4]
+
+
+def test_other_replicas_of_a_shared_folder_wait_unless_they_end(tmp_path: Path) -> None:
+    operator = Operator()
+    watcher = CheckpointWatcher(operator, settings(tmp_path, replica=3))
+    save(tmp_path, 5)
+    watcher.look()
+    assert not operator.posts
+    watcher.look(is_last=True)
+    assert [body["step"] for _, body in operator.posts] == [5]
+    alone = CheckpointWatcher(operator, settings(tmp_path, replica=3, is_shared=False))
+    alone.look()
+    assert len(operator.posts) == 2
+
+
+def test_old_checkpoints_are_deleted_after_a_new_one_is_acknowledged(tmp_path: Path) -> None:
+    operator = Operator()
+    operator.problem = "503 not ready"
+    for step in range(1, 6):
+        save(tmp_path, step)
+    watcher = CheckpointWatcher(operator, settings(tmp_path))
+    watcher.look()
+    assert steps(tmp_path) == [5, 4, 3, 2, 1], "nothing is deleted before the operator knows the last one"
+    operator.problem = ""
+    watcher.look(is_last=True)
+    assert steps(tmp_path) == [5, 4]
+
+
+def test_checkpoint_that_was_restored_is_reported(tmp_path: Path) -> None:
+    operator = Operator()
+    link = tmp_path / "run/resume/checkpoint"
+    path = save(tmp_path, 5)
+    link.parent.mkdir(parents=True)
+    link.symlink_to(path)
+    watcher = CheckpointWatcher(operator, settings(tmp_path))
+    for _ in range(3):
+        watcher.look()
+    assert [(where, body["step"]) for where, body in operator.posts] == [
+        ("checkpoints/ack", 5),
+        ("checkpoints/resumed", 5),
+    ]
+
+
+def resumed(folder: Path) -> str:
+    link = folder / "run/resume/checkpoint"
+    assert prepare(folder / "checkpoints", link, folder / "run/sdk") == 0
+    return link.resolve().name if link.exists() else ""
+
+
+def test_newest_checkpoint_that_verifies_is_resumed_from(tmp_path: Path) -> None:
+    assert resumed(tmp_path) == "", "a first start finds none"
+    save(tmp_path, 4)
+    newest = save(tmp_path, 5)
+    assert resumed(tmp_path) == "step-5"
+    (newest / "state.txt").write_text("other")
+    assert resumed(tmp_path) == "step-4"
+    assert (tmp_path / "run/sdk/argosy_sdk/__init__.py").exists()
