@@ -43,9 +43,7 @@ class Training:
 
     def start(self, **fields: object) -> None:
         document: Manifest = yaml.safe_load((REPOSITORY / EXAMPLE).read_text())
-        document = mount_working_dir(
-            document, REPOSITORY, Path(sys.prefix), Path(sys.executable), os.environ
-        )
+        document = mount_working_dir(document, REPOSITORY, Path(sys.prefix), Path(sys.executable), os.environ)
         document = with_variables(document, {"STEPS": "100000", "PACE": "0.02"})
         document["metadata"] = {"name": self.name}
         spec = cast("dict[str, Any]", document["spec"])

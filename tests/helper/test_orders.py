@@ -34,20 +34,19 @@ class Operator(Endpoint):
         return self.problem
 
 
-def settings(folder: Path, **changes: object) -> Settings:
-    made = Settings(
+def settings(folder: Path, replica: int = 0, *, is_shared: bool = True) -> Settings:
+    return Settings(
         folder / "checkpoints",
         folder / "run/orders/orders.json",
         2,
         "pod",
         "uid",
         "worker",
-        0,
-        is_shared=True,
+        replica,
+        is_shared=is_shared,
         may_signal=False,
         resume=folder / "run/resume/checkpoint",
     )
-    return made._replace(**changes)
 
 
 def save(folder: Path, step: int, minute: int = 0, epoch: int = 0, content: str = "state") -> Path:
@@ -63,7 +62,14 @@ def save(folder: Path, step: int, minute: int = 0, epoch: int = 0, content: str 
 
 
 def order(epoch: int, action: str = "Save", version: int = 1) -> dict[str, object]:
-    return {"version": version, "epoch": epoch, "action": action, "reason": "Preempted", "by": None, "stop": True}
+    return {
+        "version": version,
+        "epoch": epoch,
+        "action": action,
+        "reason": "Preempted",
+        "by": None,
+        "stop": True,
+    }
 
 
 def steps(folder: Path) -> Sequence[int]:
@@ -94,7 +100,9 @@ def test_folder_is_looked_at_often_until_the_order_is_answered(tmp_path: Path) -
     assert not listener.is_ordered(0)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"<html>", b'{"version": 2, "epoch": 1, "action": "Save"}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b"<html>", b'{"version": 2, "epoch": 1, "action": "Save"}']
+)
 def test_answer_that_is_no_order_is_asked_for_again(body: bytes) -> None:
     assert read_order(body) is None
 

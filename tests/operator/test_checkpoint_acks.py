@@ -50,7 +50,7 @@ class Acks:
         status, answer = await ask(self.stage, f"{JOB}/orders", query, token)
         return status, json.loads(answer)
 
-    async def send(self, event: str = "ack", token: str | None = None, **fields: object) -> tuple[int, str]:
+    async def send(self, event: str = "ack", token: str | None = None, **fields: Any) -> tuple[int, str]:
         body = {
             "pod": WORKER,
             "uid": WORKER,
@@ -154,7 +154,7 @@ async def test_failed_write_is_reported_and_may_be_repeated_at_once(acks: Acks) 
     assert (await acks.send())[0] == 200
 
 
-REJECTED: dict[str, tuple[dict[str, object], tuple[int, str]]] = {
+REJECTED: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
     "order that was never given": ({"epoch": 9}, (409, "epoch: must be that of an order of the job")),
     "pod of another uid": ({"uid": "other"}, (404, "pod: must be name and uid of a pod of the job")),
     "unknown pod": ({"pod": "mnist-worker-9"}, (404, "pod: must be name and uid of a pod of the job")),
@@ -172,7 +172,7 @@ REJECTED: dict[str, tuple[dict[str, object], tuple[int, str]]] = {
 
 @pytest.mark.parametrize(("fields", "want"), REJECTED.values(), ids=REJECTED.keys())
 async def test_invalid_acknowledgement_writes_nothing(
-    acks: Acks, fields: dict[str, object], want: tuple[int, str]
+    acks: Acks, fields: dict[str, Any], want: tuple[int, str]
 ) -> None:
     acks.stage.pod("worker", 0, job="other")
     assert await acks.send(**fields) == want

@@ -113,8 +113,9 @@ def test_saved_checkpoint_moves_the_noticed_pod_once() -> None:
 def test_framework_that_restarts_as_a_whole_is_moved_as_a_whole() -> None:
     life = Life(job(scope=RestartScope.JOB))
     life.decide(0, workers(), SPOT)
-    assert life.record.order_in_force
-    assert life.record.order_in_force.stop == {"worker": "0-2"}
+    order = life.record.order
+    assert order
+    assert order.stop == {"worker": "0-2"}
     plan = life.decide(5, workers(saved()), SPOT)
     assert life.record.attempt == 2
     assert deleted(plan) == [("job-worker-0", None), ("job-worker-1", 20), ("job-worker-2", None)]

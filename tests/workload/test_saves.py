@@ -79,7 +79,9 @@ CASES = {
         1300, record=running(order=order()), want_reason="Interval", want_epoch=EPOCH + 1300
     ),
     "clock set back: the number of an order still grows": Case(
-        640, record=running(order=order(EPOCH + 5000), answered_epoch=EPOCH + 5000), want_reason="Interval",
+        640,
+        record=running(order=order(EPOCH + 5000), answered_epoch=EPOCH + 5000),
+        want_reason="Interval",
         want_epoch=EPOCH + 5001,
     ),
     "checkpoint that nobody ordered: the interval starts again": Case(
@@ -108,7 +110,8 @@ CASES = {
         want_step=10,
     ),
     "active deadline is near: a last checkpoint is ordered": Case(
-        1980, job=job(replace(POLICY, interval=None), limits=Limits(active_deadline=2000.0)),
+        1980,
+        job=job(replace(POLICY, interval=None), limits=Limits(active_deadline=2000.0)),
         want_reason="DeadlineExceeded",
     ),
     "active deadline is near and the last checkpoint was quick: there is time left": Case(

@@ -133,7 +133,11 @@ class OrderListener:
     def run_once(self) -> bool:
         """Wait for a newer order and write it; return False if there was none for some time."""
         seen = self._order.get("epoch")
-        query = {"wait": f"{POLL_SECONDS}s", "role": self._settings.role, "index": str(self._settings.replica)}
+        query = {
+            "wait": f"{POLL_SECONDS}s",
+            "role": self._settings.role,
+            "index": str(self._settings.replica),
+        }
         order = self._endpoint.get(
             "orders", {**query, "seen": "" if seen is None else str(seen)}, None, read_order
         )

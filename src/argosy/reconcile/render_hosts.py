@@ -96,7 +96,6 @@ class _Writer(Struct, frozen=True):
         return as_first_user(container, self.template, self.site)
 
 
-
 def as_first_user(container: Json, template: RoleTemplate, site: RenderContext) -> Json:
     """Return a helper's container that runs as the user of the first container, unless that is root or not
     known: a volume of the user's own may be writable for this user only."""

@@ -99,9 +99,7 @@ def noticed_pods(
         for name, encoded in sorted(notice.replicas.items())
         if name in workload.roles
         for pod in current_pods(record, name, observed)
-        if pod.index in IndexSet.decode(encoded)
-        and pod.node == notice.node
-        and notice.pod in ("", pod.name)
+        if pod.index in IndexSet.decode(encoded) and pod.node == notice.node and notice.pod in ("", pod.name)
     ]
 
 

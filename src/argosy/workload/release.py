@@ -90,9 +90,7 @@ def _releases(record: Record) -> list[OpenNotice]:
     return [
         notice
         for notice in record.notices
-        if notice.observed
-        and notice.response == NoticeResponse.SCALE_IN
-        and notice.step != SaveStep.SAVING
+        if notice.observed and notice.response == NoticeResponse.SCALE_IN and notice.step != SaveStep.SAVING
     ]
 
 
