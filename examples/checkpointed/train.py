@@ -1,7 +1,8 @@
 """A training that saves checkpoints when it is asked to, and continues from the last one.
 
-Its state is a number that depends on every step before, so the result shows whether one was left out. The file
-`computed.txt` beside the checkpoints has every step that was ever computed; a step that is there twice was lost.
+Its state is a number that depends on every step before, so the result shows whether one was left out. The
+file `computed.txt` beside the checkpoints has every step that was ever computed; a step that is there twice
+was lost.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""A training with checkpoints loses nodes and is suspended: it saves before, resumes elsewhere and loses no step.
+"""A training with checkpoints loses nodes and is suspended: it saves before, resumes, and loses no step.
 
 The example writes down every step that it computes, so a step that was lost shows as one computed twice.
 """

@@ -1,4 +1,4 @@
-"""Tests for orders to save checkpoints, and for acknowledgements: whose pod, which order, what is written."""
+"""Tests for orders to save checkpoints, and for their acknowledgements: whose pod, which order."""
 
 import asyncio
 import json

@@ -17,6 +17,12 @@ from argosy.workload.model import Phase
 SOURCES = Path(argosy.__file__).parent
 DOCS = SOURCES.parents[1] / "docs"
 PACKAGES = ("workload", "dialects", "reconcile", "operator")
+PAGES = [
+    "users/trainingrun.md",
+    "users/aresjob.md",
+    "users/checkpointed-runs.md",
+    "administrators/operations.md",
+]
 READERS = ("workload/observed.py", "workload/gang_schedulers/")
 """Modules that read reasons of Kubernetes and of schedulers, some of which are spelled like ours."""
 CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
@@ -88,7 +94,7 @@ def test_every_reason_has_one_constant_in_camel_case_named_after_it(module: Modu
 @pytest.mark.parametrize(
     ("module", "pages"),
     [
-        (reasons, ["users/trainingrun.md", "users/aresjob.md", "administrators/operations.md"]),
+        (reasons, PAGES),
         (ares_reasons, ["users/aresjob.md"]),
     ],
     ids=["all APIs", "AresJob"],

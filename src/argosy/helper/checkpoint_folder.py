@@ -15,8 +15,8 @@ from argosy_sdk import folders, manifest
 from argosy_sdk.errors import CheckpointError
 
 MAX_VERIFIED_BYTES = 4 * 1024**3
-"""Of larger checkpoints only the sizes of files are verified here; `argosy_sdk.latest` verifies the rest, with
-one process for each file."""
+"""Of larger checkpoints only the sizes of files are verified here; `argosy_sdk.latest` verifies the rest,
+with one process for each file."""
 
 
 class Checkpoint(NamedTuple):

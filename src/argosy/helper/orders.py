@@ -2,10 +2,11 @@
 
 Runs as a sidecar. One thread asks the operator, which answers at the next order, and replaces `orders.json`.
 The other looks for complete checkpoints in the folder, acknowledges the newest one and deletes old ones.
-Whatever fails is tried again; only SIGTERM ends it, after a last look: the program may have saved just before.
+Whatever fails is tried again; only SIGTERM ends it, after a last look: the program may have saved just
+before.
 
-In a folder that all pods share every sidecar sees each checkpoint. That of replica 0 of a role acknowledges it
-at once, the others a while later, when the operator knows it already and writes nothing.
+In a folder that all pods share every sidecar sees each checkpoint. That of replica 0 of a role acknowledges
+it at once, the others a while later, when the operator knows it already and writes nothing.
 """
 
 import json

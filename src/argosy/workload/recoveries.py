@@ -1,8 +1,8 @@
 """Records how a job with checkpoints recovers from losses of pods: from the notice until it trains again.
 
 A recovery is opened by a notice, by a suspension or a new size, or by pods that were lost without notice. It
-follows from the Record alone which of these have replaced pods, so each loss is recorded once. It ends when the
-job runs again and its pods have reported from which checkpoint they started.
+follows from the Record alone which of these have replaced pods, so each loss is recorded once. It ends when
+the job runs again and its pods have reported from which checkpoint they started.
 """
 
 from collections.abc import Iterator

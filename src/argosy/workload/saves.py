@@ -31,8 +31,8 @@ SAVE_TIME_FACTOR = 1.5
 MIN_TIMEOUT_SECONDS = 60.0
 """Seconds after which an order by interval is late at the earliest."""
 INTERVAL_GRACE_SECONDS = 3.0
-"""Seconds after the interval at which a checkpoint is ordered at the earliest: a program that keeps the interval
-by itself has saved one by then."""
+"""Seconds after the interval at which a checkpoint is ordered at the earliest: a program that keeps the
+interval by itself has saved one by then."""
 INTERVAL_ID = "interval"
 DEADLINE_ID = "deadline/"
 
