@@ -146,8 +146,9 @@ class Manager:
         runner = Runner(
             kind, objects, self.sources, self.client, self.clock, self.recorder, calls, self.views
         )
+        runner.is_served = self.definitions.may_be_served
         self._kinds += [WatchedKind(cache) for cache in self.sources.caches if cache not in earlier_caches]
-        runner.subscribe(self._add_controller(objects, runner, runner.reconcile, runner.caches))
+        runner.subscribe(self._add_controller(objects, runner, runner.reconcile, runner.required_caches))
 
     def _add_controller(
         self,

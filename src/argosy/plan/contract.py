@@ -90,6 +90,8 @@ class Inputs(Struct, frozen=True):
     views: Mapping[View, ViewState] = field(default_factory=dict)
     check_results: Mapping[str, ActionResult] = field(default_factory=dict)
     """Answers to `Check`s of earlier decisions, by their keys."""
+    unserved: frozenset[type[KubernetesObject]] = frozenset()
+    """Kinds that the cluster does not serve, of those that the reconciler can do without."""
 
     def one(self, ref: Ref[K]) -> K | None:
         """Return the object, or None if there is none."""

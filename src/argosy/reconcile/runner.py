@@ -13,7 +13,7 @@ when the last actions are done, the finalizer is removed. Nothing is executed on
 what an earlier leader wrote (see `term`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -25,9 +25,11 @@ from argosy.engine.clock import Clock
 from argosy.engine.codec import Undecodable
 from argosy.engine.controller import Requeue
 from argosy.engine.dynamic import dynamic_kind
+from argosy.engine.errors import NotFound
 from argosy.engine.events import Recorder
 from argosy.engine.objects import Key, key_of
 from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.resource import Resource
 from argosy.plan.actions import Call, Exec
 from argosy.plan.children import KubernetesObject, Owner
 from argosy.plan.contract import Decision, Inputs, Reconciler, View
@@ -66,6 +68,8 @@ class ReconciledKind(Generic[T, R]):
     reconciler: Reconciler[T, R]
     needed: Mapping[Kind, Mapping[str, Index]] = field(default_factory=dict)
     """The kinds that a need may name, each with the indexes by which `Matching` finds their objects."""
+    optional: frozenset[Kind] = frozenset()
+    """Kinds without which it is reconciled all the same, while the cluster does not serve them."""
     generators: Mapping[str, Generator] = field(default_factory=dict)
     """What adds random content to children that name it."""
     drivers: Mapping[str, Driver] = field(default_factory=dict)
@@ -88,6 +92,7 @@ class Runner(Generic[T, R]):
     ) -> None:
         self._reconciler = kind.reconciler
         self._needed_kinds = tuple(kind.needed)
+        self._optional = kind.optional
         self._generators = kind.generators
         self._objects = objects
         self.caches = sources.declare(kind.reconciler.owns, kind.needed)
@@ -98,6 +103,8 @@ class Runner(Generic[T, R]):
         self._recorder = recorder
         self._background = background
         self._views = views
+        self.is_served: Callable[[Resource], bool] = lambda _resource: True
+        """Tells whether the cluster serves a kind, as far as that is known."""
         self._queue: Queue | None = None
         self._states: dict[Key, ObjectState] = {}
         self._needs = NeedIndex()
@@ -130,7 +137,8 @@ class Runner(Generic[T, R]):
         record = self._record_of(obj, state)
         needs = tuple(self._reconciler.needs(obj, record))
         self._needs.replace(key, needs)
-        if not all(cache.synced for cache in self.caches):
+        unserved = self._unserved_kinds()
+        if not all(cache.synced or cache.kind in unserved for cache in self.caches):
             return Requeue(SYNC_SECONDS)
         owner = Owner.from_object(obj)
         children = self._sources.children_of(owner, self._reconciler.owns)
@@ -145,6 +153,7 @@ class Runner(Generic[T, R]):
             self._background.call_results(key, uid),
             {need: self._views.state(key.namespace, need) for need in needs if isinstance(need, View)},
             dict(state.checks),
+            unserved,
         )
         decision = self._reconciler.decide(obj, record, inputs, self._clock.now())
         written = await self._write(obj, decision, state)
@@ -159,6 +168,20 @@ class Runner(Generic[T, R]):
             await self._remove_finalizer(written)
             return None
         return self._next(decision, inputs, state)
+
+    @property
+    def required_caches(self) -> tuple[Cache[KubernetesObject], ...]:
+        """The caches that must be filled before the first reconcile."""
+        return tuple(cache for cache in self.caches if cache.kind not in self._optional)
+
+    def _unserved_kinds(self) -> frozenset[Kind]:
+        """Return the optional kinds that the cluster does not serve."""
+        missing = (cache for cache in self.caches if cache.kind in self._optional and not cache.synced)
+        return frozenset(
+            cache.kind
+            for cache in missing
+            if not self.is_served(cache.kind.resource) or isinstance(cache.watcher.last_error, NotFound)
+        )
 
     async def _write(self, obj: T, decision: Decision, state: ObjectState) -> T:
         """Write finalizer and status, and return the object; afterwards the actions may be executed."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from argosy.kinds import labels
+from argosy.kinds import labels, spot
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.text import quote_value
 
@@ -20,6 +20,12 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 MAX_SOURCE_CHARS = 63
 """Longer sources are cut: they are written by others, and are copied to the Record of every job there."""
+
+_ANNOTATIONS = (
+    (labels.TERMINATION_DEADLINE, labels.TERMINATION_SOURCE),
+    (spot.TERMINATION_DEADLINE, spot.TERMINATION_SOURCE),
+)
+"""Pairs of annotations on a node whose end is announced: until when it is there, and who says so."""
 
 _SHUTTING_DOWN = "node is shutting down"
 """Message of the condition Ready while a kubelet shuts its node down gracefully."""
@@ -127,9 +133,10 @@ _URGENCY = tuple(NoticeCause)
 
 
 def _causes(node: Node, rules: NoticeRules) -> Iterator[tuple[NoticeCause, str]]:
-    if _announced_deadline(node):
-        source = node.metadata.annotations.get(labels.TERMINATION_SOURCE)
-        yield NoticeCause.PREEMPTED, source or labels.TERMINATION_DEADLINE
+    for deadline, source in _ANNOTATIONS:
+        if _parse_deadline(node, deadline):
+            yield NoticeCause.PREEMPTED, node.metadata.annotations.get(source) or deadline
+            break
     for taint in node.spec.taints:
         if taint.key == OUT_OF_SERVICE:
             yield NoticeCause.OUT_OF_SERVICE, taint.key
@@ -147,9 +154,15 @@ def _is_shutting_down(kind: str, message: str) -> bool:
 
 
 def _announced_deadline(node: Node) -> datetime | None:
-    """Return the time in the annotation; None if there is none, or none of RFC 3339 with a zone."""
+    """Return the earliest time that an annotation announces."""
+    times = (_parse_deadline(node, deadline) for deadline, _ in _ANNOTATIONS)
+    return min((time for time in times if time is not None), default=None)
+
+
+def _parse_deadline(node: Node, annotation: str) -> datetime | None:
+    """Return the time in an annotation; None if there is none, or none of RFC 3339 with a zone."""
     try:
-        time = datetime.fromisoformat(node.metadata.annotations.get(labels.TERMINATION_DEADLINE, ""))
+        time = datetime.fromisoformat(node.metadata.annotations.get(annotation, ""))
         return time.astimezone(UTC).replace(microsecond=0) if time.tzinfo else None
     except (ValueError, OverflowError):
         return None

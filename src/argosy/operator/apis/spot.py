@@ -81,7 +81,35 @@ def spot_settings(settings: "Settings") -> SpotSettings:
 
 
 def _add_controllers(manager: "Manager", settings: "Settings") -> None:
-    del manager, settings
+    from argosy.checkpoint.drivers.registry_driver import RegistryDriver
+    from argosy.checkpoint.image_requests import REGISTRY_DRIVER
+    from argosy.dialects.spot import pods
+    from argosy.dialects.spot.reconciler import SpotInstanceJobReconciler
+    from argosy.engine.cache import Cache
+    from argosy.reconcile.runner import ReconciledKind
+
+    if manager.sources.shared(Node) is None:
+        manager.sources.share(manager.caches.nodes)
+    manager.sources.share(Cache(manager.client, SpotInstanceJob, namespace=manager.namespace))
+    spot = spot_settings(settings)
+    manager.add_kind(
+        ReconciledKind(
+            kind=SpotInstanceJob,
+            reconciler=SpotInstanceJobReconciler(spot, settings.notices),
+            needed={
+                SpotInstanceVM: {},
+                InstanceTemplate: {},
+                Node: {pods.ALL_INDEX: pods.everything},
+                pods.ClusterPod: {
+                    pods.JOB_INDEX: pods.pods_by_job,
+                    pods.USAGE_INDEX: pods.pods_by_usage,
+                },
+                SpotInstanceJob: {pods.ALL_INDEX: pods.everything},
+            },
+            optional=frozenset({CheckpointBackup}),
+            drivers={REGISTRY_DRIVER: RegistryDriver()},
+        )
+    )
 
 
 def summarize(job: SpotInstanceJob) -> JobSummary:

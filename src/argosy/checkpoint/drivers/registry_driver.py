@@ -1,0 +1,108 @@
+"""Answers questions about checkpoint images by asking their registry: the driver `registry` of calls."""
+
+from msgspec import Struct
+
+from argosy.checkpoint.drivers.registry import Manifest, Registry
+from argosy.checkpoint.drivers.registry_auth import Login
+from argosy.checkpoint.drivers.registry_http import RegistryError
+from argosy.checkpoint.image_names import (
+    Image,
+    InvalidImageNameError,
+    Repository,
+    checkpoint_tag,
+    complete_stamps,
+    parse_image,
+    parse_repository,
+)
+from argosy.checkpoint.image_requests import DeleteImages, FindNewest, FoundImages, VerifyImages
+from argosy.checkpoint.images import is_of_owner
+from argosy.checkpoint.registry_logins import InvalidCredentialsError, find_login
+from argosy.plan.drivers import Credentials, Refusal
+
+IMAGE_NOT_FOUND = "ImageNotFound"
+DIGEST_MISMATCH = "DigestMismatch"
+"""Codes of refusals: an image is not there, or is another one."""
+
+MAX_STAMPS = 50
+"""Checkpoints that are looked at, the newest first, to find one of the owner."""
+
+
+class RegistryDriver:
+    """Speaks to the registry that a request names, with the login of its credentials."""
+
+    async def call(self, request: Struct, credentials: Credentials) -> Struct | None:
+        try:
+            match request:
+                case VerifyImages():
+                    return await _verify(request, credentials)
+                case FindNewest():
+                    return await _find_newest(request, credentials)
+                case DeleteImages():
+                    await _delete(request, credentials)
+                    return None
+        except InvalidImageNameError as error:
+            raise Refusal("InvalidImageName", str(error)) from error
+        except InvalidCredentialsError as error:
+            raise Refusal("InvalidCredentials", str(error)) from error
+        except RegistryError as error:
+            if error.is_temporary:
+                raise OSError(error.message) from error
+            raise Refusal(error.code, error.message) from error
+        raise Refusal("NotSupported", f"unknown request {type(request).__name__}")
+
+    async def fetch(self, scope: str, credentials: Credentials) -> Struct:
+        raise Refusal("NotSupported", "registries have no views")
+
+
+def _connect(repository: Repository, credentials: Credentials) -> Registry:
+    login = find_login(credentials, repository.registry)
+    return Registry(repository.registry, Login(login.username, login.password) if login else None)
+
+
+async def _verify(request: VerifyImages, credentials: Credentials) -> FoundImages:
+    """Return the images with the digests that the registry has; refuse if one is missing or another."""
+    digests: dict[str, str] = {}
+    for container, name in request.images.items():
+        image = parse_image(name)
+        async with _connect(image.repository, credentials) as registry:
+            digest = await registry.head_manifest(image)
+        if digest is None:
+            raise Refusal(IMAGE_NOT_FOUND, f"image {name} does not exist")
+        recorded = request.digests.get(container, digest)
+        if recorded != digest:
+            raise Refusal(DIGEST_MISMATCH, f"image {name} has digest {digest}; recorded was {recorded}")
+        digests[container] = digest
+    return FoundImages(request.images, digests)
+
+
+async def _find_newest(request: FindNewest, credentials: Credentials) -> FoundImages:
+    repository = parse_repository(request.repository)
+    async with _connect(repository, credentials) as registry:
+        tags = await registry.tags(repository)
+        for stamp in complete_stamps(tags, request.containers)[:MAX_STAMPS]:
+            images = {c: repository.image(checkpoint_tag(c, stamp)) for c in request.containers}
+            manifests = [await _manifest(registry, image) for image in images.values()]
+            if all(manifest is not None and _belongs(manifest, request.owner) for manifest in manifests):
+                digests = {c: m.digest for c, m in zip(images, manifests, strict=True) if m is not None}
+                return FoundImages({c: str(image) for c, image in images.items()}, digests, stamp)
+    return FoundImages()
+
+
+async def _manifest(registry: Registry, image: Image) -> Manifest | None:
+    try:
+        return await registry.get_manifest(image)
+    except RegistryError as error:
+        if error.is_temporary:
+            raise
+        return None
+
+
+def _belongs(manifest: Manifest, owner: str) -> bool:
+    return is_of_owner(manifest.content.annotations or {}, owner)
+
+
+async def _delete(request: DeleteImages, credentials: Credentials) -> None:
+    for name in request.images:
+        image = parse_image(name)
+        async with _connect(image.repository, credentials) as registry:
+            await registry.delete_manifest(image)

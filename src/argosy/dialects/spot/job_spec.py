@@ -1,0 +1,267 @@
+"""Reads the spec of a SpotInstanceJob: what is wrong with it, or what it means. Both shapes mean the same.
+
+The CRD rejects most of what is wrong. Objects that it has not checked (those stored before, and those of API
+servers without CEL) are refused here, with the same texts.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+import msgspec
+from msgspec import Struct
+
+from argosy.checkpoint.image_names import InvalidImageNameError, Repository, parse_repository
+from argosy.dialects.spot import reasons
+from argosy.kinds.meta import Json
+from argosy.kinds.spot import (
+    DURATION_PATTERN,
+    INTERVAL_MODES,
+    LEVELS,
+    STORAGE_TYPES,
+    STRATEGIES,
+    CheckpointConfig,
+    CheckpointStorage,
+    Recovery,
+    SpotInstanceJob,
+    SpotInstanceJobSpec,
+)
+from argosy.kinds.spot_machines import InstanceTemplate, SpotInstanceVM
+from argosy.kinds.status_condition import SecretReference
+from argosy.kinds.template import template_errors
+from argosy.kinds.text import join_messages, quote_value
+from argosy.plan.actions import SecretRef
+from argosy.plan.contract import Ref
+from argosy.workload.capacity import PodRequirements
+
+Template = SpotInstanceVM | InstanceTemplate
+
+POD_PATH = "spec.jobTemplate.spec.template"
+
+_SECONDS = {
+    "ns": Decimal("1e-9"),
+    "us": Decimal("1e-6"),
+    "µs": Decimal("1e-6"),
+    "ms": Decimal("1e-3"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "h": Decimal(3600),
+}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
+_SCHEMES = {"gcs": "gs", "s3": "s3", "pvc": "pvc", "file": "file"}
+
+
+class Rejection(Struct, frozen=True):
+    """Why nothing is created for a job."""
+
+    reason: str
+    message: str
+
+
+class SpotJob(Struct, frozen=True, kw_only=True):
+    """What a valid spec means, whatever its shape."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    replicas: int
+    template: Ref[SpotInstanceVM] | Ref[InstanceTemplate]
+    job_template: Json
+    containers: tuple[str, ...]
+    pod: PodRequirements
+    repository: Repository
+    registry_credentials: SecretRef | None
+    interval: float
+    adaptive: bool
+    level: str
+    keep_last: int
+    delete_images: bool
+    storage_uri: str
+    """Where the training itself keeps its checkpoints; empty if that is not said."""
+    gcp_credentials: SecretReference
+    recovery: Recovery
+    ttl: int | None
+
+    @property
+    def job_spec(self) -> Json:
+        return _mapping(self.job_template.get("spec"))
+
+    @property
+    def template_hash(self) -> str:
+        """Return by what a change of the Job template is noticed."""
+        return hashlib.sha256(msgspec.json.encode(self.job_template, order="sorted")).hexdigest()[:16]
+
+
+def read_job(obj: SpotInstanceJob) -> SpotJob | Rejection:
+    """Return what a job asks for, or the first reason to refuse it with all its messages."""
+    spec = obj.spec
+    if problems := list(_spec_problems(spec)):
+        return Rejection(reasons.INVALID_SPEC, join_messages(problems))
+    config = spec.checkpoint_config
+    try:
+        repository = parse_repository(config.checkpoint_image_repo)
+    except InvalidImageNameError as error:
+        path = "spec.checkpointConfig.checkpointImageRepo"
+        return Rejection(reasons.INVALID_IMAGE_REPO, f"{path}: {error}")
+    if problems := list(_template_problems(spec.job_template)):
+        return Rejection(reasons.INVALID_JOB_TEMPLATE, join_messages(problems))
+    job_template = _mapping(spec.job_template)
+    if problems := list(_unsupported(_mapping(job_template.get("spec")))):
+        return Rejection(reasons.UNSUPPORTED_JOB_TEMPLATE, join_messages(problems))
+    return _valid_job(obj, job_template, repository)
+
+
+def template_ref(obj: SpotInstanceJob) -> Ref[SpotInstanceVM] | Ref[InstanceTemplate]:
+    """Return the template of VMs that a job names, of whichever shape."""
+    namespace = obj.metadata.namespace
+    later = obj.spec.instance_template_ref
+    if later is not None and later.name:
+        return Ref(InstanceTemplate, later.name, namespace)
+    seed = obj.spec.spot_instance_vm_ref
+    return Ref(SpotInstanceVM, seed.name if seed else "", namespace)
+
+
+def parse_interval(text: str) -> float:
+    """Return a Go duration in seconds; 0 if it is none."""
+    if not re.fullmatch(DURATION_PATTERN, text):
+        return 0.0
+    return float(sum(Decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
+
+
+def gpu_count(template: Template | None) -> int:
+    """Return the GPUs of each VM."""
+    return template.spec.gpu.count if template is not None and template.spec.gpu is not None else 0
+
+
+def secret_ref(reference: SecretReference | None) -> SecretRef | None:
+    return SecretRef(reference.name, reference.namespace) if reference and reference.name else None
+
+
+def _valid_job(obj: SpotInstanceJob, job_template: Json, repository: Repository) -> SpotJob:
+    spec, meta = obj.spec, obj.metadata
+    config = spec.checkpoint_config
+    job_spec = _mapping(job_template.get("spec"))
+    pod_spec = _mapping(_mapping(job_spec.get("template")).get("spec"))
+    containers = pod_spec.get("containers")
+    assert isinstance(containers, list)
+    ttl = job_spec.get("ttlSecondsAfterFinished")
+    return SpotJob(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        generation=meta.generation,
+        replicas=spec.replicas,
+        template=template_ref(obj),
+        job_template=job_template,
+        containers=tuple(str(_mapping(container).get("name")) for container in containers),
+        pod=msgspec.convert(pod_spec, PodRequirements),
+        repository=repository,
+        registry_credentials=secret_ref(config.checkpoint_repo_credential_ref),
+        interval=parse_interval(config.checkpoint_interval),
+        adaptive=config.interval_mode == "Adaptive",
+        level=config.level,
+        keep_last=config.retention.keep_last,
+        delete_images=config.retention.delete_images,
+        storage_uri=_storage_uri(config.checkpoint_storage, f"{meta.namespace}/{meta.name}"),
+        gcp_credentials=spec.gcp_credentials_secret_ref,
+        recovery=spec.recovery,
+        ttl=ttl if isinstance(ttl, int) else None,
+    )
+
+
+def _storage_uri(storage: CheckpointStorage | None, folder: str) -> str:
+    if storage is None or not storage.type:
+        return ""
+    parts = (storage.bucket, storage.path_prefix, folder)
+    path = "/".join(part.strip("/") for part in parts if part.strip("/"))
+    return f"{_SCHEMES[storage.type.lower()]}://{path}"
+
+
+def _spec_problems(spec: SpotInstanceJobSpec) -> Iterator[str]:
+    seed, later = spec.spot_instance_vm_ref, spec.instance_template_ref
+    if bool(seed and seed.name) == bool(later and later.name):
+        yield "spec: exactly one of spotInstanceVMRef and instanceTemplateRef must be set"
+    if spec.replicas < 1:
+        yield f"spec.replicas: invalid value {spec.replicas}: must be at least 1"
+    if not spec.gcp_credentials_secret_ref.name:
+        yield "spec.gcpCredentialsSecretRef.name: must not be empty"
+    yield from _config_problems(spec.checkpoint_config)
+    yield from _recovery_problems(spec.recovery)
+
+
+def _config_problems(config: CheckpointConfig) -> Iterator[str]:
+    path = "spec.checkpointConfig"
+    if parse_interval(config.checkpoint_interval) <= 0:
+        text = quote_value(config.checkpoint_interval)
+        problem = f"invalid duration {text}; must be more than zero, such as 30m or 1h30m"
+        yield f"{path}.checkpointInterval: {problem}"
+    yield from _choice_problems(f"{path}.level", config.level, LEVELS)
+    yield from _choice_problems(f"{path}.intervalMode", config.interval_mode, INTERVAL_MODES)
+    if config.retention.keep_last < 1:
+        value = config.retention.keep_last
+        yield f"{path}.retention.keepLast: invalid value {value}: must be at least 1"
+    storage = config.checkpoint_storage
+    if storage is not None and not storage.type and (storage.bucket or storage.path_prefix):
+        yield f"{path}.checkpointStorage.type: required if bucket or pathPrefix is set"
+    elif storage is not None and storage.type and storage.type.lower() not in STORAGE_TYPES:
+        types = ", ".join(STORAGE_TYPES)
+        yield f"{path}.checkpointStorage.type: unknown storage type; must be one of {types}"
+
+
+def _recovery_problems(recovery: Recovery) -> Iterator[str]:
+    yield from _choice_problems("spec.recovery.strategy", recovery.strategy, STRATEGIES)
+    if recovery.max_restarts < 0:
+        yield f"spec.recovery.maxRestarts: invalid value {recovery.max_restarts}: must be at least 0"
+    for index, code in enumerate(recovery.recover_on_exit_codes):
+        if not 1 <= code <= 255:
+            path = f"spec.recovery.recoverOnExitCodes[{index}]"
+            yield f"{path}: invalid value {code}: must be between 1 and 255"
+    if recovery.on_demand_fallback_after < 0:
+        value = recovery.on_demand_fallback_after
+        yield f"spec.recovery.onDemandFallbackAfter: invalid value {value}: must be at least 0"
+
+
+def _choice_problems(path: str, value: str, choices: tuple[str, ...]) -> Iterator[str]:
+    if value not in choices:
+        yield f"{path}: invalid value {quote_value(value)}: must be one of {', '.join(choices)}"
+
+
+def _template_problems(template: object) -> Iterator[str]:
+    """Yield what makes a Job template unusable; the API server is asked about the rest."""
+    if not isinstance(template, Mapping):
+        yield "spec.jobTemplate: must be a map"
+        return
+    for part in ("metadata", "spec"):
+        if part in template and not isinstance(template[part], Mapping):
+            yield f"spec.jobTemplate.{part}: must be a map"
+    pod = _mapping(template.get("spec")).get("template")
+    if not isinstance(pod, Mapping):
+        yield f"{POD_PATH}: required; must be a pod template"
+        return
+    problems = [f"{path}: {problem}" for path, problem in template_errors(pod, POD_PATH)]
+    containers = _mapping(pod.get("spec")).get("containers")
+    listed = containers if isinstance(containers, list) else []
+    if not problems and not listed:
+        problems = [f"{POD_PATH}.spec.containers: required; must have at least one container"]
+    elif not problems and not all(_mapping(item).get("name") for item in listed):
+        problems = [f"{POD_PATH}.spec.containers: every container must have a name"]
+    yield from problems
+
+
+def _unsupported(spec: Json) -> Iterator[str]:
+    path = "spec.jobTemplate.spec"
+    for name in ("parallelism", "completions"):
+        value = spec.get(name)
+        if value is not None and value != 1:
+            yield f"{path}.{name}: invalid value {quote_value(value)}: must be 1: a replica is one pod"
+    for name in ("manualSelector", "selector", "managedBy"):
+        if spec.get(name):
+            yield f"{path}.{name}: not supported for replicas; must be unset"
+    if _mapping(_mapping(spec.get("template")).get("spec")).get("nodeName"):
+        yield f"{POD_PATH}.spec.nodeName: not supported: the operator chooses the node; must be unset"
+
+
+def _mapping(value: object) -> Json:
+    return dict(value) if isinstance(value, Mapping) else {}

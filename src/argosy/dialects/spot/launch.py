@@ -1,0 +1,197 @@
+"""Gives replicas a place and creates their Jobs, and removes what lost incarnations have left.
+
+A place is a node of the cluster with enough room, or else one ProvisionedInstance. A Job is created when its
+place is ready, the checkpoint to start from is verified, and no pod of an earlier incarnation can run any
+more. Until then the earlier Job stays.
+"""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from argosy.dialects.spot import names, reasons
+from argosy.dialects.spot.job_spec import SpotJob, Template
+from argosy.dialects.spot.losses import is_fenced
+from argosy.dialects.spot.observed import Seen, Steps
+from argosy.dialects.spot.places import fitting_nodes, is_ready, ready_problem
+from argosy.dialects.spot.record import Incarnation, Replica, SpotJobRecord
+from argosy.dialects.spot.recovery import with_source
+from argosy.dialects.spot.replica_job import Run, replica_job
+from argosy.kinds.kubernetes import Job
+from argosy.kinds.spot import REPLICA_LABEL, SpotInstanceJob
+from argosy.kinds.spot_machines import ProvisionedInstance
+from argosy.plan.actions import Apply
+from argosy.plan.children import Child, KubernetesObject
+from argosy.plan.diff import remove
+
+JOB_STAGE = 1
+"""The Secret by which a Job pulls its images is created before it."""
+
+
+def assign_places(record: SpotJobRecord, seen: Seen, steps: Steps) -> SpotJobRecord:
+    """Give every replica without a place one: a node that has room, or a VM that is to be bought."""
+    if seen.cluster is None or seen.template is None:
+        return record
+    taken = set(_used_nodes(record, seen))
+    replicas: list[Replica] = []
+    for replica in record.replicas:
+        current = replica.current
+        if not replica.failed and not current.node and not current.instance:
+            fitting = fitting_nodes(seen.job, seen.gpus, seen.cluster, taken, seen.rules)
+            if fitting:
+                taken.add(fitting[0])
+                current = replace(current, node=fitting[0])
+            else:
+                template = seen.job.template.name
+                name = names.instance_name(seen.job.name, template, replica.index, current.stamp)
+                current = replace(current, instance=name)
+                steps.normal("InstanceRequested", f"replica {replica.index}: VM {name} requested")
+        replicas.append(replace(replica, current=current))
+    return replace(record, replicas=tuple(replicas))
+
+
+def buy_instances(record: SpotJobRecord, seen: Seen, steps: Steps) -> SpotJobRecord:
+    """Create the ProvisionedInstances that are recorded, and note those that are there."""
+    replicas: list[Replica] = []
+    for replica in record.replicas:
+        current = replica.current
+        existing = seen.instance_of(current)
+        if existing is not None and not current.instance_uid:
+            current = replace(current, instance_uid=existing.metadata.uid)
+        elif existing is None and current.instance and not current.instance_uid and not replica.failed:
+            steps.actions.append(Apply(instance_object(seen.job, seen.template, replica.index, current)))
+        replicas.append(replace(replica, current=current))
+    return replace(record, replicas=tuple(replicas))
+
+
+def instance_object(job: SpotJob, template: Template | None, index: int, incarnation: Incarnation) -> Child:
+    """Return the ProvisionedInstance of an incarnation."""
+    credentials = job.gcp_credentials
+    kind = type(template).__name__ if template is not None else job.template.kind.__name__
+    body = {
+        "apiVersion": ProvisionedInstance.resource.api_version,
+        "kind": ProvisionedInstance.resource.kind,
+        "metadata": {"labels": names.replica_labels(job.name, index)},
+        "spec": {
+            "instanceTemplateName": job.template.name,
+            "instanceTemplateNamespace": job.namespace,
+            "instanceTemplateKind": kind,
+            "spotInstanceJobRef": {
+                "apiVersion": SpotInstanceJob.resource.api_version,
+                "kind": SpotInstanceJob.resource.kind,
+                "name": job.name,
+                "uid": job.uid,
+            },
+            "gcpCredentialsSecretRef": {
+                "name": credentials.name,
+                "namespace": credentials.namespace or job.namespace,
+            },
+        },
+    }
+    return Child(ProvisionedInstance, incarnation.instance, body)
+
+
+def place_problem(replica: Replica, seen: Seen) -> str:
+    """Return why no Job may be bound to the place of a replica yet; empty if one may."""
+    current = replica.current
+    if current.node and not current.instance:
+        return "" if is_ready(seen.node_of(current)) else f"node {current.node} is not Ready"
+    if not current.instance:
+        return "no place yet"
+    node, grace = seen.node_of(current), seen.settings.pods_ready_grace
+    return ready_problem(seen.job, seen.gpus, node, seen.node_pods, seen.now, grace)
+
+
+def launch(seen: Seen, replica: Replica, pull_secret_ready: bool, steps: Steps) -> Replica:
+    """Record the Job of a replica's current incarnation as soon as it may be created."""
+    current, recovery = replica.current, replica.recovery
+    if current.job or replica.failed or not (current.node or current.instance):
+        return replica
+    if recovery is not None and recovery.not_before is not None and seen.now < recovery.not_before:
+        steps.wake(recovery.not_before)
+        return replica
+    if recovery is not None and recovery.source.step != "Found":
+        return replica
+    if place_problem(replica, seen):
+        return replica
+    current = with_source(replace(current, node=seen.node_name(current)), replica, seen)
+    if current.images and seen.job.registry_credentials is not None and not pull_secret_ready:
+        return replica
+    if not _fence(replica, seen, steps):
+        return replica
+    job = names.job_name(seen.job.name, replica.index, current.stamp)
+    steps.normal(reasons.JOB_CREATED, f"replica {replica.index}: Job {job} created on node {current.node}")
+    return replace(replica, current=replace(current, job=job))
+
+
+def create_jobs(record: SpotJobRecord, seen: Seen, steps: Steps) -> None:
+    """Create the Jobs that are recorded and were never seen."""
+    for replica in record.replicas:
+        current = replica.current
+        if current.job and not current.uid and seen.job_of(current) is None and not replica.failed:
+            child = replica_job(seen.job, Run(replica.index, current))
+            steps.actions.append(Apply(replace(child, stage=JOB_STAGE)))
+
+
+def release_old(seen: Seen, replica: Replica, steps: Steps) -> Replica:
+    """Remove what is left of lost incarnations that are not needed any more; forget those that are gone."""
+    left: list[Incarnation] = []
+    for incarnation in replica.old:
+        replaced = bool(replica.current.job) or bool(replica.failed) or not incarnation.job
+        job, instance = seen.job_of(incarnation), seen.instance_of(incarnation)
+        if replaced:
+            _remove_job(job, incarnation, steps)
+            _remove_instance(instance, steps)
+        if not replaced or job is not None or instance is not None:
+            left.append(incarnation)
+    return replace(replica, old=tuple(left))
+
+
+def remove_strangers(record: SpotJobRecord, seen: Seen, steps: Steps) -> None:
+    """Remove Jobs, VMs and backups of indexes that the job has no more."""
+    indexes = {str(replica.index) for replica in record.replicas}
+    children: tuple[KubernetesObject, ...] = (
+        *seen.backups.values(),
+        *seen.jobs.values(),
+        *seen.instances.values(),
+    )
+    for child in children:
+        if _index_of(child) not in indexes and child.metadata.deletion_timestamp is None:
+            steps.actions.append(remove(child))
+
+
+def _fence(replica: Replica, seen: Seen, steps: Steps) -> bool:
+    """Delete the Jobs of earlier incarnations; return True when none of their pods can run any more.
+
+    A VM that is silent but may still run is deleted to get there.
+    """
+    fenced = True
+    for incarnation in replica.old:
+        _remove_job(seen.job_of(incarnation), incarnation, steps)
+        if is_fenced(incarnation, seen):
+            continue
+        fenced = False
+        if not is_ready(seen.node_of(incarnation)):
+            _remove_instance(seen.instance_of(incarnation), steps)
+    return fenced
+
+
+def _remove_job(job: Job | None, incarnation: Incarnation, steps: Steps) -> None:
+    if job is not None and job.metadata.deletion_timestamp is None:
+        steps.actions.append(remove(job))
+        steps.normal(reasons.JOB_DELETED, f"Job {incarnation.job} of a lost replica deleted")
+
+
+def _remove_instance(instance: ProvisionedInstance | None, steps: Steps) -> None:
+    if instance is not None and instance.metadata.deletion_timestamp is None:
+        steps.actions.append(remove(instance))
+
+
+def _used_nodes(record: SpotJobRecord, seen: Seen) -> Iterator[str]:
+    for replica in record.replicas:
+        for incarnation in (replica.current, *replica.old):
+            yield seen.node_name(incarnation)
+
+
+def _index_of(child: KubernetesObject) -> str:
+    return child.metadata.labels.get(REPLICA_LABEL, "")

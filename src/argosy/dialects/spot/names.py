@@ -1,0 +1,67 @@
+"""Names and labels of what belongs to a SpotInstanceJob.
+
+Names of Jobs and VMs end in `-<index>-<stamp>`; what is before is cut if the name would be too long, and then
+ends in a hash of what it was. A stamp is a number of seconds that a job never uses twice.
+"""
+
+import hashlib
+import re
+
+from argosy.kinds.spot import JOB_LABEL, REPLICA_LABEL
+
+MAX_NAME_CHARS = 63
+MAX_BACKUP_CHARS = 253
+_HASH_CHARS = 8
+_FORBIDDEN = re.compile(r"[^-a-z0-9]")
+
+
+def job_name(job: str, index: int, stamp: int) -> str:
+    """Return the name of a replica's batch/v1 Job."""
+    return _numbered(job, index, stamp)
+
+
+def instance_name(job: str, template: str, index: int, stamp: int) -> str:
+    """Return the name of a ProvisionedInstance, of its VM and of its Node."""
+    return _numbered(f"{job}-{template}", index, stamp)
+
+
+def backup_name(job: str, pod: str, stamp: int) -> str:
+    """Return the name of a CheckpointBackup."""
+    suffix = f"-{stamp}"
+    return cut(f"{job}-{pod}", MAX_BACKUP_CHARS - len(suffix)) + suffix
+
+
+def pull_secret_name(job: str) -> str:
+    """Return the name of the Secret by which restored replicas pull their images."""
+    return cut(job, MAX_BACKUP_CHARS - len("-checkpoint-pull")) + "-checkpoint-pull"
+
+
+def check_name(job: str) -> str:
+    """Return the name of the Job that is only checked by the API server."""
+    return _numbered(job, 0, 0)
+
+
+def label_value(text: str) -> str:
+    """Return the text as the value of a label, cut like a name."""
+    return cut(text, MAX_NAME_CHARS)
+
+
+def replica_labels(job: str, index: int) -> dict[str, str]:
+    """Return the labels of everything that belongs to a replica."""
+    return {JOB_LABEL: label_value(job), REPLICA_LABEL: str(index)}
+
+
+def cut(text: str, max_chars: int) -> str:
+    """Return the text, or its beginning and a hash of the whole if it has more than `max_chars`."""
+    if len(text) <= max_chars:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH_CHARS]
+    return f"{text[: max_chars - _HASH_CHARS - 1].rstrip('-._')}-{digest}"
+
+
+def _numbered(text: str, index: int, stamp: int) -> str:
+    suffix = f"-{index}-{stamp}"
+    clean = _FORBIDDEN.sub("-", text)
+    if not clean[:1].isalpha():
+        clean = f"s-{clean}"
+    return cut(clean, MAX_NAME_CHARS - len(suffix)) + suffix

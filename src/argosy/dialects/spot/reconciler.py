@@ -1,0 +1,373 @@
+"""Reconciles a SpotInstanceJob.
+
+1. Read the spec and its template, and ask the API server whether it accepts the Job, before anything is made.
+2. Note what was created, and settle the checkpoints that are being made.
+3. Find lost and failed replicas and begin their next incarnations. No replica waits for another.
+4. Give replicas places, and create Jobs where place and checkpoint are ready.
+5. Order checkpoints that are due, and remove what is not needed any more.
+
+Everything is recorded with the status before it is done.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from argosy.dialects.spot import (
+    checkpoints,
+    completion,
+    conditions,
+    ending,
+    launch,
+    losses,
+    pull_secret,
+    reasons,
+    recovery,
+    roles,
+    status,
+)
+from argosy.dialects.spot.job_spec import Rejection, SpotJob, Template, gpu_count, read_job, template_ref
+from argosy.dialects.spot.names import label_value
+from argosy.dialects.spot.observed import Seen, Steps
+from argosy.dialects.spot.places import Cluster
+from argosy.dialects.spot.pods import (
+    ALL,
+    ALL_INDEX,
+    JOB_INDEX,
+    USAGE_INDEX,
+    USING,
+    ClusterPod,
+    job_value,
+)
+from argosy.dialects.spot.record import Incarnation, Recovery, Replica, SpotJobRecord
+from argosy.dialects.spot.replica_job import check_job
+from argosy.dialects.spot.reservations import reserved_by_others
+from argosy.dialects.spot.settings import SpotSettings
+from argosy.kinds.kubernetes import Job, Node, SecretMetadata
+from argosy.kinds.migration import CheckpointBackup
+from argosy.kinds.spot import FINALIZER, SpotInstanceJob
+from argosy.kinds.spot_machines import ProvisionedInstance
+from argosy.plan.actions import ActionStatus, Check
+from argosy.plan.children import KubernetesObject
+from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref
+from argosy.workload.announcements import NoticeRules
+
+_EVERY_NODE = Matching(Node, ALL_INDEX, ALL)
+_USING_PODS = Matching(ClusterPod, USAGE_INDEX, USING)
+_EVERY_JOB = Matching(SpotInstanceJob, ALL_INDEX, ALL)
+_PLACE_NEEDS: tuple[Need, ...] = (_EVERY_NODE, _USING_PODS, _EVERY_JOB)
+
+
+class SpotInstanceJobReconciler:
+    """Decides about one SpotInstanceJob at a time."""
+
+    record = SpotJobRecord
+    owns: tuple[type[KubernetesObject], ...] = (Job, CheckpointBackup, ProvisionedInstance, SecretMetadata)
+    finalizer = FINALIZER
+
+    def __init__(self, settings: SpotSettings = SpotSettings(), rules: NoticeRules = NoticeRules()) -> None:
+        self._settings = settings
+        self._rules = rules
+
+    def needs(self, obj: SpotInstanceJob, record: SpotJobRecord | None) -> Iterable[Need]:
+        """Name its template, its pods and nodes, and all nodes while a replica has no place."""
+        meta = obj.metadata
+        if meta.deletion_timestamp is not None or (record is not None and record.ended):
+            return
+        template = template_ref(obj)
+        if template.name:
+            yield template
+        yield Matching(ClusterPod, JOB_INDEX, job_value(meta.namespace, label_value(meta.name)))
+        for incarnation in _incarnations(record):
+            for name in {incarnation.node, incarnation.instance} - {""}:
+                yield Ref(Node, name)
+        if _is_placing(obj, record):
+            yield from _PLACE_NEEDS
+        job = read_job(obj)
+        view = pull_secret.needed_view(job, record) if isinstance(job, SpotJob) and record else None
+        if view is not None:
+            yield view
+
+    def decide(
+        self, obj: SpotInstanceJob, record: SpotJobRecord | None, inputs: Inputs, now: datetime
+    ) -> Decision:
+        now = now.replace(microsecond=0)
+        if obj.metadata.deletion_timestamp is not None:
+            return ending.delete_job(obj, inputs)
+        job = read_job(obj)
+        if record is not None and record.ended:
+            ttl = job.ttl if isinstance(job, SpotJob) else None
+            return ending.finish_job(obj, record, ttl, inputs, now)
+        if isinstance(job, Rejection):
+            return _refuse(obj, job, record, now)
+        template = cast("Template | None", inputs.one(job.template))
+        if template is None and (record is None or not record.replicas):
+            where = f"{job.template.kind.__name__} {job.namespace}/{job.template.name}"
+            rejection = Rejection(reasons.TEMPLATE_NOT_FOUND, f"{where} does not exist")
+            return _refuse(obj, rejection, record, now)
+        before = record or SpotJobRecord(started=now)
+        seen = self._observe(obj, job, template, before, inputs, now)
+        return _decide(obj, before, seen, inputs)
+
+    def _observe(
+        self,
+        obj: SpotInstanceJob,
+        job: SpotJob,
+        template: Template | None,
+        record: SpotJobRecord,
+        inputs: Inputs,
+        now: datetime,
+    ) -> Seen:
+        placing = _EVERY_NODE in inputs.found
+        nodes = inputs.all(_EVERY_NODE) if placing else ()
+        named = [
+            node for need in inputs.found if need.kind is Node for node in inputs.all(cast("Ref[Node]", need))
+        ]
+        by_name = {node.metadata.name: node for node in (*named, *nodes)}
+        using = inputs.all(_USING_PODS) if placing else ()
+        meta = obj.metadata
+        own = Matching(ClusterPod, JOB_INDEX, job_value(meta.namespace, label_value(meta.name)))
+        reserved = reserved_by_others(obj, inputs.all(_EVERY_JOB), using) if placing else {}
+        return Seen(
+            now=now,
+            job=job,
+            settings=self._settings,
+            rules=self._rules,
+            template=template,
+            gpus=gpu_count(template) if template is not None else record.gpus,
+            pods=inputs.all(own),
+            nodes=by_name,
+            node_pods=using,
+            cluster=Cluster(nodes, using, reserved) if placing else None,
+            jobs={child.metadata.name: child for child in inputs.owned(Job)},
+            backups={child.metadata.name: child for child in inputs.owned(CheckpointBackup)},
+            instances={child.metadata.name: child for child in inputs.owned(ProvisionedInstance)},
+            backups_served=CheckpointBackup not in inputs.unserved,
+            calls=inputs.call_results,
+            failures=inputs.failures,
+        )
+
+
+def _decide(obj: SpotInstanceJob, before: SpotJobRecord, seen: Seen, inputs: Inputs) -> Decision:
+    steps = Steps()
+    record, accepted = _check_template(before, seen, inputs, steps)
+    record = _note_children(record, seen)
+    record = checkpoints.settle_backups(record, seen, steps)
+    record = _handle_losses(record, seen, steps)
+    record = completion.end_job(record, seen, steps)
+    if record.ended:
+        return _end(obj, before, record, seen, inputs, steps)
+    record = _scale(record, seen)
+    secret = pull_secret.prepare(seen.job, record, inputs)
+    steps.actions.extend(secret.actions)
+    if accepted:
+        record = launch.assign_places(record, seen, steps)
+        record = launch.buy_instances(record, seen, steps)
+    record = _advance(record, seen, steps, launching=accepted, secret=secret.ready)
+    launch.create_jobs(record, seen, steps)
+    record = checkpoints.order_due_backups(record, seen, steps)
+    record = _answer_hints(record, seen, steps)
+    checkpoints.create_new_backups(before, record, seen, steps)
+    checkpoints.prune_backups(record, seen, steps)
+    launch.remove_strangers(record, seen, steps)
+    record = roles.assign_roles(record, seen, steps)
+    return _decision(obj, before, record, seen, steps, secret.problem)
+
+
+def _decision(
+    obj: SpotInstanceJob,
+    before: SpotJobRecord,
+    record: SpotJobRecord,
+    seen: Seen,
+    steps: Steps,
+    secret_problem: str,
+) -> Decision:
+    recoveries = status.update_recoveries(obj.status.recoveries, before, record, seen.now)
+    new = status.job_status(obj.status, record, seen, recoveries)
+    stated = []
+    if record.check_problem:
+        stated.append(conditions.rejected(Rejection(reasons.INVALID_JOB_TEMPLATE, record.check_problem)))
+    if secret_problem:
+        stated.append(conditions.Stated(reasons.CREDENTIALS_READY, "False", "SecretNotFound", secret_problem))
+    if stated:
+        updated = conditions.update_conditions(new.conditions, stated, seen.job.generation, seen.now)
+        new = replace(new, conditions=updated)
+    return Decision(new, tuple(steps.actions), tuple(steps.events), min(steps.wake_times, default=None))
+
+
+def _refuse(
+    obj: SpotInstanceJob, rejection: Rejection, record: SpotJobRecord | None, now: datetime
+) -> Decision:
+    stated = conditions.rejected(rejection)
+    new = status.refused_status(obj.status, stated, record, obj.metadata.generation, now)
+    return Decision(new)
+
+
+def _end(
+    obj: SpotInstanceJob,
+    before: SpotJobRecord,
+    record: SpotJobRecord,
+    seen: Seen,
+    inputs: Inputs,
+    steps: Steps,
+) -> Decision:
+    """Record the end; what is left is removed from this reconcile on."""
+    record = replace(
+        record,
+        backups=(),
+        replicas=tuple(replace(replica, recovery=None) for replica in record.replicas),
+    )
+    recoveries = status.update_recoveries(obj.status.recoveries, before, record, seen.now)
+    ended = replace(obj, status=status.job_status(obj.status, record, seen, recoveries))
+    decision = ending.finish_job(ended, record, seen.job.ttl, inputs, seen.now)
+    return replace(decision, events=tuple(steps.events))
+
+
+def _check_template(
+    record: SpotJobRecord, seen: Seen, inputs: Inputs, steps: Steps
+) -> tuple[SpotJobRecord, bool]:
+    """Return whether the API server accepts the Job; ask it after every change of the template."""
+    job = seen.job
+    templates = _templates_hash(seen)
+    if templates and record.template_hash and record.template_hash != templates:
+        text = "the Job template or the template of VMs has changed; the next incarnations use it"
+        steps.normal(reasons.TEMPLATE_CHANGED, text)
+    record = replace(record, template_hash=templates or record.template_hash, gpus=seen.gpus)
+    if record.checked == job.template_hash:
+        return record, not record.check_problem
+    child = check_job(job)
+    result = inputs.checked(child)
+    if result is None or result.status is ActionStatus.RETRY:
+        steps.actions.append(Check(child))
+        return record, False
+    if result.status is ActionStatus.DONE:
+        return replace(record, checked=job.template_hash, check_problem=""), True
+    steps.actions.append(Check(child))  # asked again later: a quota or a policy may change
+    return replace(record, check_problem=result.message), False
+
+
+def _templates_hash(seen: Seen) -> str:
+    if seen.template is None:
+        return ""
+    raw = msgspec.json.encode(seen.template.spec)
+    return hashlib.sha256(seen.job.template_hash.encode() + raw).hexdigest()[:16]
+
+
+def _note_children(record: SpotJobRecord, seen: Seen) -> SpotJobRecord:
+    """Remember the uids of Jobs that were created, and since when nodes are silent."""
+    replicas: list[Replica] = []
+    for replica in record.replicas:
+        current, job = replica.current, seen.job_of(replica.current)
+        if job is not None and not current.uid:
+            replica = replace(replica, current=replace(current, uid=job.metadata.uid))
+        replicas.append(replace(replica, silent_since=losses.silent_since(replica, seen)))
+    return replace(record, replicas=tuple(replicas))
+
+
+def _handle_losses(record: SpotJobRecord, seen: Seen, steps: Steps) -> SpotJobRecord:
+    """Begin the recovery of replicas whose node is lost, and restart those that failed."""
+    for index in [replica.index for replica in record.replicas]:
+        replica = next(replica for replica in record.replicas if replica.index == index)
+        found = losses.find_losses(replica, replica.current, seen, steps)
+        certain = [loss for loss in found if not loss.hint]
+        is_done = completion.is_complete(seen.job_of(replica.current))
+        if certain and not replica.failed and not is_done:
+            record, replica = recovery.start_recovery(record, seen, replica, certain[0], steps)
+            replica = recovery.add_source(replica, certain)
+        else:
+            record, replica = completion.judge(record, seen, replica, steps)
+        if replica.old:
+            late = losses.find_losses(replica, replica.old[-1], seen, steps)
+            replica = recovery.add_source(replica, late)
+        record = _with_replica(record, replica)
+    return record
+
+
+def _answer_hints(record: SpotJobRecord, seen: Seen, steps: Steps) -> SpotJobRecord:
+    """Make one checkpoint of a replica whose node may be lost."""
+    for replica in record.replicas:
+        pod, node = seen.running_pod(replica.current), seen.node_name(replica.current)
+        hinted = any(loss.hint for loss in losses.find_losses(replica, replica.current, seen, Steps()))
+        if not hinted or pod is None or node in record.hints or not seen.backups_served:
+            continue
+        record = replace(record, hints=(*record.hints, node)[-16:])
+        if not any(backup.pod_uid == pod.metadata.uid for backup in record.backups):
+            record, _ = checkpoints.order_backup(record, seen, replica, pod, steps)
+    return record
+
+
+def _scale(record: SpotJobRecord, seen: Seen) -> SpotJobRecord:
+    """Add and drop replicas, so that there are the indexes below the wanted number."""
+    wanted = seen.job.replicas
+    kept = [replica for replica in record.replicas if replica.index < wanted]
+    dropped = sum(replica.preemptions for replica in record.replicas if replica.index >= wanted)
+    record = replace(record, replicas=tuple(kept), removed_preemptions=record.removed_preemptions + dropped)
+    present = {replica.index for replica in kept}
+    for index in range(wanted):
+        if index in present:
+            continue
+        stamp = checkpoints.next_stamp(record, seen.now)
+        started = None
+        if record.checkpoint is not None:
+            started = Recovery(f"{index}/0", "", (), seen.now, failure=True)
+        replica = Replica(index, Incarnation(0, stamp), recovery=started)
+        record = replace(record, replicas=(*record.replicas, replica), last_stamp=stamp)
+    in_order = tuple(sorted(record.replicas, key=lambda replica: replica.index))
+    return replace(record, replicas=in_order)
+
+
+def _advance(
+    record: SpotJobRecord, seen: Seen, steps: Steps, *, launching: bool, secret: bool
+) -> SpotJobRecord:
+    """Take every replica as far as it can come: find its checkpoint, record its Job, end its recovery."""
+    for replica in record.replicas:
+        replica = recovery.search(replica, seen, record, steps)
+        if launching:
+            replica = launch.launch(seen, replica, secret, steps)
+        record, replica = _end_recovery(record, seen, replica, steps)
+        replica = launch.release_old(seen, replica, steps)
+        record = _with_replica(record, replica)
+    return record
+
+
+def _end_recovery(
+    record: SpotJobRecord, seen: Seen, replica: Replica, steps: Steps
+) -> tuple[SpotJobRecord, Replica]:
+    """End the recovery of a replica that runs again."""
+    going, current = replica.recovery, replica.current
+    if going is None or not current.job:
+        return record, replica
+    if going.cause and going.source.lost and current.mode == "Fresh" and record.progress_lost is None:
+        message = going.source.message or "no checkpoint was found; training begins anew"
+        steps.warning(reasons.PROGRESS_LOST, f"replica {replica.index}: {message}")
+        record = replace(record, progress_lost=(going.source.lost, message))
+    if seen.running_pod(current) is None:
+        return record, replica
+    if going.cause:
+        steps.normal(
+            reasons.RECOVERY_COMPLETED,
+            f"replica {replica.index}: incarnation {current.number} runs on node {current.node}",
+        )
+    return record, replace(replica, recovery=None)
+
+
+def _with_replica(record: SpotJobRecord, replica: Replica) -> SpotJobRecord:
+    replicas = (replica if other.index == replica.index else other for other in record.replicas)
+    return replace(record, replicas=tuple(replicas))
+
+
+def _incarnations(record: SpotJobRecord | None) -> Iterator[Incarnation]:
+    for replica in record.replicas if record is not None else ():
+        yield replica.current
+        yield from replica.old
+
+
+def _is_placing(obj: SpotInstanceJob, record: SpotJobRecord | None) -> bool:
+    """Return True while a replica has no Job, so that nodes and what is free on them are looked at."""
+    if record is None or len(record.replicas) != obj.spec.replicas:
+        return True
+    return any(not replica.current.job and not replica.failed for replica in record.replicas)

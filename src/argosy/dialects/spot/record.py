@@ -1,0 +1,165 @@
+"""What is remembered of a SpotInstanceJob between reconciles, stored as `status.argosy`.
+
+A replica is replaced by its next incarnation. Everything that is created for an incarnation is named here
+before it is created, so that nothing is created twice whatever happens in between.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, field
+
+StartMode = Literal["Fresh", "CheckpointImage", "AppResume"]
+SourceStep = Literal["Rescue", "Backups", "Registry", "Found"]
+BackupState = Literal["Requested", "Completed", "Good"]
+
+FRESH: StartMode = "Fresh"
+CHECKPOINT_IMAGE: StartMode = "CheckpointImage"
+APP_RESUME: StartMode = "AppResume"
+
+
+class Incarnation(Struct, frozen=True, omit_defaults=True):
+    """One run of a replica: a Job, and the node that it is bound to."""
+
+    number: int
+    stamp: int = 0
+    """Seconds by which the names of its Job and its VM differ from all others of the job."""
+    node: str = ""
+    """Empty until there is a place."""
+    instance: str = ""
+    """The ProvisionedInstance; empty on a node that was there."""
+    instance_uid: str = ""
+    """Of the ProvisionedInstance, once it was seen."""
+    job: str = ""
+    """Name of the Job; empty until it may be created."""
+    uid: str = ""
+    """Of the Job, once it was seen."""
+    mode: StartMode = FRESH
+    images: dict[str, str] = field(default_factory=dict)
+    """Images of a checkpoint, by container."""
+    source: str = ""
+    """The CheckpointBackup, or the tags, that the images come from."""
+
+
+class Source(Struct, frozen=True, omit_defaults=True):
+    """How far the search for a checkpoint to restart from has come."""
+
+    step: SourceStep = "Backups"
+    rescue: str = ""
+    """Name of the CheckpointBackup of a surviving replica."""
+    rescue_by: datetime | None = None
+    rejected: tuple[str, ...] = ()
+    """Backups whose images the registry does not have as they were recorded."""
+    found: str = ""
+    """The checkpoint: name of a backup, or a stamp of tags; empty: there is none."""
+    images: dict[str, str] = field(default_factory=dict)
+    digest: str = ""
+    lost: str = ""
+    """Why progress is lost, if there is no checkpoint: a reason."""
+    message: str = ""
+
+
+class Recovery(Struct, frozen=True, omit_defaults=True):
+    """The replacement of a lost or failed incarnation."""
+
+    id: str
+    cause: str
+    sources: tuple[str, ...]
+    notice_time: datetime
+    deadline: datetime | None = None
+    source: Source = Source()
+    failure: bool = False
+    """The replica failed by an error of its own."""
+    not_before: datetime | None = None
+    action: str = ""
+    last_save: str = ""
+    """Name of the CheckpointBackup of the dying pod."""
+
+
+class Replica(Struct, frozen=True, omit_defaults=True):
+    """What is remembered of one index."""
+
+    index: int
+    current: Incarnation
+    old: tuple[Incarnation, ...] = ()
+    """Lost incarnations of which something is left: a Job, pods, or a VM."""
+    recovery: Recovery | None = None
+    restarts: int = 0
+    preemptions: int = 0
+    quick_exits: tuple[str, ...] = ()
+    """Pods of restored containers that ended within seconds."""
+    app_only: bool = False
+    """Its node cannot restore images."""
+    failed: str = ""
+    """Why the replica is not restarted any more."""
+    silent_since: datetime | None = None
+    ticked_pod: str = ""
+    """uid of the pod for which `ticks` intervals have passed."""
+    ticks: int = 0
+    last_tick: datetime | None = None
+    image: str = ""
+    """Of its newest checkpoint: that of the first container."""
+
+
+class Backup(Struct, frozen=True, omit_defaults=True):
+    """A CheckpointBackup that was asked for and is not settled."""
+
+    name: str
+    index: int
+    pod: str
+    pod_uid: str
+    job: str
+    stamp: int
+    created: datetime
+    rescue: bool = False
+    finished: datetime | None = None
+    """When it was seen to be completed; from then on its images are verified."""
+
+
+class Checkpoint(Struct, frozen=True, omit_defaults=True):
+    """The newest checkpoint that was verified."""
+
+    backup: str
+    index: int
+    time: datetime
+    image: str
+    digest: str = ""
+    seconds: float = 0.0
+
+
+class SpotJobRecord(Struct, frozen=True, omit_defaults=True):
+    """The memory of one SpotInstanceJob."""
+
+    version: int = 1
+    replicas: tuple[Replica, ...] = ()
+    backups: tuple[Backup, ...] = ()
+    last_stamp: int = 0
+    checked: str = ""
+    """Hash of the templates that the API server was asked about."""
+    check_problem: str = ""
+    started: datetime | None = None
+    """When the job was first accepted."""
+    checkpoint: Checkpoint | None = None
+    checkpoint_problem: tuple[str, str] | None = None
+    """Reason and message of what was wrong with the newest checkpoint."""
+    progress_lost: tuple[str, str] | None = None
+    """Reason and message, from a restart without a checkpoint until the next one is completed."""
+    template_hash: str = ""
+    """Of the templates that running replicas were made from."""
+    gpus: int = 0
+    """GPUs of the node of each replica."""
+    ended: Literal["", "Succeeded", "Failed"] = ""
+    ended_at: datetime | None = None
+    winner: int | None = None
+    primary: int | None = None
+    """The replica that may act outside of the cluster."""
+    removed_preemptions: int = 0
+    """Of replicas that were scaled away."""
+    hints: tuple[str, ...] = ()
+    """Nodes for whose possible end a checkpoint was made."""
+
+
+def encode(record: SpotJobRecord) -> dict[str, object]:
+    """Return the record as it is read again: of plain JSON values."""
+    return msgspec.json.decode(msgspec.json.encode(record), type=dict[str, object])

@@ -1,0 +1,297 @@
+"""Replaces a lost incarnation of a replica by the next one.
+
+What is lost is recorded with the number, the stamp and the search for a checkpoint of its successor; that is
+the compare-and-swap by which a recovery begins exactly once. The search goes through the checkpoint of a
+survivor, the newest good backups, and the tags of the repository. The first that the registry confirms is
+used; without any, training begins anew. The place of the new incarnation is looked for meanwhile.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from argosy.checkpoint.image_requests import REGISTRY_DRIVER, FindNewest, FoundImages
+from argosy.dialects.spot import reasons
+from argosy.dialects.spot.backups import good_images, newest_good
+from argosy.dialects.spot.checkpoints import (
+    CALL_SECONDS,
+    call_key,
+    describe,
+    next_stamp,
+    order_backup,
+    verify_call,
+)
+from argosy.dialects.spot.losses import Loss, default_deadline
+from argosy.dialects.spot.observed import Seen, Steps
+from argosy.dialects.spot.places import is_ready
+from argosy.dialects.spot.pods import ClusterPod
+from argosy.dialects.spot.record import (
+    APP_RESUME,
+    CHECKPOINT_IMAGE,
+    FRESH,
+    Incarnation,
+    Recovery,
+    Replica,
+    Source,
+    SpotJobRecord,
+)
+from argosy.kinds.spot import RESTORE_CAPABILITY
+from argosy.plan.actions import Call, CallStatus
+from argosy.workload.announcements import find_announcement
+
+FAILURE = "Failed"
+"""The cause of a recovery after an error of the replica's own."""
+FIRST_BACKOFF_SECONDS = 10.0
+MAX_BACKOFF_SECONDS = 300.0
+
+
+def start_recovery(
+    record: SpotJobRecord, seen: Seen, replica: Replica, loss: Loss, steps: Steps
+) -> tuple[SpotJobRecord, Replica]:
+    """Record the loss of the current incarnation and begin the next one; save what can still be saved."""
+    lost = replica.current
+    number = lost.number + 1
+    recovery = Recovery(
+        f"{replica.index}/{number}",
+        loss.cause,
+        (loss.source,),
+        loss.noticed or seen.now,
+        default_deadline(loss, seen.now),
+    )
+    where = seen.node_name(lost) or lost.instance
+    steps.warning(
+        reasons.PREEMPTION_NOTICE,
+        f"replica {replica.index}: node {where} is lost or will be: {loss.cause} ({loss.source})",
+    )
+    record, recovery = _save_dying_pod(record, seen, replica, recovery, steps)
+    record, source = _begin_search(record, seen, replica, steps)
+    steps.normal(
+        reasons.RECOVERY_STARTED, f"replica {replica.index}: incarnation {number} replaces {number - 1}"
+    )
+    record = replace(record, last_stamp=next_stamp(record, seen.now))
+    replica = replace(
+        replica,
+        current=Incarnation(number, record.last_stamp),
+        old=_with_old(replica.old, lost),
+        recovery=replace(recovery, source=source),
+        preemptions=replica.preemptions + 1,
+        silent_since=None,
+        app_only=False,
+    )
+    return record, replica
+
+
+def restart_failed(
+    record: SpotJobRecord, seen: Seen, replica: Replica, why: str
+) -> tuple[SpotJobRecord, Replica]:
+    """Begin the next incarnation of a replica that failed by itself, at the same place, after a while."""
+    failed = replica.current
+    backoff = min(FIRST_BACKOFF_SECONDS * 2**replica.restarts, MAX_BACKOFF_SECONDS)
+    recovery = Recovery(
+        f"{replica.index}/{failed.number + 1}",
+        FAILURE,
+        (why,),
+        seen.now,
+        failure=True,
+        not_before=seen.now + timedelta(seconds=backoff),
+    )
+    record = replace(record, last_stamp=next_stamp(record, seen.now))
+    following = Incarnation(
+        failed.number + 1,
+        record.last_stamp,
+        node=failed.node,
+        instance=failed.instance,
+        instance_uid=failed.instance_uid,
+    )
+    # The VM goes on with the next incarnation, so the old one has none.
+    left = replace(failed, instance="", instance_uid="")
+    replica = replace(
+        replica,
+        current=following,
+        old=_with_old(replica.old, left),
+        recovery=recovery,
+        restarts=replica.restarts + 1,
+    )
+    return record, replica
+
+
+def resume_by_application(
+    record: SpotJobRecord, seen: Seen, replica: Replica
+) -> tuple[SpotJobRecord, Replica]:
+    """Begin an incarnation with the original images, because the node cannot restore those of checkpoints."""
+    record, replica = restart_failed(record, seen, replica, "RestoreUnsupported")
+    assert replica.recovery is not None
+    recovery = replace(replica.recovery, not_before=None, source=Source("Found"))
+    restarts = replica.restarts - 1
+    return record, replace(replica, recovery=recovery, restarts=restarts, app_only=True, quick_exits=())
+
+
+def add_source(replica: Replica, losses: list[Loss]) -> Replica:
+    """Return the replica with further sources of the loss that is being recovered."""
+    recovery = replica.recovery
+    if recovery is None or recovery.failure:
+        return replica
+    known = dict.fromkeys((*recovery.sources, *(loss.source for loss in losses if not loss.hint)))
+    return replace(replica, recovery=replace(recovery, sources=tuple(known)[:8]))
+
+
+def search(replica: Replica, seen: Seen, record: SpotJobRecord, steps: Steps) -> Replica:
+    """Take the search for a checkpoint as far as possible; it has ended when its step is Found."""
+    recovery = replica.recovery
+    if recovery is None:
+        return replica
+    source = recovery.source
+    if starts_by_application(replica, seen) and source.step != "Found":
+        source = Source("Found")
+    while True:
+        before = source
+        match source.step:
+            case "Rescue":
+                source = _after_rescue(source, seen, record, steps)
+            case "Backups":
+                source = _next_backup(replica, recovery, source, seen, steps)
+            case "Registry":
+                source = _newest_tags(replica, recovery, source, seen, steps)
+            case "Found":
+                break
+        if source == before or source.step == before.step:
+            break
+    return replace(replica, recovery=replace(recovery, source=source))
+
+
+def starts_by_application(replica: Replica, seen: Seen) -> bool:
+    """Return True if the training itself resumes, instead of containers being restored."""
+    if seen.job.level == "App" or replica.app_only:
+        return True
+    node = seen.node_of(replica.current)
+    if seen.job.level != "auto" or node is None:
+        return False
+    return node.metadata.labels.get(RESTORE_CAPABILITY) == "none"
+
+
+def with_source(incarnation: Incarnation, replica: Replica, seen: Seen) -> Incarnation:
+    """Return the incarnation with the images that the search has found, and the way it starts."""
+    recovery = replica.recovery
+    if recovery is None:
+        return incarnation
+    source = recovery.source
+    if starts_by_application(replica, seen):
+        return replace(incarnation, mode=APP_RESUME)
+    if not source.images:
+        return replace(incarnation, mode=APP_RESUME if seen.job.storage_uri else FRESH)
+    return replace(incarnation, mode=CHECKPOINT_IMAGE, images=source.images, source=source.found)
+
+
+def survivors(record: SpotJobRecord, seen: Seen, index: int) -> Iterator[tuple[Replica, ClusterPod]]:
+    """Yield the other replicas that run on a Ready node without a notice, with their pods."""
+    for replica in record.replicas:
+        pod = seen.running_pod(replica.current)
+        node = seen.node_of(replica.current)
+        if replica.index == index or pod is None or node is None or not is_ready(node):
+            continue
+        instance = seen.instance_of(replica.current)
+        announced = find_announcement(node, seen.rules)
+        if announced is None and not (instance is not None and instance.status.preemption_notice):
+            yield replica, pod
+
+
+def _with_old(old: tuple[Incarnation, ...], lost: Incarnation) -> tuple[Incarnation, ...]:
+    return (*old, lost) if lost.job or lost.instance else old
+
+
+def _save_dying_pod(
+    record: SpotJobRecord, seen: Seen, replica: Replica, recovery: Recovery, steps: Steps
+) -> tuple[SpotJobRecord, Recovery]:
+    """Order a checkpoint of the pod that will be lost, if there is time for one by what the last one took."""
+    pod = seen.running_pod(replica.current)
+    checkpoint = record.checkpoint
+    if pod is None or checkpoint is None or not seen.backups_served or seen.job.level == "App":
+        return record, replace(recovery, action="None")
+    assert recovery.deadline is not None
+    left = (recovery.deadline - seen.now).total_seconds() - seen.settings.notice_margin
+    if not 0 < checkpoint.seconds <= left or any(b.pod_uid == pod.metadata.uid for b in record.backups):
+        return record, replace(recovery, action="None")
+    record, backup = order_backup(record, seen, replica, pod, steps)
+    return record, replace(recovery, action="Checkpoint", last_save=backup.name)
+
+
+def _begin_search(
+    record: SpotJobRecord, seen: Seen, replica: Replica, steps: Steps
+) -> tuple[SpotJobRecord, Source]:
+    """Order a checkpoint of a survivor, or wait for the one that is being made of it."""
+    if not seen.backups_served or seen.job.level == "App":
+        return record, Source()
+    rescue_by = seen.now + timedelta(seconds=seen.settings.rescue_timeout)
+    for survivor, pod in survivors(record, seen, replica.index):
+        running = next((b for b in record.backups if b.pod_uid == pod.metadata.uid), None)
+        if running is None:
+            record, running = order_backup(record, seen, survivor, pod, steps, rescue=True)
+        return record, Source("Rescue", rescue=running.name, rescue_by=rescue_by)
+    return record, Source()
+
+
+def _after_rescue(source: Source, seen: Seen, record: SpotJobRecord, steps: Steps) -> Source:
+    """Go on to the finished backups once that of the survivor is among them, or cannot be waited for."""
+    assert source.rescue_by is not None
+    backup = next((backup for backup in record.backups if backup.name == source.rescue), None)
+    if backup is None or backup.finished is not None or seen.now >= source.rescue_by:
+        return replace(source, step="Backups")
+    survivor = next((replica for replica in record.replicas if replica.index == backup.index), None)
+    if survivor is None or survivor.current.job != backup.job:
+        return replace(source, step="Backups")  # lost as well: it counts only if it is completed in time
+    steps.wake(source.rescue_by)
+    return source
+
+
+def _next_backup(replica: Replica, recovery: Recovery, source: Source, seen: Seen, steps: Steps) -> Source:
+    """Ask the registry for the images of the newest good backup, then of the one before it, and so on."""
+    job = seen.job
+    good = newest_good(seen.backups.values(), job.containers, job.repository)
+    candidates = [backup for backup in good if backup.metadata.name not in source.rejected]
+    if not candidates:
+        return replace(source, step="Registry")
+    backup = candidates[0]
+    name = backup.metadata.name
+    images = good_images(backup, job.containers, job.repository)
+    key = call_key(f"restore/{replica.index}/{name}", recovery.notice_time, seen.now)
+    result = seen.calls.get(key)
+    if result is None or (result.status is CallStatus.UNAVAILABLE and not _is_late(recovery, seen)):
+        steps.actions.append(verify_call(key, backup, images, seen))
+        steps.wake(seen.now + timedelta(seconds=CALL_SECONDS))
+        return source
+    if result.status is CallStatus.DONE and isinstance(result.value, FoundImages):
+        digest = result.value.digests.get(job.containers[0], "")
+        return replace(source, step="Found", found=name, images=images, digest=digest)
+    return _next_backup(
+        replica,
+        recovery,
+        replace(source, rejected=(*source.rejected, name), message=describe(result)),
+        seen,
+        steps,
+    )
+
+
+def _newest_tags(replica: Replica, recovery: Recovery, source: Source, seen: Seen, steps: Steps) -> Source:
+    """Ask the registry for the newest complete set of tags; training begins anew if there is none."""
+    job = seen.job
+    key = call_key(f"tags/{replica.index}/{recovery.id}", recovery.notice_time, seen.now)
+    result = seen.calls.get(key)
+    if result is None or (result.status is CallStatus.UNAVAILABLE and not _is_late(recovery, seen)):
+        request = FindNewest(str(job.repository), job.containers, f"{job.namespace}/{job.name}")
+        steps.actions.append(Call(key, REGISTRY_DRIVER, request, job.registry_credentials))
+        steps.wake(seen.now + timedelta(seconds=CALL_SECONDS))
+        return source
+    value = result.value
+    if isinstance(value, FoundImages) and value.images:
+        digest = value.digests.get(job.containers[0], "")
+        images = dict(value.images)
+        return replace(source, step="Found", found=str(value.stamp), images=images, digest=digest)
+    lost = reasons.CHECKPOINT_INVALID if source.rejected else reasons.NO_CHECKPOINT_FOUND
+    message = source.message if result.status is CallStatus.DONE else describe(result)
+    return replace(source, step="Found", lost=lost, message=message)
+
+
+def _is_late(recovery: Recovery, seen: Seen) -> bool:
+    """Return True if a registry that does not answer is not waited for any more."""
+    return seen.now >= recovery.notice_time + timedelta(seconds=seen.settings.rescue_timeout)
