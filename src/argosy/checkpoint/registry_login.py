@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from argosy.checkpoint.image_names import InvalidImageNameError, registry_host
+from argosy.checkpoint.image_names import DOCKER_HUB, InvalidImageNameError, registry_host
 
 DOCKER_CONFIG = ".dockerconfigjson"
 
@@ -55,6 +55,19 @@ def read_login(data: Mapping[str, str], host: str, *, named_only: bool = False) 
     if not registry or _host(registry) != host:
         raise InvalidLoginError(f"it has no login for the registry {host}")
     return login
+
+
+def encoded(content: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the content of a Secret as the data of its object."""
+    return {key: base64.b64encode(value).decode() for key, value in content.items()}
+
+
+def docker_config(login: Login, host: str) -> bytes:
+    """Return the content of a Secret by which pods pull images of a registry."""
+    server = "https://index.docker.io/v1/" if host == DOCKER_HUB else host
+    auth = login.basic.removeprefix("Basic ")
+    entry = {"username": login.username, "password": login.password, "auth": auth}
+    return msgspec.json.encode({"auths": {server: entry}})
 
 
 def _from_config(content: bytes, host: str) -> Login:

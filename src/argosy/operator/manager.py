@@ -147,7 +147,13 @@ class Manager:
             kind, objects, self.sources, self.client, self.clock, self.recorder, calls, self.views
         )
         runner.is_served = self.definitions.may_be_served
-        self._kinds += [WatchedKind(cache) for cache in self.sources.caches if cache not in earlier_caches]
+        wanted = asyncio.Event()
+        objects.subscribe(lambda _: wanted.set())
+        self._kinds += [
+            WatchedKind(cache, wanted=wanted if cache.kind in kind.on_demand else None)
+            for cache in self.sources.caches
+            if cache not in earlier_caches
+        ]
         runner.subscribe(self._add_controller(objects, runner, runner.reconcile, runner.required_caches))
 
     def _add_controller(
@@ -229,7 +235,9 @@ class Manager:
         waiting += [
             kind.resource.kind
             for kind in self._kinds
-            if self.definitions.may_be_served(kind.resource) and not (kind.cache.synced or kind.is_not_served)
+            if kind.wanted is None
+            and self.definitions.may_be_served(kind.resource)
+            and not (kind.cache.synced or kind.is_not_served)
         ]
         return f"not synced: {', '.join(waiting)}" if waiting else ""
 
@@ -272,6 +280,8 @@ class Manager:
         return self.definitions.forbidden or self.definitions.has_crd(name)
 
     async def _watch_when_served(self, kind: WatchedKind) -> None:
+        if kind.wanted is not None:
+            await kind.wanted.wait()
         await self.definitions.wait_until_served(kind.resource)
         log.info("watching", kind=kind.resource.kind)
         await kind.cache.run()

@@ -68,6 +68,7 @@ class WatchedKind:
         cache: AnyCache,
         controller: Controller[Key] | None = None,
         required: Sequence[AnyCache] = (),
+        wanted: asyncio.Event | None = None,
     ) -> None:
         self.cache = cache
         self.controller = controller
@@ -75,6 +76,8 @@ class WatchedKind:
         """True while the controller runs."""
         self._required = required
         """Caches of other kinds that reconciles read."""
+        self.wanted = wanted
+        """Set when the kind must be watched; None: from the start."""
 
     @property
     def resource(self) -> Resource:

@@ -70,6 +70,8 @@ class ReconciledKind(Generic[T, R]):
     """The kinds that a need may name, each with the indexes by which `Matching` finds their objects."""
     optional: frozenset[Kind] = frozenset()
     """Kinds without which it is reconciled all the same, while the cluster does not serve them."""
+    on_demand: frozenset[Kind] = frozenset()
+    """Needed kinds that are watched only once there is an object to reconcile, because there are many."""
     generators: Mapping[str, Generator] = field(default_factory=dict)
     """What adds random content to children that name it."""
     drivers: Mapping[str, Driver] = field(default_factory=dict)
@@ -92,7 +94,7 @@ class Runner(Generic[T, R]):
     ) -> None:
         self._reconciler = kind.reconciler
         self._needed_kinds = tuple(kind.needed)
-        self._optional = kind.optional
+        self._optional, self._on_demand = kind.optional, kind.on_demand
         self._generators = kind.generators
         self._objects = objects
         self.caches = sources.declare(kind.reconciler.owns, kind.needed)
@@ -172,7 +174,8 @@ class Runner(Generic[T, R]):
     @property
     def required_caches(self) -> tuple[Cache[KubernetesObject], ...]:
         """The caches that must be filled before the first reconcile."""
-        return tuple(cache for cache in self.caches if cache.kind not in self._optional)
+        late = self._optional | self._on_demand
+        return tuple(cache for cache in self.caches if cache.kind not in late)
 
     def _unserved_kinds(self) -> frozenset[Kind]:
         """Return the optional kinds that the cluster does not serve."""

@@ -3,7 +3,6 @@
 from msgspec import Struct
 
 from argosy.checkpoint.drivers.registry import Manifest, Registry
-from argosy.checkpoint.drivers.registry_auth import Login
 from argosy.checkpoint.drivers.registry_http import RegistryError
 from argosy.checkpoint.image_names import (
     Image,
@@ -16,7 +15,7 @@ from argosy.checkpoint.image_names import (
 )
 from argosy.checkpoint.image_requests import DeleteImages, FindNewest, FoundImages, VerifyImages
 from argosy.checkpoint.images import is_of_owner
-from argosy.checkpoint.registry_logins import InvalidCredentialsError, find_login
+from argosy.checkpoint.registry_login import InvalidLoginError, encoded, read_login
 from argosy.plan.drivers import Credentials, Refusal
 
 IMAGE_NOT_FOUND = "ImageNotFound"
@@ -42,7 +41,7 @@ class RegistryDriver:
                     return None
         except InvalidImageNameError as error:
             raise Refusal("InvalidImageName", str(error)) from error
-        except InvalidCredentialsError as error:
+        except InvalidLoginError as error:
             raise Refusal("InvalidCredentials", str(error)) from error
         except RegistryError as error:
             if error.is_temporary:
@@ -55,8 +54,8 @@ class RegistryDriver:
 
 
 def _connect(repository: Repository, credentials: Credentials) -> Registry:
-    login = find_login(credentials, repository.registry)
-    return Registry(repository.registry, Login(login.username, login.password) if login else None)
+    login = read_login(encoded(credentials), repository.registry) if credentials else None
+    return Registry(repository.registry, login)
 
 
 async def _verify(request: VerifyImages, credentials: Credentials) -> FoundImages:

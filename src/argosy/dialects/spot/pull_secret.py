@@ -3,11 +3,15 @@
 It is made of the Secret that the job names for the registry, whose content is held in memory only.
 """
 
-import base64
-
 from msgspec import Struct
 
-from argosy.checkpoint.registry_logins import DOCKER_CONFIG, InvalidCredentialsError, docker_config
+from argosy.checkpoint.registry_login import (
+    DOCKER_CONFIG,
+    InvalidLoginError,
+    docker_config,
+    encoded,
+    read_login,
+)
 from argosy.dialects.spot.job_spec import SpotJob
 from argosy.dialects.spot.names import pull_secret_name
 from argosy.dialects.spot.record import SpotJobRecord
@@ -46,8 +50,8 @@ def prepare(job: SpotJob, record: SpotJobRecord, inputs: Inputs) -> PullSecret:
     if state is None or not isinstance(state.value, SecretContent):
         return PullSecret(ready=exists, problem=state.problem if state is not None else "")
     try:
-        content = docker_config(state.value.data, job.repository.registry)
-    except InvalidCredentialsError as error:
+        login = read_login(encoded(state.value.data), job.repository.registry)
+    except InvalidLoginError as error:
         where = (
             f"{view.credentials.namespace or job.namespace}/{view.credentials.name}"
             if view.credentials
@@ -58,6 +62,6 @@ def prepare(job: SpotJob, record: SpotJobRecord, inputs: Inputs) -> PullSecret:
         "apiVersion": SecretMetadata.resource.api_version,
         "kind": SecretMetadata.resource.kind,
         "type": "kubernetes.io/dockerconfigjson",
-        "data": {DOCKER_CONFIG: base64.b64encode(content).decode()},
+        "data": encoded({DOCKER_CONFIG: docker_config(login, job.repository.registry)}),
     }
     return PullSecret(ready=True, actions=changes([Child(SecretMetadata, name, body)], inputs))

@@ -107,6 +107,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
                 SpotInstanceJob: {pods.ALL_INDEX: pods.everything},
             },
             optional=frozenset({CheckpointBackup}),
+            on_demand=frozenset({pods.ClusterPod}),
             drivers={REGISTRY_DRIVER: RegistryDriver()},
         )
     )

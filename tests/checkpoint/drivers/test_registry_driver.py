@@ -1,0 +1,103 @@
+"""Questions about checkpoint images, answered by a real registry."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from argosy.checkpoint.drivers.registry import Registry, digest_of
+from argosy.checkpoint.drivers.registry_driver import RegistryDriver
+from argosy.checkpoint.image_names import parse_image
+from argosy.checkpoint.image_requests import DeleteImages, FindNewest, FoundImages, VerifyImages
+from argosy.checkpoint.images import MANIFEST_TYPE, OWNER
+from argosy.checkpoint.registry_login import Login
+from argosy.plan.drivers import Refusal
+from tests.support.registry import PASSWORD, PROGRAM, USERNAME, RunningRegistry, running_registry
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="docker-registry is not installed")
+CREDENTIALS = {"username": USERNAME.encode(), "password": PASSWORD.encode()}
+DRIVER = RegistryDriver()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
+    with running_registry(tmp_path_factory.mktemp("private"), login=True) as running:
+        yield running
+
+
+async def push(server: RunningRegistry, *tags: str, repository: str, owner: str = "") -> None:
+    async with Registry(server.address, Login(USERNAME, PASSWORD)) as registry:
+        for tag in tags:
+            image = parse_image(f"{server.address}/{repository}:{tag}")
+            content = tag.encode()
+            await registry.push_blob(image.repository, content, digest_of(content))
+            config = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest_of(content)}
+            manifest = {
+                "schemaVersion": 2,
+                "mediaType": MANIFEST_TYPE,
+                "layers": [],
+                "config": {**config, "size": len(content)},
+                **({"annotations": {OWNER: owner}} if owner else {}),
+            }
+            await registry.push_manifest(image, msgspec.json.encode(manifest))
+
+
+async def find(server: RunningRegistry, repository: str, *containers: str) -> FoundImages:
+    request = FindNewest(f"{server.address}/{repository}", containers, "team/mine")
+    found = await DRIVER.call(request, CREDENTIALS)
+    assert isinstance(found, FoundImages)
+    return found
+
+
+async def test_newest_complete_tags_are_found_and_foreign_ones_ignored(server: RunningRegistry) -> None:
+    name = "newest"
+    await push(server, "a-10", "b-10", "a-20", "b-20", "a-30", "latest", "a-x", repository=name)
+    await push(server, "a-40", "b-40", repository=name, owner="team/other")
+    await push(server, "a-21", "b-21", repository=name, owner="team/mine")
+    found = await find(server, name, "a", "b")
+    assert found.stamp == 21
+    assert found.images == {c: f"{server.address}/{name}:{c}-21" for c in ("a", "b")}
+    assert set(found.digests) == {"a", "b"}
+
+
+async def test_without_complete_tags_nothing_is_found(server: RunningRegistry) -> None:
+    await push(server, "a-1", repository="half")
+    assert await find(server, "half", "a", "b") == FoundImages()
+    with pytest.raises(Refusal) as refused:
+        await find(server, "missing", "a")
+    assert refused.value.code == "NotFound"
+
+
+async def test_images_are_verified_by_existence_and_digest(server: RunningRegistry) -> None:
+    await push(server, "a-1", repository="verified")
+    image = f"{server.address}/verified:a-1"
+    found = await DRIVER.call(VerifyImages({"a": image}), CREDENTIALS)
+    assert isinstance(found, FoundImages)
+    assert await DRIVER.call(VerifyImages({"a": image}, found.digests), CREDENTIALS) == found
+    with pytest.raises(Refusal, match="DigestMismatch"):
+        await DRIVER.call(VerifyImages({"a": image}, {"a": "sha256:0"}), CREDENTIALS)
+    with pytest.raises(Refusal, match="ImageNotFound"):
+        await DRIVER.call(VerifyImages({"a": f"{server.address}/verified:a-2"}), CREDENTIALS)
+
+
+async def test_deleted_images_are_gone_and_deleting_them_again_is_fine(server: RunningRegistry) -> None:
+    await push(server, "a-1", repository="deleted")
+    image = f"{server.address}/deleted:a-1"
+    for _ in range(2):
+        await DRIVER.call(DeleteImages((image,)), CREDENTIALS)
+    with pytest.raises(Refusal, match="ImageNotFound"):
+        await DRIVER.call(VerifyImages({"a": image}), CREDENTIALS)
+
+
+async def test_a_refused_login_and_an_incomplete_one_are_reported(server: RunningRegistry) -> None:
+    request = VerifyImages({"a": f"{server.address}/x:a-1"})
+    with pytest.raises(Refusal) as refused:
+        await DRIVER.call(request, {"username": b"x", "password": b"y"})
+    assert refused.value.code == "Unauthorized"
+    with pytest.raises(Refusal, match="key 'password' missing"):
+        await DRIVER.call(request, {"username": b"x"})
+
+
+async def test_a_registry_that_does_not_answer_is_asked_again() -> None:
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
+        await DRIVER.call(VerifyImages({"a": "127.0.0.1:1/x:a-1"}), {})
