@@ -251,6 +251,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.image-verifier.v1
 
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
+  enable_experimental_restore_via_create = true
   disable_apparmor = true
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"

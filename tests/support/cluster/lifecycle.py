@@ -25,7 +25,7 @@ from argosy.local.processes import Process
 from tests.support import commands, servers
 from tests.support.assets import Programs
 from tests.support.builds import recipes
-from tests.support.cluster import api, cgroups, components, rootfs, store
+from tests.support.cluster import api, cgroups, components, criu, rootfs, store
 from tests.support.cluster.components import Settings
 from tests.support.cluster.layout import DOMAIN, Layout
 from tests.support.cluster.machine import Spec
@@ -164,7 +164,12 @@ class _Start:
         return Spec(
             name=node,
             folder=str(layout.node_folder(node)),
-            shown=[*self._settings.shown, str(layout.folder), *sorted(folders)],
+            shown=[
+                *self._settings.shown,
+                str(layout.folder),
+                *sorted(folders),
+                *criu.install(self._programs),
+            ],
             init=[str(self._programs.find("pause")), str(layout.node_folder(node)) + "/"],
             cgroups=[str(place) for place in cgroups.create(f"{layout.cgroup}/{node}")],
             store=str(stored),
@@ -182,6 +187,7 @@ class _Start:
                 for other in others
             ],
             nameserver=layout.host_address,
+            criu_options=criu.OPTIONS,
         )
 
     def _module(self, name: str, *words: str) -> str:

@@ -24,6 +24,7 @@ from argosy.local.node.netlink import Netlink
 NEW_CGROUP: Final = 0x02000000
 _SHARED: Final = 1 << 20
 _GONE_SECONDS: Final = 10.0
+_CRIU_CONFIG: Final = Path("/etc/criu/runc.conf")
 _OLD: Final = ".argosy-host"
 _ON_DISK: Final = ("var/lib/containerd", "var/lib/kubelet", "var/log/pods")
 _UNTOUCHED: Final = (
@@ -62,6 +63,8 @@ class Spec(TypedDict):
     gateway: str
     routes: list[Route]
     nameserver: str
+    criu_options: str
+    """What runc tells CRIU to do with connections."""
 
 
 def main() -> int:
@@ -166,6 +169,8 @@ def _enter_root(spec: Spec) -> None:
     resolver = Path("/etc/resolv.conf")
     resolver.unlink(missing_ok=True)
     resolver.write_text(f"nameserver {spec['nameserver']}\n")
+    _CRIU_CONFIG.parent.mkdir(parents=True, exist_ok=True)
+    _CRIU_CONFIG.write_text(spec["criu_options"])
     kernel.unmount(f"/{_OLD}")
     Path("/", _OLD).rmdir()
     # A volume that a container mounts may be asked to appear in others.

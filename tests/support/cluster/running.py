@@ -67,6 +67,22 @@ class RunningCluster:
         """The JSON that `kubectl get` returns."""
         return msgspec.json.decode(self.kubectl("get", *words, "-o", "json").stdout, type=dict[str, object])
 
+    def path(self, node: str, path: str) -> Path:
+        """Return where this machine sees a file of a node."""
+        return Path(f"/proc/{self.state.processes[node].pid}/root{path}")
+
+    def import_image(self, node: str, archive: Path) -> None:
+        """Import an OCI archive into the containerd of a node."""
+        socket_file = self.path(node, "/run/containerd/containerd.sock")
+        ctr = [str(Programs(self.settings.version).find("ctr")), "--address", str(socket_file)]
+        subprocess.run(
+            [*ctr, "--namespace", "k8s.io", "images", "import", str(archive)],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
     def mend(self) -> None:
         """Restart what has ended."""
         lifecycle.up(self.folder, self.settings)

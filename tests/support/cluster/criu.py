@@ -1,0 +1,26 @@
+"""Puts CRIU into the nodes of a real cluster, if `scripts/criu` has unpacked it.
+
+containerd and runc look for it on PATH, where the other programs of a node are.
+"""
+
+from typing import Final
+
+from argosy.checkpoint.drivers import criu
+from tests.support.assets import Programs
+
+OPTIONS: Final = "tcp-established\ntcp-close\n"
+"""A dump leaves connections alone, and a restore closes them; containerd sets neither."""
+
+
+def install(programs: Programs) -> list[str]:
+    """Put the command `criu` beside the programs of nodes; return the folders that nodes must show."""
+    command, prefix = programs.cache / "criu", criu.find_prefix()
+    if prefix is None:
+        command.unlink(missing_ok=True)
+        return []
+    words = " ".join(f'"{word}"' for word in criu.prefix_command(prefix))
+    unfinished = command.with_suffix(".new")
+    unfinished.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    unfinished.chmod(0o755)
+    unfinished.replace(command)
+    return [str(prefix)]
