@@ -1,5 +1,6 @@
 """The registry client against a real registry, with and without login."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -125,6 +126,16 @@ async def test_deleted_image_is_gone(server: RunningRegistry, registry: Registry
     assert await registry.delete_manifest(image)
     assert await registry.head_manifest(image) is None
     assert not await registry.delete_manifest(image)
+
+
+async def test_requests_at_the_same_time_share_a_login(private: RunningRegistry) -> None:
+    repository = parse_repository(f"{private.address}/team/at-once")
+    async with Registry(private.address, Login(USERNAME, PASSWORD)) as registry:
+        contents = [b"%d" % number for number in range(8)]
+        await asyncio.gather(
+            *(registry.push_blob(repository, content, digest(content)) for content in contents)
+        )
+        assert await registry.has_blob(repository, digest(contents[7]))
 
 
 async def test_private_registry_accepts_the_right_login_only(private: RunningRegistry) -> None:

@@ -232,11 +232,12 @@ class Registry:
         """Open the body of a blob, wherever the registry redirects to."""
         url, scope = self._blob_url(repository, digest), _pull(repository)
         for _ in range(MAX_REDIRECTS + 2):
-            async with self._http.stream(url, self._headers(url, scope)) as response:
+            login = self._headers(url, scope)
+            async with self._http.stream(url, login) as response:
                 if response.status in REDIRECTS:
                     url = self._http.resolve(url, response.headers.get("Location", ""))
                     continue
-                if response.status == 401 and await self._may_repeat(url, response, scope):
+                if response.status == 401 and await self._may_repeat(url, response, scope, login):
                     continue
                 check_status(response, 200, f"blob {digest} of {repository}")
                 yield response
@@ -267,14 +268,16 @@ class Registry:
         timeout = UPLOAD_SECONDS if body else None
         login = self._headers(url, scope)
         response = await self._http.send(method, url, {**headers, **login}, body, timeout)
-        if response.status == 401 and await self._may_repeat(url, response, scope):
+        if response.status == 401 and await self._may_repeat(url, response, scope, login):
             login = self._headers(url, scope)
             response = await self._http.send(method, url, {**headers, **login}, body, timeout)
         return response
 
-    async def _may_repeat(self, url: str, response: Response | StreamedResponse, scope: str) -> bool:
+    async def _may_repeat(
+        self, url: str, response: Response | StreamedResponse, scope: str, sent: Mapping[str, str]
+    ) -> bool:
         challenge = response.headers.get("WWW-Authenticate", "")
-        return self._http.is_own(url) and await self._auth.answer(challenge, scope)
+        return self._http.is_own(url) and await self._auth.answer(challenge, scope, sent)
 
     def _headers(self, url: str, scope: str) -> Mapping[str, str]:
         return self._auth.headers(scope) if self._http.is_own(url) else {}

@@ -30,18 +30,20 @@ class Authorizer:
         value = self._headers.get(scope)
         return {"Authorization": value} if value else {}
 
-    async def answer(self, challenge: str, scope: str) -> bool:
-        """Authenticate after status 401; returns False if a repeated request would be the same."""
+    async def answer(self, challenge: str, scope: str, sent: Mapping[str, str]) -> bool:
+        """Authenticate after status 401; returns False if a request with `sent` would only be repeated.
+
+        Of requests at the same time the first one authenticates for the others.
+        """
         schemes = parse_challenge(challenge)
         value = ""
         if "bearer" in schemes:
             value = await self._bearer(schemes["bearer"], scope)
         elif "basic" in schemes and self._login is not None:
             value = self._login.basic
-        changed = bool(value) and value != self._headers.get(scope)
         if value:
             self._headers[scope] = value
-        return changed
+        return bool(value) and value != sent.get("Authorization")
 
     async def _bearer(self, parameters: Mapping[str, str], scope: str) -> str:
         realm = self._http.resolve(self._http.base, parameters.get("realm", ""))
