@@ -1,6 +1,7 @@
 """`agree` with the frameworks that this machine has."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -77,7 +78,7 @@ def test_mpi() -> None:
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     command = [str(mpiexec), "-n", "2", sys.executable, "-c", MPI]
     ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=100)
-    assert ran.stdout == "{'rank': 0}\n" * 2
+    assert re.findall(r"'rank': (.)", ran.stdout) == ["0", "0"]
 
 
 def test_one_process_agrees_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
