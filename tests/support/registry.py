@@ -1,5 +1,6 @@
 """Runs a real OCI registry, Debian's docker-registry, on loopback."""
 
+import hashlib
 import shutil
 import subprocess
 import urllib.error
@@ -24,6 +25,11 @@ HTPASSWD = f"{USERNAME}:$2b$05$2hFzX1pIbimGIYYwRQTUs.FwxZ5lGwTNQryTzPq3K9cqY4/X2
 class RunningRegistry:
     address: str
     folder: Path
+
+    def blob(self, content: bytes) -> Path:
+        """Return the file of a blob with this content."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        return self.folder / f"storage/docker/registry/v2/blobs/sha256/{sha256[:2]}/{sha256}/data"
 
     @property
     def blobs(self) -> list[Path]:

@@ -65,7 +65,8 @@ def checkpoints() -> None:
     """List, verify, copy and delete the checkpoints of a job.
 
     URI is the folder of one job: file:///folder, pvc://claim/folder, s3://bucket/prefix, gs://bucket/prefix,
-    az://container/prefix. A checkpoint is named by its name, its step, its digest, or `latest`.
+    az://container/prefix, oci://registry/repository. A checkpoint is named by its name, its step, its
+    digest, or `latest`.
     """
 
 

@@ -3,6 +3,7 @@
 import os
 import random
 import resource
+import secrets
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from argosy.checkpoint.store import StoreError
 from argosy_sdk.session import Session
 from tests.support.checkpoints import contents, make_checkpoint, noise
 from tests.support.commands import REPOSITORY
+from tests.support.registry import PROGRAM, RunningRegistry, running_registry
 from tests.support.s3_server import BUCKET, RunningS3, require_s3_server, running_s3
 
 CHUNKS = 12
@@ -26,7 +28,7 @@ SECOND = {f"rank-{rank}.pt": noise(10 + rank, 1000) for rank in range(CHUNKS)}
 UPLOAD = """
 import sys
 from pathlib import Path
-from argosy.checkpoint.drivers import folder_bucket, cloud_bucket
+from argosy.checkpoint.drivers import folder_bucket, cloud_bucket, registry_connection
 from argosy.checkpoint.drivers.folder_manifest import read_manifest
 from argosy.checkpoint.drivers.uris import open_store
 
@@ -35,6 +37,11 @@ for kind in (folder_bucket.FolderBucket, cloud_bucket.CloudBucket):
         print(key, flush=True)
         store(self, key, content)
     kind.put = put
+push = registry_connection.RegistryConnection.push_blob
+def push_blob(self, content, digest):
+    print(digest, flush=True)
+    push(self, content, digest)
+registry_connection.RegistryConnection.push_blob = push_blob
 folder = Path(sys.argv[2])
 open_store(sys.argv[1]).publish(folder, read_manifest(folder))
 print("done", flush=True)
@@ -45,6 +52,14 @@ print("done", flush=True)
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningS3]:
     require_s3_server()
     with running_s3(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
+    if PROGRAM is None:
+        pytest.skip("docker-registry is not installed")
+    with running_registry(tmp_path_factory.mktemp("registry")) as running:
         yield running
 
 
@@ -71,7 +86,7 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize("puts", MOMENTS)
-@pytest.mark.parametrize("kind", ["file", "s3"])
+@pytest.mark.parametrize("kind", ["file", "s3", "oci"])
 def test_a_killed_upload_leaves_only_complete_checkpoints(
     tmp_path: Path, kind: str, puts: int, request: pytest.FixtureRequest
 ) -> None:
@@ -79,6 +94,9 @@ def test_a_killed_upload_leaves_only_complete_checkpoints(
     if kind == "s3":
         running: RunningS3 = request.getfixturevalue("s3")
         uri, credentials = f"s3://{BUCKET}/{tmp_path.name}-{puts}", dict(running.credentials)
+    if kind == "oci":
+        registry: RunningRegistry = request.getfixturevalue("registry")
+        uri = f"oci://{registry.address}/team/killed-{secrets.token_hex(4)}"
     store = open_store(uri, credentials)
     _, first = make_checkpoint(tmp_path / "work", 5, FIRST)
     folder, second = make_checkpoint(tmp_path / "work", 6, SECOND)

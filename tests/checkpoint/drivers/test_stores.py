@@ -1,4 +1,4 @@
-"""All kinds of stores do the same: in a folder, on a real S3 server, on fakes of GCS and Azure."""
+"""All kinds of stores do the same: a folder, a real S3 server, a real registry, fakes of GCS and Azure."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,16 +14,25 @@ from argosy.checkpoint.store import Store, StoreError
 from tests.support import fake_clouds, s3_server
 from tests.support.checkpoints import contents, make_checkpoint, noise
 from tests.support.fake_clouds import FakeCloud, running_fake
+from tests.support.registry import PASSWORD, PROGRAM, USERNAME, RunningRegistry, running_registry
 from tests.support.s3_server import RunningS3, require_s3_server, running_s3
 
 FILES = {"rank-0.pt": noise(1, CHUNK_BYTES + 1000), "model/weights.bin": b"zero" * 50_000, "empty": b""}
-KINDS = ("file", "s3", "gs", "az")
+KINDS = ("file", "s3", "gs", "az", "oci")
 
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningS3]:
     require_s3_server()
     with running_s3(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
+    if PROGRAM is None:
+        pytest.skip("docker-registry is not installed")
+    with running_registry(tmp_path_factory.mktemp("registry"), login=True) as running:
         yield running
 
 
@@ -37,8 +46,10 @@ class Place:
     def open(self) -> Store:
         return open_store(self.uri, self.credentials)
 
-    def open_later(self) -> ObjectStore:
-        """Open it with a clock that is two hours ahead."""
+    def open_later(self) -> Store:
+        """Open it with a clock that is two hours ahead, if it has one."""
+        if self.uri.startswith("oci://"):
+            return self.open()
         ahead = timedelta(hours=2)
         return ObjectStore(open_bucket(self.uri, self.credentials), now=lambda: datetime.now(UTC) + ahead)
 
@@ -53,6 +64,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
             case "s3":
                 running: RunningS3 = request.getfixturevalue("s3")
                 yield Place(f"s3://{s3_server.BUCKET}/{prefix}", dict(running.credentials))
+            case "oci":
+                registry: RunningRegistry = request.getfixturevalue("registry")
+                name = tmp_path.name.replace("_", "-")
+                yield Place(f"oci://{registry.address}/{name}", {"username": USERNAME, "password": PASSWORD})
             case scheme:
                 fake = stack.enter_context(running_fake(scheme))
                 yield Place(f"{scheme}://{fake_clouds.BUCKET}/{prefix}", dict(fake.credentials))

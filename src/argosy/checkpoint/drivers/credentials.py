@@ -12,7 +12,7 @@ def read_credentials(path: Path) -> Mapping[str, str]:
     """Return variables by name, from lines `NAME=value` or from a folder with a file for each name."""
     try:
         if path.is_dir():
-            files = [entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith(".")]
+            files = [entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("..")]
             return {file.name: _read(file) for file in files}
         text = _read(path)
     except (OSError, UnicodeDecodeError) as error:

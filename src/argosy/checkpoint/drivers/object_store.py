@@ -18,6 +18,7 @@ from argosy.checkpoint.chunks import Chunk, ChunkIndex, InvalidIndexError, chunk
 from argosy.checkpoint.drivers import download, layout
 from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.checks import damaged_chunks, find_damage
+from argosy.checkpoint.drivers.choosing import find_newest, problem_in
 from argosy.checkpoint.drivers.codec import decode
 from argosy.checkpoint.drivers.sweep import announced_upload, has_uploads, is_sweeping, sweep
 from argosy.checkpoint.drivers.upload import Upload
@@ -104,14 +105,10 @@ class ObjectStore:
     def find_latest(self, verify: bool = True) -> Latest:
         """Return the newest checkpoint whose chunks are there, and the newer ones that were skipped."""
         found = self.scan()
-        skipped = [*found.skipped]
-        stored = self._stored_chunks() if verify and found.manifests else {}
-        for manifest in found.manifests:
-            problem = self._quick_problem(manifest, stored) if verify else ""
-            if not problem:
-                return Latest(manifest, tuple(skipped))
-            skipped.append(Skipped(manifest.name, problem))
-        return Latest(None, tuple(skipped))
+        if not verify:
+            return find_newest(found, lambda _: "")
+        stored = self._stored_chunks() if found.manifests else {}
+        return find_newest(found, lambda manifest: self._quick_problem(manifest, stored))
 
     def restore(self, manifest: Manifest, target: Path) -> None:
         """Write a checkpoint to a folder, which exists only when every digest was verified."""
@@ -119,16 +116,7 @@ class ObjectStore:
 
     def restore_latest(self, target: Path) -> Latest:
         """Restore the newest checkpoint that can be restored, and tell which were skipped."""
-        found = self.scan()
-        skipped = [*found.skipped]
-        for manifest in found.manifests:
-            try:
-                self.restore(manifest, target)
-            except (CorruptCheckpointError, MissingObjectError) as error:
-                skipped.append(Skipped(manifest.name, str(error)))
-                continue
-            return Latest(manifest, tuple(skipped))
-        return Latest(None, tuple(skipped))
+        return find_newest(self.scan(), lambda manifest: problem_in(lambda: self.restore(manifest, target)))
 
     def verify(self, manifest: Manifest) -> Sequence[str]:
         """Return what is wrong with a checkpoint; reads all of it."""

@@ -11,14 +11,21 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from argosy.checkpoint.chunks import Chunk, ChunkIndex, PartChunks, chunk_key, spans
-from argosy.checkpoint.drivers.buckets import Bucket
+from argosy.checkpoint.chunks import CHUNK_BYTES, Chunk, ChunkIndex, PartChunks, chunk_key, spans
 from argosy.checkpoint.drivers.codec import encode
 from argosy.checkpoint.drivers.transfers import Transfers
 from argosy.checkpoint.manifest import MANIFEST_NAME, Manifest, Part
 from argosy.checkpoint.store import CorruptCheckpointError
+
+
+class Sink(Protocol):
+    """Where chunks go."""
+
+    def put(self, key: str, content: bytes) -> None:
+        """Store a chunk, whole or not at all."""
+        ...
 
 
 class Upload:
@@ -28,8 +35,15 @@ class Upload:
     thread that reads the files.
     """
 
-    def __init__(self, bucket: Bucket, known: Mapping[str, int], tick: Callable[[], None]) -> None:
-        self._bucket = bucket
+    def __init__(
+        self,
+        sink: Sink,
+        known: Mapping[str, int],
+        tick: Callable[[], None] = lambda: None,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._sink = sink
+        self._chunk_bytes = chunk_bytes
         self._stored = dict(known)
         self._claimed = set(known)
         self._lock = threading.Lock()
@@ -42,13 +56,14 @@ class Upload:
         written = _changed_at(folder / MANIFEST_NAME)
         with Transfers() as transfers:
             for part in manifest.parts:
-                digests[part.path] = [""] * len(spans(part.size))
+                digests[part.path] = [""] * len(spans(part.size, self._chunk_bytes))
                 self._read_part(folder, part, written, digests[part.path], transfers)
         return ChunkIndex(
+            chunk_bytes=self._chunk_bytes,
             parts=tuple(
                 PartChunks(path, tuple(Chunk(sha256, self._stored[sha256]) for sha256 in found))
                 for path, found in digests.items()
-            )
+            ),
         )
 
     def restore_missing(self, folder: Path, manifest: Manifest, present: Mapping[str, int]) -> ChunkIndex:
@@ -63,7 +78,7 @@ class Upload:
         found = hashlib.sha256()
         with open_part(folder, part) as file:
             compare = os.fstat(file.fileno()).st_ctime_ns > written
-            for number, span in enumerate(spans(part.size)):
+            for number, span in enumerate(spans(part.size, self._chunk_bytes)):
                 self._tick()
                 content = file.read(span.length)
                 transfers.submit(partial(self._store, content, digests, number))
@@ -84,7 +99,7 @@ class Upload:
                 return
             self._claimed.add(sha256)
         stored = encode(content)
-        self._bucket.put(chunk_key(sha256), stored)
+        self._sink.put(chunk_key(sha256), stored)
         with self._lock:
             self._stored[sha256] = len(stored)
             self.uploaded += len(stored)

@@ -17,12 +17,13 @@ from urllib.parse import unquote, urlsplit
 
 from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.folder_bucket import FolderBucket
+from argosy.checkpoint.image_names import InvalidImageNameError, parse_repository
 from argosy.checkpoint.store import Store, StoreError
 
 PVC_ROOT: Final = "ARGOSY_PVC_ROOT"
 DEFAULT_PVC_ROOT: Final = "/run/argosy/volumes"
 CLOUDS: Final = ("s3", "gs", "az")
-SCHEMES: Final = ("file", "pvc", *CLOUDS)
+SCHEMES: Final = ("file", "pvc", *CLOUDS, "oci")
 
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{0,254}")
 
@@ -34,6 +35,8 @@ def open_store(uri: str, credentials: Mapping[str, str] = {}) -> Store:
     before the first use.
     """
     try:
+        if uri.startswith("oci://"):
+            return _open_registry(uri, credentials)
         from argosy.checkpoint.drivers.object_store import ObjectStore
     except ModuleNotFoundError as error:
         raise StoreError(f"{error.name} is not installed; pip install 'argosy[checkpoint]'") from None
@@ -60,6 +63,17 @@ def open_bucket(uri: str, credentials: Mapping[str, str] = {}) -> Bucket:
     except ModuleNotFoundError as error:
         raise StoreError(f"{error.name} is not installed; pip install 'argosy[checkpoint]'") from None
     return cloud_bucket.open_bucket(parsed.scheme, parsed.netloc, path.strip("/"), uri, credentials)
+
+
+def _open_registry(uri: str, credentials: Mapping[str, str]) -> Store:
+    from argosy.checkpoint.drivers.registry_connection import RegistryConnection, find_login
+    from argosy.checkpoint.drivers.registry_store import RegistryStore
+
+    try:
+        repository = parse_repository(uri.removeprefix("oci://"))
+    except InvalidImageNameError as error:
+        raise StoreError(f"{uri}: {error}") from None
+    return RegistryStore(RegistryConnection(repository, find_login(repository.registry, credentials), uri))
 
 
 def _file_path(uri: str, host: str, path: str) -> Path:
