@@ -51,8 +51,9 @@ def archive(container: str, base: str = "registry.example/train:v1", size: int =
 class FakeKubelet:
     """Answers like a kubelet, and writes archives as a container runtime does."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, token: str = TOKEN) -> None:
         self.folder = folder
+        self._token = token
         self.dumps: list[str] = []
         """Containers of which archives were written."""
         self.answer: bytes | None = None
@@ -60,7 +61,7 @@ class FakeKubelet:
         self.says_items = True
 
     async def handle(self, call: Call) -> bytes:
-        if call.headers.get("authorization") != f"Bearer {TOKEN}":
+        if call.headers.get("authorization") != f"Bearer {self._token}":
             return http(401, b"Unauthorized")
         _, checkpoint, namespace, pod, container = call.path.split("/")
         assert (call.method, checkpoint, call.query) == ("POST", "checkpoint", {"timeout": "300"})
@@ -211,16 +212,23 @@ async def checkpoint_node(root: Path, *, prunes: bool = False) -> AsyncIterator[
     load_certificate(tls, authority.issue(NODE, LOOPBACK))
     api = CheckpointServer(prunes=prunes)
     async with api, raw_server(kubelet.handle, tls) as server:
-        node = {
-            "metadata": {"name": NODE},
-            "status": {
-                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-                "nodeInfo": {"architecture": "amd64", "containerRuntimeVersion": "containerd://2.2.1"},
-                "daemonEndpoints": {"kubeletEndpoint": {"Port": server.port}},
-            },
-        }
-        await api.put("nodes", node)
+        await api.put("nodes", {"metadata": {"name": NODE}, "status": node_status(server.port)})
         yield CheckpointNode(api, kubelet, server, authority.certificate, root)
+
+
+def node_status(kubelet_port: int) -> Json:
+    """Return the status of a Node whose kubelet listens on loopback."""
+    return {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "nodeInfo": {
+            **dict.fromkeys(("bootID", "kernelVersion", "kubeProxyVersion", "kubeletVersion"), "x"),
+            **dict.fromkeys(("machineID", "osImage", "systemUUID"), "x"),
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+            "containerRuntimeVersion": "containerd://2.2.1",
+        },
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
+    }
 
 
 def meta(obj: Json) -> Json:

@@ -189,6 +189,9 @@
 - apiGroups: [migration.dcnlab.com]
   resources: [checkpointrestores/status, checkpointrestores/finalizers]
   verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, patch, delete]
 # Patch: its finalizer.
 - apiGroups: [migration.dcnlab.com]
   resources: [statefulmigrations]
@@ -197,6 +200,13 @@
 - apiGroups: [migration.dcnlab.com]
   resources: [statefulmigrations/status, statefulmigrations/finalizers]
   verbs: [update]
+- apiGroups: [migration.dcnlab.com]
+  resources: [checkpointbackups]
+  verbs: [get, list, watch, create, patch, delete]
+# Workloads of StatefulMigrations; patch: their label.
+- apiGroups: [apps]
+  resources: [deployments, statefulsets]
+  verbs: [get, list, watch, patch]
 # Replicas and restored pods.
 - apiGroups: [""]
   resources: [pods]

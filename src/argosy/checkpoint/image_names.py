@@ -5,12 +5,13 @@ otherwise the registry is `docker.io`, where a single segment is below `library/
 host gets one exactly once, by `with_registry`.
 """
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 
 from msgspec import Struct
+
+from argosy.kinds.text import shorten
 
 DOCKER_HUB = "docker.io"
 MAX_REPOSITORY_CHARS = 255
@@ -109,11 +110,7 @@ def registry_host(url: str) -> str:
 
 def local_image(pod: str, container: str, at: datetime) -> Image:
     """Return the image of a checkpoint that is not pushed to any registry."""
-    path = f"checkpoint-{pod}-{container}"
-    if len(path) > MAX_REPOSITORY_CHARS:
-        path = (
-            f"{path[: MAX_REPOSITORY_CHARS - 9].rstrip('.-')}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
-        )
+    path = shorten(f"checkpoint-{pod}-{container}", MAX_REPOSITORY_CHARS)
     return parse_image(f"localhost/{path}:{at.astimezone(UTC):%Y%m%d-%H%M%S}")
 
 

@@ -5,6 +5,7 @@ with the values it complains about could not be stored, and the user would see n
 """
 
 import difflib
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
@@ -66,3 +67,18 @@ def join_names(names: Sequence[str], max_names: int = 3) -> str:
 def pluralize(count: int, noun: str) -> str:
     """Return `1 pod` or `2 pods`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+HASH_CHARS = 8
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """Return the text, or its beginning and a hash of the whole if it is too long for a name."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[: max_chars - HASH_CHARS - 1].rstrip('-._')}-{text_hash(text)}"
+
+
+def text_hash(text: str) -> str:
+    """Return eight characters that differ for different texts."""
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_CHARS]

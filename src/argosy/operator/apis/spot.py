@@ -12,6 +12,8 @@ from argosy.kinds.migration import CheckpointBackup, CheckpointRestore, Stateful
 from argosy.kinds.spot import INSTANCE_LABEL, SpotInstanceJob
 from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
 from argosy.operator.apis.base import Api, Preset, SettingOption, start_controllers
+from argosy.operator.apis.spot_migration import RULES as MIGRATION_RULES
+from argosy.operator.apis.spot_migration import add_migrations
 from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
 from argosy.operator.rbac import READ, PolicyRule, kind_rules
 
@@ -92,6 +94,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
         manager.sources.share(manager.caches.nodes)
     manager.sources.share(Cache(manager.client, SpotInstanceJob, namespace=manager.namespace))
     spot = spot_settings(settings)
+    add_migrations(manager, spot)
     manager.add_kind(
         ReconciledKind(
             kind=SpotInstanceJob,
@@ -143,8 +146,7 @@ _RULES: Final = (
     *kind_rules(SpotInstanceVM),
     *kind_rules(InstanceTemplate),
     *kind_rules(ProvisionedInstance),
-    *kind_rules(CheckpointRestore),
-    *kind_rules(StatefulMigration),
+    *MIGRATION_RULES,
     PolicyRule(
         scope="cluster",
         resources=(Node.resource.plural,),

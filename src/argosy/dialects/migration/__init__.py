@@ -1,0 +1,1 @@
+"""CheckpointRestore and StatefulMigration: pods from checkpoints, and checkpoints of whole workloads."""

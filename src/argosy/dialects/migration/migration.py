@@ -1,0 +1,150 @@
+"""Reconciles StatefulMigrations: one CheckpointBackup for each pod of a workload in this cluster.
+
+Pods of other clusters are checkpointed there: their names in `sourceClusters` make the migration not ready,
+and the part of this cluster is done all the same. The label on the workload is removed by the finalizer.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.checkpoint.backup import DEFAULT_TRUSTED
+from argosy.checkpoint.image_names import InvalidImageNameError, with_registry
+from argosy.checkpoint.schedules import InvalidScheduleError, parse_schedule
+from argosy.dialects.migration import conditions as reasons
+from argosy.dialects.migration.backups import backup_children
+from argosy.dialects.migration.conditions import READY, with_ready
+from argosy.dialects.migration.targets import NAMESPACE_INDEX, TARGETS, MigratedPod, Target, pods_of
+from argosy.kinds.migration import MIGRATION_FINALIZER, CheckpointBackup, StatefulMigration
+from argosy.plan.actions import Action, ActionStatus, EmitEvent, Patch
+from argosy.plan.children import KubernetesObject
+from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref
+from argosy.plan.diff import changes
+
+TARGET_LABEL: Final = "checkpoint-migration.dcn.io"
+RESYNC: Final = timedelta(minutes=5)
+
+
+class MigrationReconciler:
+    """Reconciles StatefulMigrations in the cluster of this name."""
+
+    record = None
+    owns: tuple[type[KubernetesObject], ...] = (CheckpointBackup,)
+    finalizer = MIGRATION_FINALIZER
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+
+    def needs(self, obj: StatefulMigration, record: Struct | None) -> Iterable[Need]:
+        del record
+        target = _target(obj)
+        if target is None:
+            return ()
+        return (target, Matching(MigratedPod, NAMESPACE_INDEX, target.namespace))
+
+    def decide(
+        self, obj: StatefulMigration, record: Struct | None, inputs: Inputs, now: datetime
+    ) -> Decision:
+        del record
+        reference = _target(obj)
+        found = inputs.one(reference) if reference is not None else None
+        target = found if isinstance(found, tuple(TARGETS.values())) else None
+        if obj.metadata.deletion_timestamp is not None:
+            return Decision(obj.status, actions=_unlabel(target), released=True)
+        kind, name = obj.spec.resource_ref.kind, obj.spec.resource_ref.name
+        if reference is None:
+            return _not_ready(obj, reasons.UNSUPPORTED_KIND, f"unsupported resource kind: {kind}", now)
+        if problem := _problem(obj):
+            return _not_ready(obj, reasons.INVALID_SPEC, problem, now)
+        if target is None:
+            message = f"{kind} {reference.namespace}/{name} not found"
+            return _not_ready(obj, reasons.RESOURCE_NOT_FOUND, message, now)
+        pods = pods_of(target, inputs.all(Matching(MigratedPod, NAMESPACE_INDEX, reference.namespace)))
+        return self._back_up(obj, target, pods, inputs, now)
+
+    def _back_up(
+        self, obj: StatefulMigration, target: Target, pods: list[MigratedPod], inputs: Inputs, now: datetime
+    ) -> Decision:
+        here = self._cluster in obj.spec.source_clusters
+        taken = {item.name for item in inputs.failures if item.status is ActionStatus.NAME_CONFLICT}
+        existing = {child.metadata.name for child in inputs.owned(CheckpointBackup)}
+        wanted = backup_children(obj, pods, self._cluster, existing, taken) if here else []
+        actions = (*_label(target), *changes(wanted, inputs, prune=True))
+        ready, reason, message = "True", reasons.BACKUPS_CREATED, f"{len(wanted)} backups"
+        refused = next(
+            (item for item in inputs.failures if item.status is not ActionStatus.NAME_CONFLICT), None
+        )
+        unknown = [name for name in obj.spec.source_clusters if name != self._cluster]
+        if not pods:
+            reason, message = reasons.NO_PODS, "the workload has no pods"
+        if refused is not None:
+            ready, reason, message = "False", reasons.BACKUP_REJECTED, refused.message
+        if unknown:
+            ready, reason = "False", reasons.CLUSTER_UNKNOWN
+            message = f"unknown clusters: {', '.join(unknown)} (this cluster: {self._cluster or 'not named'})"
+        counted = replace(obj, status=replace(obj.status, backup_count=len(wanted)))
+        return replace(_decision(counted, ready, reason, message, now), actions=actions)
+
+
+def _target(obj: StatefulMigration) -> Ref[Target] | None:
+    """Return the workload; None if its kind is not supported."""
+    reference = obj.spec.resource_ref
+    kind = TARGETS.get(reference.kind.lower())
+    if kind is None:
+        return None
+    return Ref(kind, reference.name, reference.namespace or obj.metadata.namespace)
+
+
+def _problem(obj: StatefulMigration) -> str:
+    """Return what is wrong with the spec; empty if nothing is."""
+    spec, own = obj.spec, obj.metadata.namespace
+    secret = spec.registry.secret_ref
+    for path, namespace in (
+        ("spec.resourceRef.namespace", spec.resource_ref.namespace),
+        ("spec.registry.secretRef.namespace", secret.namespace if secret else ""),
+    ):
+        if namespace not in ("", own) and own not in DEFAULT_TRUSTED:
+            return f"{path}: invalid value {namespace!r}: must be {own!r}"
+    if not spec.source_clusters:
+        return "spec.sourceClusters: must not be empty"
+    try:
+        parse_schedule(spec.schedule)
+        with_registry(spec.registry.url, f"{spec.registry.repository}/image:tag")
+    except (InvalidScheduleError, InvalidImageNameError) as error:
+        return str(error)
+    return ""
+
+
+def _label(target: Target) -> tuple[Action, ...]:
+    if target.metadata.labels.get(TARGET_LABEL) == "true":
+        return ()
+    return (_patch(target, "true"),)
+
+
+def _unlabel(target: Target | None) -> tuple[Action, ...]:
+    if target is None or TARGET_LABEL not in target.metadata.labels:
+        return ()
+    return (_patch(target, None),)
+
+
+def _patch(target: Target, value: str | None) -> Patch:
+    meta = target.metadata
+    patch = {"metadata": {"labels": {TARGET_LABEL: value}}}
+    return Patch(type(target), meta.name, meta.namespace, meta.uid, patch)
+
+
+def _not_ready(obj: StatefulMigration, reason: str, message: str, now: datetime) -> Decision:
+    return _decision(obj, "False", reason, message, now)
+
+
+def _decision(obj: StatefulMigration, ready: str, reason: str, message: str, now: datetime) -> Decision:
+    """Return the status with the condition Ready, and an event if its reason has changed."""
+    before = next((item.reason for item in obj.status.conditions if item.type == READY), "")
+    generation = obj.metadata.generation
+    listed = with_ready(obj.status.conditions, ready, reason, message, generation, now)
+    status = replace(obj.status, conditions=listed, observed_generation=generation)
+    events = (EmitEvent("Normal" if ready == "True" else "Warning", reason, message),)
+    return Decision(status, events=events if reason != before else (), requeue_at=now + RESYNC)
