@@ -74,6 +74,11 @@ class State(Struct, frozen=True):
         return self.folder / "pki"
 
     @property
+    def kubelet_certificate(self) -> Path:
+        """The certificate with which the node agent serves the kubelet's port; its key is beside it."""
+        return self.pki / "kubelet.crt"
+
+    @property
     def kubeconfigs(self) -> Path:
         """Kubeconfigs of the control plane's own components, one identity each."""
         return self.folder / "kubeconfigs"

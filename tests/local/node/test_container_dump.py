@@ -14,7 +14,7 @@ import pytest
 from argosy.checkpoint.drivers import criu
 from argosy.local.node import checkpoint_files, pod_state, shim_socket
 from argosy.local.node.logs import log_path, read_lines
-from argosy.local.node.runspec import ContainerConfig
+from argosy.local.node.runspec import ContainerConfig, MountConfig, RunSpec
 from argosy.local.node.runspec_builder import hidden_folders, interpreter_folders
 from tests.support.criu import require_criu
 from tests.support.runspecs import Stage, container_config, finished, run_spec
@@ -242,3 +242,118 @@ def _serve(server: socket.socket) -> None:
                 connection.sendall(data)
             os._exit(0)
         connection.close()
+
+
+_FORKS = """
+import multiprocessing, os, time
+from multiprocessing import shared_memory
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    queue, memory = context.Queue(), shared_memory.SharedMemory(create=True, size=1 << 20)
+
+    def produce(queue, memory):
+        for number in range(60):
+            memory.buf[number] = number
+            queue.put(number)
+            time.sleep(0.05)
+
+    child = context.Process(target=produce, args=(queue, memory))
+    child.start()
+    numbers = []
+    for number in range(60):
+        numbers.append(queue.get())
+        print("step", number, flush=True)
+    child.join()
+    print("result", numbers == list(range(60)), list(memory.buf[:60]) == numbers)
+    memory.close()
+    memory.unlink()
+"""
+
+_LISTENS = """
+import socket, threading, time
+server = socket.create_server(("127.0.0.1", 0))
+def serve():
+    while True:
+        client, _ = server.accept()
+        client.sendall(b"served")
+        client.close()
+threading.Thread(target=serve, daemon=True).start()
+answers = []
+for step in range(40):
+    with socket.create_connection(server.getsockname()) as client:
+        answers.append(client.recv(10))
+    print("step", step, flush=True)
+    time.sleep(0.05)
+print("result", set(answers) == {b"served"})
+"""
+
+_WRITES = """
+import fcntl, time
+log, lock = open("/scratch/log", "w"), open("/run/lock/training", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+for step in range(40):
+    print(step, file=log, flush=True)
+    print("step", step, flush=True)
+    time.sleep(0.05)
+print("result", open("/scratch/log").read().split() == [str(number) for number in range(40)])
+"""
+
+_OVERLAY = """
+import os, pathlib, time
+os.makedirs("/opt/training")
+os.unlink("/etc/debian_version")
+notes, lost = open("/opt/training/notes", "w"), open("/opt/training/lost", "w+")
+lost.write("kept")
+lost.flush()
+os.unlink("/opt/training/lost")
+for step in range(40):
+    print(step, file=notes, flush=True)
+    print("step", step, flush=True)
+    time.sleep(0.05)
+lost.seek(0)
+lines = open("/opt/training/notes").readlines()
+print("result", len(lines), lost.read(), os.path.exists("/etc/debian_version"))
+"""
+
+VARIANTS: dict[str, tuple[str, dict[str, object], str]] = {
+    "forked processes with a queue and shared memory": (_FORKS, {}, "result True True"),
+    "a thread that listens on a socket": (_LISTENS, {}, "result True"),
+    "an emptyDir volume and a locked file in /run": (_WRITES, {}, "result True"),
+    "new, removed and unlinked files in the root": (_OVERLAY, {}, "result 40 kept False"),
+    "no capabilities and a read-only root": (
+        _COUNT,
+        {"capabilities": [], "read_only_root": True},
+        " True here kept",
+    ),
+    "standard input that is open": (_COUNT, {"stdin": True}, " True here kept"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", VARIANTS)
+def test_what_a_container_uses_is_restored(case: str, pods: Stage, tmp_path: Path) -> None:
+    script, config, want = VARIANTS[case]
+    fields = places(tmp_path) | {"scratch_volumes": ["scratch"]}
+
+    def pod(**more: object) -> RunSpec:
+        runspec = run_spec(python("main", script, **config, **more), **fields)
+        volume = pods.folder / runspec["uid"] / "volumes" / "scratch"
+        volume.mkdir(parents=True)
+        mount = MountConfig(source=str(volume), target="/scratch", read_only=False)
+        runspec["containers"][0]["mounts"] = [mount]
+        return runspec
+
+    source = pods.run(pod())
+    wait_for(lambda: "step 5" in output(source))
+    tar, unpacked = tmp_path / "checkpoint.tar", tmp_path / "unpacked"
+    assert checkpoint(source, tar) == ""
+    assert output(source)[-1].startswith("step"), "the source had not ended"
+    checkpoint_files.unpack_checkpoint(tar, unpacked)
+    finished(source)  # both are in the network of the machine, where one can listen
+    target = pods.run(pod(restore=str(unpacked)))
+    for folder in (source, target):
+        end = finished(folder)["containers"]["main"]["ended"]
+        assert end is not None
+        assert end["reason"] != "StartError", end["message"]
+        assert output(folder)[-1].endswith(want), output(folder)
+    assert "step 1" not in output(target)

@@ -2,14 +2,12 @@
 
 CRIU writes the processes of a container to files and makes processes of them again. The version in Debian 12
 fails on newer kernels, so `scripts/criu` unpacks one with its own C library into the user's cache. Standard
-library only: the shims of the local control plane import this.
+library only: the shims of the local control plane import this, and stay small, so modules that only start
+programs are imported where they are used.
 """
 
 import os
 import re
-import shutil
-import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,6 +53,8 @@ def find_command() -> list[str] | None:
     prefix = find_prefix()
     if prefix is not None:
         return prefix_command(prefix)
+    import shutil
+
     program = shutil.which("criu")
     return [program] if program else None
 
@@ -103,10 +103,10 @@ def failure_reason(*logs: Path) -> str:
 def version(command: Sequence[str]) -> str:
     """Return the version of CRIU; empty if it cannot be executed."""
     try:
-        done = _run([*command, "--version"])
-    except (OSError, subprocess.TimeoutExpired):
+        output = _run([*command, "--version"])[1]
+    except OSError:
         return ""
-    found = re.search(r"Version: (\S+)", done.stdout)
+    found = re.search(r"Version: (\S+)", output)
     return found[1] if found else ""
 
 
@@ -119,18 +119,21 @@ def probe() -> Probe:
     if os.geteuid() != 0:
         return Probe(found, "CRIU needs root")
     try:
-        checked = _run([*command, "check"])
-        if checked.returncode != 0:
-            errors = [line for line in checked.stderr.splitlines() if "Error" in line]
-            return Probe(found, f"criu check: {errors[0] if errors else checked.returncode}")
+        code, output = _run([*command, "check"])
+        if code != 0:
+            errors = [line for line in output.splitlines() if "Error" in line]
+            return Probe(found, f"criu check: {errors[0] if errors else code}")
         problem = _dump_and_restore(command, 0)
         return Probe(found, problem, problem or _dump_and_restore(command, 1000))
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return Probe(found, str(error))
 
 
 def _dump_and_restore(command: Sequence[str], user: int) -> str:
     """Dump a process that sleeps, and restore it; return the problem, or nothing."""
+    import subprocess
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix="argosy-criu-") as folder:
         sleeper = subprocess.Popen(
             ["/bin/sleep", "1000"],
@@ -161,11 +164,18 @@ def _dump_and_restore(command: Sequence[str], user: int) -> str:
 
 
 def _succeeds(command: Sequence[str], arguments: Sequence[str]) -> bool:
-    return _run([*command, *arguments]).returncode == 0
+    return _run([*command, *arguments])[0] == 0
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Return exit code and output; raises TimeoutError."""
+    import subprocess
+
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"{command[0]} does not end") from None
+    return done.returncode, done.stdout + done.stderr
 
 
 def _end(pid: int) -> None:

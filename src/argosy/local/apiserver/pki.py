@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-KUBELET = "kubelet"
+from argosy.local.state import State
+
 _YEARS = datetime.timedelta(days=3650)
 _MARGIN = datetime.timedelta(days=30)
 _NAMES = (
@@ -44,7 +45,8 @@ def ensure_pki(state_dir: Path, addresses: Sequence[str] = ()) -> None:
 
 def ensure_kubelet_certificate(state_dir: Path, addresses: Sequence[str]) -> None:
     """Create `pki/kubelet.crt`, with which the node agent serves these addresses."""
-    _ensure_server(state_dir / "pki", KUBELET, "kubelet", addresses)
+    certificate = State(state_dir).kubelet_certificate
+    _ensure_server(certificate.parent, certificate.stem, "kubelet", addresses)
 
 
 def _ensure_server(folder: Path, stem: str, subject: str, names: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from argosy.local.node.node_control import NodeControl
 from argosy.local.node.node_requests import NodeRequests
 from argosy.local.node.node_status import Machine, NodeRegistrar
 from argosy.local.node.settings import Settings
+from argosy.local.state import State
 
 
 async def run_agent(settings: Settings, outside: socket.socket, notes: list[str]) -> None:
@@ -48,7 +49,7 @@ async def _work(client: Client, settings: Settings, agent: Agent, nodes: NodeCon
         group.create_task(
             kubelet_server.serve(path, token, agent, requests.answer, checkpoints, agent.listening)
         )
-        group.create_task(checkpoint_requests.serve(settings.state / "pki", secure))
+        group.create_task(checkpoint_requests.serve(State(settings.state).kubelet_certificate, secure))
         group.create_task(agent.run())
         await agent.ready.wait()
         group.create_task(nodes.run())

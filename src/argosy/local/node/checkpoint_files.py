@@ -6,11 +6,8 @@ the folders that are not part of the root. Owners, modes, sparse files and the m
 Standard library only.
 """
 
-import contextlib
 import json
 import os
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal, TypedDict
@@ -112,22 +109,35 @@ def pack_checkpoint(folder: Path, target: Path) -> None:
         raise
 
 
+def remove_unfinished(target: Path) -> None:
+    """Remove what a process left behind that was killed while it made this checkpoint."""
+    _remove_folder(target.with_name(f"{target.name}.tmp"))
+    target.with_name(f"{target.name}.partial").unlink(missing_ok=True)
+
+
 def unpack_checkpoint(source: Path, target: Path) -> None:
     """Unpack the tar of a checkpoint into a folder that exists only when it is complete."""
     partial = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    _remove_folder(partial)
     partial.mkdir(parents=True, mode=0o700)
     try:
         _tar("--extract", "--no-same-owner", "--file", source, "-C", partial)
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(target)
+        _remove_folder(target)
         partial.rename(target)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove_folder(partial)
         raise
 
 
+def _remove_folder(folder: Path) -> None:
+    import shutil  # not by the zygote, which stays small
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _tar(*words: str | Path) -> None:
+    import subprocess
+
     command = ["tar", *_ATTRIBUTES, *map(str, words)]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

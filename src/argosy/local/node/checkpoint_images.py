@@ -18,8 +18,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from argosy.checkpoint.drivers.registry import Registry
-from argosy.checkpoint.drivers.registry_http import RegistryError
 from argosy.checkpoint.image_names import Image, InvalidImageNameError, parse_image
 from argosy.checkpoint.images import CONTAINER
 from argosy.engine.logs import Logger
@@ -39,6 +37,10 @@ _MAX_REMEMBERED: Final = 1000
 
 class ImageError(Exception):
     """An image that is a checkpoint cannot be used; the message says why."""
+
+
+class _PullError(Exception):
+    """A registry does not answer, or has no such image."""
 
 
 class RestoreSource(NamedTuple):
@@ -87,11 +89,10 @@ class CheckpointImages:
                 found = await _run_in_network(self._host_socket, lambda: _download(image, target))
             else:
                 found = await _download(image, target)
-        except (RegistryError, TimeoutError) as error:
-            problem = str(error) or "the registry does not answer"
+        except _PullError as error:
             if local:
-                raise ImageError(f'failed to pull image "{name}": {problem}') from None
-            log.info("an image could not be looked at", image=name, error=problem)
+                raise ImageError(f'failed to pull image "{name}": {error}') from None
+            log.info("an image could not be looked at", image=name, error=str(error))
             self._remember(host)
             return target
         if not found:
@@ -106,6 +107,19 @@ class CheckpointImages:
 
 async def _download(image: Image, target: Path) -> bool:
     """Unpack an image into `target` if it is a checkpoint; return whether it is."""
+    from argosy.checkpoint.drivers.registry_http import RegistryError  # few agents need it
+
+    try:
+        return await _download_from_registry(image, target)
+    except RegistryError as error:
+        raise _PullError(str(error)) from error
+    except TimeoutError as error:
+        raise _PullError("the registry does not answer") from error
+
+
+async def _download_from_registry(image: Image, target: Path) -> bool:
+    from argosy.checkpoint.drivers.registry import Registry
+
     async with Registry(image.repository.registry) as registry:
         async with asyncio.timeout(_MANIFEST_SECONDS):
             manifest = await registry.get_manifest(image)

@@ -6,8 +6,6 @@ create `nodes/checkpoint` of the node on which the pod runs; the API server deci
 """
 
 import asyncio
-import contextlib
-import shutil
 import ssl
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -20,7 +18,7 @@ from argosy.checkpoint.drivers import criu
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.engine.logs import Logger
-from argosy.local.apiserver.pki import KUBELET
+from argosy.local.node import checkpoint_files
 from argosy.local.node.pod_types import Pod
 from argosy.local.node.settings import Settings
 from argosy.local.node.shim_socket import ShimRequest
@@ -164,12 +162,12 @@ class SecureRequests:
         return await self._client.request("POST", f"/apis/{group}/v1/{kind.lower()}s", body=body)
 
 
-async def serve(pki: Path, requests: SecureRequests) -> None:
+async def serve(certificate: Path, requests: SecureRequests) -> None:
     """Serve HTTPS on the kubelet's port until cancelled; without it, only the API server's proxy is left."""
     server = Server(requests.answer)
     try:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(pki / f"{KUBELET}.crt", pki / f"{KUBELET}.key")
+        tls.load_cert_chain(certificate, certificate.with_suffix(".key"))
         await server.listen_tcp("0.0.0.0", PORT, tls)  # noqa: S104 (of the cluster's own network)
         await asyncio.Event().wait()
     except OSError as error:  # there is no certificate, or a pod in the host's network has the port
@@ -180,9 +178,8 @@ async def serve(pki: Path, requests: SecureRequests) -> None:
 
 def remove_unfinished(folder: Path) -> None:
     """Remove what checkpoints left behind whose pods have ended meanwhile."""
-    for path in [*folder.glob("*.tmp"), *folder.glob("*.partial")]:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in [*folder.glob("*.tar.tmp"), *folder.glob("*.tar.partial")]:
+        checkpoint_files.remove_unfinished(path.with_suffix(""))
 
 
 def _timeout(values: list[str]) -> int:

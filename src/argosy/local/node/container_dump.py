@@ -7,11 +7,8 @@ container goes on afterwards, whatever happened. Standard library only.
 """
 
 import contextlib
-import datetime
 import json
 import os
-import platform
-import shutil
 import signal
 import socket
 import time
@@ -106,7 +103,7 @@ def dump(job: DumpJob) -> None:
     os.umask(0o077)
     kernel.become_subreaper()  # of CRIU
     folder = job.target.with_name(f"{job.target.name}.tmp")
-    shutil.rmtree(folder, ignore_errors=True)
+    checkpoint_files.remove_unfinished(job.target)
     (folder / criu.IMAGES).mkdir(parents=True)
     try:
         _wait_for_others(job)
@@ -119,7 +116,7 @@ def dump(job: DumpJob) -> None:
         _describe(job, folder, ids, parts)
         checkpoint_files.pack_checkpoint(folder, job.target)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        checkpoint_files.remove_unfinished(job.target)
 
 
 def resume(container: container_process.RunningContainer) -> None:
@@ -281,7 +278,7 @@ def _copy_files(job: DumpJob, folder: Path) -> list[Part]:
 
 def _describe(job: DumpJob, folder: Path, ids: list[int], parts: list[Part]) -> None:
     runspec, config = job.runspec, job.container.config
-    created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     metadata = Metadata(
         version=checkpoint_files.VERSION,
         namespace=runspec["namespace"],
@@ -292,8 +289,8 @@ def _describe(job: DumpJob, folder: Path, ids: list[int], parts: list[Part]) -> 
         image=job.image,
         created=created,
         criu=criu.version(criu.prefix_command(job.prefix)),
-        kernel=platform.release(),
-        machine=platform.machine(),
+        kernel=os.uname().release,
+        machine=os.uname().machine,
         pid=_innermost_ids(job.container.pid, "NSpid")[0],
         ids=ids,
         pipes=job.pipes,

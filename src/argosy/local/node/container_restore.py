@@ -8,7 +8,6 @@ when everything is in place. Connections to other pods are closed. Standard libr
 
 import contextlib
 import os
-import platform
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -189,8 +188,8 @@ def _usable_metadata(runspec: RunSpec, config: ContainerConfig) -> Metadata:
         raise StartError(str(error)) from None
     if metadata is None:
         raise StartError(f"{config['restore']} has no checkpoint that was made on a local control plane")
-    if metadata["machine"] != platform.machine():
-        raise StartError(f"the checkpoint is of {metadata['machine']}, this machine is {platform.machine()}")
+    if metadata["machine"] != os.uname().machine:
+        raise StartError(f"the checkpoint is of {metadata['machine']}, this machine is {os.uname().machine}")
     return metadata
 
 
@@ -243,7 +242,7 @@ def _excess(config: ContainerConfig, restored: list[dict[str, str]]) -> str:
 
 def _explained(reason: str, metadata: Metadata) -> str:
     """Add how this machine differs from that of the checkpoint."""
-    here = platform.release()
+    here = os.uname().release
     differs = (
         f" (dumped on kernel {metadata['kernel']}, this is {here})" if metadata["kernel"] != here else ""
     )

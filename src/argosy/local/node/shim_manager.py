@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from argosy.engine.logs import Logger
-from argosy.local.node import cgroups, pod_state, shim_socket, zygote
+from argosy.local.node import cgroups, checkpoint_files, pod_state, shim_socket, zygote
 from argosy.local.node.pod_state import PodState
 from argosy.local.node.runspec import RUNSPEC_FILE, RunSpec
 from argosy.local.node.shim_socket import ShimRequest
@@ -161,6 +161,7 @@ class ShimManager:
         finally:
             writer.close()
         if not line:
+            checkpoint_files.remove_unfinished(Path(request["target"]))
             return "the pod has ended"
         problem: str = json.loads(line).get("error", "")
         return problem
