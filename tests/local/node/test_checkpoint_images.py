@@ -12,12 +12,13 @@ from argosy.checkpoint.drivers.image_files import push_image, read_layer
 from argosy.checkpoint.drivers.registry import Registry, digest_of
 from argosy.checkpoint.image_names import Image, parse_image
 from argosy.checkpoint.images import Source, build_image
+from argosy.checkpoint.registry_login import Login
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.node.checkpoint_files import METADATA, Metadata
 from argosy.local.node.checkpoint_images import CheckpointImages, ImageError
-from argosy.local.node.pod_types import Container, Pod, PodSpec
+from argosy.local.node.pod_types import Container, NameRef, Pod, PodSpec, Secret
 from argosy.local.node.settings import Settings
-from tests.support.registry import PROGRAM, RunningRegistry, running_registry
+from tests.support.registry import PASSWORD, PROGRAM, USERNAME, RunningRegistry, running_registry
 from tests.support.servers import free_port
 
 needs_registry = pytest.mark.skipif(PROGRAM is None, reason="docker-registry is not installed")
@@ -35,11 +36,17 @@ def write_metadata(folder: Path) -> None:
     (folder / METADATA).write_bytes(msgspec.json.encode(fields | {"version": 1, "image": "base"}))
 
 
-async def sources(tmp_path: Path, image: str, **images: str) -> dict[str, str]:
-    """Return the base image of each container that is restored, for a pod with this image."""
+async def sources(tmp_path: Path, image: str, secret: Secret | None = None, **images: str) -> dict[str, str]:
+    """Return the base image of each container that is restored, for a pod with this image and secret."""
     containers = [Container(name="main", image=image), Container(name="plain", image="busybox")]
-    pod = Pod(ObjectMeta(name="a", namespace="default", uid="u-1"), PodSpec(containers=containers))
-    found = await CheckpointImages(Settings(tmp_path, images=images), None).sources(pod, tmp_path / "pod")
+    spec = PodSpec(containers=containers, image_pull_secrets=[NameRef("login")] if secret else [])
+    pod = Pod(ObjectMeta(name="a", namespace="default", uid="u-1"), spec)
+
+    def find_secret(namespace: str, name: str) -> Secret | None:
+        return secret if (namespace, name) == ("default", "login") else None
+
+    finder = CheckpointImages(Settings(tmp_path, images=images), None, find_secret)
+    found = await finder.sources(pod, tmp_path / "pod")
     assert all((source.folder / METADATA).exists() for source in found.values())
     return {name: source.image for name, source in found.items()}
 
@@ -62,7 +69,9 @@ async def test_a_registry_on_this_machine_that_does_not_answer_is_an_error(tmp_p
         await sources(tmp_path, f"127.0.0.1:{free_port()}/a/b:1")
 
 
-async def push(registry: RunningRegistry, tmp_path: Path, name: str, *, metadata: bool) -> Image:
+async def push(
+    registry: RunningRegistry, tmp_path: Path, name: str, *, metadata: bool, login: Login | None = None
+) -> Image:
     """Push a checkpoint, of a local control plane or of another runtime."""
     folder = tmp_path / "files"
     (folder / "checkpoint").mkdir(parents=True)
@@ -74,7 +83,7 @@ async def push(registry: RunningRegistry, tmp_path: Path, name: str, *, metadata
     image = parse_image(f"{registry.address}/{name}")
     source = Source(container="main", base_image="base", pod="a", namespace="default", engine="argosy")
     built = build_image(await read_layer(tar), source, datetime.datetime.now(datetime.UTC), "amd64")
-    async with Registry(registry.address) as client:
+    async with Registry(registry.address, login) as client:
         await push_image(client, image, built, tar)
     return image
 
@@ -92,6 +101,20 @@ async def test_a_checkpoint_of_another_runtime_is_refused(registry: RunningRegis
     image = await push(registry, tmp_path, "trainings/b:main-1", metadata=False)
     with pytest.raises(ImageError, match="another container runtime"):
         await sources(tmp_path, str(image))
+
+
+@needs_registry
+async def test_a_checkpoint_behind_a_login_needs_the_secret_of_its_pod(tmp_path: Path) -> None:
+    (tmp_path / "registry").mkdir()
+    with running_registry(tmp_path / "registry", login=True) as private:
+        login = Login(USERNAME, PASSWORD)
+        image = await push(private, tmp_path, "trainings/c:main-1", metadata=True, login=login)
+        with pytest.raises(ImageError, match="failed to pull image"):
+            await sources(tmp_path, str(image))
+        config = {"auths": {private.address: {"username": USERNAME, "password": PASSWORD}}}
+        data = {".dockerconfigjson": msgspec.json.encode(config)}
+        secret = Secret(ObjectMeta(name="login", namespace="default"), data)
+        assert await sources(tmp_path, str(image), secret) == {"main": "base"}
 
 
 @needs_registry

@@ -82,7 +82,7 @@ class Agent:
         self._content = VolumeContent(
             client, self.config_maps, self.secrets, settings.state / "pki" / "ca.crt"
         )
-        self._images = CheckpointImages(settings, outside)
+        self._images = CheckpointImages(settings, outside, self.secrets.get)
         self._proxy = Proxy(settings.bridge, self._endpoints)
         self._services_changed = asyncio.Event()
         self.ready = asyncio.Event()

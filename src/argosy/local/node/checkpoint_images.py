@@ -2,12 +2,14 @@
 
 Images are not pulled here, with one exception: an image whose manifest says that it is a container's
 checkpoint. So the manifest is looked at of each image that names a registry. A registry that does not answer,
-or does not show the manifest, has no checkpoint for us: pods must start without a network. Only of a registry
-on this machine it is an error, as for any image that cannot be pulled. A folder that holds an unpacked
-checkpoint, of `argosy up --image NAME=DIR`, is one too.
+or does not show the manifest, has no checkpoint for us: pods must start without a network. It is an error, as
+for any image that cannot be pulled, of a registry on this machine or one for which the pod has a login. A
+folder that holds an unpacked checkpoint, of `argosy up --image NAME=DIR`, is one too.
 """
 
 import asyncio
+import base64
+import contextlib
 import fcntl
 import ipaddress
 import os
@@ -20,13 +22,16 @@ from typing import Final, NamedTuple
 
 from argosy.checkpoint.image_names import Image, InvalidImageNameError, parse_image
 from argosy.checkpoint.images import CONTAINER
+from argosy.checkpoint.registry_login import InvalidLoginError, Login, read_login
 from argosy.engine.logs import Logger
 from argosy.local.node import kernel
 from argosy.local.node.checkpoint_files import CheckpointError, read_metadata, unpack_checkpoint
-from argosy.local.node.pod_types import Pod
+from argosy.local.node.pod_types import Pod, Secret
 from argosy.local.node.settings import Settings
 
 log = Logger(__name__)
+
+FindSecret = Callable[[str, str], Secret | None]
 
 _ANNOTATIONS: Final = (CONTAINER, "io.kubernetes.cri-o.annotations.checkpoint.name")
 _NAMESPACE_OF_SOCKET: Final = 0x894C  # SIOCGSKNS
@@ -50,8 +55,11 @@ class RestoreSource(NamedTuple):
 
 
 class CheckpointImages:
-    def __init__(self, settings: Settings, host_socket: socket.socket | None) -> None:
+    def __init__(
+        self, settings: Settings, host_socket: socket.socket | None, find_secret: FindSecret
+    ) -> None:
         self._settings = settings
+        self._find_secret = find_secret
         self._host_socket = host_socket
         """Belongs to the machine's network: its loopback addresses are not those of the cluster."""
         self._others: dict[str, float] = {}
@@ -68,7 +76,7 @@ class CheckpointImages:
             try:
                 place = mapped
                 if mapped == Path("/"):
-                    place = await self._fetch(container.image, folder / "restore" / container.name)
+                    place = await self._fetch(pod, container.image, folder / "restore" / container.name)
                 metadata = read_metadata(place)
             except CheckpointError as error:
                 raise ImageError(f'image "{container.image}": {error}') from None
@@ -76,21 +84,23 @@ class CheckpointImages:
                 sources[container.name] = RestoreSource(place, metadata["image"])
         return sources
 
-    async def _fetch(self, name: str, target: Path) -> Path:
+    async def _fetch(self, pod: Pod, name: str, target: Path) -> Path:
         """Unpack the checkpoint of a registry unless that was done; return where it would be."""
         image = _registry_image(name)
         if image is None or (target / "checkpoint").exists():
             return target
         host, local = image.repository.registry, _is_loopback(image.repository.registry)
-        if not local and any(self._others.get(key, 0.0) > time.monotonic() for key in (name, host)):
+        login = self._login(pod, host)
+        required = local or login is not None
+        if not required and any(self._others.get(key, 0.0) > time.monotonic() for key in (name, host)):
             return target
         try:
             if local and self._host_socket is not None:
-                found = await _run_in_network(self._host_socket, lambda: _download(image, target))
+                found = await _run_in_network(self._host_socket, lambda: _download(image, login, target))
             else:
-                found = await _download(image, target)
+                found = await _download(image, login, target)
         except _PullError as error:
-            if local:
+            if required:
                 raise ImageError(f'failed to pull image "{name}": {error}') from None
             log.info("an image could not be looked at", image=name, error=str(error))
             self._remember(host)
@@ -99,28 +109,38 @@ class CheckpointImages:
             self._remember(name)
         return target
 
+    def _login(self, pod: Pod, host: str) -> Login | None:
+        """Return the login for a registry in the pod's imagePullSecrets."""
+        for reference in pod.spec.image_pull_secrets:
+            secret = self._find_secret(pod.metadata.namespace, reference.name)
+            if secret is not None:
+                data = {key: base64.b64encode(value).decode() for key, value in secret.data.items()}
+                with contextlib.suppress(InvalidLoginError):
+                    return read_login(data, host, named_only=True)
+        return None
+
     def _remember(self, key: str) -> None:
         if len(self._others) >= _MAX_REMEMBERED:
             self._others.clear()
         self._others[key] = time.monotonic() + _REMEMBER_SECONDS
 
 
-async def _download(image: Image, target: Path) -> bool:
+async def _download(image: Image, login: Login | None, target: Path) -> bool:
     """Unpack an image into `target` if it is a checkpoint; return whether it is."""
     from argosy.checkpoint.drivers.registry_http import RegistryError  # few agents need it
 
     try:
-        return await _download_from_registry(image, target)
+        return await _download_from_registry(image, login, target)
     except RegistryError as error:
         raise _PullError(str(error)) from error
     except TimeoutError as error:
         raise _PullError("the registry does not answer") from error
 
 
-async def _download_from_registry(image: Image, target: Path) -> bool:
+async def _download_from_registry(image: Image, login: Login | None, target: Path) -> bool:
     from argosy.checkpoint.drivers.registry import Registry
 
-    async with Registry(image.repository.registry) as registry:
+    async with Registry(image.repository.registry, login) as registry:
         async with asyncio.timeout(_MANIFEST_SECONDS):
             manifest = await registry.get_manifest(image)
         annotations = manifest.content.annotations or {}

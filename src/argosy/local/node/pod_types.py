@@ -307,6 +307,7 @@ class PodSpec(Struct, rename="camel"):
     dns_policy: str = "ClusterFirst"
     dns_config: DnsConfig = field(default_factory=DnsConfig)
     enable_service_links: bool = True
+    image_pull_secrets: list[NameRef] = field(default_factory=list)
     security_context: PodSecurityContext = field(default_factory=PodSecurityContext)
 
 
