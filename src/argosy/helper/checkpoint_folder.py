@@ -88,7 +88,7 @@ def find_verified(folder: Path) -> Checkpoint | None:
 
 def prepare(folder: Path, link: Path, sdk: Path) -> int:
     """Make a link to the checkpoint to resume from, if there is one, and copy the SDK."""
-    shutil.copytree(Path(argosy_sdk.__file__).parent, sdk / "argosy_sdk", dirs_exist_ok=True)
+    copy_sdk(sdk)
     checkpoint = find_verified(folder)
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
@@ -98,6 +98,11 @@ def prepare(folder: Path, link: Path, sdk: Path) -> int:
         link.symlink_to(checkpoint.folder)
         print(f"argosy: resuming from {checkpoint.folder} (step {checkpoint.step})", flush=True)
     return 0
+
+
+def copy_sdk(folder: Path) -> None:
+    """Copy `argosy_sdk` to where the program can import it."""
+    shutil.copytree(Path(argosy_sdk.__file__).parent, folder / "argosy_sdk", dirs_exist_ok=True)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:

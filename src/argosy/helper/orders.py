@@ -43,7 +43,14 @@ class Store(Protocol):
     """What becomes of a complete checkpoint before it is acknowledged."""
 
     def publish(self, checkpoint: Checkpoint) -> Checkpoint | None:
-        """Return the checkpoint as it is stored; None while parts of other pods are missing."""
+        """Return the checkpoint as it is stored; None while parts of other pods are missing.
+
+        Raises OSError if it could not be stored.
+        """
+        ...
+
+    def prune(self) -> None:
+        """Delete what need not be kept in the store."""
         ...
 
 
@@ -178,6 +185,8 @@ class CheckpointWatcher:
         self._pending: Checkpoint | None = None
         self._due = 0.0
         self._retry_seconds = RETRY_SECONDS
+        self._published: tuple[str, Checkpoint | None] | None = None
+        """Digest of the last checkpoint that was published, and what the store made of it."""
         self._folder = CheckpointFolder(settings.folder)
         self._resumed = read_checkpoint(settings.resume) if settings.replica == 0 else None
         self._problem = ""
@@ -201,13 +210,22 @@ class CheckpointWatcher:
         return random.uniform(*OTHERS_ACK_SECONDS)  # noqa: S311 - spreads requests, guards nothing
 
     def _acknowledge(self, checkpoint: Checkpoint) -> None:
-        stored = self._store.publish(checkpoint) if self._store else checkpoint
-        if stored is None:
-            self._due = time.monotonic() + RETRY_SECONDS
+        """Publish a checkpoint if there is a store to publish to, acknowledge it, and delete older ones."""
+        try:
+            if self._published is None or self._published[0] != checkpoint.digest:
+                stored = self._store.publish(checkpoint) if self._store else checkpoint
+                self._published = (checkpoint.digest, stored)
+        except OSError as error:
+            self._fail(f"checkpoint of step {checkpoint.step} not stored: {error}")
             return
-        if self._post("checkpoints/ack", stored.as_ack()):
-            self._acknowledged, self._pending = checkpoint.digest, None
-            self._folder.prune(self._settings.keep_last)
+        _, stored = self._published
+        # Without the files of other pods it is not complete: the last one of them acknowledges it.
+        if stored is not None and not self._post("checkpoints/ack", stored.as_ack()):
+            return
+        self._acknowledged, self._pending = checkpoint.digest, None
+        self._folder.prune(self._settings.keep_last if self._store is None else 1)
+        if stored is not None and self._store is not None:
+            self._store.prune()
 
     def _report_resumed(self, checkpoint: Checkpoint) -> None:
         if self._post("checkpoints/resumed", checkpoint.as_ack()):
@@ -219,11 +237,15 @@ class CheckpointWatcher:
         if not problem:
             self._retry_seconds, self._problem = RETRY_SECONDS, ""
             return True
+        self._fail(f"checkpoint of step {fields['step']} not acknowledged: {problem}")
+        return False
+
+    def _fail(self, problem: str) -> None:
+        """Print a problem once, and try again later."""
         if problem != self._problem:
-            _print(f"checkpoint of step {fields['step']} not acknowledged: {problem}; trying again")
+            _print(f"{problem}; trying again")
         self._problem, self._due = problem, time.monotonic() + self._retry_seconds
         self._retry_seconds = min(self._retry_seconds * 2, MAX_RETRY_SECONDS)
-        return False
 
 
 def read_order(body: bytes) -> dict[str, object] | None:

@@ -10,7 +10,10 @@ from argosy.kinds.quantity import DURATION_PATTERN
 
 Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
 
-STORE_PATTERN = r"^(pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?|file:///.+)$"
+STORE_PATTERN = (
+    r"^(pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?|file:///.+|(s3|gs|az)://[a-zA-Z0-9][-a-zA-Z0-9._]*(/.*)?)$"
+)
+SECRET_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"  # noqa: S105 - of a name
 
 
 class IntervalMode(StrEnum):
@@ -32,6 +35,12 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
             field_path=".mode",
         ),
         Rule(
+            rule="!has(self.credentials) || size(self.credentials) == 0"
+            " || !self.store.matches('^(pvc|file)://')",
+            message="not supported with a store of pvc:// or file://, which needs none",
+            field_path=".credentials",
+        ),
+        Rule(
             rule="!self.store.matches('(^|/)[.][.](/|$)')",
             message="must not contain '..'",
             field_path=".store",
@@ -39,8 +48,12 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
     )
 
     store: Annotated[str, Meta(pattern=STORE_PATTERN, min_length=1, max_length=512)]
-    """Where checkpoints are kept: pvc://CLAIM/PATH, or file:///PATH, a folder that all nodes have in common.
-    Each run has a folder of its own there, NAMESPACE/NAME-UID."""
+    """Where checkpoints are kept: pvc://CLAIM/PATH, file:///PATH (a folder that all nodes have in common),
+    s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Each run has a folder of its own there,
+    NAMESPACE/NAME-UID."""
+    credentials: Annotated[str, Meta(pattern=SECRET_PATTERN, max_length=253)] = ""
+    """Secret of the run's namespace whose keys are the variables of the store's provider, such as
+    AWS_ACCESS_KEY_ID. Only the operator's containers of the pods mount it."""
     interval: Duration | None = None
     """A checkpoint is ordered when the last one is this old. If unset, only before announced losses."""
     mode: IntervalMode = IntervalMode.FIXED

@@ -180,6 +180,7 @@ def local_helper() -> Helper:
     return Helper(
         image=IMAGE,
         command=(sys.executable, "-I", str(package / "__main__.py")),
+        store_command=(sys.executable, "-I", "-m", "argosy.checkpoint.sidecar"),
         mounts=tuple(str(folder) for folder in _outermost(folders) if not _is_system(folder)),
         user=None,
         kubectl=kubectl,

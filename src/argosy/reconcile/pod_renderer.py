@@ -38,11 +38,19 @@ class PodRenderer:
         """Use this certificate authority in pods that are rendered from now on."""
         self.context = replace(self.context, ca_pem=authority)
 
-    def for_job(self, workload: Workload, inject: Inject, gang_backend: str = "") -> "JobPodRenderer":
-        return JobPodRenderer(self, workload, inject, gang_backend)
+    def for_job(
+        self, workload: Workload, inject: Inject, gang_backend: str = "", avoided: Sequence[str] = ()
+    ) -> "JobPodRenderer":
+        """Return a renderer of the pods of one job; `avoided` are nodes on which it places none."""
+        return JobPodRenderer(self, workload, inject, gang_backend, avoided)
 
     def render_role(
-        self, workload: Workload, role: Role, injection: Injection, gang_backend: str
+        self,
+        workload: Workload,
+        role: Role,
+        injection: Injection,
+        gang_backend: str,
+        avoided: Sequence[str] = (),
     ) -> RoleTemplate:
         if injection.initializer:
             _check_volumes(workload, role, injection.initializer.host_folders)
@@ -59,8 +67,8 @@ class PodRenderer:
             if injection.remote_exec or injection.force_service_account
             else "",
         )
-        avoided = self.avoided_nodes(workload.namespace)
-        template = replace(template, spec=with_avoided_nodes(template.spec, avoided))
+        nodes = tuple(dict.fromkeys((*self.avoided_nodes(workload.namespace), *avoided)))
+        template = replace(template, spec=with_avoided_nodes(template.spec, nodes))
         if workload.checkpoint is not None:
             template = with_checkpoint(template, self.context, token)
         if injection.host_folders is None:
@@ -101,8 +109,16 @@ def _object(value: object) -> Mapping[str, object]:
 class JobPodRenderer:
     """Renders the pods of one job during one reconcile; what the pods of a role share is rendered once."""
 
-    def __init__(self, renderer: PodRenderer, workload: Workload, inject: Inject, gang_backend: str) -> None:
+    def __init__(
+        self,
+        renderer: PodRenderer,
+        workload: Workload,
+        inject: Inject,
+        gang_backend: str,
+        avoided: Sequence[str] = (),
+    ) -> None:
         self._renderer = renderer
+        self._avoided = avoided
         self._gang_backend = gang_backend
         self._workload = workload
         self._inject = inject
@@ -126,7 +142,9 @@ class JobPodRenderer:
         shared = replace(injection, env={})
         last = self._role_templates.get(role.name)
         if last is None or last[0] != shared:
-            template = self._renderer.render_role(self._workload, role, injection, self._gang_backend)
+            template = self._renderer.render_role(
+                self._workload, role, injection, self._gang_backend, self._avoided
+            )
             last = self._role_templates[role.name] = (shared, template)
         return last[1]
 

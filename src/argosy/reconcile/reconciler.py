@@ -33,6 +33,7 @@ from argosy.workload import reasons
 from argosy.workload.decide import decide, plan_invalid, plan_invalid_cleanup
 from argosy.workload.gang_schedulers.registry import BUILTIN, choose
 from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
+from argosy.workload.notice_saves import nodes_to_avoid
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
@@ -263,7 +264,9 @@ class Reconciler(Generic[T]):
             workload,
             self.api.kind,
             state,
-            self.pods.for_job(workload, self.api.inject, plan.record.gang_scheduler).render,
+            self.pods.for_job(
+                workload, self.api.inject, plan.record.gang_scheduler, nodes_to_avoid(workload, plan.record)
+            ).render,
             lambda *replica: self.api.pod_name(workload, *replica),
             self.pods.bodies,
             self.pods.context.features,

@@ -2,7 +2,9 @@
 
 An init container makes a link to the newest checkpoint that verifies, and copies `argosy_sdk` to where the
 program can import it. A sidecar (an init container that always restarts) delivers orders to save a checkpoint
-and acknowledges those that are complete. Programs see the store as a folder; each job has one of its own.
+and acknowledges those that are complete. Programs see a store that pods can mount as a folder; each job has
+one of its own. For other stores the folder belongs to the pod, the sidecar publishes what is saved there, and
+the init container restores it; only these two have the credentials.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,13 @@ from msgspec.structs import replace
 
 from argosy.kinds import labels
 from argosy.reconcile.render import Container, Json, RoleTemplate, endpoint_environment
-from argosy.reconcile.render_context import RenderContext, helper_container, helper_volumes
+from argosy.reconcile.render_context import (
+    PUBLISHER_CPU,
+    PUBLISHER_MEMORY,
+    RenderContext,
+    helper_container,
+    helper_volumes,
+)
 from argosy.reconcile.render_hosts import (
     POD_FIELDS,
     as_first_user,
@@ -26,6 +34,8 @@ from argosy.workload.plan import CreatePod
 
 STORE_VOLUME = "argosy-checkpoints"
 RUN_VOLUME = "argosy-run"
+CREDENTIALS_VOLUME = "argosy-store-credentials"
+CREDENTIALS_FOLDER = "/run/argosy-store-credentials"
 STORE_FOLDER = "/argosy/checkpoints"
 RUN_FOLDER = "/run/argosy"
 ORDERS_FILE = f"{RUN_FOLDER}/orders/orders.json"
@@ -52,6 +62,8 @@ def checkpoint_variables(workload: Workload, pod: CreatePod) -> dict[str, str]:
         "ARGOSY_RESUME_FROM": RESUME_LINK,
         "PYTHONPATH": SDK_FOLDER,
     }
+    if not policy.is_shared:
+        variables["ARGOSY_CHECKPOINT_SHARED"] = "0"
     if policy.interval is not None:
         variables["ARGOSY_CHECKPOINT_INTERVAL"] = f"{policy.interval:g}"
     return variables
@@ -63,9 +75,17 @@ def with_checkpoint(template: RoleTemplate, site: RenderContext, token: str) -> 
     assert policy is not None
     mounts: list[Json] = [_store_mount(policy), {"name": RUN_VOLUME, "mountPath": RUN_FOLDER}]
     volumes: list[Json] = [_store_volume(policy), {"name": RUN_VOLUME, "emptyDir": {}}, *helper_volumes(site)]
+    own_mounts = mounts
+    if policy.credentials:
+        volumes.append({"name": CREDENTIALS_VOLUME, "secret": {"secretName": policy.credentials}})
+        secret: Json = {"name": CREDENTIALS_VOLUME, "mountPath": CREDENTIALS_FOLDER, "readOnly": True}
+        own_mounts = [*mounts, secret]
     helpers = [
         as_first_user(container, template, site)
-        for container in (_init_container(site, mounts), _sidecar(site, template, policy, mounts, token))
+        for container in (
+            _init_container(site, policy, own_mounts),
+            _sidecar(site, template, policy, own_mounts, token),
+        )
     ]
     return replace(
         template,
@@ -88,9 +108,31 @@ def _with_checkpoint(container: Container, mounts: Sequence[Json]) -> Container:
     return replace(container, written=with_mounts(container.written, added), user_env=tuple(variables))
 
 
-def _init_container(site: RenderContext, mounts: Sequence[Json]) -> Json:
-    arguments = ("resume", "--folder", STORE_FOLDER, "--link", RESUME_LINK, "--sdk", SDK_FOLDER)
-    return helper_container(site, labels.CHECKPOINT_INIT_CONTAINER, arguments, {}, mounts)
+def _init_container(site: RenderContext, policy: CheckpointPolicy, mounts: Sequence[Json]) -> Json:
+    name, arguments = labels.CHECKPOINT_INIT_CONTAINER, ["resume", "--sdk", SDK_FOLDER]
+    if policy.is_shared:
+        arguments += ["--folder", STORE_FOLDER, "--link", RESUME_LINK]
+        return helper_container(site, name, arguments, {}, mounts)
+    arguments += ["--target", RESUME_LINK]
+    return _publisher(helper_container(site, name, arguments, _store_variables(policy), mounts), site)
+
+
+def _store_variables(policy: CheckpointPolicy) -> dict[str, str]:
+    """Return the variables by which a container finds an object store."""
+    folder = {"ARGOSY_STORE_CREDENTIALS": CREDENTIALS_FOLDER} if policy.credentials else {}
+    return {"ARGOSY_CHECKPOINT_URI": policy.uri, "ARGOSY_CHECKPOINT_SHARED": "0", **folder}
+
+
+def _publisher(container: Json, site: RenderContext) -> Json:
+    """Return a helper's container that runs the program for object stores, with the resources it needs."""
+    command = container["command"]
+    assert isinstance(command, list)
+    resources = {
+        bound: {"cpu": PUBLISHER_CPU[bound], "memory": PUBLISHER_MEMORY[bound]}
+        for bound in ("requests", "limits")
+    }
+    arguments = command[len(site.helper.command) :]
+    return {**container, "command": [*site.helper.store_command, *arguments], "resources": resources}
 
 
 def _sidecar(
@@ -106,17 +148,24 @@ def _sidecar(
     }
     if template.spec.get("shareProcessNamespace") is True:
         environment["ARGOSY_SHARED_PROCESSES"] = "1"
+    if not policy.is_shared:
+        environment |= _store_variables(policy)
     container = helper_container(site, labels.CHECKPOINT_CONTAINER, ("orders",), environment, mounts)
+    if not policy.is_shared:
+        container = _publisher(container, site)
     fields = {**POD_FIELDS, "ARGOSY_INDEX": f"metadata.labels['{labels.INDEX}']"}
     container["env"] = [*field_variables(fields), *objects(container["env"])]
     return {**container, "restartPolicy": "Always"}
 
 
 def _store_mount(policy: CheckpointPolicy) -> Json:
-    return {"name": STORE_VOLUME, "mountPath": STORE_FOLDER, "subPath": _location(policy)[1]}
+    mount: Json = {"name": STORE_VOLUME, "mountPath": STORE_FOLDER}
+    return {**mount, "subPath": _location(policy)[1]} if policy.is_shared else mount
 
 
 def _store_volume(policy: CheckpointPolicy) -> Json:
+    if not policy.is_shared:
+        return {"name": STORE_VOLUME, "emptyDir": {}}
     root, _ = _location(policy)
     if policy.scheme == "pvc":
         return {"name": STORE_VOLUME, "persistentVolumeClaim": {"claimName": root}}

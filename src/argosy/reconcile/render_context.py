@@ -10,11 +10,16 @@ from msgspec import Struct
 
 HELPER_CPU = {"requests": "10m", "limits": "500m"}
 HELPER_MEMORY = {"requests": "32Mi", "limits": "128Mi"}
+PUBLISHER_CPU = {"requests": "10m", "limits": "2"}
+PUBLISHER_MEMORY = {"requests": "64Mi", "limits": "1Gi"}
+"""Of helper containers that send checkpoints to an object store, or get them from there."""
 
 
 class Helper(Struct, frozen=True):
     image: str
     command: tuple[str, ...] = ("python3", "-m", "argosy.helper")
+    store_command: tuple[str, ...] = ("python3", "-m", "argosy.checkpoint.sidecar")
+    """The program for checkpoints in object stores."""
     mounts: tuple[str, ...] = ()
     """Folders of the node that helper containers see under the same path, read-only: needed only where the
     image is the node's own root with parts of it hidden (the local control plane)."""

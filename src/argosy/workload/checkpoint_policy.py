@@ -5,6 +5,9 @@ from msgspec import Struct
 from argosy.kinds.checkpoint_spec import CheckpointSpec
 from argosy.kinds.quantity import parse_duration
 
+SHARED_SCHEMES = ("pvc", "file")
+"""Stores that pods mount: a program writes its checkpoints there itself. They are published to all others."""
+
 
 class CheckpointPolicy(Struct, frozen=True):
     """The checkpoints of one job."""
@@ -19,6 +22,14 @@ class CheckpointPolicy(Struct, frozen=True):
     suspend_grace: float = 120.0
     """Seconds that a checkpoint may take before the job is suspended or resized."""
 
+    credentials: str = ""
+    """Name of a Secret in the job's namespace; empty: none."""
+
+    @property
+    def is_shared(self) -> bool:
+        """True if all pods of the job see the same folder."""
+        return self.scheme in SHARED_SCHEMES
+
     @property
     def scheme(self) -> str:
         return self.uri.partition("://")[0]
@@ -32,4 +43,5 @@ def checkpoint_policy(spec: CheckpointSpec, namespace: str, name: str, uid: str)
         interval=parse_duration(spec.interval) if spec.interval else None,
         adaptive=spec.mode == "Adaptive",
         suspend_grace=parse_duration(spec.suspend_grace),
+        credentials=spec.credentials,
     )

@@ -103,6 +103,17 @@ def noticed_pods(
     ]
 
 
+def nodes_to_avoid(workload: Workload, record: Record) -> tuple[str, ...]:
+    """Return the nodes on which no new pods of a job are placed: those from which it moves its pods away.
+
+    Not every announced end keeps schedulers away; an annotation alone does not.
+    """
+    if workload.checkpoint is None:
+        return ()
+    nodes = {notice.node for notice in record.notices if notice.observed and notice.step}
+    return tuple(sorted(nodes - {""}))
+
+
 def moved_entry(pod: ObservedPod, notice: OpenNotice, now: datetime) -> RestartEntry:
     """Return what the restart history says about a pod that is moved."""
     entry = restart_entry(pod, now, RestartScope.POD)

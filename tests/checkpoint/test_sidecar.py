@@ -1,0 +1,153 @@
+"""Tests for the sidecar and the init container of pods whose checkpoints go to an object store."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from argosy.checkpoint import sidecar
+from argosy.checkpoint.drivers.uris import open_store
+from argosy.checkpoint.sidecar import PublishingStore, main, restore
+from argosy.checkpoint.store import Latest, Store, StoreError
+from argosy.helper.checkpoint_folder import CheckpointFolder
+from argosy.helper.endpoint import Endpoint
+from argosy.helper.orders import CheckpointWatcher, Settings
+from argosy_sdk import manifest
+
+
+class Operator(Endpoint):
+    """Accepts every acknowledgement."""
+
+    def __init__(self) -> None:
+        self.posts: list[tuple[str, Mapping[str, object]]] = []
+
+    def post_json(self, path: str, body: Mapping[str, object], timeout: float) -> str:
+        self.posts.append((path, body))
+        return ""
+
+
+class Pod:
+    """A pod with a folder of its own and a store that it publishes to."""
+
+    def __init__(self, home: Path, number: int = 0) -> None:
+        self.folder = home / f"pod-{number}" / "checkpoints"
+        self.link = home / f"pod-{number}" / "run/resume/checkpoint"
+        self.folder.mkdir(parents=True)
+        self.operator = Operator()
+        self.store = open_store(f"file://{home}/store")
+        settings = Settings(
+            self.folder, self.link, 2, "pod", "uid", "worker", number, False, False, resume=self.link
+        )
+        self.watcher = CheckpointWatcher(self.operator, settings, PublishingStore(self.store, 2))
+
+    def save(self, step: int, rank: int = 0, world: int = 1) -> Path:
+        path = self.folder / f"step-{step}"
+        path.mkdir()
+        (path / f"rank-{rank}.txt").write_text(f"{step} {rank}")
+        described: dict[str, object] = {
+            "version": 1,
+            "job": "uid",
+            "attempt": 1,
+            "step": step,
+            "world": world,
+            "epoch": 8,
+            "created": f"2030-01-01T00:{step:02}:00Z",
+            "level": "App",
+            "parent": "",
+            "seconds": 1.0,
+            "parts": manifest.make_parts(path, [f"rank-{rank}.txt"], rank),
+        }
+        if world > 1:
+            described["ranks"] = [rank]
+        manifest.write_json(path / "manifest.json", described)
+        return path
+
+    def acknowledged(self) -> list[object]:
+        return [body["step"] for path, body in self.operator.posts if path == "checkpoints/ack"]
+
+
+def test_checkpoint_is_acknowledged_once_it_is_in_the_store(tmp_path: Path) -> None:
+    pod = Pod(tmp_path)
+    pod.save(5)
+    pod.watcher.look()
+    assert pod.acknowledged() == [5]
+    stored = pod.store.latest()
+    assert stored is not None
+    _, body = pod.operator.posts[0]
+    assert (body["digest"], body["epoch"], body["size"]) == (stored.digest, 8, 3)
+    assert isinstance(body["seconds"], float)
+    assert body["seconds"] >= 1.0, "saving and sending"
+
+
+def test_old_checkpoints_are_deleted_in_the_store_and_in_the_pod(tmp_path: Path) -> None:
+    pod = Pod(tmp_path)
+    for step in range(1, 5):
+        pod.save(step)
+        pod.watcher.look()
+    assert [found.step for found in pod.store.list()] == [4, 3]
+    assert [found.step for found in CheckpointFolder(pod.folder).find()] == [4]
+
+
+def test_last_of_several_pods_acknowledges_the_checkpoint_of_all(tmp_path: Path) -> None:
+    pods = [Pod(tmp_path, number) for number in range(2)]
+    for number, pod in enumerate(pods):
+        pod.save(5, number, 2)
+        pod.watcher.look()
+        pod.watcher.look()
+    assert [pod.acknowledged() for pod in pods] == [[], [5]]
+    stored = pods[0].store.latest()
+    assert stored is not None
+    assert [part.path for part in stored.parts] == ["rank-0.txt", "rank-1.txt"]
+
+
+def test_checkpoint_that_cannot_be_stored_is_not_acknowledged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = Pod(tmp_path)
+    path = pod.save(5)
+    (path / "rank-0.txt").write_text("5 9")
+    pod.watcher.look()
+    pod.watcher.look(is_last=True)
+    assert pod.acknowledged() == []
+    assert capsys.readouterr().err.count("checkpoint of step 5 not stored: ") == 1
+
+
+def test_init_container_restores_the_newest_checkpoint_and_copies_the_sdk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ARGOSY_CHECKPOINT_URI", f"file://{tmp_path}/store")
+    target = tmp_path / "new/run/resume/checkpoint"
+    arguments = ["resume", "--target", str(target), "--sdk", str(tmp_path / "sdk")]
+    assert main(arguments) == 0
+    assert not target.exists()
+    assert capsys.readouterr().out == "argosy: no checkpoint yet\n"
+    pod = Pod(tmp_path)
+    pod.save(5)
+    pod.watcher.look()
+    assert main(arguments) == 0
+    assert (target / "rank-0.txt").read_text() == "5 0"
+    assert (tmp_path / "sdk/argosy_sdk/__init__.py").exists()
+
+
+class FailingStore:
+    """Fails so many times, and then has no checkpoint."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    def restore_latest(self, target: Path) -> Latest:
+        if self.failures:
+            self.failures -= 1
+            raise StoreError("s3://bucket: access denied")
+        return Latest(None)
+
+
+def test_store_that_fails_is_tried_again_for_some_time(tmp_path: Path) -> None:
+    waits: list[float] = []
+    passing: Store = FailingStore(3)  # type: ignore[assignment]  # what restore needs of one
+    assert restore(passing, tmp_path, waits.append).manifest is None
+    assert waits == [1.0, 2.0, 4.0]
+    failing: Store = FailingStore(1000)  # type: ignore[assignment]
+    with pytest.raises(StoreError):
+        restore(failing, tmp_path, waits.append)
+    assert sum(waits) <= sidecar.RESTORE_SECONDS + sidecar.MAX_RETRY_SECONDS + 7
