@@ -18,11 +18,12 @@ from argosy.plan.children import KubernetesObject
 from argosy.reconcile.job_state import Deferred, JobState
 from argosy.reconcile.losses import IN_A_ROW_SECONDS, RecentLosses
 from argosy.workload.announcements import Announcement, NoticeCause
+from argosy.workload.checkpoint_record import SavedCheckpoint
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.gang_schedulers.volcano import GROUP
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Problem, Problems, Workload
-from argosy.workload.notice import NoticeResponse
+from argosy.workload.notice import NoticeResponse, SaveStep
 from argosy.workload.notice_response import find_notices
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import (
@@ -125,9 +126,11 @@ class FakeCluster:
         """A Record that was written has been lost."""
         self.broken = False
         """The definition is invalid; a reconcile only reports it."""
-        self.created_count = self.placed_count = 0
+        self.created_count = self.placed_count = self.steps = 0
         self.version = 0
         self.writes = 0
+        self.moved: set[tuple[int, str]] = set()
+        """Orders after which pods were moved, with the notice: each must be once."""
         self.failed: set[str] = set()
         """Uids of pods that failed by themselves."""
         self.counted: set[str] = set()
@@ -303,6 +306,17 @@ class FakeCluster:
         self.clock.advance(seconds)
         self.now += timedelta(seconds=seconds)
 
+    def save_checkpoint(self, *, answers: bool = True) -> None:
+        """Let a running pod acknowledge a checkpoint, of the order in force or of none."""
+        stored = decode(self.job.status) if self.job else None
+        order = stored.order_in_force if stored else None
+        for pod in self.live_pods("Running")[:1]:
+            self.steps += 1
+            epoch = order.epoch if order and answers else 0
+            digest = f"sha256:{self.steps:064}"
+            saved = SavedCheckpoint(self.steps, digest, self.now, seconds=1.0, epoch=epoch)
+            self.update(replace(pod, saved=saved))
+
     def live_pods(self, *phases: str) -> list[ObservedPod]:
         """The pods in these phases on working nodes that are not terminating."""
         return [
@@ -385,6 +399,7 @@ class FakeCluster:
         if (stored := decode(self.job.status)) is not None:
             invariants.check_no_regression(stored, record)
             self._check_answers(stored, record)
+            self._check_moves(stored, record)
         self.writes += 1
         self.record_lost = self.record_lost or self.prunes_record
         self._store(replace(self.job, status=None if self.prunes_record else encode(record)))
@@ -500,6 +515,24 @@ class FakeCluster:
                     foreign = IndexSet.decode(indexes) - stored.role(name).wanted
                     assert not foreign, "a notice moved a replica that its role does not have"
             self.answered[answer] = notice.deadline
+
+    def _check_moves(self, stored: Record, record: Record) -> None:
+        """Check that pods are moved at most once for each notice, and only after its checkpoint is saved.
+
+        Orders have growing numbers, and none is taken back.
+        """
+        assert record.answered_epoch >= stored.answered_epoch, "an answered order was forgotten"
+        if stored.order is not None:
+            assert record.order is not None, "an order was forgotten"
+            assert record.order.epoch >= stored.order.epoch, "the number of an order decreased"
+        steps = {notice.id: notice.step for notice in stored.notices}
+        for notice in record.notices:
+            if notice.step != SaveStep.SAVED or steps.get(notice.id) == SaveStep.SAVED:
+                continue
+            assert record.answered_epoch >= notice.epoch, "pods were moved before the checkpoint"
+            move = (notice.epoch, notice.id)
+            assert move not in self.moved or self.record_lost, "pods were moved twice for one notice"
+            self.moved.add(move)
 
     def _check_gang(
         self, workload: Workload, record: Record, observed: Observed, creates: Iterable[tuple[str, int]]

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from argosy.workload.announcements import NoticeCause
+from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.model import (
     Escalation,
     Gang,
@@ -108,6 +110,35 @@ def exhausted() -> FakeCluster:
     return cluster
 
 
+def with_checkpoints(scope: RestartScope) -> Workload:
+    return replace(job(scope), checkpoint=CheckpointPolicy("file:///store/ns/job-uid"))
+
+
+def saved_before_the_end_of_a_node(scope: RestartScope) -> FakeCluster:
+    """A checkpoint was ordered for a node that ends, and a pod has acknowledged it."""
+    cluster = running(with_checkpoints(scope))
+    cluster.announce(cluster.pods["job-worker-1"].node, NoticeCause.PREEMPTED, 60)
+    cluster.sync()
+    cluster.reconcile()
+    cluster.save_checkpoint()
+    return cluster
+
+
+def ordered_before_the_end_of_a_node() -> FakeCluster:
+    cluster = running(with_checkpoints(RestartScope.POD))
+    cluster.announce(cluster.pods["job-worker-1"].node, NoticeCause.PREEMPTED, 60)
+    return cluster
+
+
+def saved_before_a_suspension() -> FakeCluster:
+    wanted = with_checkpoints(RestartScope.JOB)
+    cluster = edited(wanted, replace(wanted, suspended=True))
+    cluster.sync()
+    cluster.reconcile()
+    cluster.save_checkpoint()
+    return cluster
+
+
 SCENES: dict[str, Callable[[], FakeCluster]] = {
     "new job": lambda: FakeCluster(job()),
     "new gang": lambda: FakeCluster(job(gang=Gang(3))),
@@ -123,6 +154,14 @@ SCENES: dict[str, Callable[[], FakeCluster]] = {
     "role scaled down": lambda: resized(1, ResizeMode.LIVE),
     "new size that restarts the job": lambda: resized(4, ResizeMode.RESTART),
     "job being suspended": lambda: edited(job(), replace(job(), suspended=True)),
+    "node that ends: a checkpoint is ordered": ordered_before_the_end_of_a_node,
+    "node that ends: the checkpoint is saved, and its pod is moved": (
+        lambda: saved_before_the_end_of_a_node(RestartScope.POD)
+    ),
+    "node that ends: the checkpoint is saved, and all pods are moved": (
+        lambda: saved_before_the_end_of_a_node(RestartScope.JOB)
+    ),
+    "job being suspended: the checkpoint is saved": saved_before_a_suspension,
     "succeeded job": succeeded,
     "failed pod without restarts left": exhausted,
 }
@@ -225,7 +264,9 @@ def final_state(cluster: FakeCluster) -> object:
         (entry.cause, entry.scope, entry.role, entry.index, entry.attempt, entry.exit_code)
         for entry in failures
     ]
-    return record.phase, record.reason, record.attempt, record.restarts, record.disruptions, causes, replicas
+    counts = record.attempt, record.restarts, record.disruptions
+    recoveries = [(recovery.cause, recovery.action, recovery.outcome) for recovery in record.recoveries]
+    return record.phase, record.reason, counts, causes, replicas, recoveries
 
 
 def record_of(cluster: FakeCluster) -> Record:

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from argosy.workload.announcements import NoticeCause
+from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.current_pods import is_current
 from argosy.workload.dependencies import is_creation_held
 from argosy.workload.model import (
@@ -62,6 +63,7 @@ class Life(RuleBasedStateMachine):
         replacement=st.sampled_from(REPLACEMENTS),
         held=st.booleans(),
         running=st.booleans(),
+        checkpoint=st.sampled_from([None, CheckpointPolicy("file:///store/ns/job-uid", suspend_grace=20.0)]),
     )
     def begin(
         self,
@@ -78,6 +80,7 @@ class Life(RuleBasedStateMachine):
         replacement: ReplacementPolicy,
         held: bool,
         running: bool,
+        checkpoint: CheckpointPolicy | None,
     ) -> None:
         policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
         workers = role("worker", 3, restart, policy, elastic=Elastic(2, 5) if elastic else None)
@@ -87,16 +90,15 @@ class Life(RuleBasedStateMachine):
         rules = replace(RULES, restart_scope=scope, resize=resize, services=("worker",))
         if not two_roles:
             rules = replace(rules, failed_when=(("worker",),))
-        self.cluster = FakeCluster(
-            workload(
-                workers,
-                *chief,
-                rules=rules,
-                limits=Limits(restarts=restarts, escalation=escalation),
-                gang=Gang(3) if gang else None,
-                cleanup=cleanup,
-            )
+        wanted = workload(
+            workers,
+            *chief,
+            rules=rules,
+            limits=Limits(restarts=restarts, escalation=escalation),
+            gang=Gang(3) if gang else None,
+            cleanup=cleanup,
         )
+        self.cluster = FakeCluster(replace(wanted, checkpoint=checkpoint))
         if running:
             self.cluster.settle()
 
@@ -260,6 +262,21 @@ class Life(RuleBasedStateMachine):
         self.cluster.reconcile(crash_after=after)
         self.cluster.sync()
         self.cluster.reconcile()
+
+    @rule(answers=st.booleans())
+    def program_saves_a_checkpoint(self, answers: bool) -> None:
+        self.cluster.save_checkpoint(answers=answers)
+
+    @rule(node=st.sampled_from(NODES), after=st.integers(0, 6))
+    def node_announces_its_end_and_the_operator_crashes_while_a_checkpoint_is_saved(
+        self, node: str, after: int
+    ) -> None:
+        self.cluster.announce(node, NoticeCause.PREEMPTED, 60)
+        self._work(1)
+        self.cluster.save_checkpoint()
+        self.cluster.sync()
+        self.cluster.reconcile(crash_after=after)
+        self._work(3)
 
     @rule(node=st.sampled_from(NODES))
     def announcement_is_withdrawn(self, node: str) -> None:
