@@ -23,9 +23,7 @@ def status(user: User, name: str) -> Json:
 
 
 def wait_for_phase(user: User, name: str, *phases: str) -> Json:
-    described = lambda: user.kubectl("describe", "aj", name).stdout  # noqa: E731
-    wait_for(lambda: status(user, name).get("phase") in phases, described, 90)
-    return status(user, name)
+    return user.wait_for_phase(name, *phases, kind="aj")
 
 
 def condition(user: User, name: str, kind: str) -> dict[str, str]:

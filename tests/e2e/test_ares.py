@@ -1,4 +1,7 @@
-"""Every AresJob sample runs on the local control plane, also those with gang scheduling."""
+"""Every AresJob sample runs on the local control plane, also those with gang scheduling.
+
+By default only that of MPI: tests/install/test_ares_on_cluster.py runs all of them.
+"""
 
 from pathlib import Path
 
@@ -6,11 +9,12 @@ import pytest
 import yaml
 
 from tests.support.local_control_plane import REPOSITORY, ControlPlane
+from tests.support.parameters import marked
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
-SAMPLES = sorted((REPOSITORY / "deploy/ares/config/samples").glob("*.yaml"))
+SAMPLES = {path.stem: path for path in sorted((REPOSITORY / "deploy/ares/config/samples").glob("*.yaml"))}
 
 
 def phase(plane: ControlPlane, name: str) -> str:
@@ -22,7 +26,7 @@ def wait_for_phase(plane: ControlPlane, name: str, wanted: str) -> None:
     wait_for(lambda: phase(plane, name) == wanted, objects, 120)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("sample", marked(SAMPLES, ["mpi-sample"], pytest.mark.long))
 def test_54_every_sample_runs_with_an_image(plane: ControlPlane, tmp_path: Path, sample: Path) -> None:
     """`${IMAGE}` replaced -> applied without a validation error, not InvalidDefinition, reaches Running."""
     file = tmp_path / sample.name

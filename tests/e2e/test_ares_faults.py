@@ -129,6 +129,7 @@ def steady_plane(plane: ControlPlane) -> Iterator[ControlPlane]:
     assert run_state(plane).components["operator"] == before
 
 
+@pytest.mark.long  # tests/operator/test_random_specs.py reports and cures invalid jobs of both APIs
 def test_invalid_jobs_are_reported_and_succeed_once_corrected_while_a_valid_job_runs(
     steady_plane: ControlPlane,
 ) -> None:

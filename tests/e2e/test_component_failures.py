@@ -18,6 +18,7 @@ from tests.support.chaos import (
     run_state,
 )
 from tests.support.local_control_plane import ControlPlane
+from tests.support.parameters import marked
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.root, pytest.mark.timeout(240)]
@@ -130,15 +131,18 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("fault", marked(FAULTS, ["everything but the pods was killed"], pytest.mark.long))
 def test_down_leaves_nothing_behind_after_a_fault(
     plane: ControlPlane, fault: Callable[[ControlPlane], None]
 ) -> None:
     fault(plane)
     assert plane.argosy("down").stdout == "stopped\n"
     assert leftovers(plane) == []
+    assert plane.argosy("down").stdout == "nothing was running\n"
+    assert plane.argosy("status", code=1).stdout == "not running; `argosy up` starts it\n"
 
 
+@pytest.mark.long
 def test_up_with_a_corrupt_run_json_keeps_the_pods(plane: ControlPlane) -> None:
     before = _container(plane)
     _corrupt_run_json(plane)
@@ -155,13 +159,6 @@ def test_up_after_a_power_failure_restarts_the_pods(plane: ControlPlane) -> None
     plane.kubectl("wait", "--for=condition=Ready", "pod/counter", "--timeout=60s", timeout=70)
     plane.argosy("down")
     assert leftovers(plane) == []
-
-
-def test_second_down_reports_that_nothing_was_running(plane: ControlPlane) -> None:
-    assert plane.argosy("down").stdout == "stopped\n"
-    assert leftovers(plane) == []
-    assert plane.argosy("down").stdout == "nothing was running\n"
-    assert plane.argosy("status", code=1).stdout == "not running; `argosy up` starts it\n"
 
 
 _PROGRAMS = (

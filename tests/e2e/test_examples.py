@@ -1,4 +1,4 @@
-"""Every example has a test, and the quickstart runs as its comment says; all run in tests/conformance."""
+"""Every example has a test. The quickstart runs as its comment says in `--long`;."""
 
 import pytest
 
@@ -24,6 +24,7 @@ def test_every_example_has_a_test() -> None:
     assert set(EXAMPLES) == tested
 
 
+@pytest.mark.long
 def test_quickstart_runs_with_the_command_of_its_comment(plane: ControlPlane) -> None:
     example = "examples/quickstart/run.yaml"
     (REPOSITORY / ".argosy/quickstart/checkpoint.npz").unlink(missing_ok=True)

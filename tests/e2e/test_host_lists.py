@@ -149,6 +149,7 @@ def test_sidecar_survives_kills_of_itself_and_of_the_operator(
     wait_for(lambda: is_acknowledged(plane))
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_launcher_that_is_not_root_can_read_its_list(plane: ControlPlane, operator: Operator) -> None:
     apply(plane, ["sh", "-c", f"id -u; {READ_LISTS}"], securityContext={"runAsUser": 1000})

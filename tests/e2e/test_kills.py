@@ -56,11 +56,18 @@ def test_runs_succeed_when_every_component_is_killed_once(own_plane: ControlPlan
     assert leftovers(own_plane) == []
 
 
+@pytest.mark.parametrize(
+    "outages",
+    [
+        pytest.param((("node", "apiserver"),), id="node and API server"),
+        pytest.param((("node",), ("apiserver",), ("operator",)), id="one component", marks=pytest.mark.long),
+    ],
+)
 def test_all_output_of_a_pod_that_fails_during_an_outage_is_printed(
-    own_plane: ControlPlane, tmp_path: Path
+    own_plane: ControlPlane, tmp_path: Path, outages: tuple[tuple[str, ...], ...]
 ) -> None:
     """The pod is replaced by one of the same name as soon as its failure is observed."""
-    for victims in (("node",), ("apiserver",), ("operator",), ("node", "apiserver")):
+    for victims in outages:
         name = "-".join(("lost", *victims))
         run = _Running(own_plane, _run(name, tmp_path, own_plane, fail="worker-1-8", steps=12))
         _wait_for_steps(7, tmp_path / name, of="worker-1")

@@ -125,9 +125,9 @@ def test_a_reclaimed_node_is_announced_vanishes_and_returns_as_a_new_one(
 ) -> None:
     uid = start_pod(plane, "spot", node)
     before = field(plane, f"node/{node}", ".metadata.uid")
-    said = plane.argosy("rehearse", "reclaim", node, "--in", "2s", "--back-after", "2s").stdout
+    said = plane.argosy("rehearse", "reclaim", node, "--in", "2s", "--back-after", "4s").stdout
     assert said.startswith(f"announced on {node} (argosy.dev/termination-deadline): in ")
-    assert said.endswith(f" it vanishes with its pods (1); a new {node} appears 2 s later\n")
+    assert said.endswith(f" it vanishes with its pods (1); a new {node} appears 4 s later\n")
     source = field(plane, f"node/{node}", r".metadata.annotations.argosy\.dev/termination-source")
     assert source == "rehearsal"
     assert "ends in " in cast("str", row(plane, node)["notice"])

@@ -72,6 +72,7 @@ def test_up_with_other_settings_while_running_is_refused_and_changes_nothing(
     assert run_state(down_plane) == before
 
 
+@pytest.mark.long
 def test_up_after_an_up_that_was_killed_while_creating_keys_starts_afresh(down_plane: ControlPlane) -> None:
     down_plane.argosy(*_UP)
     before = run_state(down_plane)
@@ -82,6 +83,7 @@ def test_up_after_an_up_that_was_killed_while_creating_keys_starts_afresh(down_p
     down_plane.argosy("status")
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_up_works_despite_stale_sockets_after_a_machine_crash(down_plane: ControlPlane) -> None:
     down_plane.argosy(*_UP)
@@ -171,6 +173,7 @@ def test_path_too_long_for_a_socket_is_reported_in_one_line(down_plane: ControlP
     assert len(refused.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.timeout(240)
 def test_up_and_run_work_for_an_unprivileged_user() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import cast
 
 from tests.support.user import Json, User
-from tests.support.waiting import wait_for
 
 FINISH_SECONDS = 120.0
 
@@ -20,14 +19,7 @@ def run_to_success(user: User, job: Mapping[str, object]) -> str:
 
 def wait_until_finished(user: User, name: str) -> Json:
     """Wait until the job has succeeded or failed; returns its status."""
-    status: Json = {}
-
-    def finished() -> bool:
-        status.update(cast("Json", user.get("aj", name).get("status", {})))
-        return status.get("phase") in ("Succeeded", "Failed")
-
-    wait_for(finished, lambda: user.kubectl("describe", "aj", name).stdout, FINISH_SECONDS)
-    return status
+    return user.wait_for_phase(name, "Succeeded", "Failed", kind="aj", seconds=FINISH_SECONDS)
 
 
 def pod_of(user: User, job: str, replica: str) -> str:

@@ -83,17 +83,11 @@ class ElasticUser:
 
     def wait_for_phase(self, kind: str, name: str, wanted: str, seconds: float = 120) -> Json:
         """Wait for the phase of a job or scaler; fails at once if it ends in another way."""
-
-        def described() -> str:
-            return self.user.kubectl("describe", kind, name).stdout + self.user.kubectl("get", "pods").stdout
-
-        def is_reached() -> bool:
-            phase = self.status(kind, name).get("phase", "")
-            assert phase not in ENDED - {wanted}, described()
-            return phase == wanted
-
-        wait_for(is_reached, described, seconds)
-        return self.status(kind, name)
+        status = self.user.wait_for_phase(name, wanted, *ENDED, kind=kind, seconds=seconds)
+        assert status["phase"] == wanted, (
+            self.user.kubectl("describe", kind, name).stdout + self.user.kubectl("get", "pods").stdout
+        )
+        return status
 
     def scale(self, kind: str, name: str, job: str, wanted: str = "ScaleSucceeded", **spec: object) -> Json:
         """Create a scaler, and return its status when it has ended as wanted."""

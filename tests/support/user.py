@@ -5,8 +5,10 @@ A conformance test acts only through a user, so that it does not depend on which
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -16,13 +18,13 @@ from tests.support import commands
 from tests.support.builders import RunBuilder
 from tests.support.commands import ARGOSY, KUBECTL
 from tests.support.targets import Target
-from tests.support.waiting import wait_for
 
 Json = dict[str, object]
 
 _NAMESPACED: Final = frozenset(("run", "ps", "logs", "describe", "scale", "rm"))
 """The subcommands of `argosy` that take a namespace."""
 _PHASE_SECONDS: Final = 90.0
+_WATCH_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,35 @@ class User:
         """The status of a TrainingRun; empty as long as it has none."""
         return cast("Json", self.get("tr", name).get("status", {}))
 
-    def wait_for_phase(self, name: str, *phases: str, seconds: float = _PHASE_SECONDS) -> Json:
-        """Wait until a TrainingRun has one of these phases; returns its status."""
-        status: Json = {}
+    def wait_for_phase(
+        self, name: str, *phases: str, kind: str = "tr", seconds: float = _PHASE_SECONDS
+    ) -> Json:
+        """Wait until a job has one of these phases; returns its status."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            with closing(self._watch_status(kind, name, min(left, _WATCH_SECONDS))) as statuses:
+                for status in statuses:
+                    if status.get("phase") in phases:
+                        return status
+            self.get(kind, name)  # fails if there is no such job
+        raise AssertionError(self.kubectl("describe", kind, name).stdout)
 
-        def reached() -> bool:
-            status.update(self.status(name))
-            return status.get("phase") in phases
+    def _watch_status(self, kind: str, name: str, seconds: float) -> Generator[Json, None, None]:
+        """Yield the status of an object now and after each change.
 
-        wait_for(reached, lambda: self.kubectl("describe", "tr", name).stdout, seconds)
-        return status
+        One kubectl that watches takes less of the machine than many that ask.
+        """
+        words = ("get", kind, name, "--watch", "-o", 'jsonpath={.status}{"\\n"}')
+        watching = commands.start(self.kubectl_command(*words), self.environment)
+        timer = threading.Timer(seconds, watching.kill)
+        timer.start()
+        with watching:
+            try:
+                assert watching.stdout is not None
+                yield from (json.loads(line) for line in watching.stdout if line.startswith("{"))
+            finally:
+                timer.cancel()
+                watching.kill()
 
     def run_to_success(self, *jobs: RunBuilder) -> None:
         """Apply TrainingRuns and wait until all have succeeded."""

@@ -11,17 +11,25 @@ from typing import TypeVar
 R = TypeVar("R")
 
 DEFAULT_SECONDS = 60.0
+_MAX_PAUSE_SECONDS = 0.5
 
 
 def wait_for(
     condition: Callable[[], object], why: str | Callable[[], str] = "", seconds: float = DEFAULT_SECONDS
 ) -> None:
-    """Poll until the condition is true; after the deadline fails with `why`, which is evaluated only then."""
-    deadline = time.monotonic() + seconds
+    """Poll until the condition is true; after the deadline fails with `why`, which is evaluated only then.
+
+    The pause is twice as long as the condition took: one that starts a program leaves the machine to what it
+    waits for.
+    """
+    started = time.monotonic()
+    deadline = started + seconds
     while not condition():
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(_timeout_message(seconds, why if isinstance(why, str) else why()))
-        time.sleep(0.02)
+        time.sleep(min(max(2 * (now - started), 0.02), _MAX_PAUSE_SECONDS))
+        started = time.monotonic()
 
 
 def retry_until(condition: Callable[[], object], seconds: float = DEFAULT_SECONDS) -> None:
