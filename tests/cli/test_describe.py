@@ -63,12 +63,23 @@ NOTICE = {
 }
 
 
+USAGE = {
+    "training": 3000,
+    "lost": 600,
+    "activity": "Training",
+    "replicas": 4,
+    "since": NOW - timedelta(seconds=600),
+    "cost": "1.2500",
+    "lostCost": "0.2000",
+}
+
+
 def job(phase: str, namespace: str = "team") -> JobSummary:
     raw = {
         "metadata": {**META, "namespace": namespace, "creationTimestamp": NOW - timedelta(minutes=6)},
         "spec": {"framework": "custom", "roles": {"worker": {"template": {}}}},
         "status": {"phase": phase, "startTime": NOW, "attempt": 1, "restartHistory": [RESTART]}
-        | {"notices": [NOTICE]},
+        | {"notices": [NOTICE], "usage": USAGE},
     }
     return summarize(msgspec.convert(raw, TrainingRun))
 
@@ -82,6 +93,8 @@ def test_every_table_has_a_title_and_the_columns_that_kubectl_uses() -> None:
     assert rows["Restarts:"][1][:2] == ["5m", "1"]
     assert rows["Notices:"][0] == ["DEADLINE", "CAUSE", "RESPONSE", "REPLICAS", "MESSAGE"]
     assert rows["Notices:"][1][:7] == ["in", "50s", "Preempted", "ScaleIn", "worker-2", "and", "worker-3"]
+    assert rows["Time:"][0] == ["ACTIVITY", "REPLICA", "TIME", "SHARE"]
+    assert rows["Time:"][1] == ["Training", "90m", "90%"]
     assert rows["Events:"][0] == ["LAST", "SEEN", "TYPE", "REASON", "MESSAGE"]
     assert rows["Events:"][1][:3] == ["20s", "Warning", "Restarting"]
 
@@ -89,6 +102,11 @@ def test_every_table_has_a_title_and_the_columns_that_kubectl_uses() -> None:
 def test_a_failed_job_shows_the_command_for_its_output() -> None:
     assert _field(format_job(job("Failed"), [POD], [], NOW), "logs") == "argosy logs -n team mnist"
     assert _field(format_job(job("Failed", "default"), [POD], [], NOW), "logs") == "argosy logs mnist"
+
+
+def test_the_cost_of_a_job_names_the_part_that_is_lost() -> None:
+    text = format_job(job("Running"), [], [], NOW)
+    assert _field(text, "cost") == "1.2500 (0.2000 for lost training)"
 
 
 def test_a_restarting_job_shows_the_command_that_follows_its_output() -> None:

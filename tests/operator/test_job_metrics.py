@@ -13,6 +13,7 @@ from argosy.operator.job_metrics import JobMetrics, dependency_wait_seconds, gan
 from argosy.workload.model import Dependency, Gang, Phase
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record, RoleRecord
+from argosy.workload.usage_record import Usage
 from tests.support.et_simulator import LAUNCHER, EtSimulator, running_job, worker
 from tests.support.workloads import NOW, later, role, workload
 
@@ -206,3 +207,16 @@ def test_case_48_metrics_move_with_phases_scale_results_replacements_and_steps()
     job.run(2)
     assert job.value("argosy_jobs", phase="Running") == 0
     assert job.value("argosy_jobs", phase="Succeeded") == 1
+
+
+def test_replica_time_is_counted_by_activity_and_never_decreases() -> None:
+    metrics, registry = counted()
+    before = Record(usage=Usage(seconds={"Training": 100.0}))
+    after = Record(usage=Usage(seconds={"Training": 90.0, "Lost": 40.0}))
+    metrics.record_plan("TrainingRun", A, JOB, before, Plan(after))
+    metrics.record_plan("TrainingRun", A, JOB, after, Plan(after))
+    seconds = {
+        activity: registry.get_sample_value("argosy_replica_seconds_total", {**LABELS, "activity": activity})
+        for activity in ("Training", "Lost", "Waiting")
+    }
+    assert seconds == {"Training": 30.0, "Lost": 40.0, "Waiting": None}

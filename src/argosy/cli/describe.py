@@ -1,7 +1,7 @@
 """`argosy describe`: shows the state and history of one job."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import click
 import msgspec
@@ -17,6 +17,7 @@ from argosy.kinds.labels import ATTEMPT
 from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.restart_status import RestartStatus
 from argosy.kinds.text import join_names, pluralize
+from argosy.kinds.usage_status import ACTIVITIES, UsageStatus
 from argosy.operator.apis.summary import JobSummary
 
 MAX_EVENTS = 20
@@ -48,6 +49,7 @@ def format_job(job: JobSummary, pods: Sequence[Pod], events: Sequence[Event], no
     tables: dict[str, tuple[tuple[str, ...], Sequence[tuple[str, ...]]]] = {
         "Roles": (("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), _roles(job)),
         "Pods": (("POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"), _pods(pods, now)),
+        "Time": (("ACTIVITY", "REPLICA TIME", "SHARE"), _usage(job.usage, now)),
         "Restarts": (("AGE", "ATTEMPT", "CAUSE", "SCOPE", "MESSAGE"), _restarts(job.restart_history, now)),
         "Notices": (("DEADLINE", "CAUSE", "RESPONSE", "REPLICAS", "MESSAGE"), _notices(job.notices, now)),
         "Recoveries": (("AGE", "CAUSE", "SOURCE", "ACTION", "OUTCOME", "MESSAGE"), _recoveries(job, now)),
@@ -68,6 +70,7 @@ def _header(job: JobSummary, pods: Sequence[Pod], now: datetime) -> str:
         ("attempt", f"{job.attempt} ({pluralize(job.restarts, 'restart')})" if job.attempt else ""),
         ("checkpoint", _checkpoint(job.checkpoint, now)),
         ("age", age(now - (job.created or now))),
+        ("cost", _cost(job.usage)),
         ("logs", _logs_command(job, pods)),
     ]
     return columns([row for row in rows if row[1]])
@@ -93,6 +96,25 @@ def _restarts(history: list[RestartStatus], now: datetime) -> list[tuple[str, ..
         (age(now - restart.time), str(restart.attempt), restart.cause, restart.scope, restart.message)
         for restart in history
     ]
+
+
+def _usage(usage: UsageStatus, now: datetime) -> list[tuple[str, ...]]:
+    """Return what the replicas did, with what they do now; the most time first."""
+    spent = {activity: getattr(usage, activity.lower()) for activity in ACTIVITIES}
+    if usage.activity in spent and usage.since is not None:
+        spent[usage.activity] += max((now - usage.since).total_seconds(), 0.0) * usage.replicas
+    total = sum(spent.values())
+    return [
+        (activity, age(timedelta(seconds=seconds)), f"{seconds / total:.0%}")
+        for activity, seconds in sorted(spent.items(), key=lambda pair: -pair[1])
+        if seconds
+    ]
+
+
+def _cost(usage: UsageStatus) -> str:
+    if not usage.cost:
+        return ""
+    return f"{usage.cost} ({usage.lost_cost} for lost training)" if usage.lost_cost else usage.cost
 
 
 def _notices(notices: list[NoticeStatus], now: datetime) -> list[tuple[str, ...]]:

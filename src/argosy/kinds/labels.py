@@ -67,6 +67,9 @@ TERMINATION_SOURCE = f"{DOMAIN}/termination-source"
 TERMINATION_TAINT = f"{DOMAIN}/termination"
 """Key of the taint (NoSchedule) on such a node; its value is the source."""
 
+HOURLY_PRICE = f"{DOMAIN}/hourly-price"
+"""Annotation on a node: what it costs per hour, as a decimal number in the currency of the price catalog."""
+
 REHEARSAL = "rehearsal"
 """The source of ends that `argosy rehearse reclaim` announces."""
 

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, field
 from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.restart_status import RestartStatus
+from argosy.kinds.usage_status import UsageStatus
 
 
 class RunCondition(Struct, frozen=True, rename="camel"):
@@ -87,5 +88,7 @@ class TrainingRunStatus(Struct, frozen=True, rename="camel", omit_defaults=True)
     """The last good checkpoint, if the run keeps any."""
     recoveries: list[RecoveryStatus] = field(default_factory=list)
     """The last ten losses of pods of a run with checkpoints, the newest last."""
+    usage: UsageStatus = UsageStatus()
+    """How the time of the run's replicas was spent, and what it has cost."""
     argosy: dict[str, object] = field(default_factory=dict)
     """The operator's internal record of the run; other clients should not read it."""

@@ -16,6 +16,7 @@ from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 from argosy.workload.restarts.causes import RestartCause
+from argosy.workload.usage_record import Activity
 
 _PHASE_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 _BEFORE_RUNNING = (Phase.PENDING, Phase.STARTING)
@@ -70,6 +71,7 @@ class JobMetrics:
             buckets=_WAIT_BUCKETS,
             registry=registry,
         )
+        self.usage = UsageMetrics(registry)
         self.nodes = NodeMetrics(registry)
         self._phases: dict[tuple[str, Key], Phase] = {}
         self._tally: Tally[tuple[str, Phase]] = Tally()
@@ -85,6 +87,7 @@ class JobMetrics:
         if workload is not None:
             self._waits(kind, workload, before, after)
         self._scaled(kind, before, after)
+        self.usage.add(kind, framework, before, after)
         if before is None:
             return
         if in_place := _in_place(before, after):
@@ -134,6 +137,34 @@ class JobMetrics:
     def _count(self, kind: str, phase: Phase, by: int) -> None:
         self._tally[kind, phase] += by
         self.jobs.labels(kind, phase).set(self._tally[kind, phase])
+
+
+class UsageMetrics:
+    """Metrics of what the replicas of jobs spend their time on."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.replica_seconds = Counter(
+            "argosy_replica_seconds_total",
+            "Time of all replicas of jobs by activity; Lost is training that restarts have undone, which"
+            " Training includes.",
+            ["kind", "framework", "activity"],
+            registry=registry,
+        )
+
+    def add(self, kind: str, framework: str, before: Record | None, after: Record) -> None:
+        """Add the time that was accounted for between two Records."""
+        for activity, seconds in usage_between(before, after):
+            self.replica_seconds.labels(kind, framework, activity).inc(seconds)
+
+
+def usage_between(before: Record | None, after: Record) -> Iterator[tuple[str, float]]:
+    """Return the replica-seconds by activity that were added; training that is lost was counted before."""
+    old = before.usage.seconds if before else {}
+    lost = max(after.usage.seconds.get(Activity.LOST, 0.0) - old.get(Activity.LOST, 0.0), 0.0)
+    for activity, seconds in after.usage.seconds.items():
+        added = seconds - old.get(activity, 0.0) + (lost if activity == Activity.TRAINING else 0.0)
+        if added > 0:
+            yield activity, added
 
 
 class NodeMetrics:

@@ -21,7 +21,7 @@ from argosy.plan.actions import ActionResult, ExecResult
 from argosy.plan.children import KubernetesObject
 from argosy.reconcile.capacity import CapacityTracker
 from argosy.reconcile.losses import RecentLosses
-from argosy.reconcile.nodes import AnnouncedEnds, NodeHealth, QuarantinedNodes
+from argosy.reconcile.nodes import AnnouncedEnds, NodeHealth, NodePrices, QuarantinedNodes
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.pod_groups import PodGroups
 from argosy.reconcile.recently_deleted import RecentlyDeleted
@@ -80,6 +80,7 @@ class Caches:
         self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
         self.announced = AnnouncedEnds(self.nodes, notices)
         self.quarantined = QuarantinedNodes(self.nodes, clock)
+        self._prices = NodePrices(self.nodes)
         self.pod_groups = PodGroups(client, gang_backend, namespace, MANAGED_SELECTOR)
         self.capacity = CapacityTracker(client, clock, self.nodes)
         self.children: dict[type[KubernetesObject], Cache[KubernetesObject]] = {}
@@ -173,6 +174,7 @@ class Caches:
             group=self.pod_groups.group(owner),
             gang_scheduler_setting=self.pod_groups.configured,
             available_gang_schedulers=self.pod_groups.served,
+            hourly_price=self._prices.sum(names),
             capacity=free,
             confirmed_absent=confirmed_absent,
             recently_deleted=self._recently_deleted.for_job(owner),

@@ -21,6 +21,7 @@ from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, NotFound
 from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Node
+from argosy.kinds.labels import HOURLY_PRICE
 from argosy.workload.announcements import OUT_OF_SERVICE, Announcement, NoticeRules, find_announcement
 from argosy.workload.quarantine import NodeQuarantine, read_quarantine
 
@@ -34,6 +35,9 @@ ANSWER_VALID_SECONDS = 30.0
 
 REFRESH_SECONDS = 10.0
 """Time between two requests for a node while the watch is silent."""
+
+MAX_HOURLY_PRICE = 1e6
+"""No node costs more; a larger number, or infinity, is a mistake."""
 
 SHOW_AFTER_SECONDS = 2.0
 """How long a node is unconfirmed before that is shown: most answers come within milliseconds."""
@@ -255,6 +259,28 @@ class AnnouncedEnds:
                 listener(name)
 
 
+class NodePrices:
+    """The hourly prices of nodes, read from each version of a Node once."""
+
+    def __init__(self, cache: Cache[Node]) -> None:
+        self._prices: dict[str, float] = {}
+        cache.subscribe(self._cache_changed)
+
+    def sum(self, names: Iterable[str]) -> float:
+        """Return the price of these nodes together; those without a known price cost nothing."""
+        return sum(self._prices.get(name, 0.0) for name in sorted(names)) if self._prices else 0.0
+
+    def _cache_changed(self, change: Change[Node]) -> None:
+        node = change.new or change.old
+        if node is None:
+            return
+        price = read_hourly_price(change.new) if change.new is not None else 0.0
+        if price:
+            self._prices[node.metadata.name] = price
+        else:
+            self._prices.pop(node.metadata.name, None)
+
+
 class QuarantinedNodes:
     """The nodes in quarantine, read from each version of a Node once."""
 
@@ -290,6 +316,15 @@ class QuarantinedNodes:
             self._quarantines.pop(node.metadata.name, None)
         else:
             self._quarantines[node.metadata.name] = quarantine
+
+
+def read_hourly_price(node: Node) -> float:
+    """Return what a node costs per hour; 0 if that is not known, or is not a price."""
+    try:
+        price = float(node.metadata.annotations.get(HOURLY_PRICE, ""))
+    except ValueError:
+        return 0.0
+    return price if 0 < price < MAX_HOURLY_PRICE else 0.0
 
 
 def is_down(node: Node) -> bool:

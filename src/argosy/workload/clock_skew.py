@@ -36,6 +36,7 @@ def shift_to_clock(record: Record, now: datetime) -> Record:
         record.gang_scheduled_at,
         record.finished_at,
         waiting,
+        record.usage.since,
     ]
     times += [role.phase_since for role in record.roles.values()]
     times += [operation.step_since for operation in record.operations]
@@ -57,6 +58,7 @@ def _shift_record(record: Record, back: timedelta) -> Record:
         finished_at=_earlier(record.finished_at, back),
         retry_at=_earlier(record.retry_at, back),
         waiting=replace(waiting, since=waiting.since - back) if waiting else None,
+        usage=replace(record.usage, since=_earlier(record.usage.since, back)),
         notices=tuple(
             replace(notice, since=notice.since - back, deadline=notice.deadline - back)
             for notice in record.notices

@@ -38,6 +38,7 @@ from argosy.workload.record import HistoryEntry, Record, WaitReason
 from argosy.workload.record_sync import sync_record, with_shown_operations_kept
 from argosy.workload.restarts.policy import RestartPlan, plan_restarts, restart_below_min
 from argosy.workload.transitions import find_transitions
+from argosy.workload.usage import with_usage
 
 _WARNING_REASONS = frozenset(
     {
@@ -67,6 +68,8 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
         plan = plan.with_requeue_at(recoveries.recheck_at(after, now))
         plan = _with_history_events(before, plan)
         plan = replace(plan, transitions=find_transitions(workload, before, plan.record, observed))
+        accounted = with_usage(workload, before, plan.record, observed.hourly_price, now)
+        plan = replace(plan, record=accounted)
     return plan.with_actions(propagation.sync_metadata(workload, observed, plan.actions))
 
 

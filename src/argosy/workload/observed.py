@@ -143,6 +143,8 @@ class Observed(Struct, frozen=True, dict=True):
     """The configured gang scheduler: a name, `auto` or `none`."""
     available_gang_schedulers: frozenset[str] = frozenset({"volcano"})
     """Those gang schedulers that the setting allows and the cluster serves."""
+    hourly_price: float = 0.0
+    """Sum of the known prices of the nodes with pods of the job."""
     capacity: Capacity | None = None
     """Free capacity of the cluster; only for gangs of the built-in gang scheduler."""
     confirmed_absent: frozenset[tuple[str, int]] = frozenset()

@@ -20,6 +20,7 @@ from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Json, Phase
 from argosy.workload.notice import OpenNotice
 from argosy.workload.operation import Operation
+from argosy.workload.usage_record import Usage
 
 VERSION = 1
 MAX_HISTORY = 20
@@ -242,6 +243,8 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The last good checkpoint."""
     recoveries: tuple[Recovery, ...] = ()
     """The last losses of pods and what became of them, of a job with checkpoints; newest last."""
+    usage: Usage = Usage()
+    """How the time of the replicas was spent."""
     extra_fields: Mapping[str, object] = field(default_factory=dict)
     """Unknown fields of a later version, kept."""
 

@@ -21,6 +21,7 @@ from argosy.workload.plan import Action, CreatePod, Plan
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.restarts.causes import container_restart_entry
 from argosy.workload.restarts.losses import should_replace
+from argosy.workload.usage_record import Usage
 
 
 def sync_record(workload: Workload, record: Record | None, observed: Observed, now: datetime) -> Record:
@@ -111,7 +112,8 @@ def _without_messages(record: Record) -> Record:
     empty = {"reason": "", "message": "", "waiting": None, "restart_history": (), "history": history}
     # Of pods that are being added nothing is decided by whether they were seen.
     roles = {name: replace(role, created=role.created - role.joining) for name, role in record.roles.items()}
-    return replace(record, phase=Phase.PENDING, phase_since=None, roles=roles, **empty)
+    initial = replace(record, phase=Phase.PENDING, phase_since=None, roles=roles, usage=Usage())
+    return replace(initial, **empty)
 
 
 def _before_it_ran(record: Record) -> Record:

@@ -8,6 +8,7 @@ from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.notices import open_notices
 from argosy.dialects.restart_history import restart_history
 from argosy.dialects.trainingrun.conditions import conditions
+from argosy.dialects.usage import usage_status
 from argosy.kinds import labels
 from argosy.kinds.trainingrun import WORKER, TrainingRun
 from argosy.kinds.trainingrun_status import RoleStatus, TrainingRunStatus
@@ -52,6 +53,7 @@ def to_status(run: TrainingRun, view: StatusInput) -> TrainingRunStatus:
         notices=open_notices(record),
         checkpoint=checkpoint_status(workload, record) or last.checkpoint,
         recoveries=recoveries(record),
+        usage=usage_status(record),
         argosy=encode(record),
     )
 

@@ -40,6 +40,7 @@ def summarize(run: TrainingRun) -> JobSummary:
         notices=status.notices,
         checkpoint=status.checkpoint,
         recoveries=status.recoveries,
+        usage=status.usage,
     )
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from argosy.dialects.et.reasons import POD_CREATE_FAILED
 from argosy.dialects.et.settings import EtSettings
+from argosy.dialects.usage import recorded_usage
 from argosy.kinds.scalers import ScaleIn, ScaleInCrd, ScaleOut, ScaleOutCrd
 from argosy.kinds.trainingjob import LAUNCHER, WORKER, JobCondition, TrainingJob, TrainingJobCrd
 from argosy.operator.apis.base import Api, Preset, SettingOption, start_controllers
@@ -81,6 +82,7 @@ def summarize(job: TrainingJob) -> JobSummary:
         roles=[_summarize_role(job, role) for role in (LAUNCHER, WORKER)],
         conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
         restart_history=status.restart_history,
+        usage=recorded_usage(status.argosy),
     )
 
 

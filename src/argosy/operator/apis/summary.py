@@ -11,6 +11,7 @@ from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.restart_status import RestartStatus
 from argosy.kinds.trainingrun import WORKER
+from argosy.kinds.usage_status import UsageStatus
 
 J = TypeVar("J", bound=ApiObject)
 
@@ -45,6 +46,7 @@ class JobSummary(Struct, frozen=True):
     notices: list[NoticeStatus] = field(default_factory=list)
     checkpoint: CheckpointStatus | None = None
     recoveries: list[RecoveryStatus] = field(default_factory=list)
+    usage: UsageStatus = UsageStatus()
 
     @property
     def workers(self) -> str:

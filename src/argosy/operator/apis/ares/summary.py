@@ -1,5 +1,6 @@
 """Summarizes AresJobs for the CLI."""
 
+from argosy.dialects.usage import recorded_usage
 from argosy.kinds.aresjob import AresJob
 from argosy.operator.apis.summary import JobSummary, RoleSummary
 from argosy.workload.record import decode
@@ -25,6 +26,7 @@ def summarize(job: AresJob) -> JobSummary:
         roles=[_summarize_role(job, name) for name in sorted(status.role_statuses)],
         conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
         restart_history=status.restart_history,
+        usage=recorded_usage(status.argosy),
         notices=status.notices,
     )
 

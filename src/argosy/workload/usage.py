@@ -1,0 +1,132 @@
+"""Accounts for the time of all replicas of a job: what part of it was training, and what was not.
+
+The life of a job is divided into intervals in which it does one thing with one number of replicas, at one
+price. When one of these changes, the interval ends and its replica-seconds are added up. They change only
+together with the rest of the Record, so accounting causes no writes of its own.
+
+Training since the last checkpoint is at risk: what a restart undoes is moved from `Training` to `Lost`. The
+operator learns of checkpoints only in jobs that have a checkpoint policy; for all others nothing is lost.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from argosy.workload import reasons
+from argosy.workload.model import Phase, Workload
+from argosy.workload.record import Record
+from argosy.workload.usage_record import Activity, Usage
+
+_SECONDS_PER_HOUR = 3600.0
+_RUNNING = (Activity.TRAINING, Activity.SAVING)
+_NO_WAIT = ("", reasons.PODS_STARTING, reasons.BELOW_REPLICAS)
+"""Reasons with which pods start, or run, and nothing is waited for."""
+
+
+def with_usage(
+    workload: Workload, before: Record | None, after: Record, hourly_price: float, now: datetime
+) -> Record:
+    """Return the record in which the time until now is accounted for, if an interval has ended.
+
+    The price of a job that is not Running counts only when the interval ends: it changes with every pod that
+    is scheduled.
+    """
+    usage = after.usage
+    if usage.activity not in (*_RUNNING, ""):
+        usage = replace(usage, hourly_price=hourly_price)
+    activity = _activity(after)
+    replicas = sum(len(role.wanted) for role in after.roles.values()) if activity else 0
+    key = (activity, replicas, hourly_price if activity in _RUNNING else usage.hourly_price)
+    has_saved = before is not None and after.saved != before.saved
+    lost = _lost_share(before, after)
+    if key == (usage.activity, usage.replicas, usage.hourly_price) and not has_saved and not lost:
+        return after
+    usage = _close(usage, now, tracks_loss=workload.checkpoint is not None)
+    if has_saved and after.saved is not None:
+        usage = _with_saved(usage, after.saved.at, now)
+    if lost:
+        usage = _with_loss(usage, lost)
+    since = now if activity else None
+    usage = replace(usage, activity=activity, replicas=replicas, hourly_price=key[2], since=since)
+    return replace(after, usage=usage)
+
+
+def seconds_until(usage: Usage, now: datetime) -> dict[str, float]:
+    """Return the replica-seconds by activity, with those of the interval that has not ended."""
+    return dict(_close(usage, now, tracks_loss=False).seconds)
+
+
+def _activity(record: Record) -> str:
+    """Return what the job does now; empty if it has no pods and wants none."""
+    if record.finished_at or record.phase is Phase.SUSPENDED or not record.roles:
+        return ""
+    if record.phase is Phase.RUNNING:
+        return Activity.SAVING if record.order_in_force else Activity.TRAINING
+    reason = record.waiting.reason if record.waiting else ""
+    if record.phase is Phase.PENDING or reason not in _NO_WAIT:
+        return Activity.WAITING
+    return Activity.RESTORING if record.saved else Activity.STARTING
+
+
+def _close(usage: Usage, now: datetime, *, tracks_loss: bool) -> Usage:
+    """Return the usage with the open interval added up; one of a clock set back has no length."""
+    if not usage.activity or usage.since is None:
+        return usage
+    elapsed = max((now - usage.since).total_seconds(), 0.0)
+    spent = elapsed * usage.replicas
+    trains = tracks_loss and usage.activity == Activity.TRAINING
+    return replace(
+        usage,
+        since=now,
+        seconds=_added(usage.seconds, {usage.activity: spent}),
+        at_risk=usage.at_risk + (spent if trains else 0.0),
+        cost=usage.cost + elapsed * usage.hourly_price / _SECONDS_PER_HOUR,
+    )
+
+
+def _with_saved(usage: Usage, saved_at: datetime, now: datetime) -> Usage:
+    """Return the usage after a checkpoint: at risk is only the training since then."""
+    since = max((now - saved_at).total_seconds(), 0.0) * usage.replicas
+    return replace(usage, at_risk=min(since, usage.at_risk))
+
+
+def _lost_share(before: Record | None, after: Record) -> float:
+    """Return the part of the replicas whose training since the last checkpoint a restart undoes."""
+    if before is None or not before.roles:
+        return 0.0
+    if after.attempt != before.attempt:
+        return 1.0
+    wanted = sum(len(role.wanted) for role in before.roles.values())
+    replaced = sum(_replaced(before, after, name) for name in after.roles)
+    return min(replaced / wanted, 1.0) if wanted else 0.0
+
+
+def _replaced(before: Record, after: Record, name: str) -> int:
+    """Return how many replicas of a role were replaced or restarted in place."""
+    old, new = before.role(name), after.role(name)
+    grown = sum(new.replacements.get(index, 0) > old.replacements.get(index, 0) for index in new.replacements)
+    in_place = sum(
+        count > old.container_restarts.get(index, 0) for index, count in new.container_restarts.items()
+    )
+    return grown + in_place + len(new.retired - old.retired)
+
+
+def _with_loss(usage: Usage, share: float) -> Usage:
+    lost = usage.at_risk * share
+    if not lost:
+        return usage
+    trained = usage.seconds.get(Activity.TRAINING, 0.0)
+    price = usage.hourly_price / usage.replicas if usage.replicas else 0.0
+    return replace(
+        usage,
+        seconds=_added({**usage.seconds, Activity.TRAINING: trained - lost}, {Activity.LOST: lost}),
+        at_risk=usage.at_risk - lost,
+        lost_cost=usage.lost_cost + lost * price / _SECONDS_PER_HOUR,
+    )
+
+
+def _added(seconds: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    """Return the sums, in milliseconds precision so that the Record stays small."""
+    names = sorted({*seconds, *more})
+    return {name: round(seconds.get(name, 0.0) + more.get(name, 0.0), 3) for name in names}
