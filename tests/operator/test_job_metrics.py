@@ -197,7 +197,7 @@ def test_case_48_metrics_move_with_phases_scale_results_replacements_and_steps()
     assert job.value(scales, direction="Out", result="Succeeded") == 1
     assert job.value(scales, direction="In", result="Succeeded") == 1
     assert job.value(scales, direction="In", result="Failed") == 1
-    for direction, step in (("Out", "Picked"), ("Out", "Adding"), ("In", "Draining"), ("In", "Removing")):
+    for direction, step in (("Out", "Adding"), ("In", "Draining"), ("In", "Removing")):
         assert job.value("argosy_scale_step_seconds_count", direction=direction, step=step) == 1
     assert job.value("argosy_jobs", phase="Running") == 1
     job.job.cluster.fail(worker(1), 137)
