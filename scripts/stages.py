@@ -71,9 +71,9 @@ CONFORMANCE = "tests/conformance/"
 WITHIN: Mapping[str, tuple[str, ...]] = {
     "root": ("tests/checkpoint/", "tests/harness/cluster/", "tests/helper/", "tests/local/"),
     "e2e": ("tests/e2e/", "tests/local/node/", CONFORMANCE),
-    "cluster": ("tests/control_planes/", "tests/harness/cluster/", "tests/install/", "tests/reliability/"),
+    "cluster": ("tests/install/", "tests/reliability/", "tests/control_planes/", "tests/harness/cluster/"),
 }
-"""The folders of the tests with these markers."""
+"""The folders of the tests with these markers, those that take longest first."""
 
 
 def conformance_on_cluster(marks: str) -> Command:
@@ -252,9 +252,10 @@ def search_paths(paths: Sequence[str], folders: Sequence[str]) -> list[str]:
     The path of a folder ends with a slash.
     """
     pairs = [(path, folder) for path in paths or folders for folder in folders]
-    return sorted(
-        {max(pair, key=len) for pair in pairs if pair[0].startswith(pair[1]) or pair[1].startswith(pair[0])}
-    )
+    chosen = [
+        max(pair, key=len) for pair in pairs if pair[0].startswith(pair[1]) or pair[1].startswith(pair[0])
+    ]
+    return list(dict.fromkeys(chosen))
 
 
 def _program(command: Command) -> list[str]:

@@ -108,6 +108,7 @@ def _ip(user: User, pod: str) -> str:
     return str(cast("dict[str, Json]", user.get("pod", pod))["status"]["podIP"])
 
 
+@pytest.mark.long_on_cluster
 def test_invalid_job_is_reported_and_runs_after_an_edit_while_another_job_runs(user: User) -> None:
     """37 and 38: `worker: null` -> invalid; the operator serves another job meanwhile; an edit cures it."""
     # `kubectl apply` would drop null values.

@@ -33,6 +33,7 @@ def kill_apiserver(user: User) -> None:
         pytest.skip(str(error))
 
 
+@pytest.mark.long_on_cluster
 def test_command_of_kubexec_and_its_output_are_complete_when_the_api_server_is_killed(user: User) -> None:
     script = f"/etc/mpi/kubexec.sh counted-worker-1 {shlex.quote(COUNT)}; [ $? = 5 ]"
     user.apply(attach_job("counted", "kubexec", script))

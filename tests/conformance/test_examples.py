@@ -17,9 +17,10 @@ from tests.support.transcripts import differences, record
 from tests.support.user import User
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
-ON_CLUSTER = ("examples/quickstart/run.yaml", "examples/mpi/openmpi.yaml")
+ON_CLUSTER = ("examples/quickstart/run.yaml",)
 LOCAL = (
     *ON_CLUSTER,
+    "examples/mpi/openmpi.yaml",
     "examples/pytorch/run.yaml",
     "examples/custom/run.yaml",
     "examples/standalone/run.yaml",

@@ -69,6 +69,7 @@ def test_no_pod_of_a_gang_is_scheduled_until_all_fit(user: User) -> None:
     assert nodes(user) == ["node-1"] * 3
 
 
+@pytest.mark.long_on_cluster
 def test_waiting_gang_is_scheduled_when_another_gang_is_deleted(user: User) -> None:
     set_slots(user, 3)
     user.apply(gang("first"))
@@ -102,6 +103,7 @@ def test_deleted_pod_of_a_running_gang_is_replaced(user: User) -> None:
     user.wait_for_phase("gang", "Running")
 
 
+@pytest.mark.long_on_cluster
 def test_example_of_a_gang_succeeds(user: User) -> None:
     output = user.argosy("run", str(REPOSITORY / examples.GANG)).stdout
     assert {f"worker-{index} │ worker {index} is here with the others" for index in range(3)} <= set(

@@ -79,6 +79,7 @@ def test_failure_without_restarts_left_fails_the_run_and_keeps_the_failed_pod(us
     user.kubectl("wait", "tr/ends", "--for=condition=Failed", "--timeout=60s")
 
 
+@pytest.mark.long_on_cluster
 def test_suspended_run_has_no_pods_and_resumes(user: User) -> None:
     user.apply(run("rests").role("worker", 2, template=WORKER))
     user.wait_for_phase("rests", "Running")
@@ -112,6 +113,7 @@ def test_run_past_its_active_deadline_fails(user: User) -> None:
     wait_for(lambda: pods_of(user, "late") == [], "a pod remains", 60)
 
 
+@pytest.mark.long_on_cluster
 def test_unschedulable_run_waits_and_shows_the_reason(user: User) -> None:
     large = pod_template(IMAGE, command=["true"], resources={"requests": {"cpu": "5000"}})
     user.apply(run("large").role("worker", 1, template=large))

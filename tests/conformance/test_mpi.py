@@ -53,6 +53,7 @@ def test_ranks_run_on_the_hosts_of_the_host_file_and_leave_no_processes(
     assert not [line for line in output if line.startswith("left: ")]
 
 
+@pytest.mark.long_on_cluster
 @pytest.mark.usefixtures("sshd")
 def test_ranks_are_started_by_ssh_with_option_ssh_keys(user: User, launcher: Launcher) -> None:
     built_run = job(launcher, "ssh", mpirun(launcher, 4, RANKS), slotsPerWorker=2, sshKeys=True)
@@ -87,6 +88,7 @@ def test_failed_rank_restarts_the_run(user: User, launcher: Launcher) -> None:
     assert status["attempt"] == 2
 
 
+@pytest.mark.long_on_cluster
 def test_failed_rank_without_restarts_left_fails_the_run_with_its_exit_code(
     user: User, launcher: Launcher
 ) -> None:

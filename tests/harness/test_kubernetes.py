@@ -93,7 +93,7 @@ def test_commands_without_a_server_report_that_nothing_runs(
     assert "nothing runs" in capsys.readouterr().out
 
 
-@pytest.mark.long  # tests/harness/cluster/test_lifecycle.py: the same of a cluster with nodes
+@pytest.mark.long  # the conformance suite uses and repairs a cluster with nodes
 def test_second_up_keeps_the_server_and_down_removes_it(
     real_apiserver: Server, short_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -138,6 +138,7 @@ def test_undeploy_keeps_running_jobs(readme: Readme) -> None:
     assert pods(readme) == before
 
 
+@pytest.mark.long  # tests/install/test_et_commands.py starts a job with it
 def test_51_run_local_continues_with_the_job(readme: Readme) -> None:
     """The launcher does not reach an operator outside of the cluster: commands write its host list."""
     before = pods(readme)

@@ -346,6 +346,7 @@ def offer(cluster: RunningCluster, slots: int) -> None:
     cluster.kubectl("patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", patch)
 
 
+@pytest.mark.long  # tests/e2e/test_gangs.py, and tests/install/test_rbac.py for its rights
 def test_builtin_gang_scheduler_admits_gangs_once_they_fit(release: Release) -> None:
     """Acceptance case 53 for a single namespace; its operator must see the pods of all namespaces."""
     cluster = release.cluster

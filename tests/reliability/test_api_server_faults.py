@@ -38,7 +38,7 @@ from tests.support.waiting import eventually
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
-@pytest.mark.parametrize("part", ["kube-apiserver", "etcd"])
+@pytest.mark.parametrize("part", [pytest.param("kube-apiserver", marks=pytest.mark.long), "etcd"])
 async def test_jobs_succeed_when_a_control_plane_component_restarts(
     killable_apiserver: KillableApiServer, scene: Scene, part: str
 ) -> None:

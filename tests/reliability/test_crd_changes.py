@@ -18,6 +18,7 @@ from tests.support.faults import (
     wait_until_succeeded,
 )
 from tests.support.operator_harness import Scene, shown_at
+from tests.support.parameters import marked
 from tests.support.servers import free_port
 from tests.support.waiting import until
 
@@ -54,11 +55,15 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(("definition", "reason"), FOREIGN.values(), ids=FOREIGN.keys())
+@pytest.mark.parametrize("case", marked(FOREIGN, ["CRD whose phases are numbers"], pytest.mark.long))
 async def test_foreign_crd_is_reported_and_nothing_is_created(
-    scene: Scene, definition: dict[str, object], reason: str
+    scene: Scene, case: tuple[dict[str, object], str]
 ) -> None:
-    """No pod is created, an event has the reason, and the job runs once our CRD is installed."""
+    """No pod is created, an event has the reason, and the job runs once our CRD is installed.
+
+    tests/operator and tests/reconcile have the other cases by default.
+    """
+    definition, reason = case
     await install_crd(scene.client, definition)
     with captured_lines():
         async with scene.operator() as operator:

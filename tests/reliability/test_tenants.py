@@ -52,7 +52,7 @@ class Attack(msgspec.Struct, frozen=True):
 
 
 ATTACKS = {
-    "small attack": Attack(jobs=8, pods=1_000, questions=400, connections=100),
+    "small attack": Attack(jobs=4, pods=1_000, questions=200, connections=100, honest_jobs=3),
     "large attack": Attack(jobs=32, pods=5_000, questions=20_000, connections=2_000, honest_jobs=20),
 }
 

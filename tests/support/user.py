@@ -24,7 +24,6 @@ Json = dict[str, object]
 _NAMESPACED: Final = frozenset(("run", "ps", "logs", "describe", "scale", "rm"))
 """The subcommands of `argosy` that take a namespace."""
 _PHASE_SECONDS: Final = 90.0
-_WATCH_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class User:
         """Wait until a job has one of these phases; returns its status."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            with closing(self._watch_status(kind, name, min(left, _WATCH_SECONDS))) as statuses:
+            with closing(self._watch_status(kind, name, left)) as statuses:
                 for status in statuses:
                     if status.get("phase") in phases:
                         return status
@@ -93,9 +92,11 @@ class User:
     def _watch_status(self, kind: str, name: str, seconds: float) -> Generator[Json, None, None]:
         """Yield the status of an object now and after each change.
 
-        One kubectl that watches takes less of the machine than many that ask.
+        One kubectl that watches takes less of the machine than many that ask. It watches a list, because it
+        misses a change between its first two requests if it is given a name.
         """
-        words = ("get", kind, name, "--watch", "-o", 'jsonpath={.status}{"\\n"}')
+        selector = ("--field-selector", f"metadata.name={name}")
+        words = ("get", kind, *selector, "--watch", "-o", 'jsonpath={.status}{"\\n"}')
         watching = commands.start(self.kubectl_command(*words), self.environment)
         timer = threading.Timer(seconds, watching.kill)
         timer.start()

@@ -17,24 +17,19 @@ _MAX_PAUSE_SECONDS = 0.5
 def wait_for(
     condition: Callable[[], object], why: str | Callable[[], str] = "", seconds: float = DEFAULT_SECONDS
 ) -> None:
-    """Poll until the condition is true; after the deadline fails with `why`, which is evaluated only then.
-
-    The pause is twice as long as the condition took: one that starts a program leaves the machine to what it
-    waits for.
-    """
+    """Poll until the condition is true; after the deadline fails with `why`, which is evaluated only then."""
     started = time.monotonic()
     deadline = started + seconds
     while not condition():
-        now = time.monotonic()
-        if now > deadline:
+        if time.monotonic() > deadline:
             raise AssertionError(_timeout_message(seconds, why if isinstance(why, str) else why()))
-        time.sleep(min(max(2 * (now - started), 0.02), _MAX_PAUSE_SECONDS))
-        started = time.monotonic()
+        started = _pause_after(started)
 
 
 def retry_until(condition: Callable[[], object], seconds: float = DEFAULT_SECONDS) -> None:
     """Poll until the condition is true; an AssertionError raised before the deadline counts as false."""
-    deadline = time.monotonic() + seconds
+    started = time.monotonic()
+    deadline = started + seconds
     while True:
         try:
             if condition():
@@ -43,7 +38,16 @@ def retry_until(condition: Callable[[], object], seconds: float = DEFAULT_SECOND
             if time.monotonic() > deadline:
                 raise
         assert time.monotonic() < deadline, _timeout_message(seconds)
-        time.sleep(0.2)
+        started = _pause_after(started)
+
+
+def _pause_after(started: float) -> float:
+    """Wait for twice as long as the condition took since `started`; returns the time afterwards.
+
+    A condition that starts a program would otherwise take the machine from what it waits for.
+    """
+    time.sleep(min(max(2 * (time.monotonic() - started), 0.02), _MAX_PAUSE_SECONDS))
+    return time.monotonic()
 
 
 async def eventually(condition: Callable[[], object], seconds: float = DEFAULT_SECONDS) -> None:

@@ -1,6 +1,7 @@
 """Tests for a real cluster of two nodes: it runs workloads, is repaired, and is removed without a trace.
 
-All tests share the cluster of the session, in the order of the file; the last ones damage it.
+All tests share the cluster of the session, in the order of the file; the last ones damage it. They run in
+`--long`: by default the conformance suite uses all of this on such a cluster, and repairs it.
 """
 
 import os
@@ -23,7 +24,10 @@ from tests.support.cluster.state import strays
 from tests.support.local_control_plane import KUBECTL
 from tests.support.waiting import retry_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.sequential, pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [
+    *(pytest.mark.cluster, pytest.mark.root, pytest.mark.long),
+    *(pytest.mark.sequential, pytest.mark.timeout(300)),
+]
 
 MANIFEST = f"""
 apiVersion: v1
@@ -175,7 +179,6 @@ def test_up_restarts_killed_programs_with_their_data(cluster: RunningCluster) ->
     retry_until(lambda: all(_heard(cluster, pod) == set(pods) for pod in pods))
 
 
-@pytest.mark.long
 def test_powered_off_node_becomes_not_ready_and_recovers(cluster: RunningCluster) -> None:
     cluster.power_off("node-2")
     cluster.kubectl("wait", "node/node-2", "--for=condition=Ready=Unknown", "--timeout=60s", timeout=70)
@@ -185,7 +188,6 @@ def test_powered_off_node_becomes_not_ready_and_recovers(cluster: RunningCluster
     retry_until(lambda: all(_heard(cluster, pod) == set(_pods(cluster)) for pod in _pods(cluster)))
 
 
-@pytest.mark.long
 def test_down_after_a_killed_up_leaves_nothing_behind(cluster_programs: Programs) -> None:
     with TemporaryDirectory(prefix="argosy-") as parent:
         folder = Path(parent) / "cluster"
@@ -202,7 +204,6 @@ def test_down_after_a_killed_up_leaves_nothing_behind(cluster_programs: Programs
         retry_until(lambda: not _mentioning(folder), 60)
 
 
-@pytest.mark.long
 def test_cluster_ends_with_its_owner_process(cluster_programs: Programs) -> None:
     program = """
 import os, signal, sys
@@ -222,7 +223,6 @@ os.kill(os.getpid(), signal.SIGKILL)
         retry_until(lambda: not _mentioning(folder), 60)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("cluster_programs", [minor for minor in minors() if minor != DEFAULT], indirect=True)
 def test_other_kubernetes_version_runs_pods(cluster_programs: Programs) -> None:
     with TemporaryDirectory(prefix="argosy-") as parent:
