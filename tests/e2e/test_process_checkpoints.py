@@ -8,7 +8,8 @@ import datetime
 import platform
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,8 @@ from argosy.checkpoint.drivers.image_files import push_image, read_layer
 from argosy.checkpoint.drivers.registry import Registry
 from argosy.checkpoint.image_names import Image, parse_image
 from argosy.checkpoint.images import Source, build_image
+from tests.support import commands
+from tests.support.commands import ARGOSY
 from tests.support.criu import require_criu
 from tests.support.local_control_plane import ControlPlane
 from tests.support.registry import PROGRAM, RunningRegistry, running_registry
@@ -50,6 +53,26 @@ print("result", hashlib.sha256(weights.tobytes() + open("/tmp/losses", "rb").rea
 
 _NAMES = ("undisturbed", "restored")
 
+_BACKUP_AND_RESTORE = """
+apiVersion: migration.dcnlab.com/v1
+kind: CheckpointBackup
+metadata: {{name: training}}
+spec:
+  schedule: immediately
+  stopPod: true
+  podRef: {{name: source}}
+  resourceRef: {{apiVersion: v1, kind: Pod, name: source}}
+  registry: {{url: "{registry}", repository: trainings}}
+  containers: [{{name: main, image: "trainings/source:main-1"}}]
+---
+apiVersion: migration.dcnlab.com/v1
+kind: CheckpointRestore
+metadata: {{name: training}}
+spec:
+  backupRef: {{name: training}}
+  podName: restored
+"""
+
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[RunningRegistry]:
@@ -57,6 +80,27 @@ def registry(tmp_path: Path) -> Iterator[RunningRegistry]:
         yield running
 
 
+def test_a_training_that_was_backed_up_and_restored_has_the_result_of_an_undisturbed_one(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The agent asks the kubelet and pushes the image; the operator creates the pod; its node restores it."""
+    require_criu()
+    holder = msgspec.json.decode((plane.state.pods / "holder.json").read_bytes())["pid"]
+    enter = ("nsenter", f"--net=/proc/{holder}/ns/net")  # the registry and the agent are on the node
+    _create(plane, "undisturbed", "node-1", "local")
+    _create(plane, "source", "node-1", "local")
+    with running_registry(tmp_path, enter=enter) as registry, _agent(plane, enter):
+        wait_for(lambda: "step 20" in _log(plane, "source"))
+        manifest = _BACKUP_AND_RESTORE.format(registry=registry.address)
+        plane.kubectl("apply", "-f", "-", stdin=manifest)
+        _wait_until_succeeded(plane)
+        assert plane.kubectl("get", "pod", "source", "--ignore-not-found").stdout == "", "it was stopped"
+        assert list((plane.state.folder / "checkpoints").glob("*source*")) == []
+        _assert_same_result(plane)
+        plane.kubectl("delete", "-f", "-", stdin=manifest)
+
+
+@pytest.mark.long
 def test_a_restored_training_has_the_result_of_an_undisturbed_one(
     plane: ControlPlane, registry: RunningRegistry
 ) -> None:
@@ -70,11 +114,19 @@ def test_a_restored_training_has_the_result_of_an_undisturbed_one(
     asyncio.run(push(image, tar))
     tar.unlink()
     _create(plane, "restored", "node-2", str(image))
-    phases = "jsonpath={.items[*].status.phase}"
+    _wait_until_succeeded(plane)
+    _assert_same_result(plane)
+
+
+def _wait_until_succeeded(plane: ControlPlane) -> None:
+    phases = ("get", "pods", *_NAMES, "--ignore-not-found", "-o", "jsonpath={.items[*].status.phase}")
     wait_for(
-        lambda: plane.kubectl("get", "pods", *_NAMES, "-o", phases).stdout == "Succeeded Succeeded",
-        lambda: plane.kubectl("describe", "pods").stdout,
+        lambda: plane.kubectl(*phases).stdout == "Succeeded Succeeded",
+        lambda: plane.kubectl("describe", "pods,checkpointbackups,checkpointrestores").stdout,
     )
+
+
+def _assert_same_result(plane: ControlPlane) -> None:
     undisturbed, restored = _log(plane, "undisturbed"), _log(plane, "restored")
     assert undisturbed[-1].startswith("result ")
     assert restored[-1] == undisturbed[-1]
@@ -96,6 +148,20 @@ def test_an_image_that_a_registry_on_this_machine_does_not_have_cannot_be_pulled
     messages = ("get", "events", "-o", "jsonpath={.items[*].message}")
     wait_for(lambda: f'Error: failed to pull image "{image}": ' in plane.kubectl(*messages).stdout)
     plane.kubectl("delete", "pod", "absent")
+
+
+@contextmanager
+def _agent(plane: ControlPlane, enter: Sequence[str]) -> Iterator[None]:
+    """Run the agent of node-1."""
+    state = plane.state
+    words = ["agent", "--node", "node-1", "--kubeconfig", str(state.kubeconfigs / "operator")]
+    words += ["--notices", "none", "--checkpoint-folder", str(state.folder / "checkpoints")]
+    agent = commands.start((*enter, str(ARGOSY), *words), plane.environment)
+    try:
+        yield
+    finally:
+        agent.terminate()
+        agent.communicate(timeout=60)
 
 
 def checkpoint(plane: ControlPlane, node: str, pod: str) -> Path:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +38,10 @@ class RunningRegistry:
 
 
 @contextmanager
-def running_registry(folder: Path, *, login: bool = False) -> Iterator[RunningRegistry]:
-    """Run a registry for the duration of the block."""
+def running_registry(
+    folder: Path, *, login: bool = False, enter: Sequence[str] = ()
+) -> Iterator[RunningRegistry]:
+    """Run a registry for the duration of the block; `enter` is a command that executes others elsewhere."""
     assert PROGRAM is not None
     port = free_port()
     config: dict[str, object] = {
@@ -58,15 +60,24 @@ def running_registry(folder: Path, *, login: bool = False) -> Iterator[RunningRe
     (folder / "config.yml").write_text(yaml.safe_dump(config))
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [PROGRAM, "serve", str(folder / "config.yml")], stdout=log, stderr=subprocess.STDOUT
+            [*enter, PROGRAM, "serve", str(folder / "config.yml")], stdout=log, stderr=subprocess.STDOUT
         )
     try:
-        wait_for(lambda: process.poll() is not None or _answers(port), "the registry does not answer")
+
+        def listens() -> bool:
+            return _listens(port, enter) if enter else _answers(port)
+
+        wait_for(lambda: process.poll() is not None or listens(), "the registry does not answer")
         assert process.poll() is None, (folder / "log").read_text()
         yield RunningRegistry(f"127.0.0.1:{port}", folder)
     finally:
         process.kill()
         process.wait()
+
+
+def _listens(port: int, enter: Sequence[str]) -> bool:
+    probe = (*enter, "bash", "-c", f": < /dev/tcp/127.0.0.1/{port}")
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
 def _answers(port: int) -> bool:

@@ -36,9 +36,12 @@ class Probe(NamedTuple):
 
 def find_prefix() -> Path | None:
     """Return the folder into which `scripts/criu` unpacked CRIU; None if it did not."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    prefix = Path(root) / "argosy" / "criu"
-    return prefix if (prefix / _PROGRAM).exists() and any(prefix.glob(_LOADERS)) else None
+    try:
+        root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        prefix = Path(root) / "argosy" / "criu"
+        return prefix if (prefix / _PROGRAM).exists() and any(prefix.glob(_LOADERS)) else None
+    except (OSError, RuntimeError):  # there is no home, or it is that of another user
+        return None
 
 
 def prefix_command(prefix: Path, at: str = "") -> list[str]:

@@ -68,7 +68,7 @@ def read_metadata(folder: Path) -> Metadata | None:
     """Return what is known of the checkpoint in a folder; None if there is none."""
     try:
         text = (folder / METADATA).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return None
     try:
         metadata: Metadata = json.loads(text)

@@ -95,10 +95,7 @@ class CheckpointImages:
         if not required and any(self._others.get(key, 0.0) > time.monotonic() for key in (name, host)):
             return target
         try:
-            if local and self._host_socket is not None:
-                found = await _run_in_network(self._host_socket, lambda: _download(image, login, target))
-            else:
-                found = await _download(image, login, target)
+            found = await self._download(image, login, target, local=local)
         except _PullError as error:
             if required:
                 raise ImageError(f'failed to pull image "{name}": {error}') from None
@@ -108,6 +105,15 @@ class CheckpointImages:
         if not found:
             self._remember(name)
         return target
+
+    async def _download(self, image: Image, login: Login | None, target: Path, *, local: bool) -> bool:
+        """Unpack an image if it is a checkpoint; loopback is that of the nodes, or else of the machine."""
+        try:
+            return await _download(image, login, target)
+        except _PullError:
+            if not local or self._host_socket is None:
+                raise
+        return await _run_in_network(self._host_socket, lambda: _download(image, login, target))
 
     def _login(self, pod: Pod, host: str) -> Login | None:
         """Return the login for a registry in the pod's imagePullSecrets."""
