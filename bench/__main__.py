@@ -14,7 +14,7 @@ from bench.figures import Figure
 
 MODULES = (
     *("cli", "api", "engine", "decide", "helper", "latency"),
-    *("operator", "kubernetes", "elastic", "torch"),
+    *("operator", "checkpoint", "kubernetes", "elastic", "torch"),
 )
 
 

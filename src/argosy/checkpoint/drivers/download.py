@@ -30,13 +30,14 @@ def restore(manifest: Manifest, index: ChunkIndex, fetch: Fetch, target: Path) -
     partial_folder = target.with_name(f".{target.name}.{manifest.name}.partial")
     with _disk_errors(target):
         _remove_others(partial_folder, target)
+        resumed = partial_folder.exists()
         with Transfers() as transfers:
             for part, listed in zip(manifest.parts, index.parts, strict=True):
                 path = partial_folder / part.path
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _set_size(path, part.size)
                 for chunk, span in zip(listed.chunks, spans(part.size, index.chunk_bytes), strict=True):
-                    transfers.submit(partial(_restore_chunk, path, chunk, span, fetch))
+                    transfers.submit(partial(_restore_chunk, path, chunk, span, fetch, resumed))
         with Transfers() as transfers:
             for part in manifest.parts:
                 transfers.submit(partial(_check, partial_folder, part))
@@ -46,14 +47,21 @@ def restore(manifest: Manifest, index: ChunkIndex, fetch: Fetch, target: Path) -
         _flush(target.parent)
 
 
-def _restore_chunk(path: Path, chunk: Chunk, span: Span, fetch: Fetch) -> None:
-    with path.open("r+b") as file:
-        file.seek(span.offset)
-        if hashlib.sha256(file.read(span.length)).hexdigest() == chunk.sha256:
-            return
-        content = fetch(chunk, span.length)
-        file.seek(span.offset)
-        file.write(content)
+def _restore_chunk(path: Path, chunk: Chunk, span: Span, fetch: Fetch, resumed: bool) -> None:
+    with path.open("r+b", buffering=0) as file:
+        if resumed:
+            there = os.pread(file.fileno(), span.length, span.offset)
+            if hashlib.sha256(there).hexdigest() == chunk.sha256:
+                return
+        _write(file.fileno(), fetch(chunk, span.length), span.offset)
+
+
+def _write(descriptor: int, content: bytes, offset: int) -> None:
+    """Write all of the content, which one call may not do."""
+    rest = memoryview(content)
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        offset, rest = offset + written, rest[written:]
 
 
 def _check(folder: Path, part: Part) -> None:

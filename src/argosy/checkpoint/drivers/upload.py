@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from argosy.checkpoint.chunks import CHUNK_BYTES, Chunk, ChunkIndex, PartChunks, chunk_key, spans
+from argosy.checkpoint.chunks import CHUNK_BYTES, Chunk, ChunkIndex, PartChunks, Span, chunk_key, spans
 from argosy.checkpoint.drivers.codec import encode
 from argosy.checkpoint.drivers.transfers import Transfers
 from argosy.checkpoint.manifest import MANIFEST_NAME, Manifest, Part
@@ -75,21 +75,33 @@ class Upload:
     def _read_part(
         self, folder: Path, part: Part, written: int, digests: list[str], transfers: Transfers
     ) -> None:
-        found = hashlib.sha256()
         with open_part(folder, part) as file:
-            compare = os.fstat(file.fileno()).st_ctime_ns > written
-            for number, span in enumerate(spans(part.size, self._chunk_bytes)):
-                self._tick()
-                content = file.read(span.length)
-                transfers.submit(partial(self._store, content, digests, number))
-                if compare:
-                    found.update(content)
-            if os.fstat(file.fileno()).st_ctime_ns > written and not compare:
+            if _is_newer(file, written):
+                self._compare_part(file, part, digests, transfers)
+                return
+        for number, span in enumerate(spans(part.size, self._chunk_bytes)):
+            self._tick()
+            transfers.submit(partial(self._read_chunk, folder, part, written, span, digests, number))
+
+    def _compare_part(self, file: BinaryIO, part: Part, digests: list[str], transfers: Transfers) -> None:
+        """Store a file while it is compared with the manifest."""
+        found = hashlib.sha256()
+        for number, span in enumerate(spans(part.size, self._chunk_bytes)):
+            self._tick()
+            content = file.read(span.length)
+            transfers.submit(partial(self._store, content, digests, number))
+            found.update(content)
+        if file.read(1) or found.hexdigest() != part.sha256:
+            raise CorruptCheckpointError(f"{part.path}: differs from the manifest; it was changed or damaged")
+
+    def _read_chunk(
+        self, folder: Path, part: Part, written: int, span: Span, digests: list[str], number: int
+    ) -> None:
+        with open_part(folder, part) as file:
+            content = os.pread(file.fileno(), span.length, span.offset)
+            if len(content) != span.length or _is_newer(file, written):
                 raise CorruptCheckpointError(f"{part.path}: was changed while it was read")
-            if file.read(1) or (compare and found.hexdigest() != part.sha256):
-                raise CorruptCheckpointError(
-                    f"{part.path}: differs from the manifest; it was changed or damaged"
-                )
+        self._store(content, digests, number)
 
     def _store(self, content: bytes, digests: list[str], number: int) -> None:
         sha256 = hashlib.sha256(content).hexdigest()
@@ -103,6 +115,10 @@ class Upload:
         with self._lock:
             self._stored[sha256] = len(stored)
             self.uploaded += len(stored)
+
+
+def _is_newer(file: BinaryIO, written: int) -> bool:
+    return os.fstat(file.fileno()).st_ctime_ns > written
 
 
 def _changed_at(path: Path) -> int:
