@@ -120,9 +120,13 @@ def file_of(root: Path, step: int, name: str) -> Path:
     return found
 
 
-Damage = Callable[[Path], None]
+Damage = Callable[[Path], object]
 QUICK: Mapping[str, tuple[Damage, str]] = {
     "a truncated chunk": (lambda root: truncate(chunk_of(root, 777)), "only-in-6: chunk .* is damaged"),
+    "a chunk that grew": (
+        lambda root: chunk_of(root, 777).write_bytes(noise(1, 1000)),
+        "only-in-6: .* longer than 777 bytes",
+    ),
     "a missing chunk": (lambda root: chunk_of(root, 777).unlink(), "only-in-6: chunk .* is missing"),
     "a missing index": (lambda root: file_of(root, 6, "chunks.json").unlink(), "not found"),
     "an index that is HTML": (lambda root: overwrite(file_of(root, 6, "chunks.json")), "malformed"),

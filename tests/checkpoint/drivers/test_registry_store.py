@@ -54,11 +54,12 @@ def test_the_configuration_has_the_digest_of_the_checkpoint(
     }
 
 
+@pytest.mark.parametrize("content", [b"7", b"", b"longer than it was"])
 def test_a_damaged_chunk_makes_restoring_fall_back(
-    tmp_path: Path, registry: RunningRegistry, store: RegistryStore, manifests: list[Manifest]
+    tmp_path: Path, registry: RunningRegistry, store: RegistryStore, manifests: list[Manifest], content: bytes
 ) -> None:
     path = registry.blob(b"6")
-    path.write_bytes(b"7")
+    path.write_bytes(content)
     try:
         (problem,) = store.verify(manifests[1])
         found = store.restore_latest(tmp_path / "restored")

@@ -24,7 +24,7 @@ class Bucket(Protocol):
         ...
 
     def get(self, key: str, max_bytes: int) -> bytes:
-        """Return an object; raises StoreError if it is longer than `max_bytes`."""
+        """Return an object; raises CorruptCheckpointError if it is longer than `max_bytes`."""
         ...
 
     def list(self, prefix: str) -> Iterator[Entry]:

@@ -22,7 +22,7 @@ from obstore.exceptions import (
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from argosy.checkpoint.drivers.buckets import Entry
-from argosy.checkpoint.store import MissingObjectError, StoreError
+from argosy.checkpoint.store import CorruptCheckpointError, MissingObjectError, StoreError
 from argosy.kinds.text import truncate
 
 if TYPE_CHECKING:  # They exist for type checkers only.
@@ -65,7 +65,7 @@ class CloudBucket:
             size = answer.meta["size"]
             content = b"" if size > max_bytes else bytes(answer.bytes())
         if size > max_bytes:
-            raise StoreError(f"{self._uri}/{key}: longer than {max_bytes} bytes")
+            raise CorruptCheckpointError(f"{self._uri}/{key}: longer than {max_bytes} bytes")
         return content
 
     def list(self, prefix: str) -> Iterator[Entry]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from argosy.checkpoint.drivers.buckets import Entry
-from argosy.checkpoint.store import MissingObjectError, StoreError
+from argosy.checkpoint.store import CorruptCheckpointError, MissingObjectError, StoreError
 
 _UPLOADS: Final = ".uploads"
 _RENAME_ATTEMPTS: Final = 3
@@ -45,7 +45,7 @@ class FolderBucket:
         with self._errors(key), (self._root / key).open("rb") as file:
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
-            raise StoreError(f"{self._uri}/{key}: longer than {max_bytes} bytes")
+            raise CorruptCheckpointError(f"{self._uri}/{key}: longer than {max_bytes} bytes")
         return content
 
     def list(self, prefix: str) -> Iterator[Entry]:

@@ -85,7 +85,7 @@ class ObjectStore:
                     manifest = parse_manifest(self._bucket.get(entry.key, layout.MAX_MANIFEST_BYTES))
                 except MissingObjectError:
                     continue  # It was pruned meanwhile.
-                except InvalidManifestError as error:
+                except (InvalidManifestError, CorruptCheckpointError) as error:
                     skipped.append(Skipped(name, str(error)))
                     continue
                 if manifest.name == name:
@@ -161,7 +161,9 @@ class ObjectStore:
                 part = msgspec.json.decode(raw, type=PodPart)
                 parse_manifest(canonical(part.manifest))
                 indexes.parse_index(indexes.encode_index(part.index), part.manifest)
-            except (MissingObjectError, msgspec.DecodeError, InvalidManifestError, InvalidIndexError):
+            except (MissingObjectError, CorruptCheckpointError, msgspec.DecodeError):
+                continue
+            except (InvalidManifestError, InvalidIndexError):
                 continue
             found.append(part)
         return found

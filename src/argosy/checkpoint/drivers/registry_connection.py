@@ -5,7 +5,7 @@ import os
 import tempfile
 import threading
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -35,8 +35,13 @@ class RegistryConnection:
         self._client: Registry | None = None
         self._lock = threading.Lock()
 
-    def call(self, request: Callable[[Registry], Awaitable[T]]) -> T:
-        """Return the answer to a request; raises StoreError."""
+    def call(
+        self, request: Callable[[Registry], Awaitable[T]], damage: Collection[str] = ("DigestMismatch",)
+    ) -> T:
+        """Return the answer to a request; raises StoreError.
+
+        `damage` are the codes of errors that mean that the checkpoint is damaged, and not the registry.
+        """
         with self._lock:
             if self._client is None:
                 threading.Thread(target=self._loop.run_forever, name="argosy-registry", daemon=True).start()
@@ -45,24 +50,27 @@ class RegistryConnection:
         try:
             return asyncio.run_coroutine_threadsafe(_repeat(client, request), self._loop).result()
         except RegistryError as error:
-            raise self._store_error(error) from None
+            raise self._store_error(error, damage) from None
 
     def get_blob(self, digest: str, max_bytes: int) -> bytes:
         """Return a small blob, whose digest is verified."""
         with tempfile.TemporaryDirectory(prefix="argosy-blob-") as folder:
             path = Path(folder) / "blob"
-            self.call(lambda client: client.get_blob(self.repository, digest, path, max_bytes))
+            self.call(
+                lambda client: client.get_blob(self.repository, digest, path, max_bytes),
+                damage=("DigestMismatch", "InvalidResponse"),
+            )
             return path.read_bytes()
 
     def push_blob(self, content: bytes, digest: str) -> None:
         self.call(lambda client: client.push_blob(self.repository, content, digest))
 
-    def _store_error(self, error: RegistryError) -> StoreError:
+    def _store_error(self, error: RegistryError, damage: Collection[str]) -> StoreError:
+        if error.code in damage:
+            return CorruptCheckpointError(f"{self.uri}: {error.message}")
         match error.code:
             case "NotFound":
                 return MissingObjectError(f"{self.uri}: {error.message}")
-            case "DigestMismatch":
-                return CorruptCheckpointError(f"{self.uri}: {error.message}")
             case "Unauthorized" | "Denied":
                 return StoreError(f"{self.uri}: access denied; check the credentials ({error.message})")
             case _:
