@@ -53,6 +53,8 @@ CHECKPOINTED: Final = "examples/checkpointed/run.yaml"
 """Loses nodes and no step: tests/e2e/test_checkpointed_runs.py."""
 ESCALATION: Final = "examples/custom/escalation.yaml"
 """Fails in between: tests/conformance/test_causes.py."""
+SPOT: Final = ("examples/spot/spotinstancejob.yaml", "examples/spot/spotinstancevm.yaml")
+"""The manifests of the README, whose images are the user's: tests/e2e/test_spot.py."""
 GANG: Final = "examples/custom/gang.yaml"
 """Its status depends on the gang scheduler: tests/conformance/test_gangs.py."""
 FIRST_ARES: Final = "examples/ares/custom.yaml"

@@ -10,8 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import yaml
 
+from argosy.checkpoint.drivers.registry import Registry, digest_of
+from argosy.checkpoint.image_names import parse_image
+from argosy.checkpoint.images import MANIFEST_TYPE, OWNER
+from argosy.checkpoint.registry_login import Login
 from tests.support.servers import free_port
 from tests.support.waiting import wait_for
 
@@ -89,3 +94,20 @@ def _answers(port: int) -> bool:
         return error.code == 401
     except OSError:
         return False
+
+
+async def push_image(address: str, name: str, login: Login | None = None, owner: str = "") -> None:
+    """Push the smallest image, whose manifest may name the owner of a checkpoint; `name` has no host."""
+    image = parse_image(f"{address}/{name}")
+    content = name.encode()
+    config = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest_of(content)}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "layers": [],
+        "config": {**config, "size": len(content)},
+        **({"annotations": {OWNER: owner}} if owner else {}),
+    }
+    async with Registry(address, login) as registry:
+        await registry.push_blob(image.repository, content, digest_of(content))
+        await registry.push_manifest(image, msgspec.json.encode(manifest))

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
-from argosy.checkpoint.drivers.registry import Registry, digest_of
 from argosy.checkpoint.drivers.registry_driver import RegistryDriver
-from argosy.checkpoint.image_names import parse_image
 from argosy.checkpoint.image_requests import DeleteImages, FindNewest, FoundImages, VerifyImages
-from argosy.checkpoint.images import MANIFEST_TYPE, OWNER
 from argosy.checkpoint.registry_login import Login
 from argosy.plan.drivers import Refusal
-from tests.support.registry import PASSWORD, PROGRAM, USERNAME, RunningRegistry, running_registry
+from tests.support.registry import (
+    PASSWORD,
+    PROGRAM,
+    USERNAME,
+    RunningRegistry,
+    push_image,
+    running_registry,
+)
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="docker-registry is not installed")
 CREDENTIALS = {"username": USERNAME.encode(), "password": PASSWORD.encode()}
@@ -26,20 +29,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry
 
 
 async def push(server: RunningRegistry, *tags: str, repository: str, owner: str = "") -> None:
-    async with Registry(server.address, Login(USERNAME, PASSWORD)) as registry:
-        for tag in tags:
-            image = parse_image(f"{server.address}/{repository}:{tag}")
-            content = tag.encode()
-            await registry.push_blob(image.repository, content, digest_of(content))
-            config = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest_of(content)}
-            manifest = {
-                "schemaVersion": 2,
-                "mediaType": MANIFEST_TYPE,
-                "layers": [],
-                "config": {**config, "size": len(content)},
-                **({"annotations": {OWNER: owner}} if owner else {}),
-            }
-            await registry.push_manifest(image, msgspec.json.encode(manifest))
+    for tag in tags:
+        await push_image(server.address, f"{repository}:{tag}", Login(USERNAME, PASSWORD), owner)
 
 
 async def find(server: RunningRegistry, repository: str, *containers: str) -> FoundImages:
