@@ -26,6 +26,7 @@ pytestmark = [
 END = "/tmp/training-is-done"
 TRAINING = f"import os, time\nwhile not os.path.exists({END!r}):\n    time.sleep(0.2)"
 POD = "jobTemplate.spec.template.spec"
+ANNOUNCED = "training.dcnlab.com/termination-deadline=2030-01-01T00:00:00Z"
 NOW = "2026-01-01T00:00:00Z"
 
 
@@ -104,7 +105,7 @@ def test_cases_8_22_33_47_readme_journey_on_existing_nodes(
     assert not cast("list[Json]", plane.get("provisionedinstances")["items"])
     survivor = cast("Json", pod_of(plane, 1)["metadata"])["uid"]
 
-    plane.kubectl("annotate", "node", str(nodes[0]), "training.dcnlab.com/termination-deadline=2030-01-01T00:00:00Z")
+    plane.kubectl("annotate", "node", str(nodes[0]), ANNOUNCED)
     wait_for(lambda: complete_backups(plane, registry), "no rescue checkpoint")
     wait_for(
         lambda: (replica(plane, 0).get("incarnation"), replica(plane, 0)["phase"]) == (1, "Running"),

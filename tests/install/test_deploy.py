@@ -21,7 +21,7 @@ RENDERED = rendered_files(DEPLOY)
 ARES = DEPLOY / "ares"
 SAMPLES = sorted((ARES / "config" / "samples").glob("*.yaml"))
 ET_VALUES = DEPLOY / "et" / "config" / "values.yaml"
-HAND_WRITTEN = {"et/Makefile", "et/config/values.yaml"}
+HAND_WRITTEN = {"et/Makefile", "et/config/values.yaml", "spot/Makefile"}
 
 
 @pytest.mark.parametrize("path", RENDERED)
@@ -44,6 +44,7 @@ def objects_of(api: str) -> list[Json]:
 DEPLOYMENTS = {
     "ares": {"Deployment ares-operator": 1, "Deployment ares-observer": 2},
     "et": {"Deployment et-operator": 1},
+    "spot": {"Deployment spot-instance-training-operator-controller-manager": 1},
 }
 
 
@@ -104,6 +105,7 @@ def test_several_apis_share_one_operator() -> None:
     assert choose_preset(("ares", "argosy")).values == {"apis": served}
     assert choose_preset(("ares",)).namespace == "ares"
     assert choose_preset(("et",)).namespace == "kube-ai"
+    assert choose_preset(("spot",)).namespace == "spot-instance-training-operator-system"
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)

@@ -35,8 +35,10 @@ def clone_for_make(parent: Path) -> Path:
 class Readme:
     """Runs commands in `deploy/et` of a clone."""
 
+    api, namespace, deployment = "et", "kube-ai", "et-operator"
+
     def __init__(self, clone: Path, kubeconfig: Path = Path("/nonexistent"), path: str = "") -> None:
-        self.folder = clone / "deploy" / "et"
+        self.folder = clone / "deploy" / self.api
         self.values = self.folder / "config" / "values.yaml"
         removed = ("IMG", "MAKEFLAGS", "MAKELEVEL")
         inherited = {key: value for key, value in commands.environment().items() if key not in removed}
@@ -76,7 +78,7 @@ class Readme:
         """Return the resourceVersions of all objects that an installation may change."""
         found: dict[str, str] = {}
         for kinds in (NAMESPACED, "clusterroles", "clusterrolebindings", "crds"):
-            for obj in cast("list[Json]", self.get(kinds, "-n", "kube-ai")["items"]):
+            for obj in cast("list[Json]", self.get(kinds, "-n", self.namespace)["items"]):
                 metadata = cast("dict[str, str]", obj["metadata"])
                 found[f"{obj['kind']} {metadata['name']}"] = metadata["resourceVersion"]
         return found
@@ -84,7 +86,7 @@ class Readme:
     def operator(self, path: str) -> str:
         """Return a field of the operator's container."""
         at = f".spec.template.spec.containers[0]{path}"
-        return self.field(at, "deployment", "et-operator", "-n", "kube-ai")
+        return self.field(at, "deployment", self.deployment, "-n", self.namespace)
 
 
 @contextmanager

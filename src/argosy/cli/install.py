@@ -64,6 +64,11 @@ _value_options = (
         show_default=True,
         help="Seconds to wait until all replicas are ready; 0: do not wait.",
     ),
+    click.option(
+        "--force",
+        is_flag=True,
+        help="Replace also CRDs of other operators that share them (migration.dcnlab.com).",
+    ),
 )
 
 
@@ -77,7 +82,11 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 @click.command()
-@_options(*_target_options, *_value_options)
+@_options(
+    *_target_options,
+    *_value_options,
+    click.option("--crds-only", is_flag=True, help="Install or upgrade the CRDs, and nothing else."),
+)
 @async_command
 async def install(
     kubeconfig: str | None,
@@ -89,6 +98,8 @@ async def install(
     image: str | None,
     pairs: tuple[str, ...],
     seconds: float,
+    force: bool,
+    crds_only: bool,
 ) -> None:
     """Install the operator on a cluster.
 
@@ -98,7 +109,10 @@ async def install(
     if dry_run:
         _print_manifests(chosen.namespace, chosen.values)
         return
-    async with _OpenInstallation(kubeconfig, context, chosen.namespace) as installation:
+    async with _OpenInstallation(kubeconfig, context, chosen.namespace, force=force) as installation:
+        if crds_only:
+            await installation.install_crds(chosen.values)
+            return
         await installation.install(chosen.values)
         if seconds:
             await installation.wait(seconds)
@@ -121,6 +135,7 @@ async def upgrade(
     image: str | None,
     pairs: tuple[str, ...],
     seconds: float,
+    force: bool,
     or_install: bool,
 ) -> None:
     """Upgrade an installed operator, or change its values.
@@ -128,7 +143,7 @@ async def upgrade(
     The operator is upgraded to this version of Argosy. Values of earlier installs and upgrades are kept.
     """
     chosen = _read_options(namespace, apis, files, image, pairs)
-    async with _OpenInstallation(kubeconfig, context, chosen.namespace) as installation:
+    async with _OpenInstallation(kubeconfig, context, chosen.namespace, force=force) as installation:
         manifest = await installation.manifest()
         if dry_run:
             values = merge_values(manifest.values if manifest else {}, chosen.values)
@@ -168,12 +183,16 @@ async def uninstall(
 class _OpenInstallation:
     """Opens an installation, and reports its errors as messages."""
 
-    def __init__(self, kubeconfig: str | None, context: str | None, namespace: str) -> None:
+    def __init__(
+        self, kubeconfig: str | None, context: str | None, namespace: str, *, force: bool = False
+    ) -> None:
+        self._force = force
         self._client = connect(kubeconfig, context, field_manager=MANAGER)
         self._namespace = namespace
 
     async def __aenter__(self) -> Installation:
-        return Installation(self._client, self._namespace, Chart(chart_folder()), click.echo)
+        chart = Chart(chart_folder())
+        return Installation(self._client, self._namespace, chart, click.echo, force=self._force)
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._client.close()

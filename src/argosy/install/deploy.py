@@ -43,6 +43,15 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
             "build/operator.yaml": lambda obj: obj["kind"] in _RUNNING and _name(obj) == "ares-operator",
         }
     ),
+    "spot": Layout(
+        {
+            "config/crd/crds.yaml": lambda obj: obj["kind"] == "CustomResourceDefinition",
+            "config/manager/manager.yaml": lambda obj: obj["kind"] in (*_RUNNING, "Namespace"),
+            "config/rbac/rbac.yaml": lambda obj: (
+                obj["kind"] not in (*_RUNNING, "Namespace", "CustomResourceDefinition")
+            ),
+        }
+    ),
     "et": Layout({"config/deploy.yaml": lambda _obj: True}, values="config/values.yaml"),
 }
 

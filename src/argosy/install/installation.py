@@ -17,8 +17,10 @@ from argosy.engine.client import Client
 from argosy.engine.dynamic import AnyObject, dynamic_kind
 from argosy.engine.errors import AlreadyExists, NotFound
 from argosy.install.chart import Chart, is_kept, merge_values
+from argosy.kinds.crd_options import PART_OF, PART_OF_ARGOSY
 from argosy.kinds.kubernetes import ConfigMap, Namespace
 from argosy.kinds.meta import Json
+from argosy.kinds.migration import GROUP as MIGRATION_GROUP
 from argosy.kinds.resource import Resource
 from argosy.kinds.webhooks import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 
@@ -49,6 +51,10 @@ _RESOURCES: Final = (
 KINDS: Final[Mapping[tuple[str, str], type[AnyObject]]] = {
     (resource.api_version, resource.kind): dynamic_kind(resource) for resource in _RESOURCES
 }
+
+
+FOREIGN_GROUPS: Final = frozenset({MIGRATION_GROUP})
+"""Groups whose CRDs may belong to another operator that goes on running; such a CRD is left as it is."""
 
 
 class InstallError(Exception):
@@ -96,12 +102,15 @@ class Installation:
         print: Print,
         *,
         termination_seconds: float = TERMINATION_SECONDS,
+        force: bool = False,
     ) -> None:
         self.client = client
         self.namespace = namespace
         self.chart = chart
         self.print = print
         self.termination_seconds = termination_seconds
+        self.force = force
+        """Replace also the CRDs of other operators that share them with us."""
 
     async def install(self, values: Json) -> None:
         """Install with these values instead of the chart's defaults."""
@@ -119,6 +128,14 @@ class Installation:
             pass
         await self._apply(values, objects, ())
         self._warn(values)
+
+    async def install_crds(self, values: Json) -> None:
+        """Install or upgrade the CRDs for these values, and nothing else."""
+        objects = self.chart.objects(self.namespace, self.chart.values(values))
+        for obj in await self._without_foreign_crds([obj for obj in objects if _is_crd(obj)]):
+            reference = Reference.to(obj)
+            await self.client.apply(_kind(reference), obj, force=True)
+            self.print(f"{reference} applied")
 
     async def upgrade(self, changes: Json) -> None:
         """Change these values and keep all others."""
@@ -214,6 +231,7 @@ class Installation:
                 )
 
     async def _apply(self, values: Json, objects: Sequence[Json], before: Sequence[Reference]) -> None:
+        objects = await self._without_foreign_crds(objects)
         references = tuple(map(Reference.to, objects))
         # The manifest is written first, so that an interrupted installation can be upgraded or uninstalled.
         obsolete = tuple(reference for reference in before if reference not in references)
@@ -224,6 +242,25 @@ class Installation:
         for reference in obsolete:
             await self._delete(reference)
         await self._write_manifest(values, references, objects)
+
+    async def _without_foreign_crds(self, objects: Sequence[Json]) -> Sequence[Json]:
+        """Leave out CRDs that another operator has installed and goes on using, unless forced."""
+        kept: list[Json] = []
+        for obj in objects:
+            reference = Reference.to(obj)
+            if not _is_crd(obj) or self.force or reference.name.partition(".")[2] not in FOREIGN_GROUPS:
+                kept.append(obj)
+                continue
+            try:
+                existing = await self.client.get(_kind(reference), reference.name)
+            except NotFound:
+                kept.append(obj)
+                continue
+            if existing.metadata.labels.get(PART_OF) == PART_OF_ARGOSY:
+                kept.append(obj)
+            else:
+                self.print(f"{reference} left as it is: Argosy has not made it; --force replaces it")
+        return kept
 
     async def _write_manifest(
         self, values: Json, references: Sequence[Reference], objects: Sequence[Json]
@@ -300,6 +337,10 @@ def _rollout(deployment: Json) -> Rollout:
         total=status.replicas,
         observed=status.observed_generation >= decoded.metadata.generation,
     )
+
+
+def _is_crd(obj: Mapping[str, object]) -> bool:
+    return obj["kind"] == "CustomResourceDefinition"
 
 
 def _kind(reference: Reference) -> type[AnyObject]:

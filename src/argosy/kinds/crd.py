@@ -20,7 +20,14 @@ import msgspec
 from msgspec import Struct
 from msgspec import inspect as types
 
-from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CustomResource, PrinterColumn, Rule
+from argosy.kinds.crd_options import (
+    PART_OF,
+    PART_OF_ARGOSY,
+    PRESERVE_UNKNOWN_FIELDS,
+    CustomResource,
+    PrinterColumn,
+    Rule,
+)
 from argosy.kinds.meta import ObjectMeta
 
 Schema = dict[str, object]
@@ -53,7 +60,7 @@ def crd_for(kind: type[CustomResource]) -> dict[str, object]:
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": f"{resource.plural}.{resource.group}",
-            "labels": {"app.kubernetes.io/part-of": "argosy"},
+            "labels": {PART_OF: PART_OF_ARGOSY},
         },
         "spec": {
             "group": resource.group,

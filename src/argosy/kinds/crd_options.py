@@ -12,6 +12,9 @@ from argosy.kinds.resource import Resource
 
 PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
 
+PART_OF, PART_OF_ARGOSY = "app.kubernetes.io/part-of", "argosy"
+"""Label of our CRDs, by which they differ from those of other operators of the same names."""
+
 APPLY_CRDS_COMMAND = "argosy crds | kubectl apply --server-side -f -"
 """Installs or upgrades the CustomResourceDefinitions; part of messages about missing or old ones."""
 

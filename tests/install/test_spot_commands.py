@@ -1,0 +1,78 @@
+"""Acceptance cases 44 and 51 as far as they need no node: the README's commands in `deploy/spot`."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+
+from argosy.kinds.crd import crd_for
+from argosy.kinds.meta import Json
+from argosy.kinds.migration import CheckpointBackup
+from argosy.operator.apis.spot import NAME, NAMESPACE, SPOT
+from tests.support.commands import REPOSITORY
+from tests.support.et_readme import Readme, clone_for_make
+from tests.support.servers import Server
+from tests.support.spot_jobs import EXAMPLES
+
+CRDS = {f"{kind.resource.plural}.{kind.resource.group}" for kind in SPOT.custom_resources}
+SAMPLES = REPOSITORY / "deploy" / "spot" / "config" / "samples"
+
+
+class SpotReadme(Readme):
+    """Runs commands in `deploy/spot`."""
+
+    api, namespace, deployment = "spot", NAMESPACE, NAME
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    return clone_for_make(tmp_path)
+
+
+def test_44_install_makes_crds_and_deploy_the_operator_and_again_nothing_changes(
+    clone: Path, own_apiserver: Server
+) -> None:
+    readme = SpotReadme(clone, own_apiserver.kubeconfig)
+    readme.make("install")
+    assert set(readme.field(".items[*].metadata.name", "crds").split()) >= CRDS
+    assert readme.kubectl("get", "deployments", "-A", "-o", "name") == ""
+    readme.make("deploy", "IMG=x/y:z", "WAIT=0")
+    assert readme.operator(".image") == "x/y:z"
+    assert "--api=spot" in readme.operator(".args")
+    before = readme.versions()
+    assert len(before) > 10
+    readme.make("install", "deploy", "IMG=x/y:z", "WAIT=0")
+    assert readme.versions() == before
+    for name in ("spotinstancejob.yaml", "spotinstancevm.yaml"):
+        readme.kubectl("apply", "-f", str(EXAMPLES / name))
+    for sample in SAMPLES.glob("*.yaml"):
+        readme.kubectl("apply", "-f", str(sample))
+
+
+def test_a_crd_of_the_migration_operator_is_left_as_it_is_without_force(
+    clone: Path, own_apiserver: Server
+) -> None:
+    readme = SpotReadme(clone, own_apiserver.kubeconfig)
+    crd = crd_for(CheckpointBackup)
+    cast("Json", crd["metadata"]).pop("labels")
+    manifest = clone / "crd.yaml"
+    manifest.write_text(yaml.safe_dump(crd))
+    readme.kubectl("apply", "-f", str(manifest))
+    name = f"{CheckpointBackup.resource.plural}.{CheckpointBackup.resource.group}"
+    assert f"CustomResourceDefinition {name} left as it is" in readme.make("install").stdout
+    assert readme.field(".metadata.labels", "crd", name) == ""
+    readme.run(str(REPOSITORY / ".venv/bin/argosy"), "install", "--api", "spot", "--crds-only", "--force")
+    assert "argosy" in readme.field(".metadata.labels", "crd", name)
+
+
+def test_51_without_a_builder_the_image_cannot_be_built(clone: Path) -> None:
+    readme = SpotReadme(clone)
+    failed = readme.make("docker-build", "docker-push", "IMG=x/y:z", "BUILDER=", code=2)
+    assert "no program to build images found" in failed.stderr
+    assert "IMG is not set" in readme.make("docker-build", code=2).stderr
+
+
+def test_samples_of_the_readme_are_the_examples() -> None:
+    for example in EXAMPLES.glob("*.yaml"):
+        assert (SAMPLES / example.name).read_text() == example.read_text()
