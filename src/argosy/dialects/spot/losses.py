@@ -106,9 +106,14 @@ def _instance_losses(incarnation: Incarnation, seen: Seen) -> Iterator[Loss]:
     status = instance.status
     if instance.metadata.deletion_timestamp is not None:
         yield Loss(USER_STOPPED, "instance deleted")
-    elif status.preemption_notice or status.state in NOTICE_STATES or _is_lost(instance):
+    elif status.preemption_notice or _is_lost(instance) or (_is_ending(instance) and incarnation.job):
+        # A VM without a Job that ends without a notice did not join in time, and another one follows.
         source = status.notice_source or "gce"
         yield Loss(status.cause or UNKNOWN, source, status.deadline, status.notice_time)
+
+
+def _is_ending(instance: ProvisionedInstance) -> bool:
+    return instance.status.state in NOTICE_STATES
 
 
 def _is_lost(instance: ProvisionedInstance) -> bool:
