@@ -60,6 +60,7 @@ OTHER: dict[str, object] = {
     "spot.noticeMarginSeconds": 1,
     "spot.gceEndpoint": "http://127.0.0.1:8899",
     "spot.catalogPath": "/etc/catalog/vms.csv",
+    "spot.bootstrapTokenNamespaces": "team-a,team-b",
     "spot.clusterName": "home",
     "observer.enabled": False,
     "observer.name": "other-observer",

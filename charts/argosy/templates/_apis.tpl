@@ -33,6 +33,10 @@
 - apiGroups: [""]
   resources: [nodes]
   verbs: [patch, delete]
+# The uid of kube-system, by which VMs of this cluster are told from others.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
 {{- end }}
 {{- end }}
 
@@ -287,6 +291,7 @@
 - --notice-margin={{ .Values.spot.noticeMarginSeconds }}
 - --gce-endpoint={{ .Values.spot.gceEndpoint }}
 - --catalog-path={{ .Values.spot.catalogPath }}
+- --bootstrap-token-namespaces={{ .Values.spot.bootstrapTokenNamespaces }}
 - --cluster-name={{ .Values.spot.clusterName }}
 {{- end }}
 {{- end }}

@@ -80,7 +80,7 @@ class Taint(Struct, gc=False):
     value: str = ""
 
 
-class NodeSpec(Struct):
+class NodeSpec(Struct, rename="camel"):
     unschedulable: bool = False
     taints: list[Taint] = field(default_factory=list)
     provider_id: str = field(default="", name="providerID")

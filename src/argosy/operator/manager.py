@@ -84,6 +84,7 @@ class Manager:
         self.job_metrics = job_metrics
         self.concurrency = concurrency
         self.definitions = Definitions(client)
+        self.notices = notices
         self.caches = Caches(client, clock, namespace, gang_backend, notices)
         pods.avoided_nodes = self.caches.quarantined.for_namespace
         self.quarantine = Quarantine(client, self.caches, clock, recorder, quarantine, job_metrics.nodes)
@@ -139,6 +140,8 @@ class Manager:
         objects = self.sources.shared(kind.kind)
         if objects is None:
             objects = Cache(self.client, kind.kind, namespace=self.namespace)
+            if kind.kind in kind.needed:
+                self.sources.share(objects)
         self._kinds = [watched for watched in self._kinds if watched.cache is not objects]
         earlier_caches = self.sources.caches
         self.drivers.add(kind.drivers)
@@ -213,6 +216,7 @@ class Manager:
         finally:
             await asyncio.gather(self.background.end_term(), self.gate.drain(DRAIN_SECONDS))
             await self.views.end_term()
+            await self.drivers.close()
             for controller in controllers:
                 controller.cancel()
             await asyncio.gather(*controllers, return_exceptions=True)

@@ -1,7 +1,7 @@
 """The interface of drivers, which do the input and output outside of Kubernetes for `Call` and `View`."""
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -25,6 +25,13 @@ class Driver(Protocol):
 
     async def fetch(self, scope: str, credentials: Credentials) -> Struct:
         """Return the value of a `View`. Values are compared to find out what has changed."""
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A driver with connections that are closed when this replica stops leading."""
+
+    async def close(self) -> None: ...
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not an error of ours

@@ -21,7 +21,7 @@ from argosy.kinds.kubernetes import Secret
 from argosy.kinds.text import MAX_MESSAGE_CHARS, truncate
 from argosy.plan.actions import Call, CallResult, CallStatus, SecretRef
 from argosy.plan.contract import View
-from argosy.plan.drivers import SECRET, Credentials, Driver, Refusal, SecretContent
+from argosy.plan.drivers import SECRET, Closable, Credentials, Driver, Refusal, SecretContent
 
 MAX_CALL_SECONDS = 60.0
 """The longest that a call or a fetch may take, whatever its own limit is."""
@@ -43,6 +43,12 @@ class Drivers:
         for name, driver in drivers.items():
             if self._drivers.setdefault(name, driver) is not driver:
                 raise ValueError(f"there are two different drivers of the name {name}")
+
+    async def close(self) -> None:
+        """Close the connections of all drivers; they are opened again when they are needed."""
+        for driver in self._drivers.values():
+            if isinstance(driver, Closable):
+                await driver.close()
 
     async def run(self, namespace: str, call: Call) -> CallResult:
         """Make a call for an object of a namespace. Only the loss of the Lease is raised."""

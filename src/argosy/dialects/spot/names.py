@@ -41,6 +41,11 @@ def check_name(job: str) -> str:
     return _numbered(job, 0, 0)
 
 
+def machine_name(instance: str) -> str:
+    """Return the name of a ProvisionedInstance as that of a VM: a DNS label that begins with a letter."""
+    return cut(_clean(instance), MAX_NAME_CHARS).rstrip("-")
+
+
 def label_value(text: str) -> str:
     """Return the text as the value of a label, cut like a name."""
     return cut(text, MAX_NAME_CHARS)
@@ -61,7 +66,9 @@ def cut(text: str, max_chars: int) -> str:
 
 def _numbered(text: str, index: int, stamp: int) -> str:
     suffix = f"-{index}-{stamp}"
+    return cut(_clean(text), MAX_NAME_CHARS - len(suffix)) + suffix
+
+
+def _clean(text: str) -> str:
     clean = _FORBIDDEN.sub("-", text)
-    if not clean[:1].isalpha():
-        clean = f"s-{clean}"
-    return cut(clean, MAX_NAME_CHARS - len(suffix)) + suffix
+    return clean if clean[:1].isalpha() else f"s-{clean}"

@@ -34,5 +34,8 @@ class SpotSettings(Struct, frozen=True):
     """Of the API of GCE. With `http://` no access token is sent."""
     catalog_path: str = ""
     """File with the prices of VMs; empty: none."""
+    bootstrap_token_namespaces: str = ""
+    """Namespaces, separated by commas, whose VMs may get bootstrap tokens of their own; `*` for all. Whoever
+    may create ProvisionedInstances there can let any machine join the cluster."""
     cluster_name: str = ""
     """Name of this cluster in the sourceClusters of StatefulMigrations; empty: its name is not known."""

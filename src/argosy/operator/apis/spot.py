@@ -7,7 +7,7 @@ stateful-migration-operator (`migration.dcnlab.com`).
 from typing import TYPE_CHECKING, Final
 
 from argosy.dialects.spot.settings import SpotSettings
-from argosy.kinds.kubernetes import Job, Node, Pod, Secret
+from argosy.kinds.kubernetes import Job, Namespace, Node, Pod, Secret
 from argosy.kinds.migration import CheckpointBackup, CheckpointRestore, StatefulMigration
 from argosy.kinds.spot import INSTANCE_LABEL, SpotInstanceJob
 from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
@@ -68,6 +68,12 @@ OPTIONS: Final = (
         help="File with the prices of VMs.",
     ),
     SettingOption(
+        flag="--bootstrap-token-namespaces",
+        field="bootstrap_token_namespaces",
+        value="spot.bootstrapTokenNamespaces",
+        help="Namespaces, separated by commas, whose VMs may get bootstrap tokens of their own; * for all.",
+    ),
+    SettingOption(
         flag="--cluster-name",
         field="cluster_name",
         value="spot.clusterName",
@@ -88,6 +94,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     from argosy.dialects.spot import pods
     from argosy.dialects.spot.reconciler import SpotInstanceJobReconciler
     from argosy.engine.cache import Cache
+    from argosy.operator.apis.spot_instances import add_instances
     from argosy.reconcile.runner import ReconciledKind
 
     if manager.sources.shared(Node) is None:
@@ -114,6 +121,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
             drivers={REGISTRY_DRIVER: RegistryDriver()},
         )
     )
+    add_instances(manager, spot)
 
 
 def summarize(job: SpotInstanceJob) -> JobSummary:
@@ -152,6 +160,12 @@ _RULES: Final = (
         resources=(Node.resource.plural,),
         verbs=("patch", "delete"),
         reason="nodes of VMs that it has bought",
+    ),
+    PolicyRule(
+        scope="cluster",
+        resources=(Namespace.resource.plural,),
+        verbs=("get",),
+        reason="the uid of kube-system, by which VMs of this cluster are told from others",
     ),
     PolicyRule(
         resources=(Pod.resource.plural,), verbs=("patch", "delete"), reason="replicas and restored pods"

@@ -1,0 +1,78 @@
+"""The life of one machine: Wanted, Requested, Running, Joined, Ready, Going, Gone; or Lost, or Failed.
+
+`decide` is called with the stored Record and everything that is known, and returns the next Record and the
+calls to make. The Record is stored before a call is made, each call may be made twice, and a machine is
+deleted from recorded values alone. So whatever is killed, and whenever: no machine exists that no Record
+names, and each is deleted once nobody wants it.
+"""
+
+from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.capacity.creation import Found, create, reopen, request
+from argosy.capacity.following import LOST, follow, improve_cause, settle_token
+from argosy.capacity.machine_plan import Context, MachineFacts, MachinePlan, event
+from argosy.capacity.machine_record import MachineRecord, MachineState
+from argosy.capacity.provider import Provider
+from argosy.capacity.reactions import MachineSettings
+from argosy.capacity.removal import begin_timeout, release, remove
+
+
+class Machines(Struct, frozen=True):
+    """Decides about machines of one provider."""
+
+    provider: Provider
+    settings: MachineSettings = MachineSettings()
+
+    def decide(self, record: MachineRecord | None, facts: MachineFacts) -> MachinePlan:
+        """Return what is remembered and done next."""
+        context = Context(facts, self.provider, self.settings)
+        plan = self._decide(_with_credentials(record or MachineRecord(), facts), context)
+        if plan.record.exists or not plan.record.token_id or plan.calls:
+            return plan
+        if plan.record.state not in (MachineState.GONE, MachineState.FAILED):
+            return plan
+        settled = settle_token(plan.record, context)
+        return replace(settled, events=(*plan.events, *settled.events))
+
+    def _decide(self, record: MachineRecord, context: Context) -> MachinePlan:
+        if context.facts.deleting:
+            return release(record, context)
+        match record.state:
+            case MachineState.WANTED:
+                return request(record, context)
+            case MachineState.REQUESTED:
+                return self._create(record, context)
+            case MachineState.FAILED:
+                return reopen(record, context)
+            case MachineState.GOING:
+                return remove(improve_cause(record, context) if record.going == LOST else record, context)
+            case MachineState.GONE:
+                return context.plan(improve_cause(record, context))
+            case _:
+                return follow(record, context)
+
+    def _create(self, record: MachineRecord, context: Context) -> MachinePlan:
+        outcome = create(record, context)
+        if isinstance(outcome, Found):
+            running = replace(outcome.record, state=MachineState.RUNNING, tries=0, retry_at=None)
+            plan = follow(running, context)
+            if not outcome.adopted:
+                return plan
+            told = event("InstanceAdopted", f"{record.name} exists already in {record.zone}")
+            return replace(plan, events=(told, *plan.events))
+        assert record.requested_at is not None
+        deadline = record.requested_at + timedelta(seconds=self.settings.join_timeout)
+        if outcome.record.sent and outcome.record.state is MachineState.REQUESTED and context.now >= deadline:
+            progress = f"{record.name} in {record.zone}: never RUNNING; {record.message}"
+            return begin_timeout(record, context, progress)
+        return outcome
+
+
+def _with_credentials(record: MachineRecord, facts: MachineFacts) -> MachineRecord:
+    """Return the Record with the credentials of the object, which may have been changed."""
+    if facts.credentials is None or record.credentials in (None, facts.credentials):
+        return record
+    return replace(record, credentials=facts.credentials)

@@ -1,0 +1,1 @@
+"""Providers: pure translations between machines and the requests of one cloud."""

@@ -1,0 +1,116 @@
+"""What is done about the errors of a provider, as a table."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from argosy.capacity.provider import (
+    ALREADY_EXISTS,
+    INVALID_CREDENTIALS,
+    INVALID_REQUEST,
+    JOIN_DATA_MISSING,
+    NOT_FOUND,
+    PERMISSION_DENIED,
+)
+from argosy.plan.actions import CallResult, CallStatus
+
+# Reasons of conditions and events.
+PROVISIONING: Final = "Provisioning"
+JOIN_TIMEOUT: Final = "JoinTimeout"
+JOIN_ATTEMPTS_EXHAUSTED: Final = "JoinAttemptsExhausted"
+ZONE_EXHAUSTED: Final = "ZoneExhausted"
+QUOTA_EXCEEDED: Final = "QuotaExceeded"
+NO_CAPACITY: Final = "NoCapacity"
+DENIED: Final = "PermissionDenied"
+INVALID: Final = "InvalidRequest"
+UNAVAILABLE: Final = "CloudUnavailable"
+NAME_CONFLICT: Final = "NameConflict"
+
+
+class Reaction(StrEnum):
+    """What is done about a refused request."""
+
+    NEXT_ZONE = "NextZone"
+    """The zone rests, and the next one is asked at once."""
+    NEXT_REGION = "NextRegion"
+    """The whole region rests, and the next zone is asked at once."""
+    FAIL = "Fail"
+    """No zone is asked any more until something that was asked with has changed."""
+    FIND = "Find"
+    """There is a machine of this name: it is looked at."""
+    RETRY = "Retry"
+    """The same request is sent again after a growing time."""
+
+
+class Outcome(NamedTuple):
+    reaction: Reaction
+    reason: str
+
+
+REACTIONS: Final[Mapping[str, Outcome]] = {
+    "ZONE_RESOURCE_POOL_EXHAUSTED": Outcome(Reaction.NEXT_ZONE, ZONE_EXHAUSTED),
+    "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": Outcome(Reaction.NEXT_ZONE, ZONE_EXHAUSTED),
+    "RESOURCE_POOL_EXHAUSTED": Outcome(Reaction.NEXT_ZONE, ZONE_EXHAUSTED),
+    "QUOTA_EXCEEDED": Outcome(Reaction.NEXT_REGION, QUOTA_EXCEEDED),
+    PERMISSION_DENIED: Outcome(Reaction.FAIL, DENIED),
+    INVALID_CREDENTIALS: Outcome(Reaction.FAIL, DENIED),
+    INVALID_REQUEST: Outcome(Reaction.FAIL, INVALID),
+    JOIN_DATA_MISSING: Outcome(Reaction.RETRY, PROVISIONING),
+    ALREADY_EXISTS: Outcome(Reaction.FIND, PROVISIONING),
+    "RESOURCE_ALREADY_EXISTS": Outcome(Reaction.FIND, PROVISIONING),
+    NOT_FOUND: Outcome(Reaction.FAIL, INVALID),
+    "RESOURCE_NOT_FOUND": Outcome(Reaction.FAIL, INVALID),
+}
+"""By the code of a refusal of a creation, or of an operation that failed."""
+
+TRANSIENT_CODES: Final = frozenset(
+    {"INTERNAL_ERROR", "BACKEND_ERROR", "RATE_LIMIT_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED", "TIMEOUT"}
+)
+
+
+def reaction_to(code: str) -> Outcome:
+    """Return what is done about a code. An unknown one is an answer about this request: it fails."""
+    if code in TRANSIENT_CODES:
+        return Outcome(Reaction.RETRY, UNAVAILABLE)
+    return REACTIONS.get(code, Outcome(Reaction.FAIL, INVALID))
+
+
+def reaction_to_result(result: CallResult) -> Outcome:
+    """Return what is done about a call that was not done."""
+    if result.status is CallStatus.REFUSED:
+        return reaction_to(result.code)
+    return Outcome(Reaction.RETRY, UNAVAILABLE)
+
+
+class MachineSettings(Struct, frozen=True):
+    """How long machines are waited for. All times are in seconds."""
+
+    join_timeout: float = 900.0
+    max_join_attempts: int = 5
+    pods_ready_grace: float = 120.0
+    poll_seconds: float = 10.0
+    busy_poll_seconds: float = 2.0
+    """The same while something is being created or deleted in the zone."""
+    lease_loss_timeout: float = 120.0
+    zone_cooldown: float = 600.0
+    quota_cooldown: float = 1800.0
+    no_capacity_backoff: float = 60.0
+    max_no_capacity_backoff: float = 600.0
+    notice_seconds: float = 30.0
+    """How long a machine is expected to run after a notice without a deadline."""
+    retry_seconds: float = 2.0
+    max_retry_seconds: float = 120.0
+    late_seconds: float = 30.0
+    """How long a creation that was sent, and not answered, may take to show itself."""
+
+    def backoff(self, tries: int) -> timedelta:
+        """Return the time until a request is repeated that has failed so many times."""
+        return timedelta(seconds=min(self.retry_seconds * 2.0 ** min(tries, 20), self.max_retry_seconds))
+
+    def no_capacity(self, times: int) -> timedelta:
+        """Return the time until all zones are asked again."""
+        seconds = self.no_capacity_backoff * 2.0 ** min(times, 20)
+        return timedelta(seconds=min(seconds, self.max_no_capacity_backoff))

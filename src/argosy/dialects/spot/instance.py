@@ -1,0 +1,385 @@
+"""Reconciles ProvisionedInstances: each is one VM, from its request to its deletion.
+
+What is decided about the VM is in `capacity.machines`. Here is what a ProvisionedInstance adds: where its
+template, Secrets, job and Node are, what of them may be used, and what its status says.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from argosy.capacity.catalog import EMPTY, Catalog, Prices
+from argosy.capacity.join import AUTO, JOIN_ROLE, TOKEN, JoinPlan, join_values
+from argosy.capacity.machine_plan import NODE_PODS, MachineFacts, NodePods, event, machine_view
+from argosy.capacity.machine_record import MachineRecord, MachineSpec, MachineState
+from argosy.capacity.machines import Machines
+from argosy.capacity.provider import CLUSTER_VIEW, ClusterIdentity, Identity, SeenMachine, ZoneState
+from argosy.capacity.providers.gce import Gce
+from argosy.capacity.reactions import MachineSettings
+from argosy.capacity.zones import Strategy, ZonePolicy
+from argosy.dialects.spot import instance_inputs as read
+from argosy.dialects.spot import names
+from argosy.dialects.spot.instance_inputs import Checked, Template
+from argosy.dialects.spot.instance_record import InstanceRecord
+from argosy.dialects.spot.instance_status import Shown, instance_status
+from argosy.dialects.spot.settings import SpotSettings
+from argosy.kinds.kubernetes import Node
+from argosy.kinds.spot import (
+    FORCE_DELETE,
+    INSTANCE_FINALIZER,
+    INSTANCE_LABEL,
+    JOB_LABEL,
+    REPLICA_LABEL,
+    SpotInstanceJob,
+)
+from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
+from argosy.plan.actions import Action, EmitEvent, Patch, Remove, SecretRef
+from argosy.plan.children import KubernetesObject
+from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref, View, ViewState
+from argosy.plan.drivers import secret_view
+from argosy.workload.announcements import NoticeRules
+
+JOB_INDEX = "job"
+"""Index of ProvisionedInstances by namespace and uid of their job."""
+TEMPLATE_INDEX = "template"
+"""Index of ProvisionedInstances by their template."""
+PROVIDER_INDEX = "provider-id"
+"""Index of Nodes by what their cloud calls them."""
+
+K = TypeVar("K", bound=KubernetesObject)
+
+
+class InstanceReconciler(Struct, frozen=True):
+    """The reconciler."""
+
+    settings: SpotSettings = SpotSettings()
+    catalog: Catalog = EMPTY
+    rules: NoticeRules = NoticeRules()
+
+    @property
+    def record(self) -> type[InstanceRecord]:
+        return InstanceRecord
+
+    @property
+    def owns(self) -> tuple[type[KubernetesObject], ...]:
+        return ()
+
+    @property
+    def finalizer(self) -> str:
+        return INSTANCE_FINALIZER
+
+    @property
+    def machines(self) -> Machines:
+        return Machines(Gce(), machine_settings(self.settings))
+
+    def needs(self, obj: ProvisionedInstance, record: InstanceRecord | None) -> Iterable[Need]:
+        found = record or InstanceRecord()
+        yield template_ref(obj)
+        yield secret_view(credentials_of(obj))
+        yield CLUSTER_VIEW
+        if found.join_secret:
+            yield secret_view(SecretRef(found.join_secret))
+        name = found.machine.name or names.machine_name(obj.metadata.name)
+        yield Ref(Node, name)
+        if found.machine.zone:
+            yield Matching(Node, PROVIDER_INDEX, read.provider_id(found.machine))
+        if (job := _job_ref(obj)) is not None:
+            yield job
+        if siblings := _siblings(obj):
+            yield siblings
+        if view := self._view(found):
+            yield view
+        if found.machine.state is MachineState.JOINED:
+            yield _pods_view(found.machine)
+
+    def decide(
+        self, obj: ProvisionedInstance, record: InstanceRecord | None, inputs: Inputs, now: datetime
+    ) -> Decision:
+        before = record or InstanceRecord()
+        gathered = self._gather(obj, before, inputs)
+        facts = self._facts(obj, before, gathered, inputs, now)
+        plan = self.machines.decide(before.machine, facts)
+        after = replace(before, machine=plan.record, join_secret=gathered.join_secret or before.join_secret)
+        seen = _seen(plan.record, before, gathered.zone)
+        shown = Shown(
+            record=after,
+            seen=seen,
+            node=facts.node if plan.record.node_uid else None,
+            template=gathered.template,
+            credentials=gathered.credentials,
+            join=gathered.join,
+            needs_gpus=facts.needs_gpus,
+            now=now,
+        )
+        status = instance_status(obj, shown)
+        actions = (*plan.calls, *_node_actions(obj, after.machine, gathered.node))
+        is_other = set(self.needs(obj, after)) != set(self.needs(obj, record))
+        times = [at for at in (plan.requeue_at, now if is_other else None) if at is not None]
+        deleting = obj.metadata.deletion_timestamp is not None
+        events = (*plan.events, *_join_events(before.machine, plan.record, gathered))
+        released = deleting and plan.released
+        return Decision(status, actions, events, requeue_at=min(times, default=None), released=released)
+
+    def _view(self, record: InstanceRecord) -> View | None:
+        return machine_view(Gce(), record.machine, machine_settings(self.settings))
+
+    def _gather(self, obj: ProvisionedInstance, record: InstanceRecord, inputs: Inputs) -> "_Gathered":
+        """Look at everything that the ProvisionedInstance names."""
+        named: KubernetesObject | None = inputs.one(template_ref(obj))
+        template = named if isinstance(named, SpotInstanceVM | InstanceTemplate) else None
+        checked = read.check_template(obj, template)
+        usable = template if checked.ready else None
+        credentials = credentials_of(obj)
+        where = credentials.namespace or obj.metadata.namespace
+        secret = inputs.view(secret_view(credentials))
+        join_secret = read.join_secret_of(usable) if usable is not None else ""
+        plan, join, join_state = None, Checked(), ViewState()
+        if usable is not None and join_secret == record.join_secret:
+            join_state = inputs.view(secret_view(SecretRef(join_secret)))
+            plan = read.join_plan(join_secret, usable)
+            name = f"{obj.metadata.namespace}/{join_secret}"
+            join = read.check_join(name, plan, join_state)
+            if join.ready and self._is_token_refused(obj, plan, join_state):
+                text = f'secret {name}: token "{AUTO}" is not allowed in namespace {obj.metadata.namespace}'
+                join = Checked(False, read.TOKEN_NOT_ALLOWED, text)
+        view = self._view(record)
+        return _Gathered(
+            template=checked,
+            usable=usable,
+            credentials=read.check_credentials(f"{where}/{credentials.name}", secret),
+            secret=secret,
+            join_secret=join_secret,
+            plan=plan,
+            join=join,
+            join_state=join_state,
+            zone=inputs.view(view) if view else ViewState(),
+            node=_find_node(obj, record.machine, inputs),
+            job=_owned_by(obj, inputs),
+        )
+
+    def _is_token_refused(self, obj: ProvisionedInstance, plan: JoinPlan, state: ViewState) -> bool:
+        """Return True if machines of this namespace may not get bootstrap tokens.
+
+        Who may have such a token made can let any machine join the cluster, so an administrator allows it.
+        """
+        values = join_values(plan, read.content(state) or {})
+        allowed = {name.strip() for name in self.settings.bootstrap_token_namespaces.split(",")}
+        return values[TOKEN] == AUTO and allowed.isdisjoint({"*", obj.metadata.namespace})
+
+    def _facts(
+        self,
+        obj: ProvisionedInstance,
+        record: InstanceRecord,
+        gathered: "_Gathered",
+        inputs: Inputs,
+        now: datetime,
+    ) -> MachineFacts:
+        meta, machine = obj.metadata, record.machine
+        spec = read.machine_spec(gathered.usable) if gathered.usable is not None else None
+        cluster = inputs.view(CLUSTER_VIEW).value
+        uid = cluster.uid if isinstance(cluster, ClusterIdentity) else ""
+        can_buy = bool(gathered.credentials.ready and gathered.join.ready and uid)
+        plan = gathered.plan
+        values = join_values(plan, read.content(gathered.join_state) or {}) if plan else {}
+        name = machine.name or names.machine_name(meta.name)
+        named = inputs.one(Ref(Node, name))
+        node, pods = gathered.node, None
+        if node is not None and machine.state is MachineState.JOINED:
+            value = inputs.view(_pods_view(machine)).value
+            pods = value if isinstance(value, NodePods) else None
+        return MachineFacts(
+            name=name,
+            namespace=meta.namespace,
+            identity=Identity(meta.uid, uid, _labels(obj)),
+            now=now,
+            spec=spec if can_buy else None,
+            join=plan if can_buy else None,
+            own_token=values.get(TOKEN) == AUTO,
+            secrets={JOIN_ROLE: SecretRef(record.join_secret)} if record.join_secret else {},
+            credentials=credentials_of(obj),
+            has_credentials=gathered.credentials.ready is not False,
+            inputs_digest=read.digest_of(
+                spec.digest if spec else "", read.content(gathered.secret) or {}, values, meta.generation
+            ),
+            results=inputs.call_results,
+            zone=gathered.zone,
+            node=read.node_facts(node, pods) if node is not None else None,
+            is_name_taken=named is not None and not machine.exists,
+            announcement=read.announcement(node, self.rules, now) if node is not None else None,
+            needs_gpus=read.needed_gpus(gathered.usable, gathered.job),
+            policy=_zone_policy(obj, gathered.job, inputs),
+            offers=self._offers(spec),
+            on_demand_after=gathered.job.spec.recovery.on_demand_fallback_after if gathered.job else 0,
+            deleting=meta.deletion_timestamp is not None,
+            abandon=meta.annotations.get(FORCE_DELETE) == "true",
+        )
+
+    def _offers(self, spec: MachineSpec | None) -> Mapping[str, Prices]:
+        if spec is None:
+            return {}
+        gpu = spec.gpu
+        return self.catalog.offers(spec.machine_type, gpu.type if gpu else "", gpu.count if gpu else 0)
+
+
+class _Gathered(Struct, frozen=True, kw_only=True):
+    """What a ProvisionedInstance depends on, as it is now."""
+
+    template: Checked
+    usable: Template | None
+    credentials: Checked
+    secret: ViewState
+    join_secret: str
+    plan: JoinPlan | None
+    join: Checked
+    join_state: ViewState
+    zone: ViewState
+    node: Node | None
+    job: SpotInstanceJob | None
+
+
+def machine_settings(settings: SpotSettings) -> MachineSettings:
+    """Return what an administrator has set for VMs."""
+    return MachineSettings(
+        join_timeout=settings.join_timeout,
+        max_join_attempts=settings.max_join_attempts,
+        pods_ready_grace=settings.pods_ready_grace,
+        poll_seconds=settings.instance_poll,
+        lease_loss_timeout=settings.lease_loss_timeout,
+        zone_cooldown=settings.zone_cooldown,
+        quota_cooldown=settings.quota_cooldown,
+        no_capacity_backoff=settings.no_capacity_backoff,
+        max_no_capacity_backoff=10 * settings.no_capacity_backoff,
+    )
+
+
+def template_ref(obj: ProvisionedInstance) -> Ref[SpotInstanceVM] | Ref[InstanceTemplate]:
+    """Return the template of a ProvisionedInstance."""
+    spec = obj.spec
+    namespace = spec.instance_template_namespace or obj.metadata.namespace
+    if spec.instance_template_kind == SpotInstanceVM.resource.kind:
+        return Ref(SpotInstanceVM, spec.instance_template_name, namespace)
+    return Ref(InstanceTemplate, spec.instance_template_name, namespace)
+
+
+def credentials_of(obj: ProvisionedInstance) -> SecretRef:
+    ref = obj.spec.gcp_credentials_secret_ref
+    return SecretRef(ref.name, ref.namespace)
+
+
+def instances_by_job(obj: KubernetesObject) -> Iterable[str]:
+    """Index of ProvisionedInstances by their job."""
+    ref = obj.spec.spot_instance_job_ref if isinstance(obj, ProvisionedInstance) else None
+    return (f"{obj.metadata.namespace}/{ref.uid}",) if ref is not None and ref.uid else ()
+
+
+def instances_by_template(obj: KubernetesObject) -> Iterable[str]:
+    """Index of ProvisionedInstances by their template."""
+    if not isinstance(obj, ProvisionedInstance):
+        return ()
+    ref = template_ref(obj)
+    return (f"{ref.kind.resource.kind}/{ref.namespace}/{ref.name}",)
+
+
+def nodes_by_provider_id(obj: KubernetesObject) -> Iterable[str]:
+    """Index of Nodes by what their cloud calls them."""
+    return (obj.spec.provider_id,) if isinstance(obj, Node) and obj.spec.provider_id else ()
+
+
+def _job_ref(obj: ProvisionedInstance) -> Ref[SpotInstanceJob] | None:
+    ref = obj.spec.spot_instance_job_ref
+    if ref is None or ref.kind != SpotInstanceJob.resource.kind:
+        return None
+    return Ref(SpotInstanceJob, ref.name, obj.metadata.namespace)
+
+
+def _siblings(obj: ProvisionedInstance) -> Matching[ProvisionedInstance] | None:
+    value = next(iter(instances_by_job(obj)), "")
+    return Matching(ProvisionedInstance, JOB_INDEX, value) if value else None
+
+
+def _pods_view(machine: MachineRecord) -> View:
+    return View(NODE_PODS, machine.node, 5.0)
+
+
+def _owned_by(obj: ProvisionedInstance, inputs: Inputs) -> SpotInstanceJob | None:
+    """Return the job of the ProvisionedInstance, if it is the very one."""
+    ref, spec = _job_ref(obj), obj.spec.spot_instance_job_ref
+    job = inputs.one(ref) if ref is not None else None
+    return job if job is not None and spec is not None and job.metadata.uid == spec.uid else None
+
+
+def _find_node(obj: ProvisionedInstance, machine: MachineRecord, inputs: Inputs) -> Node | None:
+    candidates: list[Node] = []
+    if machine.zone:
+        candidates += inputs.all(Matching(Node, PROVIDER_INDEX, read.provider_id(machine)))
+    named = inputs.one(Ref(Node, machine.name or names.machine_name(obj.metadata.name)))
+    candidates += [named] if named is not None else []
+    return next((node for node in candidates if read.is_of_machine(node, machine)), None)
+
+
+def _labels(obj: ProvisionedInstance) -> dict[str, str]:
+    own = obj.metadata.labels
+    return {"spot-instance-job": own.get(JOB_LABEL, ""), "replica": own.get(REPLICA_LABEL, "")}
+
+
+def _zone_policy(obj: ProvisionedInstance, job: SpotInstanceJob | None, inputs: Inputs) -> ZonePolicy:
+    """Return the policy of the job; without one, that of a VM alone."""
+    matching = _siblings(obj)
+    siblings = inputs.all(matching) if matching else ()
+    strategy = job.spec.recovery.strategy if job is not None else Strategy.FAILOVER.value
+    index = obj.metadata.labels.get(REPLICA_LABEL)
+    lost = [
+        each
+        for each in siblings
+        if index is not None
+        and each.metadata.uid != obj.metadata.uid
+        and each.metadata.labels.get(REPLICA_LABEL) == index
+        and each.status.preemption_notice
+    ]
+    lost.sort(key=lambda each: each.metadata.name)
+    return ZonePolicy(
+        strategy=Strategy(strategy) if strategy in list(Strategy) else Strategy.FAILOVER,
+        lost_zone=_last_zone(lost[-1]) if lost else "",
+        used=read.zones_in_use(siblings, obj.metadata.uid),
+    )
+
+
+def _last_zone(obj: ProvisionedInstance) -> str:
+    machine = obj.status.argosy.get("machine")
+    zone = machine.get("zone") if isinstance(machine, dict) else None
+    return zone if isinstance(zone, str) else obj.status.zone
+
+
+def _seen(record: MachineRecord, before: InstanceRecord, zone: ViewState) -> SeenMachine | None:
+    """Return the machine as the view shows it, if the view is of its zone."""
+    same = (record.project, record.zone) == (before.machine.project, before.machine.zone)
+    if not same or not isinstance(zone.value, ZoneState):
+        return None
+    return zone.value.machines.get(record.name)
+
+
+def _node_actions(obj: ProvisionedInstance, machine: MachineRecord, node: Node | None) -> Iterator[Action]:
+    """Label the Node of the machine, and delete it when the machine was deleted."""
+    if node is None or node.metadata.uid != machine.node_uid:
+        return
+    meta = node.metadata
+    gone = machine.state in (MachineState.WANTED, MachineState.FAILED) or (
+        machine.state is MachineState.GONE and obj.metadata.deletion_timestamp is not None
+    )
+    if gone:
+        yield Remove(Node, meta.name, meta.uid)
+    elif machine.exists and meta.labels.get(INSTANCE_LABEL) != machine.name:
+        labels = {"labels": {INSTANCE_LABEL: machine.name}}
+        yield Patch(Node, meta.name, "", meta.uid, {"metadata": labels})
+
+
+def _join_events(before: MachineRecord, after: MachineRecord, gathered: _Gathered) -> Iterator[EmitEvent]:
+    """Tell once for each request that the Secret overrules the template."""
+    if after.attempt == before.attempt or gathered.plan is None:
+        return
+    if differing := read.join_mismatch(gathered.plan, gathered.join_state):
+        text = f"secret {gathered.join_secret} and the template differ in {differing}; the Secret is used"
+        yield event("JoinConfigMismatch", text, warning=True)
