@@ -9,6 +9,7 @@ from argosy.cli.cluster_access import async_command, cluster_options, connection
 from argosy.cli.group import SuggestingGroup
 from argosy.cli.jobs import output_option
 from argosy.cli.local_nodes import duration, local_nodes, report, seconds_until
+from argosy.cli.rehearse_spot import preempt, spot
 from argosy.kinds.labels import TERMINATION_DEADLINE
 from argosy.kinds.quantity import format_duration
 from argosy.kinds.text import did_you_mean
@@ -27,7 +28,12 @@ def rehearse() -> None:
     argosy rehearse stop-node node-2 --for 1m                  a machine that loses power
     argosy rehearse kill-pod worker-0                          a process that crashes
     argosy nodes silence node-2                                a machine that is cut off
+    argosy rehearse spot                                       a cloud whose VMs become nodes
     """
+
+
+rehearse.add_command(spot)
+rehearse.add_command(preempt)
 
 
 @rehearse.command()
