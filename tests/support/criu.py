@@ -17,5 +17,5 @@ def require_criu() -> None:
 @cache
 def _problem() -> str:
     if criu.find_prefix() is None:
-        return "CRIU is not unpacked; run scripts/criu"
+        return criu.MISSING
     return criu.probe().problem

@@ -41,18 +41,34 @@ def test_failure_reason(case: str, tmp_path: Path) -> None:
 
 def test_the_prefix_is_found_where_it_was_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert criu.find_prefix() is None
+    assert criu.find_prefix(tmp_path) is None
     libraries = tmp_path / "argosy" / "criu" / "usr" / "lib" / "x86_64-linux-gnu"
     program = tmp_path / "argosy" / "criu" / "usr" / "sbin" / "criu"
     for path in (libraries / "ld-linux-x86-64.so.2", program):
         path.parent.mkdir(parents=True)
         path.touch()
-    prefix = criu.find_prefix()
+    prefix = criu.find_prefix(tmp_path)
     assert prefix == tmp_path / "argosy" / "criu"
     assert criu.prefix_command(prefix, at="/proc/self/fd/8") == [
         "/proc/self/fd/8/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
         "--library-path",
         "/proc/self/fd/8/usr/lib/x86_64-linux-gnu",
+        "/proc/self/fd/8/usr/sbin/criu",
+    ]
+
+
+def test_the_criu_of_the_system_is_found_if_none_was_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("usr/lib64/ld-linux-x86-64.so.2", "usr/sbin/criu"):
+        path = tmp_path / "system" / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+    prefix = criu.find_prefix(tmp_path / "system")
+    assert prefix == tmp_path / "system"
+    assert criu.prefix_command(prefix, at="/proc/self/fd/8")[2:] == [
+        "/proc/self/fd/8/usr/lib64",
         "/proc/self/fd/8/usr/sbin/criu",
     ]
 
@@ -65,6 +81,6 @@ def test_a_probe_dumps_and_restores_a_process() -> None:
 
 
 def test_a_probe_without_criu_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(criu, "find_prefix", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "scripts/criu" in criu.probe().problem

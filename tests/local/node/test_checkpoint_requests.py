@@ -105,7 +105,7 @@ async def test_a_checkpoint_is_a_new_file_in_a_folder_of_root(tmp_path: Path) ->
 async def test_without_criu_the_answer_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("argosy.checkpoint.drivers.criu.find_prefix", lambda: None)
     request = Request("POST", "/checkpoint/default/a/main", "", [])
     with pytest.raises(HttpError, match="scripts/criu") as raised:
         await requests(tmp_path, Shims()).answer(request, "default", "a", "main")

@@ -3,6 +3,7 @@
 containerd and runc look for it on PATH, where the other programs of a node are.
 """
 
+from pathlib import Path
 from typing import Final
 
 from argosy.checkpoint.drivers import criu
@@ -15,7 +16,7 @@ OPTIONS: Final = "tcp-established\ntcp-close\n"
 def install(programs: Programs) -> list[str]:
     """Put the command `criu` beside the programs of nodes; return the folders that nodes must show."""
     command, prefix = programs.cache / "criu", criu.find_prefix()
-    if prefix is None:
+    if prefix is None or prefix == Path("/"):  # the system's is in nodes anyway
         command.unlink(missing_ok=True)
         return []
     words = " ".join(f'"{word}"' for word in criu.prefix_command(prefix))

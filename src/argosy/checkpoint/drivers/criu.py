@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 IMAGES: Final = "checkpoint"
 """The folder of CRIU's files in a checkpoint of a container."""
 
-_LOADERS: Final = "usr/lib*/*-linux-*/ld-linux*.so.*"
+MISSING: Final = "CRIU is not installed; scripts/criu of a clone of Argosy unpacks it"
+
+_LOADERS: Final = ("usr/lib*/*-linux-*/ld-linux*.so.*", "usr/lib*/ld-linux*.so.*")
 _PROGRAM: Final = "usr/sbin/criu"
 _ERROR: Final = re.compile(r"^\s*(?:\([\d.]+\)\s*)?(?:\d+: )?Error \([^)]*\):\s*(?:\d+: )?(.*)$")
 _MEANINGLESS: Final = ("tun: Unable to create tun", "Can't setup RLIMIT_NOFILE for self")
@@ -34,25 +36,40 @@ class Probe(NamedTuple):
     """Why those of other users than root cannot."""
 
 
-def find_prefix() -> Path | None:
-    """Return the folder into which `scripts/criu` unpacked CRIU; None if it did not."""
+def find_prefix(system: Path = Path("/")) -> Path | None:
+    """Return the folder with CRIU below `usr`: that of `scripts/criu`, or else the system's root."""
     try:
         root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        prefix = Path(root) / "argosy" / "criu"
-        return prefix if (prefix / _PROGRAM).exists() and any(prefix.glob(_LOADERS)) else None
-    except (OSError, RuntimeError):  # there is no home, or it is that of another user
-        return None
+        prefixes = [Path(root) / "argosy" / "criu", system]
+    except RuntimeError:  # this user has no home
+        prefixes = [system]
+    return next((prefix for prefix in prefixes if _has_criu(prefix)), None)
+
+
+def _has_criu(prefix: Path) -> bool:
+    try:
+        return (prefix / _PROGRAM).exists() and _find_loader(prefix) is not None
+    except OSError:  # the home of another user
+        return False
+
+
+def _find_loader(prefix: Path) -> Path | None:
+    """Return the loader of the C library, which is in the folder of the libraries."""
+    found = (path for pattern in _LOADERS for path in sorted(prefix.glob(pattern)))
+    return next(found, None)
 
 
 def prefix_command(prefix: Path, at: str = "") -> list[str]:
     """Return the command of the CRIU in a prefix; `at` is the path of the prefix for whoever executes it."""
-    loader = next(iter(sorted(prefix.glob(_LOADERS)))).relative_to(prefix)
-    root = at or str(prefix)
+    found = _find_loader(prefix)
+    if found is None:
+        raise FileNotFoundError(f"{prefix} has no CRIU any more")
+    loader, root = found.relative_to(prefix), at or str(prefix).rstrip("/")
     return [f"{root}/{loader}", "--library-path", f"{root}/{loader.parent}", f"{root}/{_PROGRAM}"]
 
 
 def find_command() -> list[str] | None:
-    """Return the command of CRIU on this machine, from the prefix or from PATH."""
+    """Return the command of CRIU on this machine, from a prefix or from PATH."""
     prefix = find_prefix()
     if prefix is not None:
         return prefix_command(prefix)
@@ -117,7 +134,7 @@ def probe() -> Probe:
     """Dump and restore a toy process; takes about a second and leaves nothing behind."""
     command = find_command()
     if command is None:
-        return Probe("", "CRIU is not installed; scripts/criu unpacks it")
+        return Probe("", MISSING)
     found = version(command)
     if os.geteuid() != 0:
         return Probe(found, "CRIU needs root")

@@ -82,7 +82,7 @@ class CheckpointRequests:
         seconds = _timeout(request.query.get("timeout", []))
         prefix = await asyncio.to_thread(criu.find_prefix)
         if prefix is None:
-            problem = "CRIU is not installed; scripts/criu unpacks it"
+            problem = criu.MISSING
         else:
             target = self._target(pod, container)
             shim_request = ShimRequest(

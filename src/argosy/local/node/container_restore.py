@@ -177,7 +177,7 @@ class Restore:
 
 def _usable_metadata(runspec: RunSpec, config: ContainerConfig) -> Metadata:
     if not runspec["criu"]:
-        raise StartError("restoring a checkpoint needs CRIU, which is not installed; scripts/criu unpacks it")
+        raise StartError(f"a checkpoint cannot be restored: {criu.MISSING}")
     if runspec["rootless"]:
         raise StartError("restoring a checkpoint needs a control plane that runs as root")
     if config["tty"] or runspec["share_pids"]:
