@@ -29,13 +29,17 @@ ROLE_TEMPLATES: dict[Scope, str] = {
     "cluster": "argosy.clusterRules",
     "jobs": "argosy.jobRules",
     "operator": "argosy.operatorRules",
+    "agent": "argosy.agentRules",
+    "agentJobs": "argosy.agentJobRules",
 }
-"""The templates that `rbac.yaml` includes, by the scope of their rules."""
+"""The templates that `rbac.yaml` and `agent.yaml` include, by the scope of their rules."""
 
 HEADINGS: dict[Scope, str] = {
     "cluster": "In the whole cluster:",
     "jobs": "In the whole cluster, or with `watchNamespace` in that namespace:",
     "operator": "In the operator's namespace:",
+    "agent": "Node agents, in the whole cluster:",
+    "agentJobs": "Node agents, in the whole cluster, or with `watchNamespace` in that namespace:",
 }
 
 

@@ -62,6 +62,21 @@ OTHER: dict[str, object] = {
     "spot.catalogPath": "/etc/catalog/vms.csv",
     "spot.bootstrapTokenNamespaces": "team-a,team-b",
     "spot.clusterName": "home",
+    "agent.enabled": False,
+    "agent.name": "other-agent",
+    "agent.notices": "gce",
+    "agent.metadataEndpoint": "http://127.0.0.1:8898",
+    "agent.restoreCapability": "image",
+    "agent.storageClaim": "checkpoints",
+    "agent.storageFolder": "/data/checkpoints",
+    "agent.kubeletCertificates": "/etc/kubelet/pki",
+    "agent.plainHttpRegistries": ["registry:5000"],
+    "agent.defaultSecret": "kube-system/registry",
+    "agent.trustedNamespaces": ["platform"],
+    "agent.tolerations": [],
+    "agent.nodeSelector": {"a": "b"},
+    "agent.resources.requests": {"cpu": "1"},
+    "agent.resources.limits": {"cpu": "1"},
     "observer.enabled": False,
     "observer.name": "other-observer",
     "observer.replicas": 3,
@@ -396,6 +411,22 @@ def test_observers_read_jobs_and_pods_and_their_own_secret() -> None:
         definitions = {("", "customresourcedefinitions", verb, "") for verb in ("list", "watch")}
         secret = {(NAMESPACE, "secrets", "get", "argosy-operator-observer-tls")}
         assert rules_of(OBSERVERS, values) == jobs | definitions | secret, namespace or "all namespaces"
+
+
+def test_agents_checkpoint_containers_and_have_no_other_subresource_of_nodes() -> None:
+    account = "ServiceAccount checkpoint-backup-controller"
+    served: Json = {"apis": {"spot": True}}
+    for namespace in ("", "team"):
+        found = rules_of(account, served, {"watchNamespace": namespace})
+        nodes = {right for right in found if right[1].startswith("nodes")}
+        assert nodes == {
+            ("", "nodes/checkpoint", "create", ""),
+            *(("", "nodes", verb, "") for verb in ("get", "list", "watch", "patch")),
+        }
+        others = found - nodes
+        assert {right[0] for right in others} == {namespace}
+        assert {right[2] for right in others if right[1] == "secrets"} == {"get"}
+    assert rules_of(account) == set()
 
 
 def selected_labels(obj: Json) -> Iterator[dict[str, str]]:

@@ -260,6 +260,36 @@
 {{- end }}
 {{- end }}
 
+{{- define "argosy.agentRules" -}}
+{{- if .Values.apis.spot }}
+# Annotations, taint and label of the agent's own node.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch, patch]
+# Checkpoints of containers, by the kubelet.
+- apiGroups: [""]
+  resources: [nodes/checkpoint]
+  verbs: [create]
+{{- end }}
+{{- end }}
+
+{{- define "argosy.agentJobRules" -}}
+{{- if .Values.apis.spot }}
+# Delete: pods that are to stop after their checkpoint.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, delete]
+# Status and finalizer.
+- apiGroups: [migration.dcnlab.com]
+  resources: [checkpointbackups, checkpointbackups/status]
+  verbs: [get, list, watch, patch]
+# Logins of registries that backups name; never listed.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+{{- end }}
+{{- end }}
+
 {{- /* The APIs that are served, and their settings. */}}
 {{- define "argosy.apiFlags" -}}
 {{- if .Values.apis.argosy }}

@@ -21,6 +21,13 @@ app.kubernetes.io/component: observer
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
+{{/* Labels of the node agents. */}}
+{{- define "argosy.agentSelector" -}}
+app.kubernetes.io/name: argosy
+app.kubernetes.io/component: agent
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
 {{- define "argosy.labels" -}}
 {{ include "argosy.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

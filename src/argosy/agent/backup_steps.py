@@ -31,7 +31,7 @@ from argosy.checkpoint.pod_templates import pod_template
 from argosy.checkpoint.registry_login import InvalidLoginError, Login, read_login
 from argosy.engine.client import Client
 from argosy.engine.clock import Clock
-from argosy.engine.errors import ApiError, Conflict, NotFound
+from argosy.engine.errors import ApiError, Conflict, Forbidden, NotFound
 from argosy.engine.urls import path_of
 from argosy.kinds.kubernetes import Pod, Secret
 from argosy.kinds.migration import CheckpointBackup, CheckpointBackupStatus, CheckpointFile
@@ -270,10 +270,11 @@ class BackupSteps:
             namespace, _, name = self._settings.default_secret.partition("/")
         try:
             secret = await self._client.get(Secret, name, namespace)
-        except NotFound:
+        except (Forbidden, NotFound) as error:
             if reference is None:
                 return None
-            raise StepError(f"secret {namespace}/{name} not found", temporary=True) from None
+            problem = "not found" if isinstance(error, NotFound) else f"cannot be read: {error.message}"
+            raise StepError(f"secret {namespace}/{name} {problem}", temporary=True) from None
         try:
             return read_login(secret.data, host, named_only=reference is None)
         except InvalidLoginError as error:

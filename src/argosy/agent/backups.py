@@ -60,7 +60,9 @@ class BackupReconciler:
         self._clock = clock
         self._failures: dict[str, int] = {}
         """How often the present step of a backup failed, by uid."""
-        self.backups = Cache(client, CheckpointBackup, indexes={BY_POD: _pod_of})
+        self.backups = Cache(
+            client, CheckpointBackup, namespace=settings.namespace, indexes={BY_POD: _pod_of}
+        )
         self._steps = BackupSteps(client, kubelet, self, settings, clock)
         self.controller = Controller(
             CheckpointBackup.resource.kind, self.reconcile, concurrency=CONCURRENCY, clock=clock

@@ -45,7 +45,8 @@ async def run_agent(settings: AgentSettings, connection: Connection) -> None:
         client = await stack.enter_async_context(Client(connection, field_manager="argosy-agent"))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         nodes = Cache(client, OwnNode, fields=f"metadata.name={settings.node}")
-        pods = Cache(client, OwnPod, fields=f"spec.nodeName={settings.node}")
+        of_node = f"spec.nodeName={settings.node}"
+        pods = Cache(client, OwnPod, namespace=settings.namespace, fields=of_node)
         tasks.create_task(nodes.run())
         tasks.create_task(pods.run())
         tasks.create_task(_publish_notices(settings, client, nodes, pods))

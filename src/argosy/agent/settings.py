@@ -16,6 +16,8 @@ class AgentSettings:
     """Name of the Node of this machine."""
     kubeconfig: Path | None = None
     context: str | None = None
+    namespace: str | None = None
+    """Only pods and backups of this namespace; None: of all."""
     notices: str = "auto"
     """The cloud that announces the end of the machine: gce, ec2, azure, none, or auto."""
     metadata_endpoint: str = DEFAULT_ENDPOINT

@@ -13,6 +13,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 class _Options(TypedDict):
     """Values of the options that are settings as they are."""
 
+    namespace: str | None
     checkpoints: bool
     checkpoint_folder: Path
     storage_folder: Path
@@ -34,6 +35,11 @@ class _Options(TypedDict):
     help="Path of the kubeconfig file; default: the ServiceAccount of the pod.",
 )
 @click.option("--context", help="Context of the kubeconfig.")
+@click.option(
+    "--namespace",
+    callback=lambda _context, _parameter, value: value or None,
+    help="Make only the checkpoints of this namespace; default: of all.",
+)
 @click.option(
     "--notices",
     type=click.Choice(["auto", "gce", "ec2", "azure", "none"]),

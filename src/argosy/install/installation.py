@@ -39,6 +39,7 @@ _RESOURCES: Final = (
     MutatingWebhookConfiguration.resource,
     ValidatingWebhookConfiguration.resource,
     Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False),
+    Resource("apps", "v1", "DaemonSet", "daemonsets"),
     Resource("apps", "v1", "Deployment", "deployments"),
     Resource("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
     Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"),

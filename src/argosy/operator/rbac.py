@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from argosy.kinds.resource import Resource
 
-Scope = Literal["cluster", "jobs", "operator"]
+Scope = Literal["cluster", "jobs", "operator", "agent", "agentJobs"]
 """Where a rule holds: in the whole cluster, where jobs are served (the whole cluster or `watchNamespace`), or
-in the operator's own namespace."""
+in the operator's own namespace. Rules of `agent` and `agentJobs` are those of the node agents, in the whole
+cluster and where jobs are served."""
 
 
 class Condition(Struct, frozen=True):

@@ -12,6 +12,7 @@ from argosy.kinds.migration import CheckpointBackup, CheckpointRestore, Stateful
 from argosy.kinds.spot import INSTANCE_LABEL, SpotInstanceJob
 from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
 from argosy.operator.apis.base import Api, Preset, SettingOption, start_controllers
+from argosy.operator.apis.spot_agent import RULES as AGENT_RULES
 from argosy.operator.apis.spot_migration import RULES as MIGRATION_RULES
 from argosy.operator.apis.spot_migration import add_migrations
 from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
@@ -155,6 +156,7 @@ _RULES: Final = (
     *kind_rules(InstanceTemplate),
     *kind_rules(ProvisionedInstance),
     *MIGRATION_RULES,
+    *AGENT_RULES,
     PolicyRule(
         scope="cluster",
         resources=(Node.resource.plural,),
