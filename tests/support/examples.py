@@ -70,6 +70,8 @@ ARES: Final[Mapping[str, tuple[str, str]]] = {
 _WITH_ETCD: Final = ("examples/bagua/elastic.yaml",)
 _WITH_SSHD: Final = ("examples/ares/mpi.yaml",)
 _SSHD: Final = Path("/usr/sbin/sshd")
+_PATIENCE: Final = {"name": "HOROVOD_START_TIMEOUT", "value": "180"}
+"""horovodrun gives workers half a minute to import PyTorch, which is too short on a busy machine."""
 _NEEDED: Final = {"pytorch": "torch", "elastic-torch": "torch", "mpi": "mpi4py"}
 """The Python module that the examples of a framework import."""
 
@@ -140,3 +142,4 @@ def _mount(pod: Manifest, programs: tuple[Path, ...]) -> None:
     pod["volumes"] = [*cast("list[object]", pod.get("volumes", [])), *volumes]
     for container in cast("list[Manifest]", pod["containers"]):
         container["volumeMounts"] = [*cast("list[object]", container.get("volumeMounts", [])), *mounts]
+        container["env"] = [*cast("list[object]", container.get("env", [])), _PATIENCE]

@@ -17,7 +17,7 @@ from argosy.operator.settings import Settings
 from tests.support.builders import RunBuilder
 from tests.support.servers import Server
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 def shown_at(port: int) -> dict[str, str]:
@@ -71,11 +71,14 @@ class Scene:
             raise AssertionError(f"timed out: {what}\n{statuses}\n{phases}") from None
 
     async def until_phase(self, phase: str, name: str = "mnist") -> TrainingRun:
+        seen: list[TrainingRun] = []
+
         async def reached() -> bool:
-            return (await self.run(name)).status.phase == phase
+            seen.append(await self.run(name))
+            return seen[-1].status.phase == phase
 
         await self.until(f"{name} is {phase}", reached)
-        return await self.run(name)
+        return seen[-1]
 
     async def run_on(self, pod: str, node: str) -> None:
         """Bind a pod to a node, and report that it runs."""
