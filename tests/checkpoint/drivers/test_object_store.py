@@ -266,6 +266,25 @@ def test_prune_leaves_chunks_alone_during_an_upload(
     assert chunk_files(root)
 
 
+def test_symbolic_links_in_a_volume_are_not_followed(
+    tmp_path: Path, store: ObjectStore, root: Path, clock: Clock
+) -> None:
+    """Another user of the volume has put them there, and an administrator prunes it."""
+    store.publish(*make_checkpoint(tmp_path / "work", 5, FILES))
+    other = tmp_path / "other"
+    (other / "folder").mkdir(parents=True)
+    (other / "folder" / "file").write_text("precious")
+    (root / "chunks" / "aa").mkdir(exist_ok=True)
+    (root / "chunks" / "aa" / "link").symlink_to(other / "folder" / "file")
+    (root / "chunks" / "folder").symlink_to(other / "folder")
+    clock.time += timedelta(hours=2)
+    store.prune(1)
+    (root / "parts").symlink_to(other)
+    with pytest.raises(StoreError, match="parts is a symbolic link"):
+        store.prune(1)
+    assert (other / "folder" / "file").read_text() == "precious"
+
+
 def test_a_retried_upload_does_not_store_chunks_of_the_killed_one_again(
     tmp_path: Path, store: ObjectStore, root: Path
 ) -> None:

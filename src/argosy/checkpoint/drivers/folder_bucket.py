@@ -1,11 +1,14 @@
 """Objects as files of a folder: a disk of this machine, or a volume that several pods mount.
 
 An object is written to `.uploads/`, flushed to the disk and renamed, so a reader sees all of it or nothing.
+Others may write to the volume too: symbolic links below the folder are never followed, so that nothing
+outside of it can be read or deleted.
 """
 
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -30,9 +33,9 @@ class FolderBucket:
         return self._uri
 
     def put(self, key: str, content: bytes) -> None:
-        temporary = self._root / _UPLOADS / secrets.token_hex(16)
-        target = self._root / key
         with self._errors(key):
+            temporary = self._path(f"{_UPLOADS}/{secrets.token_hex(16)}")
+            target = self._path(key)
             try:
                 _write(temporary, content)
                 _rename_into(temporary, target)
@@ -42,27 +45,31 @@ class FolderBucket:
             _flush_folder(target.parent)
 
     def get(self, key: str, max_bytes: int) -> bytes:
-        with self._errors(key), (self._root / key).open("rb") as file:
-            content = file.read(max_bytes + 1)
+        with self._errors(key):
+            descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
             raise CorruptCheckpointError(f"{self._uri}/{key}: longer than {max_bytes} bytes")
         return content
 
     def list(self, prefix: str) -> Iterator[Entry]:
         with self._errors(prefix):
-            for parent, folders, files in os.walk(self._root / prefix):
+            for parent, folders, files in os.walk(self._path(f"{prefix}entry").parent):
                 folders.sort()
                 for name in sorted(files):
                     path = Path(parent, name)
                     with suppress(FileNotFoundError):
-                        found = path.stat()
+                        found = path.lstat()
+                        if not stat.S_ISREG(found.st_mode):
+                            continue
                         modified = datetime.fromtimestamp(found.st_mtime, UTC)
                         yield Entry(path.relative_to(self._root).as_posix(), found.st_size, modified)
 
     def delete(self, keys: Collection[str]) -> None:
         for key in keys:
-            path = self._root / key
             with self._errors(key):
+                path = self._path(key)
                 path.unlink(missing_ok=True)
                 for parent in path.parents:
                     if parent == self._root or not _remove_if_empty(parent):
@@ -70,6 +77,15 @@ class FolderBucket:
 
     def remove_unfinished(self, before: datetime) -> None:
         self.delete([entry.key for entry in self.list(_UPLOADS + "/") if entry.modified < before])
+
+    def _path(self, key: str) -> Path:
+        """Return the path of an object; raises StoreError if a folder above it is a symbolic link."""
+        path = self._root
+        for name in key.split("/")[:-1]:
+            path /= name
+            if path.is_symlink():
+                raise StoreError(f"{self._uri}: {path} is a symbolic link, which is not followed")
+        return self._root / key
 
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
