@@ -49,6 +49,11 @@ def test_built_program_is_not_built_again(calls: Path) -> None:
     assert calls.read_text() == before
 
 
+def test_s3_server_is_built_without_the_others(calls: Path) -> None:
+    builds.build_s3_server(Programs(), lambda _: None)
+    assert [path.name for path in _programs()] == [builds.S3_SERVER]
+
+
 def test_program_is_built_again_if_its_sources_changed(calls: Path) -> None:
     builds.build(Programs(), lambda _: None, reference_only=True)
     (Programs().cache / "etcd.pins").write_text("other sources")
