@@ -19,7 +19,7 @@ from argosy.install.presets import PRESETS, split_namespace
 from argosy.kinds.meta import Json
 
 _NOTE: Final = "# Rendered from charts/argosy by `python -m argosy.install.deploy deploy`. Do not edit.\n"
-_RUNNING: Final = ("ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
+_RUNNING: Final = ("ConfigMap", "DaemonSet", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
 
 
 class Layout(Struct, frozen=True):
