@@ -14,7 +14,7 @@ from bench.figures import Figure
 
 MODULES = (
     *("cli", "api", "engine", "decide", "helper", "latency"),
-    *("operator", "checkpoint", "kubernetes", "elastic", "torch"),
+    *("operator", "checkpoint", "orders", "kubernetes", "elastic", "torch"),
 )
 
 

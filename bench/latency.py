@@ -59,7 +59,7 @@ def measure_on(server: Server, sizes: Sizes) -> Iterator[Figure]:
             for name, kind in KINDS.items()
         }
         reported = median(asyncio.run(_lose_node(server, sizes.jobs, turn)) for turn in turns)
-    bound = min(_release_threads(sizes.waiting_pods) for _ in range(sizes.rounds))
+    bound = min(release_threads(sizes.waiting_pods) for _ in range(sizes.rounds))
     bound_is = f"{sizes.waiting_pods} threads released through sockets"
     for name, seconds in released.items():
         yield Figure(name, seconds, "s", bound, bound_is, 0.5)
@@ -210,7 +210,7 @@ class _HelpedPod(Struct):
     spec: _HelpedSpec
 
 
-def _release_threads(count: int) -> float:
+def release_threads(count: int) -> float:
     """Return the bound: the time until as many threads, each waiting for a byte, have received it."""
     pairs = [socket.socketpair() for _ in range(count)]
     released: list[float] = []

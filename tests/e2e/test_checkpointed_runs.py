@@ -71,6 +71,13 @@ class Training:
             "get", f"pod/{self.name}-worker-0", "-o", "jsonpath={.spec.nodeName}", "--ignore-not-found"
         ).stdout
 
+    def stop_saving(self, **checkpoint: str) -> None:
+        """Let the program save nothing until the file `hold` is removed; change fields of `checkpoint`."""
+        (self.folder / "hold").touch()
+        if checkpoint:
+            patch = json.dumps({"spec": {"checkpoint": checkpoint}})
+            self.plane.kubectl("patch", f"tr/{self.name}", "--type", "merge", "-p", patch)
+
     def suspend(self, value: bool) -> None:
         patch = json.dumps({"spec": {"suspend": value}})
         self.plane.kubectl("patch", f"tr/{self.name}", "--type", "merge", "-p", patch)
@@ -120,7 +127,7 @@ def test_suspended_run_resumes_where_it_stopped(training: Training) -> None:
 
 def test_operator_killed_between_order_and_checkpoint(training: Training) -> None:
     training.start(restartScope="Job")
-    (training.folder / "hold").touch()
+    training.stop_saving()
     training.plane.argosy("rehearse", "reclaim", training.node, "--in", "60s")
     ordered = "(Preempted)"
     wait_for(lambda: ordered in training.status["checkpoint"].get("message", ""), "the order is recorded")
@@ -128,4 +135,26 @@ def test_operator_killed_between_order_and_checkpoint(training: Training) -> Non
     (training.folder / "hold").unlink()
     wait_for(lambda: training.outcomes() == ["Recovered"], "the run recovers", 60)
     assert training.status["attempt"] == 2, "all pods were replaced once"
+    training.assert_no_step_was_lost()
+
+
+def test_drained_node_waits_for_the_checkpoint(training: Training) -> None:
+    training.start()
+    before, budget = training.node, f"{training.name}-checkpoint"
+    training.stop_saving(onDrain="Save")
+
+    def counted() -> bool:
+        status = cast("dict[str, Any]", training.plane.get(f"pdb/{budget}").get("status", {}))
+        return (status.get("expectedPods"), status.get("disruptionsAllowed", 0)) == (1, 0)
+
+    wait_for(counted, "the budget counts the pod")
+    options = ("--ignore-daemonsets", "--force", "--delete-emptydir-data")
+    drain = training.plane.start("kubectl", "drain", before, *options)
+    wait_for(lambda: "(Drained)" in training.status["checkpoint"].get("message", ""), "the order is recorded")
+    assert training.node == before, "the pod is not evicted"
+    (training.folder / "hold").unlink()
+    output, errors = drain.communicate(timeout=60)
+    assert drain.returncode == 0, output + errors
+    wait_for(lambda: training.outcomes() == ["Recovered"], "the run recovers", 60)
+    assert training.node not in ("", before)
     training.assert_no_step_was_lost()

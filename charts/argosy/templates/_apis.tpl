@@ -91,6 +91,14 @@
 - apiGroups: [argosy.dev]
   resources: [trainingruns/status, trainingruns/finalizers]
   verbs: [update]
+# Pods acknowledge checkpoints by an annotation.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [patch]
+# Evictions are held back until a checkpoint is saved (`checkpoint.onDrain`).
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
 {{- end }}
 {{- if .Values.apis.ares }}
 # Patch: defaults are written into the stored spec.

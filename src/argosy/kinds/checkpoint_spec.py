@@ -25,6 +25,11 @@ class CheckpointLevel(StrEnum):
     APP = "App"
 
 
+class DrainPolicy(StrEnum):
+    SAVE = "Save"
+    IGNORE = "Ignore"
+
+
 class CheckpointSpec(Struct, frozen=True, rename="camel"):
     """Where the program keeps checkpoints, and when the operator orders it to save one."""
 
@@ -66,3 +71,6 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
     suspend_grace: Duration = "2m"
     """How long a run that is suspended may take to save a checkpoint before its pods are deleted. The same
     holds for a new size that restarts the run."""
+    on_drain: DrainPolicy = DrainPolicy.IGNORE
+    """Save: evictions of the run's pods are held back until a checkpoint is saved, for at most ten minutes,
+    and a cordoned node counts as one that is drained. Ignore: pods may be evicted at any time."""

@@ -151,6 +151,14 @@ class ConfigMapMetadata(Struct):
     metadata: ObjectMeta
 
 
+class PodDisruptionBudgetMetadata(Struct):
+    """A PodDisruptionBudget of which only the metadata is read."""
+
+    resource: ClassVar[Resource] = Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+
+    metadata: ObjectMeta
+
+
 class Secret(Struct):
     resource: ClassVar[Resource] = Resource("", "v1", "Secret", "secrets")
 

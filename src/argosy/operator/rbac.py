@@ -135,6 +135,22 @@ CREDENTIALS_RULE: Final = PolicyRule(
 )
 """What an API needs, among its own rules, whose reconcilers name Secrets in `Call` or `View`."""
 
+CHECKPOINT_RULES: Final = (
+    PolicyRule(
+        resources=("pods",),
+        verbs=("patch",),
+        reason="pods acknowledge checkpoints by an annotation",
+    ),
+    PolicyRule(
+        group="policy",
+        resources=("poddisruptionbudgets",),
+        verbs=MANAGE,
+        reason="evictions are held back until a checkpoint is saved (`checkpoint.onDrain`)",
+    ),
+)
+"""For an API whose jobs may keep checkpoints, among its own rules; its `JobApi.child_kinds` has
+PodDisruptionBudgets."""
+
 HOST_LIST_RULES: Final = (
     PolicyRule(
         resources=("configmaps",), verbs=MANAGE, reason="host lists, which launchers are granted to read"

@@ -142,9 +142,11 @@ class Triggers:
         return self._served.get((group, owner.kind))
 
 
-def _health(node: Node | None) -> tuple[bool, bool, bool] | None:
-    """Return what decisions depend on in a node."""
-    return None if node is None else (is_down(node), has_unknown_condition(node), is_out_of_service(node))
+def _health(node: Node | None) -> tuple[bool, ...] | None:
+    """Return what decisions depend on in a node, besides its announced end."""
+    if node is None:
+        return None
+    return is_down(node), has_unknown_condition(node), is_out_of_service(node), node.spec.unschedulable
 
 
 class _Served(NamedTuple):

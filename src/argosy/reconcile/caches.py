@@ -148,6 +148,7 @@ class Caches:
         deleted_uids: Collection[str] = (),
         exec_results: Mapping[str, ExecResult] = NO_RESULTS,
         noticed_nodes: Collection[str] = (),
+        cordons: bool = False,
         capacity: bool = False,
         scale_requests: tuple[ScaleRequest, ...] = (),
     ) -> Observation:
@@ -155,7 +156,7 @@ class Caches:
 
         `failures`, `confirmed_absent` and `deleted_uids` are what the API server has answered and the caches
         may not show yet, `exec_results` what commands in containers have answered. `noticed_nodes` are nodes
-        of notices that the job has answered. What is free in the cluster is only included if `capacity` is
+        of notices that the job has answered; with `cordons` a cordoned node is one that ends. What is free in the cluster is only included if `capacity` is
         set.
         """
         owner = owner_key(job.namespace, job.uid)
@@ -164,6 +165,8 @@ class Caches:
         nodes = self.node_health.states(names)
         avoided = self.quarantined.for_namespace(job.namespace)
         free = self.capacity.snapshot(job.uid, avoided) if capacity else None
+        noticed = {*names, *noticed_nodes}
+        announced = self.announced.with_cordons(noticed) if cordons else self.announced.of(noticed)
         observed = Observed(
             pods=pods,
             nodes_down=nodes.down,
@@ -180,7 +183,7 @@ class Caches:
             recently_deleted=self._recently_deleted.for_job(owner),
             recent_losses=self._losses.for_job(owner),
             scale_requests=scale_requests,
-            notices=find_notices(pods, self.announced.of({*names, *noticed_nodes})),
+            notices=find_notices(pods, announced),
             failed_actions=failures,
             exec_results=exec_results,
         )

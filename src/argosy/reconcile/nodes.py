@@ -226,11 +226,15 @@ class NodeHealth:
             self._answers.pop(node.metadata.name, None)
 
 
+_CORDON = NoticeRules({}, cordon=True)
+
+
 class AnnouncedEnds:
     """The announced ends of nodes, read from each version of a Node once."""
 
     def __init__(self, cache: Cache[Node], rules: NoticeRules) -> None:
         self._rules = rules
+        self._cache = cache
         self._announcements: dict[str, Announcement] = {}
         self._listeners: list[Callable[[str], None]] = []
         cache.subscribe(self._cache_changed)
@@ -244,6 +248,15 @@ class AnnouncedEnds:
         if not self._announcements:
             return {}
         return {name: self._announcements[name] for name in names if name in self._announcements}
+
+    def with_cordons(self, names: Iterable[str]) -> dict[str, Announcement]:
+        """Return the same, with cordoned nodes that are not announced otherwise."""
+        found = self.of(names)
+        for name in names:
+            node = self._cache.get("", name)
+            if node is not None and name not in found and (end := find_announcement(node, _CORDON)):
+                found[name] = end
+        return found
 
     def _cache_changed(self, change: Change[Node]) -> None:
         node = change.new or change.old

@@ -33,7 +33,7 @@ from argosy.workload import reasons
 from argosy.workload.decide import decide, plan_invalid, plan_invalid_cleanup
 from argosy.workload.gang_schedulers.registry import BUILTIN, choose
 from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
-from argosy.workload.notice_saves import nodes_to_avoid
+from argosy.workload.notice_saves import heeds_cordons, nodes_to_avoid
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
@@ -184,6 +184,7 @@ class Reconciler(Generic[T]):
             deleted_uids=state.hints.deleted_uids,
             exec_results=self.background.exec_results(key_of(job), job.metadata.uid),
             noticed_nodes=[notice.node for notice in before.notices] if before else (),
+            cordons=isinstance(workload, Workload) and heeds_cordons(workload),
             capacity=self._needs_capacity(workload, before),
             scale_requests=self.requests(workload) if isinstance(workload, Workload) else (),
         )

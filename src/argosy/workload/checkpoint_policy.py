@@ -22,6 +22,8 @@ class CheckpointPolicy(Struct, frozen=True):
     suspend_grace: float = 120.0
     """Seconds that a checkpoint may take before the job is suspended or resized."""
 
+    holds_evictions: bool = False
+    """Whether pods are not evicted before a checkpoint is saved, and a cordon announces a drain."""
     credentials: str = ""
     """Name of a Secret in the job's namespace; empty: none."""
 
@@ -43,5 +45,6 @@ def checkpoint_policy(spec: CheckpointSpec, namespace: str, name: str, uid: str)
         interval=parse_duration(spec.interval) if spec.interval else None,
         adaptive=spec.mode == "Adaptive",
         suspend_grace=parse_duration(spec.suspend_grace),
+        holds_evictions=spec.on_drain == "Save",
         credentials=spec.credentials,
     )

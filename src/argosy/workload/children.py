@@ -3,6 +3,7 @@
 - A headless Service for each role whose pods are reached by name, or for each of its pods.
 - A ServiceAccount, Role and RoleBinding for each role whose pods start processes in other pods.
 - A ConfigMap with the host list of a launcher.
+- A PodDisruptionBudget of a job whose pods are not evicted before a checkpoint is saved.
 - A Secret with key pairs for roles whose pods reach each other by ssh. Secrets are not watched, so that the
   operator needs no right to list them: the Secret is created, unless it exists, whenever pods are created
   that mount it.
@@ -15,6 +16,7 @@ from argosy.kinds import labels
 from argosy.kinds.dns_names import is_label_value
 from argosy.kinds.kubernetes import (
     ConfigMapMetadata,
+    PodDisruptionBudgetMetadata,
     Role,
     RoleBinding,
     SecretMetadata,
@@ -30,9 +32,11 @@ from argosy.workload.host_files import config_map_name, render_host_files
 from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.launchers import is_launcher_held
 from argosy.workload.model import Json, Workload
+from argosy.workload.notice import SaveStep
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod
 from argosy.workload.record import Record
+from argosy.workload.saves import can_save
 from argosy.workload.scale_request import hidden_indexes
 
 SSH_KEYS = "ssh-keys"
@@ -55,6 +59,7 @@ def sync_children(workload: Workload, record: Record, observed: Observed) -> Ite
         if not is_creation_held(workload.roles[role], record):
             wanted += _account(workload, role, observed)
     wanted += _config_map(workload, record, observed)
+    wanted += _disruption_budget(workload, record, observed)
     for change in changes(wanted, Inputs(observed.children)):
         if isinstance(change, Apply):
             yield change
@@ -200,6 +205,25 @@ def _config_map(workload: Workload, record: Record, observed: Observed) -> Itera
     files = render_host_files(workload, record)
     if files is not None and not is_launcher_held(workload, record, observed, rule.launcher):
         yield Child(ConfigMapMetadata, name, {"data": files.data}, merge=True)
+
+
+def _disruption_budget(workload: Workload, record: Record, observed: Observed) -> Iterator[Child]:
+    """Yield the PodDisruptionBudget that holds evictions back while a checkpoint can be saved before.
+
+    A number is the only form that Kubernetes supports for pods of controllers that it does not know. Pods
+    that are not ready can always be evicted.
+    """
+    policy = workload.checkpoint
+    if policy is None or not policy.holds_evictions:
+        return
+    missed = any(notice.observed and notice.step == SaveStep.MISSED for notice in record.notices)
+    holds = can_save(workload, record, observed) and not missed
+    spec = {
+        "minAvailable": workload.total_pods if holds else 0,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": {"matchLabels": {labels.JOB: workload.name, labels.MANAGED_BY: labels.MANAGER}},
+    }
+    yield Child(PodDisruptionBudgetMetadata, f"{workload.name}-checkpoint", {"spec": spec})
 
 
 def _ports(workload: Workload, role: str) -> Sequence[tuple[str, int]]:

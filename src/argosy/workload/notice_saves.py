@@ -103,6 +103,11 @@ def noticed_pods(
     ]
 
 
+def heeds_cordons(workload: Workload) -> bool:
+    """Return True if a cordon of a node announces to this job that the node is drained."""
+    return workload.checkpoint is not None and workload.checkpoint.holds_evictions
+
+
 def nodes_to_avoid(workload: Workload, record: Record) -> tuple[str, ...]:
     """Return the nodes on which no new pods of a job are placed: those from which it moves its pods away.
 

@@ -15,6 +15,7 @@ from argosy.dialects.trainingrun.validation import job_problems, role_problems, 
 from argosy.frameworks.base import Framework, Injection, list_bytes
 from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
+from argosy.kinds.kubernetes import PodDisruptionBudgetMetadata
 from argosy.kinds.quantity import parse_duration
 from argosy.kinds.text import unknown_name
 from argosy.kinds.trainingrun import ElasticSpec, GangSpec, LimitsSpec, RoleSpec, TrainingRun, TrainingRunSpec
@@ -61,6 +62,7 @@ def training_run_api(
         dialect=TrainingRunDialect(find, cluster_domain),
         inject=inject,
         compact_finished=_compact_finished,
+        child_kinds=(PodDisruptionBudgetMetadata,),
         empty=lambda metadata: TrainingRun(metadata, TrainingRunSpec(framework="", roles={})),
     )
 
