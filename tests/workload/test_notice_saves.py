@@ -6,6 +6,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.plan.actions import Apply
 from argosy.workload.announcements import Announcement, NoticeCause
 from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.checkpoint_record import SavedCheckpoint
@@ -226,3 +227,65 @@ def test_elastic_role_leaves_the_node_also_without_a_checkpoint() -> None:
     life.decide(25, workers(), SPOT)
     assert steps(life.record) == [("ScaleIn", "Missed")]
     assert list(life.record.role("worker").wanted) == [0, 2, 3]
+
+
+DRAIN = Announcement("n1", "u1", NoticeCause.DRAINED, "cordon", None)
+
+
+def budget(plan: Plan) -> list[object]:
+    """Return `minAvailable` of the PodDisruptionBudget, if the plan writes it."""
+    return [
+        action.child.body["spec"]["minAvailable"]  # type: ignore[index]  # as it is written
+        for action in plan.actions
+        if isinstance(action, Apply) and action.child.name == "job-checkpoint"
+    ]
+
+
+def drained(scope: RestartScope = RestartScope.POD) -> Life:
+    """Return a job that holds evictions back and has been ordered to save, because its node is drained."""
+    held = replace(job(scope=scope), checkpoint=replace(POLICY, holds_evictions=True))
+    life = Life(held)
+    assert budget(life.decide(0, workers(), DRAIN)) == [3]
+    assert life.record.order
+    assert life.record.order.by == later(595)
+    return life
+
+
+def test_budget_opens_when_the_checkpoint_is_saved_and_the_eviction_moves_the_pod() -> None:
+    life = drained()
+    plan = life.decide(5, workers(saved()), DRAIN)
+    assert budget(plan) == [0]
+    assert steps(life.record) == [("SaveAndMove", "Released")]
+    assert not deleted(plan), "a drain would evict its successor of the same name"
+    evicted = {"terminating": True, "disrupted": True, "deletion_time": later(40)}
+    life.decide(9, workers(saved(), **evicted, disruption_reason="EvictionByEvictionAPI"), DRAIN)
+    assert steps(life.record) == [("SaveAndMove", "Saved")]
+    assert life.record.order_in_force is None, "the eviction asks for no second checkpoint"
+    gone = [existing for existing in workers(saved()) if existing.index != 1]
+    plan = life.decide(12, gone, DRAIN)
+    assert [action.index for action in plan.actions if isinstance(action, CreatePod)] == [1]
+
+
+def test_pod_that_nobody_evicts_is_moved_all_the_same() -> None:
+    life = drained()
+    assert life.decide(5, workers(saved()), DRAIN).requeue_at == later(35)
+    assert deleted(life.decide(35, workers(saved()), DRAIN)) == [("job-worker-1", None)]
+
+
+def test_eviction_moves_the_whole_job_if_it_restarts_as_a_whole() -> None:
+    life = drained(RestartScope.JOB)
+    life.decide(5, workers(saved()), DRAIN)
+    evicted = {"terminating": True, "disrupted": True, "deletion_time": later(40)}
+    life.decide(9, workers(saved(), **evicted, disruption_reason="EvictionByEvictionAPI"), DRAIN)
+    assert life.record.attempt == 2
+    assert life.record.recoveries[0].was_saved
+
+
+def test_budget_opens_when_the_checkpoint_is_late() -> None:
+    life = drained()
+    assert budget(life.decide(595, workers(), DRAIN)) == [0]
+
+
+def test_budget_is_open_while_no_checkpoint_can_be_saved() -> None:
+    held = replace(job(), checkpoint=replace(POLICY, holds_evictions=True))
+    assert budget(Life(held, running(phase=Phase.STARTING)).decide(0, workers()[:1])) == [0]

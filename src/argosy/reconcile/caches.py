@@ -156,8 +156,8 @@ class Caches:
 
         `failures`, `confirmed_absent` and `deleted_uids` are what the API server has answered and the caches
         may not show yet, `exec_results` what commands in containers have answered. `noticed_nodes` are nodes
-        of notices that the job has answered; with `cordons` a cordoned node is one that ends. What is free in the cluster is only included if `capacity` is
-        set.
+        of notices that the job has answered; with `cordons` a cordoned node is one that ends. What is free in
+        the cluster is only included if `capacity` is set.
         """
         owner = owner_key(job.namespace, job.uid)
         pods = self._pods(owner, deleted_uids)

@@ -216,8 +216,9 @@ def _disruption_budget(workload: Workload, record: Record, observed: Observed) -
     policy = workload.checkpoint
     if policy is None or not policy.holds_evictions:
         return
-    missed = any(notice.observed and notice.step == SaveStep.MISSED for notice in record.notices)
-    holds = can_save(workload, record, observed) and not missed
+    opens = (SaveStep.MISSED, SaveStep.RELEASED)
+    is_open = any(notice.observed and notice.step in opens for notice in record.notices)
+    holds = can_save(workload, record, observed) and not is_open
     spec = {
         "minAvailable": workload.total_pods if holds else 0,
         "unhealthyPodEvictionPolicy": "AlwaysAllow",

@@ -37,7 +37,10 @@ class SaveStep(StrEnum):
 
     SAVING = "Saving"
     """It is ordered; nothing else is done until it is saved or too late."""
+    RELEASED = "Released"
+    """It is saved, and evictions are allowed; the pods are replaced when they are evicted."""
     SAVED = "Saved"
+    """It is saved, and the pods have been replaced."""
     MISSED = "Missed"
     """It was not saved in time."""
 
@@ -79,6 +82,8 @@ class OpenNotice(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The order to save a checkpoint that it waits for; 0: none."""
     step: str = ""
     """One of `SaveStep`; empty if no checkpoint was ordered."""
+    released_at: datetime | None = None
+    """Since when evictions are allowed."""
     observed: bool = True
     """False once the notice is gone: withdrawn, or the node or pod has ended. It is then kept until its
     deadline, so that an outdated cache does not lead to a second answer."""

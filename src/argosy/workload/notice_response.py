@@ -24,6 +24,7 @@ from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Json, Workload
 from argosy.workload.notice import MAX_NOTICES, Notice, NoticeResponse, OpenNotice, SaveStep
 from argosy.workload.notice_saves import (
+    eviction_limit,
     move_pods,
     moved_entry,
     next_step,
@@ -67,7 +68,7 @@ def respond(workload: Workload, record: Record, observed: Observed, now: datetim
     record = _without_expired(record, observed, now)
     causes: list[str] = []
     for opened in record.notices:
-        if (after := next_step(record, opened, now)) != opened:
+        if (after := next_step(workload, record, observed, opened, now)) != opened:
             done = _after_save(workload, record, observed, now, after)
             record, causes = done.record, [*causes, *done.causes]
     for notice in observed.notices:
@@ -79,6 +80,8 @@ def respond(workload: Workload, record: Record, observed: Observed, now: datetim
             causes += answer.causes if answer else ()
     times = [notice.deadline for notice in record.notices if not notice.observed]
     times += [save_by(notice.deadline) for notice in record.notices if notice.step == SaveStep.SAVING]
+    released = (notice for notice in record.notices if notice.step == SaveStep.RELEASED)
+    times += [eviction_limit(notice.released_at) for notice in released if notice.released_at]
     return NoticePlan(record, tuple(causes), min(times, default=None))
 
 
@@ -198,12 +201,14 @@ def _after_save(
     workload: Workload, record: Record, observed: Observed, now: datetime, opened: OpenNotice
 ) -> NoticePlan:
     """Return the record with what follows once the checkpoint of a notice is saved, or is missed."""
-    if opened.response == NoticeResponse.SCALE_IN:
+    if opened.response == NoticeResponse.SCALE_IN and opened.step != SaveStep.RELEASED:
         pods = noticed_pods(workload, record, observed, opened)
         leaving = _leaving(workload, record, observed, pods)
         released = [pod for pod in pods if can_release(workload, record, NoticeCause(opened.cause), pod)]
         if leaving or released:
             return _scale_in(workload, record, observed, now, opened, leaving, released)
+    if opened.step == SaveStep.RELEASED:
+        return NoticePlan(_noticed(workload, record, opened))
     if opened.step == SaveStep.MISSED:
         return NoticePlan(_noticed(workload, record, replace(opened, response=NoticeResponse.RESTART)))
     record, causes = move_pods(workload, _noticed(workload, record, opened), observed, opened, now)

@@ -6,7 +6,7 @@ twice. If the checkpoint is late, or there is no time for one, the pods are repl
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -23,6 +23,9 @@ from argosy.workload.restarts.losses import LostPod
 from argosy.workload.restarts.policy import with_losses
 from argosy.workload.saves import all_replicas, can_save, fits, last_epoch, save_by, with_order
 
+EVICTION_SECONDS = 30.0
+"""Seconds that a drain has to evict pods whose checkpoint is saved; kubectl tries every five."""
+
 
 def should_save(
     workload: Workload, record: Record, observed: Observed, opened: OpenNotice, now: datetime
@@ -30,6 +33,8 @@ def should_save(
     """Return True if a checkpoint can be saved before the end that was announced."""
     if opened.cause in (NoticeCause.CANDIDATE, NoticeCause.OUT_OF_SERVICE):
         return False
+    if any(notice.node == opened.node and notice.step == SaveStep.RELEASED for notice in record.notices):
+        return False  # this is the eviction that was waited for
     return can_save(workload, record, observed) and fits(record, opened.deadline, now)
 
 
@@ -51,11 +56,24 @@ def with_save(
     return record, replace(opened, epoch=record.order.epoch, step=SaveStep.SAVING)
 
 
-def next_step(record: Record, notice: OpenNotice, now: datetime) -> OpenNotice:
-    """Return the notice with its checkpoint saved or missed, if it is."""
+def next_step(
+    workload: Workload, record: Record, observed: Observed, notice: OpenNotice, now: datetime
+) -> OpenNotice:
+    """Return the notice with its checkpoint saved or missed, if it is.
+
+    A drain evicts pods by name. One that is replaced under the same name before would be evicted again, so
+    the drain gets time to evict those that are there.
+    """
+    if notice.step == SaveStep.RELEASED:
+        pods = noticed_pods(workload, record, observed, notice)
+        is_over = notice.released_at is None or now >= eviction_limit(notice.released_at)
+        is_evicted = all(pod.terminating for pod in pods)
+        return replace(notice, step=SaveStep.SAVED) if is_over or is_evicted else notice
     if notice.step != SaveStep.SAVING:
         return notice
     if record.answered_epoch >= notice.epoch:
+        if heeds_cordons(workload) and notice.cause == NoticeCause.DRAINED:
+            return replace(notice, step=SaveStep.RELEASED, released_at=now)
         return replace(notice, step=SaveStep.SAVED)
     if now >= save_by(notice.deadline) or not notice.observed or last_epoch(record) < notice.epoch:
         return replace(notice, step=SaveStep.MISSED)
@@ -101,6 +119,11 @@ def noticed_pods(
         for pod in current_pods(record, name, observed)
         if pod.index in IndexSet.decode(encoded) and pod.node == notice.node and notice.pod in ("", pod.name)
     ]
+
+
+def eviction_limit(released: datetime) -> datetime:
+    """Return until when evictions are waited for; then the pods are replaced without."""
+    return released + timedelta(seconds=EVICTION_SECONDS)
 
 
 def heeds_cordons(workload: Workload) -> bool:

@@ -48,7 +48,7 @@ def with_noticed(record: Record, notice: OpenNotice) -> Record:
             since=notice.since,
             action=notice.response,
             deadline=notice.deadline,
-            was_saved=notice.step == SaveStep.SAVED,
+            was_saved=notice.step in (SaveStep.RELEASED, SaveStep.SAVED),
         )
     )
 

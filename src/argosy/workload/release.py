@@ -87,11 +87,9 @@ def _request(identity: str, created: datetime, indexes: IndexSet, notice: OpenNo
 
 
 def _releases(record: Record) -> list[OpenNotice]:
-    return [
-        notice
-        for notice in record.notices
-        if notice.observed and notice.response == NoticeResponse.SCALE_IN and notice.step != SaveStep.SAVING
-    ]
+    waiting = (SaveStep.SAVING, SaveStep.RELEASED)
+    moves = (notice for notice in record.notices if notice.response == NoticeResponse.SCALE_IN)
+    return [notice for notice in moves if notice.observed and notice.step not in waiting]
 
 
 def _left(notice: OpenNotice, rule: HostList, record: Record, observed: Observed) -> IndexSet:
