@@ -28,7 +28,8 @@ DOCS = Path(__file__).parents[2] / "docs" / "administrators" / "operations.md"
 ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILINE)
 CAUSE = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
 KINDS = (
-    "Pod Node Service ServiceAccount Role RoleBinding ConfigMap PodGroup CustomResourceDefinition TrainingRun"
+    "Pod Node Service ServiceAccount Role RoleBinding ConfigMap PodDisruptionBudget PodGroup"
+    " CustomResourceDefinition TrainingRun"
     " AresJob TrainingJob ScaleIn ScaleOut PodGroup.scheduling.volcano.sh"
 )
 NEEDED_KINDS = ("TrainingJob", "ScaleIn", "ScaleOut")
