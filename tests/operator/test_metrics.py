@@ -81,7 +81,7 @@ def labels_of(metric: Metric) -> set[str]:
 def test_every_metric_is_documented_with_its_labels_and_type() -> None:
     registry = CollectorRegistry()
     Metrics(registry), JobMetrics(registry), EndpointMetrics(registry), HostAckMetrics(registry)
- CheckpointAckMetrics(registry)
+    CheckpointAckMetrics(registry)
     defined = {
         (full_name(metric._name, metric._type), ",".join(metric._labelnames), metric._type)
         for metric in registry._collector_to_names
