@@ -165,8 +165,6 @@ class Caches:
         nodes = self.node_health.states(names)
         avoided = self.quarantined.for_namespace(job.namespace)
         free = self.capacity.snapshot(job.uid, avoided) if capacity else None
-        noticed = {*names, *noticed_nodes}
-        announced = self.announced.with_cordons(noticed) if cordons else self.announced.of(noticed)
         observed = Observed(
             pods=pods,
             nodes_down=nodes.down,
@@ -183,7 +181,7 @@ class Caches:
             recently_deleted=self._recently_deleted.for_job(owner),
             recent_losses=self._losses.for_job(owner),
             scale_requests=scale_requests,
-            notices=find_notices(pods, announced),
+            notices=find_notices(pods, self.announced.of({*names, *noticed_nodes}, cordons=cordons)),
             failed_actions=failures,
             exec_results=exec_results,
         )

@@ -243,16 +243,13 @@ class AnnouncedEnds:
         """Call with the name of a node when its end is announced, or the announcement has changed."""
         self._listeners.append(listener)
 
-    def of(self, names: Iterable[str]) -> dict[str, Announcement]:
-        """Return the announced ends of these nodes, by name."""
-        if not self._announcements:
+    def of(self, names: Iterable[str], *, cordons: bool = False) -> dict[str, Announcement]:
+        """Return the announced ends of these nodes, by name; with `cordons` a cordon announces one too."""
+        if not self._announcements and not cordons:
             return {}
-        return {name: self._announcements[name] for name in names if name in self._announcements}
-
-    def with_cordons(self, names: Iterable[str]) -> dict[str, Announcement]:
-        """Return the same, with cordoned nodes that are not announced otherwise."""
-        found = self.of(names)
-        for name in names:
+        names = tuple(names)
+        found = {name: self._announcements[name] for name in names if name in self._announcements}
+        for name in names if cordons else ():
             node = self._cache.get("", name)
             if node is not None and name not in found and (end := find_announcement(node, _CORDON)):
                 found[name] = end
