@@ -62,15 +62,19 @@ def find_losses(replica: Replica, incarnation: Incarnation, seen: Seen, steps: S
 
 
 def silent_since(replica: Replica, seen: Seen) -> datetime | None:
-    """Return since when the node of a running replica has been missing or not reachable."""
+    """Return since when the node of a replica has been missing or not reachable.
+
+    A bought node that has not been ready yet may take its time, unless its kubelet has stopped answering.
+    """
     incarnation = replica.current
-    if not incarnation.job and not incarnation.node:
-        return None
     node = seen.node_of(incarnation)
     if node is None:
-        return replica.silent_since or seen.now
+        is_placed = bool(incarnation.job or incarnation.node)
+        return (replica.silent_since or seen.now) if is_placed else None
     ready = ready_condition(node)
     if ready is None or ready.status == "True":
+        return None
+    if not incarnation.node and ready.status != "Unknown":
         return None
     return replica.silent_since or ready.last_transition_time or seen.now
 

@@ -1,0 +1,104 @@
+"""Jobs of replicas: what an API server says to them, and what stays of the template."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import msgspec
+import pytest
+
+from argosy.dialects.spot.job_spec import SpotJob, read_job
+from argosy.dialects.spot.record import CHECKPOINT_IMAGE, Incarnation
+from argosy.dialects.spot.replica_job import Run, check_job, replica_job
+from argosy.kinds.spot import SpotInstanceJob
+from argosy.plan.children import Owner, child_body
+from tests.support.differential import Caller, post
+from tests.support.field_paths import dig
+from tests.support.parameters import API_SERVERS
+from tests.support.servers import Server
+from tests.support.spot_jobs import Json, spot_job
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs?dryRun=All&fieldValidation=Strict"
+TERM = "spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+POD = "jobTemplate.spec.template.spec"
+RESTORED = Incarnation(
+    3,
+    7,
+    node="n1",
+    instance="vm",
+    job="j-0-7",
+    mode=CHECKPOINT_IMAGE,
+    images={"training": "r/c:t-7"},
+    source="b",
+)
+
+
+@pytest.fixture(scope="module", params=API_SERVERS)
+def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
+    name = "real_apiserver" if request.param == "kubernetes" else "local_apiserver"
+    server: Server = request.getfixturevalue(name)
+    with Caller(server) as caller:
+        yield caller
+
+
+def read(changes: Json | None = None) -> tuple[SpotJob, Owner]:
+    body = spot_job(changes=changes)
+    cast("Json", body["metadata"]).update({"namespace": "default", "uid": "u", "generation": 1})
+    obj = msgspec.convert(body, SpotInstanceJob)
+    job = read_job(obj)
+    assert isinstance(job, SpotJob)
+    return job, Owner.from_object(obj)
+
+
+def test_case_5_the_job_of_the_readme_is_accepted(caller: Caller) -> None:
+    job, owner = read()
+    fresh = Incarnation(0, 7, node="n1", job="j-0-7")
+    for child in (check_job(job), replica_job(job, Run(0, fresh)), replica_job(job, Run(0, RESTORED))):
+        answer = caller.send(post(JOBS, child_body(owner, child)))
+        assert answer.code == 201, answer.body
+        assert dig(answer.body, "spec.podFailurePolicy.rules.0.action") == "Ignore"
+
+
+def test_a_restored_job_has_the_images_and_says_where_they_come_from() -> None:
+    job, _ = read({"checkpointConfig.checkpointRepoCredentialRef": {"name": "r"}})
+    body = cast("Json", replica_job(job, Run(1, RESTORED)).body)
+    assert dig(body, "metadata.annotations") == {
+        "training.dcnlab.com/incarnation": "3",
+        "training.dcnlab.com/checkpoint-updated": "true",
+        "training.dcnlab.com/restored-from": "b",
+    }
+    spec = dig(body, "spec.template.spec")
+    assert dig(spec, "containers.0.image") == "r/c:t-7"
+    assert dig(spec, "imagePullSecrets") == [{"name": "my-training-job-checkpoint-pull"}]
+    assert dig(body, "spec.template.metadata.labels.training~dcnlab~com/provisioned-instance") == "vm"
+
+
+def test_every_alternative_of_the_users_affinity_is_bound_to_the_node() -> None:
+    zones: list[Json] = [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "ab"
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zones}}
+    job, _ = read({f"{POD}.affinity": {"nodeAffinity": required, "podAffinity": {}}})
+    body = cast("Json", replica_job(job, Run(0, Incarnation(0, 7, node="n1", job="x"))).body)
+    bound = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    assert dig(body, f"{TERM}.nodeSelectorTerms") == [{**zone, **bound} for zone in zones]
+    assert dig(body, "spec.template.spec.affinity.podAffinity") == {}
+
+
+def test_what_the_user_has_set_stays() -> None:
+    env: list[Json] = [{"name": "ARGOSY_RESUME", "value": "mine"}]
+    containers: list[Json] = [{"name": "training", "image": "x", "env": env}]
+    policy: Json = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}]}
+    job, _ = read(
+        {
+            f"{POD}.containers": containers,
+            "jobTemplate.spec.podFailurePolicy": policy,
+            "jobTemplate.metadata": {"labels": {"team": "a", "training.dcnlab.com/job-replica": "9"}},
+        }
+    )
+    body = cast("Json", replica_job(job, Run(0, Incarnation(0, 7, node="n1", job="x"))).body)
+    listed = cast("list[Json]", dig(body, "spec.template.spec.containers.0.env"))
+    variables = {variable["name"]: variable["value"] for variable in listed}
+    assert variables == {"ARGOSY_RESUME": "mine", "ARGOSY_REPLICA_INDEX": "0", "ARGOSY_INCARNATION": "0"}
+    assert dig(body, "spec.podFailurePolicy") == policy
+    assert dig(body, "metadata.labels.team") == "a"
+    assert dig(body, "metadata.labels.training~dcnlab~com/job-replica") == "0"
