@@ -104,7 +104,7 @@ async def test_answers_of_commands(
 
 async def test_a_command_that_takes_too_long_is_given_up(user: User, client: Client, launcher: Exec) -> None:
     command = ("sh", "-c", "echo begun; exec sleep 600")
-    action = replace(launcher, command=command, timeout_seconds=2)
+    action = replace(launcher, command=command, timeout_seconds=5)
     result = await PodExec(client).run(user.namespace, action)
     assert (result.status, result.exit_code, result.stdout) == (ExecStatus.TIMED_OUT, None, b"begun\n")
     again = await PodExec(client).run(user.namespace, launcher)
@@ -114,7 +114,7 @@ async def test_a_command_that_takes_too_long_is_given_up(user: User, client: Cli
 async def test_a_command_that_prints_without_end_is_given_up(
     user: User, client: Client, launcher: Exec
 ) -> None:
-    action = replace(launcher, command=("cat", "/dev/zero"), timeout_seconds=3)
+    action = replace(launcher, command=("cat", "/dev/zero"), timeout_seconds=6)
     result = await PodExec(client).run(user.namespace, action)
     assert (result.status, result.stdout) == (ExecStatus.TIMED_OUT, b"\0" * MAX_OUTPUT_BYTES)
 
@@ -160,8 +160,9 @@ async def test_a_pod_that_is_deleted_while_the_command_runs(user: User, client: 
 async def test_forty_commands_at_a_time_do_not_mix_their_outputs(
     user: User, client: Client, launcher: Exec
 ) -> None:
+    patient = replace(launcher, timeout_seconds=100)  # forty processes start at a time
     actions = [
-        replace(launcher, key=str(number), command=("sh", "-c", f"cat; echo {number}"), stdin=b"%d " % number)
+        replace(patient, key=str(number), command=("sh", "-c", f"cat; echo {number}"), stdin=b"%d " % number)
         for number in range(40)
     ]
     results = await asyncio.gather(*(PodExec(client).run(user.namespace, action) for action in actions))
