@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy.checkpoint.intervals import adaptive_interval, estimate_mean_time_between_failures, jitter
+from argosy.workload.save_intervals import adaptive_interval, estimate_mean_time_between_failures, jitter
 
 INTERVALS = {
     "never failed: the given interval": (600.0, 10.0, None, 600.0),
