@@ -19,6 +19,7 @@ def test_every_example_has_a_test() -> None:
         examples.FIRST_ARES,
         examples.GANG,
         examples.ESCALATION,
+        examples.CHECKPOINTED,
         *examples.SPOT,
     }
     tested = {*examples.WANTED, *examples.ARES, *tested_elsewhere}

@@ -46,9 +46,9 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "spot": Layout(
         {
             "config/crd/crds.yaml": lambda obj: obj["kind"] == "CustomResourceDefinition",
-            "config/manager/manager.yaml": lambda obj: obj["kind"] in (*_RUNNING, "Namespace", "DaemonSet"),
+            "config/manager/manager.yaml": lambda obj: obj["kind"] in (*_RUNNING, "Namespace"),
             "config/rbac/rbac.yaml": lambda obj: (
-                obj["kind"] not in (*_RUNNING, "Namespace", "DaemonSet", "CustomResourceDefinition")
+                obj["kind"] not in (*_RUNNING, "Namespace", "CustomResourceDefinition")
             ),
         }
     ),
