@@ -100,9 +100,6 @@ CHECKPOINT_ACK = f"{DOMAIN}/checkpoint-ack"
 CHECKPOINT_RESUMED = f"{DOMAIN}/checkpoint-resumed"
 """Annotation on a pod: step and digest of the checkpoint that it has started from."""
 
-CHECKPOINT = f"{DOMAIN}/checkpoint"
-"""Annotation on a job of another API: its checkpoints, in the form of `spec.checkpoint` of a TrainingRun."""
-
 CHECKPOINT_CONTAINER = "argosy-checkpoint"
 """Name of the sidecar that delivers orders to save a checkpoint and acknowledges checkpoints."""
 
