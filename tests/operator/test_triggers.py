@@ -14,7 +14,7 @@ from argosy.engine.clock import SystemClock
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import ConfigMapMetadata, Node, NodeSpec, Pod, PodSpec, PodStatus, Taint
+from argosy.kinds.kubernetes import ConfigMapMetadata, Node, NodeSpec, Pod, PodSpec, PodStatus, Service, Taint
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
 from argosy.operator.triggers import (
@@ -122,6 +122,16 @@ def test_deleted_pod_enqueues_its_job_at_once() -> None:
     assert enqueued(lambda caches: caches.pods._store(deleted, None), only_replaced=True) == [(KEY, 0.0)]
 
 
+@pytest.mark.parametrize(("by_us", "delay"), [(True, FOLLOW_DEBOUNCE_SECONDS), (False, 0.0)])
+def test_deleted_service_enqueues_its_job_later_if_it_was_removed_by_us(by_us: bool, delay: float) -> None:
+    def removed(caches: Caches) -> None:
+        services = caches.children[Service]
+        services.put(Service(replace(pod(0, "").metadata, name="mnist-worker-0")))
+        services._store(Key("default", "mnist-worker-0"), None)
+
+    assert enqueued(removed, only_replaced=by_us) == [(KEY, delay)]
+
+
 def test_deleted_child_of_a_kind_that_was_added_later_enqueues_its_job_at_once() -> None:
     nowhere = Client(Connection(server="https://127.0.0.1:1"))
     caches, queue, jobs = Caches(nowhere, SystemClock()), RecordingQueue(), Cache(nowhere, TrainingRun)
@@ -132,6 +142,7 @@ def test_deleted_child_of_a_kind_that_was_added_later_enqueues_its_job_at_once()
         jobs=jobs,
         background=BackgroundCalls(BackgroundPool(FakeExec().run)),
         on_pod_terminating=lambda *_: False,
+        on_removal=lambda *_: False,
     )
     triggers.add(cast("Reconciler[TrainingRun]", reconciler), queue)
     config_maps = caches.add_children(nowhere, ConfigMapMetadata, None)
@@ -180,6 +191,7 @@ def enqueued(change: Callable[[Caches], None], *, only_replaced: bool) -> list[t
         jobs=jobs,
         background=BackgroundCalls(BackgroundPool(FakeExec().run)),
         on_pod_terminating=lambda *_: only_replaced,
+        on_removal=lambda *_: only_replaced,
     )
     jobs.put(JOB)
     for index, phase in enumerate(("Running", "Pending", "Pending")):
@@ -212,6 +224,7 @@ def test_pods_of_a_deleted_job_enqueue_nothing() -> None:
         background=BackgroundCalls(BackgroundPool(FakeExec().run)),
         on_job_deleted=deleted.append,
         on_pod_terminating=lambda *_: False,
+        on_removal=lambda *_: False,
     )
     caches.pods.put(pod(0, "Running"))
     Triggers(caches).add(cast("Reconciler[TrainingRun]", reconciler), queue)

@@ -10,7 +10,7 @@ import pytest
 from argosy.dialects.base import read_record
 from argosy.engine.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
 from argosy.engine.objects import Key
-from argosy.reconcile import reconciler
+from argosy.reconcile import fixed_point, reconciler
 from argosy.reconcile.bursts import BURST_HOLD_SECONDS, BURST_JOBS, BURST_WINDOW_SECONDS
 from argosy.reconcile.status_writer import DEFER_SECONDS, MAX_DEFER_SECONDS
 from argosy.workload.model import Phase, Workload
@@ -422,7 +422,7 @@ async def test_many_terminating_pods_start_a_burst(harness: ReconcilerHarness) -
     memory = harness.reconciler.states[KEY]
     for number in range(BURST_JOBS):
         memory.uid = f"job {number}"
-        assert harness.reconciler.on_pod_terminating(KEY, "worker")
+        assert harness.reconciler.on_pod_terminating(KEY, "worker", "uid-of-a-pod")
     harness.remove_pod(1)
     await harness.reconcile()
     assert harness.api.log == ["create Pod mnist-worker-1"]
@@ -553,5 +553,6 @@ async def test_a_change_that_leads_to_a_wait_is_followed_by_a_reconcile_at_its_e
         return Plan(Record(phase_since=now, message="waits"))
 
     monkeypatch.setattr(reconciler, "decide", decide)
+    monkeypatch.setattr(fixed_point, "decide", decide)
     assert await harness.reconcile() == 5.0
     assert harness.api.writes()

@@ -16,6 +16,7 @@ from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.plan.record import UnsupportedVersionError
 from argosy.reconcile.caches import Caches
+from argosy.reconcile.job_state import WorkloadCache, workload_version
 from argosy.reconcile.owners import OWNER, owner_key
 from argosy.workload.dependencies import evaluate
 from argosy.workload.host_files import LiveFile, render_host_files
@@ -35,6 +36,9 @@ DEBOUNCE_SECONDS = 0.2
 
 MAX_UNKNOWN_WAITS = 64
 """Requests without a valid token that wait at once, in case the cache does not have their job yet."""
+
+MAX_WORKLOADS = 256
+"""Jobs whose translation is remembered, so that a change of their status does not translate them again."""
 
 CacheKey: TypeAlias = tuple[str, Phase] | Literal["all roles", "hosts"]
 """Key of a cached response: a role of the job and a phase, never text that a client chose."""
@@ -110,6 +114,8 @@ class _CachedJobs(Generic[T]):
     def __init__(self, api: JobApi[T], jobs: Cache[T]) -> None:
         self._api = api
         self._jobs = jobs
+        self._workloads: dict[str, WorkloadCache] = {}
+        """By uid, of the jobs that were asked for last."""
 
     def uid(self, namespace: str, name: str) -> str:
         job = self._jobs.get(namespace, name)
@@ -119,10 +125,22 @@ class _CachedJobs(Generic[T]):
         job = self._jobs.get(namespace, name)
         if job is None:
             return None
-        translated = self._api.dialect.to_workload(job)
+        translated = self._translate(job)
         workload = None if isinstance(translated, Problems) else translated
         roles = frozenset(workload.roles if workload else ())
         return JobView(job.metadata.uid, namespace, job.status, _record(job), roles, workload=workload)
+
+    def _translate(self, job: T) -> Workload | Problems:
+        """Return the job as a workload, translated once for each version of what that is made from."""
+        meta = job.metadata
+        version = workload_version(meta)
+        cached = self._workloads.get(meta.uid)
+        if cached is None or cached.version != version:
+            cached = WorkloadCache(version, self._api.dialect.to_workload(job))
+            self._workloads[meta.uid] = cached
+            if len(self._workloads) > MAX_WORKLOADS:
+                del self._workloads[next(iter(self._workloads))]
+        return cached.workload
 
 
 def _record(job: Job) -> Record:

@@ -31,8 +31,9 @@ changes."""
 
 FOLLOW_DEBOUNCE_SECONDS = 0.5
 """The same for a pod that has succeeded while others of its role still run, and for a terminating pod that is
-only replaced. Usually a mere count changes; a role that succeeds with any of its pods may wait this long. A
-terminating pod is replaced once it is deleted."""
+only replaced or that the operator has deleted, and for a child that it has removed. Usually a mere count
+changes; a role that succeeds with any of its pods may wait this long. A terminating pod is replaced once it
+is deleted."""
 
 
 class Queue(Protocol):
@@ -70,7 +71,7 @@ class Triggers:
             return jobs.get(*key) is not None
 
         self._served[resource.group, resource.kind] = _Served(
-            queue, job_exists, reconciler.on_pod_terminating
+            queue, job_exists, reconciler.on_pod_terminating, reconciler.on_removal
         )
 
         def job_changed(change: Change[T]) -> None:
@@ -106,7 +107,8 @@ class Triggers:
             return False
         served = self._served_owner(meta.controller)
         key = Key(meta.namespace, meta.controller.name)
-        return served is not None and served.on_pod_terminating(key, meta.labels.get(labels.ROLE, ""))
+        role = meta.labels.get(labels.ROLE, "")
+        return served is not None and served.on_pod_terminating(key, role, meta.uid)
 
     def enqueue_waiting_gangs(self) -> None:
         """Enqueue all jobs whose gang waits for capacity or for a gang scheduler."""
@@ -115,7 +117,15 @@ class Triggers:
 
     def _child_changed(self, change: Change[C]) -> None:
         if change.new is None:
-            self._enqueue_owner(change.old)
+            self._enqueue_owner(change.old, self._removal_debounce(change.old))
+
+    def _removal_debounce(self, child: ApiObject | None) -> float:
+        metadata = child.metadata if child is not None else None
+        if not isinstance(metadata, ObjectMeta) or metadata.controller is None:
+            return 0.0
+        served = self._served_owner(metadata.controller)
+        key = Key(metadata.namespace, metadata.controller.name)
+        return FOLLOW_DEBOUNCE_SECONDS if served and served.on_removal(key, metadata.uid) else 0.0
 
     def _node_changed(self, change: Change[Node]) -> None:
         node = change.new or change.old
@@ -154,4 +164,5 @@ class _Served(NamedTuple):
     job_exists: Callable[[Key], bool]
     """Returns True if the cache has such a job. Other keys are not enqueued: a replica that does not lead
     never removes them from its queue."""
-    on_pod_terminating: Callable[[Key, str], bool]
+    on_pod_terminating: Callable[[Key, str, str], bool]
+    on_removal: Callable[[Key, str], bool]

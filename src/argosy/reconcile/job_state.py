@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
+from argosy.kinds.meta import ObjectMeta
 from argosy.plan.actions import ActionResult
 from argosy.reconcile.child_executor import WrittenChildren
 from argosy.reconcile.slow_start import SlowStart
@@ -144,6 +145,11 @@ class WorkloadCache(Struct, frozen=True):
     version: tuple[int, bool, dict[str, str]]
     """Generation, whether it is being deleted, and annotations."""
     workload: Workload | Problems
+
+
+def workload_version(meta: ObjectMeta) -> tuple[int, bool, dict[str, str]]:
+    """Return what a workload is made from: a job is translated again when it changes."""
+    return meta.generation, meta.deletion_timestamp is not None, meta.annotations
 
 
 class JobState(Struct):

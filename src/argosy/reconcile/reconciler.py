@@ -5,9 +5,10 @@ this module fetches what they need and does what they return.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime
 from typing import Generic, Protocol
+
+from msgspec.structs import replace
 
 from argosy.dialects.base import JobApi, T, read_record
 from argosy.engine.cache import Cache, Change
@@ -24,9 +25,11 @@ from argosy.reconcile.adoption import PodAdopter
 from argosy.reconcile.background import BackgroundCalls
 from argosy.reconcile.caches import Caches
 from argosy.reconcile.executor import ActionExecutor
-from argosy.reconcile.job_state import JobState, RetryState, WorkloadCache
+from argosy.reconcile.fixed_point import decide_again
+from argosy.reconcile.job_state import JobState, RetryState, WorkloadCache, workload_version
 from argosy.reconcile.pod_groups import WaitingJob
 from argosy.reconcile.pod_renderer import PodRenderer
+from argosy.reconcile.scale_requests import FindRequests, no_requests
 from argosy.reconcile.status_writer import RETRY, StatusWriter, Written
 from argosy.reconcile.undecodable import UndecodableJobs
 from argosy.workload import reasons
@@ -37,7 +40,6 @@ from argosy.workload.notice_saves import heeds_cordons, nodes_to_avoid
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
-from argosy.workload.scale_request import ScaleRequest
 
 log = Logger(__name__)
 
@@ -55,16 +57,6 @@ class JobMetricsSink(Protocol):
         self, dialect: str, key: Key, workload: Workload | None, before: Record | None, plan: Plan
     ) -> None: ...
     def forget_job(self, dialect: str, key: Key) -> None: ...
-
-
-FindRequests = Callable[[Workload], tuple[ScaleRequest, ...]]
-"""Returns what objects of other kinds ask of a job."""
-
-
-def no_requests(workload: Workload) -> tuple[ScaleRequest, ...]:
-    """Return nothing: the API has no objects that ask for jobs to be scaled."""
-    del workload
-    return ()
 
 
 class Reconciler(Generic[T]):
@@ -144,16 +136,21 @@ class Reconciler(Generic[T]):
         if timed is not None and timed.at <= now and deferred is None:
             return await self._patch_spec(written.job, timed.patch, state)
         await self._execute(written.job, valid_workload or self.api.ended_workload(job), plan, state)
+
+        def observe() -> Observed:
+            return self._observe(written.job, workload, plan.record, state)
+
+        last: Plan | None = plan
+        if plan.record != before:
+            last = decide_again(valid_workload, plan, observed, observe, now)
+            plan = replace(plan, requeue_at=last.requeue_at) if last else plan
         if timed is not None and timed.at > now:
             plan = plan.with_requeue_at(timed.at)
-        last = plan if plan.record == before else _fixed_point(valid_workload, plan, observed, now)
-        plan = plan.with_requeue_at(last.requeue_at if last else None)
         return self._requeue_after(key, plan, observed, state, now, has_converged=last is not None)
 
     def _workload(self, job: T, state: JobState) -> Workload | Problems:
         """Return the job as a workload, translated once per generation, deletion and set of annotations."""
-        meta = job.metadata
-        version = (meta.generation, meta.deletion_timestamp is not None, meta.annotations)
+        version = workload_version(job.metadata)
         if state.workload is None or state.workload.version != version:
             state.workload = WorkloadCache(version, self.api.dialect.to_workload(job))
             state.retries = RetryState()  # what was rejected before may be valid now
@@ -332,12 +329,22 @@ class Reconciler(Generic[T]):
         self.background.clear()
         self.status.term.end()
 
-    def on_pod_terminating(self, key: Key, role: str) -> bool:
-        """Note that a pod terminates; return True if only that pod is replaced, once it is gone."""
+    def on_removal(self, key: Key, uid: str) -> bool:
+        """Return True if a child that was removed was removed by us: nothing waits for that."""
+        state = self.states.get(key)
+        return state is not None and uid in state.written.removed
+
+    def on_pod_terminating(self, key: Key, role: str, uid: str) -> bool:
+        """Note that a pod terminates; return True if nothing happens before it is gone.
+
+        That is so if it was deleted by us, or if only that pod is replaced.
+        """
         state = self.states.get(key)
         workload = state.workload.workload if state is not None and state.workload is not None else None
         if state is None or not isinstance(workload, Workload) or role not in workload.roles:
             return False
+        if uid in state.hints.deleted_uids:
+            return True
         self.status.bursts.for_namespace(key.namespace).observe_job(state.uid, self.clock.monotonic())
         found = workload.roles[role]
         refilled = workload.restart_scope(found) is RestartScope.POD and not found.replacement.next_index
@@ -386,14 +393,3 @@ def _log_phase_change(before: Record | None, after: Record) -> None:
         reason=after.reason,
         message=after.message,
     )
-
-
-def _fixed_point(workload: Workload | None, plan: Plan, observed: Observed, now: datetime) -> Plan | None:
-    """Return the plan of deciding again on the Record that was just written, if it would change nothing.
-
-    Deciding is cheap; a reconcile to find that out would cost more.
-    """
-    if workload is None or observed.confirmed_absent or plan.actions:
-        return None
-    again = decide(workload, plan.record, observed, now)
-    return again if again.record == plan.record and not again.actions else None

@@ -194,12 +194,13 @@ class Runner(Generic[T, R]):
             current = await self._writer.write_finalizers(obj, [*meta.finalizers, finalizer])
         has_record = self._reconciler.record is not None
         in_burst = self._bursts.for_namespace(meta.namespace).in_burst(self._clock.monotonic())
+        waits = in_burst or state.flush_at is not None
         written = await self._writer.write_status(
             current,
             decision.status,
             state,
             has_record=has_record,
-            may_wait=decision.may_wait and in_burst,
+            may_wait=decision.may_wait and waits,
         )
         if written is obj and decision.actions and not state.current:
             state.current = await self._term.confirm(obj)

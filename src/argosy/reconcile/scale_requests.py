@@ -1,6 +1,6 @@
 """Finds the objects that ask for a job to be scaled, and wakes the job when one of them changes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from argosy.dialects.base import RequestKind
@@ -14,6 +14,16 @@ from argosy.workload.scale_request import ScaleRequest
 
 JOB = "job"
 """The index by namespace and name of the job that an object is for."""
+
+
+FindRequests = Callable[[Workload], tuple[ScaleRequest, ...]]
+"""Returns what objects of other kinds ask of a job."""
+
+
+def no_requests(workload: Workload) -> tuple[ScaleRequest, ...]:
+    """Return nothing: the API has no objects that ask for jobs to be scaled."""
+    del workload
+    return ()
 
 
 class ScaleRequests:
@@ -55,6 +65,7 @@ def _enqueue_job(kind: RequestKind, queue: Queue, change: Change[KubernetesObjec
     before, after = (kind.asks(obj) if obj is not None else None for obj in objects)
     if before == after:
         return
-    for obj in objects:
-        if obj is not None and (name := kind.job_name(obj)):
-            queue.enqueue(Key(obj.metadata.namespace, name))
+    keys = {Key(obj.metadata.namespace, kind.job_name(obj)): None for obj in objects if obj is not None}
+    for key in keys:
+        if key.name:
+            queue.enqueue(key)

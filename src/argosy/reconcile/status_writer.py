@@ -29,6 +29,7 @@ from argosy.engine.objects import key_of
 from argosy.reconcile.bursts import BurstDetector, BurstDetectors
 from argosy.reconcile.compatibility import Compatibility, RecordSupport
 from argosy.reconcile.job_state import Deferred, JobState, StatusState
+from argosy.reconcile.object_writer import raw_record
 from argosy.reconcile.status_changes import status_body, write_interval
 from argosy.reconcile.term import Term
 from argosy.workload import reasons
@@ -142,7 +143,8 @@ class StatusWriter(Generic[T]):
             problem = f"rejects the status ({error.message})"
             return self.compatibility.status_cannot_be_written(job, problem, state.block)
         state.status.written(self._clock.monotonic())
-        if read_record(after) != plan.record:
+        # Comparing what was sent is cheaper than decoding what came back.
+        if raw_record(after.status) != raw_record(status) and read_record(after) != plan.record:
             return await self._report_pruned(after, workload, plan.record, observed, state)
         self.record_support.confirm_write()
         return StatusChange(job, after, plan, workload)

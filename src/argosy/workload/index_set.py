@@ -6,7 +6,7 @@ A role usually has the indexes from 0 to its size, which is one range, however l
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from itertools import count as count_from
-from itertools import islice
+from itertools import islice, pairwise
 
 from msgspec import Struct
 
@@ -23,8 +23,11 @@ class IndexSet(Struct, frozen=True, dict=True):
     @classmethod
     def of(cls, indexes: Iterable[int]) -> "IndexSet":
         """Return the set of these indexes."""
+        unique = set(indexes)
+        if not unique:
+            return EMPTY
         ranges: list[tuple[int, int]] = []
-        for index in sorted(set(indexes)):
+        for index in sorted(unique):
             if ranges and ranges[-1][1] == index - 1:
                 ranges[-1] = (ranges[-1][0], index)
             else:
@@ -39,23 +42,33 @@ class IndexSet(Struct, frozen=True, dict=True):
     @classmethod
     def decode(cls, text: str) -> "IndexSet":
         """Return the set that `encode` wrote; ValueError if the text is not of this form."""
-        indexes: set[int] = set()
-        for part in text.split(",") if text else ():
+        if not text:
+            return EMPTY
+        ranges: list[tuple[int, int]] = []
+        for part in text.split(","):
             first, dash, last = part.partition("-")
-            highest = int(last if dash else first)
+            lowest = int(first)
+            highest = int(last) if dash else lowest
             if highest > MAX_INDEX:
                 raise ValueError(f"invalid index in {part!r}: must be at most {MAX_INDEX}")
-            indexes.update(range(int(first), highest + 1))
-        return cls.of(indexes)
+            ranges.append((lowest, highest))
+        is_encoded = all(lowest <= highest for lowest, highest in ranges)
+        if is_encoded and all(before[1] + 1 < after[0] for before, after in pairwise(ranges)):
+            return cls(tuple(ranges))
+        return cls.of(index for lowest, highest in ranges for index in range(lowest, highest + 1))
 
     def encode(self) -> str:
         return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in self.ranges)
 
-    @cached_property
+    @property
     def lookup(self) -> Container[int]:
         """The same set for loops over many pods: `in` is a single C call."""
         if len(self.ranges) == 1:
             return range(self.ranges[0][0], self.ranges[0][1] + 1)
+        return self._members
+
+    @cached_property
+    def _members(self) -> frozenset[int]:
         return frozenset(self)
 
     @property
@@ -70,6 +83,9 @@ class IndexSet(Struct, frozen=True, dict=True):
     def __contains__(self, index: object) -> bool:
         return index in self.lookup
 
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
     def __len__(self) -> int:
         return sum(last - first + 1 for first, last in self.ranges)
 
@@ -83,12 +99,18 @@ class IndexSet(Struct, frozen=True, dict=True):
         return other if not self.ranges else IndexSet.of((*self, *other))
 
     def __sub__(self, other: "IndexSet") -> "IndexSet":
-        if not other.ranges:
+        if not other.ranges or not self.ranges:
             return self
-        return IndexSet.of(index for index in self if index not in other.lookup)
+        excluded = other.lookup
+        return IndexSet.of(index for index in self if index not in excluded)
 
     def __and__(self, other: "IndexSet") -> "IndexSet":
-        return self if self == other else IndexSet.of(index for index in self if index in other.lookup)
+        if not self.ranges or self == other:
+            return self
+        if not other.ranges:
+            return other
+        included = other.lookup
+        return IndexSet.of(index for index in self if index in included)
 
 
 EMPTY = IndexSet()
