@@ -93,6 +93,8 @@ class ScaleSimulator:
         self.absent: set[tuple[str, int]] = set()
         self.pending: set[str] = set()
         """Names of pods that do not start."""
+        self.in_burst = False
+        """Whether many other jobs change at the same time."""
         self.acknowledges = True
         """Whether the sidecar of the launcher works."""
         self.calls: list[Exec] = []
@@ -148,6 +150,7 @@ class ScaleSimulator:
             exec_results=dict(self.results),
             confirmed_absent=frozenset(self.absent),
             scale_requests=tuple(self.requests.values()),
+            in_burst=self.in_burst,
         )
         plan = decide(self.job, before, observed, self.now)
         assert decide(self.job, before, observed, self.now) == plan

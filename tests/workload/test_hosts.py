@@ -87,6 +87,14 @@ def test_the_next_list_is_written_again() -> None:
     assert [b"job-worker-1" in call.stdin for call in writes(job)] == [True, False]
 
 
+@pytest.mark.parametrize(("in_burst", "seconds"), [(False, 2.0), (True, 4.0)])
+def test_the_sidecar_has_more_time_while_many_jobs_change(in_burst: bool, seconds: float) -> None:
+    job = without_sidecar()
+    job.in_burst = in_burst
+    since = lose_worker(job)
+    assert write_times(job, since, 6) == [seconds]
+
+
 def test_an_acknowledgement_of_an_earlier_list_does_not_count() -> None:
     job = without_sidecar()
     assert job.pods[LAUNCHER].hosts_ack

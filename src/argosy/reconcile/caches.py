@@ -151,6 +151,7 @@ class Caches:
         cordons: bool = False,
         capacity: bool = False,
         scale_requests: tuple[ScaleRequest, ...] = (),
+        in_burst: bool = False,
     ) -> Observation:
         """Return everything that is decided on. Changes nothing.
 
@@ -181,6 +182,7 @@ class Caches:
             recently_deleted=self._recently_deleted.for_job(owner),
             recent_losses=self._losses.for_job(owner),
             scale_requests=scale_requests,
+            in_burst=in_burst,
             notices=find_notices(pods, self.announced.of({*names, *noticed_nodes}, cordons=cordons)),
             failed_actions=failures,
             exec_results=exec_results,

@@ -184,6 +184,9 @@ class Reconciler(Generic[T]):
             cordons=isinstance(workload, Workload) and heeds_cordons(workload),
             capacity=self._needs_capacity(workload, before),
             scale_requests=self.requests(workload) if isinstance(workload, Workload) else (),
+            in_burst=self.status.bursts.for_namespace(job.metadata.namespace).in_burst(
+                self.clock.monotonic()
+            ),
         )
         observed = observation.observed
         state.hints.keep_deleted(observed.pods)

@@ -41,6 +41,9 @@ CHECK_RETRY_SECONDS = 2.0
 """Seconds until a pod that could not be attached is tried again."""
 ACK_SECONDS = 2.0
 """Seconds that the sidecar of the launcher has to write the files and to acknowledge them."""
+ACK_SECONDS_IN_BURST = 4.0
+"""The same while many jobs of the namespace change: commands would delay the acknowledgements further. A list
+must reach the launcher within five seconds all the same."""
 WRITE_SECONDS = 5.0
 """Seconds after which a command that writes the files is repeated; doubled up to MAX_WRITE_SECONDS."""
 MAX_WRITE_SECONDS = 60.0
@@ -122,7 +125,7 @@ def _write_if_not_acknowledged(
     if launcher is None:
         return plan
     since = _expected_since(record, rule, launcher) or now
-    number, next_at = _try_number(since, now)
+    number, next_at = _try_number(since + _ack_time(observed), now)
     if number is None:
         return plan.with_requeue_at(next_at)
     key = f"hosts/{launcher.uid}/{last.listed_etag}/{number}"
@@ -148,7 +151,7 @@ def wait_for_files_until(
     if launcher is None:
         return None
     since = _expected_since(record, rule, launcher) or now
-    until = since + timedelta(seconds=ACK_SECONDS + WRITE_SECONDS)
+    until = since + _ack_time(observed) + timedelta(seconds=WRITE_SECONDS)
     return until if now < until else None
 
 
@@ -176,12 +179,16 @@ def _expected_since(record: Record, rule: HostList, launcher: ObservedPod) -> da
     return max((time for time in times if time is not None), default=None)
 
 
-def _try_number(since: datetime, now: datetime) -> tuple[int | None, datetime]:
+def _ack_time(observed: Observed) -> timedelta:
+    return timedelta(seconds=ACK_SECONDS_IN_BURST if observed.in_burst else ACK_SECONDS)
+
+
+def _try_number(start: datetime, now: datetime) -> tuple[int | None, datetime]:
     """Return the number of the command that runs now, None if it is not time yet, and when the next is due.
 
     It follows from the time alone, so that nothing has to be recorded while commands fail.
     """
-    start, wait, longest = since + timedelta(seconds=ACK_SECONDS), WRITE_SECONDS, MAX_WRITE_SECONDS
+    wait, longest = WRITE_SECONDS, MAX_WRITE_SECONDS
     if now < start:
         return None, start
     number, passed = 0, (now - start).total_seconds()

@@ -163,6 +163,8 @@ class Observed(Struct, frozen=True, dict=True):
     """Answers to `Exec`s of earlier plans, by key, until a plan leaves the key out."""
     scale_requests: tuple[ScaleRequest, ...] = ()
     """Objects that ask for the job to be scaled, have not finished and are not being deleted."""
+    in_burst: bool = False
+    """Many jobs of the namespace change at the same time: everything takes longer."""
     failed_actions: tuple[ActionResult, ...] = ()
     """Actions of earlier reconciles that were not executed and still block the job."""
 
