@@ -26,6 +26,7 @@ from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.pod_groups import PodGroups
 from argosy.reconcile.recently_deleted import RecentlyDeleted
 from argosy.workload.announcements import NoticeRules
+from argosy.workload.capacity import Capacity
 from argosy.workload.gang_schedulers.volcano import VOLCANO
 from argosy.workload.notice_response import find_notices
 from argosy.workload.observed import Observed, ObservedPod, is_equivalent_pod, observe_pod
@@ -187,10 +188,12 @@ class Caches:
             failed_actions=failures,
             exec_results=exec_results,
         )
-        if not capacity:
-            return Observation(observed)
+        return Observation(observed, self._recheck_at(free) if capacity else None)
+
+    def _recheck_at(self, free: Capacity | None) -> float | None:
+        """Return when a job asks again what is free."""
         unknown_until = self._clock.monotonic() + UNKNOWN_CAPACITY_SECONDS if free is None else None
-        return Observation(observed, unknown_until or self.capacity.reserved_until())
+        return unknown_until or self.capacity.reserved_until()
 
     def _pods(self, owner: str, deleted_uids: Collection[str]) -> tuple[ObservedPod, ...]:
         cached = (self._observed_pods.get(pod.metadata.uid) for pod in self.pods.by(OWNER, owner))
