@@ -8,7 +8,6 @@ lost, `record_sync` restores attempt and replacement numbers from the labels of 
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -368,22 +367,19 @@ _BY_INDEX = {
     "failure_streaks": "failureStreaks",
 }
 _INDEX_SETS = ("members", "created", "retired", "joining", "draining", "attachable", "listed")
-_BY_WIRE_NAME = {wire: name for name, wire in _BY_INDEX.items()}
-_WITHOUT_SPECIAL_FIELDS: Mapping[str, Any] = {
-    "extra_fields": {},
-    **{name: {} for name in _BY_INDEX},
-    **dict.fromkeys(_INDEX_SETS, EMPTY),
-}
 _SPECIAL_FIELDS = frozenset({*_BY_INDEX.values(), *_INDEX_SETS})
 _ROLE_FIELDS = (
     frozenset(part.encode_name for part in msgspec.structs.fields(RoleRecord))
     - {"extraFields"}
     - _SPECIAL_FIELDS
 )
+_KNOWN_FIELDS = _ROLE_FIELDS | _SPECIAL_FIELDS
 
 
 def _encode_role(role: RoleRecord) -> object:
-    built: dict[str, object] = msgspec.to_builtins(replace(role, **_WITHOUT_SPECIAL_FIELDS))
+    built: dict[str, object] = msgspec.to_builtins(
+        replace(role, extra_fields={}, **{key: {} for key in _BY_INDEX}, **dict.fromkeys(_INDEX_SETS, EMPTY))
+    )
     for name in _INDEX_SETS:
         indexes: IndexSet = getattr(role, name)
         if indexes:
@@ -396,16 +392,8 @@ def _encode_role(role: RoleRecord) -> object:
 
 
 def _decode_role(raw: Json) -> RoleRecord:
-    plain: dict[str, object] = {}
-    special: dict[str, object] = {}
-    unknown: dict[str, object] = {}
-    for name, value in raw.items():
-        if name in _ROLE_FIELDS:
-            plain[name] = value
-        elif name in _INDEX_SETS:
-            special[name] = IndexSet.decode(str(value))
-        elif name in _BY_WIRE_NAME:
-            special[_BY_WIRE_NAME[name]] = index_ranges.decode(str(value))
-        else:
-            unknown[name] = value
-    return replace(msgspec.convert(plain, RoleRecord), extra_fields=unknown, **special)
+    plain = {name: value for name, value in raw.items() if name in _ROLE_FIELDS}
+    unknown = {name: value for name, value in raw.items() if name not in _KNOWN_FIELDS}
+    by_index = {name: index_ranges.decode(str(raw[wire])) for name, wire in _BY_INDEX.items() if wire in raw}
+    index_sets = {name: IndexSet.decode(str(raw[name])) for name in _INDEX_SETS if name in raw}
+    return replace(msgspec.convert(plain, RoleRecord), extra_fields=unknown, **by_index, **index_sets)
