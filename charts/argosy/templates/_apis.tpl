@@ -266,6 +266,16 @@
   verbs: [get, update]
 {{- end }}
 {{- end }}
+{{- if .Values.apis.spot }}
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [create]
+# Where VMs were requested, to find those that belong to nothing any more.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [argosy-machine-scopes]
+  verbs: [get, patch]
+{{- end }}
 {{- end }}
 
 {{- define "argosy.agentRules" -}}

@@ -99,6 +99,7 @@ def operator(
 
     if local is not None:
         settings = replace(local_settings(local, common["kubeconfig"]), log_level=common["log_level"])
+        settings = replace(settings, apis=chosen_apis(apis))
     else:
         settings = Settings(
             **common,
@@ -116,8 +117,7 @@ def operator(
     if gang_backend:
         settings = replace(settings, gang_backend=gang_backend)
     settings = _with_node_rules(settings, notice_taints, cordon_is_notice, quarantine)
-    if identity:
-        settings = replace(settings, identity=identity)
+    settings = replace(settings, identity=identity or settings.identity)
     if helper_image:
         settings = replace(settings, helper=msgspec.structs.replace(settings.helper, image=helper_image))
     run_operator(settings)

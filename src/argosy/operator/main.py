@@ -229,7 +229,7 @@ def _leader_tasks(
         ],
         clock,
     )
-    tasks: list[LeaderTask] = [maintainer.run]
+    tasks: list[LeaderTask] = [maintainer.run, *(task for api in apis for task in api.leader_tasks)]
     if settings.webhooks:
         tasks.append(
             lambda: webhooks.keep_ca_injected(client, settings.webhooks, lambda: credentials.current.ca)

@@ -6,17 +6,21 @@ The test plays the VMs: a Node appears when it creates one.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 
+import msgspec
 import pytest
 
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.engine.errors import NotFound
-from argosy.kinds.kubernetes import Node, Secret
+from argosy.kinds.kubernetes import ConfigMap, Namespace, Node, Secret
 from argosy.kinds.spot_machines import ProvisionedInstance, SpotInstanceVM
 from argosy.local.gce.api import GceApi
 from argosy.local.gce.cloud import Cloud, Latency
 from argosy.local.gce.server import GceServer, utc_now
 from argosy.operator.apis.spot import SPOT
+from argosy.operator.apis.spot_sweep import CONFIG_MAP, Scope
+from argosy.plan.actions import SecretRef
 from tests.support.captured_logs import captured_lines
 from tests.support.clouds.strict_gce import StrictGate
 from tests.support.operator_harness import Scene
@@ -51,6 +55,16 @@ async def prepare(scene: Scene, name: str) -> None:
     await scene.client.create(
         ProvisionedInstance, {"metadata": {"name": name}, "spec": spec}, scene.namespace
     )
+
+
+async def create_secrets(scene: Scene) -> None:
+    for secret, data in (
+        ("gcp-credentials", {"credentials.json": CREDENTIALS}),
+        ("kubeadm-join-token", JOIN),
+    ):
+        text = {key: value.decode() for key, value in data.items()}
+        body = {"metadata": {"name": secret}, "stringData": text}
+        await scene.client.create(Secret, body, scene.namespace)
 
 
 async def report_node(scene: Scene, name: str) -> None:
@@ -101,3 +115,31 @@ async def test_the_listed_rules_suffice_to_buy_a_vm_and_to_delete_it(scene: Scen
     assert gate.violations == []
     with pytest.raises(NotFound):
         await scene.client.get(Node, name)
+
+
+@pytest.mark.timeout(180)
+async def test_a_vm_whose_object_is_gone_is_swept_when_the_operator_starts(scene: Scene) -> None:
+    gate = StrictGate()
+    cluster = (await scene.client.get(Namespace, "kube-system")).metadata.uid
+    with captured_lines():
+        async with cloud_of(gate) as (cloud, url):
+            await create_secrets(scene)
+            for name, label in (("orphan", cluster), ("foreign", "another-cluster"), ("unlabelled", "")):
+                labels = {"argosy-uid": "gone", "argosy-cluster": label}
+                cloud.insert("p", "us-central1-a", {"name": name, "labels": labels}, "")
+            for instance in cloud.instances.values():
+                instance.created -= timedelta(hours=1)
+            scope = Scope(scene.namespace, "p", "us-central1-a", SecretRef("gcp-credentials"))
+            data = {scope.key: msgspec.json.encode(scope).decode()}
+            body = {"metadata": {"name": CONFIG_MAP}, "data": data}
+            await scene.client.create(ConfigMap, body, scene.namespace)
+
+            async def is_swept() -> bool:
+                cloud.advance()
+                return "orphan" not in {each.name for each in cloud.instances.values()}
+
+            async with scene.operator(apis=(replace(SPOT, settings=SpotSettings(gce_endpoint=url)),)):
+                await scene.until("the orphan is deleted", is_swept)
+            left = sorted(each.name for each in cloud.instances.values())
+            assert left == ["foreign", "unlabelled"]
+    assert gate.violations == []

@@ -5,7 +5,7 @@ a module of its own and a line in that list. Commands of the CLI read these valu
 operator needs is therefore imported when `start`, `apply_config` or a webhook's `review` is called.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -78,6 +78,9 @@ class RunningApi:
     routes: "Callable[[RouteContext], Mapping[str, Route]]" = lambda _context: {}
     """Returns handlers of the endpoint by the first segment of their path."""
     certificates: Sequence[ServiceCertificate] = ()
+    leader_tasks: "Sequence[Callable[[], Coroutine[None, None, None]]]" = ()
+    """What only the leader does besides reconciling; each runs until it is cancelled. `add_controllers` may
+    still add some."""
 
 
 class NoSettings(Struct, frozen=True):

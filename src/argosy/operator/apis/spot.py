@@ -4,6 +4,8 @@ They are the APIs of spot-instance-training-operator (`training.training.dcnlab.
 stateful-migration-operator (`migration.dcnlab.com`).
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from argosy.dialects.spot.settings import SpotSettings
@@ -11,12 +13,12 @@ from argosy.kinds.kubernetes import Job, Namespace, Node, Pod, Secret
 from argosy.kinds.migration import CheckpointBackup, CheckpointRestore, StatefulMigration
 from argosy.kinds.spot import INSTANCE_LABEL, SpotInstanceJob
 from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
-from argosy.operator.apis.base import Api, Preset, SettingOption, start_controllers
+from argosy.operator.apis.base import Api, Preset, RunningApi, SettingOption, StartContext
 from argosy.operator.apis.spot_agent import RULES as AGENT_RULES
 from argosy.operator.apis.spot_migration import RULES as MIGRATION_RULES
 from argosy.operator.apis.spot_migration import add_migrations
 from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
-from argosy.operator.rbac import READ, PolicyRule, kind_rules
+from argosy.operator.rbac import READ, PolicyRule, ResourceName, kind_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.manager import Manager
@@ -125,6 +127,19 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     add_instances(manager, spot)
 
 
+@asynccontextmanager
+async def _start(context: "StartContext") -> "AsyncIterator[RunningApi]":
+    from argosy.operator.apis.spot_sweep import InstanceSweeper
+
+    settings, tasks = context.settings, []
+
+    def add(manager: "Manager") -> None:
+        _add_controllers(manager, settings)
+        tasks.append(InstanceSweeper(manager, settings.operator_namespace).run)
+
+    yield RunningApi(add_controllers=add, leader_tasks=tasks)
+
+
 def summarize(job: SpotInstanceJob) -> JobSummary:
     """Return what the CLI shows of a SpotInstanceJob."""
     status = job.status
@@ -163,6 +178,14 @@ _RULES: Final = (
         verbs=("patch", "delete"),
         reason="nodes of VMs that it has bought",
     ),
+    PolicyRule(scope="operator", resources=("configmaps",), verbs=("create",)),
+    PolicyRule(
+        scope="operator",
+        resources=("configmaps",),
+        names=(ResourceName("argosy-machine-scopes", "`argosy-machine-scopes`"),),
+        verbs=("get", "patch"),
+        reason="where VMs were requested, to find those that belong to nothing any more",
+    ),
     PolicyRule(
         scope="cluster",
         resources=(Namespace.resource.plural,),
@@ -192,7 +215,7 @@ SPOT: Final = Api(
     ),
     jobs=(job_kind(SpotInstanceJob, "sij", summarize),),
     rules=_RULES,
-    start=start_controllers(_add_controllers),
+    start=_start,
     settings=SpotSettings(),
     options=OPTIONS,
     preset=Preset(
