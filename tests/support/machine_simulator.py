@@ -7,7 +7,7 @@ be killed at any of them, before it is done or before its answer arrives. As wit
 sent after that, and what was only in memory is lost.
 """
 
-import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -247,9 +247,9 @@ class Operator:
             return False
         record = decode_record(obj.status.argosy, InstanceRecord)
         inputs = await self._inputs(name, obj, record)
-        before = asyncio.get_running_loop().time()
+        before = time.process_time()
         decision = self.reconciler.decide(obj, record, inputs, world.now)
-        world.longest_reconcile = max(world.longest_reconcile, asyncio.get_running_loop().time() - before)
+        world.longest_reconcile = max(world.longest_reconcile, time.process_time() - before)
         changed = await self._write(obj, decision)
         world.events += [(name, told) for told in decision.events]
         calls = [action for action in decision.actions if isinstance(action, Call)]
