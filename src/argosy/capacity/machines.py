@@ -29,7 +29,8 @@ class Machines(Struct, frozen=True):
     def decide(self, record: MachineRecord | None, facts: MachineFacts) -> MachinePlan:
         """Return what is remembered and done next."""
         context = Context(facts, self.provider, self.settings)
-        plan = self._decide(_with_credentials(record or MachineRecord(), facts), context)
+        known = _with_node(_with_credentials(record or MachineRecord(), facts), facts)
+        plan = self._decide(known, context)
         if plan.record.exists or not plan.record.token_id or plan.calls:
             return plan
         if plan.record.state not in (MachineState.GONE, MachineState.FAILED):
@@ -76,3 +77,11 @@ def _with_credentials(record: MachineRecord, facts: MachineFacts) -> MachineReco
     if facts.credentials is None or record.credentials in (None, facts.credentials):
         return record
     return replace(record, credentials=facts.credentials)
+
+
+def _with_node(record: MachineRecord, facts: MachineFacts) -> MachineRecord:
+    """Return the Record with a Node that has come while the machine goes, so that it is deleted too."""
+    is_going = facts.deleting or record.state in (MachineState.GOING, MachineState.LOST)
+    if not is_going or not record.exists or record.node_uid or facts.node is None:
+        return record
+    return replace(record, node=facts.node.name, node_uid=facts.node.uid)
