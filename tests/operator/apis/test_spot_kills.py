@@ -1,4 +1,4 @@
-"""Test that no VM is lost when operator processes are killed, with a real API server and a cloud over HTTP."""
+"""Test that no VM is lost when operator processes are killed while they buy VMs over HTTP."""
 
 import asyncio
 import random
