@@ -290,9 +290,11 @@ class Operator:
                 world.request(lambda: world.nodes.pop(action.name))
         elif isinstance(action, Patch):
             node = world.nodes[action.name]
-            patch = cast("Any", action.patch)["metadata"]["labels"]
-            labelled = replace(node.metadata, labels={**node.metadata.labels, **patch})
-            world.request(lambda: world.nodes.__setitem__(action.name, replace(node, metadata=labelled)))
+            patch, meta = cast("Any", action.patch)["metadata"], node.metadata
+            labels = {**meta.labels, **patch["labels"]}
+            annotations = {**meta.annotations, **patch.get("annotations", {})}
+            marked = replace(node, metadata=replace(meta, labels=labels, annotations=annotations))
+            world.request(lambda: world.nodes.__setitem__(action.name, marked))
 
     async def _inputs(self, name: str, obj: ProvisionedInstance, record: InstanceRecord | None) -> Inputs:
         world = self.world

@@ -27,6 +27,7 @@ from argosy.dialects.spot.instance_record import InstanceRecord
 from argosy.dialects.spot.instance_status import Shown, instance_status
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.kinds.kubernetes import Node
+from argosy.kinds.labels import HOURLY_PRICE
 from argosy.kinds.spot import (
     FORCE_DELETE,
     INSTANCE_FINALIZER,
@@ -362,7 +363,7 @@ def _seen(record: MachineRecord, before: InstanceRecord, zone: ViewState) -> See
 
 
 def _node_actions(obj: ProvisionedInstance, machine: MachineRecord, node: Node | None) -> Iterator[Action]:
-    """Label the Node of the machine, and delete it when the machine was deleted."""
+    """Label the Node of the machine, with its price, and delete it when the machine was deleted."""
     if node is None or node.metadata.uid != machine.node_uid:
         return
     meta = node.metadata
@@ -372,8 +373,9 @@ def _node_actions(obj: ProvisionedInstance, machine: MachineRecord, node: Node |
     if gone:
         yield Remove(Node, meta.name, meta.uid)
     elif machine.exists and meta.labels.get(INSTANCE_LABEL) != machine.name:
-        labels = {"labels": {INSTANCE_LABEL: machine.name}}
-        yield Patch(Node, meta.name, "", meta.uid, {"metadata": labels})
+        price = {"annotations": {HOURLY_PRICE: machine.price}} if machine.price else {}
+        marks = {"labels": {INSTANCE_LABEL: machine.name}, **price}
+        yield Patch(Node, meta.name, "", meta.uid, {"metadata": marks})
 
 
 def _join_events(before: MachineRecord, after: MachineRecord, gathered: _Gathered) -> Iterator[EmitEvent]:
