@@ -1,7 +1,7 @@
 """Cuts files into chunks that are stored once, and describes where they are.
 
 A chunk is stored under the SHA-256 of its content. What is stored is a zstd frame if that is shorter, and the
-content itself otherwise, so the two can be told apart by their length: the index has the length of the
+content itself otherwise, so the two can be distinguished by their length: the index has the length of the
 content.
 """
 

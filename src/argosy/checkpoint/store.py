@@ -64,7 +64,9 @@ class Scan(Struct, frozen=True):
     """Those whose manifest cannot be used."""
 
 
-class Store(Protocol):
+class CheckpointList(Protocol):
+    """Checkpoints that can be looked at and deleted: a store, or the folder of a training."""
+
     @property
     def uri(self) -> str: ...
 
@@ -72,16 +74,26 @@ class Store(Protocol):
         """Return all checkpoints."""
         ...
 
-    def publish(self, folder: Path, manifest: Manifest) -> Saved:
-        """Store a folder's checkpoint; it can be listed when everything else is stored."""
-        ...
-
     def list(self) -> Sequence[Manifest]:
         """Return the complete checkpoints, the newest first."""
         ...
 
     def find_latest(self, verify: bool = True) -> Latest:
-        """Return the newest checkpoint whose chunks are there with the right sizes, and what was skipped."""
+        """Return the newest checkpoint whose data is there with the right sizes, and what was skipped."""
+        ...
+
+    def verify(self, manifest: Manifest) -> Sequence[str]:
+        """Return what is wrong with a checkpoint; reads all of it."""
+        ...
+
+    def prune(self, keep_last: int, keep: Collection[str] = ()) -> Sequence[str]:
+        """Delete older checkpoints and the remains of killed uploads; returns the names of deleted ones."""
+        ...
+
+
+class Store(CheckpointList, Protocol):
+    def publish(self, folder: Path, manifest: Manifest) -> Saved:
+        """Store a folder's checkpoint; it can be listed when everything else is stored."""
         ...
 
     def latest(self, verify: bool = True) -> Manifest | None:
@@ -94,12 +106,4 @@ class Store(Protocol):
 
     def restore_latest(self, target: Path) -> Latest:
         """Restore the newest checkpoint that can be restored, and tell which were skipped."""
-        ...
-
-    def verify(self, manifest: Manifest) -> Sequence[str]:
-        """Return what is wrong with a checkpoint; reads all of it."""
-        ...
-
-    def prune(self, keep_last: int, keep: Collection[str] = ()) -> Sequence[str]:
-        """Delete older checkpoints and the remains of killed uploads; returns the names of deleted ones."""
         ...

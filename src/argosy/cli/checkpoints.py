@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from argosy.checkpoint.drivers.credentials import read_credentials
 from argosy.checkpoint.drivers.transfer import copy_checkpoint
-from argosy.checkpoint.drivers.uris import open_store
+from argosy.checkpoint.drivers.uris import open_checkpoints, open_store
 from argosy.checkpoint.manifest import InvalidManifestError, Manifest
-from argosy.checkpoint.store import Scan, Store, StoreError
+from argosy.checkpoint.store import CheckpointList, Scan, Store, StoreError
 from argosy.cli.group import SuggestingGroup
 from argosy.cli.tables import columns
 from argosy.kinds.text import pluralize
@@ -65,8 +65,8 @@ def checkpoints() -> None:
     """List, verify, copy and delete the checkpoints of a job.
 
     URI is the folder of one job: file:///folder, pvc://claim/folder, s3://bucket/prefix, gs://bucket/prefix,
-    az://container/prefix, oci://registry/repository. A checkpoint is named by its name, its step, its
-    digest, or `latest`.
+    az://container/prefix, oci://registry/repository. The folder may also be one that training code writes to.
+    A checkpoint is named by its name, its step, its digest, or `latest`.
     """
 
 
@@ -204,15 +204,18 @@ def copy(
 
 def _end(place: str, credentials: Path | None) -> Store | Path:
     """Return the store of a URI, or else the folder."""
-    return _open(place, credentials) if "://" in place else Path(place)
+    return open_store(place, _given(credentials)) if "://" in place else Path(place)
 
 
-def _open(uri: str, credentials: Path | None) -> Store:
-    given: Mapping[str, str] = read_credentials(credentials) if credentials else {}
-    return open_store(uri, given)
+def _open(uri: str, credentials: Path | None) -> CheckpointList:
+    return open_checkpoints(uri, _given(credentials))
 
 
-def _choose(store: Store, name: str) -> Manifest:
+def _given(credentials: Path | None) -> Mapping[str, str]:
+    return read_credentials(credentials) if credentials else {}
+
+
+def _choose(store: CheckpointList, name: str) -> Manifest:
     if name == "latest":
         found = store.find_latest()
         for skipped in found.skipped:

@@ -29,6 +29,10 @@ class FolderBucket:
         self._uri = uri
 
     @property
+    def root(self) -> Path:
+        return self._root
+
+    @property
     def uri(self) -> str:
         return self._uri
 

@@ -1,17 +1,14 @@
 """Copies a checkpoint between stores, or between a store and a folder of checkpoint folders."""
 
-import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from argosy.checkpoint.drivers.folder_manifest import read_manifest
-from argosy.checkpoint.manifest import InvalidManifestError, Manifest
-from argosy.checkpoint.retention import newest_first
+from argosy.checkpoint.drivers.step_folders import StepFolders
+from argosy.checkpoint.manifest import Manifest
 from argosy.checkpoint.store import Store, StoreError
 
 Choose = Callable[[Sequence[Manifest]], Manifest]
-_STEP = re.compile(r"step-\d+")
 
 
 def copy_checkpoint(source: Store | Path, target: Store | Path, choose: Choose) -> Manifest:
@@ -25,7 +22,7 @@ def copy_checkpoint(source: Store | Path, target: Store | Path, choose: Choose) 
     if isinstance(source, Path):
         if isinstance(target, Path):
             raise StoreError("source and target are folders; one must be a URI")
-        target.publish(source / f"step-{manifest.step}", manifest)
+        target.publish(StepFolders(source).folder_of(manifest), manifest)
     elif isinstance(target, Path):
         source.restore(manifest, target / f"step-{manifest.step}")
     else:
@@ -41,13 +38,4 @@ def _list(source: Store | Path) -> Sequence[Manifest]:
         return source.list()
     if not source.is_dir():
         raise StoreError(f"{source}: is not a folder; a URI has a scheme, as in file://{source}")
-    found = []
-    for folder in source.iterdir():
-        if _STEP.fullmatch(folder.name):
-            try:
-                manifest = read_manifest(folder)
-            except InvalidManifestError:
-                continue
-            if folder.name == f"step-{manifest.step}":
-                found.append(manifest)
-    return newest_first(found)
+    return StepFolders(source).list()

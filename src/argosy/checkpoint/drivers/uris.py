@@ -17,8 +17,9 @@ from urllib.parse import unquote, urlsplit
 
 from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.folder_bucket import FolderBucket
+from argosy.checkpoint.drivers.step_folders import StepFolders
 from argosy.checkpoint.image_names import InvalidImageNameError, parse_repository
-from argosy.checkpoint.store import Store, StoreError
+from argosy.checkpoint.store import CheckpointList, Store, StoreError
 
 PVC_ROOT: Final = "ARGOSY_PVC_ROOT"
 DEFAULT_PVC_ROOT: Final = "/run/argosy/volumes"
@@ -41,6 +42,15 @@ def open_store(uri: str, credentials: Mapping[str, str] = {}) -> Store:
     except ModuleNotFoundError as error:
         raise StoreError(f"{error.name} is not installed; pip install 'argosy[checkpoint]'") from None
     return ObjectStore(open_bucket(uri, credentials))
+
+
+def open_checkpoints(uri: str, credentials: Mapping[str, str] = {}) -> CheckpointList:
+    """Return the checkpoints at a URI: a store, or the folder of a training with a store file:// or pvc://."""
+    if uri.partition("://")[0] in ("file", "pvc"):
+        bucket = open_bucket(uri, credentials)
+        if isinstance(bucket, FolderBucket) and (folders := StepFolders(bucket.root, uri)).exist():
+            return folders
+    return open_store(uri, credentials)
 
 
 def open_bucket(uri: str, credentials: Mapping[str, str] = {}) -> Bucket:
