@@ -33,7 +33,7 @@
 - apiGroups: [""]
   resources: [nodes]
   verbs: [patch, delete]
-# The uid of kube-system, by which VMs of this cluster are told from others.
+# The uid of kube-system, by which VMs of this cluster are recognized.
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get]

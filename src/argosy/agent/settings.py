@@ -10,7 +10,7 @@ from argosy.checkpoint.backup import DEFAULT_TRUSTED
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """What a node agent is told when it starts."""
+    """The options with which a node agent is started."""
 
     node: str
     """Name of the Node of this machine."""

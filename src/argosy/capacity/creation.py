@@ -36,7 +36,7 @@ from argosy.capacity.zones import choose_zone, order_zones
 from argosy.plan.actions import Call, CallResult, CallStatus, SecretRef
 
 _EVENTS = {ZONE_EXHAUSTED, QUOTA_EXCEEDED, DENIED}
-"""Reasons that are told as events too."""
+"""Reasons that are reported as events too."""
 
 
 class Found(Struct, frozen=True):
@@ -86,8 +86,8 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
         message=f"requesting {spec.machine_type} in {zone}",
     )
     plan = context.plan(requested, context.call(requested, "find", context.provider.find(requested)))
-    told = event("InstanceRequested", f"requesting {_describe(spec, spot=spot)} {facts.name} in {zone}")
-    return replace(plan, events=(told,))
+    message = f"requesting {_describe(spec, spot=spot)} {facts.name} in {zone}"
+    return replace(plan, events=(event("InstanceRequested", message),))
 
 
 def create(record: MachineRecord, context: Context) -> MachinePlan | Found:

@@ -62,8 +62,8 @@ class Machines(Struct, frozen=True):
             plan = follow(running, context)
             if not outcome.adopted:
                 return plan
-            told = event("InstanceAdopted", f"{record.name} exists already in {record.zone}")
-            return replace(plan, events=(told, *plan.events))
+            adopted = event("InstanceAdopted", f"{record.name} exists already in {record.zone}")
+            return replace(plan, events=(adopted, *plan.events))
         assert record.requested_at is not None
         deadline = record.requested_at + timedelta(seconds=self.settings.join_timeout)
         if outcome.record.sent and outcome.record.state is MachineState.REQUESTED and context.now >= deadline:

@@ -85,7 +85,7 @@ class ZoneState(Struct, frozen=True):
 
 
 class ClusterIdentity(Struct, frozen=True):
-    """The value of the view of the cluster itself: by its uid, its machines are told from those of others."""
+    """The value of the view of the cluster: its uid distinguishes its machines from those of others."""
 
     uid: str
 

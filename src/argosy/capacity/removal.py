@@ -62,8 +62,8 @@ def remove(record: MachineRecord, context: Context) -> MachinePlan:
     """Ask for the deletion until the provider does not know the machine any more."""
     facts = context.facts
     if facts.abandon and record.going == DELETED and _is_refused(record, context):
-        told = event("InstanceAbandoned", f"{record.name} in {record.zone} was given up", warning=True)
-        return context.plan(replace(record, state=MachineState.GONE), events=(told,))
+        abandoned = event("InstanceAbandoned", f"{record.name} in {record.zone} was given up", warning=True)
+        return context.plan(replace(record, state=MachineState.GONE), events=(abandoned,))
     if not facts.has_credentials:
         return context.plan(record)
     if context.waits(record):
@@ -81,7 +81,7 @@ def remove(record: MachineRecord, context: Context) -> MachinePlan:
 
 
 def _await_operation(record: MachineRecord, context: Context, call_key: str) -> MachinePlan:
-    """Wait until the deletion is done; then ask once more, to be told that there is no such machine."""
+    """Wait until the deletion is done; then ask once more, to confirm that there is no such machine."""
     request_id = record.request_id(context.uid, "delete")
     mine = [each for each in context.operations(record) if each.request_id == request_id]
     done = bool(mine) and mine[0].done
@@ -112,13 +112,13 @@ def _absent(record: MachineRecord, context: Context) -> MachinePlan:
     if running or (not record.confirmed and context.now < settled_at):
         wait = settled_at if context.now < settled_at else context.now + timedelta(seconds=5)
         return context.plan(replace(record, tries=record.tries + 1, retry_at=wait))
-    told = event("InstanceDeleted", f"{record.name} in {record.zone} is deleted")
+    deleted = event("InstanceDeleted", f"{record.name} in {record.zone} is deleted")
     gone = replace(record, state=_following_state(record, context), tries=0, retry_at=None, sent=False)
     if gone.state is MachineState.FAILED:
         text = cut(f"{record.join_attempts} machines were not ready in time; the last: {record.message}")
         blocked = context.facts.inputs_digest
         gone = replace(gone, reason=JOIN_ATTEMPTS_EXHAUSTED, message=text, blocked_by=blocked)
-    return replace(context.plan(gone, events=(told,)), requeue_at=context.now)
+    return replace(context.plan(gone, events=(deleted,)), requeue_at=context.now)
 
 
 def _following_state(record: MachineRecord, context: Context) -> MachineState:

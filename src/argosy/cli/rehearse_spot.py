@@ -62,7 +62,7 @@ async def spot(
 @click.option("--endpoint", default=f"http://127.0.0.1:{DEFAULT_PORT}", show_default=True)
 @async_command
 async def preempt(vm: str, endpoint: str) -> None:
-    """Take a spot VM of `argosy rehearse spot` back: it is told so, and gone after its notice."""
+    """Take a spot VM of `argosy rehearse spot` back: it gets a notice, and is gone after it."""
     client = Client(Origin.from_url(endpoint))
     try:
         response = await client.send("POST", f"/rehearsal/preempt/{vm}", {}, timeout=10)

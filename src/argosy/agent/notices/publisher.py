@@ -32,7 +32,7 @@ class NoticePublisher:
     def __init__(
         self, client: Client, nodes: Cache[OwnNode], pods: Cache[OwnPod], name: str, source: NoticeSource
     ) -> None:
-        """The cloud is told when none of the machine's pods needs the time until the deadline any more."""
+        """The notice is acknowledged when none of the machine's pods needs the time until the deadline."""
         self._client = client
         self._nodes = nodes
         self._pods = pods

@@ -342,7 +342,7 @@ def _end_recovery(
     if going is None or not current.job:
         return record, replica
     if going.cause and going.source.lost and current.mode == "Fresh" and record.progress_lost is None:
-        message = going.source.message or "no checkpoint was found; training begins anew"
+        message = going.source.message or "no checkpoint was found; training starts from the beginning"
         steps.warning(reasons.PROGRESS_LOST, f"replica {replica.index}: {message}")
         record = replace(record, progress_lost=(going.source.lost, message))
     if seen.running_pod(current) is None:

@@ -3,7 +3,8 @@
 What is lost is recorded with the number, the stamp and the search for a checkpoint of its successor; that is
 the compare-and-swap by which a recovery begins exactly once. The search goes through the checkpoint of a
 survivor, the newest good backups, and the tags of the repository. The first that the registry confirms is
-used; without any, training begins anew. The place of the new incarnation is looked for meanwhile.
+used; without any, training starts from the beginning. The place of the new incarnation is looked for
+meanwhile.
 """
 
 from collections.abc import Iterator
@@ -273,7 +274,7 @@ def _next_backup(replica: Replica, recovery: Recovery, source: Source, seen: See
 
 
 def _newest_tags(replica: Replica, recovery: Recovery, source: Source, seen: Seen, steps: Steps) -> Source:
-    """Ask the registry for the newest complete set of tags; training begins anew if there is none."""
+    """Ask the registry for the newest complete set of tags; without one, training starts at step 0."""
     job = seen.job
     key = call_key(f"tags/{replica.index}/{recovery.id}", recovery.notice_time, seen.now)
     result = seen.calls.get(key)

@@ -190,7 +190,7 @@ _RULES: Final = (
         scope="cluster",
         resources=(Namespace.resource.plural,),
         verbs=("get",),
-        reason="the uid of kube-system, by which VMs of this cluster are told from others",
+        reason="the uid of kube-system, by which VMs of this cluster are recognized",
     ),
     PolicyRule(
         resources=(Pod.resource.plural,), verbs=("patch", "delete"), reason="replicas and restored pods"
