@@ -19,6 +19,7 @@ PACKAGES = {
     "openmpi-bin": ("/usr/bin/mpirun", "--version"),
     "openssh-server": ("/usr/bin/test", "-x", "/usr/sbin/sshd"),
     "python3-mpi4py": ("/usr/bin/python3", "-c", "import mpi4py"),
+    "busybox": ("/usr/bin/test", "-x", "/usr/bin/busybox"),
     "nftables": ("/usr/sbin/nft", "--version"),
     "iptables": ("/usr/sbin/iptables", "--version"),
     "docker-registry": ("/usr/bin/docker-registry", "--version"),

@@ -15,7 +15,10 @@ LOCKS = sorted(ROOT.glob("requirements*.lock"))
 OTHER_PINS = sorted(
     [*ROOT.glob("tests/*.lock"), *ROOT.glob("examples/*/requirements.txt"), *ROOT.glob("kubernetes/*/go.*")]
 )
-SCRIPTS = [*sorted(path for path in (ROOT / "scripts").iterdir() if not path.suffix), ROOT / ".ci" / "run"]
+SCRIPTS = [
+    *sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix),
+    ROOT / ".ci" / "run",
+]
 PINNED = re.compile(r"^[a-zA-Z0-9._-]+(?:\[[\w,]+\])?==\S+")
 
 

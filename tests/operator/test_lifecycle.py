@@ -313,7 +313,8 @@ async def test_disabled_features_are_not_watched(scene: Scene) -> None:
         await scene.apply(run().role("worker", 1))
         await scene.until_pods("mnist-worker-0")
         watched = set(re.findall(r'argosy_cache_synced\{kind="(\w+)"\} 1', await metrics(port)))
-        assert watched == {"CustomResourceDefinition", "Node", "Pod", "Service", "TrainingRun"}
+        kinds = {"CustomResourceDefinition", "Node", "Pod", "PodDisruptionBudget", "Service", "TrainingRun"}
+        assert watched == kinds
         await scene.apply(run("gang").role("worker", 1).gang())
 
         async def is_reported() -> bool:

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import installed
+from argosy.operator.apis.registry import CUSTOM_RESOURCES
 from argosy.operator.bounds import EndpointMetrics
 from argosy.operator.checkpoint_acks import CheckpointAckMetrics
 from argosy.operator.host_acks import HostAckMetrics, Result
@@ -30,17 +31,18 @@ ROW = re.compile(r"^\| `(argosy_\w+)(?:\{([\w,]+)\})?` \| (\w+) \|", re.MULTILIN
 CAUSE = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
 KINDS = (
     "Pod Node Service ServiceAccount Role RoleBinding ConfigMap PodDisruptionBudget PodGroup"
-    " CustomResourceDefinition TrainingRun"
-    " AresJob TrainingJob ScaleIn ScaleOut PodGroup.scheduling.volcano.sh"
+    " CustomResourceDefinition PodGroup.scheduling.volcano.sh Job Deployment StatefulSet Secret"
 )
-NEEDED_KINDS = ("TrainingJob", "ScaleIn", "ScaleOut")
+SERVED_KINDS = {kind.resource.kind for kind in CUSTOM_RESOURCES}
+WATCHED_KINDS = {*KINDS.split(), *SERVED_KINDS}
+OTHER_CACHES = {f"{kind} ({use})" for kind in WATCHED_KINDS for use in ("needed", "owned")}
 """Kinds that reconcilers of other kinds read, from a cache of its own."""
 VALUES: dict[str, set[str]] = {
-    "controller": {"TrainingRun", "AresJob", "TrainingJob", "ScaleIn", "ScaleOut"},
+    "controller": SERVED_KINDS,
     "framework": set(installed()),
     "phase": set(Phase),
     "cause": set(RestartCause),
-    "kind": {*KINDS.split(), *(f"{kind} (needed)" for kind in NEEDED_KINDS)},
+    "kind": WATCHED_KINDS | OTHER_CACHES,
     "method": {"GET", "POST", "PUT", "PATCH", "DELETE", "WATCH"},
     "result": {
         "success",

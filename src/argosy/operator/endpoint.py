@@ -263,15 +263,12 @@ def _member(request: Request) -> int | None:
     return _number(request, "member", MAX_INDEX)
 
 
-_MAX_DIGITS = 16
-
-
 def _number(request: Request, parameter: str, maximum: int) -> int | None:
     """Return the value of a parameter; None if it is missing or empty."""
     text = request.parameter(parameter)
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS and int(text) <= maximum):
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(maximum)) and int(text) <= maximum):
         raise HttpError(400, f'{parameter}: invalid value "{text[:32]}": must be between 0 and {maximum}')
     return int(text)
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from argosy.kinds.status_condition import StatusCondition
+from argosy.workload import reasons
 
 READY: Final = "Ready"
 
@@ -30,7 +31,7 @@ RESOURCE_NOT_FOUND: Final = "ResourceNotFound"
 UNSUPPORTED_KIND: Final = "UnsupportedKind"
 CLUSTER_UNKNOWN: Final = "ClusterUnknown"
 """Pods of other clusters than this one are not checkpointed."""
-INVALID_SPEC: Final = "InvalidSpec"
+INVALID_SPEC: Final = reasons.INVALID_SPEC
 BACKUP_REJECTED: Final = "BackupRejected"
 """The API server does not accept a CheckpointBackup."""
 

@@ -11,6 +11,7 @@ from argosy.capacity.join import KEYS, JoinPlan, mismatches, missing_keys
 from argosy.capacity.machine_plan import NodeFacts, NodePods
 from argosy.capacity.machine_record import Gpu, MachineNotice, MachineRecord, MachineSpec, region_of
 from argosy.capacity.providers.gce_account import CREDENTIALS_KEY, check_account
+from argosy.dialects.spot.reasons import INVALID_SPEC
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.quantity import parse_quantity
@@ -34,7 +35,6 @@ FOUND, SECRET_NOT_FOUND, KEY_MISSING, INVALID_CREDENTIALS, TEMPLATE_NOT_FOUND = 
     "InvalidCredentials",
     "TemplateNotFound",
 )
-INVALID_SPEC = "InvalidSpec"
 TOKEN_NOT_ALLOWED = "TokenNotAllowed"  # noqa: S105
 
 
@@ -234,7 +234,7 @@ def node_facts(node: Node, pods: NodePods | None) -> NodeFacts:
 
 
 _CAUSES = {
-    NoticeCause.PREEMPTED: "Preempted",
+    NoticeCause.PREEMPTED: NoticeCause.PREEMPTED.value,
     NoticeCause.MAINTENANCE: "Maintenance",
     NoticeCause.DRAINED: "Maintenance",
     NoticeCause.OUT_OF_SERVICE: "HostError",

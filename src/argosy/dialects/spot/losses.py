@@ -28,7 +28,7 @@ NODE_DISRUPTIONS: Final = frozenset({"TerminationByKubelet", "DeletionByPodGC"})
 
 DEFAULT_NOTICE_SECONDS: Final = 30.0
 
-PREEMPTED, MAINTENANCE, HOST_ERROR = "Preempted", "Maintenance", "HostError"
+PREEMPTED, MAINTENANCE, HOST_ERROR = NoticeCause.PREEMPTED.value, "Maintenance", "HostError"
 USER_STOPPED, NOT_FOUND, UNKNOWN = "UserStopped", "NotFound", "Unknown"
 
 _CAUSES: Final = {

@@ -47,6 +47,7 @@ REPLICA_SUCCEEDED: Final = "ReplicaSucceeded"
 RESTART_LIMIT_EXCEEDED: Final = "RestartLimitExceeded"
 
 # Reasons of Events, besides those that are also reasons of conditions.
+INSTANCE_DELETED: Final = "InstanceDeleted"
 JOB_CREATED: Final = "JobCreated"
 JOB_DELETED: Final = "JobDeleted"
 CHECKPOINT_REQUESTED: Final = "CheckpointRequested"

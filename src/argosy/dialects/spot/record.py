@@ -12,7 +12,6 @@ from msgspec import Struct, field
 
 StartMode = Literal["Fresh", "CheckpointImage", "AppResume"]
 SourceStep = Literal["Rescue", "Backups", "Registry", "Found"]
-BackupState = Literal["Requested", "Completed", "Good"]
 
 FRESH: StartMode = "Fresh"
 CHECKPOINT_IMAGE: StartMode = "CheckpointImage"

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from argosy.dialects.spot.conditions import Stated, update_conditions
 from argosy.dialects.spot.instance import TEMPLATE_INDEX
-from argosy.dialects.spot.instance_inputs import INVALID_SPEC, template_problem
+from argosy.dialects.spot.instance_inputs import template_problem
+from argosy.dialects.spot.reasons import ACCEPTED, INVALID_SPEC
 from argosy.kinds.spot import VM_FINALIZER
 from argosy.kinds.spot_machines import (
     InstanceSummary,
@@ -23,8 +24,6 @@ from argosy.kinds.spot_machines import (
 )
 from argosy.plan.children import KubernetesObject
 from argosy.plan.contract import Decision, Inputs, Matching, Need
-
-ACCEPTED = "Accepted"
 
 
 class _NoRecord(Struct, frozen=True):

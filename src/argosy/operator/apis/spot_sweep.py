@@ -20,6 +20,7 @@ from argosy.capacity.providers.gce import DRIVER, Gce
 from argosy.capacity.sweep import SWEEP_SECONDS, find_orphans, orphan_record
 from argosy.dialects.spot.instance import credentials_of
 from argosy.dialects.spot.instance_record import InstanceRecord
+from argosy.dialects.spot.reasons import INSTANCE_DELETED
 from argosy.engine.cache import Change
 from argosy.engine.errors import AlreadyExists, ApiError, NotFound
 from argosy.engine.logs import Logger
@@ -112,7 +113,7 @@ class InstanceSweeper:
         found = await self._config_map()
         if found is not None:
             kind: Literal["Normal", "Warning"] = "Normal" if done else "Warning"
-            self._manager.recorder.event(found, kind, "InstanceDeleted", f"{text}, {outcome}")
+            self._manager.recorder.event(found, kind, INSTANCE_DELETED, f"{text}, {outcome}")
 
     def _note(self, change: Change[KubernetesObject] | Change[ProvisionedInstance]) -> None:
         """Remember where the VM of a changed object may be."""
