@@ -54,3 +54,7 @@ def _links_and_rules() -> str:
         for name, words in commands.items()
         if (program := masquerade.find_program(name))
     )
+
+
+async def test_what_is_removed_already_is_no_error(tmp_path: Path) -> None:
+    egress.remove(tmp_path)

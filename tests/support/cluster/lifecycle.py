@@ -6,7 +6,6 @@ is gone, a new cluster is created. `down` kills the first processes of the nodes
 kernel then removes the nodes' processes, mounts and interfaces, and `down` removes the cgroups and files.
 """
 
-import errno
 import fcntl
 import json
 import os
@@ -286,11 +285,7 @@ def _clear(folder: Path) -> None:
 
 def _disconnect(layout: Layout) -> None:
     with Netlink() as netlink:
-        try:
-            netlink.delete_link(layout.interface)
-        except OSError as error:
-            if error.errno != errno.ENODEV:
-                raise
+        netlink.delete_link(layout.interface)
 
 
 def _kill(processes: Iterable[Process]) -> None:

@@ -86,8 +86,7 @@ def remove(state: Path) -> None:
     name, _, inside = link_addresses(state)
     masquerade.remove(_table(name), f"{inside}/30", name)
     with Netlink() as host:
-        if host.index(name) is not None:
-            host.delete_link(name)
+        host.delete_link(name)
 
 
 def link_addresses(state: Path) -> tuple[str, str, str]:

@@ -83,7 +83,13 @@ class Netlink:
         self._do(_NEW_LINK, body, _CREATE | _EXCLUSIVE)
 
     def delete_link(self, name: str) -> None:
-        self._do(_DELETE_LINK, _link() + _name(name), 0)
+        """Delete a link; done if there is none, since the kernel deletes it with the namespace at its other
+        end."""
+        try:
+            self._do(_DELETE_LINK, _link() + _name(name), 0)
+        except OSError as error:
+            if error.errno != errno.ENODEV:
+                raise
 
     def set_up(self, index: int) -> None:
         self._do(_NEW_LINK, _link(index=index, flags=_IFF_UP, change=_IFF_UP), 0)
