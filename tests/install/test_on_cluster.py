@@ -282,6 +282,8 @@ NOT_ASKED_FOR = {
     ("patch", "roles"): "pods of a job that come later than others",
     ("patch", "events"): "what happens again",
     ("update", "secrets"): "a certificate that is old",
+    ("create", "poddisruptionbudgets"): "runs whose checkpoints hold evictions back",
+    ("patch", "poddisruptionbudgets"): "runs whose checkpoints hold evictions back",
 }
 """Rights that nothing in this module needed, with what needs them."""
 
