@@ -236,12 +236,11 @@ def test_dependencies_and_remote_exec_work_with_the_rights_of_the_chart(
 def test_other_replica_leads_after_the_leader_is_deleted(release: Release) -> None:
     cluster = release.cluster
     first = holder(release)
-    others = {str(pod["metadata"]["name"]) for pod in release.pods()} - {first}
     force = ("--grace-period=0", "--force")
     cluster.kubectl("delete", "pod", "-n", release.namespace, first, *force)
     submit(cluster, waiting("taken-over"))
     until_phase(cluster, "taken-over", "Running")
-    assert holder(release) in others
+    assert holder(release) not in ("", first)  # the other one, or the one in place of the first
     cluster.kubectl("rollout", "status", "-n", release.namespace, "deployment/argosy-operator", timeout=90)
 
 
