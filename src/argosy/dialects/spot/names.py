@@ -4,14 +4,13 @@ Names of Jobs and VMs end in `-<index>-<stamp>`; what is before is cut if the na
 ends in a hash of what it was. A stamp is a number of seconds that a job never uses twice.
 """
 
-import hashlib
 import re
 
 from argosy.kinds.spot import JOB_LABEL, REPLICA_LABEL
+from argosy.kinds.text import shorten
 
 MAX_NAME_CHARS = 63
 MAX_BACKUP_CHARS = 253
-_HASH_CHARS = 8
 _FORBIDDEN = re.compile(r"[^-a-z0-9]")
 
 
@@ -28,12 +27,12 @@ def instance_name(job: str, template: str, index: int, stamp: int) -> str:
 def backup_name(job: str, pod: str, stamp: int) -> str:
     """Return the name of a CheckpointBackup."""
     suffix = f"-{stamp}"
-    return cut(f"{job}-{pod}", MAX_BACKUP_CHARS - len(suffix)) + suffix
+    return shorten(f"{job}-{pod}", MAX_BACKUP_CHARS - len(suffix)) + suffix
 
 
 def pull_secret_name(job: str) -> str:
     """Return the name of the Secret by which restored replicas pull their images."""
-    return cut(job, MAX_BACKUP_CHARS - len("-checkpoint-pull")) + "-checkpoint-pull"
+    return shorten(job, MAX_BACKUP_CHARS - len("-checkpoint-pull")) + "-checkpoint-pull"
 
 
 def check_name(job: str) -> str:
@@ -43,12 +42,12 @@ def check_name(job: str) -> str:
 
 def machine_name(instance: str) -> str:
     """Return the name of a ProvisionedInstance as that of a VM: a DNS label that begins with a letter."""
-    return cut(_clean(instance), MAX_NAME_CHARS).rstrip("-")
+    return shorten(_clean(instance), MAX_NAME_CHARS).rstrip("-")
 
 
 def label_value(text: str) -> str:
     """Return the text as the value of a label, cut like a name."""
-    return cut(text, MAX_NAME_CHARS)
+    return shorten(text, MAX_NAME_CHARS)
 
 
 def replica_labels(job: str, index: int) -> dict[str, str]:
@@ -56,17 +55,9 @@ def replica_labels(job: str, index: int) -> dict[str, str]:
     return {JOB_LABEL: label_value(job), REPLICA_LABEL: str(index)}
 
 
-def cut(text: str, max_chars: int) -> str:
-    """Return the text, or its beginning and a hash of the whole if it has more than `max_chars`."""
-    if len(text) <= max_chars:
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH_CHARS]
-    return f"{text[: max_chars - _HASH_CHARS - 1].rstrip('-._')}-{digest}"
-
-
 def _numbered(text: str, index: int, stamp: int) -> str:
     suffix = f"-{index}-{stamp}"
-    return cut(_clean(text), MAX_NAME_CHARS - len(suffix)) + suffix
+    return shorten(_clean(text), MAX_NAME_CHARS - len(suffix)) + suffix
 
 
 def _clean(text: str) -> str:
