@@ -28,6 +28,10 @@ TIMEOUT_SECONDS = 120.0
 _REQUESTS = re.compile(r'argosy_api_requests_total\{code="(\w+)",method="(\w+)"\} (\S+)')
 
 
+APIS = ("argosy", "ares", "et")
+"""The APIs that are served: those whose jobs are measured. What others watch would be measured with them."""
+
+
 class Operator(Struct, frozen=True):
     """A running operator process."""
 
@@ -112,7 +116,9 @@ def operator(server: Server, *options: str, core: int | None = None) -> Iterator
 def starting_operator(server: Server, *options: str, core: int | None = None) -> Iterator[Operator]:
     """Run an operator; yield it as soon as its process has started."""
     health = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "argosy", "operator", "--kubeconfig", str(server.kubeconfig), *options]
+    apis = [f"--api={name}" for name in APIS]
+    kubeconfig = ("--kubeconfig", str(server.kubeconfig))
+    command = [sys.executable, "-m", "argosy", "operator", *kubeconfig, *apis, *options]
     endpoint = _endpoint_port(server)
     command += ["--endpoint", f"127.0.0.1:{endpoint}", "--advertise-url", f"https://localhost:{endpoint}"]
     command += ["--metrics-bind-address", health, "--health-probe-bind-address", health]
