@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from argosy.dialects.spot.settings import SpotSettings
 from argosy.dialects.trainingrun.dialect import training_run_api
+from argosy.engine.cache import Cache
 from argosy.engine.client import Client
 from argosy.engine.clock import SystemClock
 from argosy.engine.controller import Controller, Requeue
@@ -16,8 +18,11 @@ from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
 from argosy.kinds.kubernetes import ConfigMapMetadata
+from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.migration import CheckpointRestore
 from argosy.operator.apis.base import StartContext
 from argosy.operator.apis.et import ET
+from argosy.operator.apis.spot_migration import add_migrations
 from argosy.operator.drain_gate import DrainGate
 from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.manager import Manager
@@ -151,3 +156,21 @@ async def test_each_kind_of_elastic_training_is_watched_once() -> None:
         "ScaleIn": 1,
         "ScaleOut": 1,
     }
+
+
+async def test_pods_of_checkpoint_restores_are_watched_once_there_is_a_restore() -> None:
+    manager = make_manager()
+    add_migrations(manager, SpotSettings())
+    manager.definitions.crds.watcher.last_error = Forbidden(403, "Forbidden", "")  # all may be served
+    assert "Pod" in {kind.resource.kind for kind in manager._kinds}
+    assert "Pod" not in watched_kinds(manager)
+    [restores] = (kind.cache for kind in manager._kinds if kind.resource.kind == "CheckpointRestore")
+    assert isinstance(restores, Cache)
+    meta = ObjectMeta(name="again", namespace="default", uid="r", resource_version="7")
+    restores.put(CheckpointRestore(meta))
+    assert "Pod" in watched_kinds(manager)
+
+
+def watched_kinds(manager: Manager) -> set[str]:
+    """Return the kinds that are watched, once the cluster serves them."""
+    return {kind.resource.kind for kind in manager._kinds if kind.wanted is None or kind.wanted.is_set()}

@@ -100,6 +100,10 @@ CHECKPOINT_ACK = f"{DOMAIN}/checkpoint-ack"
 CHECKPOINT_RESUMED = f"{DOMAIN}/checkpoint-resumed"
 """Annotation on a pod: step and digest of the checkpoint that it has started from."""
 
+RESTORED_CONTAINERS = f"{DOMAIN}/restored-containers"
+"""Annotation on a pod: the containers, separated by commas, whose images are checkpoints. Nodes of the local
+control plane do not start them as anything else."""
+
 CHECKPOINT_CONTAINER = "argosy-checkpoint"
 """Name of the sidecar that delivers orders to save a checkpoint and acknowledges checkpoints."""
 

@@ -158,7 +158,10 @@ def created(decision: Decision) -> dict[str, object]:
 
 def test_pod_has_the_template_with_the_images_of_the_checkpoint() -> None:
     assert created(decide(found=backup())) == {
-        "metadata": {"labels": {"app": "train"}},
+        "metadata": {
+            "labels": {"app": "train"},
+            "annotations": {"argosy.dev/restored-containers": "main"},
+        },
         "spec": {
             "restartPolicy": "Never",
             "containers": [

@@ -13,6 +13,7 @@ from argosy.checkpoint.drivers.registry import Registry, digest_of
 from argosy.checkpoint.image_names import Image, parse_image
 from argosy.checkpoint.images import Source, build_image
 from argosy.checkpoint.registry_login import Login
+from argosy.kinds.labels import RESTORED_CONTAINERS
 from argosy.kinds.meta import ObjectMeta
 from argosy.local.node.checkpoint_files import METADATA, Metadata
 from argosy.local.node.checkpoint_images import CheckpointImages, ImageError
@@ -36,11 +37,14 @@ def write_metadata(folder: Path) -> None:
     (folder / METADATA).write_bytes(msgspec.json.encode(fields | {"version": 1, "image": "base"}))
 
 
-async def sources(tmp_path: Path, image: str, secret: Secret | None = None, **images: str) -> dict[str, str]:
+async def sources(
+    tmp_path: Path, image: str, secret: Secret | None = None, restored: str = "", **images: str
+) -> dict[str, str]:
     """Return the base image of each container that is restored, for a pod with this image and secret."""
     containers = [Container(name="main", image=image), Container(name="plain", image="busybox")]
     spec = PodSpec(containers=containers, image_pull_secrets=[NameRef("login")] if secret else [])
-    pod = Pod(ObjectMeta(name="a", namespace="default", uid="u-1"), spec)
+    annotations = {RESTORED_CONTAINERS: restored} if restored else {}
+    pod = Pod(ObjectMeta(name="a", namespace="default", uid="u-1", annotations=annotations), spec)
 
     def find_secret(namespace: str, name: str) -> Secret | None:
         return secret if (namespace, name) == ("default", "login") else None
@@ -67,6 +71,15 @@ async def test_images_that_are_not_on_this_machine_and_not_reached_are_no_checkp
 async def test_a_registry_on_this_machine_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="failed to pull image"):
         await sources(tmp_path, f"127.0.0.1:{free_port()}/a/b:1")
+
+
+@pytest.mark.parametrize("image", ["python:3", "localhost/a/b:1", "registry.invalid/a:1", "not an.image/x"])
+async def test_a_restored_container_is_not_started_from_anything_but_a_checkpoint(
+    image: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ImageError, match=r"failed to pull image|is no checkpoint"):
+        await sources(tmp_path, image, restored="other,main")
+    assert await sources(tmp_path, image, restored="other") == {}
 
 
 async def push(
@@ -131,3 +144,5 @@ async def test_any_other_image_is_not_fetched(registry: RunningRegistry, tmp_pat
         await client.push_manifest(image, msgspec.json.encode(manifest))
     assert await sources(tmp_path, str(image)) == {}
     assert not (tmp_path / "pod").exists()
+    with pytest.raises(ImageError, match="is no checkpoint; it must be one"):
+        await sources(tmp_path, str(image), restored="main")

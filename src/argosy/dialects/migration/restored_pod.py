@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from argosy.checkpoint.image_names import InvalidImageNameError, with_registry
+from argosy.kinds import labels
 from argosy.kinds.migration import CheckpointBackup, CheckpointRestore
 from argosy.kinds.text import unknown_name
 
@@ -31,8 +32,14 @@ def restored_pod(restore: CheckpointRestore, backup: CheckpointBackup) -> Json:
     spec["containers"] = [_with_image(item, images) for item in containers]
     if backup.spec.registry is None and backup.status.node_name:
         spec["affinity"] = _on_node(backup.status.node_name)
-    metadata = template.get("metadata")
-    return {"metadata": dict(metadata) if isinstance(metadata, dict) else {}, "spec": spec}
+    return {"metadata": _metadata(template.get("metadata"), images), "spec": spec}
+
+
+def _metadata(recorded: object, images: Mapping[str, str]) -> Json:
+    metadata: Json = dict(recorded) if isinstance(recorded, dict) else {}
+    annotations = metadata.get("annotations")
+    kept = dict(annotations) if isinstance(annotations, dict) else {}
+    return {**metadata, "annotations": {**kept, labels.RESTORED_CONTAINERS: ",".join(sorted(images))}}
 
 
 def _images(restore: CheckpointRestore, backup: CheckpointBackup) -> dict[str, str]:

@@ -12,6 +12,7 @@ from argosy.dialects.spot import names
 from argosy.dialects.spot.job_spec import SpotJob
 from argosy.dialects.spot.pods import DISRUPTION_TARGET
 from argosy.dialects.spot.record import FRESH, Incarnation
+from argosy.kinds import labels
 from argosy.kinds.kubernetes import Job
 from argosy.kinds.meta import Json
 from argosy.kinds.spot import CHECKPOINT_UPDATED, INCARNATION, INSTANCE_LABEL, RESTORED_FROM
@@ -70,8 +71,11 @@ def _job_spec(job: SpotJob, run: Run, own: Mapping[str, str]) -> Json:
     pod = _pod_spec(job, run, _mapping(template.get("spec")))
     if pod.get("restartPolicy") == "Never" and "podFailurePolicy" not in spec:
         spec["podFailurePolicy"] = _IGNORE_DISRUPTIONS
-    labels = {**_mapping(metadata.get("labels")), **own, **bought}
-    return {**spec, "template": {**template, "metadata": {**metadata, "labels": labels}, "spec": pod}}
+    metadata["labels"] = {**_mapping(metadata.get("labels")), **own, **bought}
+    if images := run.incarnation.images:
+        restored = {labels.RESTORED_CONTAINERS: ",".join(sorted(images))}
+        metadata["annotations"] = {**_mapping(metadata.get("annotations")), **restored}
+    return {**spec, "template": {**template, "metadata": metadata, "spec": pod}}
 
 
 def _pod_spec(job: SpotJob, run: Run, spec: Json) -> Json:

@@ -3,8 +3,9 @@
 Images are not pulled here, with one exception: an image whose manifest says that it is a container's
 checkpoint. So the manifest is looked at of each image that names a registry. A registry that does not answer,
 or does not show the manifest, has no checkpoint for us: pods must start without a network. It is an error, as
-for any image that cannot be pulled, of a registry on this machine or one for which the pod has a login. A
-folder that holds an unpacked checkpoint, of `argosy up --image NAME=DIR`, is one too.
+for any image that cannot be pulled, of a registry on this machine or one for which the pod has a login, and
+of a container that an annotation of the pod says is restored: it would start from the beginning. A folder
+that holds an unpacked checkpoint, of `argosy up --image NAME=DIR`, is one too.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from argosy.checkpoint.image_names import Image, InvalidImageNameError, parse_im
 from argosy.checkpoint.images import CONTAINER
 from argosy.checkpoint.registry_login import InvalidLoginError, Login, read_login
 from argosy.engine.logs import Logger
+from argosy.kinds.labels import RESTORED_CONTAINERS
 from argosy.local.node import kernel
 from argosy.local.node.checkpoint_files import CheckpointError, read_metadata, unpack_checkpoint
 from argosy.local.node.pod_types import Pod, Secret
@@ -34,6 +36,7 @@ log = Logger(__name__)
 FindSecret = Callable[[str, str], Secret | None]
 
 _ANNOTATIONS: Final = (CONTAINER, "io.kubernetes.cri-o.annotations.checkpoint.name")
+_EXPECTED: Final = f"it must be one, by the annotation {RESTORED_CONTAINERS} of the pod"
 _NAMESPACE_OF_SOCKET: Final = 0x894C  # SIOCGSKNS
 _MANIFEST_SECONDS: Final = 5.0
 _REMEMBER_SECONDS: Final = 60.0
@@ -71,29 +74,33 @@ class CheckpointImages:
         Raises ImageError.
         """
         sources = {}
+        restored = pod.metadata.annotations.get(RESTORED_CONTAINERS, "").split(",")
         for container in pod.every_container:
             mapped = Path(self._settings.image_root(container.image))
             try:
                 place = mapped
                 if mapped == Path("/"):
-                    place = await self._fetch(pod, container.image, folder / "restore" / container.name)
+                    place = folder / "restore" / container.name
+                    await self._fetch(pod, container.image, place, required=container.name in restored)
                 metadata = read_metadata(place)
             except CheckpointError as error:
                 raise ImageError(f'image "{container.image}": {error}') from None
             if metadata is not None:
                 sources[container.name] = RestoreSource(place, metadata["image"])
+            elif container.name in restored:
+                raise ImageError(f'image "{container.image}" is no checkpoint; {_EXPECTED}')
         return sources
 
-    async def _fetch(self, pod: Pod, name: str, target: Path) -> Path:
-        """Unpack the checkpoint of a registry unless that was done; return where it would be."""
+    async def _fetch(self, pod: Pod, name: str, target: Path, *, required: bool) -> None:
+        """Unpack the checkpoint of a registry, if it is one and that was not done."""
         image = _registry_image(name)
         if image is None or (target / "checkpoint").exists():
-            return target
+            return
         host, local = image.repository.registry, _is_loopback(image.repository.registry)
         login = self._login(pod, host)
-        required = local or login is not None
+        required = required or local or login is not None
         if not required and any(self._others.get(key, 0.0) > time.monotonic() for key in (name, host)):
-            return target
+            return
         try:
             found = await self._download(image, login, target, local=local)
         except _PullError as error:
@@ -101,10 +108,9 @@ class CheckpointImages:
                 raise ImageError(f'failed to pull image "{name}": {error}') from None
             log.info("an image could not be looked at", image=name, error=str(error))
             self._remember(host)
-            return target
+            return
         if not found:
             self._remember(name)
-        return target
 
     async def _download(self, image: Image, login: Login | None, target: Path, *, local: bool) -> bool:
         """Unpack an image if it is a checkpoint; loopback is that of the nodes, or else of the machine."""

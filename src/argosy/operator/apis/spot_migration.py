@@ -33,7 +33,10 @@ def add_migrations(manager: "Manager", settings: SpotSettings) -> None:
     from argosy.reconcile.runner import ReconciledKind
 
     restores: ReconciledKind[CheckpointRestore, Struct] = ReconciledKind(
-        kind=CheckpointRestore, reconciler=RestoreReconciler(), needed={CheckpointBackup: {}}
+        kind=CheckpointRestore,
+        reconciler=RestoreReconciler(),
+        needed={CheckpointBackup: {}},
+        on_demand=frozenset({CheckpointBackup, Pod}),
     )
     migrations: ReconciledKind[StatefulMigration, Struct] = ReconciledKind(
         kind=StatefulMigration,
