@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -136,7 +137,7 @@ async def test_archive_is_only_stored_if_no_image_is_wanted(node: CheckpointNode
     [file] = status.checkpoint_files
     assert status.phase == "Completed"
     assert file.storage_path.startswith(f"{tmp_path}/storage/research/checkpoint-train-0_research-main-")
-    assert Path(file.storage_path).read_bytes() == archive("main")  # noqa: ASYNC240
+    assert Path(file.storage_path).read_bytes() == archive("main", owner=("research", "train-0", "main"))  # noqa: ASYNC240
     assert status.built_images == []
     assert node.archives() == []
 
@@ -394,6 +395,92 @@ async def test_path_in_the_status_that_others_have_written_is_not_followed(
     assert "is not an archive of container research/train-0/main" in node.backup().status.message
     assert file_names(tmp_path) == {"secret", "checkpoints"}
     assert len(node.api.objects("pods")) == 1
+
+
+async def test_archive_of_a_container_of_another_namespace_with_the_same_name_is_not_touched(
+    node: CheckpointNode,
+) -> None:
+    """Archives of `main` in `research-a` are called like those of `a-main` in `research`."""
+    await node.add_pod("train-0", "a-main")
+    earlier = datetime.now(UTC) - timedelta(minutes=1)
+    path = node.kubelet.folder / archive_name("research-a", "train-0", "main", earlier)
+    path.write_bytes(archive("main", owner=("research-a", "train-0", "main")))
+    long_ago = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"phase": "Checkpointing", "nodeName": NODE, "conditions": [long_ago]}
+    await node.add_backup("looks", buildImage=False)
+    node.raw("looks")["status"] = dict(status)
+    await node.reconcile("looks")
+    assert node.kubelet.dumps == ["a-main"], "its own container is checkpointed"
+    await node.add_backup("names", buildImage=False)
+    file = {"containerName": "a-main", "filePath": str(path)}
+    node.raw("names")["status"] = {**status, "phase": "Checkpointed", "checkpointFiles": [file]}
+    await node.reconcile("names")
+    assert "is not an archive of container research/train-0/a-main" in node.backup("names").status.message
+    for name in ("looks", "names"):
+        raw = node.raw(name)
+        meta(raw)["finalizers"] = [BACKUP_FINALIZER]
+        meta(raw)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        await node.reconcile(name)
+        assert meta(node.raw(name))["finalizers"] == []
+    assert node.archives() == [path.name]
+
+
+async def test_backup_with_a_path_that_others_have_written_can_be_deleted(
+    node: CheckpointNode, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    await node.add_pod()
+    await node.add_backup()
+    raw = node.raw()
+    meta(raw)["finalizers"] = [BACKUP_FINALIZER]
+    meta(raw)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    files = [{"containerName": "main", "filePath": path} for path in (f"{tmp_path}/secret", "", "..")]
+    raw["status"] = {"phase": "ImagePushing", "nodeName": NODE, "checkpointFiles": files}
+    await node.reconcile()
+    assert meta(node.raw())["finalizers"] == []
+    assert "secret" in file_names(tmp_path)
+
+
+async def test_status_with_a_time_beyond_all_calendars_ends_the_backup(node: CheckpointNode) -> None:
+    await node.add_pod()
+    far = {"type": "Ready", "status": "False", "lastTransitionTime": "9999-12-31T23:59:59Z"}
+    await node.add_backup("retries", registry={"url": "127.0.0.1:1", "repository": "a"})
+    node.raw("retries")["status"] = {"phase": "Checkpointing", "nodeName": NODE, "conditions": [far]}
+    assert await node.reconcile("retries") is not None
+    assert node.backup("retries").status.message.startswith("retrying: ")
+    await node.add_backup("repeats", schedule="@every 24h")
+    node.raw("repeats")["status"] = {"phase": "Completed", "nodeName": NODE, "conditions": [far]}
+    assert await node.reconcile("repeats") is None
+
+
+async def test_no_archive_is_made_on_a_disk_that_is_almost_full(
+    node: CheckpointNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage("/")
+    full = [usage._replace(total=100, free=9)]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full[0])
+    await node.add_pod()
+    await node.add_backup(buildImage=False)
+    async with node.agent() as reconciler:
+        await reconciler.reconcile(Key("research", "backup"))
+    message = f"retrying: {node.kubelet.folder}: 9% of the disk is free; must be at least 10%"
+    assert (node.backup().status.message, node.archives()) == (message, [])
+    full[0] = usage._replace(total=100, free=50)
+    await node.reconcile()
+    assert node.backup().status.phase == "Completed"
+
+
+async def test_backup_does_not_say_whether_a_pod_of_another_namespace_exists(node: CheckpointNode) -> None:
+    await node.add_pod("train-0", node="")
+    messages = set()
+    for name in ("train-0", "missing"):
+        pod = {"podRef": {"name": name, "namespace": "research"}, "schedule": "immediately"}
+        metadata = {"name": name, "namespace": "other", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        await node.api.put("checkpointbackups", {"metadata": metadata, "spec": pod})
+        async with node.agent() as reconciler:
+            await reconciler.reconcile(Key("other", name))
+        messages.add(node.backup(name).status.message)
+    assert messages == {"spec.podRef.namespace: invalid value 'research': must be 'other'"}
 
 
 async def test_deleted_backup_takes_its_archives_along(node: CheckpointNode) -> None:

@@ -35,10 +35,21 @@ TOKEN = "token-of-the-agent"
 NODE = "node-1"
 
 
-def archive(container: str, base: str = "registry.example/train:v1", size: int = 3000) -> bytes:
-    """Return a checkpoint's archive, with the files that container runtimes write."""
+def archive(
+    container: str,
+    base: str = "registry.example/train:v1",
+    size: int = 3000,
+    owner: tuple[str, str, str] | None = None,
+) -> bytes:
+    """Return a checkpoint's archive, with the files that container runtimes write.
+
+    `owner` are namespace, pod and container, as containerd writes them.
+    """
     config = msgspec.json.encode({"name": container, "rootfsImageName": base})
-    files = {"config.dump": config, "spec.dump": b"{}", "checkpoint/pages-1.img": b"p" * size}
+    prefix, names = "io.kubernetes.cri", ("sandbox-namespace", "sandbox-name", "container-name")
+    annotations = {f"{prefix}.{name}": value for name, value in zip(names, owner or (), strict=False)}
+    spec = msgspec.json.encode({"annotations": annotations})
+    files = {"config.dump": config, "spec.dump": spec, "checkpoint/pages-1.img": b"p" * size}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, data in files.items():
@@ -69,7 +80,8 @@ class FakeKubelet:
             return self.answer
         path = self.folder / archive_name(namespace, pod, container, datetime.now(UTC))
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, path.write_bytes, archive(container))
+        content = archive(container, owner=(namespace, pod, container))
+        await loop.run_in_executor(None, path.write_bytes, content)
         self.dumps.append(container)
         return http_json(200, {"items": [str(path)]}) if self.says_items else http(200, b"<html>")
 

@@ -4,6 +4,7 @@ Every step can be repeated: it first finds out whether an agent that was killed 
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Collection
 from datetime import datetime
@@ -111,7 +112,7 @@ class BackupSteps:
             case machine.Dump(container):
                 return await self._dump(backup, pod, container)
             case machine.Store(container):
-                path = self._archive(backup, container)
+                path = await asyncio.to_thread(self._archive, backup, container)
                 folder = self._settings.storage_folder / backup.metadata.namespace
                 target = await asyncio.to_thread(self._folder.store, path, folder)
                 return states.stored(backup.status, container, str(target))
@@ -179,6 +180,7 @@ class BackupSteps:
             if backup.metadata.uid not in self._begun and self._clock.monotonic() < self._resume_at:
                 raise LaterError(max(self._resume_at - self._clock.monotonic(), 0.01))
             _check_source(backup, pod, name)
+            await self._check_space()
             node = self._state.node()
             port = node.status.daemon_endpoints.kubelet_endpoint.port
             items = await self._kubelet.checkpoint(node.internal_ip, port, node.metadata.name, name)
@@ -187,6 +189,12 @@ class BackupSteps:
         if found is None:
             raise StepError(f"the kubelet made a checkpoint of {name}, but there is no archive of it")
         return found
+
+    async def _check_space(self) -> None:
+        try:
+            await asyncio.to_thread(self._folder.check_space)
+        except ArchiveError as error:
+            raise StepError(str(error), temporary=True) from error
 
     def _find(
         self, backup: CheckpointBackup, name: ContainerName, since: datetime
@@ -241,7 +249,7 @@ class BackupSteps:
 
     async def _image(self, backup: CheckpointBackup, container: str) -> tuple[Path, BuiltImage]:
         """Return the archive of a container and its image, which is the same each time."""
-        path = self._archive(backup, container)
+        path = await asyncio.to_thread(self._archive, backup, container)
         layer = await read_layer(path)
         base = machine.base_image(backup, container) or await asyncio.to_thread(self._folder.base_image, path)
         namespace, pod = machine.pod_key(backup)
@@ -326,7 +334,9 @@ class BackupSteps:
         others, since = self._state.archives_of_others(backup), states.started(backup.status)
         for file in backup.status.checkpoint_files:
             name = ContainerName(*machine.pod_key(backup), file.container_name)
-            paths = {self._folder.path_of(file.file_path, name)}
+            paths: set[Path] = set()
+            with contextlib.suppress(ArchiveError):  # what others have written to the status
+                paths.add(self._folder.path_of(file.file_path, name))
             if since is not None:
                 paths |= {path for _, path in self._folder.list(name, since)}
             for path in paths:

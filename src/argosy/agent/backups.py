@@ -245,6 +245,11 @@ class BackupReconciler:
             return Requeue(wait)
         if backup.status.phase:
             return await self._end_if_lost(backup)
+        try:
+            machine.check_namespaces(backup, self._settings.trusted_namespaces)
+        except InvalidBackupError as error:
+            await self._write(backup, states.failed(backup, str(error), self._clock.now()))
+            return None
         node = await self._node_of_pod(backup)
         if node == self._settings.node:
             return Requeue(0.2)  # the cache of pods is behind
@@ -270,7 +275,10 @@ class BackupReconciler:
         if not await self._is_gone(backup):
             return Requeue(LOST_SECONDS)
         if isinstance(machine.next_step(backup, (), now), machine.Finish):
-            status = await self._steps.execute(machine.Finish(), backup, None)
+            try:
+                status = await self._steps.execute(machine.Finish(), backup, None)
+            except (InvalidBackupError, StepError) as error:
+                status = states.failed(backup, str(error), now)
         elif node := backup.status.node_name:
             status = states.failed(backup, f"node {node} does not exist any more", now)
         else:

@@ -30,7 +30,7 @@ def started(status: CheckpointBackupStatus) -> datetime | None:
 def may_retry(status: CheckpointBackupStatus, now: datetime) -> bool:
     """Return True while a step that failed for a reason that may pass is worth repeating."""
     since = started(status)
-    return since is None or now < since + RETRY_TIME
+    return since is None or now - since < RETRY_TIME
 
 
 def without_retry(status: CheckpointBackupStatus) -> CheckpointBackupStatus:

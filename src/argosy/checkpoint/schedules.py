@@ -37,9 +37,12 @@ class Schedule(Struct, frozen=True):
 
     def next_after(self, time: datetime) -> datetime | None:
         """Return the first time of the schedule after this one, in UTC; None if there is none."""
-        if self.every is not None:
-            return time + self.every
-        return next(CronSim(self.cron, time.astimezone(UTC)), None) if self.cron else None
+        try:
+            if self.every is not None:
+                return time + self.every
+            return next(CronSim(self.cron, time.astimezone(UTC)), None) if self.cron else None
+        except (OverflowError, ValueError):  # after the year 9999
+            return None
 
 
 def parse_schedule(text: str) -> Schedule:

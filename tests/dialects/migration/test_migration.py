@@ -177,6 +177,14 @@ def test_workload_is_labelled_once_and_the_label_removed_at_the_end() -> None:
     assert decide(deleted).released
 
 
+def test_migration_that_names_another_namespace_changes_nothing_there_when_it_is_deleted() -> None:
+    other = replace(SPEC.resource_ref, namespace="prod")
+    meta = replace(MIGRATION.metadata, namespace="hostile", deletion_timestamp=NOON)
+    deleted = replace(MIGRATION, metadata=meta, spec=replace(SPEC, resource_ref=other))
+    decision = decide(deleted, workload(StatefulSet, **{TARGET_LABEL: "true"}))
+    assert (decision.actions, decision.released) == ((), True)
+
+
 def test_backup_of_a_pod_that_is_gone_is_removed() -> None:
     old = CheckpointBackup(ObjectMeta(name="move-db-9-here", uid="old"))
     decision = decide(target=workload(), pods=[pod("db-0")], children=[old])

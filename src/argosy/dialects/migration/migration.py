@@ -53,7 +53,8 @@ class MigrationReconciler:
         found = inputs.one(reference) if reference is not None else None
         target = found if isinstance(found, tuple(TARGETS.values())) else None
         if obj.metadata.deletion_timestamp is not None:
-            return Decision(obj.status, actions=_unlabel(target), released=True)
+            is_other = bool(_foreign_namespace(obj))
+            return Decision(obj.status, actions=() if is_other else _unlabel(target), released=True)
         kind, name = obj.spec.resource_ref.kind, obj.spec.resource_ref.name
         if reference is None:
             return _not_ready(obj, reasons.UNSUPPORTED_KIND, f"unsupported resource kind: {kind}", now)
@@ -100,6 +101,21 @@ def _target(obj: StatefulMigration) -> Ref[Target] | None:
 
 def _problem(obj: StatefulMigration) -> str:
     """Return what is wrong with the spec; empty if nothing is."""
+    spec = obj.spec
+    if problem := _foreign_namespace(obj):
+        return problem
+    if not spec.source_clusters:
+        return "spec.sourceClusters: must not be empty"
+    try:
+        parse_schedule(spec.schedule)
+        with_registry(spec.registry.url, f"{spec.registry.repository}/image:tag")
+    except (InvalidScheduleError, InvalidImageNameError) as error:
+        return str(error)
+    return ""
+
+
+def _foreign_namespace(obj: StatefulMigration) -> str:
+    """Return which namespace is named that must not be; empty if there is none."""
     spec, own = obj.spec, obj.metadata.namespace
     secret = spec.registry.secret_ref
     for path, namespace in (
@@ -108,13 +124,6 @@ def _problem(obj: StatefulMigration) -> str:
     ):
         if namespace not in ("", own) and own not in DEFAULT_TRUSTED:
             return f"{path}: invalid value {namespace!r}: must be {own!r}"
-    if not spec.source_clusters:
-        return "spec.sourceClusters: must not be empty"
-    try:
-        parse_schedule(spec.schedule)
-        with_registry(spec.registry.url, f"{spec.registry.repository}/image:tag")
-    except (InvalidScheduleError, InvalidImageNameError) as error:
-        return str(error)
     return ""
 
 
