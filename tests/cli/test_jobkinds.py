@@ -7,7 +7,8 @@ from argosy.cli.jobkinds import summarize
 from argosy.kinds.aresjob import AresJob
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.apis.summary import JobSummary, RoleSummary
-from argosy.workload.record import Record, encode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import encode
 from tests.support.workloads import NOW
 
 META = {"name": "mnist", "namespace": "team", "uid": "u"}

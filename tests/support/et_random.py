@@ -9,7 +9,8 @@ from argosy.kinds.scalers import ScaleIn
 from argosy.kinds.trainingjob import TrainingJobStatus
 from argosy.plan.actions import Exec, ExecResult, ExecStatus
 from argosy.workload.declared_scale import is_declared
-from argosy.workload.record import Record, decode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode
 from argosy.workload.release import is_release
 from tests.support.et_executor import Memory
 from tests.support.et_simulator import LAUNCHER, EtSimulator, done, worker

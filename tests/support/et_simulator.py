@@ -33,7 +33,8 @@ from argosy.workload.notice_response import find_notices
 from argosy.workload.observed import Observed, ObservedGroup, ObservedPod
 from argosy.workload.plan import Plan
 from argosy.workload.pods import with_planned_pods
-from argosy.workload.record import Record, decode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode
 from argosy.workload.scale_request import ScaleRequest
 from tests.support import invariants, trainingjobs
 from tests.support.et_cluster import EtCluster

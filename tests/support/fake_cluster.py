@@ -35,7 +35,8 @@ from argosy.workload.plan import (
     Plan,
 )
 from argosy.workload.pods import LOSS_DELAY_SECONDS
-from argosy.workload.record import Record, decode, encode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode, encode
 from argosy.workload.record_sync import is_recoverable_from_pods, sync_record
 from tests.support import invariants
 from tests.support.manual_clock import ManualClock

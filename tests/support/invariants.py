@@ -19,7 +19,8 @@ from argosy.workload.decide import decide
 from argosy.workload.model import Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeletePod, Plan
-from argosy.workload.record import Record, decode, encode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode, encode
 
 
 def check(workload: Workload, before: Record | None, observed: Observed, now: datetime, plan: Plan) -> None:

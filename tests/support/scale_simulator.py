@@ -30,7 +30,8 @@ from argosy.workload.model import (
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.operation import Operation
 from argosy.workload.plan import ConfirmPod, CreatePod, DeletePod, Plan
-from argosy.workload.record import Record, decode, encode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode, encode
 from argosy.workload.scale_request import ScaleRequest
 from tests.support.workloads import NOW, existing_child, pod, role, workload
 

@@ -23,7 +23,8 @@ from argosy.workload.model import (
     Rules,
     Workload,
 )
-from argosy.workload.record import Record, decode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode
 from argosy.workload.restarts.causes import RestartCause
 from tests.support.fake_cluster import FakeCluster
 from tests.support.parameters import marked

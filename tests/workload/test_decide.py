@@ -17,7 +17,8 @@ from argosy.workload.model import (
 )
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, DeletePod
-from argosy.workload.record import Record, decode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode
 from tests.support.fake_cluster import FakeCluster
 from tests.support.workloads import NOW, later, observation, pod, pods, role, workload
 

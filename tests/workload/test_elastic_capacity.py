@@ -14,7 +14,8 @@ from argosy.workload.model import Elastic, Limits, Phase, ResizeMode, RestartPol
 from argosy.workload.observed import ObservedPod
 from argosy.workload.phases import count_pods
 from argosy.workload.plan import CreatePod, DeletePod
-from argosy.workload.record import Record, RoleRecord, decode
+from argosy.workload.record import Record, RoleRecord
+from argosy.workload.record_encoding import decode
 from argosy.workload.wait_reasons import status_message
 from tests.support.fake_cluster import FakeCluster
 from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload

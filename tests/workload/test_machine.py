@@ -28,7 +28,8 @@ from argosy.workload.model import (
     Rules,
     Workload,
 )
-from argosy.workload.record import MAX_RESTART_HISTORY, Record, decode
+from argosy.workload.record import MAX_RESTART_HISTORY, Record
+from argosy.workload.record_encoding import decode
 from argosy.workload.restarts.causes import CONTAINER, RestartCause
 from tests.support.fake_cluster import NODES, FakeCluster, NodeState
 from tests.support.workloads import USUAL, role, workload

@@ -14,7 +14,8 @@ from argosy.workload.notice import MAX_NOTICES, OpenNotice
 from argosy.workload.notice_response import deletion_grace, find_notices
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod, DeletePod, Plan
-from argosy.workload.record import Record, decode, encode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode, encode
 from tests.support.workloads import NOW, TEMPLATE, later, pod, role, role_record, workload
 
 SPOT = Announcement("n3", "u3", NoticeCause.PREEMPTED, "spot", later(60))

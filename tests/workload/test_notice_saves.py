@@ -15,7 +15,8 @@ from argosy.workload.model import Elastic, Phase, RestartPolicy, RestartScope, R
 from argosy.workload.notice_response import find_notices
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod, DeletePod, Plan
-from argosy.workload.record import Record, decode, encode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode, encode
 from tests.support.workloads import NOW, later, pod, role, role_record, workload
 
 POLICY = CheckpointPolicy("file:///store/ns/job-uid")

@@ -7,7 +7,8 @@ from argosy.workload.decide import decide
 from argosy.workload.model import Phase, RestartPolicy, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import Plan
-from argosy.workload.record import Record, decode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode
 from argosy.workload.record_sync import is_recoverable_from_pods, sync_record
 from tests.support.scale_simulator import ScaleSimulator, elastic_job
 from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload

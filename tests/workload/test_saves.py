@@ -13,7 +13,8 @@ from argosy.workload.decide import decide
 from argosy.workload.model import Limits, Phase, ResizeMode, RestartPolicy, Rules, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import DeletePod, Plan
-from argosy.workload.record import Record, decode, encode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode, encode
 from tests.support.workloads import NOW, later, pod, role, role_record, workload
 
 POLICY = CheckpointPolicy("file:///store/ns/job-uid", interval=600.0, suspend_grace=60.0)

@@ -10,7 +10,8 @@ from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Phase
-from argosy.workload.record import Record, RoleRecord, WaitReason, decode, encode
+from argosy.workload.record import Record, RoleRecord, WaitReason
+from argosy.workload.record_encoding import decode, encode
 from argosy.workload.usage import seconds_until, with_usage
 from tests.support.workloads import NOW, later, workload
 

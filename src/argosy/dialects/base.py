@@ -22,7 +22,8 @@ from argosy.plan.children import KubernetesObject
 from argosy.workload.model import Json, Problems, Role, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
-from argosy.workload.record import Record, decode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode
 from argosy.workload.scale_request import ScaleRequest
 
 RECORD_FIELD = "argosy"

@@ -2,7 +2,8 @@
 
 from argosy.kinds.usage_status import UsageStatus
 from argosy.plan.record import UnsupportedVersionError
-from argosy.workload.record import Record, decode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode
 
 
 def usage_status(record: Record) -> UsageStatus:

@@ -11,7 +11,8 @@ from argosy.kinds.trainingjob import TrainingJob, TrainingJobCrd, TrainingJobSta
 from argosy.workload.decide import decide
 from argosy.workload.model import Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.record import Record, decode, encode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode, encode
 from tests.support import invariants, trainingjobs
 from tests.support.et_simulator import LAUNCHER, EtSimulator, J, running_job, worker, workers
 from tests.support.workloads import NOW, later

@@ -19,7 +19,7 @@ from argosy.operator.apis.base import Api, start_controllers
 from argosy.operator.apis.summary import JobSummary, job_kind
 from argosy.operator.rbac import job_rules
 from argosy.workload.model import Problems, Quantifier, Role, RolePolicy, Rules, Workload
-from argosy.workload.record import encode
+from argosy.workload.record_encoding import encode
 from tests.support.operator_harness import Scene, until_served
 
 TEMPLATE: dict[str, object] = {"spec": {"containers": [{"name": "main", "image": "image"}]}}

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from argosy.workload.model import Elastic, Limits, Phase, RestartPolicy, RestartScope, Rules, Workload
 from argosy.workload.observed import ObservedPod
-from argosy.workload.record import Record, decode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode
 from argosy.workload.restarts.policy import plan_restarts
 from tests.support.fake_cluster import FakeCluster
 from tests.support.workloads import NOW, later, observation, pod, role, role_record, workload

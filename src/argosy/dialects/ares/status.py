@@ -22,7 +22,8 @@ from argosy.workload.current_pods import current_pods
 from argosy.workload.model import Phase, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.phases import Counts, count_pods
-from argosy.workload.record import Record, RoleRecord, encode
+from argosy.workload.record import Record, RoleRecord
+from argosy.workload.record_encoding import encode
 from argosy.workload.wait_reasons import status_message
 
 _CREATE_ERRORS = (ActionStatus.FORBIDDEN, ActionStatus.RETRY)

@@ -19,7 +19,8 @@ from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Problem
 from argosy.workload.notice import NoticeResponse
 from argosy.workload.observed import ObservedPod
-from argosy.workload.record import Record, decode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode
 from argosy.workload.release import is_release
 
 _WARNINGS = frozenset({listed.FAILED, listed.SCALE_FAILED, listed.RESTARTING})

@@ -27,7 +27,8 @@ from argosy.plan.contract import Decision, Inputs, Ref
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Problem
 from argosy.workload.operation import Operation, ScaleStep
-from argosy.workload.record import RoleRecord, decode
+from argosy.workload.record import RoleRecord
+from argosy.workload.record_encoding import decode
 
 Scaler = ScaleIn | ScaleOut
 S = TypeVar("S", ScaleIn, ScaleOut)

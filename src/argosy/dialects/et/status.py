@@ -29,7 +29,8 @@ from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.operation import Operation, ScaleStep
-from argosy.workload.record import Record, decode, encode
+from argosy.workload.record import Record
+from argosy.workload.record_encoding import decode, encode
 
 CREATED, RUNNING, SCALING, SUSPENDED = "Created", "Running", "Scaling", "Suspended"
 SUCCEEDED, FAILED = "Succeeded", "Failed"

@@ -15,7 +15,8 @@ from argosy.kinds.trainingrun_status import RoleStatus, TrainingRunStatus
 from argosy.workload.model import Phase
 from argosy.workload.observed import Observed
 from argosy.workload.phases import Counts, count_pods
-from argosy.workload.record import Record, RoleRecord, encode
+from argosy.workload.record import Record, RoleRecord
+from argosy.workload.record_encoding import encode
 from argosy.workload.wait_reasons import status_message
 
 

@@ -3,7 +3,7 @@
 from argosy.dialects.usage import recorded_usage
 from argosy.kinds.aresjob import AresJob
 from argosy.operator.apis.summary import JobSummary, RoleSummary
-from argosy.workload.record import decode
+from argosy.workload.record_encoding import decode
 
 
 def summarize(job: AresJob) -> JobSummary:

@@ -8,14 +8,8 @@ from msgspec.structs import replace
 from argosy.plan.record import UnsupportedVersionError
 from argosy.workload import index_ranges
 from argosy.workload.model import Phase
-from argosy.workload.record import (
-    MAX_HISTORY,
-    MAX_RESTART_HISTORY,
-    Record,
-    WaitReason,
-    decode,
-    encode,
-)
+from argosy.workload.record import MAX_HISTORY, MAX_RESTART_HISTORY, Record, WaitReason
+from argosy.workload.record_encoding import decode, encode
 from argosy.workload.restarts import causes
 from tests.support.workloads import NOW, later, pod, role_record
 
