@@ -77,6 +77,13 @@ def orders_path(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("ARGOSY_ORDERS") or DEFAULT_ORDERS)
 
 
+def step_file(environ: Mapping[str, str]) -> Optional[Path]:
+    """Return the file in which this process reports its step; None if it need not."""
+    path = environ.get("ARGOSY_STEP_FILE", "")
+    local = _pair(environ, _LOCAL_RANKS)
+    return Path(path) if path and (local is None or local[0] == 0) else None
+
+
 def number(environ: Mapping[str, str], name: str) -> int:
     """Return the value of a variable that is a natural number; 0 if it is something else."""
     text = environ.get(name, "")

@@ -12,6 +12,7 @@ from typing import Callable, Iterator, List, Mapping, Optional, Tuple
 from argosy_sdk import environment, folders, manifest
 from argosy_sdk.errors import CheckpointError
 from argosy_sdk.orders import Order, Watcher, read_order
+from argosy_sdk.progress import StepFile
 from argosy_sdk.save import Save
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -27,6 +28,7 @@ class Session:
         self._step: Optional[int] = None
         self._parent = ""
         self._epoch = 0
+        self._step_file = StepFile(environment.step_file(environ), clock)
         self.skipped: List[str] = []
         """Why `latest` did not take newer checkpoints."""
 
@@ -52,11 +54,13 @@ class Session:
             self._step = found["step"]
             self._parent = manifest.digest_of(found)
             self._epoch = max(self._epoch, _natural(found.get("epoch")))
+            self._step_file.write(found["step"])
             return path
         return None
 
     def due(self, step: int) -> bool:
         """Return True if the interval has passed or an order is open."""
+        self._step_file.report(step)
         if environment.directory(self._environ) is None:
             return False
         if self.asked() is not None:
@@ -80,6 +84,7 @@ class Session:
         step = operator.index(step)
         if step < 0:
             raise CheckpointError(f"step: invalid value {step}: must be a natural number")
+        self._step_file.write(step)
         place = environment.place(self._environ, rank, world)
         started = self._clock()
         order = self.asked()

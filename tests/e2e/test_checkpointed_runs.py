@@ -85,8 +85,13 @@ class Training:
     def outcomes(self) -> list[str]:
         return [recovery.get("outcome", "") for recovery in self.recoveries]
 
+    @property
+    def computed(self) -> list[int]:
+        """Return all steps in the order in which they were computed."""
+        return [int(line) for line in (self.folder / "computed.txt").read_text().split()]
+
     def assert_no_step_was_lost(self) -> None:
-        steps = [int(line) for line in (self.folder / "computed.txt").read_text().split()]
+        steps = self.computed
         assert steps == list(range(1, len(steps) + 1))
 
 
@@ -107,12 +112,31 @@ def test_reclaimed_node_costs_no_step(training: Training) -> None:
         "Preempted", "rehearsal", "SaveAndMove"
     )  # fmt: skip
     assert recovery["restoredFrom"] == recovery["savedStep"]
+    assert (recovery["stepsLost"], training.status["checkpoint"]["stepsLost"]) == (0, 0)
     assert training.node not in ("", before)
     training.assert_no_step_was_lost()
     described = training.plane.argosy("describe", training.name).stdout
     assert f"a checkpoint was saved before; resumed from step {recovery['savedStep']}" in described
     assert "CheckpointReady   True     CheckpointCompleted" in described
     assert training.status.get("restarts", 0) == 0
+
+
+def test_steps_that_a_lost_pod_had_computed_are_counted(training: Training) -> None:
+    training.start()
+    (training.folder / "hold").touch()
+    last = training.computed[-1]
+    wait_for(lambda: training.computed[-1] >= last + 50, "steps that no checkpoint has")
+    training.plane.kubectl("delete", f"pod/{training.name}-worker-0", "--wait=false")
+    wait_for(lambda: training.outcomes() == ["ProgressLost"], "the run recovers", 60)
+    (training.folder / "hold").unlink()
+    wait_for(lambda: len(training.computed) > max(training.computed), "the steps are computed again")
+    [recovery] = training.recoveries
+    lost = training.computed[training.computed.index(recovery["restoredFrom"]) + 1 :]
+    computed_twice = lost.index(recovery["restoredFrom"] + 1, 1)
+    # The program writes its step five times a second.
+    assert 25 <= recovery["stepsLost"] <= computed_twice
+    described = training.plane.argosy("describe", training.name).stdout
+    assert f"{recovery['stepsLost']} steps lost so far" in described
 
 
 def test_suspended_run_resumes_where_it_stopped(training: Training) -> None:

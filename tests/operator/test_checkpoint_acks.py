@@ -17,7 +17,7 @@ from argosy.operator.checkpoint_acks import MAX_ACK_BYTES, CheckpointAckMetrics,
 from argosy.operator.endpoint_credentials import make_credentials
 from argosy.operator.pod_annotations import PodAnnotations
 from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
-from argosy.workload.save_acks import read_ack, read_resumed
+from argosy.workload.save_acks import read_ack, read_resumed, read_step
 from tests.support.endpoint_stage import PatchedPods, Stage, ask, serving
 from tests.support.manual_clock import ManualClock
 
@@ -129,6 +129,15 @@ async def test_start_from_a_checkpoint_is_an_annotation_too(acks: Acks) -> None:
     assert read_resumed(acks.annotation(labels.CHECKPOINT_RESUMED)) == 1200
     assert await acks.send("resumed") == (200, "")
     assert len(acks.client.patches) == 1
+
+
+async def test_step_of_a_program_is_an_annotation_too(acks: Acks) -> None:
+    assert await acks.send("step") == (200, "")
+    assert read_step(acks.annotation(labels.TRAINING_STEP)) == 1200
+    assert await acks.send("step") == (200, "")
+    assert len(acks.client.patches) == 1
+    assert (await acks.send("step", step=-1))[0] == 400
+    assert (await acks.send("step", uid="other"))[0] == 404
 
 
 async def test_checkpoint_in_a_shared_folder_is_written_for_one_pod(acks: Acks) -> None:

@@ -218,3 +218,40 @@ def test_what_was_restored_is_resumed_unless_the_folder_has_a_newer_one(tmp_path
 def test_an_invalid_interval_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="ARGOSY_CHECKPOINT_INTERVAL: invalid value '5 min'"):
         session(tmp_path, variables={"ARGOSY_CHECKPOINT_INTERVAL": "5 min"}).due(1)
+
+
+def reported(folder: Path) -> str:
+    return (folder / "step").read_text() if (folder / "step").exists() else ""
+
+
+def test_step_is_written_a_few_times_a_second(tmp_path: Path) -> None:
+    clock = Clock()
+    training = session(tmp_path, clock, {"ARGOSY_STEP_FILE": str(tmp_path / "step")})
+    for step in (1, 2):
+        training.due(step)
+    assert reported(tmp_path) == "1\n"
+    clock.time += 1
+    training.due(3)
+    assert reported(tmp_path) == "3\n"
+
+
+def test_step_is_written_when_a_checkpoint_is_saved_and_resumed_from(tmp_path: Path) -> None:
+    variables = {"ARGOSY_STEP_FILE": str(tmp_path / "step")}
+    training = session(tmp_path, variables=variables)
+    save(training, 5)
+    assert reported(tmp_path) == "5\n"
+    save(training, 9)
+    (tmp_path / "checkpoints" / "step-9" / "model").write_text("damaged")
+    session(tmp_path, variables=variables).latest()
+    assert reported(tmp_path) == "5\n"
+
+
+def test_step_is_written_by_one_process_of_a_pod(tmp_path: Path) -> None:
+    variables = {"ARGOSY_STEP_FILE": str(tmp_path / "step"), "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    session(tmp_path, variables=variables).due(1)
+    assert not reported(tmp_path)
+
+
+def test_training_goes_on_if_its_step_cannot_be_written(tmp_path: Path) -> None:
+    variables = {"ARGOSY_STEP_FILE": str(tmp_path / "missing" / "step")}
+    assert session(tmp_path, variables=variables).due(1) is False

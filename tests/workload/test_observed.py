@@ -227,3 +227,12 @@ COSTS = {
 def test_deletion_cost_of_a_pod(annotations: dict[str, str], want: int) -> None:
     metadata = {"name": "p", "uid": "u", "labels": LABELS, "annotations": annotations}
     assert observed(metadata=metadata).deletion_cost == want
+
+
+def test_step_of_a_program_makes_a_difference_when_its_pod_ends() -> None:
+    meta = {"name": "p", "uid": "u", "labels": LABELS}
+    reported = {**meta, "annotations": {"argosy.dev/training-step": "1200"}}
+    assert observed(metadata=reported).training_step == 1200
+    assert is_equivalent_pod(observed(metadata=meta), observed(metadata=reported))
+    ends = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+    assert not is_equivalent_pod(observed(metadata=meta | ends), observed(metadata=reported | ends))

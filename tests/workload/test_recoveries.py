@@ -156,3 +156,108 @@ def test_only_the_last_recoveries_are_kept() -> None:
         for seconds, pods in ((0, lost), (1, ())):
             record = decide(wanted, record, Observed(pods=pods), later(at + seconds)).record
     assert len(record.recoveries) == MAX_RECOVERIES
+
+
+def lost(*passes: Pass) -> tuple[list[int | None], int | None]:
+    """Return the steps lost by recovery, and in total."""
+    record = CASES["hint: nothing"].record
+    for step in passes:
+        notices = find_notices(step.pods, {end.node: end for end in step.announced})
+        observed = Observed(pods=step.pods, notices=notices)
+        for _ in range(2):  # an operator that is killed decides again
+            record = decide(step.job, record, observed, later(step.at)).record
+    return [recovery.steps_lost for recovery in record.recoveries], record.steps_lost
+
+
+SAVED_7 = saved(7, 2)
+SAVED_9 = saved(9, 4, EPOCH)
+LOST_STEPS = {
+    "step of the last report and of the checkpoint differ: those between are lost": (
+        [
+            Pass(5, worker(saved=SAVED_7, phase="Failed", exit_code=1, training_step=12)),
+            Pass(6, ()),
+            Pass(8, began(7)),
+            Pass(9, began(7)),
+        ],
+        ([5], 5),
+    ),
+    "pod reports its last step when it ends, after its replacement was recorded: counts": (
+        [
+            NOTICED,
+            Pass(5, worker(saved=SAVED_9, training_step=3), [SPOT]),
+            Pass(6, worker(saved=SAVED_9, training_step=11, terminating=True), [SPOT]),
+            Pass(7, ()),
+            Pass(8, began(9)),
+            Pass(9, began(9)),
+        ],
+        ([2], 2),
+    ),
+    "checkpoint is newer than the last report: nothing is lost": (
+        [
+            NOTICED,
+            Pass(5, worker(saved=SAVED_9, training_step=3), [SPOT]),
+            Pass(7, ()),
+            Pass(8, began(9)),
+            Pass(9, began(9)),
+        ],
+        ([0], 0),
+    ),
+    "checkpoint could not be used: steps since the older one are lost": (
+        [
+            Pass(5, worker(saved=SAVED_7, phase="Failed", exit_code=1, training_step=5)),
+            Pass(6, ()),
+            Pass(8, began(4)),
+            Pass(9, began(4)),
+        ],
+        ([3], 3),
+    ),
+    "no checkpoint at all: all steps are lost": (
+        [
+            Pass(5, worker(phase="Failed", exit_code=1, training_step=12)),
+            Pass(6, ()),
+            Pass(8, began(None)),
+            Pass(60, began(None)),
+        ],
+        ([12], 12),
+    ),
+    "program reports no steps: not known": (
+        [FAILED, Pass(6, ()), Pass(8, began(7)), Pass(9, began(7))],
+        ([None], None),
+    ),
+    "new pod does not say where it started: not known": (
+        [
+            Pass(5, worker(saved=SAVED_7, phase="Failed", exit_code=1, training_step=12)),
+            Pass(6, ()),
+            Pass(8, began(None)),
+            Pass(60, began(None)),
+        ],
+        ([None], None),
+    ),
+    "second loss before the pods run again: the steps count once": (
+        [
+            Pass(5, worker(saved=SAVED_7, phase="Failed", disrupted=True, training_step=12)),
+            Pass(6, ()),
+            Pass(8, worker(2, created=later(7), phase="Failed", disrupted=True)),
+            Pass(9, ()),
+            Pass(10, began(7, 3, at=9)),
+            Pass(11, began(7, 3, at=9)),
+        ],
+        ([None, 5], 5),
+    ),
+    "two notices answered by one restart: the steps count once": (
+        [
+            Pass(0, worker(training_step=4), [SPOT]),
+            Pass(1, worker(training_step=4), [replace(SPOT, uid="u1")]),
+            Pass(5, worker(saved=saved(2, 4, EPOCH), training_step=4), [replace(SPOT, uid="u1")]),
+            Pass(6, ()),
+            Pass(8, began(2)),
+            Pass(9, began(2)),
+        ],
+        ([2, 2], 2),
+    ),
+}
+
+
+@pytest.mark.parametrize(("passes", "want"), LOST_STEPS.values(), ids=LOST_STEPS.keys())
+def test_steps_lost(passes: Sequence[Pass], want: tuple[list[int | None], int | None]) -> None:
+    assert lost(*passes) == want

@@ -21,6 +21,7 @@ from argosy.kinds.usage_status import ACTIVITIES, UsageStatus
 from argosy.operator.apis.summary import JobSummary
 
 MAX_EVENTS = 20
+_RECOVERY_COLUMNS = ("AGE", "CAUSE", "SOURCE", "ACTION", "OUTCOME", "STEPS LOST", "MESSAGE")
 
 
 @click.command()
@@ -52,7 +53,7 @@ def format_job(job: JobSummary, pods: Sequence[Pod], events: Sequence[Event], no
         "Time": (("ACTIVITY", "REPLICA TIME", "SHARE"), _usage(job.usage, now)),
         "Restarts": (("AGE", "ATTEMPT", "CAUSE", "SCOPE", "MESSAGE"), _restarts(job.restart_history, now)),
         "Notices": (("DEADLINE", "CAUSE", "RESPONSE", "REPLICAS", "MESSAGE"), _notices(job.notices, now)),
-        "Recoveries": (("AGE", "CAUSE", "SOURCE", "ACTION", "OUTCOME", "MESSAGE"), _recoveries(job, now)),
+        "Recoveries": (_RECOVERY_COLUMNS, _recoveries(job, now)),
         "Conditions": (("CONDITION", "STATUS", "REASON", "MESSAGE"), job.conditions),
         "Events": (("LAST SEEN", "TYPE", "REASON", "MESSAGE"), _events(events, now)),
     }
@@ -138,7 +139,8 @@ def _checkpoint(checkpoint: CheckpointStatus | None, now: datetime) -> str:
     if checkpoint.last_step is not None and checkpoint.last_time is not None:
         ago, size = age(now - checkpoint.last_time), byte_count(checkpoint.size)
         last = f"step {checkpoint.last_step}, {ago} ago, {size}, in {checkpoint.uri}"
-    return "; ".join(filter(None, [last, checkpoint.message]))
+    lost = f"{pluralize(checkpoint.steps_lost, 'step')} lost so far" if checkpoint.steps_lost else ""
+    return "; ".join(filter(None, [last, lost, checkpoint.message]))
 
 
 def _recoveries(job: JobSummary, now: datetime) -> list[tuple[str, ...]]:
@@ -149,6 +151,7 @@ def _recoveries(job: JobSummary, now: datetime) -> list[tuple[str, ...]]:
             recovery.source,
             recovery.action,
             recovery.outcome or "under way",
+            "" if recovery.steps_lost is None else str(recovery.steps_lost),
             recovery.message,
         )
         for recovery in job.recoveries

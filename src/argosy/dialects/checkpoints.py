@@ -13,13 +13,14 @@ def checkpoint_status(workload: Workload | None, record: Record) -> CheckpointSt
     saved, order = record.saved, record.order_in_force
     message = checkpoint_messages.ordered(order) if order and not record.finished_at else ""
     if saved is None:
-        return CheckpointStatus(uri=workload.checkpoint.uri, message=message)
+        return CheckpointStatus(uri=workload.checkpoint.uri, steps_lost=record.steps_lost, message=message)
     return CheckpointStatus(
         last_step=saved.step,
         last_time=saved.at,
         digest=saved.digest,
         uri=workload.checkpoint.uri,
         size=saved.size,
+        steps_lost=record.steps_lost,
         message=message,
     )
 
@@ -35,6 +36,8 @@ def recoveries(record: Record) -> list[RecoveryStatus]:
             deadline=recovery.deadline,
             saved_step=recovery.saved_step,
             restored_from=recovery.restored_step,
+            reached_step=recovery.reached_step,
+            steps_lost=recovery.steps_lost,
             outcome=recovery.outcome,
             message=checkpoint_messages.recovery(recovery),
         )

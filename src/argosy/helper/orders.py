@@ -25,6 +25,7 @@ from argosy.helper.checkpoint_folder import Checkpoint, CheckpointFolder, read_c
 from argosy.helper.endpoint import Endpoint
 from argosy.helper.errors import RejectedError
 from argosy.helper.files import replace_file
+from argosy.helper.steps import StepReporter
 
 POLL_SECONDS = 30
 REJECTED_SECONDS = 30.0
@@ -67,9 +68,12 @@ class Settings(NamedTuple):
     is_shared: bool
     may_signal: bool
     resume: Path
+    step_file: Path | None = None
+    """Where the program writes its step; None: this pod does not report it."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+        step_file = environ.get("ARGOSY_STEP_FILE")
         return cls(
             folder=Path(environ["ARGOSY_CHECKPOINT_DIR"]),
             orders=Path(environ["ARGOSY_ORDERS"]),
@@ -81,7 +85,13 @@ class Settings(NamedTuple):
             is_shared=environ.get("ARGOSY_CHECKPOINT_SHARED", "1") != "0",
             may_signal=environ.get("ARGOSY_SHARED_PROCESSES", "0") == "1",
             resume=Path(environ["ARGOSY_RESUME_FROM"]),
+            step_file=Path(step_file) if step_file and environ["ARGOSY_INDEX"] == "0" else None,
         )
+
+    @property
+    def own_pod(self) -> Mapping[str, object]:
+        """The fields by which a report names its pod."""
+        return {"pod": self.pod, "uid": self.uid}
 
 
 def keep_current(endpoint: Endpoint, settings: Settings, store: Store | None = None) -> NoReturn:
@@ -98,11 +108,14 @@ def keep_current(endpoint: Endpoint, settings: Settings, store: Store | None = N
     listener = OrderListener(endpoint, settings, wake)
     threading.Thread(target=listener.run, name="orders", daemon=True).start()
     watcher = CheckpointWatcher(endpoint, settings, store)
+    steps = StepReporter(endpoint, settings.step_file, settings.own_pod)
     while not stops:
         watcher.look()
+        steps.look()
         wake.wait(ORDERED_LOOK_SECONDS if listener.is_ordered(watcher.epoch) else LOOK_SECONDS)
         wake.clear()
     watcher.look(is_last=True)
+    steps.look(is_last=True)
     # Exit code 0: kubectl shows another one of a sidecar as the state of a pod that succeeded.
     sys.exit(0)
 
@@ -232,7 +245,7 @@ class CheckpointWatcher:
             self._resumed = None
 
     def _post(self, path: str, fields: Mapping[str, object]) -> bool:
-        body = {"pod": self._settings.pod, "uid": self._settings.uid, **fields}
+        body = {**self._settings.own_pod, **fields}
         problem = self._endpoint.post_json(path, body, ACK_TIMEOUT_SECONDS)
         if not problem:
             self._retry_seconds, self._problem = RETRY_SECONDS, ""

@@ -18,6 +18,8 @@ class CheckpointStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The folder of the run's checkpoints in the store."""
     size: int = 0
     """Bytes."""
+    steps_lost: int | None = None
+    """Steps of training that losses of pods have undone so far; unset if training reports no steps."""
     message: str = ""
     """Whether one is being saved now, and why."""
 
@@ -39,6 +41,10 @@ class RecoveryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Step of the last good checkpoint when the pods were replaced."""
     restored_from: int | None = None
     """Step of the checkpoint that their replacements have started from."""
+    reached_step: int | None = None
+    """The last step that training had reported before the loss."""
+    steps_lost: int | None = None
+    """Steps that were undone: from that of the checkpoint to the last one reported. Unset if not known."""
     outcome: str = ""
     """Recovered: from a checkpoint that was saved after the notice. ProgressLost: from an older one, or from
     the beginning. Superseded: pods were replaced for another reason. Failed: the run has failed. Empty: under

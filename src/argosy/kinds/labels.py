@@ -104,6 +104,9 @@ RESTORED_CONTAINERS = f"{DOMAIN}/restored-containers"
 """Annotation on a pod: the containers, separated by commas, whose images are checkpoints. Nodes of the local
 control plane do not start them as anything else."""
 
+TRAINING_STEP = f"{DOMAIN}/training-step"
+"""Annotation on a pod: the step that its program has reported last."""
+
 CHECKPOINT_CONTAINER = "argosy-checkpoint"
 """Name of the sidecar that delivers orders to save a checkpoint and acknowledges checkpoints."""
 

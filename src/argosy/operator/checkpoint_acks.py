@@ -1,8 +1,8 @@
-"""Records which checkpoints pods have saved, and from which they have started, as annotations of the pods.
+"""Records which checkpoints pods have saved, from which they have started, and which step they have reached.
 
-A job's token allows it for pods of that job only, and only as an answer to an order that the job has, or to
-none. A pod is written at most once a second, and a checkpoint that another pod of the job has acknowledged is
-not written again: in a folder that all pods share, each of them sees it.
+These are annotations of the pods. A job's token allows them for pods of that job only, and only as an answer
+to an order that the job has, or to none. A pod is written at most once a second, and a checkpoint that
+another pod of the job has acknowledged is not written again: in a folder that all pods share, each sees it.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from argosy.kinds.kubernetes import Pod
 from argosy.operator.job_views import ChangeSignal, JobView, JobViews
 from argosy.operator.pod_annotations import PodAnnotations
 from argosy.wire.messages import HttpError
-from argosy.workload.save_acks import CheckpointAck, write_ack, write_resumed
+from argosy.workload.save_acks import CheckpointAck, StepReport, write_ack, write_resumed
 from argosy.workload.saves import last_epoch
 
 MAX_ACK_BYTES: Final = 4096
@@ -92,6 +92,13 @@ class CheckpointAcks:
         value = write_resumed(resumed.step, resumed.digest)
         if pod.metadata.annotations.get(labels.CHECKPOINT_RESUMED) != value:
             await self._write(pod, labels.CHECKPOINT_RESUMED, value)
+
+    async def record_step(self, body: bytes, find_job: Callable[[], JobView], changes: ChangeSignal) -> None:
+        """Write which step the program of a pod has reached."""
+        name, report = _decode(body, PodName), _decode(body, StepReport)
+        _, pod = await self._find(name, 0, find_job, changes)
+        if pod.metadata.annotations.get(labels.TRAINING_STEP) != str(report.step):
+            await self._write(pod, labels.TRAINING_STEP, str(report.step))
 
     async def _record(self, body: bytes, find_job: Callable[[], JobView], changes: ChangeSignal) -> Result:
         name, ack = _decode(body, PodName), _decode(body, CheckpointAck)

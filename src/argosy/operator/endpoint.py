@@ -167,11 +167,12 @@ class Endpoint:
 
     def _checkpoint_recorder(self, event: str) -> Recorder:
         acks = self._context.checkpoint_acks
-        if acks is not None and event == "ack":
-            return acks.record
-        if acks is not None and event == "resumed":
-            return acks.record_resumed
-        raise HttpError(404, f"POST checkpoints/{event}: not found")
+        recorders: Mapping[str, Recorder] = (
+            {"ack": acks.record, "resumed": acks.record_resumed, "step": acks.record_step} if acks else {}
+        )
+        if event not in recorders:
+            raise HttpError(404, f"POST checkpoints/{event}: not found")
+        return recorders[event]
 
     async def _acknowledge(
         self, request: Request, namespace: str, name: str, record: Recorder, max_bytes: int

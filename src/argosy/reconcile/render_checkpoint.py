@@ -39,6 +39,7 @@ CREDENTIALS_FOLDER = "/run/argosy-store-credentials"
 STORE_FOLDER = "/argosy/checkpoints"
 RUN_FOLDER = "/run/argosy"
 ORDERS_FILE = f"{RUN_FOLDER}/orders/orders.json"
+STEP_FILE = f"{RUN_FOLDER}/step"
 RESUME_LINK = f"{RUN_FOLDER}/resume/checkpoint"
 SDK_FOLDER = f"{RUN_FOLDER}/sdk"
 USER_PYTHON_PATH = "ARGOSY_USER_PYTHONPATH"
@@ -58,6 +59,7 @@ def checkpoint_variables(workload: Workload, pod: CreatePod) -> dict[str, str]:
         "ARGOSY_CHECKPOINT_DIR": STORE_FOLDER,
         "ARGOSY_CHECKPOINT_URI": policy.uri,
         "ARGOSY_ORDERS": ORDERS_FILE,
+        "ARGOSY_STEP_FILE": STEP_FILE,
         "ARGOSY_RESUME": "0" if is_first else "1",
         "ARGOSY_RESUME_FROM": RESUME_LINK,
         "PYTHONPATH": SDK_FOLDER,
@@ -144,6 +146,7 @@ def _sidecar(
         "ARGOSY_CHECKPOINT_DIR": STORE_FOLDER,
         "ARGOSY_KEEP_LAST": str(policy.keep_last),
         "ARGOSY_ORDERS": ORDERS_FILE,
+        "ARGOSY_STEP_FILE": STEP_FILE,
         "ARGOSY_RESUME_FROM": RESUME_LINK,
     }
     if template.spec.get("shareProcessNamespace") is True:

@@ -32,13 +32,22 @@ def recovery(recovery: Recovery) -> str:
     if recovery.replaced_at is None:
         return "saving a checkpoint" if not recovery.outcome else "no pod was replaced for it"
     saved = "a checkpoint was saved before" if recovery.was_saved else "no checkpoint was saved before"
-    if recovery.saved_step is None:
-        return f"{saved}; there is none to start from" if not recovery.was_saved else saved
-    last = f"the last one is of step {recovery.saved_step}"
-    restored = recovery.restored_step
+    return f"{saved}{_start(recovery)}{_lost(recovery)}"
+
+
+def _start(recovery: Recovery) -> str:
+    """Return from which checkpoint the new pods have started."""
+    last, restored = recovery.saved_step, recovery.restored_step
+    if last is None:
+        return "" if recovery.was_saved else "; there is none to start from"
     if restored is None:
-        return f"{saved}; {last}"
-    lost = recovery.saved_step - restored
-    if lost > 0:
-        return f"{saved}; {last}, but it could not be used: {lost} steps are lost, back to step {restored}"
-    return f"{saved}; resumed from step {restored}"
+        return f"; the last one is of step {last}"
+    if restored < last:
+        return f"; the last one is of step {last}, but it could not be used: back to step {restored}"
+    return f"; resumed from step {restored}"
+
+
+def _lost(recovery: Recovery) -> str:
+    if not recovery.steps_lost:
+        return ""
+    return f"; {recovery.steps_lost} {'step is' if recovery.steps_lost == 1 else 'steps are'} lost"

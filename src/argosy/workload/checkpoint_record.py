@@ -63,6 +63,10 @@ class Recovery(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Step of the last good checkpoint at that time."""
     restored_step: int | None = None
     """Step of the checkpoint that the new pods have started from, as they report it."""
+    reached_step: int | None = None
+    """The last step that training had reported before the pods were replaced; None: it reported none."""
+    steps_lost: int | None = None
+    """How many steps were computed again: those after the checkpoint that the new pods have started from."""
     outcome: str = ""
     """Recovered, ProgressLost, Superseded or Failed; empty while it is under way."""
     ended_at: datetime | None = None

@@ -22,7 +22,7 @@ from argosy.workload.capacity import Capacity
 from argosy.workload.checkpoint_record import SavedCheckpoint
 from argosy.workload.model import RolePolicy
 from argosy.workload.notice import Notice
-from argosy.workload.save_acks import read_ack, read_resumed
+from argosy.workload.save_acks import read_ack, read_resumed, read_step
 from argosy.workload.scale_request import ScaleRequest
 from argosy.workload.semantics import Semantics
 
@@ -90,6 +90,8 @@ class ObservedPod(Struct, frozen=True):
     """The annotation `argosy.dev/checkpoint-ack`: the last checkpoint that the pod has acknowledged."""
     resumed_step: int | None = None
     """The annotation `argosy.dev/checkpoint-resumed`: step of the checkpoint that it has started from."""
+    training_step: int | None = None
+    """The annotation `argosy.dev/training-step`: the step that its program has reported last."""
     metadata: MetadataSubset = NO_METADATA
     resource_version: str = ""
     """resourceVersion of this observation."""
@@ -245,6 +247,7 @@ def observe_pod(pod: Pod, keys: Sequence[str] = (), noticed: datetime | None = N
         hosts_ack=meta.annotations.get(labels.HOSTS_ACK, ""),
         saved=read_ack(meta.annotations.get(labels.CHECKPOINT_ACK, "")),
         resumed_step=read_resumed(meta.annotations.get(labels.CHECKPOINT_RESUMED, "")),
+        training_step=read_step(meta.annotations.get(labels.TRAINING_STEP, "")),
         metadata=select_metadata(meta.labels, meta.annotations, keys),
         resource_version=meta.resource_version,
     )
@@ -274,8 +277,20 @@ def select_metadata(
 
 
 def is_equivalent_pod(pod: ObservedPod, other: ObservedPod) -> bool:
-    """Return True if nothing is decided differently for both. A newly assigned node alone changes nothing."""
-    return replace(pod, node=other.node, resource_version=other.resource_version) == other
+    """Return True if nothing is decided differently for both.
+
+    A newly assigned node alone changes nothing, nor does the step of a pod that continues to train.
+    """
+    ends = other.terminating or other.ended
+    return (
+        replace(
+            pod,
+            node=other.node,
+            resource_version=other.resource_version,
+            training_step=pod.training_step if ends else other.training_step,
+        )
+        == other
+    )
 
 
 _DISRUPTED = frozenset(

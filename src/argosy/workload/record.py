@@ -237,6 +237,8 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The last good checkpoint."""
     recoveries: tuple[Recovery, ...] = ()
     """The last losses of pods and what became of them, of a job with checkpoints; newest last."""
+    steps_lost: int | None = None
+    """Of all recoveries, also those that are not kept; None if not known of any."""
     usage: Usage = Usage()
     """How the time of the replicas was spent."""
     extra_fields: Mapping[str, object] = field(default_factory=dict)

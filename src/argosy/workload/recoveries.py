@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from argosy.workload.checkpoint_record import Recovery
 from argosy.workload.current_pods import all_current_pods
+from argosy.workload.lost_steps import max_step, steps_lost, with_reached_step, with_steps_lost
 from argosy.workload.model import Phase, Workload
 from argosy.workload.notice import NoticeResponse, OpenNotice, SaveStep
 from argosy.workload.observed import Observed
@@ -78,8 +79,13 @@ def track_recoveries(
         return record
     if new := list(_new_restarts(before, record)):
         record = _with_restarts(record, new, now)
-    recoveries = tuple(_progress(record, observed, recovery, now) for recovery in record.recoveries)
-    return record if recoveries == record.recoveries else replace(record, recoveries=recoveries)
+    recoveries = tuple(
+        _progress(record, observed, with_reached_step(record, observed, recovery, now), now)
+        for recovery in record.recoveries
+    )
+    if recoveries == record.recoveries:
+        return record
+    return with_steps_lost(record, replace(record, recoveries=recoveries))
 
 
 def recheck_at(record: Record, now: datetime) -> datetime | None:
@@ -94,10 +100,12 @@ def recheck_at(record: Record, now: datetime) -> datetime | None:
 def _with_restarts(record: Record, new: list[RestartEntry], now: datetime) -> Record:
     """Return the record in which these restarts belong to the open recoveries, or to one of their own."""
     open_now = [recovery for recovery in record.recoveries if not recovery.outcome]
+    reached: int | None = None
     for recovery in open_now:
         if recovery.replaced_at is not None and recovery.replaced_at != now:
             ended = replace(recovery, outcome=RecoveryOutcome.SUPERSEDED, ended_at=now)
             record = record.with_recovery(ended)
+            reached = max_step(reached, recovery.reached_step)
     waiting = [recovery for recovery in open_now if recovery.replaced_at is None]
     if not waiting:
         first = new[0]
@@ -105,7 +113,8 @@ def _with_restarts(record: Record, new: list[RestartEntry], now: datetime) -> Re
         action = NoticeResponse.RESTART
         waiting = [Recovery(identity, first.cause, first.node, first.at, action)]
     for recovery in waiting:
-        record = record.with_recovery(_replaced(recovery, record, now))
+        replaced = _replaced(recovery, record, now)
+        record = record.with_recovery(replace(replaced, reached_step=reached))
     return record
 
 
@@ -137,7 +146,8 @@ def _progress(record: Record, observed: Observed, recovery: Recovery, now: datet
     is_newest = recovery.saved_step is not None and (restored is None or restored >= recovery.saved_step)
     is_whole = is_newest and recovery.was_saved
     outcome = RecoveryOutcome.RECOVERED if is_whole else RecoveryOutcome.PROGRESS_LOST
-    return replace(recovery, restored_step=restored, outcome=outcome, ended_at=now)
+    lost = steps_lost(record, recovery, restored)
+    return replace(recovery, restored_step=restored, steps_lost=lost, outcome=outcome, ended_at=now)
 
 
 def _resumed_steps(record: Record, observed: Observed, since: datetime) -> list[int]:

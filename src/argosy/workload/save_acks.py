@@ -15,6 +15,7 @@ from argosy.workload.checkpoint_record import SavedCheckpoint
 
 MAX_ANNOTATION_CHARS: Final = 1024
 MAX_NUMBER: Final = 2**53
+MAX_STEP_CHARS: Final = 16
 DIGEST_PATTERN: Final = r"^sha256:[0-9a-f]{64}$"
 
 _DIGEST = re.compile(DIGEST_PATTERN)
@@ -32,6 +33,12 @@ class CheckpointAck(Struct, frozen=True):
     world: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     size: Number = 0
     seconds: Annotated[float, Meta(ge=0, le=1e7)] = 0.0
+
+
+class StepReport(Struct, frozen=True):
+    """The step that the program of a pod has reached, as its sidecar reports it from time to time."""
+
+    step: Number
 
 
 def write_ack(ack: CheckpointAck) -> str:
@@ -61,6 +68,12 @@ def read_ack(annotation: str) -> SavedCheckpoint | None:
     )
 
 
+def read_step(annotation: str) -> int | None:
+    """Return the step that a pod has reported last; None if it has reported none."""
+    is_number = annotation.isascii() and annotation.isdecimal() and len(annotation) <= MAX_STEP_CHARS
+    return int(annotation) if is_number else None
+
+
 def write_resumed(step: int, digest: str) -> str:
     """Return the annotation of a pod that has started from a checkpoint."""
     return f"{step} {digest}"
@@ -69,6 +82,4 @@ def write_resumed(step: int, digest: str) -> str:
 def read_resumed(annotation: str) -> int | None:
     """Return the step from which a pod has started; None if it does not say."""
     step, _, digest = annotation.partition(" ")
-    if not (step.isascii() and step.isdecimal() and len(step) <= 16 and _DIGEST.fullmatch(digest)):
-        return None
-    return int(step)
+    return read_step(step) if _DIGEST.fullmatch(digest) else None
