@@ -23,7 +23,12 @@ from argosy.capacity.machine_plan import NODE_PODS, NodePods
 from argosy.capacity.machine_record import MachineState
 from argosy.capacity.provider import CLUSTER_VIEW, ClusterIdentity
 from argosy.capacity.providers.gce import DRIVER
-from argosy.dialects.spot.instance import InstanceReconciler, instances_by_job
+from argosy.dialects.spot.instance import (
+    MACHINE_INDEX,
+    InstanceReconciler,
+    instances_by_job,
+    instances_by_machine,
+)
 from argosy.dialects.spot.instance_record import InstanceRecord
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.kinds.kubernetes import Node, NodeStatus
@@ -112,7 +117,7 @@ class World:
         self.operator = Operator(self)
 
     def create(self, name: str = "vm-0", **spec: Any) -> ProvisionedInstance:
-        uid = f"uid-{name}"
+        uid = f"uid-{name}".replace(".", "_")
         meta = ObjectMeta(name=name, namespace=NAMESPACE, uid=uid, generation=1, creation_timestamp=self.now)
         base = ProvisionedInstance(meta).spec
         wanted = {
@@ -305,7 +310,8 @@ class Operator:
                 views[need] = await self._view(need)
             elif isinstance(need, Matching):
                 everything = world.objects.values() if need.kind is ProvisionedInstance else ()
-                found[need] = tuple(each for each in everything if need.value in instances_by_job(each))
+                values = instances_by_machine if need.index == MACHINE_INDEX else instances_by_job
+                found[need] = tuple(each for each in everything if need.value in values(each))
             elif isinstance(need, Ref):
                 tables: dict[Any, Mapping[str, Any]] = {
                     SpotInstanceVM: world.templates,

@@ -18,7 +18,7 @@ from argosy.capacity.join import (
     choose_token_id,
     token_secret,
 )
-from argosy.capacity.machine_plan import Context, MachinePlan, cut, event
+from argosy.capacity.machine_plan import CLOCK_SKEW, Context, MachinePlan, cut, event
 from argosy.capacity.machine_record import MachineRecord, MachineSpec, MachineState, Resting, region_of
 from argosy.capacity.provider import NOT_FOUND, OperationKind, SeenMachine, SeenOperation
 from argosy.capacity.reactions import (
@@ -52,8 +52,8 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
     spec = facts.spec
     if spec is None or facts.join is None:
         return context.plan(replace(record, retry_at=None, reason=PROVISIONING, message=""))
-    if facts.is_name_taken:
-        message = f"a Node of the name {facts.name} exists already"
+    if facts.name_taken_by:
+        message = f"{facts.name_taken_by} of the name {facts.name} exists already"
         return context.plan(replace(record, reason=NAME_CONFLICT, message=message))
     if context.waits(record):
         return context.plan(record)
@@ -214,10 +214,17 @@ def reopen(record: MachineRecord, context: Context) -> MachinePlan:
 def _found(
     record: MachineRecord, seen: SeenMachine, context: Context, *, adopted: bool
 ) -> MachinePlan | Found:
-    if seen.uid and seen.uid != context.uid:
+    if not _is_ours(record, seen, context):
         text = f"{record.zone}: a machine {record.name} of another object exists already"
         return context.plan(_fail(replace(record, reason=NAME_CONFLICT, message=text), context))
     return Found(replace(record, sent=True, confirmed=True), adopted)
+
+
+def _is_ours(record: MachineRecord, seen: SeenMachine, context: Context) -> bool:
+    """Return False for a machine of another object, or of nobody that was there before it was requested."""
+    if seen.uid or seen.created is None or record.requested_at is None:
+        return seen.uid in ("", context.uid)
+    return seen.created >= record.requested_at - CLOCK_SKEW
 
 
 def _insertion(record: MachineRecord, context: Context) -> SeenOperation | None:

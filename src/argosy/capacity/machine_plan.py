@@ -71,8 +71,8 @@ class MachineFacts(Struct, frozen=True, kw_only=True):
     zone: ViewState = ViewState()
     """The view of the recorded zone."""
     node: NodeFacts | None = None
-    is_name_taken: bool = False
-    """Whether a Node of this name exists that is not the machine's."""
+    name_taken_by: str = ""
+    """What else has the name of the machine, so that a Node of it could not be told apart."""
     announcement: MachineNotice | None = None
     """The end of the Node that somebody has announced there."""
     needs_gpus: int = 0

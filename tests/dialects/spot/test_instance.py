@@ -320,6 +320,37 @@ async def test_a_vm_that_is_there_already_is_adopted_by_its_exact_name() -> None
     assert "InstanceAdopted" in world.reasons()
 
 
+async def test_a_vm_that_was_there_before_is_neither_adopted_nor_deleted() -> None:
+    world = World(settings=SpotSettings(join_timeout=120, max_join_attempts=1), join_seconds=None)
+    world.cloud.insert("my-project", "us-central1-a", {"name": "vm-0", "metadata": {}}, "")
+    await world.run(120)
+    world.create()
+    await world.run(300)
+    assert world.condition("Provisioned")[:2] == ("False", "NameConflict")
+    assert "vm-0" in world.condition("Provisioned")[2]
+    world.delete()
+    assert await world.run(60, lambda: not world.objects)
+    assert world.machines() == ["vm-0"]
+
+
+async def test_two_objects_whose_vms_have_one_name_do_not_share_a_node() -> None:
+    """Objects of two namespaces may have one name; here `vm.0` and `vm-0` have one as VMs."""
+    world = World()
+    world.templates["other"] = seed_template(gcp={"project": "other-project"})
+    world.create("vm.0")
+    await world.run(2)
+    world.create("vm-0", instance_template_name="other")
+    assert await world.run(120, lambda: world.condition("NodeReady", "vm.0")[0] == "True")
+    _, reason, message = world.condition("Provisioned", "vm-0")
+    assert (reason, message) == ("NameConflict", "a Node of the name vm-0 exists already")
+    world.delete("vm-0")
+    assert await world.run(60, lambda: "vm-0" not in world.objects)
+    assert (world.machines(), list(world.nodes)) == (["vm-0"], ["vm-0"])
+    world.create("vm-0", instance_template_name="other")
+    world.delete("vm.0")
+    assert await world.run(240, lambda: world.condition("NodeReady", "vm-0")[0] == "True")
+
+
 async def test_a_vm_of_another_object_is_neither_adopted_nor_deleted() -> None:
     world = World()
     body = {"name": "vm-0", "labels": {"argosy-uid": "somebody-else"}}

@@ -47,6 +47,8 @@ JOB_INDEX = "job"
 """Index of ProvisionedInstances by namespace and uid of their job."""
 TEMPLATE_INDEX = "template"
 """Index of ProvisionedInstances by their template."""
+MACHINE_INDEX = "machine"
+"""Index of ProvisionedInstances by the name of their VM, which is that of the Node."""
 PROVIDER_INDEX = "provider-id"
 """Index of Nodes by what their cloud calls them."""
 
@@ -85,6 +87,7 @@ class InstanceReconciler(Struct, frozen=True):
             yield secret_view(SecretRef(found.join_secret))
         name = found.machine.name or names.machine_name(obj.metadata.name)
         yield Ref(Node, name)
+        yield _namesakes(obj)
         if found.machine.zone:
             yield Matching(Node, PROVIDER_INDEX, read.provider_id(found.machine))
         if (job := _job_ref(obj)) is not None:
@@ -208,7 +211,7 @@ class InstanceReconciler(Struct, frozen=True):
             results=inputs.call_results,
             zone=gathered.zone,
             node=read.node_facts(node, pods) if node is not None else None,
-            is_name_taken=named is not None and not machine.exists,
+            name_taken_by="" if machine.exists else read.taken_by(obj, named, inputs.all(_namesakes(obj))),
             announcement=read.announcement(node, self.rules, now) if node is not None else None,
             needs_gpus=read.needed_gpus(gathered.usable, gathered.job),
             policy=_zone_policy(obj, gathered.job, inputs),
@@ -276,6 +279,11 @@ def instances_by_job(obj: KubernetesObject) -> Iterable[str]:
     return (f"{obj.metadata.namespace}/{ref.uid}",) if ref is not None and ref.uid else ()
 
 
+def instances_by_machine(obj: KubernetesObject) -> Iterable[str]:
+    """Index of ProvisionedInstances by the name of their VM."""
+    return (names.machine_name(obj.metadata.name),) if isinstance(obj, ProvisionedInstance) else ()
+
+
 def instances_by_template(obj: KubernetesObject) -> Iterable[str]:
     """Index of ProvisionedInstances by their template."""
     if not isinstance(obj, ProvisionedInstance):
@@ -299,6 +307,10 @@ def _job_ref(obj: ProvisionedInstance) -> Ref[SpotInstanceJob] | None:
 def _siblings(obj: ProvisionedInstance) -> Matching[ProvisionedInstance] | None:
     value = next(iter(instances_by_job(obj)), "")
     return Matching(ProvisionedInstance, JOB_INDEX, value) if value else None
+
+
+def _namesakes(obj: ProvisionedInstance) -> Matching[ProvisionedInstance]:
+    return Matching(ProvisionedInstance, MACHINE_INDEX, names.machine_name(obj.metadata.name))
 
 
 def _pods_view(machine: MachineRecord) -> View:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
@@ -248,6 +248,21 @@ def announcement(node: Node, rules: NoticeRules, now: datetime) -> MachineNotice
         return None
     deadline = found.deadline or now + timedelta(seconds=30)
     return MachineNotice(found.source, now, deadline, _CAUSES.get(found.cause, "Unknown"))
+
+
+def taken_by(obj: ProvisionedInstance, node: Node | None, namesakes: Iterable[ProvisionedInstance]) -> str:
+    """Return what has the name of an object's VM already: a Node, or the VM of an older object anywhere."""
+    if node is not None:
+        return "a Node"
+    return "another VM" if any(_is_older(each, obj) for each in namesakes) else ""
+
+
+def _is_older(obj: ProvisionedInstance, than: ProvisionedInstance) -> bool:
+    """Return True if an object was created before another one, and its VM may exist."""
+    if obj.status.state == "TERMINATED":
+        return False
+    times = [each.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC) for each in (obj, than)]
+    return (times[0], obj.metadata.uid) < (times[1], than.metadata.uid)
 
 
 def zones_in_use(siblings: Iterable[ProvisionedInstance], own: str) -> dict[str, int]:

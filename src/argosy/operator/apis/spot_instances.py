@@ -19,10 +19,12 @@ def add_instances(manager: "Manager", settings: SpotSettings) -> None:
     """Serve ProvisionedInstance and the templates of VMs."""
     from argosy.dialects.spot.instance import (
         JOB_INDEX,
+        MACHINE_INDEX,
         PROVIDER_INDEX,
         TEMPLATE_INDEX,
         InstanceReconciler,
         instances_by_job,
+        instances_by_machine,
         instances_by_template,
         nodes_by_provider_id,
     )
@@ -33,7 +35,11 @@ def add_instances(manager: "Manager", settings: SpotSettings) -> None:
     from argosy.reconcile.runner import ReconciledKind
 
     catalog = read_catalog_file(settings.catalog_path)
-    instances = {JOB_INDEX: instances_by_job, TEMPLATE_INDEX: instances_by_template}
+    instances = {
+        JOB_INDEX: instances_by_job,
+        MACHINE_INDEX: instances_by_machine,
+        TEMPLATE_INDEX: instances_by_template,
+    }
     manager.add_kind(
         ReconciledKind(
             kind=ProvisionedInstance,
