@@ -31,7 +31,9 @@ API = next(api for api in JOB_APIS if api.api.kind is TrainingJob)
 CORE = min(os.sched_getaffinity(0))
 MAX_LIST_SECONDS = 1.0
 MAX_BURST_SECONDS = 10.0
-"""Beyond the time in which the new pods start."""
+"""Beyond the time in which the new pods start, where the API server is fast enough for that."""
+MAX_BURST_RATIO = 1.25
+"""The same where it is not: a multiple of the time of a bare client for as many status writes."""
 MIN_REQUESTS = {"scale_out": 12, "scale_in": 15}
 """Requests that one scale needs whatever the operator does; docs/contributors/benchmarks.md lists them."""
 MAX_CPU_RATIO = 2.0
@@ -114,7 +116,10 @@ def _burst_figures(
     if any(r.running for r in rounds):
         yield Figure(f"{name}_running_s", median(r.running for r in rounds), "s", bare_pods, bound_is, None)
     beyond = median(r.done - r.running for r in rounds)
-    yield Figure(f"{name}_beyond_pods_s", beyond, "s", bare_pods, bound_is, MAX_BURST_SECONDS)
+    writes = median(r.usage.request_count / r.writes_per_second for r in rounds)
+    writes_are = "as many status writes by a bare client"
+    target = max(MAX_BURST_SECONDS, MAX_BURST_RATIO * writes)
+    yield Figure(f"{name}_beyond_pods_s", beyond, "s", writes, writes_are, target)
     cpu = median(r.usage.cpu for r in rounds) / jobs * 1000
     bound_is = "the requests that are needed, at the cost of those of plain jobs"
     yield Figure(f"{name}_cpu_ms_per_scale", cpu, "ms", min_cpu, bound_is, MAX_CPU_RATIO * min_cpu)

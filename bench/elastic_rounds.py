@@ -8,10 +8,14 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.kinds.kubernetes import Pod
+from argosy.kinds.meta import Json
 from argosy.kinds.scalers import ScaleIn, ScaleOut
+from argosy.kinds.trainingjob import TrainingJob
 from argosy.workload.hosts import SETTLE_SECONDS
 from bench.baseline_client import IN_FLIGHT
 from bench.elastic_namespace import ElasticNamespace, Scaler, elastic_namespace, scaler_name
@@ -24,6 +28,8 @@ from bench.rig import Rig
 JOB = "job-0"
 START_WORKERS = 2
 """Workers of each job before it is scaled."""
+STATUS_WRITES = 5
+"""How often the bare client writes the status of each job."""
 
 
 class LargeRound(Struct, frozen=True):
@@ -48,6 +54,8 @@ class BurstRound(Struct, frozen=True):
     running: float
     """Seconds from the first scaler until all new pods run; 0 for a ScaleIn."""
     usage: Usage
+    writes_per_second: float
+    """Statuses of such jobs that a bare client writes, when the operator has ended."""
 
 
 async def scale_large_job(rig: Rig, api: BenchApi, workers: int, losses: int) -> LargeRound:
@@ -110,8 +118,26 @@ async def scale_many_jobs(rig: Rig, api: BenchApi, jobs: int) -> tuple[BurstRoun
             names = [f"job-{number}" for number in range(jobs)]
             added = await _scale_all(rig, namespace, process, ScaleOut, names)
             removed = await _scale_all(rig, namespace, process, ScaleIn, names)
+        rate = await _status_writes_per_second(rig, namespace)
         await namespace.clear()
-    return added, removed
+    return replace(added, writes_per_second=rate), replace(removed, writes_per_second=rate)
+
+
+async def _status_writes_per_second(rig: Rig, namespace: ElasticNamespace) -> float:
+    """Write the status of every job several times by a bare client; return writes per second."""
+    await rig.collect_garbage()
+    path = TrainingJob.resource.path(None, namespace.name)
+    jobs: list[dict[str, Json]] = msgspec.json.decode(await namespace.client.request("GET", path))["items"]
+
+    async def write(number: int) -> None:
+        for at in range(STATUS_WRITES):
+            job = {**jobs[number], "metadata": {**jobs[number]["metadata"]}}
+            job["status"] = {**job["status"], "lastReconcileTime": f"2026-01-01T00:00:0{at}Z"}
+            name = f"{path}/{job['metadata']['name']}/status"
+            body = msgspec.json.encode(job)
+            jobs[number] = msgspec.json.decode(await namespace.client.request("PUT", name, body=body))
+
+    return STATUS_WRITES * await per_second(len(jobs), write, IN_FLIGHT)
 
 
 async def _scale_all(
@@ -130,4 +156,5 @@ async def _scale_all(
         done=max(seconds_to_last(namespace.scaled, start), seconds_to_last(acknowledged, start)),
         running=seconds_to_last(new, start),
         usage=process.usage().since(before),
+        writes_per_second=0.0,
     )
