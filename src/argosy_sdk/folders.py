@@ -1,7 +1,8 @@
 """The folder of all checkpoints: finds complete ones, removes unfinished ones, publishes a new one.
 
 `step-<n>.tmp` is filled and renamed to `step-<n>`. If that exists already it is first renamed to
-`step-<n>.old.tmp`, which `clean` takes back if the process ended between the two.
+`step-<n>.old.tmp`, which `clean` takes back if the process ended between the two. One that is given up is
+renamed to `step-<n>.abandoned.tmp` and removed.
 """
 
 import os
@@ -14,7 +15,7 @@ from argosy_sdk import manifest as manifests
 from argosy_sdk.errors import CheckpointError
 
 _STEP = re.compile(r"step-(0|[1-9]\d{0,17})")
-_UNFINISHED = re.compile(r"(step-\d+)(\.old)?\.tmp")
+_UNFINISHED = re.compile(r"(step-\d+)(\.old|\.abandoned)?\.tmp")
 
 
 def temporary(directory: Path, step: int) -> Path:
@@ -44,7 +45,7 @@ def clean(directory: Path) -> None:
         if not match:
             continue
         final = directory / match[1]
-        if match[2] and not final.exists() and _is_complete(path):
+        if match[2] == ".old" and not final.exists() and _is_complete(path):
             path.rename(final)
         else:
             shutil.rmtree(str(path), ignore_errors=True)
@@ -60,6 +61,17 @@ def publish(directory: Path, step: int) -> None:
     source.rename(target)
     flush(directory)
     shutil.rmtree(str(replaced), ignore_errors=True)
+
+
+def abandon(directory: Path, step: int) -> None:
+    """Remove the unfinished folder.
+
+    It is renamed first: another rank may write into it meanwhile, and must find it gone afterwards.
+    """
+    abandoned = directory / f"step-{step}.abandoned.tmp"
+    shutil.rmtree(str(abandoned), ignore_errors=True)
+    temporary(directory, step).rename(abandoned)
+    shutil.rmtree(str(abandoned), ignore_errors=True)
 
 
 def flush(folder: Path) -> None:

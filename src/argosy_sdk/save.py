@@ -50,10 +50,7 @@ class Save:
 
     def commit(self, described: Manifest) -> Optional[Manifest]:
         """Publish the checkpoint; returns its manifest on the leader, None on the others."""
-        own = [
-            path for path in manifest.list_files(self.folder) if manifest.owner_of(path) == self.place.rank
-        ]
-        parts = manifest.make_parts(self.folder, own, self.place.rank)
+        parts = self._own_parts()
         if not self.place.leader:
             self._hand_over(parts)
             return None
@@ -82,13 +79,27 @@ class Save:
         """Give the checkpoint up: the leader removes the folder, another rank tells the leader."""
         try:
             if self.place.leader:
-                shutil.rmtree(str(self.folder), ignore_errors=True)
+                folders.abandon(self.directory, self.step)
             elif self.folder.exists():
                 manifest.write_json(
                     self._marker(self.place.rank), {"error": f"{type(error).__name__}: {error}"}
                 )
         except OSError:
             pass  # The leader's wait has a deadline.
+
+    def _own_parts(self) -> List[Part]:
+        own = [
+            path for path in manifest.list_files(self.folder) if manifest.owner_of(path) == self.place.rank
+        ]
+        try:
+            return manifest.make_parts(self.folder, own, self.place.rank)
+        except FileNotFoundError:
+            if self.place.leader or self.folder.exists():
+                raise
+            raise self._given_up() from None
+
+    def _given_up(self) -> CheckpointError:
+        return CheckpointError(f"step {self.step}: the first rank has given this checkpoint up")
 
     def _payload(self) -> List[str]:
         return [path for path in manifest.list_files(self.folder) if not _is_ours(path)]
@@ -130,7 +141,7 @@ class Save:
                 )
         final = folders.published(self.directory, self.step) / manifest.NAME
         if not handed or not final.exists():
-            raise CheckpointError(f"step {self.step}: the first rank has given this checkpoint up")
+            raise self._given_up()
 
     def _marker(self, rank: int) -> Path:
         return self.folder / f".rank-{rank}.json"

@@ -42,9 +42,16 @@ def run_ranks(*ranks: Callable[[], None]) -> list[BaseException | None]:
 
 
 def saving(
-    session: Session, step: int, files: Mapping[str, str], fail: Exception | None = None
+    session: Session,
+    step: int,
+    files: Mapping[str, str],
+    fail: Exception | None = None,
+    written: threading.Barrier | None = None,
 ) -> Callable[[], None]:
-    """Return a function that saves a checkpoint; it fails inside of the block if `fail` is given."""
+    """Return a function that saves a checkpoint; it fails inside of the block if `fail` is given.
+
+    It goes on only after all ranks of the barrier `written` have written their files.
+    """
 
     def run() -> None:
         try:
@@ -52,6 +59,8 @@ def saving(
                 for name, content in files.items():
                     (folder / name).parent.mkdir(exist_ok=True)
                     (folder / name).write_text(content)
+                if written:
+                    written.wait(60)
                 if fail:
                     raise fail
         except ValueError:
@@ -101,19 +110,20 @@ def test_files_of_a_rank_that_died_are_not_mixed_into_a_later_save(tmp_path: Pat
 
 
 def test_a_rank_that_fails_ends_the_save_of_all(tmp_path: Path) -> None:
-    sessions = [rank_session(tmp_path, rank, 2) for rank in range(2)]
-    failing = saving(sessions[1], 7, {"rank-1.pt": "1"}, ValueError("bad loss"))
-    errors = run_ranks(saving(sessions[0], 7, {"rank-0.pt": "0"}), failing)
+    sessions, written = [rank_session(tmp_path, rank, 2) for rank in range(2)], threading.Barrier(2)
+    failing = saving(sessions[1], 7, {"rank-1.pt": "1"}, ValueError("bad loss"), written)
+    errors = run_ranks(saving(sessions[0], 7, {"rank-0.pt": "0"}, written=written), failing)
     assert "step 7: rank 1 failed: ValueError: bad loss" in str(errors[0])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_first_rank_that_fails_ends_the_save_of_all(tmp_path: Path) -> None:
-    sessions = [rank_session(tmp_path, rank, 2) for rank in range(2)]
-    failing = saving(sessions[0], 7, {"rank-0.pt": "0"}, ValueError("bad loss"))
-    errors = run_ranks(failing, saving(sessions[1], 7, {"rank-1.pt": "1"}))
+    sessions, written = [rank_session(tmp_path, rank, 2) for rank in range(2)], threading.Barrier(2)
+    failing = saving(sessions[0], 7, {"rank-0.pt": "0"}, ValueError("bad loss"), written)
+    errors = run_ranks(failing, saving(sessions[1], 7, {"rank-1.pt": "1"}, written=written))
     assert errors[0] is None
-    assert not (tmp_path / "step-7").exists()
+    assert str(errors[1]) == "step 7: the first rank has given this checkpoint up"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_rank_that_never_comes_ends_the_save_at_the_timeout(tmp_path: Path) -> None:
