@@ -32,7 +32,7 @@ VALUES: dict[str, Json] = {
 
 
 def holds(condition: Condition, values: Json) -> bool:
-    templates: Templates = CHART._templates()
+    templates: Templates = CHART._templates
     templates.add("condition", "{{- if " + condition.helm + " }}yes{{ end }}")
     return templates.render("condition", CHART._dot(NAMESPACE, values, RELEASE)) == "yes"
 

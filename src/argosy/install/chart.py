@@ -79,7 +79,7 @@ class Chart:
 
     def objects(self, namespace: str, values: Mapping[str, object], release: str = RELEASE) -> list[Json]:
         """Return all objects for these values, in the order in which they are applied."""
-        templates, dot = self._templates(), self._dot(namespace, values, release)
+        templates, dot = self._templates, self._dot(namespace, values, release)
         sources = [source.name for source in self._sources() if source.suffix == ".yaml"]
         texts = [templates.render(name, dot) for name in sources]
         objects = [obj for text in texts for obj in yaml.load_all(text, _LOADER) if obj]
@@ -87,11 +87,12 @@ class Chart:
 
     def warnings(self, namespace: str, values: Mapping[str, object], release: str = RELEASE) -> str:
         """Return what the user should know about these values; empty if there is nothing."""
-        return self._templates().render(WARNINGS_TEMPLATE, self._dot(namespace, values, release)).strip()
+        return self._templates.render(WARNINGS_TEMPLATE, self._dot(namespace, values, release)).strip()
 
     def _sources(self) -> list[Path]:
         return sorted((self.path / "templates").iterdir())
 
+    @functools.cached_property
     def _templates(self) -> Templates:
         templates = Templates(_functions())
         for source in self._sources():

@@ -77,7 +77,7 @@ def _rendered(api: str, layout: Layout, folder: Path) -> Iterator[tuple[str, str
         yield path, _NOTE + yaml.dump_all(filter(belongs, objects), Dumper=_Dumper, sort_keys=False)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """Writes texts of several lines as block scalars, which are easier to edit."""
 
 

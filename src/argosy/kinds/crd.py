@@ -79,7 +79,8 @@ def dump(crd: Mapping[str, object]) -> str:
     """Return the CRD as YAML, in stable order and without anchors, which are hard to read."""
     import yaml  # imported here because the local control plane starts faster without it
 
-    class NoAliasDumper(yaml.SafeDumper):
+    # That of the C library is ten times as fast.
+    class NoAliasDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
         def ignore_aliases(self, data: object) -> bool:
             return True
 
