@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("sequential"):
             item.user_properties.append(("sequential", "true"))
         names = getattr(item, "fixturenames", ())
-        if {"real_apiserver", "own_apiserver", "killable_apiserver"}.intersection(names):
+        if {"real_apiserver", "own_apiserver", "file_apiserver", "killable_apiserver"}.intersection(names):
             item.add_marker(pytest.mark.reference)
         if item.get_closest_marker("root") and os.geteuid() != 0 and not REQUIRE_ALL:
             item.add_marker(pytest.mark.skip(reason="needs root"))
@@ -88,15 +88,25 @@ def real_apiserver(short_folder: Path) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def own_apiserver() -> Iterator[Server]:
-    """A real kube-apiserver with etcd that no other test uses."""
+def _new_apiserver() -> Iterator[Server]:
     _require("etcd", "kube-apiserver")
     with (
         TemporaryDirectory(prefix="argosy-", ignore_cleanup_errors=True) as folder,
         servers.real_apiserver(Path(folder) / "own") as server,
     ):
         yield server
+
+
+@pytest.fixture
+def own_apiserver() -> Iterator[Server]:
+    """A real kube-apiserver with etcd that no other test uses."""
+    yield from _new_apiserver()
+
+
+@pytest.fixture(scope="module")
+def file_apiserver() -> Iterator[Server]:
+    """A real kube-apiserver with etcd that only the tests of one file use."""
+    yield from _new_apiserver()
 
 
 @pytest.fixture(scope="session")

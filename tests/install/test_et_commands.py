@@ -5,16 +5,13 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
 
 from argosy.kinds.meta import Json
 from tests.conftest import make_namespace
-from tests.support import servers
 from tests.support.et_readme import Readme, clone_for_make, run_local
 from tests.support.servers import Server
 from tests.support.waiting import wait_for
@@ -118,17 +115,11 @@ def operator_process(make: subprocess.Popen[bytes]) -> int:
 
 
 @pytest.fixture(scope="module")
-def created(
-    real_apiserver: Server, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Readme, Server]]:
+def created(file_apiserver: Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Readme, Server]:
     """A server of these tests on which the README's command has created everything in one pass."""
-    with (
-        TemporaryDirectory(prefix="argosy-", ignore_cleanup_errors=True) as folder,
-        servers.real_apiserver(Path(folder) / "own") as server,
-    ):
-        readme = Readme(clone_for_make(tmp_path_factory.mktemp("created")), server.kubeconfig)
-        readme.kubectl("create", "-f", "config/deploy.yaml")
-        yield readme, server
+    readme = Readme(clone_for_make(tmp_path_factory.mktemp("created")), file_apiserver.kubeconfig)
+    readme.kubectl("create", "-f", "config/deploy.yaml")
+    return readme, file_apiserver
 
 
 def test_49_one_command_creates_everything_in_one_pass(created: tuple[Readme, Server]) -> None:

@@ -31,9 +31,9 @@ def clone(tmp_path: Path) -> Path:
 
 
 def test_44_install_makes_crds_and_deploy_the_operator_and_again_nothing_changes(
-    clone: Path, own_apiserver: Server
+    clone: Path, file_apiserver: Server
 ) -> None:
-    readme = SpotReadme(clone, own_apiserver.kubeconfig)
+    readme = SpotReadme(clone, file_apiserver.kubeconfig)
     readme.make("install")
     assert set(readme.field(".items[*].metadata.name", "crds").split()) >= CRDS
     assert readme.kubectl("get", "deployments", "-A", "-o", "name") == ""
@@ -51,15 +51,16 @@ def test_44_install_makes_crds_and_deploy_the_operator_and_again_nothing_changes
 
 
 def test_a_crd_of_the_migration_operator_is_left_as_it_is_without_force(
-    clone: Path, own_apiserver: Server
+    clone: Path, file_apiserver: Server
 ) -> None:
-    readme = SpotReadme(clone, own_apiserver.kubeconfig)
+    readme = SpotReadme(clone, file_apiserver.kubeconfig)
     crd = crd_for(CheckpointBackup)
     cast("Json", crd["metadata"]).pop("labels")
     manifest = clone / "crd.yaml"
     manifest.write_text(yaml.safe_dump(crd))
-    readme.kubectl("apply", "-f", str(manifest))
     name = f"{CheckpointBackup.resource.plural}.{CheckpointBackup.resource.group}"
+    readme.kubectl("delete", "crd", name, "--ignore-not-found")
+    readme.kubectl("create", "-f", str(manifest))
     assert f"CustomResourceDefinition {name} left as it is" in readme.make("install").stdout
     assert readme.field(".metadata.labels", "crd", name) == ""
     readme.run(str(REPOSITORY / ".venv/bin/argosy"), "install", "--api", "spot", "--crds-only", "--force")

@@ -18,7 +18,7 @@ def copy_clone(target: Path) -> Path:
     for name in _COPIED:
         source = REPOSITORY / name
         if source.is_dir():
-            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target / name)  # with bytecode, which stays valid
         else:
             shutil.copy(source, target / name)
     _link_environment(target)
