@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.differential import Caller, get, post
 from tests.support.manifests import DEFINITIONS, definition
+from tests.support.parameters import marked
 from tests.support.servers import ADMIN, Server
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
@@ -106,11 +107,16 @@ def _kubectl(server: Server, home: Path, namespace: str, arguments: tuple[str, .
     return LOGGED.sub(r"\1 ", f"{done.stdout}{done.stderr}(exit code {done.returncode})")
 
 
+USUAL = {"strict"}
+"""How everything is validated by default."""
+SAMPLE = {"list with an unknown field of a container", "custom resource with an unknown field"}
+"""What is also validated otherwise by default."""
 CASES = [
     pytest.param(
         ("create" if "review" in what else "apply", f"--validate={how}"),
         manifest,
         id=f"{how}: {what}",
+        marks=[] if how in USUAL or what in SAMPLE else [pytest.mark.long],
     )
     for how in VALIDATE
     for what, manifest in MANIFESTS.items()
@@ -129,12 +135,12 @@ def test_kubectl_has_the_same_result_as_with_kube_apiserver(
         assert got.rpartition("(")[2] == want.rpartition("(")[2], f"{want}\n{got}"
 
 
-def test_apply_of_a_review_is_an_error(run: Callable[..., list[str]]) -> None:
-    for how in VALIDATE:
-        for manifest in (TOKEN, ACCESS):
-            want, got = run("default", "apply", f"--validate={how}", stdin=manifest)
-            assert got == want
-            assert "resource name may not be empty" in got
+@pytest.mark.parametrize("how", marked({how: how for how in VALIDATE}, USUAL, pytest.mark.long))
+def test_apply_of_a_review_is_an_error(run: Callable[..., list[str]], how: str) -> None:
+    for manifest in (TOKEN, ACCESS):
+        want, got = run("default", "apply", f"--validate={how}", stdin=manifest)
+        assert got == want
+        assert "resource name may not be empty" in got
 
 
 def test_create_of_a_review_prints_its_status(run: Callable[..., list[str]]) -> None:

@@ -31,8 +31,10 @@ DRAWN = {
     re.compile(r"\w{3}, \d\d \w{3} \d{4} [\d:]{8} \+0000"): "<time>",
 }
 Command = str | tuple[str, str]
-OFTEN_CREATED = ("configmap", "service clusterip s", "rolebinding", "quota", "job")
+OFTEN_CREATED = ("configmap", "service clusterip s", "quota")
 """What `create` is tested with by default; `test_objects` and others create all kinds, without kubectl."""
+RARE = {"annotate and label", "set", "rollout and scale", "cluster-info, cordon, drain and taint"}
+"""Tours only for `--long`: kubectl sends patches and creates Services in them, as in other tours."""
 
 CONFIG = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {app: a}}, data: {colour: red}}"
 DEPLOYMENT = (
@@ -361,6 +363,6 @@ def _normal(server: Server, text: str) -> str:
     return normal
 
 
-@pytest.mark.parametrize("commands", marked(TOURS, TOURS.keys() - RARELY_CREATED, pytest.mark.long))
+@pytest.mark.parametrize("commands", marked(TOURS, TOURS.keys() - RARELY_CREATED - RARE, pytest.mark.long))
 def test_kubectl_verb(tour: Callable[[Sequence[Command]], None], commands: list[Command]) -> None:
     tour(commands)
