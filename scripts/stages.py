@@ -59,8 +59,8 @@ class Stage:
     long: bool = False
 
 
-PER_CORE = ("-n", str(max(3, min(8, os.cpu_count() or 2))), "--dist", "worksteal")
-"""At least three, because tests that wait for servers leave cores idle."""
+PER_CORE = ("-n", str(max(5, min(8, os.cpu_count() or 2))), "--dist", "worksteal")
+"""At least five: tests wait for servers and processes for more than half of their time."""
 TWO_FILES = ("-n", "2", "--dist", "loadfile")
 FOUR_FILES = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 """Four files at a time: tests with control planes and clusters wait more than they compute. Without

@@ -15,6 +15,7 @@ import pytest
 from tests.support import assets, control_planes
 from tests.support.servers import Server
 
+HERE = f"{Path(__file__).parent}/"
 KUBECTL = Path(sys.executable).with_name("kubectl")
 SECONDS = 90.0
 Json = dict[str, object]
@@ -23,7 +24,7 @@ Json = dict[str, object]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """They need programs that only the stage of that name builds."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(HERE):
             item.add_marker(pytest.mark.cluster)
 
 
