@@ -82,10 +82,11 @@ def count_pods(workload: Workload, role: Role, record: Record, observed: Observe
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
     numbers["Succeeded"] = sum(index in last.members for index in last.succeeded_indexes)
     counted: set[int] = set(last.succeeded_indexes)
+    skipped = {*last.succeeded_indexes, *last.joining}
     missing: list[int] = []
     failed: list[ObservedPod] = []
     for pod in current_pods(record, role.name, observed):
-        if pod.index in last.succeeded_indexes or pod.index in last.joining:
+        if pod.index in skipped:
             continue
         counted.add(pod.index)
         kind = _kind(pod, down)

@@ -172,7 +172,8 @@ def _sync_role(
         last = _first_members(workload, role, last, record, observed)
     pods = current_pods(record.with_role(role.name, last), role.name, observed)
     succeeded = _succeeded_indexes(workload, role, last, pods, observed)
-    new = [index for index in (*(pod.index for pod in pods), *succeeded) if index not in last.created.lookup]
+    known = last.created.lookup
+    new = [index for index in (*(pod.index for pod in pods), *succeeded) if index not in known]
     created = last.created | IndexSet.of(new) if new else last.created
     lost = _lost_indexes(role, last, succeeded, observed)
     kept = [

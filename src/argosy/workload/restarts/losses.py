@@ -128,9 +128,9 @@ def _lost_existing(
     policy = role.replacement
     replaced_early = workload.allows_surge(role) or policy.next_index
     down = observed.nodes_to_replace(role.policy, workload.semantics)
-    staying = last.members - record.leaving(role.name)
+    staying = (last.members - record.leaving(role.name)).lookup
     for pod in current_pods(record, role.name, observed):
-        if pod.index in last.succeeded_indexes or pod.index not in staying.lookup:
+        if pod.index in last.succeeded_indexes or pod.index not in staying:
             continue
         if pod.terminating:
             restarts_more = workload.restart_scope(role, pod.index) is not RestartScope.POD
@@ -152,6 +152,8 @@ def _lost_deleted(
     """Yield pods that are confirmed to be deleted, unless they are just created again under their index."""
     last, policy = record.role(role.name), role.replacement
     if policy.refill_deleted or not policy.deleted or last.phase is not Phase.RUNNING:
+        return
+    if not observed.confirmed_absent:
         return
     deleted = {(pod.role, pod.index): pod for pod in observed.recently_deleted if is_current(record, pod)}
     for index in last.created & last.members:
