@@ -106,6 +106,8 @@ def test_a_vm_joins_runs_a_pod_and_is_taken_back() -> None:
             wait(lambda: not has_tokens(plane), "its token is deleted")
             plane.argosy("rehearse", "preempt", "spot-1", "--endpoint", endpoint)
             wait(lambda: instance("cause") == "Preempted", "the preemption is noticed")
+            source = "jsonpath={.metadata.annotations.training\\.dcnlab\\.com/termination-source}"
+            wait(lambda: field("node", "spot-1", "-o", source) == "gce-preempted", "its agent announces it")
             wait(lambda: instance("state") == "TERMINATED", "the VM is gone")
             plane.kubectl("delete", "provisionedinstance", "spot-1", "--timeout", "60s")
             wait(lambda: "spot-1" not in field("nodes", "-o", "name"), "its node is gone")

@@ -37,9 +37,11 @@ async def spot(
     """Serve a cloud like Google Compute Engine until Ctrl-C, whose VMs become nodes of the local control
     plane.
 
-    Start the operator with `--api spot --gce-endpoint http://127.0.0.1:8899`. No account is needed:
-    credentials are only checked for their form.
+    Start the operator with `--gce-endpoint http://127.0.0.1:8899`. No account is needed: credentials are
+    only checked for their form. Each VM that has joined has a node agent, which announces its end.
     """
+    from argosy.agent.main import run_agent
+    from argosy.agent.settings import AgentSettings
     from argosy.local.gce.api import GceApi
     from argosy.local.gce.cloud import Cloud, Latency
     from argosy.local.gce.machines import JoiningMachines
@@ -47,12 +49,17 @@ async def spot(
 
     cloud = Cloud(utc_now, Latency(boot=boot, notice=notice))
     cloud.capacity |= dict(map(_capacity, capacities))
-    async with local_nodes(kubeconfig, context) as local:
-        machines = JoiningMachines(cloud, local.client, click.echo)
+    async with local_nodes(kubeconfig, context) as local, GceServer(GceApi(cloud)).serving(port) as url:
+
+        async def announce(node: str) -> None:
+            endpoint = f"{url}/vms/{node}"
+            settings = AgentSettings(node=node, notices="gce", metadata_endpoint=endpoint, checkpoints=False)
+            await run_agent(settings, local.client.connection)
+
+        machines = JoiningMachines(cloud, local.client, click.echo, announce)
+        click.echo(f"serving at {url}; start the operator with --gce-endpoint {url}")
         try:
-            async with GceServer(GceApi(cloud)).serving(port) as url:
-                click.echo(f"serving at {url}; start the operator with --gce-endpoint {url}")
-                await asyncio.Event().wait()
+            await asyncio.Event().wait()
         finally:
             await machines.close()
 

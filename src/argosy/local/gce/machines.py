@@ -1,7 +1,8 @@
 """Makes VMs of the rehearsal cloud nodes of a local control plane, and takes the nodes away with their VMs.
 
 A VM joins as a real one would: by the last line of its startup script. The token in it must be a bootstrap
-token of the cluster that has not expired; otherwise the VM runs and never becomes a node.
+token of the cluster that has not expired; otherwise the VM runs and never becomes a node. As long as it is a
+node, its agent runs: what the DaemonSet of node agents does on a real one.
 """
 
 import asyncio
@@ -30,10 +31,18 @@ RETRY_SECONDS = 1.0
 class JoiningMachines:
     """Keeps the nodes of a local control plane as the VMs are."""
 
-    def __init__(self, cloud: Cloud, client: Client, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        client: Client,
+        report: Callable[[str], None],
+        run_agent: Callable[[str], Awaitable[None]],
+    ) -> None:
         self._client = client
         self._report = report
         """Called with a line for people whenever a VM joins, does not, or is gone."""
+        self._run_agent = run_agent
+        """Runs the agent of the node of this name until it is cancelled."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         cloud.subscribe(self._changed)
 
@@ -74,6 +83,8 @@ class JoiningMachines:
         problem = await self._retry(add)
         joined = f"{instance.name} joins as a node"
         self._report(f"{instance.name}: {problem}" if problem else joined)
+        if not problem:
+            await self._run_agent(instance.name)
 
     async def _leave(self, instance: Instance) -> None:
         async def remove() -> str:

@@ -10,6 +10,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -82,14 +83,15 @@ class GceServer:
     async def _answer_metadata(self, request: Request, name: str, path: str) -> Response:
         if request.header(b"metadata-flavor") != "Google":
             raise HttpError(403, "the header Metadata-Flavor: Google is missing")
-        before = self._metadata(name, path)
+        known = request.parameter("last_etag") or _version(self._metadata(name, path))
         if request.parameter("wait_for_change") == "true":
             limit = min(float(request.parameter("timeout_sec") or MAX_WAIT_SECONDS), MAX_WAIT_SECONDS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(limit), self._changed:
-                    await self._changed.wait_for(lambda: self._metadata(name, path) != before)
+                    await self._changed.wait_for(lambda: _version(self._metadata(name, path)) != known)
         value = self._metadata(name, path)
-        return Response(value.encode(), content_type=b"application/text", headers=[*_METADATA_HEADERS])
+        headers = [*_METADATA_HEADERS, (b"ETag", _version(value).encode())]
+        return Response(value.encode(), content_type=b"application/text", headers=headers)
 
     def _metadata(self, name: str, path: str) -> str:
         """Return a value of a VM's metadata; that of a VM that is gone says that it was taken."""
@@ -137,6 +139,11 @@ class GceServer:
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _version(value: str) -> str:
+    """Return the ETag of a value of the metadata."""
+    return hashlib.sha256(value.encode()).hexdigest()[:16]
 
 
 def _json(content: object) -> Response:
