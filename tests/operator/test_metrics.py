@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import installed
 from argosy.operator.apis.registry import CUSTOM_RESOURCES
+from argosy.operator.apis.spot_metrics import SpotMetrics
 from argosy.operator.bounds import EndpointMetrics
 from argosy.operator.checkpoint_acks import CheckpointAckMetrics
 from argosy.operator.host_acks import HostAckMetrics, Result
@@ -83,7 +84,7 @@ def labels_of(metric: Metric) -> set[str]:
 def test_every_metric_is_documented_with_its_labels_and_type() -> None:
     registry = CollectorRegistry()
     Metrics(registry), JobMetrics(registry), EndpointMetrics(registry), HostAckMetrics(registry)
-    CheckpointAckMetrics(registry)
+    CheckpointAckMetrics(registry), SpotMetrics(registry)
     defined = {
         (full_name(metric._name, metric._type), ",".join(metric._labelnames), metric._type)
         for metric in registry._collector_to_names

@@ -47,6 +47,7 @@ from argosy.plan.actions import Call, CallResult, CallStatus, EmitEvent, Patch, 
 from argosy.plan.contract import Inputs, Matching, Ref, View, ViewState
 from argosy.plan.drivers import SECRET, Refusal, SecretContent
 from argosy.plan.record import decode_record
+from argosy.reconcile.runner import DecisionObserver
 from argosy.wire.client import Response
 from tests.support.clouds.strict_gce import StrictGate
 from tests.support.spot_instances import CREDENTIALS, JOIN, NAMESPACE, seed_template
@@ -91,6 +92,8 @@ class World:
 
     timer: Callable[[], float] = lambda: 0.0
     """What measures decisions."""
+
+    observer: DecisionObserver[ProvisionedInstance] | None = None
 
     def __post_init__(self) -> None:
         self.now = START
@@ -258,6 +261,8 @@ class Operator:
         decision = self.reconciler.decide(obj, record, inputs, world.now)
         world.longest_reconcile = max(world.longest_reconcile, world.timer() - before)
         changed = await self._write(obj, decision)
+        if world.observer is not None:
+            world.observer.decided(obj, decision)
         world.events += [(name, told) for told in decision.events]
         calls = [action for action in decision.actions if isinstance(action, Call)]
         answers = self.answers.setdefault(name, {})

@@ -256,6 +256,7 @@ class SpotCluster:
                 joined_cluster=True,
                 zone="us-central1-a",
                 price_per_hour="0.15",
+                on_demand_price_per_hour="0.50",
                 conditions=conditions,
             )
 

@@ -37,6 +37,7 @@ from argosy.plan.children import KubernetesObject, Owner, child_body
 from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref, View, ViewState
 from argosy.plan.drivers import SecretContent
 from argosy.plan.record import decode_record
+from argosy.reconcile.runner import DecisionObserver
 from tests.support.spot_cluster import NAME, SpotCluster
 from tests.support.spot_jobs import Json, spot_job
 
@@ -73,6 +74,7 @@ class SpotSimulator(SpotCluster):
         """The number of the write before which the operator is killed."""
         self.writes = 0
         self.released = False
+        self.observer: DecisionObserver[SpotInstanceJob] | None = None
         self._answered = False
         self._restart()
         if template:
@@ -117,7 +119,10 @@ class SpotSimulator(SpotCluster):
         needs = list(self.reconciler.needs(self.job, record))
         inputs = self._inputs(needs)
         decision = self.reconciler.decide(self.job, record, inputs, self.now)
+        before = self.job
         self._write(decision)
+        if self.observer is not None:
+            self.observer.decided(before, decision)
         self.events += [(self.now, e.reason, e.message) for e in decision.events]
         self._background(decision.actions)
         staged = [a for a in decision.actions if not isinstance(a, Call)]

@@ -10,6 +10,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.capacity.catalog import Prices
 from argosy.capacity.join import (
     TOKEN_DRIVER,
     TOKEN_NAMESPACE,
@@ -65,8 +66,7 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
     zone = choose_zone(candidates, (*resting, *facts.policy.resting), facts.policy.used, context.now)
     if not zone:
         return context.plan(_without_capacity(record, context))
-    prices = facts.offers.get(zone)
-    price = prices.price(spot=spot) if prices else None
+    prices = facts.offers.get(zone, Prices(None, None))
     requested = replace(
         _clean(record),
         state=MachineState.REQUESTED,
@@ -77,7 +77,8 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
         attempt=record.attempt + 1,
         spot=spot,
         digest=spec.digest,
-        price="" if price is None else f"{price:.4f}",
+        price=_dollars(prices.price(spot=spot)),
+        on_demand_price=_dollars(prices.on_demand),
         requested_at=context.now,
         resting=resting,
         credentials=facts.credentials,
@@ -166,6 +167,8 @@ def _failed_call(record: MachineRecord, context: Context, result: CallResult) ->
 def _refused(record: MachineRecord, context: Context, code: str, message: str) -> MachinePlan:
     """Decide what a refusal of this attempt means for the next one."""
     outcome = reaction_to(code)
+    if outcome.reaction is not Reaction.FIND:
+        record = replace(record, refusals=record.refusals + 1, refusal=code)
     if outcome.reaction in (Reaction.RETRY, Reaction.FIND):
         return context.plan(context.retry(record, outcome.reason, f"{code}: {message}"))
     text = cut(f"{record.zone}: {code}: {message}")
@@ -225,6 +228,10 @@ def _is_ours(record: MachineRecord, seen: SeenMachine, context: Context) -> bool
     if seen.uid or seen.created is None or record.requested_at is None:
         return seen.uid in ("", context.uid)
     return seen.created >= record.requested_at - CLOCK_SKEW
+
+
+def _dollars(price: float | None) -> str:
+    return "" if price is None else f"{price:.4f}"
 
 
 def _insertion(record: MachineRecord, context: Context) -> SeenOperation | None:

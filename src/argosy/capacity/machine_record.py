@@ -80,6 +80,8 @@ class MachineRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Of the specification that this attempt asks for."""
     price: str = ""
     """In $ per hour; empty if it is unknown."""
+    on_demand_price: str = ""
+    """What the same machine costs on demand."""
     requested_at: datetime | None = None
     """When this attempt was recorded."""
     sent: bool = False
@@ -97,6 +99,10 @@ class MachineRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Machines that were deleted because they did not become ready in time."""
     spot_failures: int = 0
     """Spot machines that could not be had or did not become ready."""
+    refusals: int = 0
+    """Creations that were refused, ever."""
+    refusal: str = ""
+    """The code of the last refusal."""
     no_capacity: int = 0
     """Times in a row that no zone was left."""
     resting: tuple[Resting, ...] = ()

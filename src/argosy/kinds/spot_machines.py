@@ -213,6 +213,9 @@ class ProvisionedInstanceStatus(Struct, frozen=True, rename="camel", omit_defaul
     provisioning_model: str = ""
     """SPOT or STANDARD."""
     price_per_hour: str = ""
+    """In the currency of the catalog of prices; empty if it is not known."""
+    on_demand_price_per_hour: str = ""
+    """What the same VM costs on demand."""
     notice_time: datetime | None = None
     notice_source: str = ""
     deadline: datetime | None = None

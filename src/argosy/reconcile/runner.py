@@ -51,6 +51,20 @@ SYNC_SECONDS = 0.1
 """Until the next reconcile while a cache is not filled yet."""
 
 R = TypeVar("R", bound=Struct)
+S = TypeVar("S", contravariant=True)
+
+
+class DecisionObserver(Protocol[S]):
+    """Counts what is decided about the objects of one kind, for metrics."""
+
+    def decided(self, obj: S, decision: Decision) -> None:
+        """Take note of a decision whose status was written; `obj` is as it was before."""
+
+    def forget(self, key: Key) -> None:
+        """Take note that an object is gone."""
+
+    def clear(self) -> None:
+        """Forget all objects: another replica leads from now on."""
 
 
 class Queue(Protocol):
@@ -76,6 +90,7 @@ class ReconciledKind(Generic[T, R]):
     """What adds random content to children that name it."""
     drivers: Mapping[str, Driver] = field(default_factory=dict)
     """What makes its calls and fetches its views; see `drivers`."""
+    observer: DecisionObserver[T] | None = None
 
 
 class Runner(Generic[T, R]):
@@ -93,6 +108,7 @@ class Runner(Generic[T, R]):
         views: Views,
     ) -> None:
         self._reconciler = kind.reconciler
+        self._observer = kind.observer
         self._needed_kinds = tuple(kind.needed)
         self._optional, self._on_demand = kind.optional, kind.on_demand
         self._generators = kind.generators
@@ -159,6 +175,8 @@ class Runner(Generic[T, R]):
         )
         decision = self._reconciler.decide(obj, record, inputs, self._clock.now())
         written = await self._write(obj, decision, state)
+        if self._observer is not None:
+            self._observer.decided(obj, decision)
         for event in decision.events:
             self._recorder.event(written, event.type, event.reason, event.message)
         actions = [action for action in decision.actions if not isinstance(action, Exec | Call)]
@@ -261,6 +279,8 @@ class Runner(Generic[T, R]):
 
     def _forget(self, key: Key) -> None:
         self._states.pop(key, None)
+        if self._observer is not None:
+            self._observer.forget(key)
         self._background.forget(key)
         self._needs.replace(key, ())
 
@@ -272,6 +292,8 @@ class Runner(Generic[T, R]):
         """This replica leads no longer: forget what another leader may change."""
         self._states.clear()
         self._background.clear()
+        if self._observer is not None:
+            self._observer.clear()
         self._term.end()
 
     def on_crd_changed(self) -> list[Key]:

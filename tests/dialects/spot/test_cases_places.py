@@ -219,6 +219,7 @@ def test_case_7_phase_replicas_zone_and_price_are_in_the_status() -> None:
     status = simulator.job.status
     assert (status.phase, status.active_replicas) == ("Running", 2)
     assert (status.zones, status.cost_per_hour) == ("us-central1-a", "0.300")
+    assert status.saved_per_hour == "0.700"
     assert status.last_checkpoint_time is not None
     assert status.preemption_count == 0
     reasons = simulator.event_reasons()

@@ -237,6 +237,7 @@ async def test_16_an_exhausted_zone_rests_and_the_next_one_by_price_is_asked() -
     assert await world.run(120, world.is_ready)
     assert [each.zone for each in world.gate.sent.inserts] == ["us-central1-a", "us-central1-c"]
     assert (world.status().zone, world.status().price_per_hour) == ("us-central1-c", "0.1800")
+    assert world.status().on_demand_price_per_hour == "0.5400"
     assert world.nodes["vm-0"].metadata.annotations[labels.HOURLY_PRICE] == "0.1800"
     assert "ZoneExhausted" in world.reasons()
 

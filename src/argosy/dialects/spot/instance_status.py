@@ -54,6 +54,7 @@ def instance_status(obj: ProvisionedInstance, shown: Shown) -> ProvisionedInstan
         zone=record.zone if record.exists or record.state is MachineState.REQUESTED else "",
         provisioning_model=("SPOT" if record.spot else "STANDARD") if record.attempt else "",
         price_per_hour=record.price if record.exists else "",
+        on_demand_price_per_hour=record.on_demand_price if record.exists else "",
         notice_time=notice.at if notice else before.notice_time,
         notice_source=notice.source if notice else before.notice_source,
         deadline=notice.deadline if notice else before.deadline,

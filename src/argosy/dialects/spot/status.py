@@ -1,7 +1,6 @@
 """The status of a SpotInstanceJob, from what is recorded and what is seen."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
@@ -43,7 +42,8 @@ def job_status(
         observed_generation=job.generation,
         preemption_count=sum(replica.preemptions for replica in record.replicas) + record.removed_preemptions,
         zones=",".join(sorted(zones)),
-        cost_per_hour=_price(seen),
+        cost_per_hour=_cost_per_hour(seen),
+        saved_per_hour=_saved_per_hour(seen),
         recoveries=list(recoveries)[-MAX_RECOVERIES:],
         argosy=encode(record),
     )
@@ -167,10 +167,29 @@ def _is_active(replica: Replica, seen: Seen) -> bool:
     return job is not None and job.status.active > 0
 
 
-def _price(seen: Seen) -> str:
+def _cost_per_hour(seen: Seen) -> str:
     """Return the price of all VMs of the job; empty if it is not known."""
-    prices = []
-    for instance in seen.instances.values():
-        with suppress(InvalidOperation):
-            prices.append(Decimal(instance.status.price_per_hour))
-    return f"{sum(prices):.3f}" if prices else ""
+    prices = (_dollars(instance.status.price_per_hour) for instance in seen.instances.values())
+    return _total(price for price in prices if price is not None)
+
+
+def _saved_per_hour(seen: Seen) -> str:
+    """Return how much more the VMs of the job would cost on demand; empty if that is not known of any."""
+    prices = (
+        (_dollars(instance.status.on_demand_price_per_hour), _dollars(instance.status.price_per_hour))
+        for instance in seen.instances.values()
+    )
+    return _total(listed - paid for listed, paid in prices if listed is not None and paid is not None)
+
+
+def _dollars(price: str) -> Decimal | None:
+    """Return a price as a number; None if it is not known."""
+    try:
+        return Decimal(price)
+    except InvalidOperation:
+        return None
+
+
+def _total(prices: Iterable[Decimal]) -> str:
+    known = list(prices)
+    return f"{sum(known):.3f}" if known else ""

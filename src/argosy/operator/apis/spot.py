@@ -98,12 +98,14 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     from argosy.dialects.spot.reconciler import SpotInstanceJobReconciler
     from argosy.engine.cache import Cache
     from argosy.operator.apis.spot_instances import add_instances
+    from argosy.operator.apis.spot_metrics import SpotMetrics
     from argosy.reconcile.runner import ReconciledKind
 
     if manager.sources.shared(Node) is None:
         manager.sources.share(manager.caches.nodes)
     manager.sources.share(Cache(manager.client, SpotInstanceJob, namespace=manager.namespace))
     spot = spot_settings(settings)
+    metrics = SpotMetrics(manager.client.metrics.registry)
     add_migrations(manager, spot)
     manager.add_kind(
         ReconciledKind(
@@ -122,9 +124,10 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
             optional=frozenset({CheckpointBackup}),
             on_demand=frozenset({pods.ClusterPod}),
             drivers={REGISTRY_DRIVER: RegistryDriver()},
+            observer=metrics.jobs,
         )
     )
-    add_instances(manager, spot)
+    add_instances(manager, spot, metrics)
 
 
 @asynccontextmanager

@@ -9,13 +9,14 @@ from argosy.engine.logs import Logger
 if TYPE_CHECKING:  # needed by a running operator only
     from argosy.capacity.catalog import Catalog
     from argosy.engine.client import Client
+    from argosy.operator.apis.spot_metrics import SpotMetrics
     from argosy.operator.manager import Manager
     from argosy.plan.drivers import Driver
 
 log = Logger(__name__)
 
 
-def add_instances(manager: "Manager", settings: SpotSettings) -> None:
+def add_instances(manager: "Manager", settings: SpotSettings, metrics: "SpotMetrics") -> None:
     """Serve ProvisionedInstance and the templates of VMs."""
     from argosy.dialects.spot.instance import (
         JOB_INDEX,
@@ -52,6 +53,7 @@ def add_instances(manager: "Manager", settings: SpotSettings) -> None:
                 Node: {PROVIDER_INDEX: nodes_by_provider_id},
             },
             drivers=_drivers(manager.client, settings),
+            observer=metrics.instances,
         )
     )
     manager.add_kind(ReconciledKind(kind=InstanceTemplate, reconciler=InstanceTemplateReconciler()))
