@@ -49,7 +49,9 @@ def settings(folder: Path, replica: int = 0, *, is_shared: bool = True) -> Setti
     )
 
 
-def save(folder: Path, step: int, minute: int = 0, epoch: int = 0, content: str = "state") -> Path:
+def save(
+    folder: Path, step: int, minute: int = 0, epoch: int = 0, content: str = "state", parent: str = ""
+) -> Path:
     """Make a checkpoint as a program without the SDK would."""
     path = folder / "checkpoints" / f"step-{step}"
     path.mkdir(parents=True)
@@ -57,6 +59,7 @@ def save(folder: Path, step: int, minute: int = 0, epoch: int = 0, content: str 
     parts = manifest.make_parts(path, ["state.txt"], 0)
     created = f"2030-01-01T00:{minute or step:02}:00Z"
     described = {"version": 1, "step": step, "world": 1, "epoch": epoch, "created": created, "seconds": 0.5}
+    described |= {"parent": parent} if parent else {}
     manifest.write_json(path / "manifest.json", {**described, "parts": parts})
     return path
 
@@ -105,6 +108,19 @@ def test_folder_is_looked_at_often_until_the_order_is_answered(tmp_path: Path) -
 )
 def test_answer_that_is_no_order_is_asked_for_again(body: bytes) -> None:
     assert read_order(body) is None
+
+
+def test_checkpoint_of_a_node_whose_clock_is_behind_is_newer_than_the_one_before_it(tmp_path: Path) -> None:
+    for step, minute in ((10, 30), (11, 31)):
+        last = save(tmp_path, step, minute=minute)
+    operator = Operator()
+    watcher = CheckpointWatcher(operator, settings(tmp_path))
+    watcher.look()
+    for step, minute in ((12, 20), (13, 21), (14, 22)):  # on another node
+        last = save(tmp_path, step, minute, step, parent=manifest.digest_of(manifest.read(last)))
+        watcher.look()
+    assert [body["step"] for _, body in operator.posts] == [11, 12, 13, 14]
+    assert steps(tmp_path) == [14, 13], "older ones are deleted"
 
 
 def test_complete_checkpoint_is_acknowledged_once(tmp_path: Path) -> None:

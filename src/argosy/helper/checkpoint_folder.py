@@ -6,7 +6,7 @@ checkpoint is.
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,11 +31,13 @@ class Checkpoint(NamedTuple):
     size: int
     seconds: float
     created: str
+    parent: str = ""
+    """The digest of the checkpoint before it, if the program says so."""
 
     def as_ack(self) -> Mapping[str, object]:
         """Return the fields of an acknowledgement."""
         fields = self._asdict()
-        del fields["folder"]
+        del fields["folder"], fields["parent"]
         return fields
 
 
@@ -58,7 +60,7 @@ class CheckpointFolder:
             known[path] = last if last and last[0] == changed else (changed, _read(path))
         self._known = known
         found = [checkpoint for _, checkpoint in known.values() if checkpoint]
-        return sorted(found, key=lambda item: (item.created, item.step), reverse=True)
+        return sorted(found, key=_order(found), reverse=True)
 
     def prune(self, keep_last: int) -> None:
         """Delete all checkpoints but the newest."""
@@ -71,6 +73,26 @@ class CheckpointFolder:
                 print(f"argosy: {checkpoint.folder} not deleted: {error.strerror}", file=sys.stderr)
                 return
             shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _order(found: Sequence[Checkpoint]) -> Callable[[Checkpoint], tuple[tuple[str, int], ...]]:
+    """Return by what checkpoints are sorted: their times, but each comes after the one before it.
+
+    Pods on several nodes save into one folder, and the clocks of nodes differ.
+    """
+    by_digest = {checkpoint.digest: checkpoint for checkpoint in found}
+    keys: dict[str, tuple[tuple[str, int], ...]] = {}
+
+    def key(checkpoint: Checkpoint) -> tuple[tuple[str, int], ...]:
+        chain = [checkpoint]
+        while (parent := by_digest.get(chain[-1].parent)) is not None and parent.digest not in keys:
+            chain.append(parent)
+        for each in reversed(chain):
+            own = ((each.created, each.step),)
+            keys[each.digest] = max(own, (*keys.get(each.parent, ()), *own))
+        return keys[checkpoint.digest]
+
+    return key
 
 
 def find_verified(folder: Path) -> Checkpoint | None:
@@ -139,4 +161,5 @@ def _checkpoint(folder: Path, found: Mapping[str, object]) -> Checkpoint:
         size=sum(part["size"] for part in parts),
         seconds=max(float(seconds), 0.001) if isinstance(seconds, int | float) and seconds >= 0 else 0.0,
         created=str(found.get("created", "")),
+        parent=str(found.get("parent", "")),
     )
