@@ -6,8 +6,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.kinds import labels
+from argosy.kinds.kubernetes import Node
+from argosy.kinds.meta import ObjectMeta
 from argosy.plan.actions import Apply
-from argosy.workload.announcements import Announcement, NoticeCause
+from argosy.workload.announcements import Announcement, NoticeCause, NoticeRules, find_announcement
 from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.checkpoint_record import SavedCheckpoint
 from argosy.workload.decide import decide
@@ -146,6 +149,7 @@ NO_ORDER = {
     "deadline before a first checkpoint can be saved: replaced when lost": Case(
         replace(SPOT, deadline=later(24))
     ),
+    "deadline that has passed: replaced when lost": Case(replace(SPOT, deadline=later(-3600))),
     "node that is off: replaced when lost": Case(replace(SPOT, cause=NoticeCause.OUT_OF_SERVICE)),
     "hint: nothing": Case(replace(SPOT, cause=NoticeCause.CANDIDATE, deadline=None), want=("None", "")),
     "job that does not run yet: replaced when lost": Case(record=running(phase=Phase.STARTING)),
@@ -160,6 +164,23 @@ def test_no_checkpoint_is_ordered(case: Case) -> None:
     assert life.record.order is None
     assert steps(life.record) == [case.want]
     assert not deleted(plan)
+
+
+FAR_DEADLINES = {
+    "time zero of Go, which is no deadline that can be kept": ("0001-01-01T00:00:00Z", ("Restart", "")),
+    "last second of the calendar": ("9999-12-31T23:59:59Z", ("SaveAndMove", "Saving")),
+}
+
+
+@pytest.mark.parametrize(("deadline", "want"), FAR_DEADLINES.values(), ids=FAR_DEADLINES.keys())
+def test_deadline_at_an_end_of_the_calendar_is_handled(deadline: str, want: tuple[str, str]) -> None:
+    node = Node(ObjectMeta(name="n1", uid="u1", annotations={labels.TERMINATION_DEADLINE: deadline}))
+    announced = find_announcement(node, NoticeRules())
+    assert announced is not None
+    life = Life(job())
+    for at in (0, 5, 60):
+        life.decide(at, workers(), announced)
+    assert steps(life.record) == [want]
 
 
 def test_short_notice_is_enough_if_the_last_checkpoint_was_quick() -> None:

@@ -82,6 +82,6 @@ def _with_credentials(record: MachineRecord, facts: MachineFacts) -> MachineReco
 def _with_node(record: MachineRecord, facts: MachineFacts) -> MachineRecord:
     """Return the Record with a Node that has come while the machine goes, so that it is deleted too."""
     is_going = facts.deleting or record.state in (MachineState.GOING, MachineState.LOST)
-    if not is_going or not record.exists or record.node_uid or facts.node is None:
+    if not is_going or not record.exists or facts.node is None:
         return record
     return replace(record, node=facts.node.name, node_uid=facts.node.uid)

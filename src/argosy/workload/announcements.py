@@ -27,6 +27,9 @@ _ANNOTATIONS = (
 )
 """Pairs of annotations on a node whose end is announced: until when it is there, and who says so."""
 
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+"""Deadlines beyond are taken for these, so that seconds can be added to them and subtracted."""
+
 _SHUTTING_DOWN = "node is shutting down"
 """Message of the condition Ready while a kubelet shuts its node down gracefully."""
 
@@ -163,7 +166,9 @@ def _parse_deadline(node: Node, annotation: str) -> datetime | None:
     """Return the time in an annotation; None if there is none, or none of RFC 3339 with a zone."""
     try:
         time = datetime.fromisoformat(node.metadata.annotations.get(annotation, ""))
-        return time.astimezone(UTC).replace(microsecond=0) if time.tzinfo else None
+        if time.tzinfo is None:
+            return None
+        return min(max(time.astimezone(UTC).replace(microsecond=0), _EARLIEST), _LATEST)
     except (ValueError, OverflowError):
         return None
 

@@ -253,6 +253,60 @@ async def test_16_quota_rests_the_whole_region() -> None:
     assert "QuotaExceeded" in world.reasons()
 
 
+async def test_quota_that_is_lifted_later_is_used() -> None:
+    world = World()
+    world.cloud.quota["us-central1"] = 0
+    world.create()
+    await world.run(3600, step=30)
+    assert world.condition("Provisioned")[0] == "False"
+    assert world.machines() == []
+    assert len(world.gate.sent.inserts) < 10, "a region without quota rests"
+    del world.cloud.quota["us-central1"]
+    assert await world.run(3600, world.is_ready, step=30)
+
+
+async def test_cloud_whose_api_is_down_for_an_hour_changes_nothing() -> None:
+    world = World()
+    world.create()
+    assert await world.run(120, world.is_ready)
+    asked = 0
+
+    def refuse(request: ApiRequest) -> None:
+        nonlocal asked
+        asked += 1
+        raise CloudError(503, "backendError", "try again") if asked % 2 else ConnectionError("cut")
+
+    world.gate.before_faults.append(refuse)
+    world.create("vm-1")
+    world.create("vm-2")
+    await world.run(1800, step=30)
+    world.delete("vm-2")
+    await world.run(1800, step=30)
+    assert world.is_ready(), "a VM that nobody can look at is not lost"
+    assert world.condition("Provisioned", "vm-1")[:2] == ("False", "CloudUnavailable")
+    assert asked < 3000, "requests are repeated after growing times"
+    world.gate.before_faults.clear()
+    assert await world.run(300, lambda: world.is_ready("vm-1"))
+    assert await world.run(600, lambda: "vm-2" not in world.objects)
+    assert world.machines() == ["vm-0", "vm-1"]
+
+
+async def test_vm_that_joins_twice_is_lost_once_and_its_nodes_are_deleted() -> None:
+    """A VM that is reset joins again: its Node is deleted and another one of its name registers."""
+    world = World(settings=SpotSettings(lease_loss_timeout=60))
+    world.create()
+    assert await world.run(120, world.is_ready)
+    first = world.nodes["vm-0"]
+    meta = replace(first.metadata, uid="joined-again", creation_timestamp=world.now)
+    world.nodes["vm-0"] = replace(first, metadata=meta)
+    assert await world.run(300, lambda: world.status().state == "TERMINATED")
+    assert world.reasons().count("PreemptionNotice") == 1
+    assert world.condition("Lost")[0] == "True"
+    world.delete()
+    assert await world.run(120, lambda: not world.objects)
+    assert (world.machines(), list(world.nodes)) == ([], [])
+
+
 async def test_16_a_missing_permission_is_named_and_another_secret_reopens() -> None:
     world = World()
     world.templates["vm"] = seed_template(gcp={"fallback_zones": ["us-east1-b"]})

@@ -330,7 +330,7 @@ def _find_node(obj: ProvisionedInstance, machine: MachineRecord, inputs: Inputs)
         candidates += inputs.all(Matching(Node, PROVIDER_INDEX, read.provider_id(machine)))
     named = inputs.one(Ref(Node, machine.name or names.machine_name(obj.metadata.name)))
     candidates += [named] if named is not None else []
-    return next((node for node in candidates if read.is_of_machine(node, machine)), None)
+    return read.node_of_machine(candidates, machine)
 
 
 def _labels(obj: ProvisionedInstance) -> dict[str, str]:

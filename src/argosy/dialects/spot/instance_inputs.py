@@ -2,14 +2,22 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.capacity.join import KEYS, JoinPlan, mismatches, missing_keys
 from argosy.capacity.machine_plan import NodeFacts, NodePods
-from argosy.capacity.machine_record import Gpu, MachineNotice, MachineRecord, MachineSpec, region_of
+from argosy.capacity.machine_record import (
+    Gpu,
+    MachineNotice,
+    MachineRecord,
+    MachineSpec,
+    MachineState,
+    region_of,
+)
 from argosy.capacity.providers.gce_account import CREDENTIALS_KEY, check_account
 from argosy.dialects.spot.reasons import INVALID_SPEC
 from argosy.kinds import labels
@@ -209,6 +217,15 @@ def is_of_machine(node: Node, record: MachineRecord) -> bool:
         return False
     created = meta.creation_timestamp
     return created is not None and created >= record.requested_at - CLOCK_SKEW
+
+
+def node_of_machine(nodes: Collection[Node], record: MachineRecord) -> Node | None:
+    """Return the Node of the machine; of one that goes, also a Node as which it has joined once more."""
+    found = next((node for node in nodes if is_of_machine(node, record)), None)
+    if found is not None or record.state not in (MachineState.GOING, MachineState.LOST):
+        return found
+    again = replace(record, node_uid="")
+    return next((node for node in nodes if is_of_machine(node, again)), None)
 
 
 def provider_id(record: MachineRecord) -> str:
