@@ -9,6 +9,7 @@ from argosy.dialects.trainingrun.dialect import TrainingRunDialect, training_run
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.kinds.trainingrun_status import TrainingRunStatus
 from argosy.plan.actions import ActionResult, ActionStatus
+from argosy.workload.checkpoint_policy import ImageTarget
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import Escalation, Gang, Phase, Problems, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import Observed
@@ -86,6 +87,7 @@ def test_rules_of_the_user_take_precedence() -> None:
 
 
 LONG = "x" * 54
+PROCESS = {"level": "Process", "images": {"repository": "registry.example/team/train"}}
 PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
     "unknown framework": (
         run(framework="pytroch"),
@@ -153,6 +155,19 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(restartScope="Pod", limits={"escalation": {"pod": 1}}),
         "spec.limits.escalation: not supported together with spec.restartScope; remove one of them",
     ),
+    "level Process with several pods: rejected": (
+        run(roles={"worker": {"replicas": 2}}, checkpoint=PROCESS),
+        'spec.checkpoint.level: invalid value "Process": the job has more than one pod, or may get more: '
+        "their processes cannot be saved at one moment; must be App",
+    ),
+    "level Process with containers that restart in their place: rejected": (
+        run(limits={"escalation": {"container": 3}}, checkpoint=PROCESS),
+        'spec.checkpoint.level: invalid value "Process": with limits.escalation.container, the container is',
+    ),
+    "images in what is no repository: rejected": (
+        run(checkpoint={"level": "Process", "images": {"repository": "registry.example/a--_b"}}),
+        "spec.checkpoint.images.repository: ",
+    ),
     "requirement of the framework": (
         run(framework="mpi"),
         "spec.roles: framework mpi requires a role 'launcher'",
@@ -165,6 +180,13 @@ def test_problems_name_the_field(obj: TrainingRun, want: str) -> None:
     converted = DIALECT.to_workload(obj)
     assert isinstance(converted, Problems)
     assert str(converted).startswith(want)
+
+
+def test_several_pods_are_accepted_with_the_level_auto() -> None:
+    checkpoint = {**PROCESS, "level": "auto", "store": "s3://a"}
+    workload = lowered(run(roles={"worker": {"replicas": 2}}, checkpoint=checkpoint))
+    assert workload.checkpoint is not None
+    assert workload.checkpoint.images == ImageTarget("registry.example", "team/train")
 
 
 def test_restart_escalation_lets_nodes_restart_containers() -> None:

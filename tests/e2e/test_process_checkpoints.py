@@ -8,8 +8,7 @@ import datetime
 import platform
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,10 +19,9 @@ from argosy.checkpoint.drivers.image_files import push_image, read_layer
 from argosy.checkpoint.drivers.registry import Registry
 from argosy.checkpoint.image_names import Image, parse_image
 from argosy.checkpoint.images import Source, build_image
-from tests.support import commands
-from tests.support.commands import ARGOSY
 from tests.support.criu import require_criu
 from tests.support.local_control_plane import ControlPlane
+from tests.support.node_agents import running_agents
 from tests.support.registry import PROGRAM, RunningRegistry, running_registry
 from tests.support.waiting import wait_for
 
@@ -85,11 +83,9 @@ def test_a_training_that_was_backed_up_and_restored_has_the_result_of_an_undistu
 ) -> None:
     """The agent asks the kubelet and pushes the image; the operator creates the pod; its node restores it."""
     require_criu()
-    holder = msgspec.json.decode((plane.state.pods / "holder.json").read_bytes())["pid"]
-    enter = ("nsenter", f"--net=/proc/{holder}/ns/net")  # the registry and the agent are on the node
     _create(plane, "undisturbed", "node-1", "local")
     _create(plane, "source", "node-1", "local")
-    with running_registry(tmp_path, enter=enter) as registry, _agent(plane, enter):
+    with running_agents(plane, tmp_path, "node-1") as registry:
         wait_for(lambda: "step 20" in _log(plane, "source"))
         manifest = _BACKUP_AND_RESTORE.format(registry=registry.address)
         plane.kubectl("apply", "-f", "-", stdin=manifest)
@@ -148,20 +144,6 @@ def test_an_image_that_a_registry_on_this_machine_does_not_have_cannot_be_pulled
     messages = ("get", "events", "-o", "jsonpath={.items[*].message}")
     wait_for(lambda: f'Error: failed to pull image "{image}": ' in plane.kubectl(*messages).stdout)
     plane.kubectl("delete", "pod", "absent")
-
-
-@contextmanager
-def _agent(plane: ControlPlane, enter: Sequence[str]) -> Iterator[None]:
-    """Run the agent of node-1."""
-    state = plane.state
-    words = ["agent", "--node", "node-1", "--kubeconfig", str(state.kubeconfigs / "operator")]
-    words += ["--notices", "none", "--checkpoint-folder", str(state.folder / "checkpoints")]
-    agent = commands.start((*enter, str(ARGOSY), *words), plane.environment)
-    try:
-        yield
-    finally:
-        agent.terminate()
-        agent.communicate(timeout=60)
 
 
 def checkpoint(plane: ControlPlane, node: str, pod: str) -> Path:

@@ -16,6 +16,9 @@ from tests.support.servers import Server
 RUNS = "/apis/argosy.dev/v1alpha1/namespaces/default/trainingruns"
 
 
+IMAGES: dict[str, Json] = {"repository": "registry.example:5000/team/train"}
+
+
 def run(name: str = "mnist", **spec: Json) -> dict[str, Json]:
     worker: dict[str, Json] = {
         "replicas": 4,
@@ -131,7 +134,43 @@ INVALID: dict[str, tuple[dict[str, Json], str]] = {
         run(jobPolicy={"succeeded": [[]]}),
         r"should have at least 1 items",
     ),
+    "checkpoint without a store: rejected": (
+        run(checkpoint={}),
+        r"spec.checkpoint.store: .*required with the levels App and auto",
+    ),
+    "level Process with a store: rejected": (
+        run(checkpoint={"level": "Process", "store": "s3://a", "images": IMAGES}),
+        r"spec.checkpoint.store: .*not supported with the level Process",
+    ),
+    "level Process without images: rejected": (
+        run(checkpoint={"level": "Process"}),
+        r"spec.checkpoint.images: .*required with the levels Process and auto",
+    ),
+    "level App with images: rejected": (
+        run(checkpoint={"store": "s3://a", "images": IMAGES}),
+        r"spec.checkpoint.images: .*not supported with App",
+    ),
+    "level Pod: rejected": (
+        run(checkpoint={"level": "Pod", "images": IMAGES}),
+        r"Unsupported value: \"Pod\": supported values: \"App\", \"Process\", \"auto\"",
+    ),
+    "images in a repository with a tag: rejected": (
+        run(checkpoint={"level": "Process", "images": {"repository": "registry.example/a:1"}}),
+        r"spec.checkpoint.images.repository: .*should match",
+    ),
 }
+
+VALID_CHECKPOINTS: dict[str, dict[str, Json]] = {
+    "level App by default": {"store": "s3://a"},
+    "level Process": {"level": "Process", "images": IMAGES},
+    "level auto": {"level": "auto", "store": "pvc://a", "images": {**IMAGES, "secret": "login"}},
+}
+
+
+@pytest.mark.parametrize("checkpoint", VALID_CHECKPOINTS.values(), ids=VALID_CHECKPOINTS.keys())
+def test_checkpoints_of_each_level_are_accepted(caller: Caller, checkpoint: dict[str, Json]) -> None:
+    answer = caller.send(post(RUNS, run(f"checkpoint-{secrets.token_hex(4)}", checkpoint=checkpoint)))
+    assert answer.code == 201, answer.body
 
 
 @pytest.mark.parametrize(("body", "message"), INVALID.values(), ids=INVALID.keys())

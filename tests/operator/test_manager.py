@@ -17,9 +17,11 @@ from argosy.engine.errors import Forbidden
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
+from argosy.kinds.checkpoint_spec import CheckpointLevel, CheckpointSpec
 from argosy.kinds.kubernetes import ConfigMapMetadata
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.migration import CheckpointRestore
+from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
 from argosy.operator.apis.base import StartContext
 from argosy.operator.apis.et import ET
 from argosy.operator.apis.spot_migration import add_migrations
@@ -169,6 +171,21 @@ async def test_pods_of_checkpoint_restores_are_watched_once_there_is_a_restore()
     meta = ObjectMeta(name="again", namespace="default", uid="r", resource_version="7")
     restores.put(CheckpointRestore(meta))
     assert "Pod" in watched_kinds(manager)
+
+
+async def test_backups_are_watched_once_a_run_saves_processes() -> None:
+    manager = make_manager()
+    manager.add_jobs(training_run_api())
+    manager.definitions.crds.watcher.last_error = Forbidden(403, "Forbidden", "")  # all may be served
+    assert "CheckpointBackup" not in manager.not_ready()
+    [runs] = (kind.cache for kind in manager._kinds if kind.resource.kind == "TrainingRun")
+    assert isinstance(runs, Cache)
+    for number, level in enumerate(("", "App", "Process")):
+        assert "CheckpointBackup" not in watched_kinds(manager)
+        meta = ObjectMeta(name=f"run-{number}", namespace="a", uid=f"u-{number}", resource_version="7")
+        checkpoint = CheckpointSpec(level=CheckpointLevel(level)) if level else None
+        runs.put(TrainingRun(meta, TrainingRunSpec(framework="custom", roles={}, checkpoint=checkpoint)))
+    assert "CheckpointBackup" in watched_kinds(manager)
 
 
 def watched_kinds(manager: Manager) -> set[str]:

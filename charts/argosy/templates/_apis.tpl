@@ -99,6 +99,10 @@
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
+# Checkpoints of processes (`checkpoint.level`).
+- apiGroups: [migration.dcnlab.com]
+  resources: [checkpointbackups]
+  verbs: [get, list, watch, create, patch, delete]
 {{- end }}
 {{- if .Values.apis.ares }}
 # Patch: defaults are written into the stored spec.

@@ -139,6 +139,9 @@ def _checkpoint(checkpoint: CheckpointStatus | None, now: datetime) -> str:
     if checkpoint.last_step is not None and checkpoint.last_time is not None:
         ago, size = age(now - checkpoint.last_time), byte_count(checkpoint.size)
         last = f"step {checkpoint.last_step}, {ago} ago, {size}, in {checkpoint.uri}"
+    elif checkpoint.images and checkpoint.last_time is not None:
+        ago, size = age(now - checkpoint.last_time), byte_count(checkpoint.size)
+        last = f"processes, {ago} ago, {size}, in {', '.join(sorted(checkpoint.images.values()))}"
     lost = f"{pluralize(checkpoint.steps_lost, 'step')} lost so far" if checkpoint.steps_lost else ""
     return "; ".join(filter(None, [last, lost, checkpoint.message]))
 

@@ -7,7 +7,7 @@ most APIs, so that no dialect implements methods only to do nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Generic, Protocol, TypeVar, cast
 
@@ -179,6 +179,9 @@ class JobApi(Generic[T]):
     child_kinds: tuple[type[KubernetesObject], ...] = ()
     """Kinds of children that are watched for this API only. Structs with metadata only keep their cache
     small."""
+    on_demand_children: Mapping[type[KubernetesObject], Callable[[T], bool]] = field(default_factory=dict)
+    """Further kinds of children, which are watched once there is a job for which this returns True. The
+    cluster may not serve them."""
     write_time_field: str = ""
     """Field of the status that holds the time of its last write, if the API has one."""
 

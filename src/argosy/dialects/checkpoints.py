@@ -15,12 +15,14 @@ def checkpoint_status(workload: Workload | None, record: Record) -> CheckpointSt
     if saved is None:
         return CheckpointStatus(uri=workload.checkpoint.uri, steps_lost=record.steps_lost, message=message)
     return CheckpointStatus(
-        last_step=saved.step,
+        last_step=None if saved.level else saved.step,
         last_time=saved.at,
         digest=saved.digest,
         uri=workload.checkpoint.uri,
         size=saved.size,
         steps_lost=record.steps_lost,
+        level=saved.level,
+        images=dict(saved.images),
         message=message,
     )
 
@@ -34,8 +36,8 @@ def recoveries(record: Record) -> list[RecoveryStatus]:
             time=recovery.since,
             source=recovery.source,
             deadline=recovery.deadline,
-            saved_step=recovery.saved_step,
-            restored_from=recovery.restored_step,
+            saved_step=None if recovery.saved_level else recovery.saved_step,
+            restored_from=None if recovery.saved_level else recovery.restored_step,
             reached_step=recovery.reached_step,
             steps_lost=recovery.steps_lost,
             outcome=recovery.outcome,

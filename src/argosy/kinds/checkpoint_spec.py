@@ -13,6 +13,7 @@ Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
 STORE_PATTERN = (
     r"^(pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?|file:///.+|(s3|gs|az)://[a-zA-Z0-9][-a-zA-Z0-9._]*(/.*)?)$"
 )
+REPOSITORY_PATTERN = r"^[a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]{1,5})?(/[a-z0-9][-a-z0-9._]*)+$"
 SECRET_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"  # noqa: S105 - of a name
 
 
@@ -23,11 +24,23 @@ class IntervalMode(StrEnum):
 
 class CheckpointLevel(StrEnum):
     APP = "App"
+    PROCESS = "Process"
+    AUTO = "auto"
 
 
 class DrainPolicy(StrEnum):
     SAVE = "Save"
     IGNORE = "Ignore"
+
+
+class CheckpointImages(Struct, frozen=True, rename="camel"):
+    """Where images with checkpoints of processes are pushed."""
+
+    repository: Annotated[str, Meta(pattern=REPOSITORY_PATTERN, min_length=3, max_length=255)]
+    """Registry and repository, such as registry.example.com/team/train. Tags are named after the run."""
+    secret: Annotated[str, Meta(pattern=SECRET_PATTERN, max_length=253)] = ""
+    """Secret of the run's namespace, of type kubernetes.io/dockerconfigjson, with the login of the registry.
+    The node agent pushes with it, and the pods pull with it."""
 
 
 class CheckpointSpec(Struct, frozen=True, rename="camel"):
@@ -40,19 +53,34 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
             field_path=".mode",
         ),
         Rule(
-            rule="!has(self.credentials) || size(self.credentials) == 0"
+            rule="!has(self.credentials) || size(self.credentials) == 0 || !has(self.store)"
             " || !self.store.matches('^(pvc|file)://')",
             message="not supported with a store of pvc:// or file://, which needs none",
             field_path=".credentials",
         ),
         Rule(
-            rule="!self.store.matches('(^|/)[.][.](/|$)')",
+            rule="!has(self.store) || !self.store.matches('(^|/)[.][.](/|$)')",
             message="must not contain '..'",
             field_path=".store",
         ),
+        Rule(
+            rule="has(self.store) || (has(self.level) && self.level == 'Process')",
+            message="required with the levels App and auto: where the program keeps its checkpoints",
+            field_path=".store",
+        ),
+        Rule(
+            rule="!has(self.store) || !has(self.level) || self.level != 'Process'",
+            message="not supported with the level Process, whose checkpoints are images",
+            field_path=".store",
+        ),
+        Rule(
+            rule="has(self.images) == (has(self.level) && self.level != 'App')",
+            message="required with the levels Process and auto, and not supported with App",
+            field_path=".images",
+        ),
     )
 
-    store: Annotated[str, Meta(pattern=STORE_PATTERN, min_length=1, max_length=512)]
+    store: Annotated[str, Meta(pattern=STORE_PATTERN, min_length=1, max_length=512)] | None = None
     """Where checkpoints are kept: pvc://CLAIM/PATH, file:///PATH (a folder that all nodes have in common),
     s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Each run has a folder of its own there,
     NAMESPACE/NAME-UID."""
@@ -65,9 +93,13 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
     """Fixed: the interval as it is. Adaptive: a shorter one, by the time that a checkpoint takes and by how
     often pods are lost."""
     level: CheckpointLevel = CheckpointLevel.APP
-    """App: the program saves its own state. Other levels are not supported yet."""
+    """App: the program saves its own state. Process: the node agent writes the processes of the run's only
+    pod to an image, from which its replacement is restored; the program need not know of it. auto: App once
+    the program has acknowledged a checkpoint; before that Process, if the pod's node and another one can."""
+    images: CheckpointImages | None = None
+    """Where images are pushed, with the levels Process and auto."""
     keep_last: Annotated[int, Meta(ge=1, le=1000)] = 3
-    """Number of checkpoints to keep."""
+    """Number of checkpoints to keep. Of images, the tags of older ones are used again."""
     suspend_grace: Duration = "2m"
     """How long a run that is suspended may take to save a checkpoint before its pods are deleted. The same
     holds for a new size that restarts the run."""

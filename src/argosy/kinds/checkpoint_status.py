@@ -16,6 +16,10 @@ class CheckpointStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Identifies its content."""
     uri: str = ""
     """The folder of the run's checkpoints in the store."""
+    level: str = ""
+    """Process, if it is an image with the run's processes, which has no step; empty: saved by the program."""
+    images: dict[str, str] = {}
+    """The images of such a checkpoint, by container."""
     size: int = 0
     """Bytes."""
     steps_lost: int | None = None

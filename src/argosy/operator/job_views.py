@@ -310,7 +310,7 @@ class JobViews:
         """Return the order in force, as far as it concerns this replica; otherwise that there is none."""
         record = job.record
         order = record.order_in_force
-        if order is None or record.finished_at is not None:
+        if order is None or order.level or record.finished_at is not None:
             return OrderView(1, last_epoch(record), "None")
         stops = index in IndexSet.decode(order.stop.get(role, ""))
         return OrderView(1, order.epoch, "Save", order.reason, order.by, stops)

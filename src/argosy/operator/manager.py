@@ -6,6 +6,7 @@ the cluster does not serve yet are not waited for (see `watched_kinds`).
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from argosy.dialects.base import JobApi, keep_whole
@@ -26,6 +27,7 @@ from argosy.operator.job_views import JobViews
 from argosy.operator.quarantine import Quarantine
 from argosy.operator.triggers import Triggers
 from argosy.operator.watched_kinds import AnyCache, Definitions, WatchedKind, crd_name
+from argosy.plan.children import KubernetesObject
 from argosy.reconcile.background import BackgroundCalls
 from argosy.reconcile.background_pool import BackgroundPool
 from argosy.reconcile.caches import LAUNCHER_KINDS, Caches
@@ -99,6 +101,7 @@ class Manager:
         self._kinds = [WatchedKind(cache) for cache in self.caches.pod_groups.caches.values()]
         self.caches.pod_groups.is_crd_installed = self._is_crd_installed
         self.definitions.crds.subscribe(lambda _: self.triggers.enqueue_waiting_gangs())
+        self._wanted_children: dict[type[KubernetesObject], asyncio.Event] = {}
         self._reconcilers: list[_TermReconciler] = []
         self._remote_exec = remote_exec
         self._endpoint_only = endpoint_only
@@ -114,6 +117,7 @@ class Manager:
         jobs = Cache(self.client, api.kind, namespace=self.namespace, transform=api.compact_finished)
         if api.compact_finished is keep_whole:
             self.sources.share(jobs)
+        self._watch_on_demand(api, jobs)
         requests = ScaleRequests(api.requests, self.sources)
         self._kinds += [WatchedKind(cache) for cache in requests.caches]
         reconciler = Reconciler(
@@ -132,6 +136,15 @@ class Manager:
         requests.subscribe(controller)
         self.triggers.add(reconciler, controller)
         self.job_views.add(api, jobs)
+
+    def _watch_on_demand(self, api: JobApi[JobT], jobs: Cache[JobT]) -> None:
+        """Watch kinds of children once a job needs them, and enqueue their owners at every change."""
+        for kind, is_needed in api.on_demand_children.items():
+            if (children := self.caches.add_children(self.client, kind, self.namespace)) is not None:
+                self.triggers.watch_children(children, every_change=True)
+                self._wanted_children[kind] = asyncio.Event()
+                self._kinds.append(WatchedKind(children, wanted=self._wanted_children[kind]))
+            jobs.subscribe(partial(_want, self._wanted_children[kind], is_needed))
 
     def add_kind(self, kind: ReconciledKind[T, R]) -> None:
         """Serve a kind that is not a job. A replica that only answers pods has no use for it."""
@@ -276,7 +289,7 @@ class Manager:
         children = [
             cache
             for kind, cache in caches.children.items()
-            if self._remote_exec or kind not in LAUNCHER_KINDS
+            if (self._remote_exec or kind not in LAUNCHER_KINDS) and kind not in self._wanted_children
         ]
         return (caches.pods, caches.nodes, *children, *self._extra_caches)
 
@@ -302,3 +315,8 @@ class Manager:
         await self.wait_ready()
         collect_and_freeze()
         await refreeze_periodically()
+
+
+def _want(wanted: asyncio.Event, is_needed: Callable[[JobT], bool], change: Change[JobT]) -> None:
+    if change.new is not None and is_needed(change.new):
+        wanted.set()

@@ -58,9 +58,11 @@ class Triggers:
         for children in caches.children.values():
             self.watch_children(children)
 
-    def watch_children(self, children: Cache[KubernetesObject]) -> None:
-        """Enqueue the owners of children that are deleted."""
+    def watch_children(self, children: Cache[KubernetesObject], *, every_change: bool = False) -> None:
+        """Enqueue the owners of children that are deleted, or that others change at all."""
         children.subscribe(self._child_changed)
+        if every_change:
+            children.subscribe(self._child_written)
 
     def add(self, reconciler: Reconciler[T], queue: Queue) -> None:
         """Enqueue the jobs of this reconciler from now on."""
@@ -118,6 +120,10 @@ class Triggers:
     def _child_changed(self, change: Change[C]) -> None:
         if change.new is None:
             self._enqueue_owner(change.old, self._removal_debounce(change.old))
+
+    def _child_written(self, change: Change[C]) -> None:
+        if change.new is not None and not change.own:
+            self._enqueue_owner(change.new)
 
     def _removal_debounce(self, child: ApiObject | None) -> float:
         metadata = child.metadata if child is not None else None

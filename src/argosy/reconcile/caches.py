@@ -25,6 +25,7 @@ from argosy.reconcile.nodes import AnnouncedEnds, NodeHealth, NodePrices, Quaran
 from argosy.reconcile.owners import OWNER, owner_key, owner_keys
 from argosy.reconcile.pod_groups import PodGroups
 from argosy.reconcile.recently_deleted import RecentlyDeleted
+from argosy.reconcile.restoring_nodes import RestoringNodes
 from argosy.workload.announcements import NoticeRules
 from argosy.workload.capacity import Capacity
 from argosy.workload.gang_schedulers.volcano import VOLCANO
@@ -81,6 +82,7 @@ class Caches:
         self.node_health = NodeHealth(client, clock, self.nodes, lambda name: bool(self.pods.by(NODE, name)))
         self.announced = AnnouncedEnds(self.nodes, notices)
         self.quarantined = QuarantinedNodes(self.nodes, clock)
+        self.restoring = RestoringNodes(self.nodes, self.announced)
         self._prices = NodePrices(self.nodes)
         self.pod_groups = PodGroups(client, gang_backend, namespace, MANAGED_SELECTOR)
         self.capacity = CapacityTracker(client, clock, self.nodes)
@@ -150,6 +152,7 @@ class Caches:
         exec_results: Mapping[str, ExecResult] = NO_RESULTS,
         noticed_nodes: Collection[str] = (),
         cordons: bool = False,
+        restores: bool = False,
         capacity: bool = False,
         scale_requests: tuple[ScaleRequest, ...] = (),
         in_burst: bool = False,
@@ -158,8 +161,9 @@ class Caches:
 
         `failures`, `confirmed_absent` and `deleted_uids` are what the API server has answered and the caches
         may not show yet, `exec_results` what commands in containers have answered. `noticed_nodes` are nodes
-        of notices that the job has answered; with `cordons` a cordoned node is one that ends. What is free in
-        the cluster is only included if `capacity` is set.
+        of notices that the job has answered; with `cordons` a cordoned node is one that ends. Which nodes
+        save and restore processes, and what is free in the cluster, is only included if `restores` and
+        `capacity` are set.
         """
         owner = owner_key(job.namespace, job.uid)
         pods = self._pods(owner, deleted_uids)
@@ -184,6 +188,8 @@ class Caches:
             recent_losses=self._losses.for_job(owner),
             scale_requests=scale_requests,
             in_burst=in_burst,
+            dump_nodes=self.restoring.dump_nodes(names) if restores else {},
+            can_restore=restores and self.restoring.can_restore(),
             notices=find_notices(pods, self.announced.of({*names, *noticed_nodes}, cordons=cordons)),
             failed_actions=failures,
             exec_results=exec_results,

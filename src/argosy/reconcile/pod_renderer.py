@@ -12,13 +12,21 @@ from argosy.reconcile.render_affinity import with_avoided_nodes
 from argosy.reconcile.render_checkpoint import checkpoint_variables, with_checkpoint
 from argosy.reconcile.render_context import RenderContext
 from argosy.reconcile.render_hosts import with_host_files
+from argosy.reconcile.render_restored import with_restored_images
+from argosy.workload.checkpoint_record import SavedCheckpoint
 from argosy.workload.children import service_account_name
 from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS
 from argosy.workload.model import Role, Workload
+from argosy.workload.notice_saves import nodes_to_avoid
 from argosy.workload.plan import CreatePod
+from argosy.workload.process_saves import restored_checkpoint
+from argosy.workload.record import Record
 
 Inject = Callable[[Workload, Role, int], Injection | None]
 """Returns what a replica needs from its framework; None if the framework is not installed."""
+
+
+_NEW_RECORD = Record()
 
 
 class UnrenderableError(Exception):
@@ -38,11 +46,10 @@ class PodRenderer:
         """Use this certificate authority in pods that are rendered from now on."""
         self.context = replace(self.context, ca_pem=authority)
 
-    def for_job(
-        self, workload: Workload, inject: Inject, gang_backend: str = "", avoided: Sequence[str] = ()
-    ) -> "JobPodRenderer":
-        """Return a renderer of the pods of one job; `avoided` are nodes on which it places none."""
-        return JobPodRenderer(self, workload, inject, gang_backend, avoided)
+    def for_job(self, workload: Workload, inject: Inject, record: Record = _NEW_RECORD) -> "JobPodRenderer":
+        """Return a renderer of the pods of one job, on nodes and from checkpoints as its Record says."""
+        avoided, restored = nodes_to_avoid(workload, record), restored_checkpoint(workload, record)
+        return JobPodRenderer(self, workload, inject, record.gang_scheduler, avoided, restored)
 
     def render_role(
         self,
@@ -69,7 +76,7 @@ class PodRenderer:
         )
         nodes = tuple(dict.fromkeys((*self.avoided_nodes(workload.namespace), *avoided)))
         template = replace(template, spec=with_avoided_nodes(template.spec, nodes))
-        if workload.checkpoint is not None:
+        if workload.checkpoint is not None and workload.checkpoint.is_kept_by_program:
             template = with_checkpoint(template, self.context, token)
         if injection.host_folders is None:
             return template
@@ -116,8 +123,10 @@ class JobPodRenderer:
         inject: Inject,
         gang_backend: str,
         avoided: Sequence[str] = (),
+        restored: SavedCheckpoint | None = None,
     ) -> None:
         self._renderer = renderer
+        self._restored = restored
         self._avoided = avoided
         self._gang_backend = gang_backend
         self._workload = workload
@@ -135,7 +144,11 @@ class JobPodRenderer:
         role = self._workload.roles[action.role]
         injection = self._injection(role, action.index)
         variables = {**checkpoint_variables(self._workload, action), **injection.env}
-        return self._role_template(role, injection).render_pod(identity, variables)
+        body = self._role_template(role, injection).render_pod(identity, variables)
+        policy = self._workload.checkpoint
+        if self._restored is None or policy is None or policy.images is None:
+            return body
+        return with_restored_images(body, self._restored, policy.images.secret)
 
     def _role_template(self, role: Role, injection: Injection) -> RoleTemplate:
         """Return the template of the role's last pod, unless this one differs in more than variables."""

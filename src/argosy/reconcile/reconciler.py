@@ -36,9 +36,10 @@ from argosy.workload import reasons
 from argosy.workload.decide import decide, plan_invalid, plan_invalid_cleanup
 from argosy.workload.gang_schedulers.registry import BUILTIN, choose
 from argosy.workload.model import Json, Problems, RestartPolicy, RestartScope, Workload
-from argosy.workload.notice_saves import heeds_cordons, nodes_to_avoid
+from argosy.workload.notice_saves import heeds_cordons
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod, Plan
+from argosy.workload.process_saves import chooses_by_node
 from argosy.workload.record import Record
 
 log = Logger(__name__)
@@ -182,6 +183,7 @@ class Reconciler(Generic[T]):
             exec_results=self.background.exec_results(key_of(job), job.metadata.uid),
             noticed_nodes=[notice.node for notice in before.notices] if before else (),
             cordons=isinstance(workload, Workload) and heeds_cordons(workload),
+            restores=isinstance(workload, Workload) and chooses_by_node(workload),
             capacity=self._needs_capacity(workload, before),
             scale_requests=self.requests(workload) if isinstance(workload, Workload) else (),
             in_burst=self.status.bursts.for_namespace(job.metadata.namespace).in_burst(
@@ -265,9 +267,7 @@ class Reconciler(Generic[T]):
             workload,
             self.api.kind,
             state,
-            self.pods.for_job(
-                workload, self.api.inject, plan.record.gang_scheduler, nodes_to_avoid(workload, plan.record)
-            ).render,
+            self.pods.for_job(workload, self.api.inject, plan.record).render,
             lambda *replica: self.api.pod_name(workload, *replica),
             self.pods.bodies,
             self.pods.context.features,

@@ -1,4 +1,4 @@
-"""Keeps pods away from nodes, by required node affinity added to what the template asks for."""
+"""Keeps pods away from nodes, or on those with a label, by required node affinity besides the template's."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,20 @@ def with_avoided_nodes(spec: Json, nodes: Sequence[str]) -> Json:
     The terms of a node selector are alternatives, so each of them gets the requirements. A template that
     names its node has chosen; what is not valid in it stays as it is, for the API server to reject.
     """
-    if not nodes or spec.get("nodeName"):
+    # The API server allows one name in each requirement on the node's name.
+    named: list[Json] = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    return _with_requirements(spec, "matchFields", named)
+
+
+def with_node_labels(spec: Json, key: str, values: Sequence[str]) -> Json:
+    """Return the spec of a pod with the requirement that the node has one of these values of a label."""
+    return _with_requirements(
+        spec, "matchExpressions", [{"key": key, "operator": "In", "values": list(values)}]
+    )
+
+
+def _with_requirements(spec: Json, kind: str, requirements: Sequence[Json]) -> Json:
+    if not requirements or spec.get("nodeName"):
         return spec
     affinity = spec.get("affinity") or {}
     node_affinity = _object(affinity).get("nodeAffinity") or {}
@@ -25,18 +38,16 @@ def with_avoided_nodes(spec: Json, nodes: Sequence[str]) -> Json:
         return spec
     if not isinstance(terms, list) or not all(isinstance(term, Mapping) for term in terms):
         return spec
-    # The API server allows one name in each requirement on the node's name.
-    named: list[Json] = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
-    avoiding = [_with_fields(term, named) for term in terms]
+    avoiding = [_with_more(term, kind, requirements) for term in terms]
     changed = {**_object(node_affinity), _REQUIRED: {**_object(required), "nodeSelectorTerms": avoiding}}
     return {**spec, "affinity": {**_object(affinity), "nodeAffinity": changed}}
 
 
-def _with_fields(term: Mapping[str, object], named: Sequence[Json]) -> Mapping[str, object]:
+def _with_more(term: Mapping[str, object], kind: str, requirements: Sequence[Json]) -> Mapping[str, object]:
     """Return the term with more requirements; one without any matches no node, and stays so."""
     if term is not _ANY_NODE and not (term.get("matchExpressions") or term.get("matchFields")):
         return term
-    return {**term, "matchFields": [*_list(term.get("matchFields")), *named]}
+    return {**term, kind: [*_list(term.get(kind)), *requirements]}
 
 
 def _object(value: object) -> Mapping[str, object]:

@@ -49,7 +49,7 @@ USER_PYTHON_PATH = "ARGOSY_USER_PYTHONPATH"
 def checkpoint_variables(workload: Workload, pod: CreatePod) -> dict[str, str]:
     """Return the variables of the program in a pod."""
     policy = workload.checkpoint
-    if policy is None:
+    if policy is None or not policy.is_kept_by_program:
         return {}
     is_first = pod.attempt == 1 and pod.replacement == 0
     variables = {

@@ -1,7 +1,7 @@
 """Builds the messages about checkpoints that users read; `messages` has all others."""
 
 from argosy.kinds.quantity import format_duration
-from argosy.workload.checkpoint_record import Recovery, SavedCheckpoint, SaveOrder
+from argosy.workload.checkpoint_record import PROCESS, Recovery, SavedCheckpoint, SaveOrder
 
 
 def late(order: SaveOrder) -> str:
@@ -13,7 +13,17 @@ def late(order: SaveOrder) -> str:
 def completed(saved: SavedCheckpoint) -> str:
     """A checkpoint is complete (CheckpointCompleted)."""
     took = f" in {format_duration(saved.seconds)}" if saved.seconds >= 1 else ""
-    return f"step {saved.step} saved{took}"
+    return f"{'processes' if saved.level == PROCESS else f'step {saved.step}'} saved{took}"
+
+
+def failed(backup: str, message: str) -> str:
+    """The node agent could not save the processes (CheckpointFailed); training goes on."""
+    return f"CheckpointBackup {backup}: {message}"
+
+
+def unusable(count: int) -> str:
+    """Restored processes have failed repeatedly (CheckpointInvalid), so their image is not used any more."""
+    return f"processes that were restored have failed {count} times; the program resumes by itself"
 
 
 def waiting(reason: str) -> str:
@@ -40,6 +50,8 @@ def _start(recovery: Recovery) -> str:
     last, restored = recovery.saved_step, recovery.restored_step
     if last is None:
         return "" if recovery.was_saved else "; there is none to start from"
+    if recovery.saved_level == PROCESS:
+        return f"; its processes continue from {'it' if recovery.was_saved else 'the last one'}"
     if restored is None:
         return f"; the last one is of step {last}"
     if restored < last:

@@ -2,11 +2,20 @@
 
 from msgspec import Struct
 
-from argosy.kinds.checkpoint_spec import CheckpointSpec
+from argosy.kinds.checkpoint_spec import CheckpointImages, CheckpointLevel, CheckpointSpec
 from argosy.kinds.quantity import parse_duration
 
 SHARED_SCHEMES = ("pvc", "file")
 """Stores that pods mount: a program writes its checkpoints there itself. They are published to all others."""
+
+
+class ImageTarget(Struct, frozen=True):
+    """Where images of processes are pushed."""
+
+    registry: str
+    repository: str
+    secret: str = ""
+    """Name of a Secret in the job's namespace; empty: none."""
 
 
 class CheckpointPolicy(Struct, frozen=True):
@@ -26,6 +35,14 @@ class CheckpointPolicy(Struct, frozen=True):
     """Whether pods are not evicted before a checkpoint is saved, and a cordon announces a drain."""
     credentials: str = ""
     """Name of a Secret in the job's namespace; empty: none."""
+    level: CheckpointLevel = CheckpointLevel.APP
+    images: ImageTarget | None = None
+    """Of the levels Process and auto."""
+
+    @property
+    def is_kept_by_program(self) -> bool:
+        """True if the program may save checkpoints, and its pods have what it needs for that."""
+        return self.level is not CheckpointLevel.PROCESS
 
     @property
     def is_shared(self) -> bool:
@@ -40,11 +57,18 @@ class CheckpointPolicy(Struct, frozen=True):
 def checkpoint_policy(spec: CheckpointSpec, namespace: str, name: str, uid: str) -> CheckpointPolicy:
     """Return the policy of a job. Its folder has a part of its uid: a later job of its name has another."""
     return CheckpointPolicy(
-        uri=f"{spec.store.rstrip('/')}/{namespace}/{name}-{uid[:8]}",
+        uri=f"{spec.store.rstrip('/')}/{namespace}/{name}-{uid[:8]}" if spec.store else "",
         keep_last=spec.keep_last,
         interval=parse_duration(spec.interval) if spec.interval else None,
         adaptive=spec.mode == "Adaptive",
         suspend_grace=parse_duration(spec.suspend_grace),
         holds_evictions=spec.on_drain == "Save",
         credentials=spec.credentials,
+        level=spec.level,
+        images=_image_target(spec.images) if spec.images else None,
     )
+
+
+def _image_target(images: CheckpointImages) -> ImageTarget:
+    registry, _, repository = images.repository.partition("/")
+    return ImageTarget(registry, repository, images.secret)

@@ -7,6 +7,9 @@ from msgspec import Struct, field
 
 MAX_RECOVERIES = 10
 
+PROCESS = "Process"
+"""The level of checkpoints that are images of processes. The program's own checkpoints have none."""
+
 
 class SaveOrder(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """An order to save a checkpoint, which the pods of the job read from the operator's endpoint."""
@@ -24,6 +27,13 @@ class SaveOrder(Struct, frozen=True, omit_defaults=True, rename="camel"):
     stop: Mapping[str, str] = field(default_factory=dict)
     """The replicas whose pods end when it is done, by role, as encoded `IndexSet`s."""
     late: bool = False
+    level: str = ""
+    """Process: a CheckpointBackup is made of the pod; the program is not asked. Empty: the program saves."""
+    pod: str = ""
+    """Name and uid of the pod whose processes are saved."""
+    pod_uid: str = ""
+    slot: int = 0
+    """Which of the run's tags the image gets."""
 
 
 class SavedCheckpoint(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -41,6 +51,10 @@ class SavedCheckpoint(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """How long that took."""
     epoch: int = 0
     """The order that it answers; 0: none."""
+    level: str = ""
+    """Process: an image of the processes, which has no step."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Its images, by container."""
 
 
 class Recovery(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -61,6 +75,8 @@ class Recovery(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """When it was recorded that the pods are replaced; they have not been before."""
     saved_step: int | None = None
     """Step of the last good checkpoint at that time."""
+    saved_level: str = ""
+    """Process, if that checkpoint is an image of the processes."""
     restored_step: int | None = None
     """Step of the checkpoint that the new pods have started from, as they report it."""
     reached_step: int | None = None

@@ -22,6 +22,7 @@ from argosy.workload import (
     notice_response,
     phases,
     pods,
+    process_saves,
     propagation,
     reasons,
     recoveries,
@@ -48,6 +49,8 @@ _WARNING_REASONS = frozenset(
         reasons.HOST_LIST_NOT_WRITTEN,
         reasons.DISRUPTION_NOTICE,
         reasons.CHECKPOINT_TIMEOUT,
+        reasons.CHECKPOINT_FAILED,
+        reasons.CHECKPOINT_INVALID,
     }
 )
 
@@ -62,6 +65,7 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
         plan = completion.clean_up(workload, record, observed, now)
     else:
         plan = _decide_active(workload, before, record, observed, now)
+        plan = process_saves.with_backups(workload, record, plan, observed, now)
         after = _without_interrupted(workload, record, plan.record, now)
         after = recoveries.track_recoveries(workload, record, after, observed, now)
         plan = replace(plan, record=with_shown_operations_kept(before, after))
@@ -81,6 +85,7 @@ def _decide_active(
     if message := invalid.rejection_message(workload, before or record, observed):
         return invalid.plan(workload, record, reasons.SPEC_REJECTED, message, observed, now)
     record = saves.record_acks(workload, record, observed)
+    record = process_saves.with_failed_backup(record, observed, now)
     # Suspended: delete all pods and wait.
     if workload.suspended:
         return suspend.plan(workload, record, observed, now)

@@ -40,6 +40,8 @@ def with_reached_step(record: Record, observed: Observed, recovery: Recovery, no
 
 def steps_lost(record: Record, recovery: Recovery, restored: int | None) -> int | None:
     """Return how many steps are computed again by pods that have started from this step; None: not known."""
+    if recovery.saved_level:
+        return None  # an image of the processes has no step
     if restored is None and record.saved is None:
         restored = 0  # there is no checkpoint
     if restored is None or recovery.reached_step is None:

@@ -85,12 +85,15 @@ def move_pods(
 ) -> tuple[Record, tuple[str, ...]]:
     """Return the record that replaces the pods of a notice whose checkpoint is saved, and the causes.
 
-    Also those that have ended since: a program may end by itself once it has saved what it was asked for.
+    Also those that have ended since: a program may end by itself once it has saved what it was asked for. But
+    one whose processes were saved was not asked, so its success is one.
     """
+    was_asked = not (record.saved and record.saved.level)
     pods = [
         pod
         for pod in noticed_pods(workload, record, observed, notice)
         if workload.roles[pod.role].restart is not RestartPolicy.NEVER
+        and (was_asked or pod.phase != "Succeeded")
     ]
     if not pods:
         return record, ()

@@ -158,6 +158,11 @@ class Observed(Struct, frozen=True, dict=True):
     recent_losses: Mapping[tuple[str, int], RecentLoss] = field(default_factory=dict)
     """By (role, index), for replicas that lost more than one pod in a row. It is lost if the operator
     restarts; then one more pod is created without a delay."""
+    dump_nodes: Mapping[str, str] = field(default_factory=dict)
+    """Nodes with pods of this job whose label says that processes can be saved there, and of which users:
+    `root`, or empty for all. Only for jobs that choose by it."""
+    can_restore: bool = False
+    """A node that takes pods, and is not about to end, can restore processes. Only for the same jobs."""
     notices: tuple[Notice, ...] = ()
     """Announced ends of nodes and pods, of nodes without pods of the job only if its Record has the notice.
     """

@@ -120,7 +120,13 @@ def _with_restarts(record: Record, new: list[RestartEntry], now: datetime) -> Re
 
 def _replaced(recovery: Recovery, record: Record, now: datetime) -> Recovery:
     """Return the recovery of pods that are replaced now; they can continue from the present checkpoint."""
-    return replace(recovery, replaced_at=now, saved_step=record.saved.step if record.saved else None)
+    saved = record.saved
+    return replace(
+        recovery,
+        replaced_at=now,
+        saved_step=saved.step if saved else None,
+        saved_level=saved.level if saved else "",
+    )
 
 
 def _progress(record: Record, observed: Observed, recovery: Recovery, now: datetime) -> Recovery:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.plan.actions import EmitEvent
-from argosy.workload import checkpoint_messages, reasons
+from argosy.workload import checkpoint_messages, process_saves, reasons
 from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import all_current_pods
@@ -43,10 +43,11 @@ class SavePlan(Struct, frozen=True):
 
 
 def record_acks(workload: Workload, record: Record, observed: Observed) -> Record:
-    """Return the record with the newest checkpoint that a pod has acknowledged."""
+    """Return the record with the newest checkpoint that a pod or a node agent has acknowledged."""
     if workload.checkpoint is None:
         return record
-    for saved in sorted(_acknowledged(observed), key=lambda saved: (saved.at, saved.step)):
+    found = [*_acknowledged(observed), *process_saves.completed(workload, record, observed)]
+    for saved in sorted(found, key=lambda saved: (saved.at, saved.step)):
         record = _with_saved(record, saved)
     return record
 

@@ -15,7 +15,9 @@ from argosy.dialects.trainingrun.validation import job_problems, role_problems, 
 from argosy.frameworks.base import Framework, Injection, list_bytes
 from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
+from argosy.kinds.checkpoint_spec import CheckpointLevel
 from argosy.kinds.kubernetes import PodDisruptionBudgetMetadata
+from argosy.kinds.migration import CheckpointBackup
 from argosy.kinds.quantity import parse_duration
 from argosy.kinds.text import unknown_name
 from argosy.kinds.trainingrun import ElasticSpec, GangSpec, LimitsSpec, RoleSpec, TrainingRun, TrainingRunSpec
@@ -63,6 +65,7 @@ def training_run_api(
         inject=inject,
         compact_finished=_compact_finished,
         child_kinds=(PodDisruptionBudgetMetadata,),
+        on_demand_children={CheckpointBackup: _may_save_processes},
         empty=lambda metadata: TrainingRun(metadata, TrainingRunSpec(framework="", roles={})),
     )
 
@@ -94,6 +97,11 @@ class TrainingRunDialect:
 
     def to_status(self, obj: TrainingRun, view: StatusInput) -> TrainingRunStatus:
         return status.to_status(obj, view)
+
+
+def _may_save_processes(run: TrainingRun) -> bool:
+    checkpoint = run.spec.checkpoint
+    return checkpoint is not None and checkpoint.level is not CheckpointLevel.APP
 
 
 def _compact_finished(run: TrainingRun) -> TrainingRun:
