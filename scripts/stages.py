@@ -70,7 +70,7 @@ reordering, the conformance files that need the cluster for themselves stay last
 CONFORMANCE = "tests/conformance/"
 WITHIN: Mapping[str, tuple[str, ...]] = {
     "root": (
-        *("tests/checkpoint/", "tests/harness/cluster/", "tests/helper/"),
+        *("tests/agent/", "tests/checkpoint/", "tests/harness/cluster/", "tests/helper/"),
         *("tests/local/node/", "tests/local/test_state.py"),
     ),
     "e2e": ("tests/e2e/", "tests/local/node/", CONFORMANCE),

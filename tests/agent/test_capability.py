@@ -1,22 +1,24 @@
-"""The label that says what can be restored on the node."""
+"""The labels that say what can be restored on the node, and of whose processes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
-from argosy.agent.capability import CapabilityLabel, criu_problem, runtime_problem
+from argosy.agent.capability import CapabilityLabel, runtime_problem
+from argosy.agent.kubelet import Kubelet
 from argosy.agent.objects import OwnNode
 from argosy.agent.settings import AgentSettings
 from argosy.engine.cache import Cache
 from argosy.engine.client import Client
-from argosy.kinds.spot import RESTORE_CAPABILITY
-from tests.support.checkpoint_node import meta
-from tests.support.fake_apiserver import FakeServer
+from argosy.kinds.spot import CHECKPOINT_USERS, RESTORE_CAPABILITY
+from tests.support.checkpoint_node import NODE, CheckpointNode, checkpoint_node, meta
+from tests.support.host_command import host_command
+from tests.support.raw_server import http
 from tests.support.waiting import eventually
-
-WORKS, FAILS = ("sh", "-c", "exit 0"), ("sh", "-c", "exit 1")
 
 RUNTIMES = {
     "containerd 2: may restore": ("containerd://2.0.1", False),
@@ -35,21 +37,55 @@ def test_container_runtimes(case: str) -> None:
     assert bool(runtime_problem(version)) == want_problem
 
 
-async def test_criu_is_asked_whether_it_works() -> None:
-    assert await criu_problem(WORKS) == ""
-    assert await criu_problem(FAILS) == "criu check: exit code 1"
-    assert "No such file" in await criu_problem(["/does/not/exist"])
+WORKS, RESTORES = "problem=\nusers=", "enable_experimental_restore_via_create = true"
+EXISTS, DISABLED = http(404, b"pod does not exist"), http(404, b"404: Page Not Found")
+
+
+class Case(Struct):
+    criu: str = WORKS
+    """What the script on the host prints."""
+    config: str = RESTORES
+    """The configuration of the container runtime."""
+    kubelet: bytes = EXISTS
+    runtime: str = "containerd://2.2.0"
+    setting: str = "auto"
+    before: str = ""
+    want: str = "image"
+    want_users: str = ""
+
+
+LABELS = {
+    "all works, and the runtime restores: image": Case(),
+    "all works, and nothing says that the runtime restores: no label": Case(config="other = true", want=""),
+    "the runtime's configuration says false: no label": Case(
+        config=RESTORES.replace("true", "false"), before="none", want=""
+    ),
+    "nothing says that the runtime restores, but the administrator does: kept": Case(
+        config="", before="image"
+    ),
+    "local control plane: image": Case(runtime="argosy://0.1", config=""),
+    "CRIU does not work: none": Case(criu="problem=criu check: no", before="image", want="none"),
+    "runtime too old: none": Case(runtime="containerd://1.7.27", want="none"),
+    "kubelet without checkpoints: none": Case(kubelet=DISABLED, want="none"),
+    "kubelet that forbids them: none": Case(kubelet=http(403, b"no"), want="none"),
+    "processes of root only: image, and the label for users": Case(
+        criu="problem=\nusers=Can't get rlimit 0", want_users="root"
+    ),
+    "not known of other users: no label for them": Case(criu="problem="),
+    "set to image: image, whatever is found": Case(
+        criu="problem=no", setting="image", before="none", want="image"
+    ),
+    "set to none: none": Case(setting="none", want="none"),
+}
 
 
 @asynccontextmanager
-async def labelling(server: FakeServer, setting: str, command: Sequence[str]) -> AsyncIterator[None]:
-    settings = AgentSettings(node="n", restore_capability=setting, host_command=tuple(command))
-    async with Client(server.connection()) as client:
-        nodes = Cache(client, OwnNode, fields="metadata.name=n")
-        tasks = [
-            asyncio.create_task(task)
-            for task in (nodes.run(), CapabilityLabel(client, nodes, settings).run())
-        ]
+async def labelling(node: CheckpointNode, setting: str, command: tuple[str, ...]) -> AsyncIterator[None]:
+    settings = AgentSettings(node=NODE, restore_capability=setting, host_command=command)
+    async with Client(node.connection) as client:
+        nodes = Cache(client, OwnNode, fields=f"metadata.name={NODE}")
+        labels = CapabilityLabel(client, nodes, Kubelet(node.connection), settings)
+        tasks = [asyncio.create_task(task) for task in (nodes.run(), labels.run())]
         try:
             yield
         finally:
@@ -58,34 +94,41 @@ async def labelling(server: FakeServer, setting: str, command: Sequence[str]) ->
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def label(server: FakeServer) -> object:
-    [node] = server.objects("nodes")
-    labels = meta(node).get("labels") or {}
-    assert isinstance(labels, dict)
-    return labels.get(RESTORE_CAPABILITY)
+def labels(node: CheckpointNode) -> tuple[str, str]:
+    [found] = node.api.objects("nodes")
+    existing = meta(found).get("labels") or {}
+    assert isinstance(existing, dict)
+    return existing.get(RESTORE_CAPABILITY, ""), existing.get(CHECKPOINT_USERS, "")
 
 
-LABELS = {
-    "CRIU does not work: none": ("auto", FAILS, "", "none"),
-    "CRIU works: no label": ("auto", WORKS, "none", None),
-    "CRIU works and the administrator has labelled the node: kept": ("auto", WORKS, "image", "image"),
-    "set to image: image, whatever CRIU says": ("image", FAILS, "none", "image"),
-}
+async def set_labels(node: CheckpointNode, runtime: str, **labels: str) -> None:
+    [found] = node.api.objects("nodes")
+    status = {**found["status"], "nodeInfo": {"containerRuntimeVersion": runtime}}  # type: ignore[dict-item]
+    named = {f"training.dcnlab.com/{name.replace('_', '-')}": value for name, value in labels.items()}
+    await node.api.put("nodes", {"metadata": {"name": NODE, "labels": named}, "status": status})
 
 
-@pytest.mark.parametrize("case", LABELS)
-async def test_label(case: str) -> None:
-    setting, command, before, want = LABELS[case]
-    async with FakeServer() as server:
-        metadata = {"name": "n", "labels": {RESTORE_CAPABILITY: before} if before else {}}
-        info = {"nodeInfo": {"containerRuntimeVersion": "containerd://2.2.0"}}
-        await server.put("nodes", {"metadata": metadata, "status": info})
-        async with labelling(server, setting, command):
-            await eventually(lambda: label(server) == want)
-            # What others write is put right, too.
-            await server.put(
-                "nodes", {"metadata": {"name": "n", "labels": {RESTORE_CAPABILITY: "none"}}, "status": info}
-            )
-            await eventually(
-                lambda: label(server) == (None if want == "image" and setting == "auto" else want)
-            )
+@pytest.mark.parametrize("case", LABELS.values(), ids=LABELS.keys())
+async def test_labels(case: Case, tmp_path: Path) -> None:
+    async with checkpoint_node(tmp_path) as node:
+        node.kubelet.answer = case.kubelet
+        wrong = {"restore_capability": case.before} if case.before else {}
+        # One that is wrong in any case shows that labels are written at all.
+        await set_labels(node, case.runtime, checkpoint_users="nobody", **wrong)
+        command = host_command(tmp_path, case.criu, case.config)
+        async with labelling(node, case.setting, command):
+            await eventually(lambda: labels(node) == (case.want, case.want_users))
+            kept = {"restore_capability": case.want} if case.want else {}
+            await set_labels(node, case.runtime, checkpoint_users="nobody", **kept)  # what others write
+            await eventually(lambda: labels(node) == (case.want, case.want_users))
+
+
+async def test_nothing_is_labelled_until_the_kubelet_answers(tmp_path: Path) -> None:
+    async with checkpoint_node(tmp_path) as node:
+        await set_labels(node, "containerd://2.2.0", restore_capability="pod")
+        node.kubelet.answer = http(503, b"starting")
+        async with labelling(node, "auto", host_command(tmp_path, WORKS, RESTORES)):
+            await eventually(lambda: len(node.kubelet_server.calls) > 1)
+            assert labels(node) == ("pod", "")
+            node.kubelet.answer = EXISTS
+            await eventually(lambda: labels(node) == ("image", ""))

@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 NODES = ("node-1", "node-2", "node-3", "node-4")
-STEPS = 400
+STEPS = 600
 PROGRAM_TEXT = f"""
 import hashlib, time
 state = b"start"
@@ -58,8 +58,9 @@ def plane() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def registry(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
     with running_agents(plane, tmp_path_factory.mktemp("registry"), *NODES) as running:
-        for node in NODES:
-            plane.kubectl("label", "node", node, "training.dcnlab.com/restore-capability=image")
+        label = "training.dcnlab.com/restore-capability=image"  # by what the agents find out
+        names = ("get", "nodes", "-l", label, "-o", "jsonpath={.items[*].metadata.name}")
+        wait_for(lambda: plane.kubectl(*names).stdout.split() == list(NODES), "the nodes are labelled", 120)
         yield running
 
 

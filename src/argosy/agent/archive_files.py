@@ -75,7 +75,8 @@ class ArchiveFolder:
 
     def check_space(self) -> None:
         """Raise ArchiveError if the disk is so full that an archive could make the kubelet evict pods."""
-        disk = shutil.disk_usage(self._folder)
+        existing = next(path for path in (self._folder, *self._folder.absolute().parents) if path.exists())
+        disk = shutil.disk_usage(existing)  # the kubelet makes the folder with the first archive
         if disk.free < disk.total * MIN_FREE_SHARE:
             free = f"{disk.free / disk.total:.0%} of the disk is free"
             raise ArchiveError(f"{self._folder}: {free}; must be at least {MIN_FREE_SHARE:.0%}")

@@ -1,57 +1,73 @@
-"""Labels the Node with what can be restored on it: `image`, `pod` or `none`; no label if that is not known.
+"""Labels the Node with what can be restored on it, `image`, `pod` or `none`, and of whose processes.
 
-An agent cannot see whether the container runtime is configured to restore checkpoints. It can see that
-nothing can be restored: the runtime cannot do it, or CRIU is missing or does not work here. That is labelled
-`none`. That it can be done is for the administrator to say, by the setting; without it the label is left to
-others, and a `none` that no longer holds is removed.
+The agent tries it: CRIU dumps and restores a process of root and one of another user, and the kubelet is
+asked for a checkpoint of a container that does not exist. What does not work is labelled `none`. That the
+container runtime restores images is known of a local control plane, and from configurations that say so: then
+the label is `image`. Otherwise it is left to others, and a `none` that no longer holds is removed.
 """
 
 import asyncio
 import re
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from argosy.agent.host_probe import probe_criu, restores_images
+from argosy.agent.kubelet import Kubelet, KubeletError
 from argosy.agent.objects import OwnNode
 from argosy.agent.settings import AgentSettings
-from argosy.checkpoint.drivers.criu import find_command
 from argosy.engine.backoff import Backoff
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.engine.logs import Logger
-from argosy.kinds.spot import RESTORE_CAPABILITY
+from argosy.kinds.spot import CHECKPOINT_USERS, RESTORE_CAPABILITY
 
 log = Logger(__name__)
 
-AUTO, NONE = "auto", "none"
+AUTO, NONE, IMAGE, ROOT = "auto", "none", "image", "root"
 PROBE_SECONDS: Final = 600.0
 """Between two probes: CRIU may be installed later."""
-CHECK_SECONDS: Final = 30.0
 RETRY: Final = Backoff(initial=0.5, maximum=60.0)
 
 
-class CapabilityLabel:
-    """Keeps the label of the Node."""
+class Findings(NamedTuple):
+    """What the node was found to be able to do."""
 
-    def __init__(self, client: Client, nodes: Cache[OwnNode], settings: AgentSettings) -> None:
+    runtime: str
+    """The container runtime of which this holds."""
+    problem: str = ""
+    """Why nothing can be restored."""
+    users_problem: str = ""
+    """Why only processes of root can be saved."""
+    restores: bool = False
+    """The container runtime is known to restore images."""
+
+
+class CapabilityLabel:
+    """Keeps the labels of the Node."""
+
+    def __init__(
+        self, client: Client, nodes: Cache[OwnNode], kubelet: Kubelet, settings: AgentSettings
+    ) -> None:
         self._client = client
         self._nodes = nodes
+        self._kubelet = kubelet
         self._settings = settings
         self._changed = asyncio.Event()
-        self._labels: dict[str, str] | None = None
+        self._relevant: dict[str, str] | None = None
+        self._findings: Findings | None = None
         nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
-        """Probe now and then, and write the label when it should be another one."""
+        """Probe now and then, and write the labels when they should be others."""
         await self._nodes.wait_synced()
         failures = 0
         while True:
             self._changed.clear()
             try:
                 await self._update()
-            except ApiError as error:
+            except (ApiError, KubeletError, OSError, TimeoutError) as error:
                 failures += 1
-                log.warning("label not written; retrying", error=str(error))
+                log.warning("labels not written; retrying", error=str(error))
                 await asyncio.sleep(RETRY.delay(failures))
                 continue
             failures = 0
@@ -59,38 +75,64 @@ class CapabilityLabel:
                 async with asyncio.timeout(PROBE_SECONDS):
                     await self._changed.wait()
             except TimeoutError:
-                continue
+                self._findings = None
 
     async def _update(self) -> None:
         node = self._nodes.get("", self._settings.node)
         if node is None:
             return
-        current = node.metadata.labels.get(RESTORE_CAPABILITY, "")
+        current = _labels(node)
         wanted = await self._wanted(node, current)
-        if wanted != current:
-            log.info("restore capability", label=wanted or "unknown")
-            patch = {"metadata": {"labels": {RESTORE_CAPABILITY: wanted or None}}}
+        changed = {name: value or None for name, value in wanted.items() if value != current[name]}
+        if changed:
+            findings = self._findings or Findings("")
+            reason = findings.problem or findings.users_problem
+            log.info("restore capability", label=wanted[RESTORE_CAPABILITY] or "unknown", reason=reason)
+            patch = {"metadata": {"labels": changed}}
             self._nodes.put(await self._client.patch(OwnNode, node.metadata.name, patch))
 
-    async def _wanted(self, node: OwnNode, current: str) -> str:
+    async def _wanted(self, node: OwnNode, current: dict[str, str]) -> dict[str, str]:
+        runtime = node.status.node_info.container_runtime_version
+        findings = self._findings
+        if findings is None or findings.runtime != runtime:
+            findings = self._findings = await self._probe(node, runtime)
+        capability = current[RESTORE_CAPABILITY]
         if self._settings.restore_capability != AUTO:
-            return self._settings.restore_capability
-        problem = runtime_problem(node.status.node_info.container_runtime_version)
-        problem = problem or await criu_problem(self._settings.host_command)
-        if problem:
-            log.debug("nothing can be restored", reason=problem)
-            return NONE
-        return "" if current == NONE else current
+            capability = self._settings.restore_capability
+        elif findings.problem:
+            capability = NONE
+        elif findings.restores:
+            capability = IMAGE
+        elif capability == NONE:
+            capability = ""
+        only_root = capability != NONE and not findings.problem and findings.users_problem
+        return {RESTORE_CAPABILITY: capability, CHECKPOINT_USERS: ROOT if only_root else ""}
+
+    async def _probe(self, node: OwnNode, runtime: str) -> Findings:
+        """Raises KubeletError, OSError or TimeoutError if it cannot be found out now."""
+        if problem := runtime_problem(runtime):
+            return Findings(runtime, problem)
+        criu = await probe_criu(self._settings.host_command)
+        if criu.problem:
+            return Findings(runtime, criu.problem)
+        port = node.status.daemon_endpoints.kubelet_endpoint.port
+        problem = await self._kubelet.checkpoint_problem(node.internal_ip, port, node.metadata.name)
+        restores = await restores_images(runtime, self._settings.host_command)
+        return Findings(runtime, problem, criu.users_problem, restores)
 
     def _on_node(self, change: Change[OwnNode]) -> None:
-        """Wake up when the label changes, and when the container runtime does."""
+        """Wake up when a label changes, and when the container runtime does."""
         if change.new is None:
             return
         runtime = change.new.status.node_info.container_runtime_version
-        relevant = {"label": change.new.metadata.labels.get(RESTORE_CAPABILITY, ""), "runtime": runtime}
-        if relevant != self._labels:
-            self._labels = relevant
+        relevant = {**_labels(change.new), "runtime": runtime}
+        if relevant != self._relevant:
+            self._relevant = relevant
             self._changed.set()
+
+
+def _labels(node: OwnNode) -> dict[str, str]:
+    return {name: node.metadata.labels.get(name, "") for name in (RESTORE_CAPABILITY, CHECKPOINT_USERS)}
 
 
 def runtime_problem(version: str) -> str:
@@ -106,26 +148,3 @@ def runtime_problem(version: str) -> str:
     if name == "cri-o" and (int(found[1]), int(found[2])) < (1, 25):
         return "CRI-O makes checkpoints since version 1.25"
     return ""
-
-
-async def criu_problem(host_command: Sequence[str]) -> str:
-    """Return why CRIU does not work on the host; empty if it does."""
-    criu = [*host_command, "criu"] if host_command else find_command() or ["criu"]
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *criu,
-            "check",
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError as error:
-        return f"{criu[0]}: {error.strerror}"
-    try:
-        async with asyncio.timeout(CHECK_SECONDS):
-            code = await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return "criu check does not end"
-    return f"criu check: exit code {code}" if code else ""

@@ -23,6 +23,9 @@ MAX_BYTES: Final = 1 << 20
 MAX_MESSAGE_CHARS: Final = 500
 
 
+_NO_CONTAINER: Final = ContainerName("argosy-probe", "argosy-probe", "argosy-probe")
+
+
 class KubeletError(Exception):
     """The kubelet did not make a checkpoint."""
 
@@ -46,22 +49,38 @@ class Kubelet:
 
     async def checkpoint(self, address: str, port: int, node: str, container: ContainerName) -> list[str]:
         """Return the paths of the archives of a container that goes on; raises KubeletError."""
-        namespace, pod, name = container.namespace, container.pod, container.container
-        target = f"/checkpoint/{namespace}/{pod}/{name}?timeout={TIMEOUT_SECONDS}"
-        host = f"[{address}]" if ":" in address else address
-        try:
-            response = await self._post(f"https://{host}:{port}", target, (node, address))
-        except TimeoutError as error:
-            raise KubeletError("the kubelet did not answer in time", temporary=True) from error
-        except (OSError, ValueError) as error:
-            verified = not isinstance(error, ssl.SSLCertVerificationError)
-            raise KubeletError(f"kubelet at {host}:{port}: {error}", temporary=verified) from error
+        response = await self._ask(address, port, node, container)
         if response.status != 200:
             raise _rejection(response)
         try:
             return msgspec.json.decode(response.body, type=_Items).items or []
         except (msgspec.DecodeError, UnicodeDecodeError):
             return []  # the archive is looked for by its name
+
+    async def checkpoint_problem(self, address: str, port: int, node: str) -> str:
+        """Return why the kubelet makes no checkpoints; empty if it does.
+
+        It is asked for one of a container that does not exist. Without the feature it has no such path.
+        Raises KubeletError if that is not known now.
+        """
+        response = await self._ask(address, port, node, _NO_CONTAINER)
+        if response.status in (401, 403) or b"page not found" in response.body.lower():
+            return str(_rejection(response))
+        if response.status not in (200, 404) and _rejection(response).is_temporary:
+            raise _rejection(response)
+        return ""
+
+    async def _ask(self, address: str, port: int, node: str, container: ContainerName) -> Response:
+        namespace, pod, name = container.namespace, container.pod, container.container
+        target = f"/checkpoint/{namespace}/{pod}/{name}?timeout={TIMEOUT_SECONDS}"
+        host = f"[{address}]" if ":" in address else address
+        try:
+            return await self._post(f"https://{host}:{port}", target, (node, address))
+        except TimeoutError as error:
+            raise KubeletError("the kubelet did not answer in time", temporary=True) from error
+        except (OSError, ValueError) as error:
+            verified = not isinstance(error, ssl.SSLCertVerificationError)
+            raise KubeletError(f"kubelet at {host}:{port}: {error}", temporary=verified) from error
 
     async def _post(self, url: str, target: str, names: tuple[str, ...]) -> Response:
         """Send the request; the certificate may be for any of the names."""

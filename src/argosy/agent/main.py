@@ -54,7 +54,7 @@ async def run_agent(settings: AgentSettings, connection: Connection) -> None:
             kubelet = Kubelet(connection, settings.kubelet_authority)
             backups = BackupReconciler(client, nodes, pods, kubelet, settings, SystemClock())
             tasks.create_task(backups.run())
-            tasks.create_task(CapabilityLabel(client, nodes, settings).run())
+            tasks.create_task(CapabilityLabel(client, nodes, kubelet, settings).run())
 
 
 async def _publish_notices(

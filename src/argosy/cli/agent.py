@@ -113,7 +113,7 @@ class _Options(TypedDict):
     type=click.Choice(["auto", "image", "pod", "none"]),
     default="auto",
     show_default=True,
-    help="What can be restored on this node; auto: `none` if CRIU does not work, else no label.",
+    help="What can be restored on this node; auto: what the agent finds out.",
 )
 @click.option(
     "--host-command",

@@ -160,17 +160,14 @@ class Caches:
         """Return everything that is decided on. Changes nothing.
 
         `failures`, `confirmed_absent` and `deleted_uids` are what the API server has answered and the caches
-        may not show yet, `exec_results` what commands in containers have answered. `noticed_nodes` are nodes
-        of notices that the job has answered; with `cordons` a cordoned node is one that ends. Which nodes
-        save and restore processes, and what is free in the cluster, is only included if `restores` and
-        `capacity` are set.
+        may not show yet. `noticed_nodes` are nodes of notices that the job has answered; with `cordons` a
+        cordoned node is one that ends. `restores` and `capacity` ask for what is not always needed.
         """
         owner = owner_key(job.namespace, job.uid)
         pods = self._pods(owner, deleted_uids)
         names = {pod.node for pod in pods if pod.node}
         nodes = self.node_health.states(names)
-        avoided = self.quarantined.for_namespace(job.namespace)
-        free = self.capacity.snapshot(job.uid, avoided) if capacity else None
+        free = self._free(job) if capacity else None
         observed = Observed(
             pods=pods,
             nodes_down=nodes.down,
@@ -195,6 +192,9 @@ class Caches:
             exec_results=exec_results,
         )
         return Observation(observed, self._recheck_at(free) if capacity else None)
+
+    def _free(self, job: ObjectMeta) -> Capacity | None:
+        return self.capacity.snapshot(job.uid, self.quarantined.for_namespace(job.namespace))
 
     def _recheck_at(self, free: Capacity | None) -> float | None:
         """Return when a job asks again what is free."""

@@ -1,0 +1,103 @@
+"""Finds out what CRIU and the container runtime of the host can do, by trying it on a process that sleeps.
+
+An agent in a container runs a script on the host, with the CRIU that the container runtime uses. An agent on
+the host itself, as that of a local control plane, uses the CRIU that the nodes use.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from argosy.checkpoint.drivers import criu
+
+PROBE_SECONDS: Final = 120.0
+CONFIG_SECONDS: Final = 30.0
+
+_SCRIPT: Final = r"""
+PATH=$PATH:/usr/sbin:/sbin
+cd / || exit 1
+command -v criu >/dev/null || { echo "problem=criu is not on PATH"; exit 0; }
+output=$(criu check 2>&1) ||
+    { echo "problem=criu check: $(echo "$output" | grep Error | head -n 1)"; exit 0; }
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+try() {
+    name=$1; shift
+    mkdir "$folder/$name" || exit 1
+    setsid "$@" sleep 1000 </dev/null >/dev/null 2>&1 &
+    pid=$!
+    tries=0
+    until [ "$(cat /proc/$pid/comm 2>/dev/null)" = sleep ]; do
+        [ $((tries += 1)) -gt 100 ] && { kill -9 $pid 2>/dev/null; return; }
+        sleep 0.1
+    done
+    set -- --images-dir "$folder/$name" --manage-cgroups=ignore
+    if criu dump --tree $pid "$@" --log-file dump.log >/dev/null 2>&1 &&
+        criu restore "$@" --restore-detached --pidfile restored.pid --log-file restore.log >/dev/null 2>&1
+    then
+        kill -9 "$(cat "$folder/$name/restored.pid")"
+        echo "$name="
+        return
+    fi
+    kill -9 $pid 2>/dev/null
+    reason=$(sed -n 's/.*Error ([^)]*): *//p' "$folder/$name"/*.log |
+        grep -v -e tun: -e RLIMIT_NOFILE | head -n 1)
+    echo "$name=${reason:-CRIU gives no reason}"
+}
+try problem
+try users setpriv --reuid 1000 --regid 1000 --clear-groups
+"""
+"""Prints `problem=` and `users=` with the reasons why processes of root and of another user cannot be
+restored, empty if they can; a line is missing if that could not be tried."""
+
+_CONFIGURATIONS: Final = {
+    "containerd": (("containerd", "config", "dump"), "enable_experimental_restore_via_create"),
+    "cri-o": (("crio", "status", "config"), "enable_criu_support"),
+}
+
+
+async def probe_criu(host_command: Sequence[str]) -> criu.Probe:
+    """Return what CRIU can do on the host; raises OSError or TimeoutError if that cannot be found out."""
+    if not host_command:
+        return await asyncio.to_thread(criu.probe)
+    code, output = await _run([*host_command, "sh", "-c", _SCRIPT], PROBE_SECONDS)
+    found = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+    if code != 0 or "problem" not in found:
+        raise OSError(f"{host_command[0]}: CRIU could not be tried (exit code {code})")
+    return criu.Probe("", found["problem"], found["problem"] or found.get("users", ""))
+
+
+async def restores_images(runtime: str, host_command: Sequence[str]) -> bool:
+    """Return True if a container runtime, such as `containerd://2.1.4`, is known to restore images.
+
+    What its configuration does not say is not known: it may have been started with another file.
+    """
+    name = runtime.partition("://")[0]
+    if name == "argosy":
+        return True  # the local control plane
+    if name not in _CONFIGURATIONS:
+        return False
+    command, setting = _CONFIGURATIONS[name]
+    try:
+        code, output = await _run([*host_command, *command], CONFIG_SECONDS)
+    except (OSError, TimeoutError):
+        return False
+    return code == 0 and re.search(rf"^\s*{setting}\s*=\s*true\s*$", output, re.MULTILINE) is not None
+
+
+async def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise TimeoutError(f"{command[0]} does not end") from None
+    return process.returncode or 0, output.decode(errors="replace")
