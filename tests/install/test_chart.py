@@ -327,8 +327,8 @@ def test_rights_over_pod_groups_follow_the_gang_backend(backend: str) -> None:
 def test_each_api_can_be_served_alone() -> None:
     everything = rights()
     verbs = ("create", "delete", "get", "list", "patch", "watch")
-    budgets = {("poddisruptionbudgets", verb) for verb in verbs}
-    for api, plural, more in (("argosy", "trainingruns", budgets), ("ares", "aresjobs", set())):
+    saved = {(kind, verb) for kind in ("poddisruptionbudgets", "checkpointbackups") for verb in verbs}
+    for api, plural, more in (("argosy", "trainingruns", saved), ("ares", "aresjobs", set())):
         values: Json = {"apis": {api: False}}
         assert rights(values) == {right for right in everything if not right[0].startswith(plural)} - more
         assert f"--api={api}" not in cast("list[str]", container(values)["args"])

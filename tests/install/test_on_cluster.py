@@ -40,6 +40,33 @@ print("rank", world.rank, "of", world.size, "total", world.allreduce(world.rank 
 """
 
 
+CLAIM: list[dict[str, object]] = [
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "checkpoints"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "by-hand",
+            "hostPath": {"path": "/tmp/argosy-checkpoints-of-a-test", "type": "DirectoryOrCreate"},
+        },
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "checkpoints", "namespace": HOME},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "by-hand",
+            "volumeName": "checkpoints",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    },
+]
+"""A claim that pods of the restricted standard may mount."""
+
+
 def template(*command: str) -> dict[str, object]:
     return {
         "spec": {
@@ -258,6 +285,24 @@ def test_jobs_survive_an_uninstallation_and_are_continued_after_reinstallation(r
     assert "belongs to the Helm release argosy" in argosy(cluster, "install", code=1)
 
 
+def test_evictions_are_held_back_with_the_rights_of_the_chart(release: Release) -> None:
+    cluster = release.cluster
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(CLAIM))
+    checkpoint = {"store": "pvc://checkpoints", "onDrain": "Save"}
+    submit(cluster, waiting("held").having(checkpoint=checkpoint))
+
+    def least() -> object:
+        budget = cast("dict[str, dict[str, object]]", cluster.get("pdb", "-n", HOME, "held-checkpoint"))
+        return budget["spec"]["minAvailable"]
+
+    until_phase(cluster, "held", "Running")
+    retry_until(lambda: least() == 2)
+    go_on(cluster, "held")
+    until_phase(cluster, "held", "Succeeded")
+    cluster.kubectl("delete", "tr", "-n", HOME, "held", timeout=90)
+    cluster.kubectl("delete", "pvc,pv", "-n", HOME, "checkpoints", timeout=90)
+
+
 def test_deleted_jobs_leave_no_objects(release: Release) -> None:
     cluster = release.cluster
     cluster.kubectl("delete", "tr", "-n", HOME, "--all", timeout=90)
@@ -281,8 +326,9 @@ NOT_ASKED_FOR = {
     ("patch", "roles"): "pods of a job that come later than others",
     ("patch", "events"): "what happens again",
     ("update", "secrets"): "a certificate that is old",
-    ("create", "poddisruptionbudgets"): "runs whose checkpoints hold evictions back",
-    ("patch", "poddisruptionbudgets"): "runs whose checkpoints hold evictions back",
+    ("watch", "checkpointbackups"): "runs whose processes are saved, once there is one",
+    ("create", "checkpointbackups"): "runs whose processes are saved",
+    ("patch", "checkpointbackups"): "a backup of such a run that somebody changed",
 }
 """Rights that nothing in this module needed, with what needs them."""
 

@@ -1,5 +1,7 @@
 """Acceptance cases 44 and 51 as far as they need no node: the README's commands in `deploy/spot`."""
 
+import os
+import signal
 from pathlib import Path
 from typing import cast
 
@@ -10,24 +12,64 @@ from argosy.kinds.crd import crd_for
 from argosy.kinds.meta import Json
 from argosy.kinds.migration import CheckpointBackup
 from argosy.operator.apis.spot import NAME, NAMESPACE, SPOT
+from tests.conftest import make_namespace
 from tests.support.commands import REPOSITORY
-from tests.support.et_readme import Readme, clone_for_make
+from tests.support.et_readme import Readme, clone_for_make, run_local
 from tests.support.servers import Server
 from tests.support.spot_jobs import EXAMPLES
+from tests.support.waiting import wait_for
 
 CRDS = {f"{kind.resource.plural}.{kind.resource.group}" for kind in SPOT.custom_resources}
 SAMPLES = REPOSITORY / "deploy" / "spot" / "config" / "samples"
+
+
+RESTORE = """
+apiVersion: migration.dcnlab.com/v1
+kind: CheckpointRestore
+metadata: {name: again, namespace: default}
+spec:
+  backupRef: {name: missing}
+  podName: restored
+"""
 
 
 class SpotReadme(Readme):
     """Runs commands in `deploy/spot`."""
 
     api, namespace, deployment = "spot", NAMESPACE, NAME
+    run_target = "run"
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     return clone_for_make(tmp_path)
+
+
+@pytest.mark.long  # the same operator, started by hand: tests/operator/test_spot_migration.py
+def test_44_run_serves_the_kinds_after_install_and_gives_the_lease_back(
+    clone: Path, file_apiserver: Server
+) -> None:
+    readme = SpotReadme(clone, file_apiserver.kubeconfig)
+    make_namespace(file_apiserver, "default")
+    readme.make("install")
+
+    def holder() -> str:
+        return readme.field(".spec.holderIdentity", "lease", NAME, "-n", NAMESPACE, "--ignore-not-found")
+
+    def log() -> str:
+        return (readme.folder / "log").read_text()
+
+    with run_local(readme) as running:
+        wait_for(holder, log)
+        restore = clone / "restore.yaml"
+        restore.write_text(RESTORE)
+        readme.kubectl("apply", "-f", str(restore))
+        path = ".status.conditions[0].reason"
+        wait_for(lambda: readme.field(path, "checkpointrestore", "again") == "BackupNotFound", log)
+        os.killpg(running.pid, signal.SIGINT)
+        running.wait(60)
+    assert "Traceback" not in log()
+    assert holder() == "", "given back, so that another operator takes it at once"
 
 
 def test_44_install_makes_crds_and_deploy_the_operator_and_again_nothing_changes(

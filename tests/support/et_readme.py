@@ -36,6 +36,8 @@ class Readme:
     """Runs commands in `deploy/et` of a clone."""
 
     api, namespace, deployment = "et", "kube-ai", "et-operator"
+    run_target = "run-local"
+    """What runs the operator in the foreground."""
 
     def __init__(self, clone: Path, kubeconfig: Path = Path("/nonexistent"), path: str = "") -> None:
         self.folder = clone / "deploy" / self.api
@@ -91,8 +93,8 @@ class Readme:
 
 @contextmanager
 def run_local(readme: Readme) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `make run-local` in a process group of its own, as a shell does, until the end of the block."""
-    command = ("make", "run-local", f"ARGS={WITHOUT_PORTS}")
+    """Run the operator in the foreground, in a process group of its own, as a shell does, for the block."""
+    command = ("make", readme.run_target, f"ARGS={WITHOUT_PORTS}")
     with (readme.folder / "log").open("wb") as log:
         running = subprocess.Popen(
             command,
