@@ -72,7 +72,7 @@ class MachineFacts(Struct, frozen=True, kw_only=True):
     """The view of the recorded zone."""
     node: NodeFacts | None = None
     name_taken_by: str = ""
-    """What else has the name of the machine, so that a Node of it could not be told apart."""
+    """What else has the name of the machine, so that nobody could tell whose a Node of it is."""
     announcement: MachineNotice | None = None
     """The end of the Node that somebody has announced there."""
     needs_gpus: int = 0
