@@ -132,15 +132,24 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
 
 @asynccontextmanager
 async def _start(context: "StartContext") -> "AsyncIterator[RunningApi]":
+    from argosy.engine.transport import HttpTransport
+    from argosy.operator.apis.spot_checkpoint_http import SEGMENT, CheckpointApi
     from argosy.operator.apis.spot_sweep import InstanceSweeper
 
     settings, tasks = context.settings, []
+    transport = HttpTransport(context.connection)
+    checkpoints = CheckpointApi(transport)
 
     def add(manager: "Manager") -> None:
         _add_controllers(manager, settings)
         tasks.append(InstanceSweeper(manager, settings.operator_namespace).run)
 
-    yield RunningApi(add_controllers=add, leader_tasks=tasks)
+    try:
+        yield RunningApi(
+            add_controllers=add, leader_tasks=tasks, routes=lambda _endpoint: {SEGMENT: checkpoints.handle}
+        )
+    finally:
+        await transport.close()
 
 
 def summarize(job: SpotInstanceJob) -> JobSummary:
