@@ -194,7 +194,10 @@ class ChildExecutor:
         if action.uid in self._written.removed:
             return ActionStatus.DONE
         try:
-            await self._client.delete(action.kind, action.name, self._owner.namespace, uid=action.uid)
+            # Without a policy the pods of a Job would be left behind, and run on.
+            await self._client.delete(
+                action.kind, action.name, self._owner.namespace, uid=action.uid, propagation="Background"
+            )
             self._report("Delete", action.kind, action.name)
         except (NotFound, Conflict):
             pass  # gone, or another object has its name
