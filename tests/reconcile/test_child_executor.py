@@ -12,7 +12,7 @@ from argosy.engine.dynamic import dynamic_kind
 from argosy.engine.errors import Invalid, NotFound
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import ConfigMap, Secret, SecretMetadata, Service
+from argosy.kinds.kubernetes import ConfigMap, Job, Secret, SecretMetadata, Service
 from argosy.kinds.meta import Json
 from argosy.plan.actions import ActionStatus, Apply, AwaitedAction, Check, Patch, Remove
 from argosy.plan.children import Child, KubernetesObject, Owner, child_body, version_of
@@ -297,3 +297,13 @@ async def test_a_check_creates_nothing_and_says_what_the_api_server_would(harnes
         await harness.execute(Check(invalid))
     await harness.created(settings(a="1"))
     assert await harness.execute(Check(settings(a="2"))) is ActionStatus.DONE, "the name is taken"
+
+
+async def test_removed_job_does_not_leave_its_pods_behind(harness: Harness) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "main"}]}
+    job = Child(Job, "training", {"spec": {"template": {"spec": pod}}})
+    await harness.execute(Apply(job))
+    uid = (await harness.client.get(Job, "training", harness.namespace)).metadata.uid
+    assert await harness.execute(Remove(Job, "training", uid)) is ActionStatus.DONE
+    with pytest.raises(NotFound):  # with the finalizer `orphan` it would wait for the garbage collector
+        await harness.client.get(Job, "training", harness.namespace)

@@ -62,6 +62,8 @@ class SpotCluster:
         self.registry_down = False
         self.secret: Mapping[str, bytes] | None = None
         """The content of the Secret for the registry."""
+        self.keep_pods = False
+        """Whether pods go on although their Job is deleted."""
         self.agents = self.machines = self.controllers = True
         """Whether these react at once."""
         self.events: list[tuple[datetime, str, str]] = []

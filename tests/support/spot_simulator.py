@@ -264,7 +264,7 @@ class SpotSimulator(SpotCluster):
             self.lose_node(name)
         if kind is Job:
             for pod in list(self.pods.values()):
-                unreachable = self.is_silent(pod.spec.node_name)
+                unreachable = self.is_silent(pod.spec.node_name) or self.keep_pods
                 if pod.metadata.labels.get("job-name") == name and not unreachable:
                     del self.pods[pod.metadata.name]
 

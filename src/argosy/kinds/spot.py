@@ -249,7 +249,8 @@ class RecoveryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     notice_time: datetime | None = None
     deadline: datetime | None = None
     action: str = ""
-    """What was done about the dying pod, and whether it was done in time."""
+    """What was done about the dying pod: None, Checkpoint or Signal (SIGTERM), and then whether that was in
+    time: CheckpointMade, CheckpointMissed, SignalAnswered or SignalMissed."""
     restored_from: str = ""
     digest: str = ""
     start_time: datetime | None = None

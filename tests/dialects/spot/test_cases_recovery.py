@@ -39,6 +39,11 @@ def variable(simulator: SpotSimulator, index: int, name: str) -> str:
     return next(str(item["value"]) for item in variables if item["name"] == name)
 
 
+def action(simulator: SpotSimulator) -> str:
+    """What was done about the pod that was lost first."""
+    return str(simulator.recoveries[0]["action"])
+
+
 def stamps(simulator: SpotSimulator) -> list[str]:
     return sorted(name.rpartition("-")[2] for name in simulator.backups)
 
@@ -345,10 +350,64 @@ def test_a_dying_pod_is_checkpointed_if_there_is_time() -> None:
     simulator.now += timedelta(seconds=20)
     simulator.complete_backup(first)
     simulator.run(1)
+    simulator.machines = False
     simulator.annotate_node(node(simulator, 0), {TERMINATION_DEADLINE: "2026-01-01T02:00:00Z"})
     simulator.run(1)
     assert len(simulator.backups) == 2
-    assert simulator.recoveries[0]["action"] == "Checkpoint"
+    assert action(simulator) == "Checkpoint"
+    (second,) = simulator.backups.keys() - {first}
+    simulator.complete_backup(second)
+    simulator.run(1)
+    assert action(simulator) == "CheckpointMade"
+
+
+APP_LEVEL: Json = {
+    "replicas": 1,
+    "checkpointConfig.level": "App",
+    "checkpointConfig.checkpointStorage": {"type": "file", "bucket": "/checkpoints"},
+}
+
+
+def test_a_dying_pod_that_saves_itself_is_ended_by_signal_and_its_successor_resumes() -> None:
+    simulator = bought(APP_LEVEL, minutes=1)
+    lost, old = node(simulator, 0), str(simulator.replica(0)["name"])
+    simulator.machines = False
+    simulator.annotate_node(lost, {TERMINATION_DEADLINE: "2026-01-01T00:01:30Z"})
+    simulator.run(5)
+    assert old not in simulator.jobs, "its pod gets SIGTERM while its node is there"
+    assert action(simulator) == "SignalAnswered"
+    assert lost in simulator.nodes
+    simulator.machines = True
+    simulator.run(MINUTE)
+    assert simulator.recoveries[0]["outcome"] == "Recovered"
+    assert variable(simulator, 0, "ARGOSY_RESUME") == "1"
+    assert variable(simulator, 0, "ARGOSY_CHECKPOINT_URI") == f"file:///checkpoints/default/{NAME}"
+    assert not simulator.backups
+
+
+def test_a_pod_that_does_not_end_before_its_node_goes_has_missed_the_signal() -> None:
+    simulator = bought(APP_LEVEL, minutes=1)
+    lost = node(simulator, 0)
+    simulator.keep_pods = True
+    simulator.annotate_node(lost, {TERMINATION_DEADLINE: "2026-01-01T00:01:30Z"})
+    simulator.run(20)
+    assert action(simulator) == "Signal"
+    simulator.run(20)
+    assert action(simulator) == "SignalMissed"
+    simulator.keep_pods = False
+    simulator.lose_node(lost)
+    simulator.run(5 * MINUTE)
+    assert simulator.recoveries[0]["outcome"] == "Recovered"
+
+
+def test_nothing_is_signalled_when_no_time_is_left() -> None:
+    simulator = bought(APP_LEVEL, minutes=1)
+    old = str(simulator.replica(0)["name"])
+    simulator.machines = False
+    simulator.annotate_node(node(simulator, 0), {TERMINATION_DEADLINE: "2026-01-01T00:01:04Z"})
+    simulator.reconcile()
+    assert action(simulator) == "None"
+    assert old in simulator.jobs
 
 
 def test_a_registry_that_does_not_answer_is_waited_for_but_not_for_ever() -> None:

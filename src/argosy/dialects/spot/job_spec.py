@@ -176,7 +176,8 @@ def _storage_uri(storage: CheckpointStorage | None, folder: str) -> str:
         return ""
     parts = (storage.bucket, storage.path_prefix, folder)
     path = "/".join(part.strip("/") for part in parts if part.strip("/"))
-    return f"{_SCHEMES[storage.type.lower()]}://{path}"
+    kind = storage.type.lower()
+    return f"{_SCHEMES[kind]}://{'/' if kind == 'file' else ''}{path}"
 
 
 def _spec_problems(spec: SpotInstanceJobSpec) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from argosy.dialects.spot import names, reasons
+from argosy.dialects.spot.dying_pods import remove_job
 from argosy.dialects.spot.job_spec import SpotJob, Template
 from argosy.dialects.spot.losses import is_fenced
 from argosy.dialects.spot.observed import Seen, Steps
@@ -17,7 +18,6 @@ from argosy.dialects.spot.places import fitting_nodes, is_ready, ready_problem
 from argosy.dialects.spot.record import Incarnation, Replica, SpotJobRecord
 from argosy.dialects.spot.recovery import with_source
 from argosy.dialects.spot.replica_job import Run, replica_job
-from argosy.kinds.kubernetes import Job
 from argosy.kinds.spot import REPLICA_LABEL, SpotInstanceJob
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.plan.actions import Apply
@@ -140,7 +140,7 @@ def release_old(seen: Seen, replica: Replica, steps: Steps) -> Replica:
         replaced = bool(replica.current.job) or bool(replica.failed) or not incarnation.job
         job, instance = seen.job_of(incarnation), seen.instance_of(incarnation)
         if replaced:
-            _remove_job(job, incarnation, steps)
+            remove_job(job, incarnation, steps)
             _remove_instance(instance, steps)
         if not replaced or job is not None or instance is not None:
             left.append(incarnation)
@@ -167,19 +167,13 @@ def _fence(replica: Replica, seen: Seen, steps: Steps) -> bool:
     """
     fenced = True
     for incarnation in replica.old:
-        _remove_job(seen.job_of(incarnation), incarnation, steps)
+        remove_job(seen.job_of(incarnation), incarnation, steps)
         if is_fenced(incarnation, seen):
             continue
         fenced = False
         if not is_ready(seen.node_of(incarnation)):
             _remove_instance(seen.instance_of(incarnation), steps)
     return fenced
-
-
-def _remove_job(job: Job | None, incarnation: Incarnation, steps: Steps) -> None:
-    if job is not None and job.metadata.deletion_timestamp is None:
-        steps.actions.append(remove(job))
-        steps.normal(reasons.JOB_DELETED, f"Job {incarnation.job} of a lost replica deleted")
 
 
 def _remove_instance(instance: ProvisionedInstance | None, steps: Steps) -> None:

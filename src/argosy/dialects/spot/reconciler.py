@@ -21,6 +21,7 @@ from argosy.dialects.spot import (
     checkpoints,
     completion,
     conditions,
+    dying_pods,
     ending,
     launch,
     losses,
@@ -325,6 +326,7 @@ def _advance(
 ) -> SpotJobRecord:
     """Take every replica as far as it can come: find its checkpoint, record its Job, end its recovery."""
     for replica in record.replicas:
+        replica = dying_pods.follow_save(replica, seen, steps)
         replica = recovery.search(replica, seen, record, steps)
         if launching:
             replica = launch.launch(seen, replica, secret, steps)

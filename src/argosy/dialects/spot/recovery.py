@@ -23,6 +23,7 @@ from argosy.dialects.spot.checkpoints import (
     order_backup,
     verify_call,
 )
+from argosy.dialects.spot.dying_pods import begin_save
 from argosy.dialects.spot.losses import Loss, default_deadline
 from argosy.dialects.spot.observed import Seen, Steps
 from argosy.dialects.spot.places import is_ready
@@ -65,7 +66,7 @@ def start_recovery(
         reasons.PREEMPTION_NOTICE,
         f"replica {replica.index}: node {where} is lost or will be: {loss.cause} ({loss.source})",
     )
-    record, recovery = _save_dying_pod(record, seen, replica, recovery, steps)
+    record, recovery = begin_save(record, seen, replica, recovery, steps)
     record, source = _begin_search(record, seen, replica, steps)
     steps.normal(
         reasons.RECOVERY_STARTED, f"replica {replica.index}: incarnation {number} replaces {number - 1}"
@@ -199,22 +200,6 @@ def survivors(record: SpotJobRecord, seen: Seen, index: int) -> Iterator[tuple[R
 
 def _with_old(old: tuple[Incarnation, ...], lost: Incarnation) -> tuple[Incarnation, ...]:
     return (*old, lost) if lost.job or lost.instance else old
-
-
-def _save_dying_pod(
-    record: SpotJobRecord, seen: Seen, replica: Replica, recovery: Recovery, steps: Steps
-) -> tuple[SpotJobRecord, Recovery]:
-    """Order a checkpoint of the pod that will be lost, if there is time for one by what the last one took."""
-    pod = seen.running_pod(replica.current)
-    checkpoint = record.checkpoint
-    if pod is None or checkpoint is None or not seen.backups_served or seen.job.level == "App":
-        return record, replace(recovery, action="None")
-    assert recovery.deadline is not None
-    left = (recovery.deadline - seen.now).total_seconds() - seen.settings.notice_margin
-    if not 0 < checkpoint.seconds <= left or any(b.pod_uid == pod.metadata.uid for b in record.backups):
-        return record, replace(recovery, action="None")
-    record, backup = order_backup(record, seen, replica, pod, steps)
-    return record, replace(recovery, action="Checkpoint", last_save=backup.name)
 
 
 def _begin_search(

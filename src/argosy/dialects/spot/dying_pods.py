@@ -1,0 +1,88 @@
+"""Saves what can be saved of a pod whose node is about to be lost, and notes whether that was done in time.
+
+Containers are checkpointed if the last checkpoint took less time than is left. A training that writes its
+own checkpoints (level App) is told by SIGTERM: its Job is deleted, so that it has its grace period to save,
+and every further step would be lost anyway.
+"""
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from argosy.dialects.spot import reasons
+from argosy.dialects.spot.backups import good_images, is_terminal
+from argosy.dialects.spot.checkpoints import order_backup
+from argosy.dialects.spot.observed import Seen, Steps
+from argosy.dialects.spot.record import Incarnation, Recovery, Replica, SpotJobRecord
+from argosy.kinds.kubernetes import Job
+from argosy.plan.diff import remove
+
+NONE, CHECKPOINT, SIGNAL = "None", "Checkpoint", "Signal"
+CHECKPOINT_MADE, CHECKPOINT_MISSED = "CheckpointMade", "CheckpointMissed"
+SIGNAL_ANSWERED, SIGNAL_MISSED = "SignalAnswered", "SignalMissed"
+
+
+def begin_save(
+    record: SpotJobRecord, seen: Seen, replica: Replica, recovery: Recovery, steps: Steps
+) -> tuple[SpotJobRecord, Recovery]:
+    """Record how the pod of the lost incarnation is saved."""
+    pod = seen.running_pod(replica.current)
+    assert recovery.deadline is not None
+    left = (recovery.deadline - seen.now).total_seconds() - seen.settings.notice_margin
+    if pod is None or left <= 0:
+        return record, replace(recovery, action=NONE)
+    if seen.job.level == "App":
+        steps.normal(
+            reasons.CHECKPOINT_REQUESTED,
+            f"replica {replica.index}: pod {pod.metadata.name} gets SIGTERM, to save before it is lost",
+        )
+        return record, replace(recovery, action=SIGNAL)
+    checkpoint = record.checkpoint
+    if checkpoint is None or not seen.backups_served or not 0 < checkpoint.seconds <= left:
+        return record, replace(recovery, action=NONE)
+    if any(backup.pod_uid == pod.metadata.uid for backup in record.backups):
+        return record, replace(recovery, action=NONE)
+    record, backup = order_backup(record, seen, replica, pod, steps)
+    return record, replace(recovery, action=CHECKPOINT, last_save=backup.name)
+
+
+def follow_save(replica: Replica, seen: Seen, steps: Steps) -> Replica:
+    """Signal the pod of the lost incarnation, and record whether it was saved before its node went."""
+    recovery = replica.recovery
+    if recovery is None or recovery.action not in (CHECKPOINT, SIGNAL) or not replica.old:
+        return replica
+    lost, signal = replica.old[-1], recovery.action == SIGNAL
+    if signal:
+        remove_job(seen.job_of(lost), lost, steps)
+    assert recovery.deadline is not None
+    is_late = seen.now > recovery.deadline
+    if not signal and _is_made(recovery, seen):
+        action = CHECKPOINT_MADE
+    elif signal and not is_late and _has_ended(lost, seen):
+        action = SIGNAL_ANSWERED
+    elif is_late:
+        action = SIGNAL_MISSED if signal else CHECKPOINT_MISSED
+    else:
+        steps.wake(recovery.deadline + timedelta(seconds=1))
+        return replica
+    return replace(replica, recovery=replace(recovery, action=action))
+
+
+def remove_job(job: Job | None, incarnation: Incarnation, steps: Steps) -> None:
+    """Delete the Job of a lost incarnation, and so its pods."""
+    if job is not None and job.metadata.deletion_timestamp is None:
+        steps.actions.append(remove(job))
+        steps.normal(reasons.JOB_DELETED, f"Job {incarnation.job} of a lost replica deleted")
+
+
+def _has_ended(lost: Incarnation, seen: Seen) -> bool:
+    """Return True if nothing of the incarnation runs any more."""
+    running = any(not pod.has_ended for pod in seen.pods_of(lost))
+    return not running and seen.job_of(lost) is None
+
+
+def _is_made(recovery: Recovery, seen: Seen) -> bool:
+    backup = seen.backups.get(recovery.last_save)
+    if backup is None or not is_terminal(backup):
+        return False
+    return bool(good_images(backup, seen.job.containers, seen.job.repository))

@@ -1,0 +1,74 @@
+"""A local control plane whose operator buys VMs from the cloud of `argosy rehearse spot`."""
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+from tests.support.local_control_plane import ControlPlane
+from tests.support.servers import free_port
+from tests.support.spot_instances import CREDENTIALS, JOIN
+from tests.support.spot_jobs import EXAMPLES, Json
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    plane: ControlPlane
+    endpoint: str
+
+    def apply(self, *manifests: Mapping[str, object]) -> None:
+        for manifest in manifests:
+            self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+    def apply_secrets(self) -> None:
+        """Create what a user needs to buy VMs; each gets a bootstrap token of its own."""
+        self.apply(
+            _secret("gcp-credentials", {"credentials.json": CREDENTIALS}),
+            _secret("kubeadm-join-token", {**JOIN, "token": b"auto"}),
+        )
+
+    def preempt(self, vm: str) -> None:
+        self.plane.argosy("rehearse", "preempt", vm, "--endpoint", self.endpoint)
+
+    def vms(self) -> list[str]:
+        """Return the names of all VMs in the cloud."""
+        with urllib.request.urlopen(f"{self.endpoint}/rehearsal/vms", timeout=10) as answer:
+            return [str(vm["name"]) for vm in cast("list[Json]", json.load(answer))]
+
+
+@contextmanager
+def rehearsal(notice: str) -> Iterator[Rehearsal]:
+    """One node that was not bought, a cloud, and an operator that may buy there."""
+    plane, port = ControlPlane.up("--nodes", "1", "--no-operator"), free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        with (
+            _running(plane, "rehearse", "spot", "--port", str(port), "--boot", "1s", "--notice", notice),
+            _running(
+                plane,
+                *("operator", "--local", str(plane.state.folder), "--api", "spot"),
+                *("--gce-endpoint", endpoint, "--bootstrap-token-namespaces", "default"),
+                *("--catalog-path", str(EXAMPLES / "catalog.csv"), "--instance-poll", "1"),
+            ),
+        ):
+            yield Rehearsal(plane, endpoint)
+    finally:
+        plane.down()
+
+
+@contextmanager
+def _running(plane: ControlPlane, *words: str) -> Iterator[subprocess.Popen[str]]:
+    process = plane.start(*words)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def _secret(name: str, data: Mapping[str, bytes]) -> Json:
+    text = {key: value.decode() for key, value in data.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": text}
