@@ -1,7 +1,7 @@
 """The README of spot-instance-training-operator on the local control plane, on existing nodes.
 
-The training image is replaced by a program that runs until it is told to end. A stand-in plays the checkpoint
-agent of stateful-migration-operator: it pushes images, and writes only what that CRD has.
+The training image is replaced by a program that hashes its state. Everything else is real: node agents make
+checkpoints through the kubelet's API, push them to a registry, and another node restores the processes.
 """
 
 import asyncio
@@ -12,10 +12,13 @@ from typing import cast
 
 import pytest
 
+from tests.support.criu import require_criu
 from tests.support.local_control_plane import ControlPlane
+from tests.support.node_agents import running_agents
 from tests.support.registry import PROGRAM, RunningRegistry, push_image, running_registry
 from tests.support.spot_cluster import NAME
 from tests.support.spot_jobs import EXAMPLES, Json, spot_job
+from tests.support.spot_trainings import CONTAINERS, TRAINING, RunningJob
 from tests.support.waiting import wait_for
 
 pytestmark = [
@@ -23,9 +26,7 @@ pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.skipif(PROGRAM is None, reason="docker-registry is not installed"),
 ]
-END = "/tmp/training-is-done"
-TRAINING = f"import os, time\nwhile not os.path.exists({END!r}):\n    time.sleep(0.2)"
-POD = "jobTemplate.spec.template.spec"
+NODES = ("node-1", "node-2", "node-3")
 ANNOUNCED = "training.dcnlab.com/termination-deadline=2030-01-01T00:00:00Z"
 NOW = "2026-01-01T00:00:00Z"
 
@@ -33,98 +34,104 @@ NOW = "2026-01-01T00:00:00Z"
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """A control plane whose nodes this module takes away."""
-    running = ControlPlane.up("--nodes", "3", "--pretend-gpus", "1")
+    running = ControlPlane.up("--nodes", str(len(NODES)), "--pretend-gpus", "1")
     yield running
     running.down()
 
 
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[RunningRegistry]:
-    with running_registry(tmp_path) as running:
-        yield running
-
-
-def status(plane: ControlPlane) -> Json:
-    return cast("Json", plane.get(f"spotinstancejob/{NAME}").get("status", {}))
-
-
-def replica(plane: ControlPlane, index: int) -> Json:
-    replicas = cast("list[Json]", status(plane).get("jobStatuses", []))
-    return replicas[index] if index < len(replicas) else {}
-
-
-def pod_of(plane: ControlPlane, index: int) -> Json:
-    selector = f"job-name={replica(plane, index)['name']}"
-    items = cast("list[Json]", plane.get("pods", "-l", selector)["items"])
-    return items[0]
-
-
-def complete_backups(plane: ControlPlane, registry: RunningRegistry) -> int:
-    """Do what upstream's agent does with every backup that is not begun; return how many there were."""
-    done = 0
-    for backup in cast("list[Json]", plane.get("checkpointbackups")["items"]):
-        if cast("Json", backup.get("status", {})).get("phase"):
-            continue
-        containers = cast("list[Json]", cast("Json", backup["spec"])["containers"])
-        for container in containers:
-            asyncio.run(push_image(registry.address, str(container["image"])))
-        built = [
-            {"containerName": c["name"], "imageName": c["image"], "buildTime": NOW, "pushed": True}
-            for c in containers
-        ]
-        patch = {"status": {"phase": "Completed", "builtImages": built, "lastCheckpointTime": NOW}}
-        name = str(cast("Json", backup["metadata"])["name"])
-        plane.kubectl(
-            *("patch", "checkpointbackup", name, "--subresource=status", "--type=merge"),
-            *("-p", json.dumps(patch)),
-        )
-        done += 1
-    return done
-
-
-def test_cases_8_22_33_47_readme_journey_on_existing_nodes(
-    plane: ControlPlane, registry: RunningRegistry
-) -> None:
-    changes: Json = {
+def start(plane: ControlPlane, registry: RunningRegistry, **changes: object) -> RunningJob:
+    """Apply the manifests of the README, with a registry and a program of the test."""
+    changes |= {
         "checkpointConfig.checkpointImageRepo": f"{registry.address}/checkpoints",
-        f"{POD}.containers": [
-            {
-                "name": "training",
-                "image": "local",
-                "command": ["python3", "-c", TRAINING],
-                "resources": {"requests": {"nvidia.com/gpu": 1}},
-            }
-        ],
+        CONTAINERS: [TRAINING],
     }
     plane.kubectl("apply", "-f", str(EXAMPLES / "spotinstancevm.yaml"))
     plane.kubectl("apply", "-f", "-", stdin=json.dumps(spot_job(changes=changes)))
-    wait_for(lambda: status(plane).get("activeReplicas") == 2, lambda: str(status(plane)))
-    wait_for(lambda: status(plane).get("phase") == "Running", lambda: str(status(plane)))
-    nodes = [replica(plane, index)["nodeName"] for index in (0, 1)]
-    assert len(set(nodes)) == 2
-    assert not cast("list[Json]", plane.get("provisionedinstances")["items"])
-    survivor = cast("Json", pod_of(plane, 1)["metadata"])["uid"]
+    job = RunningJob(plane, NAME)
+    wait_for(lambda: job.status.get("phase") == "Running", job.show)
+    return job
 
-    plane.kubectl("annotate", "node", str(nodes[0]), ANNOUNCED)
-    wait_for(lambda: complete_backups(plane, registry), "no rescue checkpoint")
-    wait_for(
-        lambda: (replica(plane, 0).get("incarnation"), replica(plane, 0)["phase"]) == (1, "Running"),
-        lambda: str(status(plane)),
-    )
-    assert replica(plane, 0)["nodeName"] not in nodes
-    spec = cast("Json", pod_of(plane, 0)["spec"])
-    image = str(cast("list[Json]", spec["containers"])[0]["image"])
-    assert image.startswith(f"{registry.address}/checkpoints:training-")
-    assert cast("Json", pod_of(plane, 1)["metadata"])["uid"] == survivor
-    [recovery] = cast("list[Json]", status(plane)["recoveries"])
-    assert (recovery["outcome"], recovery["cause"]) == ("Recovered", "Preempted")
-    listed = plane.kubectl("get", "spotinstancejobs").stdout
-    assert listed.split()[:3] == ["NAME", "PHASE", "REPLICAS"]
-    assert NAME in plane.argosy("ps").stdout
 
-    pod = str(cast("Json", pod_of(plane, 1)["metadata"])["name"])
-    plane.kubectl("exec", pod, "--", "touch", END)
-    wait_for(lambda: status(plane).get("phase") == "Succeeded", lambda: str(status(plane)))
-    wait_for(lambda: len(cast("list[Json]", plane.get("jobs")["items"])) == 1, "the other Job is not stopped")
+def delete(plane: ControlPlane) -> None:
     plane.kubectl("delete", "spotinstancejob", NAME, "--timeout=30s")
     wait_for(lambda: not plane.get("jobs,checkpointbackups")["items"], "something is left")
+
+
+def backups(plane: ControlPlane) -> list[Json]:
+    return cast("list[Json]", plane.get("checkpointbackups")["items"])
+
+
+def complete_backup(plane: ControlPlane, registry: RunningRegistry) -> bool:
+    """Do what upstream's agent does with a backup that is not begun; return False if there is none.
+
+    It pushes images, and writes only what upstream's CRD has.
+    """
+    begun = (backup for backup in backups(plane) if not cast("Json", backup.get("status", {})).get("phase"))
+    backup = next(begun, None)
+    if backup is None:
+        return False
+    containers = cast("list[Json]", cast("Json", backup["spec"])["containers"])
+    for container in containers:
+        asyncio.run(push_image(registry.address, str(container["image"])))
+    built = [
+        {"containerName": c["name"], "imageName": c["image"], "buildTime": NOW, "pushed": True}
+        for c in containers
+    ]
+    patch = {"status": {"phase": "Completed", "builtImages": built, "lastCheckpointTime": NOW}}
+    name = str(cast("Json", backup["metadata"])["name"])
+    plane.kubectl(
+        *("patch", "checkpointbackup", name, "--subresource=status", "--type=merge"),
+        *("-p", json.dumps(patch)),
+    )
+    return True
+
+
+def test_case_47_agent_of_upstream_completes_a_checkpoint(plane: ControlPlane, tmp_path: Path) -> None:
+    with running_registry(tmp_path) as registry:
+        interval = {"checkpointConfig.checkpointInterval": "1s"}
+        job = start(plane, registry, replicas=1, **interval)
+        wait_for(lambda: complete_backup(plane, registry), "no checkpoint was ordered")
+        wait_for(lambda: job.status.get("lastCheckpointTime") == NOW, job.show)
+        image = str(job.status["lastCheckpointImage"])
+        assert image.startswith(f"{registry.address}/checkpoints:training-")
+    delete(plane)
+
+
+@pytest.mark.root
+def test_cases_8_22_33_readme_journey_on_existing_nodes(plane: ControlPlane, tmp_path: Path) -> None:
+    """One of two nodes is lost: the other replica is checkpointed, and goes on at both places."""
+    require_criu()
+    with running_agents(plane, tmp_path, *NODES) as registry:
+        job = start(plane, registry)
+        wait_for(lambda: job.status.get("activeReplicas") == 2, job.show)
+        nodes = [job.replica(index)["nodeName"] for index in (0, 1)]
+        assert len(set(nodes)) == 2
+        assert not plane.get("provisionedinstances")["items"]
+        wait_for(lambda: len(job.steps(1)) >= 20, job.show)
+        survivor, steps = cast("Json", job.pod(1)["metadata"]), job.steps(1)
+
+        plane.kubectl("annotate", "node", str(nodes[0]), ANNOUNCED)
+        wait_for(lambda: job.is_running(0, 1), job.show)
+        assert job.replica(0)["nodeName"] not in nodes
+        [recovery] = job.recoveries
+        assert (recovery["outcome"], recovery["cause"]) == ("Recovered", "Preempted")
+        [backup] = backups(plane)
+        made = cast("Json", backup["status"])
+        assert (made["phase"], made["nodeName"]) == ("Completed", nodes[1])
+        assert cast("Json", cast("Json", backup["spec"])["podRef"])["name"] == survivor["name"]
+        assert recovery["restoredFrom"] == cast("Json", backup["metadata"])["name"]
+        wait_for(lambda: len(job.steps(0)) >= 20, job.show)
+        restored = job.steps(0)
+        assert {step.replica for step in restored} == {1}, "they are processes of the survivor"
+        assert restored[0].number > steps[-1].number, "no step was computed again"
+        assert cast("Json", job.pod(1)["metadata"])["uid"] == survivor["uid"]
+        assert job.steps(1)[-1].number > restored[0].number, "the survivor goes on"
+        listed = plane.kubectl("get", "spotinstancejobs").stdout
+        assert listed.split()[:3] == ["NAME", "PHASE", "REPLICAS"]
+        assert NAME in plane.argosy("ps").stdout
+
+        job.end(0)
+        wait_for(lambda: job.status.get("phase") == "Succeeded", job.show)
+        assert job.replica(0)["phase"] == "Succeeded"
+        wait_for(lambda: len(cast("list[Json]", plane.get("jobs")["items"])) == 1, "the other Job goes on")
+        delete(plane)

@@ -44,11 +44,11 @@ class RunningRegistry:
 
 @contextmanager
 def running_registry(
-    folder: Path, *, login: bool = False, enter: Sequence[str] = ()
+    folder: Path, *, login: bool = False, enter: Sequence[str] = (), port: int = 0
 ) -> Iterator[RunningRegistry]:
     """Run a registry for the duration of the block; `enter` is a command that executes others elsewhere."""
     assert PROGRAM is not None
-    port = free_port()
+    port = port or free_port()
     config: dict[str, object] = {
         "version": 0.1,
         "log": {"level": "warn", "accesslog": {"disabled": True}},
@@ -63,7 +63,7 @@ def running_registry(
         (folder / "htpasswd").write_text(HTPASSWD)
         config["auth"] = {"htpasswd": {"realm": "registry", "path": str(folder / "htpasswd")}}
     (folder / "config.yml").write_text(yaml.safe_dump(config))
-    with (folder / "log").open("wb") as log:
+    with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
             [*enter, PROGRAM, "serve", str(folder / "config.yml")], stdout=log, stderr=subprocess.STDOUT
         )

@@ -34,7 +34,7 @@ CASES: dict[int, tuple[str, str]] = {
     44: (COMMANDS, "test_44_"),
     45: (PLACES, "test_case_45_"),
     46: (PLACES, "test_case_46_"),
-    47: (JOURNEY, "test_cases_8_22_33_47_"),
+    47: (JOURNEY, "test_case_47_"),
     48: (LIFECYCLE, "test_case_48_"),
     51: (COMMANDS, "test_51_"),
 }
