@@ -21,6 +21,7 @@ def test_every_example_has_a_test() -> None:
         examples.ESCALATION,
         examples.CHECKPOINTED,
         *examples.SPOT,
+        *examples.RENTED,
     }
     tested = {*examples.WANTED, *examples.ARES, *tested_elsewhere}
     assert set(EXAMPLES) == tested

@@ -56,6 +56,12 @@ ESCALATION: Final = "examples/custom/escalation.yaml"
 """Fails in between: tests/conformance/test_causes.py."""
 SPOT: Final = ("examples/spot/spotinstancejob.yaml", "examples/spot/spotinstancevm.yaml")
 """The manifests of the README, whose images are the user's: tests/e2e/test_spot.py."""
+RENTED: Final = (
+    "examples/spot/machines.yaml",
+    "examples/spot/replacement.yaml",
+    "examples/spot/run.yaml",
+)
+"""A training whose machines are rented: tests/e2e/test_spot_example.py."""
 GANG: Final = "examples/custom/gang.yaml"
 """Its status depends on the gang scheduler: tests/conformance/test_gangs.py."""
 FIRST_ARES: Final = "examples/ares/custom.yaml"
