@@ -66,8 +66,17 @@ class _Client:
         self._world = world
 
     async def send(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, **_: Any
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        check: Callable[[], None] | None,
+        **_: Any,
     ) -> Response:
+        if check is not None:
+            check()
         status, content = self._world.request(lambda: self._world.api.handle(method, target, body))
         return Response(status, {}, content)
 

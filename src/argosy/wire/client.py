@@ -14,7 +14,7 @@ import asyncio
 import os
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -87,8 +87,13 @@ class Client:
         context: ssl.SSLContext | None = None,
         timeout: float | None = None,
         limit: int = MAX_RESPONSE_BYTES,
+        check: Callable[[], None] | None = None,
     ) -> Response:
-        """Send a request and return the whole response. `timeout` covers everything, including connecting."""
+        """Send a request and return the whole response. `timeout` covers everything, including connecting.
+
+        `check` is called when there is a connection, right before the request is written; if it raises,
+        nothing is sent.
+        """
         request = self._encode(method, target, headers, body)
         deadline = _deadline(timeout)
         connection = self._pool.acquire(context)
@@ -98,6 +103,8 @@ class Client:
                 connection = await self._dial(context, deadline)
             response = ResponseParser(bodiless=method == "HEAD", limit=limit)
             try:
+                if check is not None:
+                    check()
                 connection.send(request, response, whole=True, deadline=deadline)
                 await connection.wait_done()
             except ConnectionError:

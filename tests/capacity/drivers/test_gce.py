@@ -1,5 +1,6 @@
 """Tests for the driver of Compute Engine over HTTP: the rehearsal cloud, and answers of all kinds."""
 
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +21,10 @@ from argosy.local.gce.api import GceApi
 from argosy.local.gce.cloud import Cloud, Latency
 from argosy.local.gce.server import GceServer, utc_now
 from argosy.plan.drivers import Refusal
+from argosy.wire.connection import Connection
+from argosy.wire.dial import dial
 from argosy.wire.messages import Request, Response
+from argosy.wire.origin import Origin
 from tests.support.clouds.metadata import serving
 from tests.support.clouds.strict_gce import StrictGate
 from tests.support.spot_instances import CREDENTIALS, IMAGE, JOIN
@@ -100,6 +104,27 @@ async def test_without_the_lease_nothing_is_changed_and_reading_goes_on(stage: S
         await stage.insert()
     assert stage.gate.sent.inserts == []
     assert (await stage.zone()).machines == {}
+
+
+async def test_lease_that_expires_while_the_driver_connects_stops_the_creation(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections: list[Connection] = []
+
+    async def slow_dial(origin: Origin, context: ssl.SSLContext | None) -> Connection:
+        connections.append(await dial(origin, context))
+        return connections[-1]
+
+    def check_lease() -> None:
+        if connections:
+            raise LeaseExpired()
+
+    monkeypatch.setattr("argosy.wire.client.dial", slow_dial)
+    stage.driver._check_lease = check_lease
+    with pytest.raises(LeaseExpired):
+        await stage.insert()
+    assert len(connections) == 1
+    assert stage.gate.sent.requests == []
 
 
 async def test_join_data_that_has_become_incomplete_sends_nothing(stage: Stage) -> None:

@@ -1,8 +1,9 @@
 """Sends the requests of `providers.gce` to the REST API of Google Compute Engine.
 
-Only `instances` and `zoneOperations` are called. A creation or deletion is checked against the Lease right
-before it is sent. What Google refuses is a `Refusal` with a code of `capacity.provider` or of Google; 429,
-5xx and answers that are not JSON mean that it did not answer.
+Only `instances` and `zoneOperations` are called. The Lease is checked right before a creation or deletion is
+sent: after connecting, during which the process may have been suspended. What Google refuses is a `Refusal`
+with a code of `capacity.provider` or of Google; 429, 5xx and answers that are not JSON mean that it did not
+answer.
 """
 
 import hashlib
@@ -171,10 +172,7 @@ class GceDriver:
             raise Refusal(INVALID_CREDENTIALS, f'the Secret has no key "{CREDENTIALS_KEY}"')
         target = f"{path}?{urlencode(query, quote_via=quote)}" if query else path
         content = msgspec.json.encode(body) if body is not None else None
-        client = self._connect()
-        if method != "GET":
-            self._check_lease()
-        response = await client.send(
+        response = await self._connect().send(
             method,
             target,
             headers,
@@ -182,6 +180,7 @@ class GceDriver:
             context=self._context,
             timeout=REQUEST_SECONDS,
             limit=MAX_ANSWER_BYTES,
+            check=self._check_lease if method != "GET" else None,
         )
         return _answer(response)
 
