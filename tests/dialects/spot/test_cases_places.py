@@ -143,6 +143,16 @@ def bought(simulator: SpotSimulator) -> str:
     return next(iter(simulator.instances))
 
 
+def test_vm_that_has_joined_and_has_no_label_yet_is_no_place_for_another_replica() -> None:
+    simulator = SpotSimulator({"replicas": 1})
+    simulator.machines = False
+    simulator.run()
+    simulator.add_node(bought(simulator))
+    simulator.edit(replicas=2)
+    simulator.run()
+    assert len(simulator.instances) == 2
+
+
 def test_case_12_a_node_must_be_ready_and_have_its_gpu() -> None:
     simulator = SpotSimulator({"replicas": 1})
     simulator.machines = False

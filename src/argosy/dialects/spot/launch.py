@@ -182,8 +182,11 @@ def _remove_instance(instance: ProvisionedInstance | None, steps: Steps) -> None
 
 
 def _used_nodes(record: SpotJobRecord, seen: Seen) -> Iterator[str]:
+    """Yield the nodes of replicas, and those that their VMs will be: a Node is not labelled at once."""
     for replica in record.replicas:
         for incarnation in (replica.current, *replica.old):
+            if incarnation.instance:
+                yield names.machine_name(incarnation.instance)
             yield seen.node_name(incarnation)
 
 

@@ -1,14 +1,15 @@
 """What replicas of other SpotInstanceJobs will use of nodes, beyond what their pods request already.
 
 A replica is bound to its node before its pod exists, and it uses the GPUs of its machine template even if its
-pod requests none. Both are known from what its job has recorded.
+pod requests none. Both are known from what its job has recorded. So is the VM that was bought for it, whose
+Node may be ready before it has a label that says so.
 """
 
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from argosy.dialects.spot.names import label_value
+from argosy.dialects.spot.names import label_value, machine_name
 from argosy.dialects.spot.places import GPU
 from argosy.dialects.spot.pods import ClusterPod, job_value, pods_by_job
 from argosy.dialects.spot.record import SpotJobRecord
@@ -47,5 +48,6 @@ def _recorded_places(other: SpotInstanceJob) -> Iterator[tuple[str, int]]:
     if record.ended:
         return
     for replica in record.replicas:
-        if replica.current.node and not replica.failed:
-            yield replica.current.node, record.gpus
+        current = replica.current
+        if (current.node or current.instance) and not replica.failed:
+            yield current.node or machine_name(current.instance), record.gpus
