@@ -1,9 +1,99 @@
-"""Builds `checkpoint` and `recoveries` of a job's status, which are the same for every job API."""
+"""What a job API needs for `spec.checkpoint`, the same for all: children, validation, conditions and status.
 
+An API that has the field lists `CHILD_KINDS` and `on_demand_children` in its `JobApi`, and `CHECKPOINT_RULES`
+among its RBAC rules. Its dialect sets `Workload.checkpoint`, and reports `spec_problems` and
+`checkpoint_problems`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from argosy.checkpoint.image_names import InvalidImageNameError, parse_repository
+from argosy.kinds.checkpoint_spec import CheckpointLevel, CheckpointSpec, IntervalMode
 from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
-from argosy.workload import checkpoint_messages
-from argosy.workload.model import Workload
+from argosy.kinds.kubernetes import PodDisruptionBudgetMetadata
+from argosy.kinds.migration import CheckpointBackup
+from argosy.plan.children import KubernetesObject
+from argosy.workload import checkpoint_messages, process_saves, reasons
+from argosy.workload.checkpoint_policy import SHARED_SCHEMES
+from argosy.workload.model import Problem, Workload
 from argosy.workload.record import Record
+from argosy.workload.recoveries import RecoveryOutcome
+
+T = TypeVar("T")
+
+CHILD_KINDS: Final[tuple[type[KubernetesObject], ...]] = (PodDisruptionBudgetMetadata,)
+"""Kinds of children of jobs with checkpoints."""
+PATH: Final = "spec.checkpoint"
+
+
+class CheckpointCondition(Struct, frozen=True):
+    """A condition of a job with checkpoints, which each API writes in its own form."""
+
+    type: str
+    status: str
+    reason: str
+    at: datetime
+    """When it became so."""
+    message: str = ""
+
+
+def on_demand_children(
+    checkpoint_of: Callable[[T], CheckpointSpec | None],
+) -> Mapping[type[KubernetesObject], Callable[[T], bool]]:
+    """Return the kinds of children that the cluster may not serve, and whether a job needs them."""
+
+    def may_save_processes(job: T) -> bool:
+        checkpoint = checkpoint_of(job)
+        return checkpoint is not None and checkpoint.level is not CheckpointLevel.APP
+
+    return {CheckpointBackup: may_save_processes}
+
+
+def spec_problems(spec: CheckpointSpec | None) -> Iterator[Problem]:
+    """Yield what the rules of the CRD reject, for an API whose objects may be stored without them."""
+    if spec is None:
+        return
+    store, saves_processes = spec.store or "", spec.level is not CheckpointLevel.APP
+    if spec.mode is IntervalMode.ADAPTIVE and spec.interval is None:
+        yield Problem(f"{PATH}.mode", "Adaptive requires interval: the longest time between two checkpoints")
+    if spec.credentials and store.partition("://")[0] in SHARED_SCHEMES:
+        message = "not supported with a store of pvc:// or file://, which needs none"
+        yield Problem(f"{PATH}.credentials", message)
+    if ".." in store.split("/"):
+        yield Problem(f"{PATH}.store", "must not contain '..'")
+    if not store and spec.level is not CheckpointLevel.PROCESS:
+        message = "required with the levels App and auto: where the program keeps its checkpoints"
+        yield Problem(f"{PATH}.store", message)
+    if store and spec.level is CheckpointLevel.PROCESS:
+        yield Problem(f"{PATH}.store", "not supported with the level Process, whose checkpoints are images")
+    if saves_processes is (spec.images is None):
+        message = "required with the levels Process and auto, and not supported with App"
+        yield Problem(f"{PATH}.images", message)
+
+
+def checkpoint_problems(workload: Workload) -> list[Problem]:
+    """Return what keeps a job from saving its processes, if it asks for that and nothing else."""
+    policy = workload.checkpoint
+    if policy is None or policy.images is None:
+        return []
+    problems: list[Problem] = []
+    try:
+        parse_repository(f"{policy.images.registry}/{policy.images.repository}")
+    except InvalidImageNameError as error:
+        problems.append(Problem(f"{PATH}.images.repository", str(error)))
+    if policy.level is CheckpointLevel.PROCESS and (reason := process_saves.obstacle(workload)):
+        problems.append(Problem(f"{PATH}.level", f'invalid value "Process": {reason}; must be App'))
+    return problems
+
+
+def checkpoint_conditions(record: Record) -> Sequence[CheckpointCondition]:
+    """Return the conditions of a job with checkpoints: whether there is a good one, and whether progress was
+    lost."""
+    return _checkpoint_ready(record), _progress_lost(record)
 
 
 def checkpoint_status(workload: Workload | None, record: Record) -> CheckpointStatus | None:
@@ -45,3 +135,37 @@ def recoveries(record: Record) -> list[RecoveryStatus]:
         )
         for recovery in record.recoveries
     ]
+
+
+def _checkpoint_ready(record: Record) -> CheckpointCondition:
+    """Return whether there is a good checkpoint, and none is late."""
+    assert record.phase_since
+    saved, order = record.saved, record.order_in_force
+    status, reason, at, message = "False", reasons.NO_CHECKPOINT_YET, record.phase_since, ""
+    if saved is not None:
+        status, reason, at = "True", reasons.CHECKPOINT_COMPLETED, saved.at
+        message = checkpoint_messages.completed(saved)
+    if order is not None and order.late:
+        status, reason, at = "False", reasons.CHECKPOINT_TIMEOUT, order.by
+        message = checkpoint_messages.late(order)
+    return CheckpointCondition("CheckpointReady", status, reason, at, message)
+
+
+def _progress_lost(record: Record) -> CheckpointCondition:
+    """Return whether the last loss of pods has cost progress, and no checkpoint was saved since."""
+    assert record.phase_since
+    last = next((recovery for recovery in reversed(record.recoveries) if recovery.ended_at), None)
+    saved_at = record.saved.at if record.saved else None
+    if last is None or last.ended_at is None or last.outcome != RecoveryOutcome.PROGRESS_LOST:
+        at = last.ended_at if last and last.ended_at else record.phase_since
+        return CheckpointCondition("ProgressLost", "False", reasons.NO_LOSS, at)
+    if saved_at is not None and saved_at > last.ended_at:
+        return CheckpointCondition("ProgressLost", "False", reasons.CHECKPOINTED, saved_at)
+    reason = reasons.CHECKPOINT_OUTDATED
+    if last.saved_step is None:
+        reason = reasons.NO_CHECKPOINT_FOUND
+    elif last.restored_step is not None and last.restored_step < last.saved_step:
+        reason = reasons.CHECKPOINT_INVALID
+    return CheckpointCondition(
+        "ProgressLost", "True", reason, last.ended_at, checkpoint_messages.recovery(last)
+    )

@@ -5,10 +5,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from argosy.kinds.crd_options import Rule
-from argosy.kinds.quantity import DURATION_PATTERN
-
-Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
+from argosy.kinds.crd_options import Duration, Rule
 
 STORE_PATTERN = (
     r"^(pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?|file:///.+|(s3|gs|az)://[a-zA-Z0-9][-a-zA-Z0-9._]*(/.*)?)$"

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Protocol
 
 from msgspec import Meta, Struct
 
+from argosy.kinds.quantity import DURATION_PATTERN
 from argosy.kinds.resource import Resource
 
 PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
@@ -46,6 +47,9 @@ PodTemplate = Annotated[
     ),
 ]
 """A pod template of which the schema checks only that it has a container with a name."""
+
+Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
+"""A time such as 90s, 10m, 2h or 1h30m."""
 
 
 class Rule(Struct, frozen=True):

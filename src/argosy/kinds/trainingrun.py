@@ -11,16 +11,15 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct, field
 
 from argosy.kinds.checkpoint_spec import CheckpointSpec
-from argosy.kinds.crd_options import CrdOptions, PodTemplate, PrinterColumn, Rule, Scale, digits
+from argosy.kinds.crd_options import CrdOptions, Duration, PodTemplate, PrinterColumn, Rule, Scale
+from argosy.kinds.elastic_spec import ElasticSpec, replicas_rules
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.quantity import DURATION_PATTERN
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun_status import TrainingRunStatus
 
 WORKER = "worker"
 """The role that `kubectl scale` changes and that the WORKERS column shows."""
 
-Duration = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=32)]
 RoleName = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$")]
 
 RoleLists = Annotated[
@@ -60,46 +59,6 @@ class DependencyPhase(StrEnum):
     FAILED = "Failed"
 
 
-def _multiple_rule(name: str) -> Rule:
-    number = f"self.{name}"
-    lower = f"({number} / self.multipleOf * self.multipleOf)"
-    upper = f"({lower} + self.multipleOf)"
-    below = f"{number} < self.multipleOf ? '' : {digits(lower)} + ' or '"
-    return Rule(
-        rule=f"{number} % self.multipleOf == 0",
-        message=f"{name} is not a multiple of multipleOf",
-        message_expression=(
-            f"'{name} ' + {digits(number)} + ' is not a multiple of ' + {digits('self.multipleOf')}"
-            f" + '; write ' + ({below}) + {digits(upper)}"
-        ),
-    )
-
-
-class ElasticSpec(Struct, frozen=True, rename="camel"):
-    """The range in which the role's number of pods may change while it runs."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            rule="self.min <= self.max",
-            message="min is greater than max",
-            message_expression=f"'min ' + {digits('self.min')} + ' is greater than max '"
-            f" + {digits('self.max')}",
-        ),
-        _multiple_rule("min"),
-        _multiple_rule("max"),
-    )
-
-    min: Annotated[int, Meta(ge=1, le=99_999)]
-    """Minimum number of pods with which training continues."""
-    max: Annotated[int, Meta(ge=1, le=99_999)]
-    """Maximum number of pods of the role."""
-    multiple_of: Annotated[int, Meta(ge=1, le=1000)] = 1
-    """The number of pods is always a multiple of this."""
-    stabilization_window: Duration = "30s"
-    """A pod that cannot be scheduled for this long no longer counts as part of the role. A role that loses
-    pods soon after it has grown grows again after this time, which doubles with each repetition."""
-
-
 class RolePolicySpec(Struct, frozen=True, rename="camel"):
     """When the role as a whole has failed or succeeded."""
 
@@ -125,26 +84,7 @@ class DependencySpec(Struct, frozen=True, rename="camel"):
 class RoleSpec(Struct, frozen=True, rename="camel"):
     """A group of identical pods, numbered from 0."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            rule="!has(self.elastic) || self.replicas >= self.elastic.min",
-            message="replicas is less than elastic.min",
-            message_expression=f"'replicas ' + {digits('self.replicas')} + ' is less than elastic.min '"
-            f" + {digits('self.elastic.min')}",
-        ),
-        Rule(
-            rule="!has(self.elastic) || self.replicas <= self.elastic.max",
-            message="replicas is greater than elastic.max",
-            message_expression=f"'replicas ' + {digits('self.replicas')} + ' is greater than elastic.max '"
-            f" + {digits('self.elastic.max')}",
-        ),
-        Rule(
-            rule="!has(self.elastic) || self.replicas % self.elastic.multipleOf == 0",
-            message="replicas is not a multiple of elastic.multipleOf",
-            message_expression=f"'replicas ' + {digits('self.replicas')} + ' is not a multiple of '"
-            f" + {digits('self.elastic.multipleOf')}",
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = replicas_rules("self.replicas")
 
     template: PodTemplate
     """Pod template, as in a Deployment. The operator sets hostname, subdomain and restartPolicy."""

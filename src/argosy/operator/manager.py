@@ -139,6 +139,8 @@ class Manager:
 
     def _watch_on_demand(self, api: JobApi[JobT], jobs: Cache[JobT]) -> None:
         """Watch kinds of children once a job needs them, and enqueue their owners at every change."""
+        if self._endpoint_only:
+            return  # it creates no children, and may not list them
         for kind, is_needed in api.on_demand_children.items():
             if (children := self.caches.add_children(self.client, kind, self.namespace)) is not None:
                 self.triggers.watch_children(children, every_change=True)

@@ -10,6 +10,7 @@ from typing import ClassVar, Final, Literal, Protocol
 
 from msgspec import Struct
 
+from argosy.kinds.migration import CheckpointBackup
 from argosy.kinds.resource import Resource
 
 Scope = Literal["cluster", "jobs", "operator", "agent", "agentJobs"]
@@ -147,9 +148,14 @@ CHECKPOINT_RULES: Final = (
         verbs=MANAGE,
         reason="evictions are held back until a checkpoint is saved (`checkpoint.onDrain`)",
     ),
+    PolicyRule(
+        group=CheckpointBackup.resource.group,
+        resources=(CheckpointBackup.resource.plural,),
+        verbs=MANAGE,
+        reason="checkpoints of processes (`checkpoint.level`)",
+    ),
 )
-"""For an API whose jobs may keep checkpoints, among its own rules; its `JobApi.child_kinds` has
-PodDisruptionBudgets."""
+"""For an API whose jobs may keep checkpoints, among its own rules; see `dialects.checkpoints`."""
 
 HOST_LIST_RULES: Final = (
     PolicyRule(

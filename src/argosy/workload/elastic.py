@@ -11,6 +11,8 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from argosy.kinds.elastic_spec import ElasticSpec
+from argosy.kinds.quantity import parse_duration
 from argosy.workload import messages, reasons
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import current_pods
@@ -32,6 +34,12 @@ from argosy.workload.recoveries import with_planned
 from argosy.workload.restarts.replacement import with_next_attempt
 from argosy.workload.saves import save_first
 from argosy.workload.victims import choose_victims
+
+
+def bounds(spec: ElasticSpec) -> Elastic:
+    """Return the allowed sizes of a role as the model has them."""
+    stabilization = parse_duration(spec.stabilization_window)
+    return Elastic(spec.min, spec.max, spec.multiple_of, stabilization=stabilization)
 
 
 def problems(path: str, replicas: int, elastic: Elastic | None) -> list[Problem]:

@@ -41,6 +41,11 @@ class Counts(Struct, frozen=True):
     """The first failed pod."""
 
     @property
+    def existing(self) -> int:
+        """Number of replicas with a pod that is not being deleted, or that have succeeded."""
+        return self.pending + self.active + self.succeeded + self.failed + self.unknown
+
+    @property
     def has_pods(self) -> bool:
         """True if the role has, or had, any pod."""
         return bool(

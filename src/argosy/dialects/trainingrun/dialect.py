@@ -10,25 +10,22 @@ from functools import partial
 from msgspec.structs import replace
 
 from argosy.dialects.base import JobApi, StatusInput
+from argosy.dialects.checkpoints import CHILD_KINDS, on_demand_children
 from argosy.dialects.trainingrun import status
 from argosy.dialects.trainingrun.validation import job_problems, role_problems, scope_problems
 from argosy.frameworks.base import Framework, Injection, list_bytes
 from argosy.frameworks.options import option_problems
 from argosy.frameworks.registry import find_framework, installed
-from argosy.kinds.checkpoint_spec import CheckpointLevel
-from argosy.kinds.kubernetes import PodDisruptionBudgetMetadata
-from argosy.kinds.migration import CheckpointBackup
 from argosy.kinds.quantity import parse_duration
 from argosy.kinds.text import unknown_name
-from argosy.kinds.trainingrun import ElasticSpec, GangSpec, LimitsSpec, RoleSpec, TrainingRun, TrainingRunSpec
+from argosy.kinds.trainingrun import GangSpec, LimitsSpec, RoleSpec, TrainingRun, TrainingRunSpec
 from argosy.kinds.trainingrun_status import TrainingRunStatus
-from argosy.workload import pod_size
+from argosy.workload import elastic, pod_size
 from argosy.workload.checkpoint_policy import checkpoint_policy
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,
     CleanupPolicy,
     Dependency,
-    Elastic,
     Escalation,
     Gang,
     Limits,
@@ -64,8 +61,8 @@ def training_run_api(
         dialect=TrainingRunDialect(find, cluster_domain),
         inject=inject,
         compact_finished=_compact_finished,
-        child_kinds=(PodDisruptionBudgetMetadata,),
-        on_demand_children={CheckpointBackup: _may_save_processes},
+        child_kinds=CHILD_KINDS,
+        on_demand_children=on_demand_children(lambda run: run.spec.checkpoint),
         empty=lambda metadata: TrainingRun(metadata, TrainingRunSpec(framework="", roles={})),
     )
 
@@ -97,11 +94,6 @@ class TrainingRunDialect:
 
     def to_status(self, obj: TrainingRun, view: StatusInput) -> TrainingRunStatus:
         return status.to_status(obj, view)
-
-
-def _may_save_processes(run: TrainingRun) -> bool:
-    checkpoint = run.spec.checkpoint
-    return checkpoint is not None and checkpoint.level is not CheckpointLevel.APP
 
 
 def _compact_finished(run: TrainingRun) -> TrainingRun:
@@ -156,15 +148,10 @@ def _role(name: str, spec: RoleSpec, escalation: Escalation) -> Role:
         )
         if policy
         else None,
-        elastic=_elastic(spec.elastic) if spec.elastic else None,
+        elastic=elastic.bounds(spec.elastic) if spec.elastic else None,
         depends_on=tuple(Dependency(want.role, Phase(want.phase.value)) for want in spec.depends_on),
         slots=spec.slots,
     )
-
-
-def _elastic(spec: ElasticSpec) -> Elastic:
-    stabilization = parse_duration(spec.stabilization_window)
-    return Elastic(spec.min, spec.max, spec.multiple_of, stabilization=stabilization)
 
 
 def _limits(spec: LimitsSpec) -> Limits:

@@ -42,7 +42,7 @@ def to_status(run: TrainingRun, view: StatusInput) -> TrainingRunStatus:
         attempt=_attempt(last.attempt, record, observed),
         restarts=record.restarts,
         workers=f"{ready}/{wanted}" if wanted and not finished else last.workers,
-        replicas=_existing(counts[WORKER]) if WORKER in counts else 0,
+        replicas=counts[WORKER].existing if WORKER in counts else 0,
         selector=f"{labels.JOB}={run.metadata.name},{labels.ROLE}={WORKER}",
         start_time=record.started_at,
         running_time=record.first_running_at,
@@ -96,7 +96,3 @@ def _workers(record: Record, counts: Mapping[str, Counts]) -> tuple[int, int]:
 def _desired(role: RoleRecord) -> int:
     """Return the number of pods that the spec asks for; an elastic role may have fewer."""
     return max(role.size, role.declared)
-
-
-def _existing(numbers: Counts) -> int:
-    return numbers.pending + numbers.active + numbers.succeeded + numbers.failed + numbers.unknown

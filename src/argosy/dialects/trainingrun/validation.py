@@ -1,12 +1,11 @@
 """Finds what is wrong with a TrainingRun beyond what its CRD rejects already."""
 
-from argosy.checkpoint.image_names import InvalidImageNameError, parse_repository
-from argosy.kinds.checkpoint_spec import CheckpointLevel
+from argosy.dialects.checkpoints import checkpoint_problems
 from argosy.kinds.dns_names import dns_label_error, service_name_error
 from argosy.kinds.template import template_errors
 from argosy.kinds.text import join_names, pluralize
 from argosy.kinds.trainingrun import TrainingRun
-from argosy.workload import dependencies, elastic, process_saves
+from argosy.workload import dependencies, elastic
 from argosy.workload.model import MAX_PODS, Escalation, Problem, RestartScope, Role, Workload
 
 
@@ -69,21 +68,6 @@ def job_problems(workload: Workload) -> list[Problem]:
         pods = pluralize(workload.total_pods, "pod")
         error = f"invalid value {workload.gang.min_available}: the job has only {pods}"
         problems.append(Problem("spec.gang.minAvailable", error))
-    return problems
-
-
-def checkpoint_problems(workload: Workload) -> list[Problem]:
-    """Return what keeps a job from saving its processes, if it asks for that and nothing else."""
-    policy, path = workload.checkpoint, "spec.checkpoint"
-    if policy is None or policy.images is None:
-        return []
-    problems: list[Problem] = []
-    try:
-        parse_repository(f"{policy.images.registry}/{policy.images.repository}")
-    except InvalidImageNameError as error:
-        problems.append(Problem(f"{path}.images.repository", str(error)))
-    if policy.level is CheckpointLevel.PROCESS and (reason := process_saves.obstacle(workload)):
-        problems.append(Problem(f"{path}.level", f'invalid value "Process": {reason}; must be App'))
     return problems
 
 

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Final
 
-from argosy.kinds.migration import CheckpointBackup
 from argosy.kinds.trainingrun import TrainingRun
 from argosy.operator.apis.base import Api, start_controllers
 from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
-from argosy.operator.rbac import CHECKPOINT_RULES, MANAGE, PolicyRule, job_rules
+from argosy.operator.rbac import CHECKPOINT_RULES, job_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.manager import Manager
@@ -59,12 +58,6 @@ ARGOSY: Final = Api(
     rules=(
         *job_rules(TrainingRun.resource.group, TrainingRun.resource.plural),
         *CHECKPOINT_RULES,
-        PolicyRule(
-            group=CheckpointBackup.resource.group,
-            resources=(CheckpointBackup.resource.plural,),
-            verbs=MANAGE,
-            reason="checkpoints of processes (`checkpoint.level`)",
-        ),
     ),
     start=start_controllers(_add_controllers),
 )
