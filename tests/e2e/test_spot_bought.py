@@ -97,7 +97,7 @@ def test_cases_10_12_22_31_33_job_buys_a_vm_and_another_one_when_it_is_taken_bac
             lambda: cast("list[Json]", status(rehearsed)["recoveries"])[0].get("outcome"), "it has ended"
         )
         [recovery] = cast("list[Json]", status(rehearsed)["recoveries"])
-        want = ("Recovered", "Preempted", "SignalAnswered")
+        want = ("Unknown", "Preempted", "SignalAnswered")
         assert (recovery["outcome"], recovery["cause"], recovery["action"]) == want
         wait_for(lambda: rehearsed.vms() == [second], "the lost VM is gone")
 

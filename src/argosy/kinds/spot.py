@@ -256,7 +256,10 @@ class RecoveryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     start_time: datetime | None = None
     completion_time: datetime | None = None
     outcome: str = ""
-    """Recovered, ProgressLost, Superseded or Failed."""
+    """Recovered: from a checkpoint that is known to be good. ProgressLost: from the beginning, or from a
+    checkpoint of the training's own that is older than the loss. Unknown: the training resumes by itself, and
+    nothing shows what it has saved. Superseded: by the next loss, a scale-down or the end of the job.
+    Failed: the replica is not restarted any more."""
 
 
 class SpotInstanceJobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):

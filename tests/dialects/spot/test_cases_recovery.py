@@ -379,7 +379,8 @@ def test_a_dying_pod_that_saves_itself_is_ended_by_signal_and_its_successor_resu
     assert lost in simulator.nodes
     simulator.machines = True
     simulator.run(MINUTE)
-    assert simulator.recoveries[0]["outcome"] == "Recovered"
+    assert simulator.recoveries[0]["outcome"] == "Unknown", "nothing shows what it has saved"
+    assert "ProgressLost" not in simulator.event_reasons()
     assert variable(simulator, 0, "ARGOSY_RESUME") == "1"
     assert variable(simulator, 0, "ARGOSY_CHECKPOINT_URI") == f"file:///checkpoints/default/{NAME}"
     assert not simulator.backups
@@ -397,7 +398,8 @@ def test_a_pod_that_does_not_end_before_its_node_goes_has_missed_the_signal() ->
     simulator.keep_pods = False
     simulator.lose_node(lost)
     simulator.run(5 * MINUTE)
-    assert simulator.recoveries[0]["outcome"] == "Recovered"
+    assert simulator.recoveries[0]["outcome"] == "ProgressLost"
+    assert "ProgressLost" in simulator.event_reasons()
 
 
 def test_nothing_is_signalled_when_no_time_is_left() -> None:

@@ -1,1 +1,1 @@
-"""SpotInstanceJob: redundant copies of a training Job on free nodes and on spot VMs."""
+"""Reconciles SpotInstanceJobs: redundant copies of a training Job on free nodes and on spot VMs."""

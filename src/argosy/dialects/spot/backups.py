@@ -1,4 +1,4 @@
-"""CheckpointBackups: what one looks like, whether it is good, and which of them are kept.
+"""Renders CheckpointBackups, and tells which of them are good and which are kept.
 
 An agent may be an older one that knows no digests and no times of its own, so nothing but the phase and the
 built images is needed.

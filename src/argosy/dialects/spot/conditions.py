@@ -1,4 +1,4 @@
-"""The conditions of a SpotInstanceJob."""
+"""Computes the conditions of a SpotInstanceJob."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ from msgspec import Struct
 from argosy.dialects.spot import reasons
 from argosy.dialects.spot.job_spec import Rejection
 from argosy.dialects.spot.launch import place_problem
-from argosy.dialects.spot.observed import Seen
+from argosy.dialects.spot.observed import ObservedJob
 from argosy.dialects.spot.record import Replica, SpotJobRecord
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.kinds.status_condition import StatusCondition
@@ -18,7 +18,7 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 class Stated(Struct, frozen=True):
-    """What a condition shall say."""
+    """The wanted content of a condition."""
 
     type: str
     status: ConditionStatus
@@ -44,36 +44,38 @@ def rejected(rejection: Rejection) -> Stated:
     return Stated(reasons.ACCEPTED, "False", rejection.reason, rejection.message)
 
 
-def job_conditions(record: SpotJobRecord, seen: Seen, before: Sequence[StatusCondition]) -> list[Stated]:
+def job_conditions(
+    record: SpotJobRecord, observed: ObservedJob, before: Sequence[StatusCondition]
+) -> list[Stated]:
     """Return the conditions of a job that is accepted."""
     earlier = {condition.type: condition for condition in before}
     return [
         Stated(reasons.ACCEPTED, "True", reasons.ACCEPTED),
-        *_instance_conditions(record, seen),
-        *_checkpoint_condition(record, seen),
+        *_instance_conditions(record, observed),
+        *_checkpoint_condition(record, observed),
         *_recovery_conditions(record, earlier),
-        *_degraded(record, seen, earlier),
-        *_end_conditions(record, seen),
+        *_degraded(record, observed, earlier),
+        *_end_conditions(record, observed),
     ]
 
 
-def instance_problem(record: SpotJobRecord, seen: Seen) -> Stated | None:
+def instance_problem(record: SpotJobRecord, observed: ObservedJob) -> Stated | None:
     """Return why a VM of the job is not ready, as its ProvisionedInstance says."""
     problems = [
         problem
         for replica in record.replicas
-        if (instance := seen.instance_of(replica.current)) is not None
+        if (instance := observed.instance_of(replica.current)) is not None
         and (problem := _false(instance, "Provisioned", "NodeReady")) is not None
     ]
     terminal = [problem for problem in problems if problem.reason in reasons.TERMINAL_INSTANCE_REASONS]
     return next(iter([*terminal, *problems]), None)
 
 
-def _instance_conditions(record: SpotJobRecord, seen: Seen) -> Iterator[Stated]:
+def _instance_conditions(record: SpotJobRecord, observed: ObservedJob) -> Iterator[Stated]:
     bought = [
-        (replica, seen.instance_of(replica.current))
+        (replica, observed.instance_of(replica.current))
         for replica in record.replicas
-        if replica.current.instance and not replica.failed
+        if replica.current.instance and not replica.failure_message
     ]
     for kind in (reasons.CREDENTIALS_READY, reasons.JOIN_CONFIG_READY):
         if not bought:
@@ -85,22 +87,23 @@ def _instance_conditions(record: SpotJobRecord, seen: Seen) -> Iterator[Stated]:
         if problem is not None:
             yield problem
         elif ready:
-            yield Stated(kind, "True", "Found")
-    placeless = any(not (r.current.node or r.current.instance or r.failed) for r in record.replicas)
-    if seen.template is None and placeless:
-        text = (
-            f"{seen.job.template.kind.__name__} {seen.job.namespace}/{seen.job.template.name} does not exist"
-        )
+            yield Stated(kind, "True", reasons.FOUND)
+    placeless = any(not (r.current.node or r.current.instance or r.failure_message) for r in record.replicas)
+    if observed.template is None and placeless:
+        job = observed.job
+        text = f"{job.template.kind.__name__} {job.namespace}/{job.template.name} does not exist"
         yield Stated(reasons.INSTANCES_READY, "False", reasons.TEMPLATE_NOT_FOUND, text)
         return
     if not bought:
         yield Stated(reasons.INSTANCES_READY, "True", reasons.NOT_REQUIRED)
         return
-    waiting = [(replica, place_problem(replica, seen)) for replica, _ in bought if not replica.current.job]
+    waiting = [
+        (replica, place_problem(replica, observed)) for replica, _ in bought if not replica.current.job
+    ]
     if not any(problem for _, problem in waiting):
         yield Stated(reasons.INSTANCES_READY, "True", reasons.ALL_READY)
         return
-    problem = instance_problem(record, seen)
+    problem = instance_problem(record, observed)
     text = "; ".join(f"replica {replica.index}: {text}" for replica, text in waiting if text)
     reason = problem.reason if problem else reasons.PROVISIONING
     message = problem.message if problem and problem.message else text
@@ -114,8 +117,8 @@ def _false(instance: ProvisionedInstance, *kinds: str) -> Stated | None:
     return None
 
 
-def _checkpoint_condition(record: SpotJobRecord, seen: Seen) -> Iterator[Stated]:
-    if not seen.backups_served and seen.job.level != "App":
+def _checkpoint_condition(record: SpotJobRecord, observed: ObservedJob) -> Iterator[Stated]:
+    if not observed.backups_served and observed.job.level != "App":
         message = "kind CheckpointBackup is not served by this cluster"
         yield Stated(reasons.CHECKPOINT_READY, "False", reasons.CHECKPOINT_UNAVAILABLE, message)
     elif record.checkpoint_problem is not None and (
@@ -143,15 +146,17 @@ def _recovery_conditions(record: SpotJobRecord, earlier: dict[str, StatusConditi
         yield Stated(reasons.PROGRESS_LOST, "False", reasons.CHECKPOINTED)
 
 
-def _degraded(record: SpotJobRecord, seen: Seen, earlier: dict[str, StatusCondition]) -> Iterator[Stated]:
-    failed = [replica for replica in record.replicas if replica.failed]
+def _degraded(
+    record: SpotJobRecord, observed: ObservedJob, earlier: dict[str, StatusCondition]
+) -> Iterator[Stated]:
+    failed = [replica for replica in record.replicas if replica.failure_message]
     if failed:
-        text = "; ".join(f"replica {replica.index}: {replica.failed}" for replica in failed)
+        text = "; ".join(f"replica {replica.index}: {replica.failure_message}" for replica in failed)
         yield Stated(reasons.DEGRADED, "True", reasons.REPLICA_FAILED, text)
         return
     if record.ended:
         return
-    missing = [r.index for r in record.replicas if seen.running_pod(r.current) is None]
+    missing = [r.index for r in record.replicas if observed.running_pod(r.current) is None]
     if missing and (reasons.DEGRADED in earlier or any(_has_run(r) for r in record.replicas)):
         text = f"replicas {', '.join(map(str, missing))} do not run"
         yield Stated(reasons.DEGRADED, "True", reasons.REPLICA_MISSING, text)
@@ -160,22 +165,22 @@ def _degraded(record: SpotJobRecord, seen: Seen, earlier: dict[str, StatusCondit
 
 
 def _has_run(replica: Replica) -> bool:
-    return bool(replica.ticked_pod) or replica.current.number > 0
+    return bool(replica.interval_pod_uid) or replica.current.number > 0
 
 
-def _end_conditions(record: SpotJobRecord, seen: Seen) -> Iterator[Stated]:
+def _end_conditions(record: SpotJobRecord, observed: ObservedJob) -> Iterator[Stated]:
     if record.ended == "Succeeded":
         yield Stated(
             reasons.COMPLETE, "True", reasons.REPLICA_SUCCEEDED, f"replica {record.winner} has succeeded"
         )
         return
     if record.ended == "Failed":
-        text = "; ".join(f"replica {replica.index}: {replica.failed}" for replica in record.replicas)
+        text = "; ".join(f"replica {replica.index}: {replica.failure_message}" for replica in record.replicas)
         yield Stated(reasons.FAILED, "True", reasons.RESTART_LIMIT_EXCEEDED, text)
         return
-    problem = instance_problem(record, seen)
+    problem = instance_problem(record, observed)
     terminal = problem is not None and problem.reason in reasons.TERMINAL_INSTANCE_REASONS
-    if problem is not None and terminal and not any(seen.running_pod(r.current) for r in record.replicas):
+    if problem is not None and terminal and not any(observed.running_pod(r.current) for r in record.replicas):
         yield Stated(reasons.FAILED, "True", problem.reason, problem.message)
     else:
         yield Stated(reasons.FAILED, "False", reasons.ACCEPTED)

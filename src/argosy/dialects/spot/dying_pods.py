@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from argosy.dialects.spot import reasons
 from argosy.dialects.spot.backups import good_images, is_terminal
 from argosy.dialects.spot.checkpoints import order_backup
-from argosy.dialects.spot.observed import Seen, Steps
+from argosy.dialects.spot.observed import ObservedJob, Steps
 from argosy.dialects.spot.record import Incarnation, Recovery, Replica, SpotJobRecord
 from argosy.kinds.kubernetes import Job
 from argosy.plan.diff import remove
@@ -23,42 +23,42 @@ SIGNAL_ANSWERED, SIGNAL_MISSED = "SignalAnswered", "SignalMissed"
 
 
 def begin_save(
-    record: SpotJobRecord, seen: Seen, replica: Replica, recovery: Recovery, steps: Steps
+    record: SpotJobRecord, observed: ObservedJob, replica: Replica, recovery: Recovery, steps: Steps
 ) -> tuple[SpotJobRecord, Recovery]:
     """Record how the pod of the lost incarnation is saved."""
-    pod = seen.running_pod(replica.current)
+    pod = observed.running_pod(replica.current)
     assert recovery.deadline is not None
-    left = (recovery.deadline - seen.now).total_seconds() - seen.settings.notice_margin
+    left = (recovery.deadline - observed.now).total_seconds() - observed.settings.notice_margin
     if pod is None or left <= 0:
         return record, replace(recovery, action=NONE)
-    if seen.job.level == "App":
+    if observed.job.level == "App":
         steps.normal(
             reasons.CHECKPOINT_REQUESTED,
             f"replica {replica.index}: pod {pod.metadata.name} gets SIGTERM, to save before it is lost",
         )
         return record, replace(recovery, action=SIGNAL)
     checkpoint = record.checkpoint
-    if checkpoint is None or not seen.backups_served or not 0 < checkpoint.seconds <= left:
+    if checkpoint is None or not observed.backups_served or not 0 < checkpoint.seconds <= left:
         return record, replace(recovery, action=NONE)
     if any(backup.pod_uid == pod.metadata.uid for backup in record.backups):
         return record, replace(recovery, action=NONE)
-    record, backup = order_backup(record, seen, replica, pod, steps)
+    record, backup = order_backup(record, observed, replica, pod, steps)
     return record, replace(recovery, action=CHECKPOINT, last_save=backup.name)
 
 
-def follow_save(replica: Replica, seen: Seen, steps: Steps) -> Replica:
+def follow_save(replica: Replica, observed: ObservedJob, steps: Steps) -> Replica:
     """Signal the pod of the lost incarnation, and record whether it was saved before its node went."""
     recovery = replica.recovery
     if recovery is None or recovery.action not in (CHECKPOINT, SIGNAL) or not replica.old:
         return replica
     lost, signal = replica.old[-1], recovery.action == SIGNAL
     if signal:
-        remove_job(seen.job_of(lost), lost, steps)
+        remove_job(observed.job_of(lost), lost, steps)
     assert recovery.deadline is not None
-    is_late = seen.now > recovery.deadline
-    if not signal and _is_made(recovery, seen):
+    is_late = observed.now > recovery.deadline
+    if not signal and _is_made(recovery, observed):
         action = CHECKPOINT_MADE
-    elif signal and not is_late and _has_ended(lost, seen):
+    elif signal and not is_late and _has_ended(lost, observed):
         action = SIGNAL_ANSWERED
     elif is_late:
         action = SIGNAL_MISSED if signal else CHECKPOINT_MISSED
@@ -75,14 +75,14 @@ def remove_job(job: Job | None, incarnation: Incarnation, steps: Steps) -> None:
         steps.normal(reasons.JOB_DELETED, f"Job {incarnation.job} of a lost replica deleted")
 
 
-def _has_ended(lost: Incarnation, seen: Seen) -> bool:
+def _has_ended(lost: Incarnation, observed: ObservedJob) -> bool:
     """Return True if nothing of the incarnation runs any more."""
-    running = any(not pod.has_ended for pod in seen.pods_of(lost))
-    return not running and seen.job_of(lost) is None
+    running = any(not pod.has_ended for pod in observed.pods_of(lost))
+    return not running and observed.job_of(lost) is None
 
 
-def _is_made(recovery: Recovery, seen: Seen) -> bool:
-    backup = seen.backups.get(recovery.last_save)
+def _is_made(recovery: Recovery, observed: ObservedJob) -> bool:
+    backup = observed.backups.get(recovery.last_save)
     if backup is None or not is_terminal(backup):
         return False
-    return bool(good_images(backup, seen.job.containers, seen.job.repository))
+    return bool(good_images(backup, observed.job.containers, observed.job.repository))

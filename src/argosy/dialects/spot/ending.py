@@ -1,4 +1,4 @@
-"""What is left to do about a SpotInstanceJob that has ended, and about one that is being deleted."""
+"""Removes what a SpotInstanceJob has left when it has ended, and when it is being deleted."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ from argosy.plan.contract import Decision, Inputs
 from argosy.plan.diff import remove
 
 DELETED_KINDS: tuple[type[KubernetesObject], ...] = (CheckpointBackup, Job, ProvisionedInstance)
-"""Kinds whose objects are waited for when a job is deleted."""
+"""A job that is being deleted waits until no object of these kinds is left."""
 
 
 def delete_job(obj: SpotInstanceJob, inputs: Inputs) -> Decision:
@@ -30,7 +30,7 @@ def delete_job(obj: SpotInstanceJob, inputs: Inputs) -> Decision:
 def finished_children(record: SpotJobRecord, inputs: Inputs) -> list[KubernetesObject]:
     """Return what goes when the job has ended: VMs, unfinished backups, and Jobs that have not ended."""
     winner = next((r.current.job for r in record.replicas if r.index == record.winner), "")
-    failed = {r.current.job for r in record.replicas if r.failed}
+    failed = {r.current.job for r in record.replicas if r.failure_message}
     return [
         *(backup for backup in inputs.owned(CheckpointBackup) if not is_terminal(backup)),
         *(job for job in inputs.owned(Job) if job.metadata.name not in {winner, *failed}),
@@ -66,7 +66,11 @@ def _last_phase(replica: ReplicaStatus, record: SpotJobRecord) -> str:
     """Return the phase of a replica of an ended job; one that was stopped did not fail."""
     if replica.index == record.winner:
         return "Succeeded"
-    return "Failed" if any(r.index == replica.index and r.failed for r in record.replicas) else "Pending"
+    return (
+        "Failed"
+        if any(r.index == replica.index and r.failure_message for r in record.replicas)
+        else "Pending"
+    )
 
 
 def _removals(children: Iterable[KubernetesObject]) -> tuple[Remove, ...]:

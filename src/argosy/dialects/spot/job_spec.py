@@ -1,4 +1,4 @@
-"""Reads the spec of a SpotInstanceJob: what is wrong with it, or what it means. Both shapes mean the same.
+"""Reads the spec of a SpotInstanceJob, of either shape: its meaning, or what is wrong with it.
 
 The CRD rejects most of what is wrong. Objects that it has not checked (those stored before, and those of API
 servers without CEL) are refused here, with the same texts.

@@ -1,7 +1,7 @@
-"""Tells whether the node of a replica is lost or about to be, by whom that is known, and why.
+"""Finds out whether the node of a replica is lost or about to be, who has reported it, and why.
 
-All sources are looked at together; the first that is seen begins the recovery, and the others only add to its
-record, because a loss belongs to one incarnation of one replica.
+All sources are read together. The first that reports a loss begins the recovery, and the others only add to
+its record, because a loss belongs to one incarnation of one replica.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from argosy.dialects.spot.observed import Seen, Steps
+from argosy.dialects.spot.observed import ObservedJob, Steps
 from argosy.dialects.spot.places import is_ready, ready_condition
 from argosy.dialects.spot.record import Incarnation, Replica
 from argosy.kinds.spot_machines import ProvisionedInstance
@@ -50,47 +50,49 @@ class Loss(Struct, frozen=True):
     """It may be lost: make a checkpoint, but no replacement."""
 
 
-def find_losses(replica: Replica, incarnation: Incarnation, seen: Seen, steps: Steps) -> list[Loss]:
+def find_losses(
+    replica: Replica, incarnation: Incarnation, observed: ObservedJob, steps: Steps
+) -> list[Loss]:
     """Return what all sources say about the node of an incarnation; those with a cause come first."""
     found = [
-        *_instance_losses(incarnation, seen),
-        *_node_losses(incarnation, seen),
-        *_pod_losses(incarnation, seen),
-        *_silence(replica, incarnation, seen, steps),
+        *_instance_losses(incarnation, observed),
+        *_node_losses(incarnation, observed),
+        *_pod_losses(incarnation, observed),
+        *_silence(replica, incarnation, observed, steps),
     ]
     return sorted(found, key=lambda loss: (loss.hint, loss.cause == UNKNOWN))
 
 
-def silent_since(replica: Replica, seen: Seen) -> datetime | None:
+def silent_since(replica: Replica, observed: ObservedJob) -> datetime | None:
     """Return since when the node of a replica has been missing or not reachable.
 
     A bought node that has not been ready yet may take its time, unless its kubelet has stopped answering.
     """
     incarnation = replica.current
-    node = seen.node_of(incarnation)
+    node = observed.node_of(incarnation)
     if node is None:
         is_placed = bool(incarnation.job or incarnation.node)
-        return (replica.silent_since or seen.now) if is_placed else None
+        return (replica.silent_since or observed.now) if is_placed else None
     ready = ready_condition(node)
     if ready is None or ready.status == "True":
         return None
     if not incarnation.node and ready.status != "Unknown":
         return None
-    return replica.silent_since or ready.last_transition_time or seen.now
+    return replica.silent_since or ready.last_transition_time or observed.now
 
 
-def is_fenced(incarnation: Incarnation, seen: Seen) -> bool:
+def is_fenced(incarnation: Incarnation, observed: ObservedJob) -> bool:
     """Return True if no pod of an incarnation can run any more."""
-    if not any(not pod.has_ended for pod in seen.pods_of(incarnation)):
+    if not any(not pod.has_ended for pod in observed.pods_of(incarnation)):
         return True
     if incarnation.instance:
-        instance = seen.instances.get(incarnation.instance)
+        instance = observed.instances.get(incarnation.instance)
         if instance is None or instance.status.state in STOPPED_STATES:
             return True
-    node = seen.node_of(incarnation)
+    node = observed.node_of(incarnation)
     if node is None:
         return False
-    announced = find_announcement(node, seen.rules)
+    announced = find_announcement(node, observed.rules)
     return announced is not None and announced.cause is NoticeCause.OUT_OF_SERVICE
 
 
@@ -99,10 +101,10 @@ def default_deadline(loss: Loss, now: datetime) -> datetime:
     return loss.deadline or (loss.noticed or now) + timedelta(seconds=DEFAULT_NOTICE_SECONDS)
 
 
-def _instance_losses(incarnation: Incarnation, seen: Seen) -> Iterator[Loss]:
+def _instance_losses(incarnation: Incarnation, observed: ObservedJob) -> Iterator[Loss]:
     if not incarnation.instance:
         return
-    instance = seen.instances.get(incarnation.instance)
+    instance = observed.instances.get(incarnation.instance)
     if instance is None:
         if incarnation.instance_uid:
             yield Loss(NOT_FOUND, "instance")
@@ -124,11 +126,11 @@ def _is_lost(instance: ProvisionedInstance) -> bool:
     return any(c.type == "Lost" and c.status == "True" for c in instance.status.conditions)
 
 
-def _node_losses(incarnation: Incarnation, seen: Seen) -> Iterator[Loss]:
-    node = seen.node_of(incarnation)
+def _node_losses(incarnation: Incarnation, observed: ObservedJob) -> Iterator[Loss]:
+    node = observed.node_of(incarnation)
     if node is None:
         return
-    announced = find_announcement(node, seen.rules)
+    announced = find_announcement(node, observed.rules)
     if announced is not None:
         cause = _CAUSES.get(announced.cause, UNKNOWN)
         hint = announced.cause is NoticeCause.CANDIDATE
@@ -136,20 +138,22 @@ def _node_losses(incarnation: Incarnation, seen: Seen) -> Iterator[Loss]:
         yield Loss(cause, announced.source, deadline, hint=hint)
 
 
-def _pod_losses(incarnation: Incarnation, seen: Seen) -> Iterator[Loss]:
-    for pod in seen.pods_of(incarnation):
-        if pod.disruption in NODE_DISRUPTIONS and pod.spec.node_name == seen.node_name(incarnation):
+def _pod_losses(incarnation: Incarnation, observed: ObservedJob) -> Iterator[Loss]:
+    for pod in observed.pods_of(incarnation):
+        if pod.disruption in NODE_DISRUPTIONS and pod.spec.node_name == observed.node_name(incarnation):
             yield Loss(PREEMPTED if incarnation.instance else UNKNOWN, f"pod {pod.disruption}")
             return
 
 
-def _silence(replica: Replica, incarnation: Incarnation, seen: Seen, steps: Steps) -> Iterator[Loss]:
+def _silence(
+    replica: Replica, incarnation: Incarnation, observed: ObservedJob, steps: Steps
+) -> Iterator[Loss]:
     if replica.silent_since is None or incarnation != replica.current:
         return
-    if is_ready(seen.node_of(incarnation)):
+    if is_ready(observed.node_of(incarnation)):
         return
-    limit = replica.silent_since + timedelta(seconds=seen.settings.lease_loss_timeout)
-    if seen.now >= limit:
-        yield Loss(UNKNOWN, "node silent", noticed=seen.now)
+    limit = replica.silent_since + timedelta(seconds=observed.settings.lease_loss_timeout)
+    if observed.now >= limit:
+        yield Loss(UNKNOWN, "node silent", noticed=observed.now)
     else:
         steps.wake(limit)

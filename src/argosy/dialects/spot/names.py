@@ -1,7 +1,7 @@
-"""Names and labels of what belongs to a SpotInstanceJob.
+"""Names and labels the objects of a SpotInstanceJob.
 
-Names of Jobs and VMs end in `-<index>-<stamp>`; what is before is cut if the name would be too long, and then
-ends in a hash of what it was. A stamp is a number of seconds that a job never uses twice.
+Names of Jobs and VMs end in `-<index>-<stamp>`. A stamp is a Unix time in seconds that a job uses only once.
+A name that would be too long is cut before that, and gets a hash of the part that was cut.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What one reconcile of a SpotInstanceJob sees, and what it collects to be done."""
+"""Defines what one reconcile of a SpotInstanceJob observes, and what it collects to be done."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,8 +20,8 @@ JOB_NAME_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 """Labels by which the Job controller marks the pods of a Job; older ones know only the second."""
 
 
-class Seen(Struct, frozen=True, kw_only=True):
-    """What is there."""
+class ObservedJob(Struct, frozen=True, kw_only=True):
+    """The spec of the job, its children, and the nodes and pods that concern it."""
 
     now: datetime
     job: SpotJob

@@ -1,4 +1,4 @@
-"""Pods as far as SpotInstanceJobs look at them: those of their replicas, and what others use of the nodes."""
+"""Defines the part of pods that SpotInstanceJobs read: their own, and those that use room on nodes."""
 
 from collections.abc import Iterable
 from datetime import datetime

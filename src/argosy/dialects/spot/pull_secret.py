@@ -1,4 +1,4 @@
-"""The Secret by which restored replicas pull checkpoint images of a private registry.
+"""Creates the Secret by which restored replicas pull checkpoint images of a private registry.
 
 It is made of the Secret that the job names for the registry, whose content is held in memory only.
 """

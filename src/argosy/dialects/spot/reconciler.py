@@ -33,7 +33,7 @@ from argosy.dialects.spot import (
 )
 from argosy.dialects.spot.job_spec import Rejection, SpotJob, Template, gpu_count, read_job, template_ref
 from argosy.dialects.spot.names import label_value
-from argosy.dialects.spot.observed import Seen, Steps
+from argosy.dialects.spot.observed import ObservedJob, Steps
 from argosy.dialects.spot.places import Cluster
 from argosy.dialects.spot.pods import (
     ALL,
@@ -44,7 +44,7 @@ from argosy.dialects.spot.pods import (
     ClusterPod,
     job_value,
 )
-from argosy.dialects.spot.record import Incarnation, Recovery, Replica, SpotJobRecord
+from argosy.dialects.spot.record import FRESH, Incarnation, Recovery, Replica, SpotJobRecord
 from argosy.dialects.spot.replica_job import check_job
 from argosy.dialects.spot.reservations import reserved_by_others
 from argosy.dialects.spot.settings import SpotSettings
@@ -111,8 +111,8 @@ class SpotInstanceJobReconciler:
             rejection = Rejection(reasons.TEMPLATE_NOT_FOUND, f"{where} does not exist")
             return _refuse(obj, rejection, record, now)
         before = record or SpotJobRecord(started=now)
-        seen = self._observe(obj, job, template, before, inputs, now)
-        return _decide(obj, before, seen, inputs)
+        observed = self._observe(obj, job, template, before, inputs, now)
+        return _decide(obj, before, observed, inputs)
 
     def _observe(
         self,
@@ -122,7 +122,7 @@ class SpotInstanceJobReconciler:
         record: SpotJobRecord,
         inputs: Inputs,
         now: datetime,
-    ) -> Seen:
+    ) -> ObservedJob:
         placing = _EVERY_NODE in inputs.found
         nodes = inputs.all(_EVERY_NODE) if placing else ()
         named = [
@@ -133,7 +133,7 @@ class SpotInstanceJobReconciler:
         meta = obj.metadata
         own = Matching(ClusterPod, JOB_INDEX, job_value(meta.namespace, label_value(meta.name)))
         reserved = reserved_by_others(obj, inputs.all(_EVERY_JOB), using) if placing else {}
-        return Seen(
+        return ObservedJob(
             now=now,
             job=job,
             settings=self._settings,
@@ -153,49 +153,51 @@ class SpotInstanceJobReconciler:
         )
 
 
-def _decide(obj: SpotInstanceJob, before: SpotJobRecord, seen: Seen, inputs: Inputs) -> Decision:
+def _decide(obj: SpotInstanceJob, before: SpotJobRecord, observed: ObservedJob, inputs: Inputs) -> Decision:
     steps = Steps()
-    record, accepted = _check_template(before, seen, inputs, steps)
-    record = _note_children(record, seen)
-    record = checkpoints.settle_backups(record, seen, steps)
-    record = _handle_losses(record, seen, steps)
-    record = completion.end_job(record, seen, steps)
+    record, accepted = _check_template(before, observed, inputs, steps)
+    record = _note_children(record, observed)
+    record = checkpoints.settle_backups(record, observed, steps)
+    record = _handle_losses(record, observed, steps)
+    record = completion.end_job(record, observed, steps)
     if record.ended:
-        return _end(obj, before, record, seen, inputs, steps)
-    record = _scale(record, seen)
-    secret = pull_secret.prepare(seen.job, record, inputs)
+        return _end(obj, before, record, observed, inputs, steps)
+    record = _scale(record, observed)
+    secret = pull_secret.prepare(observed.job, record, inputs)
     steps.actions.extend(secret.actions)
     if accepted:
-        record = launch.assign_places(record, seen, steps)
-        record = launch.buy_instances(record, seen, steps)
-    record = _advance(record, seen, steps, launching=accepted, secret=secret.ready)
-    launch.create_jobs(record, seen, steps)
-    record = checkpoints.order_due_backups(record, seen, steps)
-    record = _answer_hints(record, seen, steps)
-    checkpoints.create_new_backups(before, record, seen, steps)
-    checkpoints.prune_backups(record, seen, steps)
-    launch.remove_strangers(record, seen, steps)
-    record = roles.assign_roles(record, seen, steps)
-    return _decision(obj, before, record, seen, steps, secret.problem)
+        record = launch.assign_places(record, observed, steps)
+        record = launch.create_instances(record, observed, steps)
+    record = _advance(record, observed, steps, launching=accepted, secret=secret.ready)
+    launch.create_jobs(record, observed, steps)
+    record = checkpoints.order_due_backups(record, observed, steps)
+    record = _answer_hints(record, observed, steps)
+    checkpoints.create_new_backups(before, record, observed, steps)
+    checkpoints.prune_backups(record, observed, steps)
+    launch.remove_stale_children(record, observed, steps)
+    record = roles.assign_roles(record, observed, steps)
+    return _decision(obj, before, record, observed, steps, secret.problem)
 
 
 def _decision(
     obj: SpotInstanceJob,
     before: SpotJobRecord,
     record: SpotJobRecord,
-    seen: Seen,
+    observed: ObservedJob,
     steps: Steps,
     secret_problem: str,
 ) -> Decision:
-    recoveries = status.update_recoveries(obj.status.recoveries, before, record, seen.now)
-    new = status.job_status(obj.status, record, seen, recoveries)
+    recoveries = status.update_recoveries(obj.status.recoveries, before, record, observed.now)
+    new = status.job_status(obj.status, record, observed, recoveries)
     stated = []
     if record.check_problem:
         stated.append(conditions.rejected(Rejection(reasons.INVALID_JOB_TEMPLATE, record.check_problem)))
     if secret_problem:
-        stated.append(conditions.Stated(reasons.CREDENTIALS_READY, "False", "SecretNotFound", secret_problem))
+        stated.append(
+            conditions.Stated(reasons.CREDENTIALS_READY, "False", reasons.SECRET_NOT_FOUND, secret_problem)
+        )
     if stated:
-        updated = conditions.update_conditions(new.conditions, stated, seen.job.generation, seen.now)
+        updated = conditions.update_conditions(new.conditions, stated, observed.job.generation, observed.now)
         new = replace(new, conditions=updated)
     return Decision(new, tuple(steps.actions), tuple(steps.events), min(steps.wake_times, default=None))
 
@@ -212,7 +214,7 @@ def _end(
     obj: SpotInstanceJob,
     before: SpotJobRecord,
     record: SpotJobRecord,
-    seen: Seen,
+    observed: ObservedJob,
     inputs: Inputs,
     steps: Steps,
 ) -> Decision:
@@ -222,22 +224,22 @@ def _end(
         backups=(),
         replicas=tuple(replace(replica, recovery=None) for replica in record.replicas),
     )
-    recoveries = status.update_recoveries(obj.status.recoveries, before, record, seen.now)
-    ended = replace(obj, status=status.job_status(obj.status, record, seen, recoveries))
-    decision = ending.finish_job(ended, record, seen.job.ttl, inputs, seen.now)
+    recoveries = status.update_recoveries(obj.status.recoveries, before, record, observed.now)
+    ended = replace(obj, status=status.job_status(obj.status, record, observed, recoveries))
+    decision = ending.finish_job(ended, record, observed.job.ttl, inputs, observed.now)
     return replace(decision, events=tuple(steps.events))
 
 
 def _check_template(
-    record: SpotJobRecord, seen: Seen, inputs: Inputs, steps: Steps
+    record: SpotJobRecord, observed: ObservedJob, inputs: Inputs, steps: Steps
 ) -> tuple[SpotJobRecord, bool]:
     """Return whether the API server accepts the Job; ask it after every change of the template."""
-    job = seen.job
-    templates = _templates_hash(seen)
+    job = observed.job
+    templates = _templates_hash(observed)
     if templates and record.template_hash and record.template_hash != templates:
         text = "the Job template or the template of VMs has changed; the next incarnations use it"
         steps.normal(reasons.TEMPLATE_CHANGED, text)
-    record = replace(record, template_hash=templates or record.template_hash, gpus=seen.gpus)
+    record = replace(record, template_hash=templates or record.template_hash, gpus=observed.gpus)
     if record.checked == job.template_hash:
         return record, not record.check_problem
     child = check_job(job)
@@ -251,59 +253,59 @@ def _check_template(
     return replace(record, check_problem=result.message), False
 
 
-def _templates_hash(seen: Seen) -> str:
-    if seen.template is None:
+def _templates_hash(observed: ObservedJob) -> str:
+    if observed.template is None:
         return ""
-    raw = msgspec.json.encode(seen.template.spec)
-    return hashlib.sha256(seen.job.template_hash.encode() + raw).hexdigest()[:16]
+    raw = msgspec.json.encode(observed.template.spec)
+    return hashlib.sha256(observed.job.template_hash.encode() + raw).hexdigest()[:16]
 
 
-def _note_children(record: SpotJobRecord, seen: Seen) -> SpotJobRecord:
+def _note_children(record: SpotJobRecord, observed: ObservedJob) -> SpotJobRecord:
     """Remember the uids of Jobs that were created, and since when nodes are silent."""
     replicas: list[Replica] = []
     for replica in record.replicas:
-        current, job = replica.current, seen.job_of(replica.current)
+        current, job = replica.current, observed.job_of(replica.current)
         if job is not None and not current.uid:
             replica = replace(replica, current=replace(current, uid=job.metadata.uid))
-        replicas.append(replace(replica, silent_since=losses.silent_since(replica, seen)))
+        replicas.append(replace(replica, silent_since=losses.silent_since(replica, observed)))
     return replace(record, replicas=tuple(replicas))
 
 
-def _handle_losses(record: SpotJobRecord, seen: Seen, steps: Steps) -> SpotJobRecord:
+def _handle_losses(record: SpotJobRecord, observed: ObservedJob, steps: Steps) -> SpotJobRecord:
     """Begin the recovery of replicas whose node is lost, and restart those that failed."""
     for index in [replica.index for replica in record.replicas]:
         replica = next(replica for replica in record.replicas if replica.index == index)
-        found = losses.find_losses(replica, replica.current, seen, steps)
+        found = losses.find_losses(replica, replica.current, observed, steps)
         certain = [loss for loss in found if not loss.hint]
-        is_done = completion.is_complete(seen.job_of(replica.current))
-        if certain and not replica.failed and not is_done:
-            record, replica = recovery.start_recovery(record, seen, replica, certain[0], steps)
+        is_done = completion.is_complete(observed.job_of(replica.current))
+        if certain and not replica.failure_message and not is_done:
+            record, replica = recovery.start_recovery(record, observed, replica, certain[0], steps)
             replica = recovery.add_source(replica, certain)
         else:
-            record, replica = completion.judge(record, seen, replica, steps)
+            record, replica = completion.handle_ended_job(record, observed, replica, steps)
         if replica.old:
-            late = losses.find_losses(replica, replica.old[-1], seen, steps)
+            late = losses.find_losses(replica, replica.old[-1], observed, steps)
             replica = recovery.add_source(replica, late)
         record = _with_replica(record, replica)
     return record
 
 
-def _answer_hints(record: SpotJobRecord, seen: Seen, steps: Steps) -> SpotJobRecord:
+def _answer_hints(record: SpotJobRecord, observed: ObservedJob, steps: Steps) -> SpotJobRecord:
     """Make one checkpoint of a replica whose node may be lost."""
     for replica in record.replicas:
-        pod, node = seen.running_pod(replica.current), seen.node_name(replica.current)
-        hinted = any(loss.hint for loss in losses.find_losses(replica, replica.current, seen, Steps()))
-        if not hinted or pod is None or node in record.hints or not seen.backups_served:
+        pod, node = observed.running_pod(replica.current), observed.node_name(replica.current)
+        hinted = any(loss.hint for loss in losses.find_losses(replica, replica.current, observed, Steps()))
+        if not hinted or pod is None or node in record.hints or not observed.backups_served:
             continue
         record = replace(record, hints=(*record.hints, node)[-16:])
         if not any(backup.pod_uid == pod.metadata.uid for backup in record.backups):
-            record, _ = checkpoints.order_backup(record, seen, replica, pod, steps)
+            record, _ = checkpoints.order_backup(record, observed, replica, pod, steps)
     return record
 
 
-def _scale(record: SpotJobRecord, seen: Seen) -> SpotJobRecord:
+def _scale(record: SpotJobRecord, observed: ObservedJob) -> SpotJobRecord:
     """Add and drop replicas, so that there are the indexes below the wanted number."""
-    wanted = seen.job.replicas
+    wanted = observed.job.replicas
     kept = [replica for replica in record.replicas if replica.index < wanted]
     dropped = sum(replica.preemptions for replica in record.replicas if replica.index >= wanted)
     record = replace(record, replicas=tuple(kept), removed_preemptions=record.removed_preemptions + dropped)
@@ -311,10 +313,10 @@ def _scale(record: SpotJobRecord, seen: Seen) -> SpotJobRecord:
     for index in range(wanted):
         if index in present:
             continue
-        stamp = checkpoints.next_stamp(record, seen.now)
+        stamp = checkpoints.next_stamp(record, observed.now)
         started = None
         if record.checkpoint is not None:
-            started = Recovery(f"{index}/0", "", (), seen.now, failure=True)
+            started = Recovery(f"{index}/0", "", (), observed.now, failure=True)
         replica = Replica(index, Incarnation(0, stamp), recovery=started)
         record = replace(record, replicas=(*record.replicas, replica), last_stamp=stamp)
     in_order = tuple(sorted(record.replicas, key=lambda replica: replica.index))
@@ -322,38 +324,35 @@ def _scale(record: SpotJobRecord, seen: Seen) -> SpotJobRecord:
 
 
 def _advance(
-    record: SpotJobRecord, seen: Seen, steps: Steps, *, launching: bool, secret: bool
+    record: SpotJobRecord, observed: ObservedJob, steps: Steps, *, launching: bool, secret: bool
 ) -> SpotJobRecord:
     """Take every replica as far as it can come: find its checkpoint, record its Job, end its recovery."""
     for replica in record.replicas:
-        replica = dying_pods.follow_save(replica, seen, steps)
-        replica = recovery.search(replica, seen, record, steps)
+        replica = dying_pods.follow_save(replica, observed, steps)
+        replica = recovery.search(replica, observed, record, steps)
         if launching:
-            replica = launch.launch(seen, replica, secret, steps)
-        record, replica = _end_recovery(record, seen, replica, steps)
-        replica = launch.release_old(seen, replica, steps)
+            replica = launch.launch(observed, replica, secret, steps)
+        record, replica = _end_recovery(record, observed, replica, steps)
+        replica = launch.release_old(observed, replica, steps)
         record = _with_replica(record, replica)
     return record
 
 
 def _end_recovery(
-    record: SpotJobRecord, seen: Seen, replica: Replica, steps: Steps
+    record: SpotJobRecord, observed: ObservedJob, replica: Replica, steps: Steps
 ) -> tuple[SpotJobRecord, Replica]:
     """End the recovery of a replica that runs again."""
     going, current = replica.recovery, replica.current
     if going is None or not current.job:
         return record, replica
-    if going.cause and going.source.lost and current.mode == "Fresh" and record.progress_lost is None:
+    if going.cause and going.source.loss_reason and current.mode == FRESH and record.progress_lost is None:
         message = going.source.message or "no checkpoint was found; training starts from the beginning"
         steps.warning(reasons.PROGRESS_LOST, f"replica {replica.index}: {message}")
-        record = replace(record, progress_lost=(going.source.lost, message))
-    if seen.running_pod(current) is None:
+        record = replace(record, progress_lost=(going.source.loss_reason, message))
+    if observed.running_pod(current) is None:
         return record, replica
     if going.cause:
-        steps.normal(
-            reasons.RECOVERY_COMPLETED,
-            f"replica {replica.index}: incarnation {current.number} runs on node {current.node}",
-        )
+        recovery.report_end(replica, going, steps)
     return record, replace(replica, recovery=None)
 
 
@@ -372,4 +371,4 @@ def _is_placing(obj: SpotInstanceJob, record: SpotJobRecord | None) -> bool:
     """Return True while a replica has no Job, so that nodes and what is free on them are looked at."""
     if record is None or len(record.replicas) != obj.spec.replicas:
         return True
-    return any(not replica.current.job and not replica.failed for replica in record.replicas)
+    return any(not replica.current.job and not replica.failure_message for replica in record.replicas)

@@ -1,7 +1,7 @@
-"""What is remembered of a SpotInstanceJob between reconciles, stored as `status.argosy`.
+"""Defines what is remembered of a SpotInstanceJob between reconciles, stored as `status.argosy`.
 
 A replica is replaced by its next incarnation. Everything that is created for an incarnation is named here
-before it is created, so that nothing is created twice whatever happens in between.
+before it is created, so that nothing is created twice, even if the operator is killed in between.
 """
 
 from datetime import datetime
@@ -23,17 +23,17 @@ class Incarnation(Struct, frozen=True, omit_defaults=True):
 
     number: int
     stamp: int = 0
-    """Seconds by which the names of its Job and its VM differ from all others of the job."""
+    """Unix time in seconds that makes the names of its Job and its VM unique in the job."""
     node: str = ""
     """Empty until there is a place."""
     instance: str = ""
-    """The ProvisionedInstance; empty on a node that was there."""
+    """The ProvisionedInstance; empty on a node of the cluster."""
     instance_uid: str = ""
-    """Of the ProvisionedInstance, once it was seen."""
+    """uid of the ProvisionedInstance, once it was observed."""
     job: str = ""
     """Name of the Job; empty until it may be created."""
     uid: str = ""
-    """Of the Job, once it was seen."""
+    """uid of the Job, once it was observed."""
     mode: StartMode = FRESH
     images: dict[str, str] = field(default_factory=dict)
     """Images of a checkpoint, by container."""
@@ -42,7 +42,7 @@ class Incarnation(Struct, frozen=True, omit_defaults=True):
 
 
 class Source(Struct, frozen=True, omit_defaults=True):
-    """How far the search for a checkpoint to restart from has come."""
+    """The state of the search for a checkpoint to restart from."""
 
     step: SourceStep = "Backups"
     rescue: str = ""
@@ -51,11 +51,11 @@ class Source(Struct, frozen=True, omit_defaults=True):
     rejected: tuple[str, ...] = ()
     """Backups whose images the registry does not have as they were recorded."""
     found: str = ""
-    """The checkpoint: name of a backup, or a stamp of tags; empty: there is none."""
+    """The checkpoint: name of a backup, or the stamp of its tags; empty if there is none."""
     images: dict[str, str] = field(default_factory=dict)
     digest: str = ""
-    lost: str = ""
-    """Why progress is lost, if there is no checkpoint: a reason."""
+    loss_reason: str = ""
+    """Reason of the condition ProgressLost, if there is no checkpoint."""
     message: str = ""
 
 
@@ -77,7 +77,7 @@ class Recovery(Struct, frozen=True, omit_defaults=True):
 
 
 class Replica(Struct, frozen=True, omit_defaults=True):
-    """What is remembered of one index."""
+    """The memory of one replica."""
 
     index: int
     current: Incarnation
@@ -90,19 +90,21 @@ class Replica(Struct, frozen=True, omit_defaults=True):
     """Pods of restored containers that ended within seconds."""
     app_only: bool = False
     """Its node cannot restore images."""
-    failed: str = ""
-    """Why the replica is not restarted any more."""
+    failure_message: str = ""
+    """Why the replica is not restarted any more; empty if it may be."""
     silent_since: datetime | None = None
-    ticked_pod: str = ""
-    """uid of the pod for which `ticks` intervals have passed."""
-    ticks: int = 0
-    last_tick: datetime | None = None
+    interval_pod_uid: str = ""
+    """uid of the pod whose checkpoint intervals are counted."""
+    intervals_passed: int = 0
+    """Number of checkpoint intervals of that pod that have passed."""
+    last_interval_at: datetime | None = None
+    """When the last of them was noticed, and a checkpoint was ordered."""
     image: str = ""
-    """Of its newest checkpoint: that of the first container."""
+    """Image of its newest checkpoint: that of the first container."""
 
 
 class Backup(Struct, frozen=True, omit_defaults=True):
-    """A CheckpointBackup that was asked for and is not settled."""
+    """A CheckpointBackup that was ordered and whose result is not recorded yet."""
 
     name: str
     index: int
@@ -113,11 +115,11 @@ class Backup(Struct, frozen=True, omit_defaults=True):
     created: datetime
     rescue: bool = False
     finished: datetime | None = None
-    """When it was seen to be completed; from then on its images are verified."""
+    """When it was observed to be complete; from then on its images are verified."""
 
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
-    """The newest checkpoint that was verified."""
+    """The newest verified checkpoint."""
 
     backup: str
     index: int
@@ -135,17 +137,17 @@ class SpotJobRecord(Struct, frozen=True, omit_defaults=True):
     backups: tuple[Backup, ...] = ()
     last_stamp: int = 0
     checked: str = ""
-    """Hash of the templates that the API server was asked about."""
+    """Hash of the Job template that the API server has accepted."""
     check_problem: str = ""
     started: datetime | None = None
     """When the job was first accepted."""
     checkpoint: Checkpoint | None = None
     checkpoint_problem: tuple[str, str] | None = None
-    """Reason and message of what was wrong with the newest checkpoint."""
+    """Reason and message of the newest checkpoint, if it failed."""
     progress_lost: tuple[str, str] | None = None
     """Reason and message, from a restart without a checkpoint until the next one is completed."""
     template_hash: str = ""
-    """Of the templates that running replicas were made from."""
+    """Hash of the templates from which the newest incarnations were made."""
     gpus: int = 0
     """GPUs of the node of each replica."""
     ended: Literal["", "Succeeded", "Failed"] = ""
@@ -154,11 +156,11 @@ class SpotJobRecord(Struct, frozen=True, omit_defaults=True):
     primary: int | None = None
     """The replica that may act outside of the cluster."""
     removed_preemptions: int = 0
-    """Of replicas that were scaled away."""
+    """Preemptions of replicas that a scale-down has removed."""
     hints: tuple[str, ...] = ()
-    """Nodes for whose possible end a checkpoint was made."""
+    """Nodes that may be lost and whose replica was checkpointed for that."""
 
 
 def encode(record: SpotJobRecord) -> dict[str, object]:
-    """Return the record as it is read again: of plain JSON values."""
+    """Return the record as plain JSON values."""
     return msgspec.json.decode(msgspec.json.encode(record), type=dict[str, object])

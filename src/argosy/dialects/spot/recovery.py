@@ -1,10 +1,9 @@
 """Replaces a lost incarnation of a replica by the next one.
 
-What is lost is recorded with the number, the stamp and the search for a checkpoint of its successor; that is
-the compare-and-swap by which a recovery begins exactly once. The search goes through the checkpoint of a
-survivor, the newest good backups, and the tags of the repository. The first that the registry confirms is
-used; without any, training starts from the beginning. The place of the new incarnation is looked for
-meanwhile.
+One status write records the loss and its successor. Its resourceVersion makes a recovery begin exactly once.
+The search for a checkpoint goes through that of a surviving replica, the newest good backups, and the tags of
+the repository. The first that the registry confirms is used; without any, training starts from the beginning.
+A place for the new incarnation is chosen at the same time.
 """
 
 from collections.abc import Iterator
@@ -23,9 +22,9 @@ from argosy.dialects.spot.checkpoints import (
     order_backup,
     verify_call,
 )
-from argosy.dialects.spot.dying_pods import begin_save
+from argosy.dialects.spot.dying_pods import SIGNAL_ANSWERED, begin_save
 from argosy.dialects.spot.losses import Loss, default_deadline
-from argosy.dialects.spot.observed import Seen, Steps
+from argosy.dialects.spot.observed import ObservedJob, Steps
 from argosy.dialects.spot.places import is_ready
 from argosy.dialects.spot.pods import ClusterPod
 from argosy.dialects.spot.record import (
@@ -37,19 +36,18 @@ from argosy.dialects.spot.record import (
     Replica,
     Source,
     SpotJobRecord,
+    StartMode,
 )
 from argosy.kinds.spot import RESTORE_CAPABILITY
 from argosy.plan.actions import Call, CallStatus
 from argosy.workload.announcements import find_announcement
 
-FAILURE = "Failed"
-"""The cause of a recovery after an error of the replica's own."""
 FIRST_BACKOFF_SECONDS = 10.0
 MAX_BACKOFF_SECONDS = 300.0
 
 
 def start_recovery(
-    record: SpotJobRecord, seen: Seen, replica: Replica, loss: Loss, steps: Steps
+    record: SpotJobRecord, observed: ObservedJob, replica: Replica, loss: Loss, steps: Steps
 ) -> tuple[SpotJobRecord, Replica]:
     """Record the loss of the current incarnation and begin the next one; save what can still be saved."""
     lost = replica.current
@@ -58,20 +56,20 @@ def start_recovery(
         f"{replica.index}/{number}",
         loss.cause,
         (loss.source,),
-        loss.noticed or seen.now,
-        default_deadline(loss, seen.now),
+        loss.noticed or observed.now,
+        default_deadline(loss, observed.now),
     )
-    where = seen.node_name(lost) or lost.instance
+    where = observed.node_name(lost) or lost.instance
     steps.warning(
         reasons.PREEMPTION_NOTICE,
         f"replica {replica.index}: node {where} is lost or will be: {loss.cause} ({loss.source})",
     )
-    record, recovery = begin_save(record, seen, replica, recovery, steps)
-    record, source = _begin_search(record, seen, replica, steps)
+    record, recovery = begin_save(record, observed, replica, recovery, steps)
+    record, source = _begin_search(record, observed, replica, steps)
     steps.normal(
         reasons.RECOVERY_STARTED, f"replica {replica.index}: incarnation {number} replaces {number - 1}"
     )
-    record = replace(record, last_stamp=next_stamp(record, seen.now))
+    record = replace(record, last_stamp=next_stamp(record, observed.now))
     replica = replace(
         replica,
         current=Incarnation(number, record.last_stamp),
@@ -85,20 +83,20 @@ def start_recovery(
 
 
 def restart_failed(
-    record: SpotJobRecord, seen: Seen, replica: Replica, why: str
+    record: SpotJobRecord, observed: ObservedJob, replica: Replica, why: str
 ) -> tuple[SpotJobRecord, Replica]:
     """Begin the next incarnation of a replica that failed by itself, at the same place, after a while."""
     failed = replica.current
     backoff = min(FIRST_BACKOFF_SECONDS * 2**replica.restarts, MAX_BACKOFF_SECONDS)
     recovery = Recovery(
         f"{replica.index}/{failed.number + 1}",
-        FAILURE,
+        reasons.FAILED,
         (why,),
-        seen.now,
+        observed.now,
         failure=True,
-        not_before=seen.now + timedelta(seconds=backoff),
+        not_before=observed.now + timedelta(seconds=backoff),
     )
-    record = replace(record, last_stamp=next_stamp(record, seen.now))
+    record = replace(record, last_stamp=next_stamp(record, observed.now))
     following = Incarnation(
         failed.number + 1,
         record.last_stamp,
@@ -119,10 +117,10 @@ def restart_failed(
 
 
 def resume_by_application(
-    record: SpotJobRecord, seen: Seen, replica: Replica
+    record: SpotJobRecord, observed: ObservedJob, replica: Replica
 ) -> tuple[SpotJobRecord, Replica]:
     """Begin an incarnation with the original images, because the node cannot restore those of checkpoints."""
-    record, replica = restart_failed(record, seen, replica, "RestoreUnsupported")
+    record, replica = restart_failed(record, observed, replica, "RestoreUnsupported")
     assert replica.recovery is not None
     recovery = replace(replica.recovery, not_before=None, source=Source("Found"))
     restarts = replica.restarts - 1
@@ -138,23 +136,23 @@ def add_source(replica: Replica, losses: list[Loss]) -> Replica:
     return replace(replica, recovery=replace(recovery, sources=tuple(known)[:8]))
 
 
-def search(replica: Replica, seen: Seen, record: SpotJobRecord, steps: Steps) -> Replica:
+def search(replica: Replica, observed: ObservedJob, record: SpotJobRecord, steps: Steps) -> Replica:
     """Take the search for a checkpoint as far as possible; it has ended when its step is Found."""
     recovery = replica.recovery
     if recovery is None:
         return replica
     source = recovery.source
-    if starts_by_application(replica, seen) and source.step != "Found":
+    if starts_by_application(replica, observed) and source.step != "Found":
         source = Source("Found")
     while True:
         before = source
         match source.step:
             case "Rescue":
-                source = _after_rescue(source, seen, record, steps)
+                source = _after_rescue(source, observed, record, steps)
             case "Backups":
-                source = _next_backup(replica, recovery, source, seen, steps)
+                source = _next_backup(replica, recovery, source, observed, steps)
             case "Registry":
-                source = _newest_tags(replica, recovery, source, seen, steps)
+                source = _newest_tags(replica, recovery, source, observed, steps)
             case "Found":
                 break
         if source == before or source.step == before.step:
@@ -162,38 +160,69 @@ def search(replica: Replica, seen: Seen, record: SpotJobRecord, steps: Steps) ->
     return replace(replica, recovery=replace(recovery, source=source))
 
 
-def starts_by_application(replica: Replica, seen: Seen) -> bool:
+def starts_by_application(replica: Replica, observed: ObservedJob) -> bool:
     """Return True if the training itself resumes, instead of containers being restored."""
-    if seen.job.level == "App" or replica.app_only:
+    if observed.job.level == "App" or replica.app_only:
         return True
-    node = seen.node_of(replica.current)
-    if seen.job.level != "auto" or node is None:
+    node = observed.node_of(replica.current)
+    if observed.job.level != "auto" or node is None:
         return False
     return node.metadata.labels.get(RESTORE_CAPABILITY) == "none"
 
 
-def with_source(incarnation: Incarnation, replica: Replica, seen: Seen) -> Incarnation:
+def with_source(incarnation: Incarnation, replica: Replica, observed: ObservedJob) -> Incarnation:
     """Return the incarnation with the images that the search has found, and the way it starts."""
     recovery = replica.recovery
     if recovery is None:
         return incarnation
     source = recovery.source
-    if starts_by_application(replica, seen):
+    if starts_by_application(replica, observed):
         return replace(incarnation, mode=APP_RESUME)
     if not source.images:
-        return replace(incarnation, mode=APP_RESUME if seen.job.storage_uri else FRESH)
+        return replace(incarnation, mode=APP_RESUME if observed.job.storage_uri else FRESH)
     return replace(incarnation, mode=CHECKPOINT_IMAGE, images=source.images, source=source.found)
 
 
-def survivors(record: SpotJobRecord, seen: Seen, index: int) -> Iterator[tuple[Replica, ClusterPod]]:
+def end_outcome(mode: StartMode, recovery: Recovery) -> str:
+    """Return what a replica has kept that runs again.
+
+    Nothing shows what a training that resumes by itself has saved. It has lost the steps since its own last
+    checkpoint if it was not asked to save before its node was lost, or did not end in time.
+    """
+    if mode == FRESH:
+        return reasons.PROGRESS_LOST
+    if mode == CHECKPOINT_IMAGE:
+        return reasons.RECOVERED
+    may_have_saved = recovery.failure or recovery.action == SIGNAL_ANSWERED
+    return reasons.UNKNOWN if may_have_saved else reasons.PROGRESS_LOST
+
+
+def report_end(replica: Replica, recovery: Recovery, steps: Steps) -> None:
+    """Emit the events of a recovery after which the replica runs."""
+    current = replica.current
+    steps.normal(
+        reasons.RECOVERY_COMPLETED,
+        f"replica {replica.index}: incarnation {current.number} runs on node {current.node}",
+    )
+    if current.mode == APP_RESUME and end_outcome(current.mode, recovery) == reasons.PROGRESS_LOST:
+        steps.warning(
+            reasons.PROGRESS_LOST,
+            f"replica {replica.index}: the training resumes from its own last checkpoint, without the steps"
+            " after that",
+        )
+
+
+def survivors(
+    record: SpotJobRecord, observed: ObservedJob, index: int
+) -> Iterator[tuple[Replica, ClusterPod]]:
     """Yield the other replicas that run on a Ready node without a notice, with their pods."""
     for replica in record.replicas:
-        pod = seen.running_pod(replica.current)
-        node = seen.node_of(replica.current)
+        pod = observed.running_pod(replica.current)
+        node = observed.node_of(replica.current)
         if replica.index == index or pod is None or node is None or not is_ready(node):
             continue
-        instance = seen.instance_of(replica.current)
-        announced = find_announcement(node, seen.rules)
+        instance = observed.instance_of(replica.current)
+        announced = find_announcement(node, observed.rules)
         if announced is None and not (instance is not None and instance.status.preemption_notice):
             yield replica, pod
 
@@ -203,25 +232,25 @@ def _with_old(old: tuple[Incarnation, ...], lost: Incarnation) -> tuple[Incarnat
 
 
 def _begin_search(
-    record: SpotJobRecord, seen: Seen, replica: Replica, steps: Steps
+    record: SpotJobRecord, observed: ObservedJob, replica: Replica, steps: Steps
 ) -> tuple[SpotJobRecord, Source]:
     """Order a checkpoint of a survivor, or wait for the one that is being made of it."""
-    if not seen.backups_served or seen.job.level == "App":
+    if not observed.backups_served or observed.job.level == "App":
         return record, Source()
-    rescue_by = seen.now + timedelta(seconds=seen.settings.rescue_timeout)
-    for survivor, pod in survivors(record, seen, replica.index):
+    rescue_by = observed.now + timedelta(seconds=observed.settings.rescue_timeout)
+    for survivor, pod in survivors(record, observed, replica.index):
         running = next((b for b in record.backups if b.pod_uid == pod.metadata.uid), None)
         if running is None:
-            record, running = order_backup(record, seen, survivor, pod, steps, rescue=True)
+            record, running = order_backup(record, observed, survivor, pod, steps, rescue=True)
         return record, Source("Rescue", rescue=running.name, rescue_by=rescue_by)
     return record, Source()
 
 
-def _after_rescue(source: Source, seen: Seen, record: SpotJobRecord, steps: Steps) -> Source:
+def _after_rescue(source: Source, observed: ObservedJob, record: SpotJobRecord, steps: Steps) -> Source:
     """Go on to the finished backups once that of the survivor is among them, or cannot be waited for."""
     assert source.rescue_by is not None
     backup = next((backup for backup in record.backups if backup.name == source.rescue), None)
-    if backup is None or backup.finished is not None or seen.now >= source.rescue_by:
+    if backup is None or backup.finished is not None or observed.now >= source.rescue_by:
         return replace(source, step="Backups")
     survivor = next((replica for replica in record.replicas if replica.index == backup.index), None)
     if survivor is None or survivor.current.job != backup.job:
@@ -230,21 +259,23 @@ def _after_rescue(source: Source, seen: Seen, record: SpotJobRecord, steps: Step
     return source
 
 
-def _next_backup(replica: Replica, recovery: Recovery, source: Source, seen: Seen, steps: Steps) -> Source:
+def _next_backup(
+    replica: Replica, recovery: Recovery, source: Source, observed: ObservedJob, steps: Steps
+) -> Source:
     """Ask the registry for the images of the newest good backup, then of the one before it, and so on."""
-    job = seen.job
-    good = newest_good(seen.backups.values(), job.containers, job.repository)
+    job = observed.job
+    good = newest_good(observed.backups.values(), job.containers, job.repository)
     candidates = [backup for backup in good if backup.metadata.name not in source.rejected]
     if not candidates:
         return replace(source, step="Registry")
     backup = candidates[0]
     name = backup.metadata.name
     images = good_images(backup, job.containers, job.repository)
-    key = call_key(f"restore/{replica.index}/{name}", recovery.notice_time, seen.now)
-    result = seen.calls.get(key)
-    if result is None or (result.status is CallStatus.UNAVAILABLE and not _is_late(recovery, seen)):
-        steps.actions.append(verify_call(key, backup, images, seen))
-        steps.wake(seen.now + timedelta(seconds=CALL_SECONDS))
+    key = call_key(f"restore/{replica.index}/{name}", recovery.notice_time, observed.now)
+    result = observed.calls.get(key)
+    if result is None or (result.status is CallStatus.UNAVAILABLE and not _is_late(recovery, observed)):
+        steps.actions.append(verify_call(key, backup, images, observed))
+        steps.wake(observed.now + timedelta(seconds=CALL_SECONDS))
         return source
     if result.status is CallStatus.DONE and isinstance(result.value, FoundImages):
         digest = result.value.digests.get(job.containers[0], "")
@@ -253,31 +284,33 @@ def _next_backup(replica: Replica, recovery: Recovery, source: Source, seen: See
         replica,
         recovery,
         replace(source, rejected=(*source.rejected, name), message=describe(result)),
-        seen,
+        observed,
         steps,
     )
 
 
-def _newest_tags(replica: Replica, recovery: Recovery, source: Source, seen: Seen, steps: Steps) -> Source:
+def _newest_tags(
+    replica: Replica, recovery: Recovery, source: Source, observed: ObservedJob, steps: Steps
+) -> Source:
     """Ask the registry for the newest complete set of tags; without one, training starts at step 0."""
-    job = seen.job
-    key = call_key(f"tags/{replica.index}/{recovery.id}", recovery.notice_time, seen.now)
-    result = seen.calls.get(key)
-    if result is None or (result.status is CallStatus.UNAVAILABLE and not _is_late(recovery, seen)):
+    job = observed.job
+    key = call_key(f"tags/{replica.index}/{recovery.id}", recovery.notice_time, observed.now)
+    result = observed.calls.get(key)
+    if result is None or (result.status is CallStatus.UNAVAILABLE and not _is_late(recovery, observed)):
         request = FindNewest(str(job.repository), job.containers, f"{job.namespace}/{job.name}")
         steps.actions.append(Call(key, REGISTRY_DRIVER, request, job.registry_credentials))
-        steps.wake(seen.now + timedelta(seconds=CALL_SECONDS))
+        steps.wake(observed.now + timedelta(seconds=CALL_SECONDS))
         return source
     value = result.value
     if isinstance(value, FoundImages) and value.images:
         digest = value.digests.get(job.containers[0], "")
         images = dict(value.images)
         return replace(source, step="Found", found=str(value.stamp), images=images, digest=digest)
-    lost = reasons.CHECKPOINT_INVALID if source.rejected else reasons.NO_CHECKPOINT_FOUND
+    reason = reasons.CHECKPOINT_INVALID if source.rejected else reasons.NO_CHECKPOINT_FOUND
     message = source.message if result.status is CallStatus.DONE else describe(result)
-    return replace(source, step="Found", lost=lost, message=message)
+    return replace(source, step="Found", loss_reason=reason, message=message)
 
 
-def _is_late(recovery: Recovery, seen: Seen) -> bool:
+def _is_late(recovery: Recovery, observed: ObservedJob) -> bool:
     """Return True if a registry that does not answer is not waited for any more."""
-    return seen.now >= recovery.notice_time + timedelta(seconds=seen.settings.rescue_timeout)
+    return observed.now >= recovery.notice_time + timedelta(seconds=observed.settings.rescue_timeout)

@@ -1,4 +1,4 @@
-"""What replicas of other SpotInstanceJobs will use of nodes, beyond what their pods request already.
+"""Computes what replicas of other SpotInstanceJobs will use of nodes beyond what their pods request.
 
 A replica is bound to its node before its pod exists, and it uses the GPUs of its machine template even if its
 pod requests none. Both are known from what its job has recorded. So is the VM that was bought for it, whose
@@ -49,5 +49,5 @@ def _recorded_places(other: SpotInstanceJob) -> Iterator[tuple[str, int]]:
         return
     for replica in record.replicas:
         current = replica.current
-        if (current.node or current.instance) and not replica.failed:
+        if (current.node or current.instance) and not replica.failure_message:
             yield current.node or machine_name(current.instance), record.gpus

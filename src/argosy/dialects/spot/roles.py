@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from argosy.dialects.spot.observed import Seen, Steps
+from argosy.dialects.spot.observed import ObservedJob, Steps
 from argosy.dialects.spot.pods import ClusterPod
 from argosy.dialects.spot.record import SpotJobRecord
 from argosy.kinds.spot import ROLE_ANNOTATION
@@ -11,19 +11,19 @@ from argosy.plan.actions import Patch
 PRIMARY, STANDBY = "primary", "standby"
 
 
-def primary_index(record: SpotJobRecord, seen: Seen) -> int | None:
+def primary_index(record: SpotJobRecord, observed: ObservedJob) -> int | None:
     """Return the primary: the one that was, as long as it runs; then the longest running, lowest index."""
-    running = {r.index: pod for r in record.replicas if (pod := seen.running_pod(r.current)) is not None}
+    running = {r.index: pod for r in record.replicas if (pod := observed.running_pod(r.current)) is not None}
     if record.primary in running:
         return record.primary
     return min(running, key=lambda index: (_started(running[index]), index), default=None)
 
 
-def assign_roles(record: SpotJobRecord, seen: Seen, steps: Steps) -> SpotJobRecord:
+def assign_roles(record: SpotJobRecord, observed: ObservedJob, steps: Steps) -> SpotJobRecord:
     """Record the primary and write every running pod's role on it."""
-    primary = primary_index(record, seen)
+    primary = primary_index(record, observed)
     for replica in record.replicas:
-        pod = seen.running_pod(replica.current)
+        pod = observed.running_pod(replica.current)
         role = PRIMARY if replica.index == primary else STANDBY
         if pod is not None and pod.metadata.annotations.get(ROLE_ANNOTATION) != role:
             patch = {"metadata": {"annotations": {ROLE_ANNOTATION: role}}}

@@ -1,37 +1,37 @@
-"""What an administrator may set for SpotInstanceJobs and their VMs."""
+"""Defines what administrators can set for SpotInstanceJobs and their VMs."""
 
 from msgspec import Struct
 
 
 class SpotSettings(Struct, frozen=True):
-    """All times are in seconds."""
+    """Times are in seconds."""
 
     join_timeout: float = 900.0
-    """For a VM to be ready for a Job."""
+    """Time for a VM to be ready for a Job."""
     max_join_attempts: int = 5
     """VMs that are bought for one incarnation of a replica."""
     pods_ready_grace: float = 120.0
-    """For the DaemonSets' pods on a new node to be ready."""
+    """Time for the DaemonSets' pods on a new node to be ready."""
     instance_poll: float = 10.0
-    """Between two looks at the VMs of a zone."""
+    """Time between two requests for the VMs of a zone."""
     backup_pickup_timeout: float = 60.0
-    """For an agent to begin a CheckpointBackup."""
+    """Time for an agent to begin a CheckpointBackup."""
     backup_timeout: float = 600.0
-    """For a CheckpointBackup to be finished."""
+    """Time for a CheckpointBackup to be finished."""
     rescue_timeout: float = 600.0
-    """For a checkpoint of a surviving replica to be finished before an older one is used."""
+    """Time for a checkpoint of a surviving replica to be finished before an older one is used."""
     lease_loss_timeout: float = 120.0
-    """A node that has been silent for so long counts as lost."""
+    """Time after which a silent node counts as lost."""
     zone_cooldown: float = 600.0
-    """No VM is requested in a zone that had no capacity."""
+    """Time for which no VM is requested in a zone that had no capacity."""
     quota_cooldown: float = 1800.0
-    """No VM is requested in a region whose quota was exceeded."""
+    """Time for which no VM is requested in a region whose quota was exceeded."""
     no_capacity_backoff: float = 60.0
-    """Before the zones are tried again if none is left; doubles up to ten times this."""
+    """Time before the zones are tried again if none is left; doubles up to ten times this."""
     notice_margin: float = 5.0
-    """Before a deadline, in which nothing is begun any more."""
+    """Time before a deadline in which nothing is begun any more."""
     gce_endpoint: str = "https://compute.googleapis.com"
-    """Of the API of GCE. With `http://` no access token is sent."""
+    """URL of the API of GCE. With `http://` no access token is sent."""
     catalog_path: str = ""
     """File with the prices of VMs; empty: none."""
     bootstrap_token_namespaces: str = ""

@@ -1,4 +1,4 @@
-"""The status of a SpotInstanceJob, from what is recorded and what is seen."""
+"""Builds the status of a SpotInstanceJob from its Record and what is observed."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from argosy.dialects.spot import reasons
 from argosy.dialects.spot.conditions import Stated, job_conditions, update_conditions
 from argosy.dialects.spot.launch import place_problem
-from argosy.dialects.spot.observed import Seen
-from argosy.dialects.spot.record import FRESH, Replica, SpotJobRecord, encode
+from argosy.dialects.spot.observed import ObservedJob
+from argosy.dialects.spot.record import Replica, SpotJobRecord, encode
+from argosy.dialects.spot.recovery import end_outcome
 from argosy.dialects.spot.roles import PRIMARY, STANDBY, primary_index
 from argosy.kinds.spot import RecoveryStatus, ReplicaStatus, SpotInstanceJobStatus
 
@@ -18,32 +19,35 @@ MAX_RECOVERIES = 10
 
 
 def job_status(
-    before: SpotInstanceJobStatus, record: SpotJobRecord, seen: Seen, recoveries: Sequence[RecoveryStatus]
+    before: SpotInstanceJobStatus,
+    record: SpotJobRecord,
+    observed: ObservedJob,
+    recoveries: Sequence[RecoveryStatus],
 ) -> SpotInstanceJobStatus:
     """Return the whole status of a job that is accepted."""
-    job, now = seen.job, seen.now
+    job, now = observed.job, observed.now
     conditions = update_conditions(
-        before.conditions, job_conditions(record, seen, before.conditions), job.generation, now
+        before.conditions, job_conditions(record, observed, before.conditions), job.generation, now
     )
     failed = any(c.type == reasons.FAILED and c.status == "True" for c in conditions)
     checkpoint = record.checkpoint
     zones = {
         instance.status.zone
         for replica in record.replicas
-        if (instance := seen.instance_of(replica.current)) is not None and instance.status.zone
+        if (instance := observed.instance_of(replica.current)) is not None and instance.status.zone
     }
     return SpotInstanceJobStatus(
-        active_replicas=sum(_is_active(replica, seen) for replica in record.replicas),
+        active_replicas=sum(_is_active(replica, observed) for replica in record.replicas),
         last_checkpoint_time=checkpoint.time if checkpoint else None,
         last_checkpoint_image=checkpoint.image if checkpoint else "",
-        job_statuses=[_replica_status(replica, record, seen) for replica in record.replicas],
+        job_statuses=[_replica_status(replica, record, observed) for replica in record.replicas],
         conditions=conditions,
-        phase=_phase(record, seen, failed),
+        phase=_phase(record, observed, failed),
         observed_generation=job.generation,
         preemption_count=sum(replica.preemptions for replica in record.replicas) + record.removed_preemptions,
         zones=",".join(sorted(zones)),
-        cost_per_hour=_cost_per_hour(seen),
-        saved_per_hour=_saved_per_hour(seen),
+        cost_per_hour=_cost_per_hour(observed),
+        saved_per_hour=_saved_per_hour(observed),
         recoveries=list(recoveries)[-MAX_RECOVERIES:],
         argosy=encode(record),
     )
@@ -102,17 +106,17 @@ def _outcome(replica: Replica, new: SpotJobRecord) -> str:
     """Return how the recovery of a replica has ended, which is not going on any more."""
     following = next((r for r in new.replicas if r.index == replica.index), None)
     if new.ended or following is None:
-        return "Superseded"
-    if following.failed:
-        return "Failed"
+        return reasons.SUPERSEDED
+    if following.failure_message:
+        return reasons.FAILED
     if following.current.number != replica.current.number:
-        return "Superseded"
+        return reasons.SUPERSEDED
     assert replica.recovery is not None
-    return "ProgressLost" if following.current.mode == FRESH else "Recovered"
+    return end_outcome(following.current.mode, replica.recovery)
 
 
-def replica_phase(replica: Replica, record: SpotJobRecord, seen: Seen) -> str:
-    if replica.failed:
+def replica_phase(replica: Replica, record: SpotJobRecord, observed: ObservedJob) -> str:
+    if replica.failure_message:
         return "Failed"
     if record.winner == replica.index:
         return "Succeeded"
@@ -120,36 +124,36 @@ def replica_phase(replica: Replica, record: SpotJobRecord, seen: Seen) -> str:
         return "Recovering"
     current = replica.current
     if current.job:
-        return "Running" if seen.running_pod(current) is not None else "Starting"
-    if current.instance and place_problem(replica, seen):
+        return "Running" if observed.running_pod(current) is not None else "Starting"
+    if current.instance and place_problem(replica, observed):
         return "Provisioning"
     return "Pending"
 
 
-def _phase(record: SpotJobRecord, seen: Seen, failed: bool) -> str:
+def _phase(record: SpotJobRecord, observed: ObservedJob, failed: bool) -> str:
     if record.ended:
         return record.ended
     if failed:
         return "Failed"
     if any(replica.recovery is not None and replica.recovery.cause for replica in record.replicas):
         return "Recovering"
-    if any(seen.running_pod(replica.current) is not None for replica in record.replicas):
+    if any(observed.running_pod(replica.current) is not None for replica in record.replicas):
         return "Running"
     placed = any(replica.current.node or replica.current.instance for replica in record.replicas)
     return "Provisioning" if placed else "Pending"
 
 
-def _replica_status(replica: Replica, record: SpotJobRecord, seen: Seen) -> ReplicaStatus:
+def _replica_status(replica: Replica, record: SpotJobRecord, observed: ObservedJob) -> ReplicaStatus:
     current = replica.current
-    instance = seen.instance_of(current)
+    instance = observed.instance_of(current)
     shown = current.job or (replica.old[-1].job if replica.old else "")
     role = ""
-    if seen.running_pod(current) is not None:
-        role = PRIMARY if primary_index(record, seen) == replica.index else STANDBY
+    if observed.running_pod(current) is not None:
+        role = PRIMARY if primary_index(record, observed) == replica.index else STANDBY
     return ReplicaStatus(
         name=shown,
-        node_name=seen.node_name(current),
-        phase=replica_phase(replica, record, seen),
+        node_name=observed.node_name(current),
+        phase=replica_phase(replica, record, observed),
         last_checkpoint_image=replica.image,
         index=replica.index,
         incarnation=current.number,
@@ -162,22 +166,22 @@ def _replica_status(replica: Replica, record: SpotJobRecord, seen: Seen) -> Repl
     )
 
 
-def _is_active(replica: Replica, seen: Seen) -> bool:
-    job = seen.job_of(replica.current)
+def _is_active(replica: Replica, observed: ObservedJob) -> bool:
+    job = observed.job_of(replica.current)
     return job is not None and job.status.active > 0
 
 
-def _cost_per_hour(seen: Seen) -> str:
+def _cost_per_hour(observed: ObservedJob) -> str:
     """Return the price of all VMs of the job; empty if it is not known."""
-    prices = (_dollars(instance.status.price_per_hour) for instance in seen.instances.values())
+    prices = (_dollars(instance.status.price_per_hour) for instance in observed.instances.values())
     return _total(price for price in prices if price is not None)
 
 
-def _saved_per_hour(seen: Seen) -> str:
+def _saved_per_hour(observed: ObservedJob) -> str:
     """Return how much more the VMs of the job would cost on demand; empty if that is not known of any."""
     prices = (
         (_dollars(instance.status.on_demand_price_per_hour), _dollars(instance.status.price_per_hour))
-        for instance in seen.instances.values()
+        for instance in observed.instances.values()
     )
     return _total(listed - paid for listed, paid in prices if listed is not None and paid is not None)
 
