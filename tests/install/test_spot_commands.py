@@ -117,5 +117,5 @@ def test_51_without_a_builder_the_image_cannot_be_built(clone: Path) -> None:
 
 
 def test_samples_of_the_readme_are_the_examples() -> None:
-    for example in EXAMPLES.glob("*.yaml"):
-        assert (SAMPLES / example.name).read_text() == example.read_text()
+    for name in ("spotinstancejob.yaml", "spotinstancevm.yaml"):
+        assert (SAMPLES / name).read_text() == (EXAMPLES / name).read_text()
