@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from argosy.capacity.provider import Presence, SeenMachine, ZoneState
+from argosy.capacity.provider import ObservedMachine, Presence, ZoneState
 from argosy.capacity.sweep import MIN_AGE, find_orphans
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-OLD = SeenMachine("vm", "RUNNING", Presence.RUNNING, uid="gone", cluster="here", created=NOW - MIN_AGE)
+OLD = ObservedMachine("vm", "RUNNING", Presence.RUNNING, uid="gone", cluster="here", created=NOW - MIN_AGE)
 
-CASES: dict[str, tuple[SeenMachine, bool]] = {
+CASES: dict[str, tuple[ObservedMachine, bool]] = {
     "ours, old, without an object: deleted": (OLD, True),
     "its object exists: kept": (replace(OLD, uid="there"), False),
     "of another cluster: kept": (replace(OLD, cluster="elsewhere"), False),
@@ -23,7 +23,7 @@ CASES: dict[str, tuple[SeenMachine, bool]] = {
 
 
 @pytest.mark.parametrize(("machine", "want"), CASES.values(), ids=CASES.keys())
-def test_which_vms_are_swept(machine: SeenMachine, want: bool) -> None:
+def test_which_vms_are_swept(machine: ObservedMachine, want: bool) -> None:
     found = find_orphans(ZoneState({"vm": machine}), {"there"}, "here", NOW)
     assert [each.name for each in found] == (["vm"] if want else [])
 

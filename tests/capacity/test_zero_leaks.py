@@ -41,7 +41,7 @@ def check_at_rest(world: World) -> None:
     recorded = sorted(
         obj.status.instance_name
         for name, obj in world.objects.items()
-        if world.state(name) not in (MachineState.WANTED, MachineState.FAILED, MachineState.GONE)
+        if world.state(name) not in (MachineState.WANTED, MachineState.FAILED, MachineState.DELETED)
     )
     assert world.machines() == recorded
     assert world.gate.violations == []

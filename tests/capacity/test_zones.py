@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from argosy.capacity.catalog import Prices
-from argosy.capacity.machine_record import MachineSpec, Resting
+from argosy.capacity.machine_record import Cooldown, MachineSpec
 from argosy.capacity.zones import Strategy, ZonePolicy, choose_zone, order_zones
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -83,18 +83,18 @@ def test_the_order_of_zones(
     assert " ".join(each.zone for each in candidates) == want
 
 
-def rest(scope: str, seconds: float = 60.0) -> Resting:
-    return Resting(scope, NOW + timedelta(seconds=seconds))
+def cooldown(scope: str, seconds: float = 60.0) -> Cooldown:
+    return Cooldown(scope, NOW + timedelta(seconds=seconds))
 
 
 EQUAL = offers(us_a=1.0, us_b=1.05, us_c=1.5, eu_a=1.0)
 
-CHOICE: dict[str, tuple[ZonePolicy, tuple[Resting, ...], Mapping[str, int], str]] = {
+CHOICE: dict[str, tuple[ZonePolicy, tuple[Cooldown, ...], Mapping[str, int], str]] = {
     "the first": (ZonePolicy(), (), {}, "us-a"),
-    "a resting zone is left out": (ZonePolicy(), (rest("us-a"),), {}, "us-b"),
-    "a zone that has rested is asked again": (ZonePolicy(), (rest("us-a", -1),), {}, "us-a"),
-    "a resting region is left out": (ZonePolicy(), (rest("us"),), {}, "eu-a"),
-    "all rest: none": (ZonePolicy(), (rest("us"), rest("eu")), {}, ""),
+    "zone in its cooldown: left out": (ZonePolicy(), (cooldown("us-a"),), {}, "us-b"),
+    "zone whose cooldown is over: tried again": (ZonePolicy(), (cooldown("us-a", -1),), {}, "us-a"),
+    "region in its cooldown: its zones are left out": (ZonePolicy(), (cooldown("us"),), {}, "eu-a"),
+    "all zones in a cooldown: none": (ZonePolicy(), (cooldown("us"), cooldown("eu")), {}, ""),
     "equally cheap zones: the one with the fewest machines": (ZonePolicy(), (), {"us-a": 1}, "us-b"),
     "a zone that is more than 10 % dearer is not equal": (ZonePolicy(), (), {"us-a": 2, "us-b": 2}, "us-a"),
     "machines are not spread over regions before a loss": (ZonePolicy(), (), {"us-a": 1, "us-b": 1}, "us-a"),
@@ -102,9 +102,9 @@ CHOICE: dict[str, tuple[ZonePolicy, tuple[Resting, ...], Mapping[str, int], str]
 }
 
 
-@pytest.mark.parametrize(("policy", "resting", "used", "want"), CHOICE.values(), ids=CHOICE.keys())
+@pytest.mark.parametrize(("policy", "cooldowns", "used", "want"), CHOICE.values(), ids=CHOICE.keys())
 def test_which_zone_is_asked_next(
-    policy: ZonePolicy, resting: tuple[Resting, ...], used: Mapping[str, int], want: str
+    policy: ZonePolicy, cooldowns: tuple[Cooldown, ...], used: Mapping[str, int], want: str
 ) -> None:
     candidates = order_zones(ALL, policy, EQUAL, spot=True)
-    assert choose_zone(candidates, resting, used, NOW) == want
+    assert choose_zone(candidates, cooldowns, used, NOW) == want

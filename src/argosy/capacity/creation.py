@@ -1,4 +1,4 @@
-"""From a wanted machine to one that exists: choose a zone, record it, look for the machine, create it.
+"""Creates a wanted machine: chooses a zone, records it, looks for the machine, and sends the creation.
 
 The Record says where and under which id a machine is requested before it is looked for, and that a creation
 may have been sent before it is sent. A repeated request has the same id, and a machine that is there already
@@ -20,8 +20,8 @@ from argosy.capacity.join import (
     token_secret,
 )
 from argosy.capacity.machine_plan import CLOCK_SKEW, Context, MachinePlan, cut, event
-from argosy.capacity.machine_record import MachineRecord, MachineSpec, MachineState, Resting, region_of
-from argosy.capacity.provider import NOT_FOUND, OperationKind, SeenMachine, SeenOperation
+from argosy.capacity.machine_record import Cooldown, MachineRecord, MachineSpec, MachineState, region_of
+from argosy.capacity.provider import NOT_FOUND, ObservedMachine, ObservedOperation, OperationKind
 from argosy.capacity.reactions import (
     DENIED,
     NAME_CONFLICT,
@@ -40,7 +40,7 @@ _EVENTS = {ZONE_EXHAUSTED, QUOTA_EXCEEDED, DENIED}
 """Reasons that are reported as events too."""
 
 
-class Found(Struct, frozen=True):
+class ExistingMachine(Struct, frozen=True):
     """The machine exists."""
 
     record: MachineRecord
@@ -60,10 +60,10 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
         return context.plan(record)
     spot = spec.spot and not 0 < facts.on_demand_after <= record.spot_failures
     candidates = order_zones(spec, facts.policy, facts.offers, spot=spot)
-    if record.going:  # the last machine did not become ready in its zone: that one comes last
+    if record.deletion_reason:  # the last machine did not become ready in its zone: that one comes last
         candidates = tuple(sorted(candidates, key=lambda each: each.zone == record.zone))
-    resting = tuple(rest for rest in record.resting if rest.until > context.now)
-    zone = choose_zone(candidates, (*resting, *facts.policy.resting), facts.policy.used, context.now)
+    cooldowns = tuple(each for each in record.cooldowns if each.until > context.now)
+    zone = choose_zone(candidates, (*cooldowns, *facts.policy.cooldowns), facts.policy.used, context.now)
     if not zone:
         return context.plan(_without_capacity(record, context))
     prices = facts.offers.get(zone, Prices(None, None))
@@ -80,7 +80,7 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
         price=_dollars(prices.price(spot=spot)),
         on_demand_price=_dollars(prices.on_demand),
         requested_at=context.now,
-        resting=resting,
+        cooldowns=cooldowns,
         credentials=facts.credentials,
         token_id=_token_id(record, context),
         reason=PROVISIONING,
@@ -91,10 +91,10 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
     return replace(plan, events=(event("InstanceRequested", message),))
 
 
-def create(record: MachineRecord, context: Context) -> MachinePlan | Found:
+def create(record: MachineRecord, context: Context) -> MachinePlan | ExistingMachine:
     """Look for the recorded machine, and create it if it is not there."""
-    if seen := context.seen(record):
-        return _found(record, seen, context, adopted=context.result(record, "insert") is None)
+    if machine := context.machine(record):
+        return _existing(record, machine, context, adopted=context.result(record, "insert") is None)
     operation = _insertion(record, context)
     if operation is not None and operation.done and operation.code:
         return _refused(record, context, operation.code, operation.message)
@@ -106,16 +106,16 @@ def create(record: MachineRecord, context: Context) -> MachinePlan | Found:
         return context.plan(record)
     if not record.sent and record.digest != context.facts.spec.digest:
         return request(replace(record, state=MachineState.WANTED), context)
-    found = context.result(record, "find")
+    result = context.result(record, "find")
     find = context.call(record, "find", context.provider.find(record))
-    if found is None:
+    if result is None:
         return context.plan(record, find)
-    if found.status is CallStatus.DONE and isinstance(found.value, SeenMachine):
-        return _found(record, found.value, context, adopted=True)
-    if found.status is not CallStatus.REFUSED or found.code != NOT_FOUND:
-        return _failed_call(record, context, found)
+    if result.status is CallStatus.DONE and isinstance(result.value, ObservedMachine):
+        return _existing(record, result.value, context, adopted=True)
+    if result.status is not CallStatus.REFUSED or result.code != NOT_FOUND:
+        return _failed_call(record, context, result)
     if operation is not None:  # it was created, and is gone already
-        return Found(replace(record, confirmed=True), adopted=False)
+        return ExistingMachine(replace(record, confirmed=True), adopted=False)
     return _insert(record, context, find)
 
 
@@ -142,7 +142,7 @@ def _insert(record: MachineRecord, context: Context, find: Call) -> MachinePlan:
         body = context.provider.create(record, facts.spec, facts.identity, join)
         insert = context.call(record, "insert", body, secrets)
         started = result.value if result is not None else None
-        if isinstance(started, SeenOperation) and started.done and started.code:
+        if isinstance(started, ObservedOperation) and started.done and started.code:
             return _refused(record, context, started.code, started.message)
         sent = record if record.sent else replace(record, sent=True, requested_at=context.now)
         return _wait(replace(sent, retry_at=None), context, *calls, insert)
@@ -187,12 +187,12 @@ def _refused(record: MachineRecord, context: Context, code: str, message: str) -
         return context.plan(_fail(wanted, context), events=events)
     if outcome.reaction is Reaction.NEXT_REGION:
         until = context.now + timedelta(seconds=settings.quota_cooldown)
-        rest = Resting(region_of(record.zone), until, is_region=True)
+        cooldown = Cooldown(region_of(record.zone), until, is_region=True)
     else:
-        rest = Resting(record.zone, context.now + timedelta(seconds=settings.zone_cooldown))
-    wanted = replace(wanted, resting=(*record.resting, rest), going="")
-    following = request(wanted, context)
-    return replace(following, events=(*events, *following.events))
+        cooldown = Cooldown(record.zone, context.now + timedelta(seconds=settings.zone_cooldown))
+    wanted = replace(wanted, cooldowns=(*record.cooldowns, cooldown), deletion_reason="")
+    plan = request(wanted, context)
+    return replace(plan, events=(*events, *plan.events))
 
 
 def _fail(record: MachineRecord, context: Context) -> MachineRecord:
@@ -214,27 +214,27 @@ def reopen(record: MachineRecord, context: Context) -> MachinePlan:
     return request(replace(_clean(record), state=MachineState.WANTED, join_attempts=0), context)
 
 
-def _found(
-    record: MachineRecord, seen: SeenMachine, context: Context, *, adopted: bool
-) -> MachinePlan | Found:
-    if not _is_ours(record, seen, context):
+def _existing(
+    record: MachineRecord, machine: ObservedMachine, context: Context, *, adopted: bool
+) -> MachinePlan | ExistingMachine:
+    if not _is_ours(record, machine, context):
         text = f"{record.zone}: a machine {record.name} of another object exists already"
         return context.plan(_fail(replace(record, reason=NAME_CONFLICT, message=text), context))
-    return Found(replace(record, sent=True, confirmed=True), adopted)
+    return ExistingMachine(replace(record, sent=True, confirmed=True), adopted)
 
 
-def _is_ours(record: MachineRecord, seen: SeenMachine, context: Context) -> bool:
+def _is_ours(record: MachineRecord, machine: ObservedMachine, context: Context) -> bool:
     """Return False for a machine of another object, or of nobody that was there before it was requested."""
-    if seen.uid or seen.created is None or record.requested_at is None:
-        return seen.uid in ("", context.uid)
-    return seen.created >= record.requested_at - CLOCK_SKEW
+    if machine.uid or machine.created is None or record.requested_at is None:
+        return machine.uid in ("", context.uid)
+    return machine.created >= record.requested_at - CLOCK_SKEW
 
 
 def _dollars(price: float | None) -> str:
     return "" if price is None else f"{price:.4f}"
 
 
-def _insertion(record: MachineRecord, context: Context) -> SeenOperation | None:
+def _insertion(record: MachineRecord, context: Context) -> ObservedOperation | None:
     """Return the operation of this attempt's creation, as the view shows it."""
     request_id = record.request_id(context.uid)
     mine = (each for each in context.operations(record) if each.kind is OperationKind.INSERT)
@@ -248,7 +248,7 @@ def _without_capacity(record: MachineRecord, context: Context) -> MachineRecord:
         state=MachineState.WANTED,
         no_capacity=record.no_capacity + 1,
         retry_at=context.now + context.settings.no_capacity(record.no_capacity),
-        resting=tuple(rest for rest in record.resting if rest.is_region),
+        cooldowns=tuple(each for each in record.cooldowns if each.is_region),
         reason=NO_CAPACITY,
         message=record.message or "no zone is left",
     )
@@ -267,8 +267,8 @@ def _clean(record: MachineRecord) -> MachineRecord:
         node_uid="",
         joined_at=None,
         silent_since=None,
-        going="",
-        going_at=None,
+        deletion_reason="",
+        deleting_since=None,
         blocked_by="",
         notice=None,
     )

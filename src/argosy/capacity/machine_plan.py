@@ -1,4 +1,4 @@
-"""What one decision about a machine looks at, and what it returns."""
+"""Defines the input and the output of one decision about a machine."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -15,8 +15,8 @@ from argosy.capacity.machine_record import (
     MachineSpec,
     MachineState,
 )
-from argosy.capacity.provider import Identity, Provider, SeenMachine, SeenOperation, ZoneState
-from argosy.capacity.reactions import MachineSettings
+from argosy.capacity.provider import Identity, ObservedMachine, ObservedOperation, Provider, ZoneState
+from argosy.capacity.settings import MachineSettings
 from argosy.capacity.zones import ZonePolicy
 from argosy.plan.actions import Call, CallResult, EmitEvent, SecretRef
 from argosy.plan.contract import View, ViewState
@@ -96,7 +96,7 @@ class MachinePlan(Struct, frozen=True, kw_only=True):
 
     @property
     def released(self) -> bool:
-        """Return True if nothing outside is left that is ours."""
+        """Return True if nothing of ours is left at the provider."""
         return not self.record.exists and not self.record.token_id
 
 
@@ -134,20 +134,19 @@ class Context(Struct, frozen=True):
         return Call(key, self.provider.driver, request, record.credentials, dict(secrets))
 
     def plan(self, record: MachineRecord, *calls: Call, events: Iterable[EmitEvent] = ()) -> MachinePlan:
-        """Return a plan that is looked at again when the Record says so."""
-        waits = record.retry_at is not None and record.retry_at > self.now
-        requeue_at = record.retry_at if waits else None
+        """Return a plan that is requeued at the `retry_at` of the Record."""
+        requeue_at = record.retry_at if self.waits(record) else None
         return MachinePlan(record=record, calls=calls, events=tuple(events), requeue_at=requeue_at)
 
     def waits(self, record: MachineRecord) -> bool:
         """Return True if nothing may be requested yet."""
         return record.retry_at is not None and record.retry_at > self.now
 
-    def seen(self, record: MachineRecord) -> SeenMachine | None:
+    def machine(self, record: MachineRecord) -> ObservedMachine | None:
         """Return the machine as the view shows it."""
         return self._zone(record).machines.get(record.name)
 
-    def operations(self, record: MachineRecord) -> tuple[SeenOperation, ...]:
+    def operations(self, record: MachineRecord) -> tuple[ObservedOperation, ...]:
         """Return what was done to the machine since it was requested, the oldest first."""
         since = record.requested_at - CLOCK_SKEW if record.requested_at else None
         found = self._zone(record).operations.get(record.name, ())

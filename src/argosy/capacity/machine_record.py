@@ -1,4 +1,4 @@
-"""What must be remembered of a machine: enough to find it and to delete it, without the object that asked.
+"""Defines the Record of a machine: enough to find it and to delete it without the object that asked for it.
 
 The Record is written before each request, with the exact name, project, zone and request id. So after a crash
 the same request is sent again, or the machine is found by its name; and no machine exists that no Record
@@ -27,7 +27,7 @@ class MachineState(StrEnum):
     """How far a machine has come."""
 
     WANTED = "Wanted"
-    """Nothing of this attempt exists outside."""
+    """Nothing of this attempt exists at the provider."""
     REQUESTED = "Requested"
     """Its creation is recorded; it exists only if that may have been sent."""
     RUNNING = "Running"
@@ -37,17 +37,17 @@ class MachineState(StrEnum):
     READY = "Ready"
     """Jobs may run on it."""
     LOST = "Lost"
-    """The provider has taken it, or is about to have done so. What is left of it is deleted."""
-    GOING = "Going"
+    """The provider has stopped it or is stopping it. What is left of it is deleted."""
+    DELETING = "Deleting"
     """It is being deleted by us."""
     FAILED = "Failed"
-    """It could not be had, and trying again would not help. Nothing exists outside."""
-    GONE = "Gone"
-    """Nothing exists outside any more, and nothing shall."""
+    """It could not be created, and another try would not help. Nothing exists at the provider."""
+    DELETED = "Deleted"
+    """Nothing exists at the provider any more, and nothing is created again."""
 
 
-class Resting(Struct, frozen=True, omit_defaults=True):
-    """A zone, or a whole region, that is not asked until a time."""
+class Cooldown(Struct, frozen=True, omit_defaults=True):
+    """A zone, or a whole region, that is not tried again before a time."""
 
     scope: str
     until: datetime
@@ -55,7 +55,7 @@ class Resting(Struct, frozen=True, omit_defaults=True):
 
 
 class MachineNotice(Struct, frozen=True, omit_defaults=True):
-    """The announced or observed loss of a machine: the first word of it, and why."""
+    """The announced or observed loss of a machine: who reported it first, and why it is lost."""
 
     source: str
     at: datetime
@@ -105,16 +105,16 @@ class MachineRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The code of the last refusal."""
     no_capacity: int = 0
     """Times in a row that no zone was left."""
-    resting: tuple[Resting, ...] = ()
+    cooldowns: tuple[Cooldown, ...] = ()
     node_uid: str = ""
     """The Node that the machine has become."""
     node: str = ""
     joined_at: datetime | None = None
     silent_since: datetime | None = None
     """Since when its Node has not reported."""
-    going: str = ""
+    deletion_reason: str = ""
     """Why it is being deleted."""
-    going_at: datetime | None = None
+    deleting_since: datetime | None = None
     reason: str = ""
     """What it waits for, or why it failed: one word of the conditions."""
     message: str = ""
@@ -126,10 +126,10 @@ class MachineRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def exists(self) -> bool:
-        """Return True if there may be a machine outside."""
+        """Return True if there may be a machine at the provider."""
         if self.state is MachineState.REQUESTED:
             return self.sent
-        return self.state not in (MachineState.WANTED, MachineState.FAILED, MachineState.GONE)
+        return self.state not in (MachineState.WANTED, MachineState.FAILED, MachineState.DELETED)
 
     def request_id(self, uid: str, verb: str = "") -> str:
         """Return the id of a request, the same for each repetition of it."""

@@ -1,4 +1,4 @@
-"""The life of one machine: Wanted, Requested, Running, Joined, Ready, Going, Gone; or Lost, or Failed.
+"""Decides about one machine: Wanted, Requested, Running, Joined, Ready, Lost, Deleting, Deleted, Failed.
 
 `decide` is called with the stored Record and everything that is known, and returns the next Record and the
 calls to make. The Record is stored before a call is made, each call may be made twice, and a machine is
@@ -11,13 +11,13 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.capacity.creation import Found, create, reopen, request
-from argosy.capacity.following import LOST, follow, improve_cause, settle_token
+from argosy.capacity.creation import ExistingMachine, create, reopen, request
 from argosy.capacity.machine_plan import Context, MachineFacts, MachinePlan, event
 from argosy.capacity.machine_record import MachineRecord, MachineState
 from argosy.capacity.provider import Provider
-from argosy.capacity.reactions import MachineSettings
 from argosy.capacity.removal import begin_timeout, release, remove
+from argosy.capacity.running import LOST, improve_cause, settle_token, watch
+from argosy.capacity.settings import MachineSettings
 
 
 class Machines(Struct, frozen=True):
@@ -27,13 +27,13 @@ class Machines(Struct, frozen=True):
     settings: MachineSettings = MachineSettings()
 
     def decide(self, record: MachineRecord | None, facts: MachineFacts) -> MachinePlan:
-        """Return what is remembered and done next."""
+        """Return the next Record, and the calls that follow from it."""
         context = Context(facts, self.provider, self.settings)
         known = _with_node(_with_credentials(record or MachineRecord(), facts), facts)
         plan = self._decide(known, context)
         if plan.record.exists or not plan.record.token_id or plan.calls:
             return plan
-        if plan.record.state not in (MachineState.GONE, MachineState.FAILED):
+        if plan.record.state not in (MachineState.DELETED, MachineState.FAILED):
             return plan
         settled = settle_token(plan.record, context)
         return replace(settled, events=(*plan.events, *settled.events))
@@ -48,18 +48,20 @@ class Machines(Struct, frozen=True):
                 return self._create(record, context)
             case MachineState.FAILED:
                 return reopen(record, context)
-            case MachineState.GOING:
-                return remove(improve_cause(record, context) if record.going == LOST else record, context)
-            case MachineState.GONE:
+            case MachineState.DELETING:
+                return remove(
+                    improve_cause(record, context) if record.deletion_reason == LOST else record, context
+                )
+            case MachineState.DELETED:
                 return context.plan(improve_cause(record, context))
             case _:
-                return follow(record, context)
+                return watch(record, context)
 
     def _create(self, record: MachineRecord, context: Context) -> MachinePlan:
         outcome = create(record, context)
-        if isinstance(outcome, Found):
+        if isinstance(outcome, ExistingMachine):
             running = replace(outcome.record, state=MachineState.RUNNING, tries=0, retry_at=None)
-            plan = follow(running, context)
+            plan = watch(running, context)
             if not outcome.adopted:
                 return plan
             adopted = event("InstanceAdopted", f"{record.name} exists already in {record.zone}")
@@ -80,8 +82,8 @@ def _with_credentials(record: MachineRecord, facts: MachineFacts) -> MachineReco
 
 
 def _with_node(record: MachineRecord, facts: MachineFacts) -> MachineRecord:
-    """Return the Record with a Node that has come while the machine goes, so that it is deleted too."""
-    is_going = facts.deleting or record.state in (MachineState.GOING, MachineState.LOST)
-    if not is_going or not record.exists or facts.node is None:
+    """Return the Record with a Node that joined while the machine was deleted, so that it goes too."""
+    is_ending = facts.deleting or record.state in (MachineState.DELETING, MachineState.LOST)
+    if not is_ending or not record.exists or facts.node is None:
         return record
     return replace(record, node=facts.node.name, node_uid=facts.node.uid)

@@ -30,7 +30,7 @@ class Presence(StrEnum):
     """It is stopping or has stopped."""
 
 
-class SeenMachine(Struct, frozen=True):
+class ObservedMachine(Struct, frozen=True):
     """A machine as its provider shows it."""
 
     name: str
@@ -62,7 +62,7 @@ class OperationKind(StrEnum):
     OTHER = "Other"
 
 
-class SeenOperation(Struct, frozen=True):
+class ObservedOperation(Struct, frozen=True):
     """Something that was done to a machine, or is being done."""
 
     id: str
@@ -79,8 +79,8 @@ class SeenOperation(Struct, frozen=True):
 class ZoneState(Struct, frozen=True):
     """The value of a view of a zone: our machines there, and what was done to them lately."""
 
-    machines: Mapping[str, SeenMachine] = field(default_factory=dict)
-    operations: Mapping[str, tuple[SeenOperation, ...]] = field(default_factory=dict)
+    machines: Mapping[str, ObservedMachine] = field(default_factory=dict)
+    operations: Mapping[str, tuple[ObservedOperation, ...]] = field(default_factory=dict)
     """By the name of the machine, the oldest first."""
 
 
@@ -113,13 +113,13 @@ class Provider(Protocol):
         """Return the scope of the view that shows the machine, as a `ZoneState`."""
 
     def find(self, record: MachineRecord) -> Struct:
-        """Return the request for exactly this machine; its answer is a `SeenMachine`."""
+        """Return the request for exactly this machine; its answer is an `ObservedMachine`."""
 
     def create(self, record: MachineRecord, spec: MachineSpec, identity: Identity, join: JoinPlan) -> Struct:
-        """Return the request that creates the recorded machine; its answer is a `SeenOperation`."""
+        """Return the request that creates the recorded machine; its answer is an `ObservedOperation`."""
 
     def delete(self, record: MachineRecord, uid: str) -> Struct:
-        """Return the request that deletes the recorded machine; its answer is a `SeenOperation`."""
+        """Return the request that deletes the recorded machine; its answer is an `ObservedOperation`."""
 
 
 # Codes of refusals, the same for all providers.

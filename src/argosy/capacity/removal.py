@@ -1,7 +1,7 @@
-"""Deletes a machine from recorded values alone, and believes that it is gone only when its provider says so.
+"""Deletes a machine from recorded values alone. It counts as deleted only when its provider confirms that.
 
-A creation that may have been sent, and was never seen to have had an effect, may still arrive: until it has
-shown itself or some time has passed, an absent machine does not count as gone.
+A creation that may have been sent, and has had no effect yet, may still arrive: until it has had one, or some
+time has passed, a machine that the provider does not know does not count as deleted.
 """
 
 from datetime import timedelta
@@ -14,8 +14,8 @@ from argosy.capacity.provider import NOT_FOUND, OperationKind
 from argosy.capacity.reactions import DENIED, JOIN_ATTEMPTS_EXHAUSTED, JOIN_TIMEOUT, UNAVAILABLE
 from argosy.plan.actions import CallStatus
 
-DELETED = "Deleted"
-"""Why a machine is deleted that nobody wants any more."""
+UNWANTED = "Unwanted"
+"""Why a machine is deleted: its object is deleted."""
 
 HANGING_SECONDS = 120.0
 """A deletion that has shown nothing for so long is asked for again."""
@@ -23,15 +23,15 @@ HANGING_SECONDS = 120.0
 
 def begin_removal(record: MachineRecord, context: Context, why: str) -> MachinePlan:
     """Record that the machine is deleted, and delete it."""
-    going = replace(
+    deleting = replace(
         record,
-        state=MachineState.GOING,
-        going=why,
-        going_at=context.now,
+        state=MachineState.DELETING,
+        deletion_reason=why,
+        deleting_since=context.now,
         tries=record.tries + 1,
         retry_at=None,
     )
-    return remove(going, context)
+    return remove(deleting, context)
 
 
 def begin_timeout(record: MachineRecord, context: Context, progress: str) -> MachinePlan:
@@ -52,18 +52,18 @@ def begin_timeout(record: MachineRecord, context: Context, progress: str) -> Mac
 def release(record: MachineRecord, context: Context) -> MachinePlan:
     """Delete the machine because its object is deleted."""
     if not record.exists:
-        return context.plan(replace(record, state=MachineState.GONE))
-    if record.state is MachineState.GOING:
-        return remove(replace(record, going=DELETED), context)
-    return begin_removal(record, context, DELETED)
+        return context.plan(replace(record, state=MachineState.DELETED))
+    if record.state is MachineState.DELETING:
+        return remove(replace(record, deletion_reason=UNWANTED), context)
+    return begin_removal(record, context, UNWANTED)
 
 
 def remove(record: MachineRecord, context: Context) -> MachinePlan:
     """Ask for the deletion until the provider does not know the machine any more."""
     facts = context.facts
-    if facts.abandon and record.going == DELETED and _is_refused(record, context):
+    if facts.abandon and record.deletion_reason == UNWANTED and _is_refused(record, context):
         abandoned = event("InstanceAbandoned", f"{record.name} in {record.zone} was given up", warning=True)
-        return context.plan(replace(record, state=MachineState.GONE), events=(abandoned,))
+        return context.plan(replace(record, state=MachineState.DELETED), events=(abandoned,))
     if not facts.has_credentials:
         return context.plan(record)
     if context.waits(record):
@@ -85,13 +85,13 @@ def _await_operation(record: MachineRecord, context: Context, call_key: str) -> 
     request_id = record.request_id(context.uid, "delete")
     mine = [each for each in context.operations(record) if each.request_id == request_id]
     done = bool(mine) and mine[0].done
-    if done and not mine[0].code and context.seen(record) is None:
+    if done and not mine[0].code and context.machine(record) is None:
         return remove(replace(record, tries=record.tries + 1, retry_at=None), context)
     if done and mine[0].code:
         again = context.retry(record, UNAVAILABLE, f"{mine[0].code}: {mine[0].message}")
         return context.plan(again)
-    assert record.going_at is not None
-    hangs_at = record.going_at + timedelta(seconds=HANGING_SECONDS * (record.tries + 1))
+    assert record.deleting_since is not None
+    hangs_at = record.deleting_since + timedelta(seconds=HANGING_SECONDS * (record.tries + 1))
     if context.now >= hangs_at:
         return remove(replace(record, tries=record.tries + 1), context)
     call = context.call(record, "delete", context.provider.delete(record, context.uid))
@@ -101,14 +101,14 @@ def _await_operation(record: MachineRecord, context: Context, call_key: str) -> 
 
 def _absent(record: MachineRecord, context: Context) -> MachinePlan:
     """The provider does not know the machine: it is gone, unless its creation may still arrive."""
-    assert record.going_at is not None
+    assert record.deleting_since is not None
     settings = context.settings
     running = [
         each
         for each in context.operations(record)
         if each.kind is OperationKind.INSERT and not each.done and not record.confirmed
     ]
-    settled_at = record.going_at + timedelta(seconds=settings.late_seconds)
+    settled_at = record.deleting_since + timedelta(seconds=settings.late_seconds)
     if running or (not record.confirmed and context.now < settled_at):
         wait = settled_at if context.now < settled_at else context.now + timedelta(seconds=5)
         return context.plan(replace(record, tries=record.tries + 1, retry_at=wait))
@@ -123,8 +123,8 @@ def _absent(record: MachineRecord, context: Context) -> MachinePlan:
 
 def _following_state(record: MachineRecord, context: Context) -> MachineState:
     """Return what a machine is after it was deleted."""
-    if record.going != JOIN_TIMEOUT:
-        return MachineState.GONE
+    if record.deletion_reason != JOIN_TIMEOUT:
+        return MachineState.DELETED
     exhausted = record.join_attempts >= context.settings.max_join_attempts
     return MachineState.FAILED if exhausted else MachineState.WANTED
 

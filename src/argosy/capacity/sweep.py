@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from argosy.capacity.machine_record import MachineRecord, MachineState
-from argosy.capacity.provider import SeenMachine, ZoneState
+from argosy.capacity.provider import ObservedMachine, ZoneState
 from argosy.plan.actions import SecretRef
 
 SWEEP_SECONDS: Final = 600.0
@@ -21,7 +21,7 @@ MIN_AGE: Final = timedelta(minutes=10)
 
 def find_orphans(
     zone: ZoneState, uids: Collection[str], cluster: str, now: datetime
-) -> tuple[SeenMachine, ...]:
+) -> tuple[ObservedMachine, ...]:
     """Return the machines of a zone whose objects do not exist; `uids` are those that do."""
     return tuple(
         machine
@@ -36,9 +36,9 @@ def find_orphans(
 
 
 def orphan_record(
-    machine: SeenMachine, project: str, zone: str, credentials: SecretRef | None
+    machine: ObservedMachine, project: str, zone: str, credentials: SecretRef | None
 ) -> MachineRecord:
     """Return the Record by which a machine is deleted that has none."""
     return MachineRecord(
-        state=MachineState.GOING, name=machine.name, project=project, zone=zone, credentials=credentials
+        state=MachineState.DELETING, name=machine.name, project=project, zone=zone, credentials=credentials
     )

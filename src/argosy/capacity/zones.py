@@ -1,4 +1,4 @@
-"""The order in which zones are asked for a machine, and which of them is asked next."""
+"""Orders the zones in which a machine may be created, and chooses the next one to try."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from argosy.capacity.catalog import Prices
-from argosy.capacity.machine_record import MachineSpec, Resting, region_of
+from argosy.capacity.machine_record import Cooldown, MachineSpec, region_of
 
 SPREAD_TOLERANCE = 0.10
 """Zones whose prices differ by no more than this share count as equally cheap."""
@@ -36,8 +36,8 @@ class ZonePolicy(Struct, frozen=True):
     """Machines of the same job by zone."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Decayed rates of preemptions by zone."""
-    resting: tuple[Resting, ...] = ()
-    """Zones and regions of which other machines of the job have learnt that they have no capacity."""
+    cooldowns: tuple[Cooldown, ...] = ()
+    """Zones and regions that had no capacity for other machines of the job."""
 
 
 class Candidate(NamedTuple):
@@ -89,24 +89,24 @@ def order_zones(
 
 
 def choose_zone(
-    candidates: Sequence[Candidate], resting: Iterable[Resting], used: Mapping[str, int], now: datetime
+    candidates: Sequence[Candidate], cooldowns: Iterable[Cooldown], used: Mapping[str, int], now: datetime
 ) -> str:
-    """Return the zone to ask next; empty if all rest.
+    """Return the zone to try next; empty if all are cooling down.
 
     Of candidates that are as cheap as the first one, the one with the fewest machines of the job is taken.
     """
-    asleep = {rest.scope for rest in resting if rest.until > now}
-    awake = [each for each in candidates if asleep.isdisjoint((each.zone, region_of(each.zone)))]
-    if not awake:
+    cooling = {cooldown.scope for cooldown in cooldowns if cooldown.until > now}
+    available = [each for each in candidates if cooling.isdisjoint((each.zone, region_of(each.zone)))]
+    if not available:
         return ""
-    first = awake[0]
+    first = available[0]
     if first.price is None:
         return first.zone
     limit = first.price * (1 + SPREAD_TOLERANCE)
     floor = first.price * (1 - SPREAD_TOLERANCE)
     equal = [
         each
-        for each in awake
+        for each in available
         if each.group == first.group and each.price is not None and floor <= each.price <= limit
     ]
     return min(equal, key=lambda each: used.get(each.zone, 0)).zone

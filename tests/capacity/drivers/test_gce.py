@@ -14,7 +14,7 @@ from argosy.capacity.drivers.gce import GceDriver
 from argosy.capacity.drivers.gce_auth import Tokens
 from argosy.capacity.join import JoinPlan
 from argosy.capacity.machine_record import MachineRecord, MachineSpec
-from argosy.capacity.provider import Identity, Presence, SeenMachine, SeenOperation, ZoneState
+from argosy.capacity.provider import Identity, ObservedMachine, ObservedOperation, Presence, ZoneState
 from argosy.capacity.providers.gce import Gce
 from argosy.engine.errors import LeaseExpired
 from argosy.local.gce.api import GceApi
@@ -43,11 +43,11 @@ class Stage:
     cloud: Cloud
     gate: StrictGate
 
-    async def insert(self, name: str = "vm") -> SeenOperation:
+    async def insert(self, name: str = "vm") -> ObservedOperation:
         record = msgspec.structs.replace(RECORD, name=name)
         request = Gce().create(record, SPEC, Identity(f"uid-{name}", "c"), JoinPlan("join"))
         answer = await self.driver.call(request, SECRETS)
-        assert isinstance(answer, SeenOperation)
+        assert isinstance(answer, ObservedOperation)
         return answer
 
     async def zone(self) -> ZoneState:
@@ -70,7 +70,7 @@ async def test_a_vm_is_created_seen_and_deleted(stage: Stage) -> None:
     operation = await stage.insert()
     assert operation.request_id == RECORD.request_id("uid-vm")
     seen = await stage.driver.call(Gce().find(RECORD), SECRETS)
-    assert isinstance(seen, SeenMachine)
+    assert isinstance(seen, ObservedMachine)
     assert (seen.name, seen.presence, seen.uid, seen.cluster) == ("vm", Presence.RUNNING, "uid-vm", "c")
     await stage.driver.call(Gce().delete(RECORD, "uid-vm"), SECRETS)
     with pytest.raises(Refusal, match="NOT_FOUND"):

@@ -26,17 +26,17 @@ from argosy.capacity.provider import (
     JOIN_DATA_MISSING,
     NOT_FOUND,
     PERMISSION_DENIED,
+    ObservedMachine,
+    ObservedOperation,
     OperationKind,
-    SeenMachine,
-    SeenOperation,
     ZoneState,
 )
 from argosy.capacity.providers.gce import (
     DeleteInstance,
     FindInstance,
     InsertInstance,
-    seen_machine,
-    seen_operation,
+    observed_machine,
+    observed_operation,
 )
 from argosy.capacity.providers.gce_account import CREDENTIALS_KEY, check_account
 from argosy.engine.proxies import environment_proxy
@@ -85,16 +85,16 @@ class GceDriver:
         match request:
             case FindInstance():
                 path = _instances(request.project, request.zone, request.name)
-                return seen_machine(await self._send("GET", path, credentials))
+                return observed_machine(await self._send("GET", path, credentials))
             case InsertInstance():
                 return await self._insert(request, credentials)
             case DeleteInstance():
                 path = _instances(request.project, request.zone, request.name)
                 query = {"requestId": request.request_id}
-                return seen_operation(await self._send("DELETE", path, credentials, query))
+                return observed_operation(await self._send("DELETE", path, credentials, query))
         raise Refusal("NotSupported", f"gce does not know {type(request).__name__}")
 
-    async def _insert(self, request: InsertInstance, credentials: Credentials) -> SeenOperation:
+    async def _insert(self, request: InsertInstance, credentials: Credentials) -> ObservedOperation:
         join = join_data(request.join, credentials)
         if join is None:
             name = request.join.secret
@@ -103,7 +103,7 @@ class GceDriver:
         body = {**request.body, "metadata": {"items": [item]}}
         path = _instances(request.project, request.zone)
         query = {"requestId": request.request_id}
-        return seen_operation(await self._send("POST", path, credentials, query, body))
+        return observed_operation(await self._send("POST", path, credentials, query, body))
 
     async def fetch(self, scope: str, credentials: Credentials) -> Struct:
         """Return the machines and operations of `PROJECT/ZONE`.
@@ -117,12 +117,12 @@ class GceDriver:
         while len(self._history) > MAX_HISTORIES:
             del self._history[next(iter(self._history))]
         await self._read_operations(project, zone, credentials, history)
-        machines: dict[str, SeenMachine] = {}
+        machines: dict[str, ObservedMachine] = {}
         query = {"maxResults": str(self._page), "fields": INSTANCE_FIELDS}
         while True:
             answer = await self._send("GET", _instances(project, zone), credentials, query)
             for item in _items(answer):
-                machine = seen_machine(item)
+                machine = observed_machine(item)
                 machines[machine.name] = machine
             token = answer.get("nextPageToken")
             if not isinstance(token, str) or not token:
@@ -142,7 +142,7 @@ class GceDriver:
         cursor = history.cursor()
         while True:
             answer = await self._send("GET", path, credentials, query)
-            operations = [seen_operation(item) for item in _items(answer)]
+            operations = [observed_operation(item) for item in _items(answer)]
             for operation in operations:
                 history.add(operation)
             token = answer.get("nextPageToken")
@@ -197,9 +197,9 @@ class _History:
     """The operations of a zone in the last hour."""
 
     def __init__(self) -> None:
-        self._operations: dict[str, SeenOperation] = {}
+        self._operations: dict[str, ObservedOperation] = {}
 
-    def add(self, operation: SeenOperation) -> None:
+    def add(self, operation: ObservedOperation) -> None:
         if operation.at is not None and operation.kind is not OperationKind.OTHER:
             self._operations[operation.id] = operation
 
@@ -218,14 +218,14 @@ class _History:
             kept = {key: each for key, each in self._operations.items() if _time(each) > oldest}
             self._operations = kept
 
-    def by_machine(self) -> dict[str, tuple[SeenOperation, ...]]:
-        found: dict[str, list[SeenOperation]] = {}
+    def by_machine(self) -> dict[str, tuple[ObservedOperation, ...]]:
+        found: dict[str, list[ObservedOperation]] = {}
         for operation in sorted(self._operations.values(), key=lambda each: (_time(each), each.id)):
             found.setdefault(operation.machine, []).append(operation)
         return {name: tuple(operations) for name, operations in found.items()}
 
 
-def _time(operation: SeenOperation) -> datetime:
+def _time(operation: ObservedOperation) -> datetime:
     assert operation.at is not None
     return operation.at
 

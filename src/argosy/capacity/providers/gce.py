@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from argosy.capacity.join import JoinPlan
 from argosy.capacity.machine_record import MachineRecord, MachineSpec
-from argosy.capacity.provider import Identity, OperationKind, Presence, SeenMachine, SeenOperation
+from argosy.capacity.provider import Identity, ObservedMachine, ObservedOperation, OperationKind, Presence
 from argosy.plan.children import Json
 
 DRIVER: Final = "gce"
@@ -166,12 +166,12 @@ _KINDS: Final[Mapping[str, OperationKind]] = {
 }
 
 
-def seen_machine(instance: Mapping[str, object]) -> SeenMachine:
+def observed_machine(instance: Mapping[str, object]) -> ObservedMachine:
     """Return an instance of the API as what is seen; what does not make sense counts as missing."""
     status = _text(instance.get("status"))
     interface = _first(instance.get("networkInterfaces"))
     labels = _mapping(instance.get("labels"))
-    return SeenMachine(
+    return ObservedMachine(
         name=_text(instance.get("name")),
         status=status,
         presence=PRESENCES.get(status, Presence.PENDING),
@@ -186,11 +186,11 @@ def seen_machine(instance: Mapping[str, object]) -> SeenMachine:
     )
 
 
-def seen_operation(operation: Mapping[str, object]) -> SeenOperation:
+def observed_operation(operation: Mapping[str, object]) -> ObservedOperation:
     """Return an operation of the API as what is seen."""
     error = _first(_mapping(operation.get("error")).get("errors"))
     code = _text(error.get("code"))
-    return SeenOperation(
+    return ObservedOperation(
         id=_text(operation.get("name")),
         kind=_KINDS.get(_text(operation.get("operationType")), OperationKind.OTHER),
         machine=_text(operation.get("targetLink")).rpartition("/")[2],

@@ -1,7 +1,7 @@
 """Saves what can be saved of a pod whose node is about to be lost, and notes whether that was done in time.
 
 Containers are checkpointed if the last checkpoint took less time than is left. A training that writes its
-own checkpoints (level App) is told by SIGTERM: its Job is deleted, so that it has its grace period to save,
+own checkpoints (level App) gets SIGTERM: its Job is deleted, so that it has its grace period to save,
 and every further step would be lost anyway.
 """
 

@@ -16,9 +16,9 @@ from argosy.capacity.join import AUTO, JOIN_ROLE, TOKEN, JoinPlan, join_values
 from argosy.capacity.machine_plan import NODE_PODS, MachineFacts, NodePods, event, machine_view
 from argosy.capacity.machine_record import MachineRecord, MachineSpec, MachineState
 from argosy.capacity.machines import Machines
-from argosy.capacity.provider import CLUSTER_VIEW, ClusterIdentity, Identity, SeenMachine, ZoneState
+from argosy.capacity.provider import CLUSTER_VIEW, ClusterIdentity, Identity, ObservedMachine, ZoneState
 from argosy.capacity.providers.gce import Gce
-from argosy.capacity.reactions import MachineSettings
+from argosy.capacity.settings import MachineSettings
 from argosy.capacity.zones import Strategy, ZonePolicy
 from argosy.dialects.spot import instance_inputs as read
 from argosy.dialects.spot import names
@@ -366,7 +366,7 @@ def _last_zone(obj: ProvisionedInstance) -> str:
     return zone if isinstance(zone, str) else obj.status.zone
 
 
-def _seen(record: MachineRecord, before: InstanceRecord, zone: ViewState) -> SeenMachine | None:
+def _seen(record: MachineRecord, before: InstanceRecord, zone: ViewState) -> ObservedMachine | None:
     """Return the machine as the view shows it, if the view is of its zone."""
     same = (record.project, record.zone) == (before.machine.project, before.machine.zone)
     if not same or not isinstance(zone.value, ZoneState):
@@ -380,7 +380,7 @@ def _node_actions(obj: ProvisionedInstance, machine: MachineRecord, node: Node |
         return
     meta = node.metadata
     gone = machine.state in (MachineState.WANTED, MachineState.FAILED) or (
-        machine.state is MachineState.GONE and obj.metadata.deletion_timestamp is not None
+        machine.state is MachineState.DELETED and obj.metadata.deletion_timestamp is not None
     )
     if gone:
         yield Remove(Node, meta.name, meta.uid)

@@ -222,7 +222,7 @@ def is_of_machine(node: Node, record: MachineRecord) -> bool:
 def node_of_machine(nodes: Collection[Node], record: MachineRecord) -> Node | None:
     """Return the Node of the machine; of one that goes, also a Node as which it has joined once more."""
     found = next((node for node in nodes if is_of_machine(node, record)), None)
-    if found is not None or record.state not in (MachineState.GOING, MachineState.LOST):
+    if found is not None or record.state not in (MachineState.DELETING, MachineState.LOST):
         return found
     again = replace(record, node_uid="")
     return next((node for node in nodes if is_of_machine(node, again)), None)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from argosy.capacity.machine_plan import NodeFacts
 from argosy.capacity.machine_record import MachineState
-from argosy.capacity.provider import SeenMachine
+from argosy.capacity.provider import ObservedMachine
 from argosy.capacity.reactions import PROVISIONING
 from argosy.dialects.spot.conditions import Stated, update_conditions
 from argosy.dialects.spot.instance_inputs import Checked
@@ -16,14 +16,14 @@ from argosy.kinds.spot_machines import ProvisionedInstance, ProvisionedInstanceS
 
 PENDING, TERMINATED = "PENDING", "TERMINATED"
 
-_OVER = (MachineState.GONE, MachineState.LOST)
+_OVER = (MachineState.DELETED, MachineState.LOST)
 
 
 class Shown(Struct, frozen=True, kw_only=True):
     """What a status is made of."""
 
     record: InstanceRecord
-    seen: SeenMachine | None
+    seen: ObservedMachine | None
     node: NodeFacts | None
     template: Checked
     credentials: Checked
@@ -71,7 +71,7 @@ def _state(shown: Shown, before: str) -> str:
         return shown.seen.status
     if record.state in (MachineState.WANTED, MachineState.REQUESTED, MachineState.FAILED):
         return PENDING
-    if record.state is MachineState.GONE:
+    if record.state is MachineState.DELETED:
         return TERMINATED
     return before or PENDING
 
@@ -85,7 +85,7 @@ def _conditions(shown: Shown) -> list[Stated]:
     ]
     record = shown.record.machine
     if record.notice is not None:
-        over = record.state in _OVER or record.state is MachineState.GOING
+        over = record.state in _OVER or record.state is MachineState.DELETING
         text = f"noticed by {record.notice.source}"
         stated.append(Stated("Lost", "True" if over else "False", record.notice.cause, text))
     return stated
@@ -102,23 +102,23 @@ def _provisioned(shown: Shown) -> Stated:
     if record.running_at is not None and record.state not in (
         MachineState.WANTED,
         MachineState.FAILED,
-        MachineState.GONE,
+        MachineState.DELETED,
         MachineState.LOST,
-        MachineState.GOING,
+        MachineState.DELETING,
     ):
         return Stated("Provisioned", "True", "Running", f"{record.name} runs in {record.zone}")
     if record.state in (MachineState.WANTED, MachineState.REQUESTED):
         for checked in (shown.template, shown.credentials, shown.join):
             if checked.ready is False:
                 return Stated("Provisioned", "False", checked.reason, checked.message)
-    if record.state is MachineState.GONE:
+    if record.state is MachineState.DELETED:
         return Stated("Provisioned", "False", "Gone", record.message)
     return Stated("Provisioned", "False", record.reason or PROVISIONING, record.message)
 
 
 def _node_ready(shown: Shown) -> Stated:
     record, node = shown.record.machine, shown.node
-    if record.state in (MachineState.GONE, MachineState.LOST):
+    if record.state in (MachineState.DELETED, MachineState.LOST):
         return Stated("NodeReady", "False", "Lost", "the VM is lost")
     if node is None:
         reason = record.reason if record.reason not in ("", PROVISIONING) else "NodeMissing"

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from argosy.capacity.provider import CLUSTER_VIEW, ClusterIdentity, SeenMachine, ZoneState
+from argosy.capacity.provider import CLUSTER_VIEW, ClusterIdentity, ObservedMachine, ZoneState
 from argosy.capacity.providers.gce import DRIVER, Gce
 from argosy.capacity.sweep import SWEEP_SECONDS, find_orphans, orphan_record
 from argosy.dialects.spot.instance import credentials_of
@@ -101,7 +101,7 @@ class InstanceSweeper:
             for machine in find_orphans(zone, uids, cluster.uid, manager.clock.now()):
                 await self._delete(scope, machine)
 
-    async def _delete(self, scope: Scope, machine: SeenMachine) -> None:
+    async def _delete(self, scope: Scope, machine: ObservedMachine) -> None:
         record = orphan_record(machine, scope.project, scope.zone, scope.credentials)
         request = Gce().delete(record, f"{machine.uid}/{machine.id}")
         call = Call("sweep", DRIVER, request, scope.credentials)

@@ -1,8 +1,8 @@
-"""A machine that exists: until it is a ready node, and then until it is lost.
+"""Watches machines that exist: waits until they are ready nodes, and detects their loss.
 
-The first word of its end counts, whoever says it: the status at the provider, an operation there, or an
-announcement on the Node. That it has vanished is only believed when its provider was asked for exactly this
-machine.
+The first notice of the end counts, whatever its source is: the status at the provider, an operation there, or
+an announcement on the Node. A machine that is missing in the list of its zone counts as deleted only after
+its provider was asked for exactly this machine.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from argosy.capacity.join import TOKEN_DRIVER, DeleteToken
 from argosy.capacity.machine_plan import Context, MachinePlan, event
 from argosy.capacity.machine_record import MachineNotice, MachineRecord, MachineSpec, MachineState
-from argosy.capacity.provider import NOT_FOUND, OperationKind, Presence, SeenMachine
+from argosy.capacity.provider import NOT_FOUND, ObservedMachine, OperationKind, Presence
 from argosy.capacity.reactions import PROVISIONING
 from argosy.capacity.removal import begin_removal, begin_timeout
 from argosy.plan.actions import Call, CallStatus, EmitEvent
@@ -30,18 +30,18 @@ _CAUSES = {
 }
 
 
-def follow(record: MachineRecord, context: Context) -> MachinePlan:
-    """Decide about a machine that exists, or did a moment ago."""
+def watch(record: MachineRecord, context: Context) -> MachinePlan:
+    """Decide about a machine that exists, or existed a moment ago."""
     events: list[EmitEvent] = []
-    seen = context.seen(record)
-    if seen is not None and seen.presence is Presence.RUNNING and record.running_at is None:
+    machine = context.machine(record)
+    if machine is not None and machine.presence is Presence.RUNNING and record.running_at is None:
         record = replace(record, running_at=context.now)
         events.append(event("InstanceRunning", f"{record.name} runs in {record.zone}"))
-    record = _notice(record, seen, context, events)
-    if seen is None and context.is_fresh(record.requested_at) and context.facts.zone.value is not None:
+    record = _notice(record, machine, context, events)
+    if machine is None and context.is_fresh(record.requested_at) and context.facts.zone.value is not None:
         return _confirm_absence(record, context, events)
-    if seen is not None and seen.presence is Presence.LOST:
-        return _lost(record, seen, context, events)
+    if machine is not None and machine.presence is Presence.LOST:
+        return _lost(record, machine, context, events)
     record = _join(record, context, events)
     silent_for = context.now - record.silent_since if record.silent_since else timedelta()
     limit = timedelta(seconds=context.settings.lease_loss_timeout)
@@ -63,18 +63,18 @@ def follow(record: MachineRecord, context: Context) -> MachinePlan:
 
 
 def _notice(
-    record: MachineRecord, seen: SeenMachine | None, context: Context, events: list[EmitEvent]
+    record: MachineRecord, machine: ObservedMachine | None, context: Context, events: list[EmitEvent]
 ) -> MachineRecord:
-    """Return the Record with the first word of the machine's end."""
+    """Return the Record with the first notice of the machine's end."""
     if record.notice is not None:
         return record
     for operation in context.operations(record):
         if operation.kind in _CAUSES:
             return _with_notice(record, context, "operation", _CAUSES[operation.kind], None, events)
-    if seen is not None and seen.presence in (Presence.NOTICED, Presence.LOST):
-        return _with_notice(record, context, seen.status, "Unknown", None, events)
-    if (said := context.facts.announcement) is not None:
-        return _with_notice(record, context, said.source, said.cause, said.deadline, events)
+    if machine is not None and machine.presence in (Presence.NOTICED, Presence.LOST):
+        return _with_notice(record, context, machine.status, "Unknown", None, events)
+    if (notice := context.facts.announcement) is not None:
+        return _with_notice(record, context, notice.source, notice.cause, notice.deadline, events)
     return record
 
 
@@ -89,7 +89,7 @@ def _with_notice(
     if record.notice is not None:
         return record
     end = deadline or context.now + timedelta(seconds=context.settings.notice_seconds)
-    events.append(event("PreemptionNotice", f"{record.name}: {cause}, said by {source}", warning=True))
+    events.append(event("PreemptionNotice", f"{record.name}: {cause}, reported by {source}", warning=True))
     return replace(record, notice=MachineNotice(source, context.now, end, cause))
 
 
@@ -102,7 +102,7 @@ def improve_cause(record: MachineRecord, context: Context) -> MachineRecord:
 
 
 def _confirm_absence(record: MachineRecord, context: Context, events: list[EmitEvent]) -> MachinePlan:
-    """Ask for exactly this machine before it counts as gone."""
+    """Ask for exactly this machine before it counts as deleted."""
     if context.waits(record):
         return _with_events(context.plan(record), events)
     call = context.call(record, "confirm", context.provider.find(record))
@@ -111,18 +111,20 @@ def _confirm_absence(record: MachineRecord, context: Context, events: list[EmitE
         return _with_events(context.plan(record, call), events)
     if result.status is CallStatus.REFUSED and result.code == NOT_FOUND:
         record = _with_notice(record, context, "absence", "NotFound", context.now, events)
-        gone = replace(improve_cause(record, context), state=MachineState.GONE, tries=0, retry_at=None)
-        record, calls = _delete_token(gone, context)
+        deleted = replace(improve_cause(record, context), state=MachineState.DELETED, tries=0, retry_at=None)
+        record, calls = _delete_token(deleted, context)
         return MachinePlan(record=record, calls=calls, events=tuple(events))
     # It is there after all, or there was no answer: look again later.
     again = context.retry(record, record.reason, result.message or record.message)
     return _with_events(context.plan(again), events)
 
 
-def _lost(record: MachineRecord, seen: SeenMachine, context: Context, events: list[EmitEvent]) -> MachinePlan:
-    """A machine that is stopping: when it has stopped, what is left of it is deleted."""
+def _lost(
+    record: MachineRecord, machine: ObservedMachine, context: Context, events: list[EmitEvent]
+) -> MachinePlan:
+    """Wait until a machine that is stopping has stopped, then delete what is left of it."""
     lost = replace(improve_cause(record, context), state=MachineState.LOST)
-    if seen.is_stopped and context.facts.has_credentials:
+    if machine.is_stopped and context.facts.has_credentials:
         return _with_events(begin_removal(lost, context, LOST), events)
     return _with_events(context.plan(lost), events)
 
@@ -183,10 +185,10 @@ def _delete_token(record: MachineRecord, context: Context) -> tuple[MachineRecor
 
 def progress(record: MachineRecord, context: Context) -> str:
     """Return how far the machine has come, and what may be missing."""
-    spec, node, seen = context.facts.spec, context.facts.node, context.seen(record)
+    spec, node, machine = context.facts.spec, context.facts.node, context.machine(record)
     where = f"{record.name} in {record.zone}"
     if record.running_at is None:
-        return f"{where}: never RUNNING{f', now {seen.status}' if seen else ''}"
+        return f"{where}: never RUNNING{f', now {machine.status}' if machine else ''}"
     if node is None:
         return f"{where}: RUNNING, but no Node has come{_hint(spec)}"
     if not node.ready:
