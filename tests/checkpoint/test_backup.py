@@ -9,7 +9,7 @@ from argosy.checkpoint.backup import (
     Begin,
     Build,
     Dump,
-    Enter,
+    EnterPhase,
     Finish,
     Push,
     Step,
@@ -60,45 +60,69 @@ def backup(
 
 
 STEPS: dict[str, tuple[CheckpointBackupSpec, CheckpointBackupStatus, Step]] = {
-    "no status: begins": (PUSHED, CheckpointBackupStatus(), Begin()),
-    "nothing dumped: the first container": (PUSHED, status("Checkpointing"), Dump("a")),
-    "first container dumped: the second": (PUSHED, status("Checkpointing", A), Dump("b")),
-    "all dumped: Checkpointed": (PUSHED, status("Checkpointing", A, B), Enter("Checkpointed")),
-    "images wanted: builds": (PUSHED, status("Checkpointed", A, B), Enter("ImageBuilding")),
-    "no images wanted: stores": (STORED, status("Checkpointed", A, B), Enter("StoringCheckpoint")),
-    "first archive stored: the second": (
+    "backup without a status: a checkpoint begins": (PUSHED, CheckpointBackupStatus(), Begin()),
+    "no archive yet: dumps the first container": (PUSHED, status("Checkpointing"), Dump("a")),
+    "archive of the first of two containers: dumps the second": (
+        PUSHED,
+        status("Checkpointing", A),
+        Dump("b"),
+    ),
+    "archives of all containers: phase Checkpointed": (
+        PUSHED,
+        status("Checkpointing", A, B),
+        EnterPhase("Checkpointed"),
+    ),
+    "buildImage: phase ImageBuilding after the archives": (
+        PUSHED,
+        status("Checkpointed", A, B),
+        EnterPhase("ImageBuilding"),
+    ),
+    "buildImage false: phase StoringCheckpoint after the archives": (
+        STORED,
+        status("Checkpointed", A, B),
+        EnterPhase("StoringCheckpoint"),
+    ),
+    "first of two archives stored: stores the second": (
         STORED,
         status("StoringCheckpoint", replace(A, storage_path="/s"), B),
         Store("b"),
     ),
-    "all stored: CheckpointStored": (
+    "all archives stored: phase CheckpointStored": (
         STORED,
         status("StoringCheckpoint", replace(A, storage_path="/s")),
-        Enter("CheckpointStored"),
+        EnterPhase("CheckpointStored"),
     ),
-    "stored: finishes": (STORED, status("CheckpointStored", A), Finish()),
-    "all built: ImageBuilt": (PUSHED, status("ImageBuilding", A, images=(IMAGE_A,)), Enter("ImageBuilt")),
-    "built with a registry: pushes": (
+    "archives stored: finishes": (STORED, status("CheckpointStored", A), Finish()),
+    "images of all containers built: phase ImageBuilt": (
+        PUSHED,
+        status("ImageBuilding", A, images=(IMAGE_A,)),
+        EnterPhase("ImageBuilt"),
+    ),
+    "images built, registry given: phase ImagePushing": (
         PUSHED,
         status("ImageBuilt", A, images=(IMAGE_A,)),
-        Enter("ImagePushing"),
+        EnterPhase("ImagePushing"),
     ),
-    "built without a registry: finishes": (LOCAL, status("ImageBuilt", A, images=(IMAGE_A,)), Finish()),
-    "all pushed: ImagePushed": (
+    "images built, no registry: finishes": (LOCAL, status("ImageBuilt", A, images=(IMAGE_A,)), Finish()),
+    "all images pushed: phase ImagePushed": (
         PUSHED,
         status("ImagePushing", A, images=(replace(IMAGE_A, pushed=True),)),
-        Enter("ImagePushed"),
+        EnterPhase("ImagePushed"),
     ),
-    "pushed: finishes": (PUSHED, status("ImagePushed", A), Finish()),
-    "completed: nothing": (PUSHED, status("Completed"), Wait()),
-    "pod deleted with a schedule: nothing": (CRON, status("CompletedPodDeleted"), Wait()),
-    "failed with a schedule: nothing": (CRON, status("Failed"), Wait()),
-    "completed with a schedule: waits for the next time": (
+    "images pushed: finishes": (PUSHED, status("ImagePushed", A), Finish()),
+    "completed backup with schedule immediately: no further step": (PUSHED, status("Completed"), Wait()),
+    "completed with its pod deleted, cron schedule: no further step": (
+        CRON,
+        status("CompletedPodDeleted"),
+        Wait(),
+    ),
+    "failed, cron schedule: no further step": (CRON, status("Failed"), Wait()),
+    "completed, cron schedule: waits for the next time": (
         CRON,
         status("Completed"),
         Wait(NOON + timedelta(hours=1)),
     ),
-    "unknown phase of another agent: nothing": (PUSHED, status("Compressing"), Wait()),
+    "unknown phase, set by another agent: no further step": (PUSHED, status("Compressing"), Wait()),
 }
 
 

@@ -41,12 +41,15 @@ def test_nodes_on_which_processes_can_be_saved() -> None:
 
 
 TARGETS = {
-    "no node: none can": ((), False),
-    "node without a label: none can": ((node("a"),), False),
-    "node with the label none: none can": ((node("a", "none"),), False),
-    "cordoned node: none can": ((node("a", "image", cordoned=True),), False),
-    "node that ends: none can": ((node("a", "image", ends=True),), False),
-    "another node besides it: that can": ((node("a", "image", ends=True), node("b", "pod")), True),
+    "no node: no restore": ((), False),
+    "node without the label: no restore there": ((node("a"),), False),
+    "node with the label none: no restore there": ((node("a", "none"),), False),
+    "cordoned node: no restore there": ((node("a", "image", cordoned=True),), False),
+    "node with an announced end: no restore there": ((node("a", "image", ends=True),), False),
+    "node with an announced end and a good one: restore on the good one": (
+        (node("a", "image", ends=True), node("b", "pod")),
+        True,
+    ),
 }
 
 

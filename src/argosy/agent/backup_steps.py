@@ -19,8 +19,8 @@ from argosy.agent.image_import import import_command, import_image
 from argosy.agent.kubelet import Kubelet, KubeletError
 from argosy.agent.objects import OwnNode
 from argosy.agent.settings import AgentSettings
-from argosy.checkpoint import backup as machine
-from argosy.checkpoint import backup_status as states
+from argosy.checkpoint import backup as steps
+from argosy.checkpoint import backup_status
 from argosy.checkpoint.archives import ContainerName, archive_time
 from argosy.checkpoint.backup import InvalidBackupError
 from argosy.checkpoint.drivers.image_files import push_image, read_layer, write_archive
@@ -91,7 +91,7 @@ class BackupSteps:
         self._dumping: set[tuple[str, str]] = set()
 
     async def execute(
-        self, step: machine.Step, backup: CheckpointBackup, pod: machine.SourcePod | None
+        self, step: steps.Step, backup: CheckpointBackup, pod: steps.SourcePod | None
     ) -> CheckpointBackupStatus:
         """Execute a step; raises StepError, InvalidBackupError, LaterError or ApiError."""
         try:
@@ -104,27 +104,27 @@ class BackupSteps:
             raise StepError(str(error), temporary=True) from error
 
     async def _execute(
-        self, step: machine.Step, backup: CheckpointBackup, pod: machine.SourcePod | None
+        self, step: steps.Step, backup: CheckpointBackup, pod: steps.SourcePod | None
     ) -> CheckpointBackupStatus:
         match step:
-            case machine.Begin():
+            case steps.Begin():
                 return await self._begin(backup, pod)
-            case machine.Dump(container):
+            case steps.Dump(container):
                 return await self._dump(backup, pod, container)
-            case machine.Store(container):
+            case steps.Store(container):
                 path = await asyncio.to_thread(self._archive, backup, container)
                 folder = self._settings.storage_folder / backup.metadata.namespace
                 target = await asyncio.to_thread(self._folder.store, path, folder)
-                return states.stored(backup.status, container, str(target))
-            case machine.Build(container, image):
+                return backup_status.with_stored_archive(backup.status, container, str(target))
+            case steps.Build(container, image):
                 return await self._build(backup, container, image)
-            case machine.Push(container, image):
+            case steps.Push(container, image):
                 return await self._push(backup, container, image)
-            case machine.Enter(phase):
-                return states.entered(backup.status, phase)
-            case machine.Finish():
+            case steps.EnterPhase(phase):
+                return backup_status.with_phase(backup.status, phase)
+            case steps.Finish():
                 return await self._finish(backup, pod)
-            case machine.Wait():
+            case steps.Wait():
                 return backup.status
 
     def forget(self, uid: str) -> None:
@@ -143,24 +143,24 @@ class BackupSteps:
             if file.file_path
         )
 
-    async def _begin(self, backup: CheckpointBackup, pod: machine.SourcePod | None) -> CheckpointBackupStatus:
-        machine.check(backup, pod, self._settings.trusted_namespaces)
+    async def _begin(self, backup: CheckpointBackup, pod: steps.SourcePod | None) -> CheckpointBackupStatus:
+        steps.check(backup, pod, self._settings.trusted_namespaces)
         assert pod is not None
-        namespace, name = machine.pod_key(backup)
+        namespace, name = steps.pod_key(backup)
         body = await self._client.request("GET", path_of(Pod, name, namespace))
         raw = msgspec.json.decode(body, type=_WholePod)
         if raw.metadata.get("uid") != pod.uid:
             raise LaterError(0.2)
         self._begun.add(backup.metadata.uid)
         node = self._settings.node
-        template, count = pod_template(raw.metadata, raw.spec), len(machine.containers_of(backup, pod))
-        return states.begun(backup, node, pod.uid, template, count, self._clock.now())
+        template, count = pod_template(raw.metadata, raw.spec), len(steps.containers_of(backup, pod))
+        return backup_status.with_begin(backup, node, pod.uid, template, count, self._clock.now())
 
     async def _dump(
-        self, backup: CheckpointBackup, pod: machine.SourcePod | None, container: str
+        self, backup: CheckpointBackup, pod: steps.SourcePod | None, container: str
     ) -> CheckpointBackupStatus:
-        machine.check_namespaces(backup, self._settings.trusted_namespaces)
-        key = machine.pod_key(backup)
+        steps.check_namespaces(backup, self._settings.trusted_namespaces)
+        key = steps.pod_key(backup)
         if key in self._dumping:
             raise LaterError(0.5)
         self._dumping.add(key)
@@ -169,12 +169,12 @@ class BackupSteps:
         finally:
             self._dumping.discard(key)
         size = await asyncio.to_thread(lambda: path.stat().st_size)
-        return states.dumped(backup.status, container, str(path), size, at)
+        return backup_status.with_archive(backup.status, container, str(path), size, at)
 
     async def _find_or_dump(
-        self, backup: CheckpointBackup, pod: machine.SourcePod | None, name: ContainerName
+        self, backup: CheckpointBackup, pod: steps.SourcePod | None, name: ContainerName
     ) -> tuple[Path, datetime]:
-        since = states.started(backup.status) or self._clock.now()
+        since = backup_status.ready_changed_at(backup.status) or self._clock.now()
         found = await asyncio.to_thread(self._find, backup, name, since)
         if found is None:
             if backup.metadata.uid not in self._begun and self._clock.monotonic() < self._resume_at:
@@ -229,8 +229,10 @@ class BackupSteps:
                 note = f"image {image} is in {archive} and not in the container runtime: {problem}"
             else:
                 await asyncio.to_thread(archive.unlink, missing_ok=True)
-        shown = machine.shown_name(backup, image)
-        return states.built(backup.status, container, shown, built.digest, note, self._clock.now())
+        shown = steps.shown_name(backup, image)
+        return backup_status.with_image(
+            backup.status, container, shown, built.digest, note, self._clock.now()
+        )
 
     async def _push(self, backup: CheckpointBackup, container: str, image: Image) -> CheckpointBackupStatus:
         path, built = await self._image(backup, container)
@@ -245,14 +247,14 @@ class BackupSteps:
             plain_http=host in self._settings.plain_http,
         ) as registry:
             await push_image(registry, image, built, path)
-        return states.pushed(backup.status, container)
+        return backup_status.with_pushed_image(backup.status, container)
 
     async def _image(self, backup: CheckpointBackup, container: str) -> tuple[Path, BuiltImage]:
         """Return the archive of a container and its image, which is the same each time."""
         path = await asyncio.to_thread(self._archive, backup, container)
         layer = await read_layer(path)
-        base = machine.base_image(backup, container) or await asyncio.to_thread(self._folder.base_image, path)
-        namespace, pod = machine.pod_key(backup)
+        base = steps.base_image(backup, container) or await asyncio.to_thread(self._folder.base_image, path)
+        namespace, pod = steps.pod_key(backup)
         info = self._state.node().status.node_info
         source = Source(
             container=container,
@@ -260,15 +262,15 @@ class BackupSteps:
             pod=pod,
             namespace=namespace,
             engine=info.container_runtime_version.partition("://")[0],
-            owner=machine.owner_annotation(backup),
+            owner=steps.owner_annotation(backup),
         )
-        at = _file(backup, container).checkpoint_time or states.started(backup.status)
+        at = _file(backup, container).checkpoint_time or backup_status.ready_changed_at(backup.status)
         assert at is not None
         return path, build_image(layer, source, at, info.architecture or "amd64")
 
     async def _login(self, backup: CheckpointBackup, host: str) -> Login | None:
         """Return the login for the registry; None if no Secret is named and there is no default one."""
-        machine.check_namespaces(backup, self._settings.trusted_namespaces)
+        steps.check_namespaces(backup, self._settings.trusted_namespaces)
         registry = backup.spec.registry
         reference = registry.secret_ref if registry is not None else None
         if reference is not None:
@@ -294,23 +296,21 @@ class BackupSteps:
         file = self._settings.registry_authority
         return None if file is None else await asyncio.to_thread(file.read_bytes)
 
-    async def _finish(
-        self, backup: CheckpointBackup, pod: machine.SourcePod | None
-    ) -> CheckpointBackupStatus:
+    async def _finish(self, backup: CheckpointBackup, pod: steps.SourcePod | None) -> CheckpointBackupStatus:
         error = ""
         await self.remove_archives(backup)
         if backup.spec.stop_pod:
             error = await self._delete_pod(backup, pod)
-        return states.finished(backup, error, self._clock.now())
+        return backup_status.with_completion(backup, error, self._clock.now())
 
-    async def _delete_pod(self, backup: CheckpointBackup, pod: machine.SourcePod | None) -> str:
+    async def _delete_pod(self, backup: CheckpointBackup, pod: steps.SourcePod | None) -> str:
         """Delete the pod that was checkpointed, and no later one of its name; returns the problem."""
-        uid, since = backup.status.source_pod_uid, states.started(backup.status)
+        uid, since = backup.status.source_pod_uid, backup_status.ready_changed_at(backup.status)
         if not uid and pod is not None and pod.created and since and pod.created <= since:
             uid = pod.uid
         if not uid:
             return ""
-        namespace, name = machine.pod_key(backup)
+        namespace, name = steps.pod_key(backup)
         try:
             await self._client.delete(Pod, name, namespace, uid=uid)
         except (NotFound, Conflict):
@@ -322,18 +322,18 @@ class BackupSteps:
         return ""
 
     def _archive(self, backup: CheckpointBackup, container: str) -> Path:
-        machine.check_namespaces(backup, self._settings.trusted_namespaces)
-        name = ContainerName(*machine.pod_key(backup), container)
+        steps.check_namespaces(backup, self._settings.trusted_namespaces)
+        name = ContainerName(*steps.pod_key(backup), container)
         path = self._folder.path_of(_file(backup, container).file_path, name)
         if not path.exists():
             raise StepError(f"the archive of container {container} is gone: {path}")
         return path
 
     def _remove_archives(self, backup: CheckpointBackup) -> None:
-        machine.check_namespaces(backup, self._settings.trusted_namespaces)
-        others, since = self._state.archives_of_others(backup), states.started(backup.status)
+        steps.check_namespaces(backup, self._settings.trusted_namespaces)
+        others, since = self._state.archives_of_others(backup), backup_status.ready_changed_at(backup.status)
         for file in backup.status.checkpoint_files:
-            name = ContainerName(*machine.pod_key(backup), file.container_name)
+            name = ContainerName(*steps.pod_key(backup), file.container_name)
             paths: set[Path] = set()
             with contextlib.suppress(ArchiveError):  # what others have written to the status
                 paths.add(self._folder.path_of(file.file_path, name))
@@ -352,7 +352,7 @@ def _file(backup: CheckpointBackup, container: str) -> CheckpointFile:
     return file
 
 
-def _check_source(backup: CheckpointBackup, pod: machine.SourcePod | None, name: ContainerName) -> None:
+def _check_source(backup: CheckpointBackup, pod: steps.SourcePod | None, name: ContainerName) -> None:
     """Raise InvalidBackupError if the pod is not the one any more with which the backup began."""
     recorded = backup.status.source_pod_uid
     if pod is None or (recorded and pod.uid != recorded):

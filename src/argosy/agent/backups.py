@@ -17,8 +17,8 @@ from argosy.agent.backup_steps import BackupSteps, LaterError, StepError
 from argosy.agent.kubelet import Kubelet
 from argosy.agent.objects import OwnNode, OwnPod
 from argosy.agent.settings import AgentSettings
-from argosy.checkpoint import backup as machine
-from argosy.checkpoint import backup_status as states
+from argosy.checkpoint import backup as steps
+from argosy.checkpoint import backup_status
 from argosy.checkpoint.backup import InvalidBackupError, SourcePod
 from argosy.checkpoint.schedules import InvalidScheduleError, parse_schedule
 from argosy.engine.backoff import Backoff
@@ -36,8 +36,8 @@ log = Logger(__name__)
 
 BY_POD = "pod"
 CONCURRENCY = 4
-LOST_SECONDS = 120.0
-"""Between two looks at the node of a backup that is in progress there."""
+NODE_CHECK_SECONDS = 120.0
+"""Time between two checks whether the node of a backup under way still exists."""
 RETRY = Backoff(initial=0.5, maximum=30.0)
 
 
@@ -95,24 +95,24 @@ class BackupReconciler:
         """Execute steps until one has to wait."""
         while True:
             now, pod = self._clock.now(), self._source(backup)
-            step = machine.next_step(backup, machine.containers_of(backup, pod), now)
-            if isinstance(step, machine.Wait):
+            step = steps.next_step(backup, steps.containers_of(backup, pod), now)
+            if isinstance(step, steps.Wait):
                 await self._drop_finalizer(backup)
                 return None if step.until is None else _requeue(step.until, now)
             try:
-                if isinstance(step, machine.Begin):
+                if isinstance(step, steps.Begin):
                     backup = await self._add_finalizer(backup)
-                going_on = replace(backup, status=states.without_retry(backup.status))
+                going_on = replace(backup, status=backup_status.without_retry(backup.status))
                 status = await self._steps.execute(step, going_on, pod)
             except InvalidBackupError as error:
-                if isinstance(step, machine.Begin) and (skipped := self._skip(backup, now)) is not None:
+                if isinstance(step, steps.Begin) and (skipped := self._skip(backup, now)) is not None:
                     log.info("skipped", backup=str(key_of(backup)), reason=str(error))
                     return skipped
-                status = states.failed(backup, str(error), now)
+                status = backup_status.with_failure(backup, str(error), now)
             except StepError as error:
-                if error.is_temporary and states.may_retry(backup.status, now):
+                if error.is_temporary and backup_status.may_retry(backup.status, now):
                     return await self._retry(backup, str(error))
-                status = states.failed(backup, str(error), now)
+                status = backup_status.with_failure(backup, str(error), now)
             written = await self._write(backup, status)
             if written is None:
                 return Requeue(0.2)
@@ -124,7 +124,7 @@ class BackupReconciler:
         uid = backup.metadata.uid
         failures = self._failures[uid] = self._failures.get(uid, 0) + 1
         log.warning("step failed; retrying", backup=str(key_of(backup)), error=problem)
-        status = replace(backup.status, message=f"{states.RETRYING}{problem}")
+        status = replace(backup.status, message=f"{backup_status.RETRYING}{problem}")
         if status != backup.status:
             await self._write(backup, status)
         return Requeue(RETRY.delay(failures))
@@ -246,23 +246,23 @@ class BackupReconciler:
         if backup.status.phase:
             return await self._end_if_lost(backup)
         try:
-            machine.check_namespaces(backup, self._settings.trusted_namespaces)
+            steps.check_namespaces(backup, self._settings.trusted_namespaces)
         except InvalidBackupError as error:
-            await self._write(backup, states.failed(backup, str(error), self._clock.now()))
+            await self._write(backup, backup_status.with_failure(backup, str(error), self._clock.now()))
             return None
         node = await self._node_of_pod(backup)
         if node == self._settings.node:
             return Requeue(0.2)  # the cache of pods is behind
         if node:
             return None
-        namespace, name = machine.pod_key(backup)
+        namespace, name = steps.pod_key(backup)
         problem = "not found" if node is None else "is not Running: it is on no node"
         message = f"spec.podRef: pod {namespace}/{name} {problem}"
         try:
-            machine.check(backup, None, self._settings.trusted_namespaces)
+            steps.check(backup, None, self._settings.trusted_namespaces)
         except InvalidBackupError as error:
             message = str(error) if node is None else message
-        await self._write(backup, states.failed(backup, message, self._clock.now()))
+        await self._write(backup, backup_status.with_failure(backup, message, self._clock.now()))
         return None
 
     async def _end_if_lost(self, backup: CheckpointBackup) -> Requeue | None:
@@ -273,14 +273,14 @@ class BackupReconciler:
         """
         now = self._clock.now()
         if not await self._is_gone(backup):
-            return Requeue(LOST_SECONDS)
-        if isinstance(machine.next_step(backup, (), now), machine.Finish):
+            return Requeue(NODE_CHECK_SECONDS)
+        if isinstance(steps.next_step(backup, (), now), steps.Finish):
             try:
-                status = await self._steps.execute(machine.Finish(), backup, None)
+                status = await self._steps.execute(steps.Finish(), backup, None)
             except (InvalidBackupError, StepError) as error:
-                status = states.failed(backup, str(error), now)
+                status = backup_status.with_failure(backup, str(error), now)
         elif node := backup.status.node_name:
-            status = states.failed(backup, f"node {node} does not exist any more", now)
+            status = backup_status.with_failure(backup, f"node {node} does not exist any more", now)
         else:
             return None
         await self._write(backup, status)
@@ -288,7 +288,7 @@ class BackupReconciler:
 
     async def _node_of_pod(self, backup: CheckpointBackup) -> str | None:
         """Return the name of the pod's node, empty if it has none, and None if there is no such pod."""
-        namespace, name = machine.pod_key(backup)
+        namespace, name = steps.pod_key(backup)
         if not name:
             return None
         try:
@@ -317,7 +317,7 @@ class BackupReconciler:
         return self._source(backup) is not None or self._steps.has_archives(backup)
 
     def _source(self, backup: CheckpointBackup) -> SourcePod | None:
-        pod = self._pods.get(*machine.pod_key(backup))
+        pod = self._pods.get(*steps.pod_key(backup))
         if pod is None:
             return None
         running = pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
@@ -338,7 +338,7 @@ class BackupReconciler:
     def archives_of_others(self, backup: CheckpointBackup) -> Collection[str]:
         return {
             file.file_path.rpartition("/")[2]
-            for other in self.backups.by(BY_POD, "/".join(machine.pod_key(backup)))
+            for other in self.backups.by(BY_POD, "/".join(steps.pod_key(backup)))
             if other.metadata.uid != backup.metadata.uid
             for file in other.status.checkpoint_files
         }
@@ -361,7 +361,7 @@ class BackupReconciler:
 
 
 def _pod_of(backup: CheckpointBackup) -> tuple[str, ...]:
-    return ("/".join(machine.pod_key(backup)),)
+    return ("/".join(steps.pod_key(backup)),)
 
 
 def _requeue(until: datetime, now: datetime) -> Requeue:

@@ -1,4 +1,4 @@
-"""Decides the next step of a CheckpointBackup from its status: what is recorded is not done again.
+"""Decides the next step of a CheckpointBackup from its status.
 
 Each step is one side effect on the node or one change of phase. Its result is written to the status before
 the next step is decided, so an agent that is killed continues where the status ends. A step whose result was
@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from argosy.checkpoint.backup_status import started
+from argosy.checkpoint.backup_status import ready_changed_at
 from argosy.checkpoint.image_names import (
     Image,
     InvalidImageNameError,
@@ -83,23 +83,23 @@ class Push(Struct, frozen=True):
     image: Image
 
 
-class Enter(Struct, frozen=True):
+class EnterPhase(Struct, frozen=True):
     """Record a phase."""
 
     phase: str
 
 
 class Finish(Struct, frozen=True):
-    """Delete the archives, and the pod if it shall stop, and record the end."""
+    """Delete the archives, and the pod with `stopPod`, and record the end."""
 
 
 class Wait(Struct, frozen=True):
-    """Do nothing until then; for ever if there is no time."""
+    """Do nothing until this time, or until the backup changes."""
 
     until: datetime | None = None
 
 
-Step = Begin | Dump | Store | Build | Push | Enter | Finish | Wait
+Step = Begin | Dump | Store | Build | Push | EnterPhase | Finish | Wait
 
 
 def next_step(backup: CheckpointBackup, containers: Collection[str], now: datetime) -> Step:
@@ -110,12 +110,12 @@ def next_step(backup: CheckpointBackup, containers: Collection[str], now: dateti
         return _when_idle(backup, now)
     if status.phase == phases.CHECKPOINTING:
         missing = [name for name in containers if name not in files]
-        return Dump(missing[0]) if missing else Enter(phases.CHECKPOINTED)
+        return Dump(missing[0]) if missing else EnterPhase(phases.CHECKPOINTED)
     if status.phase == phases.CHECKPOINTED:
-        return Enter(phases.STORING_CHECKPOINT if spec.build_image is False else phases.IMAGE_BUILDING)
+        return EnterPhase(phases.STORING_CHECKPOINT if spec.build_image is False else phases.IMAGE_BUILDING)
     if status.phase == phases.STORING_CHECKPOINT:
         missing = [name for name, item in files.items() if not item.storage_path]
-        return Store(missing[0]) if missing else Enter(phases.CHECKPOINT_STORED)
+        return Store(missing[0]) if missing else EnterPhase(phases.CHECKPOINT_STORED)
     return _image_step(backup, files)
 
 
@@ -124,12 +124,16 @@ def _image_step(backup: CheckpointBackup, files: Collection[str]) -> Step:
     images = {item.container_name: item for item in status.built_images}
     if status.phase == phases.IMAGE_BUILDING:
         missing = [name for name in files if name not in images]
-        return Build(missing[0], target_image(backup, missing[0])) if missing else Enter(phases.IMAGE_BUILT)
+        return (
+            Build(missing[0], target_image(backup, missing[0])) if missing else EnterPhase(phases.IMAGE_BUILT)
+        )
     if status.phase == phases.IMAGE_BUILT and backup.spec.registry is not None:
-        return Enter(phases.IMAGE_PUSHING)
+        return EnterPhase(phases.IMAGE_PUSHING)
     if status.phase == phases.IMAGE_PUSHING:
         missing = [name for name, item in images.items() if not item.pushed]
-        return Push(missing[0], target_image(backup, missing[0])) if missing else Enter(phases.IMAGE_PUSHED)
+        return (
+            Push(missing[0], target_image(backup, missing[0])) if missing else EnterPhase(phases.IMAGE_PUSHED)
+        )
     if status.phase in (phases.CHECKPOINT_STORED, phases.IMAGE_BUILT, phases.IMAGE_PUSHED):
         return Finish()
     return Wait()  # a phase of another agent
@@ -160,7 +164,7 @@ def _observed(status: CheckpointBackupStatus) -> int:
 
 def next_time(schedule: Schedule, status: CheckpointBackupStatus) -> datetime | None:
     """Return when the next checkpoint is due; missed times give one checkpoint, not many."""
-    last = started(status) or status.last_checkpoint_time
+    last = ready_changed_at(status) or status.last_checkpoint_time
     return schedule.next_after(last) if last is not None else None
 
 
@@ -220,7 +224,7 @@ def containers_of(backup: CheckpointBackup, pod: SourcePod | None) -> list[str]:
 def target_image(backup: CheckpointBackup, container: str) -> Image:
     """Return the image of a container's checkpoint; raises InvalidImageNameError."""
     spec, registry = backup.spec, backup.spec.registry
-    at = started(backup.status) or backup.metadata.creation_timestamp
+    at = ready_changed_at(backup.status) or backup.metadata.creation_timestamp
     if registry is None or spec.build_image is False:
         assert at is not None
         return local_image(spec.pod_ref.name, container, at)

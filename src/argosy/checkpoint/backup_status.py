@@ -1,7 +1,7 @@
-"""The status of a CheckpointBackup: what each step adds to it.
+"""Builds the status of a CheckpointBackup after each step.
 
-The condition Ready has the reasons of Kubernetes' PodCheckpoint. The time of its last change is when the
-present checkpoint began, or when the last one ended.
+The condition Ready has the reasons of Kubernetes' PodCheckpoint. Its last transition is when the checkpoint
+that is under way began, or when the last one ended.
 """
 
 from datetime import datetime, timedelta
@@ -18,18 +18,18 @@ IN_PROGRESS, COMPLETED, FAILED = "CheckpointInProgress", "CheckpointCompleted", 
 RETRYING: Final = "retrying: "
 """What the message begins with while a step is repeated."""
 RETRY_TIME = timedelta(minutes=10)
-"""How long a step is repeated that fails for a reason that may pass."""
+"""How long a step that fails for a temporary reason is repeated."""
 
 
-def started(status: CheckpointBackupStatus) -> datetime | None:
-    """Return since when the present or last checkpoint has its state."""
-    found = (item.last_transition_time for item in status.conditions if item.type == READY)
-    return next(found, None)
+def ready_changed_at(status: CheckpointBackupStatus) -> datetime | None:
+    """Return when the condition Ready last changed: the begin of a checkpoint under way, else its end."""
+    times = (item.last_transition_time for item in status.conditions if item.type == READY)
+    return next(times, None)
 
 
 def may_retry(status: CheckpointBackupStatus, now: datetime) -> bool:
-    """Return True while a step that failed for a reason that may pass is worth repeating."""
-    since = started(status)
+    """Return True while a step that failed for a temporary reason is repeated."""
+    since = ready_changed_at(status)
     return since is None or now - since < RETRY_TIME
 
 
@@ -41,7 +41,7 @@ def without_retry(status: CheckpointBackupStatus) -> CheckpointBackupStatus:
     return replace(status, message=message)
 
 
-def begun(
+def with_begin(
     backup: CheckpointBackup,
     node: str,
     pod_uid: str,
@@ -49,7 +49,7 @@ def begun(
     containers: int,
     now: datetime,
 ) -> CheckpointBackupStatus:
-    """Return the status of a checkpoint that begins."""
+    """Return the status at the begin of a checkpoint."""
     at = now.replace(microsecond=0)
     message = "the containers are checkpointed one after the other" if containers > 1 else ""
     old = backup.status
@@ -65,9 +65,10 @@ def begun(
     )
 
 
-def dumped(
+def with_archive(
     status: CheckpointBackupStatus, container: str, path: str, size: int, at: datetime
 ) -> CheckpointBackupStatus:
+    """Return the status with the archive of a container."""
     file = CheckpointFile(container, path, checkpoint_time=at)
     return replace(
         status,
@@ -77,7 +78,8 @@ def dumped(
     )
 
 
-def stored(status: CheckpointBackupStatus, container: str, path: str) -> CheckpointBackupStatus:
+def with_stored_archive(status: CheckpointBackupStatus, container: str, path: str) -> CheckpointBackupStatus:
+    """Return the status with the place of an archive in the claim for checkpoints."""
     files = [
         replace(item, storage_path=path) if item.container_name == container else item
         for item in status.checkpoint_files
@@ -85,9 +87,10 @@ def stored(status: CheckpointBackupStatus, container: str, path: str) -> Checkpo
     return replace(status, checkpoint_files=files)
 
 
-def built(
+def with_image(
     status: CheckpointBackupStatus, container: str, image: str, digest: str, note: str, now: datetime
 ) -> CheckpointBackupStatus:
+    """Return the status with the image of a container, which is not pushed yet."""
     item = BuiltImage(container, image, now.replace(microsecond=0))
     return replace(
         status,
@@ -97,7 +100,8 @@ def built(
     )
 
 
-def pushed(status: CheckpointBackupStatus, container: str) -> CheckpointBackupStatus:
+def with_pushed_image(status: CheckpointBackupStatus, container: str) -> CheckpointBackupStatus:
+    """Return the status after the image of a container was pushed."""
     images = [
         replace(item, pushed=True) if item.container_name == container else item
         for item in status.built_images
@@ -105,12 +109,13 @@ def pushed(status: CheckpointBackupStatus, container: str) -> CheckpointBackupSt
     return replace(status, built_images=images)
 
 
-def entered(status: CheckpointBackupStatus, phase: str) -> CheckpointBackupStatus:
+def with_phase(status: CheckpointBackupStatus, phase: str) -> CheckpointBackupStatus:
+    """Return the status in another phase."""
     return replace(status, phase=phase)
 
 
-def finished(backup: CheckpointBackup, error: str, now: datetime) -> CheckpointBackupStatus:
-    """Return the status of a checkpoint that is complete; `error` is what failed after that."""
+def with_completion(backup: CheckpointBackup, error: str, now: datetime) -> CheckpointBackupStatus:
+    """Return the status of a complete checkpoint; `error` is what failed afterwards."""
     stop, at = backup.spec.stop_pod is True, now.replace(microsecond=0)
     phase = phases.COMPLETED_POD_DELETED if stop else phases.COMPLETED
     message = backup.status.message
@@ -125,8 +130,8 @@ def finished(backup: CheckpointBackup, error: str, now: datetime) -> CheckpointB
     )
 
 
-def failed(backup: CheckpointBackup, message: str, now: datetime) -> CheckpointBackupStatus:
-    """Return the status of a checkpoint that could not be made, or not be brought to its place."""
+def with_failure(backup: CheckpointBackup, message: str, now: datetime) -> CheckpointBackupStatus:
+    """Return the status of a checkpoint that could not be made or not be pushed."""
     partly = any(image.pushed for image in backup.status.built_images)
     at = now.replace(microsecond=0)
     return replace(
