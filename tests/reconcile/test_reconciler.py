@@ -229,6 +229,11 @@ def burst_harness(harness: ReconcilerHarness) -> Iterator[ReconcilerHarness]:
         yield harness
 
 
+def reconcile_another_job(harness: ReconcilerHarness) -> None:
+    """Let the burst go on: another job of the namespace is reconciled."""
+    harness.reconciler.status.bursts.for_namespace(KEY[0]).observe_job("another", harness.clock.monotonic())
+
+
 async def test_in_a_burst_pods_are_created_first_and_the_status_is_written_when_they_run(
     burst_harness: ReconcilerHarness,
 ) -> None:
@@ -244,6 +249,7 @@ async def test_in_a_burst_pods_are_created_first_and_the_status_is_written_when_
     assert burst_harness.api.log == [], "others still wait for their pods"
     assert wake == pytest.approx(DEFER_SECONDS - 1)
     burst_harness.clock.seconds += wake or 0.0
+    reconcile_another_job(burst_harness)
     wake = await burst_harness.reconcile()
     assert burst_harness.api.log == [], "they still do"
     assert wake == pytest.approx(MAX_DEFER_SECONDS - DEFER_SECONDS)
@@ -283,10 +289,20 @@ async def test_a_deferred_status_is_written_soon_after_the_burst(
     assert harness.api.log == ["status Starting"]
 
 
+async def test_many_jobs_that_only_write_deferred_statuses_are_no_burst(harness: ReconcilerHarness) -> None:
+    harness.reconciler.status.record_support.confirm_write()
+    with in_burst(harness):
+        harness.clock.seconds += await harness.reconcile() or 0.0
+    harness.reconciler.status.bursts.for_namespace(KEY[0]).active += BURST_JOBS
+    await harness.reconcile()
+    assert harness.api.log == ["status Starting"]
+
+
 async def test_during_a_burst_a_status_is_deferred_for_a_limited_time(
     burst_harness: ReconcilerHarness,
 ) -> None:
     burst_harness.clock.seconds += await burst_harness.reconcile() or 0.0
+    reconcile_another_job(burst_harness)
     wake = await burst_harness.reconcile()
     assert burst_harness.api.log == []
     assert wake == pytest.approx(MAX_DEFER_SECONDS - DEFER_SECONDS)

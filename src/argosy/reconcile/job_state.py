@@ -107,6 +107,11 @@ class StatusState(Struct):
         if self.deferred is not None and self.deferred.resource_version == old_version:
             self.deferred = Deferred(self.deferred.record, new_version)
 
+    def is_flush(self, record: Record, now: float) -> bool:
+        """Return True if this reconcile only writes what was deferred, which does not make a burst longer."""
+        is_due = self.flush_at is not None and now >= self.flush_at
+        return is_due and self.deferred is not None and self.deferred.record == record
+
     def written(self, now: float) -> None:
         """The status was written: nothing is left to flush."""
         self.written_at, self.flush_at, self.deferred = now, None, None

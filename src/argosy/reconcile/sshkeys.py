@@ -9,10 +9,9 @@ from base64 import b64encode
 from collections.abc import Mapping
 from functools import partial
 
-from argosy.dialects.et.dialect import SSH_KEYS as ET_SSH_KEYS
 from argosy.plan.children import Json
 from argosy.reconcile.child_executor import Generator
-from argosy.workload.children import SSH_KEYS, SSH_KEYS_AND_HOSTS
+from argosy.workload.children import SSH_KEYS, SSH_KEYS_AND_HOSTS, SSH_KEYS_NAMED_RSA
 
 KEY_FILES = (
     "id_ed25519",
@@ -55,15 +54,15 @@ def _secret_data(*, verify_hosts: bool) -> Json:
     return {"data": {name: b64encode(content).decode() for name, content in files.items()}}
 
 
-def _et_secret_data() -> Json:
-    """Return the keys of a TrainingJob, under the names that et-operator gave them."""
+def _secret_data_named_rsa() -> Json:
+    """Return a key pair and a configuration, under the names that et-operator gives them."""
     private, public = _key_pair()
     files = {"id_rsa": private, "id_rsa.pub": public, "config": ("Host *\n" + TRUSTING).encode()}
     return {"data": {name: b64encode(content).decode() for name, content in files.items()}}
 
 
 GENERATORS: Mapping[str, Generator] = {
-    ET_SSH_KEYS: _et_secret_data,
+    SSH_KEYS_NAMED_RSA: _secret_data_named_rsa,
     SSH_KEYS: partial(_secret_data, verify_hosts=False),
     SSH_KEYS_AND_HOSTS: partial(_secret_data, verify_hosts=True),
 }

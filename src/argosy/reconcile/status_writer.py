@@ -195,7 +195,8 @@ class StatusWriter(Generic[T]):
             return False
         now, status = self._clock.monotonic(), state.status
         burst = self.bursts.for_namespace(workload.namespace)
-        burst.observe_job(state.uid, now)
+        if not status.is_flush(plan.record, now):
+            burst.observe_job(state.uid, now)
         if status.record_first or not is_recoverable_from_pods(workload, before, plan, observed):
             return False
         if releases_waiting(workload, before, plan.record):

@@ -41,8 +41,9 @@ from argosy.workload.scale_request import hidden_indexes
 
 SSH_KEYS = "ssh-keys"
 SSH_KEYS_AND_HOSTS = "ssh-keys-and-hosts"
-"""Generators of key pairs for ssh; the second also lets ssh reject hosts that do not show the job's host
-key."""
+SSH_KEYS_NAMED_RSA = "ssh-keys-named-rsa"
+"""Generators of key pairs for ssh. The second also lets ssh reject hosts that do not show the job's host key;
+the third names its files id_rsa and id_rsa.pub."""
 
 _RBAC = Role.resource.group
 

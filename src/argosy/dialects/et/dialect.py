@@ -41,6 +41,7 @@ from argosy.kinds.trainingjob import (
     TrainingJobStatus,
 )
 from argosy.workload.child_rules import AccountRule, GeneratedSecret, LauncherAccount
+from argosy.workload.children import SSH_KEYS_NAMED_RSA
 from argosy.workload.host_list import HostFile, HostList
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,
@@ -62,9 +63,6 @@ from argosy.workload.model import (
 )
 from argosy.workload.naming import Naming
 from argosy.workload.semantics import Semantics
-
-SSH_KEYS: Final = "et-ssh-keys"
-"""Generator of the Secret with the job's ssh keys."""
 
 SEMANTICS: Final = Semantics(
     roles_path="spec.etReplicaSpecs",
@@ -180,7 +178,7 @@ def _rules(obj: TrainingJob, spec: TrainingJobSpec, settings: EtSettings) -> Rul
     generates_keys = (
         mode == SSH and settings.create_ssh_secret and SSH_SECRET_ANNOTATION not in obj.metadata.annotations
     )
-    secret = GeneratedSecret(names.ssh_secret_name(obj.metadata.name), SSH_KEYS, (LAUNCHER, WORKER))
+    secret = GeneratedSecret(names.ssh_secret_name(obj.metadata.name), SSH_KEYS_NAMED_RSA, (LAUNCHER, WORKER))
     return Rules(
         succeeded_when=((LAUNCHER,),),
         failed_when=((LAUNCHER,),),
