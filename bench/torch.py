@@ -96,19 +96,30 @@ def _on_local_control_plane(folder: Path) -> list[Times]:
     environment.pop("KUBECONFIG", None)
     try:
         subprocess.run([ARGOSY, "up"], env=environment, check=True, capture_output=True)
-        (folder / "state").mkdir()
-        return asyncio.run(_lose_pods(folder / "home" / "local" / "kubeconfig", folder / "state"))
+        return asyncio.run(_lose_pods(folder / "home" / "local" / "kubeconfig", folder))
     finally:
         subprocess.run([ARGOSY, "down", "--delete"], env=environment, check=False, capture_output=True)
 
 
-async def _lose_pods(kubeconfig: Path, state: Path) -> list[Times]:
+async def _lose_pods(kubeconfig: Path, folder: Path) -> list[Times]:
+    """Lose one pod in each of several runs: a second loss in the same run waits for the restart backoff."""
+    times = []
     async with Client(Connection.from_kubeconfig(kubeconfig)) as client:
-        await client.create(TrainingRun, _manifest(state), NAMESPACE)
-        await asyncio.to_thread(_wait_until_complete, state)
-        times = [await _lose_pod(client, state) for _ in range(ROUNDS)]
-        await client.delete(TrainingRun, NAME, NAMESPACE)
+        for number in range(ROUNDS):
+            state = folder / f"state-{number}"
+            state.mkdir()
+            await client.create(TrainingRun, _manifest(state), NAMESPACE)
+            await asyncio.to_thread(_wait_until_complete, state)
+            times.append(await _lose_pod(client, state))
+            await client.delete(TrainingRun, NAME, NAMESPACE)
+            await _wait_until_deleted(client)
     return times
+
+
+async def _wait_until_deleted(client: Client) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while (await client.list(Pod, NAMESPACE)).items:
+        _check(deadline, "the pods are deleted")
 
 
 def _manifest(state: Path) -> Manifest:
