@@ -83,8 +83,8 @@ def labels_of(metric: Metric) -> set[str]:
 
 def test_every_metric_is_documented_with_its_labels_and_type() -> None:
     registry = CollectorRegistry()
-    Metrics(registry), JobMetrics(registry), EndpointMetrics(registry), HostAckMetrics(registry)
-    CheckpointAckMetrics(registry), SpotMetrics(registry)
+    Metrics(registry), EndpointMetrics(registry), HostAckMetrics(registry), CheckpointAckMetrics(registry)
+    SpotMetrics(registry, JobMetrics(registry).usage)
     defined = {
         (full_name(metric._name, metric._type), ",".join(metric._labelnames), metric._type)
         for metric in registry._collector_to_names

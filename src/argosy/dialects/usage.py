@@ -1,22 +1,29 @@
 """Builds `usage` of a job's status, which is the same for every job API."""
 
+from msgspec.structs import replace
+
 from argosy.kinds.usage_status import UsageStatus
 from argosy.plan.record import UnsupportedVersionError
 from argosy.workload.record import Record
 from argosy.workload.record_encoding import decode
+from argosy.workload.usage_record import Usage
 
 
 def usage_status(record: Record) -> UsageStatus:
     """Return how the time of the job's replicas was spent."""
-    usage = record.usage
-    return UsageStatus(
+    return shown_usage(record.usage)
+
+
+def shown_usage(usage: Usage) -> UsageStatus:
+    """Return a Record's usage as statuses show it."""
+    status = UsageStatus(
         activity=usage.activity,
         replicas=usage.replicas,
         since=usage.since,
         cost=_money(usage.cost),
         lost_cost=_money(usage.lost_cost),
-        **{activity.lower(): seconds for activity, seconds in usage.seconds.items()},
     )
+    return replace(status, **{activity.lower(): seconds for activity, seconds in usage.seconds.items()})
 
 
 def recorded_usage(raw: object) -> UsageStatus:

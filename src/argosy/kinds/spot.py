@@ -14,6 +14,7 @@ from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, Printe
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.kinds.status_condition import AtomicSecretReference, SecretReference, StatusConditions
+from argosy.kinds.usage_status import UsageStatus
 
 GROUP, VERSION = "training.training.dcnlab.com", "v1alpha1"
 
@@ -226,6 +227,8 @@ class ReplicaStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     instance_name: str = ""
     """The VM that was bought for it."""
     zone: str = ""
+    price_per_hour: str = ""
+    """Price of that VM, in dollars."""
     role: str = ""
     """primary or standby."""
     restarts: int = 0
@@ -285,6 +288,8 @@ class SpotInstanceJobStatus(Struct, frozen=True, rename="camel", omit_defaults=T
     """How much less than on-demand VMs that is."""
     recoveries: list[RecoveryStatus] = field(default_factory=list)
     """The last ten recoveries, the newest last."""
+    usage: UsageStatus = UsageStatus()
+    """What the replicas have spent their time on, and what that cost."""
     argosy: dict[str, object] = field(default_factory=dict)
     """The operator's internal record of the job; other clients should not read it."""
 

@@ -28,6 +28,8 @@ class UsageStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     suspended or finished."""
     replicas: int = 0
     """Number of replicas since then."""
+    activities: dict[str, int] = {}
+    """What the replicas do since then, with the number of each, if they do different things."""
     since: datetime | None = None
     cost: str = ""
     """What the nodes of the run have cost until `since`, as far as their prices are known."""

@@ -5,7 +5,7 @@ all replicas are correct.
 """
 
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -153,16 +153,21 @@ class UsageMetrics:
 
     def add(self, kind: str, framework: str, before: Record | None, after: Record) -> None:
         """Add the time that was accounted for between two Records."""
-        for activity, seconds in usage_between(before, after):
+        self.add_seconds(kind, framework, before.usage.seconds if before else {}, after.usage.seconds)
+
+    def add_seconds(
+        self, kind: str, framework: str, before: Mapping[str, float], after: Mapping[str, float]
+    ) -> None:
+        """Add the replica-seconds by which a job's sums have grown."""
+        for activity, seconds in added_seconds(before, after):
             self.replica_seconds.labels(kind, framework, activity).inc(seconds)
 
 
-def usage_between(before: Record | None, after: Record) -> Iterator[tuple[str, float]]:
+def added_seconds(before: Mapping[str, float], after: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     """Return the replica-seconds by activity that were added; training that is lost was counted before."""
-    old = before.usage.seconds if before else {}
-    lost = max(after.usage.seconds.get(Activity.LOST, 0.0) - old.get(Activity.LOST, 0.0), 0.0)
-    for activity, seconds in after.usage.seconds.items():
-        added = seconds - old.get(activity, 0.0) + (lost if activity == Activity.TRAINING else 0.0)
+    lost = max(after.get(Activity.LOST, 0.0) - before.get(Activity.LOST, 0.0), 0.0)
+    for activity, seconds in after.items():
+        added = seconds - before.get(activity, 0.0) + (lost if activity == Activity.TRAINING else 0.0)
         if added > 0:
             yield activity, added
 

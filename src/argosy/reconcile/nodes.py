@@ -21,8 +21,8 @@ from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, NotFound
 from argosy.engine.logs import Logger
 from argosy.kinds.kubernetes import Node
-from argosy.kinds.labels import HOURLY_PRICE
 from argosy.workload.announcements import OUT_OF_SERVICE, Announcement, NoticeRules, find_announcement
+from argosy.workload.capacity import read_hourly_price
 from argosy.workload.quarantine import NodeQuarantine, read_quarantine
 
 log = Logger(__name__)
@@ -35,9 +35,6 @@ ANSWER_VALID_SECONDS = 30.0
 
 REFRESH_SECONDS = 10.0
 """Time between two requests for a node while the watch is silent."""
-
-MAX_HOURLY_PRICE = 1e6
-"""No node costs more; a larger number, or infinity, is a mistake."""
 
 SHOW_AFTER_SECONDS = 2.0
 """How long a node is unconfirmed before that is shown: most answers come within milliseconds."""
@@ -326,15 +323,6 @@ class QuarantinedNodes:
             self._quarantines.pop(node.metadata.name, None)
         else:
             self._quarantines[node.metadata.name] = quarantine
-
-
-def read_hourly_price(node: Node) -> float:
-    """Return what a node costs per hour; 0 if that is not known, or is not a price."""
-    try:
-        price = float(node.metadata.annotations.get(HOURLY_PRICE, ""))
-    except ValueError:
-        return 0.0
-    return price if 0 < price < MAX_HOURLY_PRICE else 0.0
 
 
 def is_down(node: Node) -> bool:

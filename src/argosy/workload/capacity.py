@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct, field
 
-from argosy.kinds.kubernetes import Taint
+from argosy.kinds.kubernetes import Node, Taint
+from argosy.kinds.labels import HOURLY_PRICE
 from argosy.kinds.node_matching import (
     Container,
     NodeAffinity,
@@ -24,6 +25,8 @@ from argosy.kinds.resources import pod_requests
 from argosy.workload.model import Json, Workload
 
 PODS = "pods"
+MAX_HOURLY_PRICE = 1e6
+"""No node costs more; a larger number, or infinity, is a mistake."""
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
@@ -98,6 +101,15 @@ def requests(needs: PodRequirements) -> dict[str, int]:
         return {PODS: 1, **pod_requests(needs)}
     except ValueError:
         return {PODS: 1}
+
+
+def read_hourly_price(node: Node) -> float:
+    """Return what a node costs per hour; 0 if that is not known, or is not a price."""
+    try:
+        price = float(node.metadata.annotations.get(HOURLY_PRICE, ""))
+    except ValueError:
+        return 0.0
+    return price if 0 < price < MAX_HOURLY_PRICE else 0.0
 
 
 def _size(needs: PodRequirements) -> tuple[int, int, int]:

@@ -7,6 +7,7 @@ from argosy.engine.objects import Key
 from argosy.kinds.spot import TERMINATION_DEADLINE, TERMINATION_SOURCE
 from argosy.kinds.spot_machines import ProvisionedInstanceStatus
 from argosy.operator.apis.spot_metrics import SpotMetrics
+from argosy.operator.job_metrics import UsageMetrics
 from argosy.plan.contract import Decision
 from tests.support.machine_simulator import World
 from tests.support.spot_simulator import SpotSimulator
@@ -28,7 +29,7 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
 def test_preemption_and_recovery_of_a_replica_count_once_although_the_operator_is_killed() -> None:
     registry = CollectorRegistry()
     simulator = SpotSimulator()
-    simulator.observer = SpotMetrics(registry).jobs
+    simulator.observer = SpotMetrics(registry, UsageMetrics(registry)).jobs
     simulator.run(31 * 60)
     assert value(registry, "checkpoints_total", result="completed") == 2
     lost = str(simulator.replica(0)["nodeName"])
@@ -43,11 +44,15 @@ def test_preemption_and_recovery_of_a_replica_count_once_although_the_operator_i
     assert value(registry, "recovery_seconds_count") == 1
     completed = simulator.event_reasons().count("CheckpointCompleted")
     assert value(registry, "checkpoints_total", result="completed") == completed > 2
+    labels = {"kind": "SpotInstanceJob", "framework": "", "activity": "Training"}
+    trained = registry.get_sample_value("argosy_replica_seconds_total", labels)
+    usage = simulator.job.status.usage
+    assert trained == usage.training + usage.lost > 50 * 60
 
 
 async def test_vms_are_counted_by_state_and_price_and_their_refusals_by_code() -> None:
     registry = CollectorRegistry()
-    metrics = SpotMetrics(registry)
+    metrics = SpotMetrics(registry, UsageMetrics(registry))
     world = World(catalog=CATALOG, observer=metrics.instances)
     world.cloud.capacity["us-central1-a"] = 0
     world.create()
@@ -66,7 +71,7 @@ async def test_vms_are_counted_by_state_and_price_and_their_refusals_by_code() -
 
 def test_codes_that_only_the_cloud_knows_are_no_label() -> None:
     registry = CollectorRegistry()
-    observer, obj = SpotMetrics(registry).instances, World().create()
+    observer, obj = SpotMetrics(registry, UsageMetrics(registry)).instances, World().create()
     machine = {"refusals": 3, "refusal": "a-code-of-tomorrow"}
     status = ProvisionedInstanceStatus(state="DREAMING", argosy={"machine": machine})
     observer.decided(obj, Decision(status))

@@ -30,6 +30,7 @@ from argosy.dialects.spot import (
     recovery,
     roles,
     status,
+    usage,
 )
 from argosy.dialects.spot.job_spec import Rejection, SpotJob, Template, gpu_count, read_job, template_ref
 from argosy.dialects.spot.names import label_value
@@ -176,6 +177,7 @@ def _decide(obj: SpotInstanceJob, before: SpotJobRecord, observed: ObservedJob, 
     checkpoints.prune_backups(record, observed, steps)
     launch.remove_stale_children(record, observed, steps)
     record = roles.assign_roles(record, observed, steps)
+    record = usage.with_usage(before, record, observed)
     return _decision(obj, before, record, observed, steps, secret.problem)
 
 
@@ -224,6 +226,7 @@ def _end(
         backups=(),
         replicas=tuple(replace(replica, recovery=None) for replica in record.replicas),
     )
+    record = usage.with_usage(before, record, observed)
     recoveries = status.update_recoveries(obj.status.recoveries, before, record, observed.now)
     ended = replace(obj, status=status.job_status(obj.status, record, observed, recoveries))
     decision = ending.finish_job(ended, record, observed.job.ttl, inputs, observed.now)

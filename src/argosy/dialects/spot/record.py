@@ -10,6 +10,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from argosy.workload.usage_record import Usage
+
 StartMode = Literal["Fresh", "CheckpointImage", "AppResume"]
 SourceStep = Literal["Rescue", "Backups", "Registry", "Found"]
 
@@ -101,6 +103,12 @@ class Replica(Struct, frozen=True, omit_defaults=True):
     """When the last of them was noticed, and a checkpoint was ordered."""
     image: str = ""
     """Image of its newest checkpoint: that of the first container."""
+    usage: Usage = Usage()
+    """What its time was spent on."""
+    saved_seconds: float = 0.0
+    """Seconds of training that checkpoints have."""
+    trained_until: datetime | None = None
+    """When its last interval of training ended."""
 
 
 class Backup(Struct, frozen=True, omit_defaults=True):
@@ -157,6 +165,8 @@ class SpotJobRecord(Struct, frozen=True, omit_defaults=True):
     """The replica that may act outside of the cluster."""
     removed_preemptions: int = 0
     """Preemptions of replicas that a scale-down has removed."""
+    removed_usage: Usage = Usage()
+    """What the time of those replicas was spent on."""
     hints: tuple[str, ...] = ()
     """Nodes that may be lost and whose replica was checkpointed for that."""
 

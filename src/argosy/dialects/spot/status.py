@@ -13,6 +13,7 @@ from argosy.dialects.spot.observed import ObservedJob
 from argosy.dialects.spot.record import Replica, SpotJobRecord, encode
 from argosy.dialects.spot.recovery import end_outcome
 from argosy.dialects.spot.roles import PRIMARY, STANDBY, primary_index
+from argosy.dialects.spot.usage import usage_status
 from argosy.kinds.spot import RecoveryStatus, ReplicaStatus, SpotInstanceJobStatus
 
 MAX_RECOVERIES = 10
@@ -49,6 +50,7 @@ def job_status(
         cost_per_hour=_cost_per_hour(observed),
         saved_per_hour=_saved_per_hour(observed),
         recoveries=list(recoveries)[-MAX_RECOVERIES:],
+        usage=usage_status(record),
         argosy=encode(record),
     )
 
@@ -159,6 +161,7 @@ def _replica_status(replica: Replica, record: SpotJobRecord, observed: ObservedJ
         incarnation=current.number,
         instance_name=current.instance,
         zone=instance.status.zone if instance is not None else "",
+        price_per_hour=instance.status.price_per_hour if instance is not None else "",
         role=role,
         restarts=replica.restarts,
         preemptions=replica.preemptions,

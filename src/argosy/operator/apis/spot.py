@@ -105,7 +105,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
         manager.sources.share(manager.caches.nodes)
     manager.sources.share(Cache(manager.client, SpotInstanceJob, namespace=manager.namespace))
     spot = spot_settings(settings)
-    metrics = SpotMetrics(manager.client.metrics.registry)
+    metrics = SpotMetrics(manager.client.metrics.registry, manager.job_metrics.usage)
     add_migrations(manager, spot)
     manager.add_kind(
         ReconciledKind(

@@ -16,6 +16,8 @@ from argosy.dialects.spot import losses, reasons
 from argosy.engine.objects import Key, key_of
 from argosy.kinds.spot import RecoveryStatus, SpotInstanceJob, SpotInstanceJobStatus
 from argosy.kinds.spot_machines import ProvisionedInstance, ProvisionedInstanceStatus
+from argosy.kinds.usage_status import ACTIVITIES, UsageStatus
+from argosy.operator.job_metrics import UsageMetrics
 from argosy.plan.contract import Decision
 
 OTHER: Final = "Other"
@@ -45,7 +47,8 @@ _RECOVERY_BUCKETS = (5, 15, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600)
 class SpotMetrics:
     """All of them; `jobs` and `instances` observe the two kinds."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, usage: UsageMetrics) -> None:
+        self.usage = usage
         self.preemptions = Counter(
             "argosy_spot_preemptions_total",
             "Nodes of replicas, and VMs without a job, that were lost or announced to be.",
@@ -84,7 +87,7 @@ class SpotMetrics:
 
 
 class SpotJobObserver:
-    """Counts losses, recoveries and checkpoints of SpotInstanceJobs."""
+    """Counts losses, recoveries and checkpoints of SpotInstanceJobs, and the time of their replicas."""
 
     def __init__(self, metrics: SpotMetrics) -> None:
         self._metrics = metrics
@@ -96,6 +99,8 @@ class SpotJobObserver:
         status = decision.status
         if not isinstance(status, SpotInstanceJobStatus):
             return
+        kind, before_seconds = obj.resource.kind, _seconds(obj.status.usage)
+        self._metrics.usage.add_seconds(kind, "", before_seconds, _seconds(status.usage))
         known = {entry.id: entry for entry in obj.status.recoveries}
         for entry in status.recoveries:
             before = known.get(entry.id)
@@ -166,6 +171,11 @@ class InstanceObserver:
             self._prices[key] = float(price)
         if self._prices.get(key) != before:
             self._metrics.cost.set(sum(self._prices.values()))
+
+
+def _seconds(usage: UsageStatus) -> dict[str, float]:
+    """Return the time of all replicas of a job by activity."""
+    return {activity: getattr(usage, activity.lower()) for activity in ACTIVITIES}
 
 
 def _refusals(status: ProvisionedInstanceStatus) -> tuple[int, str]:
