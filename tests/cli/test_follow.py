@@ -6,9 +6,10 @@ import click
 import pytest
 
 from argosy.cli import follow
-from argosy.cli.follow import Follower, Printer, replica_label
+from argosy.cli.follow import Follower, Printer
 from argosy.engine.client import Client
 from argosy.kinds.labels import INDEX, JOB, ROLE
+from argosy.kinds.spot import JOB_LABEL, REPLICA_LABEL, SpotInstanceJob
 from tests.support.fake_apiserver import FakeServer, Fault
 from tests.support.waiting import until
 
@@ -22,11 +23,6 @@ def test_sources_are_aligned_and_keep_their_colour() -> None:
     plain = [click.unstyle(line) for line in printed]
     assert plain == ["worker-10 │ x", "ps-0      │ y", "worker-10 │ z"]
     assert printed[0].split("w")[0] == printed[2].split("w")[0] != printed[1].split("p")[0]
-
-
-def test_a_pod_is_labelled_with_role_and_index() -> None:
-    assert replica_label({ROLE: "worker", INDEX: "2"}) == "worker-2"
-    assert replica_label({ROLE: "worker", INDEX: "2"}, "sidecar") == "worker-2/sidecar"
 
 
 FAULTS = {
@@ -57,6 +53,29 @@ async def test_all_output_of_an_ended_job_is_printed(fault: Fault, monkeypatch: 
         "worker-0 │ the last line",
         "a  Failed     it failed",
     ]
+
+
+async def test_a_spot_instance_job_is_followed_by_the_labels_of_its_replicas() -> None:
+    printed: list[str] = []
+    job = {
+        "metadata": {"name": "a", "namespace": "default", "uid": "1"},
+        "status": {
+            "phase": "Failed",
+            "conditions": [{"type": "Failed", "status": "True", "reason": "RestartLimitExceeded"}],
+        },
+    }
+    labels = {JOB_LABEL: "a", REPLICA_LABEL: "1"}
+    pod = _pod("main")
+    pod |= {"metadata": {"name": "a-1-1700000000-x", "namespace": "default", "labels": labels}}
+    async with FakeServer() as server:
+        await server.put("spotinstancejobs", job)
+        await server.put("pods", {**pod, "spec": {"containers": [{"name": "main"}]}})
+        server.log_chunks = [_stamped("step 7")]
+        async with Client(server.connection()) as client:
+            follower = Follower(client, "default", "a", Printer(printed.append), kind=SpotInstanceJob)
+            assert await follower.outcome() == "Failed"
+    lines = [click.unstyle(line) for line in printed]
+    assert lines == ["replica-1 │ step 7", "a  Failed     RestartLimitExceeded"]
 
 
 async def test_output_of_a_pod_that_was_replaced_before_its_status_was_seen_is_printed() -> None:

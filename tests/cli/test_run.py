@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from argosy.cli.documents import load
+from argosy.cli.jobkinds import declared_kind
+from argosy.cli.local_mounts import Manifest
 from argosy.cli.run import name_for, training_run_for_command
 from argosy.kinds.trainingrun import TrainingRun
 
@@ -66,3 +68,23 @@ def test_a_key_that_overrides_a_merged_key_is_not_a_duplicate(tmp_path: Path) ->
     path = tmp_path / "job.yaml"
     path.write_text("apiVersion: v1\nkind: A\nbase: &base {a: 1, b: 2}\nspec: {<<: *base, a: 3}\n")
     assert load(path)[0]["spec"] == {"a": 3, "b": 2}
+
+
+KINDS: dict[str, tuple[Manifest, str | None]] = {
+    "SpotInstanceJob": (
+        {"apiVersion": "training.training.dcnlab.com/v1alpha1", "kind": "SpotInstanceJob"},
+        "sij",
+    ),
+    "TrainingJob": ({"apiVersion": "kai.alibabacloud.com/v1alpha1", "kind": "TrainingJob"}, "tj"),
+    "another object: no job": ({"apiVersion": "v1", "kind": "Secret"}, None),
+    "the same kind of another group: no job": (
+        {"apiVersion": "example.com/v1", "kind": "SpotInstanceJob"},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("document", "want"), KINDS.values(), ids=KINDS)
+def test_a_job_of_every_registered_api_can_be_run(document: Manifest, want: str | None) -> None:
+    kind = declared_kind(document)
+    assert (kind.short_name if kind else None) == want

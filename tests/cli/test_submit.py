@@ -80,7 +80,7 @@ async def test_unknown_fields_are_rejected_and_no_run_is_created(
 
 async def test_a_valid_run_is_created_after_the_other_objects(client: Client, namespace: str) -> None:
     documents = [run_with(), object_of("v1", "ConfigMap", data={"a": "b"})]
-    assert await submit(client, documents, namespace) == (namespace, "a")
+    assert await submit(client, documents, namespace) == (namespace, "a", TrainingRun)
     assert (await client.get(TrainingRun, "a", namespace)).spec.framework == "custom"
 
 

@@ -92,7 +92,7 @@ FILES = {
     ),
     "a file without a TrainingRun": (
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}",
-        "has 0 TrainingRuns: must have exactly one",
+        "has 0 jobs: must have exactly one",
     ),
     "a TrainingRun without a name": (
         "{apiVersion: argosy.dev/v1alpha1, kind: TrainingRun, spec: {}}",

@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from argosy.cli.cluster_access import async_command, cluster_options, connect
-from argosy.cli.follow import pod_selector, replica_label, sort_pods
-from argosy.cli.jobkinds import find, summarize
+from argosy.cli.follow import sort_pods
+from argosy.cli.jobkinds import find, kind_of
 from argosy.cli.jobs import output_option
 from argosy.cli.tables import age, byte_count, columns, command_line
 from argosy.kinds.checkpoint_status import CheckpointStatus
@@ -18,9 +18,13 @@ from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.restart_status import RestartStatus
 from argosy.kinds.text import join_names, pluralize
 from argosy.kinds.usage_status import ACTIVITIES, UsageStatus
-from argosy.operator.apis.summary import JobSummary
+from argosy.operator.apis.summary import JobSummary, PodLabels, ReplicaSummary
 
 MAX_EVENTS = 20
+_REPLICA_COLUMNS = (
+    *("REPLICA", "PHASE", "INCARNATION", "START", "NODE", "MACHINE", "ZONE", "PRICE/H"),
+    *("RESTARTS", "PREEMPTIONS"),
+)
 _RECOVERY_COLUMNS = ("AGE", "CAUSE", "SOURCE", "ACTION", "OUTCOME", "STEPS LOST", "MESSAGE")
 
 
@@ -39,17 +43,27 @@ async def describe(
             path = job.resource.path(job.metadata.name, namespace)
             click.echo(msgspec.json.format(await client.request("GET", path)))
             return
-        summary = summarize(job)
-        pods = sort_pods((await client.list(Pod, namespace, labels=pod_selector(summary.name))).items)
+        kind = kind_of(job)
+        summary, labels = kind.summarize(job), kind.pods
+        pods = sort_pods(
+            (await client.list(Pod, namespace, labels=labels.selector(summary.name))).items, labels
+        )
         events = (await client.list(Event, namespace, fields=f"involvedObject.uid={summary.uid}")).items
-    click.echo(format_job(summary, pods, events, datetime.now(UTC)))
+    click.echo(format_job(summary, pods, events, datetime.now(UTC), labels))
 
 
-def format_job(job: JobSummary, pods: Sequence[Pod], events: Sequence[Event], now: datetime) -> str:
+def format_job(
+    job: JobSummary,
+    pods: Sequence[Pod],
+    events: Sequence[Event],
+    now: datetime,
+    labels: PodLabels = PodLabels(),
+) -> str:
     """Return the header and a titled table for each part that has rows."""
     tables: dict[str, tuple[tuple[str, ...], Sequence[tuple[str, ...]]]] = {
         "Roles": (("ROLE", "PHASE", "READY", "RESTARTS", "MESSAGE"), _roles(job)),
-        "Pods": (("POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"), _pods(pods, now)),
+        "Replicas": (_REPLICA_COLUMNS, _replicas(job.replicas)),
+        "Pods": (("POD", "STATUS", "ATTEMPT", "NODE", "AGE", "MESSAGE"), _pods(pods, labels, now)),
         "Time": (("ACTIVITY", "REPLICA TIME", "SHARE"), _usage(job.usage, now)),
         "Restarts": (("AGE", "ATTEMPT", "CAUSE", "SCOPE", "MESSAGE"), _restarts(job.restart_history, now)),
         "Notices": (("DEADLINE", "CAUSE", "RESPONSE", "REPLICAS", "MESSAGE"), _notices(job.notices, now)),
@@ -71,6 +85,7 @@ def _header(job: JobSummary, pods: Sequence[Pod], now: datetime) -> str:
         ("attempt", f"{job.attempt} ({pluralize(job.restarts, 'restart')})" if job.attempt else ""),
         ("checkpoint", _checkpoint(job.checkpoint, now)),
         ("age", age(now - (job.created or now))),
+        ("price", job.price),
         ("cost", _cost(job.usage)),
         ("logs", _logs_command(job, pods)),
     ]
@@ -92,6 +107,24 @@ def _roles(job: JobSummary) -> list[tuple[str, ...]]:
     ]
 
 
+def _replicas(replicas: Sequence[ReplicaSummary]) -> list[tuple[str, ...]]:
+    return [
+        (
+            replica.name,
+            replica.phase,
+            str(replica.incarnation),
+            replica.start,
+            replica.node,
+            replica.machine,
+            replica.zone,
+            replica.price,
+            str(replica.restarts),
+            str(replica.preemptions),
+        )
+        for replica in replicas
+    ]
+
+
 def _restarts(history: list[RestartStatus], now: datetime) -> list[tuple[str, ...]]:
     return [
         (age(now - restart.time), str(restart.attempt), restart.cause, restart.scope, restart.message)
@@ -102,8 +135,10 @@ def _restarts(history: list[RestartStatus], now: datetime) -> list[tuple[str, ..
 def _usage(usage: UsageStatus, now: datetime) -> list[tuple[str, ...]]:
     """Return what the replicas did, with what they do now; the most time first."""
     spent = {activity: getattr(usage, activity.lower()) for activity in ACTIVITIES}
-    if usage.activity in spent and usage.since is not None:
-        spent[usage.activity] += max((now - usage.since).total_seconds(), 0.0) * usage.replicas
+    elapsed = max((now - usage.since).total_seconds(), 0.0) if usage.since is not None else 0.0
+    for activity, replicas in (usage.activities or {usage.activity: usage.replicas}).items():
+        if activity in spent:
+            spent[activity] += elapsed * replicas
     total = sum(spent.values())
     return [
         (activity, age(timedelta(seconds=seconds)), f"{seconds / total:.0%}")
@@ -140,8 +175,9 @@ def _checkpoint(checkpoint: CheckpointStatus | None, now: datetime) -> str:
         ago, size = age(now - checkpoint.last_time), byte_count(checkpoint.size)
         last = f"step {checkpoint.last_step}, {ago} ago, {size}, in {checkpoint.uri}"
     elif checkpoint.images and checkpoint.last_time is not None:
-        ago, size = age(now - checkpoint.last_time), byte_count(checkpoint.size)
-        last = f"processes, {ago} ago, {size}, in {', '.join(sorted(checkpoint.images.values()))}"
+        size = f"{byte_count(checkpoint.size)}, " if checkpoint.size else ""
+        images = ", ".join(sorted(checkpoint.images.values()))
+        last = f"processes, {age(now - checkpoint.last_time)} ago, {size}in {images}"
     lost = f"{pluralize(checkpoint.steps_lost, 'step')} lost so far" if checkpoint.steps_lost else ""
     return "; ".join(filter(None, [last, lost, checkpoint.message]))
 
@@ -167,10 +203,10 @@ def _events(events: Sequence[Event], now: datetime) -> list[tuple[str, ...]]:
     return [(age(now - (e.last_timestamp or now)), e.type, e.reason, _event_message(e)) for e in latest]
 
 
-def _pods(pods: Sequence[Pod], now: datetime) -> list[tuple[str, ...]]:
+def _pods(pods: Sequence[Pod], labels: PodLabels, now: datetime) -> list[tuple[str, ...]]:
     return [
         (
-            f"{replica_label(pod.metadata.labels)} ({pod.metadata.name})",
+            f"{labels.replica(pod.metadata.labels)} ({pod.metadata.name})",
             "Terminating" if pod.metadata.deletion_timestamp else pod.status.phase,
             pod.metadata.labels.get(ATTEMPT, ""),
             pod.spec.node_name,

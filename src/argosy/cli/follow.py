@@ -5,24 +5,23 @@ caches resume and report every pod, also those deleted meanwhile, and each log i
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal
 
 import click
 from msgspec import Struct, field
 
 from argosy.cli.container_log import ContainerLog, LogSource
-from argosy.cli.jobkinds import summarize
+from argosy.cli.jobkinds import pods_of, summarize
 from argosy.engine.cache import Cache, Change
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.engine.objects import ApiObject, version_of
-from argosy.kinds.dns_names import MAX_LABEL_CHARS
 from argosy.kinds.kubernetes import ContainerStatus, Pod, PodStatus
-from argosy.kinds.labels import INDEX, JOB, ROLE
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
+from argosy.operator.apis.summary import PodLabels
 from argosy.workload.reasons import INVALID_SPEC
 
 Outcome = Literal["Succeeded", "Failed", "Deleted", "Rejected"]
@@ -84,7 +83,8 @@ class Follower:
         printer: Printer,
         *,
         kind: type[ApiObject] = TrainingRun,
-        labels: str = "",
+        role: str | None = None,
+        index: int | None = None,
         tail: int | None = None,
         stop_if_rejected: bool = False,
     ) -> None:
@@ -93,7 +93,8 @@ class Follower:
         self._name = name
         self._printer = printer
         self._kind = kind
-        self._labels = labels or pod_selector(name)
+        self._pods = pods_of(kind)
+        self._labels = self._pods.selector(name, role, index)
         self._tail = tail
         self._stop_if_rejected = stop_if_rejected
         self._last_reported = ("", "")
@@ -192,7 +193,7 @@ class Follower:
         key = (pod.metadata.uid, container)
         if key not in self._logs:
             several = len(pod.spec.containers) > 1
-            source = replica_label(pod.metadata.labels, container if several else "")
+            source = self._pods.replica(pod.metadata.labels, container if several else "")
             self._logs[key] = self._newest_logs[source] = ContainerLog(
                 self._client,
                 LogSource(self._namespace, pod.metadata.name, pod.metadata.uid, container),
@@ -204,25 +205,9 @@ class Follower:
         return self._logs[key]
 
 
-def pod_selector(job: str) -> str:
-    """Return the label selector of a job's pods.
-
-    A job whose name is too long for a label is invalid and has no pods; its selector matches nothing.
-    """
-    return f"{JOB}={job}" if len(job) <= MAX_LABEL_CHARS else f"{JOB},!{JOB}"
-
-
-def replica_label(labels: Mapping[str, str], container: str = "") -> str:
-    """Return the label in front of a pod's lines: `worker-2`, or `worker-2/sidecar`."""
-    name = f"{labels.get(ROLE, '?')}-{labels.get(INDEX, '?')}"
-    return f"{name}/{container}" if container else name
-
-
-def sort_pods(pods: Iterable[Pod]) -> list[Pod]:
+def sort_pods(pods: Iterable[Pod], labels: PodLabels) -> list[Pod]:
     """Return the pods sorted by role and index."""
-    return sorted(
-        pods, key=lambda pod: (pod.metadata.labels.get(ROLE, ""), int(pod.metadata.labels.get(INDEX, 0)))
-    )
+    return sorted(pods, key=lambda pod: (*labels.sort_key(pod.metadata.labels), pod.metadata.name))
 
 
 def _has_run(container: ContainerStatus) -> bool:

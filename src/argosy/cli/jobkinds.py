@@ -3,7 +3,7 @@
 If two kinds have a job of the same name, a prefix selects one, such as `tr/NAME` or `aj/NAME`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import click
@@ -12,7 +12,7 @@ from argosy.engine.client import Client
 from argosy.engine.errors import NotFound
 from argosy.engine.objects import ApiObject
 from argosy.operator.apis import registry
-from argosy.operator.apis.summary import JobKind, JobSummary
+from argosy.operator.apis.summary import JobKind, JobSummary, PodLabels
 
 R = TypeVar("R")
 
@@ -63,7 +63,23 @@ async def for_each_kind(request: Callable[[JobKind], Awaitable[R]]) -> list[R]:
     return results
 
 
+def declared_kind(document: Mapping[str, object]) -> JobKind | None:
+    """Return the kind of job that a manifest is; None if it is another object."""
+    group = str(document.get("apiVersion")).rpartition("/")[0]
+    kinds = (job for job in job_kinds().values() if job.kind.resource.group == group)
+    return next((job for job in kinds if job.kind.resource.kind == document.get("kind")), None)
+
+
+def kind_of(job: ApiObject) -> JobKind:
+    """Return the registered kind of a job."""
+    return next(candidate for candidate in job_kinds().values() if isinstance(job, candidate.kind))
+
+
+def pods_of(kind: type[ApiObject]) -> PodLabels:
+    """Return the labels by which the pods of a kind of job are found."""
+    return next(candidate.pods for candidate in job_kinds().values() if candidate.kind is kind)
+
+
 def summarize(job: ApiObject) -> JobSummary:
     """Return what is shown of a job of any kind."""
-    kind = next(candidate for candidate in job_kinds().values() if isinstance(job, candidate.kind))
-    return kind.summarize(job)
+    return kind_of(job).summarize(job)

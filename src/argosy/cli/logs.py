@@ -6,12 +6,11 @@ import click
 
 from argosy.cli.cluster_access import async_command, cluster_options, connect
 from argosy.cli.container_log import lines
-from argosy.cli.follow import Follower, Printer, pod_selector, replica_label, sort_pods
-from argosy.cli.jobkinds import find
+from argosy.cli.follow import Follower, Printer, sort_pods
+from argosy.cli.jobkinds import find, kind_of
 from argosy.engine.client import Client
 from argosy.engine.errors import BadRequest
 from argosy.kinds.kubernetes import Pod
-from argosy.kinds.labels import INDEX, ROLE
 
 
 @click.command()
@@ -33,23 +32,24 @@ async def logs(
     tail: int | None,
 ) -> None:
     """Print or follow the output of a job's pods."""
-    labels = ({ROLE: role} if role else {}) | ({INDEX: str(index)} if index is not None else {})
     printer = Printer()
     async with connect(kubeconfig, context) as client:
         job = await find(client, namespace, name)
         name = job.metadata.name
-        selector = ",".join([pod_selector(name), *(f"{key}={value}" for key, value in labels.items())])
         if follow:
-            follower = Follower(client, namespace, name, printer, kind=type(job), labels=selector, tail=tail)
-            await follower.outcome()
+            await Follower(
+                client, namespace, name, printer, kind=type(job), role=role, index=index, tail=tail
+            ).outcome()
             return
-        pods = sort_pods((await client.list(Pod, namespace, labels=selector)).items)
+        labels = kind_of(job).pods
+        selector = labels.selector(name, role, index)
+        pods = sort_pods((await client.list(Pod, namespace, labels=selector)).items, labels)
         if not pods:
             raise click.ClickException(f"{name} has no such pod now; `argosy describe {name}` shows why")
         outputs = await asyncio.gather(*(_read_lines(client, pod, tail) for pod in pods))
         for pod, output in zip(pods, outputs, strict=True):
             for container, line in output:
-                printer.line(replica_label(pod.metadata.labels, container), line)
+                printer.line(labels.replica(pod.metadata.labels, container), line)
 
 
 async def _read_lines(client: Client, pod: Pod, tail: int | None) -> list[tuple[str, str]]:

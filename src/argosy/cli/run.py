@@ -22,13 +22,15 @@ import click
 
 from argosy.cli.cluster_access import async_command, cluster_options, connect
 from argosy.cli.documents import load
-from argosy.cli.follow import Follower, Printer, pod_selector
+from argosy.cli.follow import Follower, Printer
+from argosy.cli.jobkinds import declared_kind, job_kinds, pods_of
 from argosy.cli.local_mounts import Manifest, mount_working_dir, with_variables
-from argosy.cli.submit import Submitted, is_training_run, remove, submit
+from argosy.cli.submit import Submitted, remove, submit
 from argosy.cli.tables import command_line
 from argosy.engine.client import Client
 from argosy.engine.errors import ApiError
 from argosy.kinds.kubernetes import Pod
+from argosy.kinds.trainingrun import TrainingRun
 
 Result = TypeVar("Result")
 
@@ -96,13 +98,14 @@ async def run(
             training_run_for_command(name, framework, replicas, gpus, restarts, image, file_or_command)
         ]
         mount_cwd = True
-    runs = [document for document in documents if is_training_run(document)]
-    if len(runs) != 1:
+    jobs = [document for document in documents if declared_kind(document)]
+    if len(jobs) != 1:
+        kinds = sorted(job.kind.resource.kind for job in job_kinds().values())
         raise click.ClickException(
-            f"{file_or_command[0]}: has {len(runs)} TrainingRuns: must have exactly one"
+            f"{file_or_command[0]}: has {len(jobs)} jobs: must have exactly one ({', '.join(kinds)})"
         )
     documents = [
-        _prepare(document, name, variables, mount_cwd=mount_cwd) if is_training_run(document) else document
+        _prepare(document, name, variables, mount_cwd=mount_cwd) if document is jobs[0] else document
         for document in documents
     ]
     async with connect(kubeconfig, context) as client:
@@ -157,7 +160,8 @@ async def _submit_and_follow(client: Client, documents: list[Manifest], namespac
     """Return the exit code. If the user interrupts, or the operator rejects the job, delete it."""
     with _catch_interrupts() as interrupted:
         submitted = await submit(client, documents, namespace)  # never interrupted: its name must be known
-        follower = Follower(client, *submitted, Printer(), stop_if_rejected=True)
+        namespace, name, kind = submitted
+        follower = Follower(client, namespace, name, Printer(), kind=kind, stop_if_rejected=True)
         outcome = await _unless_interrupted(interrupted, follower.outcome())
         if outcome == "Failed":
             click.echo(await _next_steps(client, submitted))
@@ -170,16 +174,17 @@ async def _submit_and_follow(client: Client, documents: list[Manifest], namespac
     return 1 if outcome == "Rejected" else 130
 
 
-async def _next_steps(client: Client, run: Submitted) -> str:
+async def _next_steps(client: Client, job: Submitted) -> str:
     """Return the commands that show the output of a failed job, if its pods are kept, and its history."""
-    pods = (await client.list(Pod, run.namespace, labels=pod_selector(run.name))).items
+    selector = pods_of(job.kind).selector(job.name)
+    pods = (await client.list(Pod, job.namespace, labels=selector)).items
     kept = any(pod.metadata.deletion_timestamp is None for pod in pods)
-    output = f"`{_command('logs', run)}` shows its output, " if kept else ""
-    return f"{run.name} failed; {output}`{_command('describe', run)}` its history"
+    output = f"`{_command('logs', job)}` shows its output, " if kept else ""
+    return f"{job.name} failed; {output}`{_command('describe', job)}` its history"
 
 
-def _command(command: str, run: Submitted, *options: str) -> str:
-    return command_line(command, run.namespace, run.name, *options)
+def _command(command: str, job: Submitted, *options: str) -> str:
+    return command_line(command, job.namespace, job.name, *options)
 
 
 async def _delete_run(client: Client, submitted: Submitted, interrupted: asyncio.Event) -> None:
@@ -231,7 +236,11 @@ def _is_file(file_or_command: tuple[str, ...]) -> bool:
 
 
 def _prepare(run: Manifest, name: str | None, variables: tuple[str, ...], *, mount_cwd: bool) -> Manifest:
-    """Return the run with the name, the variables and the mounts of the command line."""
+    """Return the job with the name, the variables and the mounts of the command line."""
+    if (mount_cwd or variables) and run.get("kind") != TrainingRun.resource.kind:
+        raise click.ClickException(
+            f"{run['kind']}: --env and --mount-cwd are not supported; only TrainingRuns have them"
+        )
     if mount_cwd:
         run = _with_local_mounts(run)
     if variables:

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from argosy.cli.fieldhints import explain_unknown_fields
-from argosy.cli.follow import pod_selector
+from argosy.cli.jobkinds import declared_kind, pods_of
 from argosy.cli.local_mounts import Manifest
 from argosy.engine.client import Client
 from argosy.engine.dynamic import dynamic_kind
@@ -18,22 +18,31 @@ from argosy.kinds.resource import Resource
 from argosy.kinds.trainingrun import TrainingRun
 
 
-class Submitted(NamedTuple):
+class Target(NamedTuple):
     namespace: str
     name: str
 
 
-async def submit(client: Client, documents: list[Manifest], namespace: str) -> Submitted:
-    """Apply the other documents in their order, then create the run; an existing run is not changed.
+class Submitted(NamedTuple):
+    namespace: str
+    name: str
+    kind: type[ApiObject]
 
-    The run comes last, so that an error in another document leaves no run behind.
+
+async def submit(client: Client, documents: list[Manifest], namespace: str) -> Submitted:
+    """Apply the other documents in their order, then create the job; an existing job is not changed.
+
+    The job comes last, so that an error in another document leaves no job behind.
     """
     targets = [(_target(document, namespace), document) for document in documents]
-    (run, run_document), *others = sorted(targets, key=lambda target: not is_training_run(target[1]))
-    for target, document in others:
-        await _apply(client, document, target.namespace)
-    await _create(client, run_document, run)
-    return run
+    (target, job), *others = sorted(targets, key=lambda pair: declared_kind(pair[1]) is None)
+    registered = declared_kind(job)
+    assert registered is not None
+    for (other_namespace, _), document in others:
+        await _apply(client, document, other_namespace)
+    submitted = Submitted(*target, registered.kind)
+    await _create(client, job, submitted)
+    return submitted
 
 
 async def remove(client: Client, namespace: str, name: str, kind: type[ApiObject] = TrainingRun) -> bool:
@@ -46,14 +55,10 @@ async def remove(client: Client, namespace: str, name: str, kind: type[ApiObject
         try:
             await client.get(kind, name, namespace)
         except NotFound:
-            pods = await client.list(Pod, namespace, labels=pod_selector(name))
+            pods = await client.list(Pod, namespace, labels=pods_of(kind).selector(name))
             if not pods.items:
                 return True
         await asyncio.sleep(0.1)
-
-
-def is_training_run(document: Manifest) -> bool:
-    return document.get("kind") == TrainingRun.resource.kind
 
 
 async def _apply(client: Client, document: Manifest, namespace: str) -> None:
@@ -64,12 +69,12 @@ async def _apply(client: Client, document: Manifest, namespace: str) -> None:
         raise
 
 
-async def _create(client: Client, document: Manifest, run: Submitted) -> None:
+async def _create(client: Client, document: Manifest, job: Submitted) -> None:
     try:
-        await client.create(TrainingRun, document, run.namespace)
+        await client.create(job.kind, document, job.namespace)
     except AlreadyExists as error:
         raise click.ClickException(
-            f"TrainingRun {run.name} already exists; `argosy rm {run.name}` deletes it, "
+            f"{job.kind.resource.kind} {job.name} already exists; `argosy rm {job.name}` deletes it, "
             "`--name` gives this one another name"
         ) from error
     except Invalid as error:
@@ -110,7 +115,7 @@ class _ResourceList(msgspec.Struct):
     resources: list[_ResourceEntry] = []
 
 
-def _target(document: Manifest, namespace: str) -> Submitted:
+def _target(document: Manifest, namespace: str) -> Target:
     """Return namespace and name of a document; its own namespace wins over that of the command line."""
     value = document.get("metadata")
     metadata = value if isinstance(value, dict) else {}
@@ -118,4 +123,4 @@ def _target(document: Manifest, namespace: str) -> Submitted:
     if not isinstance(name, str) or not name:
         raise click.ClickException(f"{document['kind']}: metadata.name: must be set")
     declared = metadata.get("namespace")
-    return Submitted(declared if isinstance(declared, str) and declared else namespace, name)
+    return Target(declared if isinstance(declared, str) and declared else namespace, name)

@@ -17,7 +17,8 @@ from argosy.operator.apis.base import Api, Preset, RunningApi, SettingOption, St
 from argosy.operator.apis.spot_agent import RULES as AGENT_RULES
 from argosy.operator.apis.spot_migration import RULES as MIGRATION_RULES
 from argosy.operator.apis.spot_migration import add_migrations
-from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
+from argosy.operator.apis.spot_summary import PODS, summarize
+from argosy.operator.apis.summary import job_kind
 from argosy.operator.rbac import READ, PolicyRule, ResourceName, kind_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
@@ -152,31 +153,6 @@ async def _start(context: "StartContext") -> "AsyncIterator[RunningApi]":
         await transport.close()
 
 
-def summarize(job: SpotInstanceJob) -> JobSummary:
-    """Return what the CLI shows of a SpotInstanceJob."""
-    status = job.status
-    problem = next((c for c in status.conditions if c.type == "Failed" and c.status == "True"), None)
-    restarts = sum(replica.restarts for replica in status.job_statuses)
-    phase = status.phase or "Pending"
-    replicas = RoleSummary("replica", phase, status.active_replicas, job.spec.replicas, restarts, "")
-    return JobSummary(
-        kind=job.resource.kind,
-        namespace=job.metadata.namespace,
-        name=job.metadata.name,
-        uid=job.metadata.uid,
-        created=job.metadata.creation_timestamp,
-        framework="",
-        phase=phase,
-        reason=problem.reason if problem else "",
-        message=problem.message if problem else "",
-        attempt=1,
-        restarts=restarts,
-        started=any(replica.node_name for replica in status.job_statuses),
-        roles=[replicas],
-        conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
-    )
-
-
 _RULES: Final = (
     *kind_rules(SpotInstanceJob, owns=(Job, CheckpointBackup, ProvisionedInstance)),
     *kind_rules(SpotInstanceVM),
@@ -225,7 +201,7 @@ SPOT: Final = Api(
         CheckpointRestore,
         StatefulMigration,
     ),
-    jobs=(job_kind(SpotInstanceJob, "sij", summarize),),
+    jobs=(job_kind(SpotInstanceJob, "sij", summarize, PODS),),
     rules=_RULES,
     start=_start,
     settings=SpotSettings(),
