@@ -132,6 +132,8 @@ class FakeCluster:
         self.writes = 0
         self.moved: set[tuple[int, str]] = set()
         """Orders after which pods were moved, with the notice: each must be once."""
+        self.resize_orders: dict[str, int] = {}
+        """Numbers of the orders before new sizes, by id: each size has one."""
         self.failed: set[str] = set()
         """Uids of pods that failed by themselves."""
         self.counted: set[str] = set()
@@ -401,6 +403,7 @@ class FakeCluster:
             invariants.check_no_regression(stored, record)
             self._check_answers(stored, record)
             self._check_moves(stored, record)
+            self._check_scale_in(stored, record)
         self.writes += 1
         self.record_lost = self.record_lost or self.prunes_record
         self._store(replace(self.job, status=None if self.prunes_record else encode(record)))
@@ -506,9 +509,11 @@ class FakeCluster:
         known = {notice.id: notice for notice in stored.notices}
         self.latest = max(self.latest, self.now)
         for notice in record.notices:
-            if notice.response != NoticeResponse.SCALE_IN:
-                continue
             answer, before = (record.attempt, notice.id), known.get(notice.id)
+            if notice.response != NoticeResponse.SCALE_IN:
+                if answer in self.answered:  # a checkpoint was missed, and the clock may have been set back
+                    self.answered[answer] = notice.deadline
+                continue
             if before is None or (before.response, before.replicas) != (notice.response, notice.replicas):
                 last = self.answered.get(answer)
                 assert last is None or self.record_lost or last <= self.latest, "a notice was answered twice"
@@ -534,6 +539,25 @@ class FakeCluster:
             move = (notice.epoch, notice.id)
             assert move not in self.moved or self.record_lost, "pods were moved twice for one notice"
             self.moved.add(move)
+
+    def _check_scale_in(self, stored: Record, record: Record) -> None:
+        """Check that there is one order before a new size, that the replicas which were asked to stop stay
+        the same, and that each of them has left or is replaced in the end."""
+        order = record.order
+        if order is not None and order.id.startswith("resize/") and not self.record_lost:
+            epoch = self.resize_orders.setdefault(order.id, order.epoch)
+            assert epoch == order.epoch, "a checkpoint was ordered twice for one size"
+        planned = stored.scale_in
+        if planned is None or record.attempt != stored.attempt or record.finished_at:
+            return
+        if record.scale_in is not None:
+            assert record.scale_in.replicas == planned.replicas, "other replicas were chosen"
+            return
+        for name in planned.replicas:
+            last = record.role(name)
+            for index in stored.asked_to_leave(name) & last.members:
+                grown = last.replacements.get(index, 0) > stored.replacement(name, index)
+                assert grown, f"{name}-{index} was asked to stop, and stays"
 
     def _check_gang(
         self, workload: Workload, record: Record, observed: Observed, creates: Iterable[tuple[str, int]]

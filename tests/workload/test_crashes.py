@@ -140,6 +140,26 @@ def saved_before_a_suspension() -> FakeCluster:
     return cluster
 
 
+def scaled_in(replicas: int = 1) -> FakeCluster:
+    """A running role with checkpoints gets a smaller size."""
+    wanted = with_checkpoints(RestartScope.POD)
+    workers = role("worker", replicas, RestartPolicy.ON_FAILURE)
+    return edited(wanted, replace(wanted, roles={"worker": workers}))
+
+
+def saved_before_a_scale_in(replicas: int = 1) -> FakeCluster:
+    """The same, after a pod has acknowledged the checkpoint; meanwhile the size has become this one."""
+    cluster = scaled_in()
+    cluster.sync()
+    cluster.reconcile()
+    if replicas != 1:
+        wanted = with_checkpoints(RestartScope.POD)
+        workers = role("worker", replicas, RestartPolicy.ON_FAILURE)
+        cluster.edit(replace(wanted, roles={"worker": workers}))
+    cluster.save_checkpoint()
+    return cluster
+
+
 SCENES: dict[str, Callable[[], FakeCluster]] = {
     "new job": lambda: FakeCluster(job()),
     "new gang": lambda: FakeCluster(job(gang=Gang(3))),
@@ -163,6 +183,9 @@ SCENES: dict[str, Callable[[], FakeCluster]] = {
         lambda: saved_before_the_end_of_a_node(RestartScope.JOB)
     ),
     "job being suspended: the checkpoint is saved": saved_before_a_suspension,
+    "role scaled down: a checkpoint is ordered": scaled_in,
+    "role scaled down: the checkpoint is saved": saved_before_a_scale_in,
+    "role scaled down and up again: the checkpoint is saved": lambda: saved_before_a_scale_in(3),
     "succeeded job": succeeded,
     "failed pod without restarts left": exhausted,
 }

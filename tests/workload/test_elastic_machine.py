@@ -7,6 +7,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
 from argosy.workload.announcements import NoticeCause
+from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Elastic, Limits, RestartPolicy, Rules
 from tests.support.fake_cluster import NODES, FakeCluster
@@ -24,20 +25,48 @@ class ElasticLife(Life):
         restarts=st.sampled_from([2, None]),
         coordinator=st.booleans(),
         node_down_as_failed=st.booleans(),
+        checkpoint=st.sampled_from([None, CheckpointPolicy("file:///store/ns/job-uid", suspend_grace=20.0)]),
     )
     def begin(
-        self, bounds: Elastic, restarts: int | None, coordinator: bool, node_down_as_failed: bool
+        self,
+        bounds: Elastic,
+        restarts: int | None,
+        coordinator: bool,
+        node_down_as_failed: bool,
+        checkpoint: CheckpointPolicy | None,
     ) -> None:
         policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
         replicas = 4 if bounds.multiple_of > 1 else 3
         workers = role("worker", replicas, RestartPolicy.ON_FAILURE, policy, elastic=bounds)
         rules = replace(RULES, coordinators=("worker",) if coordinator else ())
-        self.cluster = FakeCluster(workload(workers, rules=rules, limits=Limits(restarts=restarts)))
+        wanted = workload(workers, rules=rules, limits=Limits(restarts=restarts))
+        self.cluster = FakeCluster(replace(wanted, checkpoint=checkpoint))
         self.cluster.settle()
 
     @precondition(lambda self: self.cluster.job)
     @rule(data=st.data())
     def scale(self, data: st.DataObject) -> None:
+        self._scale(data)
+
+    @precondition(lambda self: self.cluster.job)
+    @rule(data=st.data(), after=st.integers(0, 6), again=st.booleans(), answers=st.booleans())
+    def role_is_scaled_and_the_operator_crashes_while_a_checkpoint_is_saved(
+        self, data: st.DataObject, after: int, again: bool, answers: bool
+    ) -> None:
+        """Perhaps the size is changed again, or the checkpoint is late."""
+        self._scale(data)
+        self._work(1)
+        if again:
+            self._scale(data)
+        if answers:
+            self.cluster.save_checkpoint()
+        else:
+            self.cluster.advance(21)
+        self.cluster.sync()
+        self.cluster.reconcile(crash_after=after)
+        self._work(2)
+
+    def _scale(self, data: st.DataObject) -> None:
         wanted = self._wanted()
         worker = wanted.roles["worker"]
         assert worker.elastic

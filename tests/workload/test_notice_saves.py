@@ -205,6 +205,14 @@ def test_missed_checkpoint_leaves_the_pods_to_the_restart_policy() -> None:
     assert life.record.saved
 
 
+def test_pod_that_is_not_replaced_is_not_asked_to_stop() -> None:
+    life = Life(job(replace(WORKERS, restart=RestartPolicy.NEVER), RestartScope.JOB))
+    life.decide(0, workers(), SPOT)
+    assert life.record.order
+    assert life.record.order.stop == {}
+    assert not deleted(life.decide(5, workers(saved()), SPOT))
+
+
 def test_withdrawn_notice_moves_nothing() -> None:
     life = Life(job())
     life.decide(0, workers(), SPOT)

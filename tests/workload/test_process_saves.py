@@ -285,3 +285,12 @@ def test_what_keeps_processes_from_being_saved(wanted: Workload, reason: str) ->
     found = obstacle(wanted)
     assert found.startswith(reason) if reason.startswith("with") else reason in found
     assert bool(found) == bool(reason)
+
+
+def test_role_that_gets_smaller_saves_no_processes_while_several_pods_run() -> None:
+    two = role_record(Phase.RUNNING, size=2, created=2, phase_since=NOW)
+    life, nodes = Life(job(AUTO, generation=2), running(roles={"worker": two})), {"n0": "", "n1": ""}
+    plan = life.decide(0, pods=[pod(node="n0"), pod(1, node="n1")], dump_nodes=nodes, can_restore=True)
+    assert life.record.order_in_force
+    assert life.record.order_in_force.level == "", "the program is asked"
+    assert not written(plan)

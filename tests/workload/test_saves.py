@@ -7,7 +7,8 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.workload.checkpoint_policy import CheckpointPolicy
+from argosy.kinds.checkpoint_spec import CheckpointSpec
+from argosy.workload.checkpoint_policy import CheckpointPolicy, checkpoint_policy
 from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.decide import decide
 from argosy.workload.model import Limits, Phase, ResizeMode, RestartPolicy, Rules, Workload
@@ -229,3 +230,11 @@ def test_suspension_that_is_withdrawn_and_repeated_saves_again() -> None:
     assert again.record.order_in_force
     assert again.record.order_in_force.id == "suspend/4"
     assert not again.actions
+
+
+def test_times_beyond_the_calendar_are_waited_for_like_long_ones() -> None:
+    spec = CheckpointSpec(store="file:///store", suspend_grace="9999999999d", interval="9999999999d")
+    policy = checkpoint_policy(spec, "ns", "job", "0123456789")
+    plan = decide(job(policy, suspended=True, generation=2), running(), Observed(pods=pods()), NOW)
+    assert plan.record.order_in_force
+    assert not decide(job(policy), running(), Observed(pods=pods()), later(9000)).record.order

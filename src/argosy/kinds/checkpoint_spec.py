@@ -99,7 +99,7 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
     """Number of checkpoints to keep. Of images, the tags of older ones are used again."""
     suspend_grace: Duration = "2m"
     """How long a run that is suspended may take to save a checkpoint before its pods are deleted. The same
-    holds for a new size that restarts the run."""
+    holds for a new size that restarts the run or removes running pods."""
     on_drain: DrainPolicy = DrainPolicy.IGNORE
     """Save: evictions of the run's pods are held back until a checkpoint is saved, for at most ten minutes,
     and a cordoned node counts as one that is drained. Ignore: pods may be evicted at any time."""

@@ -34,7 +34,8 @@ class RecoveryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     cause: str
     """Why pods were lost: the cause of a notice or of a restart."""
     action: str
-    """SaveAndMove, ScaleIn or Restart, as in notices; Suspend or Resize."""
+    """SaveAndMove, ScaleIn or Restart, as in notices; Suspend; for a new size Resize if it restarted all
+    pods, or ScaleIn if some have left."""
     time: datetime
     """When it was noticed."""
     source: str = ""

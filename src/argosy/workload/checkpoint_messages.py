@@ -1,6 +1,9 @@
 """Builds the messages about checkpoints that users read; `messages` has all others."""
 
+from collections.abc import Sequence
+
 from argosy.kinds.quantity import format_duration
+from argosy.kinds.text import join_names
 from argosy.workload.checkpoint_record import PROCESS, Recovery, SavedCheckpoint, SaveOrder
 
 
@@ -29,6 +32,13 @@ def unusable(count: int) -> str:
 def waiting(reason: str) -> str:
     """A job waits for a checkpoint before its pods are deleted (SavingCheckpoint)."""
     return f"saving a checkpoint ({reason})"
+
+
+def kept(names: Sequence[str]) -> str:
+    """Replicas were to be removed, and a new size keeps them (Resized)."""
+    was, are = ("it was", "is") if len(names) == 1 else ("they were", "are")
+    why = f"because {was} asked to stop before another new size"
+    return f"{join_names(names, max_names=4)} {are} replaced, {why}"
 
 
 def ordered(order: SaveOrder) -> str:

@@ -7,6 +7,8 @@ from argosy.kinds.quantity import parse_duration
 
 SHARED_SCHEMES = ("pvc", "file")
 """Stores that pods mount: a program writes its checkpoints there itself. They are published to all others."""
+MAX_SECONDS = 365 * 86_400.0
+"""A longer time has the same effect, and may end after the last day of the calendar."""
 
 
 class ImageTarget(Struct, frozen=True):
@@ -29,7 +31,7 @@ class CheckpointPolicy(Struct, frozen=True):
     adaptive: bool = False
     """The interval may be shorter, as `save_intervals` computes it."""
     suspend_grace: float = 120.0
-    """Seconds that a checkpoint may take before the job is suspended or resized."""
+    """Seconds that a checkpoint may take before the job is suspended or resized, or replicas leave it."""
 
     holds_evictions: bool = False
     """Whether pods are not evicted before a checkpoint is saved, and a cordon announces a drain."""
@@ -59,14 +61,18 @@ def checkpoint_policy(spec: CheckpointSpec, namespace: str, name: str, uid: str)
     return CheckpointPolicy(
         uri=f"{spec.store.rstrip('/')}/{namespace}/{name}-{uid[:8]}" if spec.store else "",
         keep_last=spec.keep_last,
-        interval=parse_duration(spec.interval) if spec.interval else None,
+        interval=_seconds(spec.interval) if spec.interval else None,
         adaptive=spec.mode == "Adaptive",
-        suspend_grace=parse_duration(spec.suspend_grace),
+        suspend_grace=_seconds(spec.suspend_grace),
         holds_evictions=spec.on_drain == "Save",
         credentials=spec.credentials,
         level=spec.level,
         images=_image_target(spec.images) if spec.images else None,
     )
+
+
+def _seconds(duration: str) -> float:
+    return min(parse_duration(duration), MAX_SECONDS)
 
 
 def _image_target(images: CheckpointImages) -> ImageTarget:

@@ -17,8 +17,8 @@ class SaveOrder(Struct, frozen=True, omit_defaults=True, rename="camel"):
     epoch: int
     """Grows with each order of a job."""
     id: str
-    """What it is for: `interval`, `deadline`, `suspend/GENERATION`, `resize/GENERATION`, or the id of a
-    notice."""
+    """What it is for: `interval`, `deadline`, `suspend/GENERATION`, `resize/GENERATION`, `scale/` with the id
+    of a scale operation, or the id of a notice."""
     reason: str
     """Why: a `NoticeCause`, or Interval, DeadlineExceeded, Suspended or Resized."""
     since: datetime
@@ -57,6 +57,16 @@ class SavedCheckpoint(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Its images, by container."""
 
 
+class PlannedScaleIn(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Replicas of running roles that leave them once a checkpoint is saved. They are chosen once."""
+
+    epoch: int
+    """The order that saves it."""
+    since: datetime
+    replicas: Mapping[str, str]
+    """By role, as encoded `IndexSet`s."""
+
+
 class Recovery(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What a job did about the loss of pods, announced or not. Words are plain strings, so that those of a
     later version are kept."""
@@ -67,7 +77,8 @@ class Recovery(Struct, frozen=True, omit_defaults=True, rename="camel"):
     source: str
     since: datetime
     action: str
-    """What is, or was, done: a `NoticeResponse`, Suspend or Resize."""
+    """What is, or was, done: a `NoticeResponse`, Suspend or Resize. ScaleIn is also that of a new size for
+    which replicas leave a role that runs on."""
     deadline: datetime | None = None
     was_saved: bool = False
     """A checkpoint was saved between the notice and the loss."""

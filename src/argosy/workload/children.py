@@ -32,10 +32,12 @@ from argosy.workload.host_files import config_map_name, render_host_files
 from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.launchers import is_launcher_held
 from argosy.workload.model import Json, Workload
-from argosy.workload.notice import SaveStep
+from argosy.workload.notice import OpenNotice, SaveStep
+from argosy.workload.notice_saves import is_host_release
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod
 from argosy.workload.record import Record
+from argosy.workload.release import has_released
 from argosy.workload.saves import can_save
 from argosy.workload.scale_request import hidden_indexes
 
@@ -217,15 +219,25 @@ def _disruption_budget(workload: Workload, record: Record, observed: Observed) -
     policy = workload.checkpoint
     if policy is None or not policy.holds_evictions:
         return
-    opens = (SaveStep.MISSED, SaveStep.RELEASED)
-    is_open = any(notice.observed and notice.step in opens for notice in record.notices)
+    is_open = any(_opens_budget(workload, record, observed, notice) for notice in record.notices)
     holds = can_save(workload, record, observed) and not is_open
+    # The role may have more replicas than declared, if objects ask for them.
+    pods = max(workload.total_pods, sum(len(role.wanted) for role in record.roles.values()))
     spec = {
-        "minAvailable": workload.total_pods if holds else 0,
+        "minAvailable": pods if holds else 0,
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
         "selector": {"matchLabels": {labels.JOB: workload.name, labels.MANAGED_BY: labels.MANAGER}},
     }
     yield Child(PodDisruptionBudgetMetadata, f"{workload.name}-checkpoint", {"spec": spec})
+
+
+def _opens_budget(workload: Workload, record: Record, observed: Observed, notice: OpenNotice) -> bool:
+    """Return True if evictions are allowed because of a notice: what was waited for is saved, or missed."""
+    if not notice.observed:
+        return False
+    if notice.step == SaveStep.SAVED and is_host_release(workload, notice):
+        return has_released(workload, record, observed, notice)
+    return notice.step in (SaveStep.MISSED, SaveStep.RELEASED)
 
 
 def _ports(workload: Workload, role: str) -> Sequence[tuple[str, int]]:

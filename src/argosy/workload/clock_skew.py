@@ -67,6 +67,7 @@ def _shift_record(record: Record, back: timedelta) -> Record:
         order=replace(record.order, since=record.order.since - back, by=record.order.by - back)
         if record.order
         else None,
+        scale_in=replace(record.scale_in, since=record.scale_in.since - back) if record.scale_in else None,
         operations=tuple(_shift_operation(operation, back) for operation in record.operations),
     )
 

@@ -2,10 +2,12 @@
 
 Growing adds the lowest free indexes, shrinking removes the highest, so ranks stay contiguous; of an elastic
 role it removes those whose loss costs least. If a framework cannot change its size while it runs, a new size
-restarts the job without using a restart, after it has saved a checkpoint if it can. A role that was Running
-and has fewer pods than its minimum waits for more, for a limited time.
+restarts the job without using a restart. Before that, and before replicas leave a role that is resized while
+it runs, a checkpoint is saved if the job keeps any. A role that was Running and has fewer pods than its
+minimum waits for more, for a limited time.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -33,6 +35,7 @@ from argosy.workload.record import Record, RoleRecord
 from argosy.workload.recoveries import with_planned
 from argosy.workload.restarts.replacement import with_next_attempt
 from argosy.workload.saves import save_first
+from argosy.workload.scale_in_saves import save_before_leaving, with_scale_in_done
 from argosy.workload.victims import choose_victims
 
 
@@ -68,27 +71,49 @@ def resize(workload: Workload, record: Record, observed: Observed, now: datetime
         if record.role(role.name).declared not in (0, role.replicas)
         and not _is_scaled_by_operations(workload, role, record)
     ]
-    if not changed:
+    if not changed and record.scale_in is None:
         return record
-    sizes = [(role.name, record.role(role.name).size, role.replicas) for role in changed]
     started = record.attempt_started_at is not None
-    restarts = started and workload.rules.resize is ResizeMode.RESTART
-    if restarts:
-        identity = f"resize/{workload.generation}"
-        if saving := save_first(workload, record, observed, now, identity, reasons.RESIZED):
-            return saving
-        if workload.checkpoint:
-            record = with_planned(record, identity, reasons.RESIZED, "Resize", "spec.roles", now)
-        record = with_next_attempt(record)
+    if changed and started and workload.rules.resize is ResizeMode.RESTART:
+        return _restart_resized(workload, record, observed, changed, now)
+    leaving = {role.name: _leaving(workload, role, record, observed) for role in changed}
+    if saving := save_before_leaving(workload, record, observed, leaving, now):
+        return _without_joining(saving, leaving)
+    resized = record
     for role in changed:
-        last = record.role(role.name)
-        if adapts_to_capacity(workload, role) and last.phase is Phase.RUNNING:
-            resized = _resize_running(workload, role, record, observed)
-        else:
-            resized = _resize_role(last, role.replicas)
-        record = record.with_role(role.name, resized)
-    message = messages.resized(sizes, record.attempt if restarts else None)
-    return record.with_history(now, reasons.RESIZED, message) if started else record
+        resized = resized.with_role(role.name, _resize(workload, role, record, leaving[role.name]))
+    resized = with_scale_in_done(record, resized, now)
+    return _with_resized(record, resized, changed, now) if changed and started else resized
+
+
+def _restart_resized(
+    workload: Workload, record: Record, observed: Observed, changed: Sequence[Role], now: datetime
+) -> Record:
+    """Return the record of a job that restarts with other sizes, once it has saved a checkpoint."""
+    identity = f"resize/{workload.generation}"
+    if saving := save_first(workload, record, observed, now, identity, reasons.RESIZED):
+        return saving
+    if workload.checkpoint:
+        record = with_planned(record, identity, reasons.RESIZED, "Resize", "spec.roles", now)
+    resized = with_next_attempt(record)
+    for role in changed:
+        resized = resized.with_role(role.name, _resize_role(resized.role(role.name), role.replicas))
+    return _with_resized(record, resized, changed, now)
+
+
+def _with_resized(before: Record, record: Record, changed: Sequence[Role], now: datetime) -> Record:
+    """Return the record with a line of history about other sizes."""
+    sizes = [(role.name, before.role(role.name).size, role.replicas) for role in changed]
+    message = messages.resized(sizes, record.attempt if record.attempt != before.attempt else None)
+    return record.with_history(now, reasons.RESIZED, message)
+
+
+def _without_joining(record: Record, leaving: Mapping[str, IndexSet]) -> Record:
+    """Return the record in which roles that get smaller add no replicas meanwhile."""
+    for name, indexes in leaving.items():
+        if indexes and record.role(name).joining:
+            record = record.with_role(name, replace(record.role(name), joining=EMPTY))
+    return record
 
 
 def _is_scaled_by_operations(workload: Workload, role: Role, record: Record) -> bool:
@@ -198,18 +223,29 @@ def _is_below_min(
     return counts.active + done < role.elastic.min
 
 
-def _resize_running(workload: Workload, role: Role, record: Record, observed: Observed) -> RoleRecord:
-    """Return an elastic role with the size of the spec.
+def _leaving(workload: Workload, role: Role, record: Record, observed: Observed) -> IndexSet:
+    """Return the replicas that leave a role which has more of them than declared."""
+    last = record.role(role.name)
+    if last.size <= role.replicas:
+        return EMPTY
+    if adapts_to_capacity(workload, role) and last.phase is Phase.RUNNING:
+        names = (role.name, record, observed)
+        return choose_victims(workload, *names, last.members, last.size - role.replicas)
+    return last.members - last.members.lowest(role.replicas)
 
-    If it runs with fewer members than declared, it does not get more: there is no capacity for them yet.
+
+def _resize(workload: Workload, role: Role, record: Record, leaving: IndexSet) -> RoleRecord:
+    """Return a role with the size of the spec.
+
+    If an elastic role runs with fewer members than declared, it does not get more: there is no capacity for
+    them yet.
     """
     last, size = record.role(role.name), role.replicas
-    if size < last.size:
-        names = (role.name, record, observed)
-        victims = choose_victims(workload, *names, last.members, last.size - size)
-        return replace(last.with_members(last.members - victims), declared=size, joining=EMPTY)
-    if last.size < last.declared:
-        return replace(last, declared=size, joining=last.joining.lowest(size - last.size))
+    adapts = adapts_to_capacity(workload, role) and last.phase is Phase.RUNNING
+    if leaving and adapts:
+        return replace(last.with_members(last.members - leaving), declared=size, joining=EMPTY)
+    if adapts and last.size < last.declared:
+        return replace(last, declared=size, joining=last.joining.lowest(max(size - last.size, 0)))
     return _resize_role(last, size)
 
 

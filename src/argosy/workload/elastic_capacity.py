@@ -183,7 +183,8 @@ def _abandon(step: _Step) -> _Step | None:
 def _grow(step: _Step) -> _Step | None:
     """Add replicas up to the declared size, of which any may be placed at any time."""
     last = step.last
-    size = _largest_allowed(step.bounds, step.role.replicas)
+    # The number of the spec is not declared yet while a checkpoint is saved before replicas leave.
+    size = _largest_allowed(step.bounds, min(step.role.replicas, last.declared))
     missing = (size or 0) - last.size - len(last.joining)
     if missing <= 0 or is_held(last, step.now):
         return None

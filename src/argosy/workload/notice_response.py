@@ -29,6 +29,7 @@ from argosy.workload.notice_saves import (
     moved_entry,
     next_step,
     noticed_pods,
+    save_deadline,
     should_save,
     with_save,
 )
@@ -36,6 +37,7 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record
 from argosy.workload.recoveries import with_noticed
 from argosy.workload.release import can_release
+from argosy.workload.restarts.replacement import with_replaced_in_place
 from argosy.workload.saves import save_by
 
 MARGIN_SECONDS = 5
@@ -79,7 +81,8 @@ def respond(workload: Workload, record: Record, observed: Observed, now: datetim
             record = answer.record if answer else record
             causes += answer.causes if answer else ()
     times = [notice.deadline for notice in record.notices if not notice.observed]
-    times += [save_by(notice.deadline) for notice in record.notices if notice.step == SaveStep.SAVING]
+    saving = [notice for notice in record.notices if notice.step == SaveStep.SAVING]
+    times += [save_by(save_deadline(workload, notice)) for notice in saving]
     released = (notice for notice in record.notices if notice.step == SaveStep.RELEASED)
     times += [eviction_limit(notice.released_at) for notice in released if notice.released_at]
     return NoticePlan(record, tuple(causes), min(times, default=None))
@@ -188,7 +191,9 @@ def _answer(
     if should_save(workload, record, observed, opened, now):
         if not (leaving or released):
             opened = replace(opened, response=NoticeResponse.SAVE_AND_MOVE)
-        record, opened = with_save(workload, record, opened, pods, now)
+        # Those that a launcher uses train on until it has left them.
+        stopped = [pod for pod in pods if not released or pod.index in leaving.get(pod.role, ())]
+        record, opened = with_save(workload, record, opened, stopped, now)
         message = messages.notice(opened, {}, {})
         record = _noticed(workload, record, opened)
         return NoticePlan(record.with_history(now, reasons.DISRUPTION_NOTICE, message))
@@ -291,18 +296,8 @@ def _with_moved_replicas(
     if is_held(last, now):
         return record.with_role(name, last), EMPTY
     again = IndexSet.of(list(leaving)[len(spare) :])
-    last = replace(last, joining=last.joining | spare | again)
-    replaced = {index: last.replacements.get(index, 0) + 1 for index in again}
-    in_place = {index: count for index, count in last.container_restarts.items() if index not in replaced}
-    last = replace(
-        last,
-        replacements={**last.replacements, **replaced},
-        container_restarts=in_place,
-        container_restarts_counted=sum(in_place.values()),
-        disruptions=last.disruptions + len(replaced),
-    )
-    record = replace(record.with_role(name, last), disruptions=record.disruptions + len(replaced))
-    return record, spare | again
+    record = record.with_role(name, replace(last, joining=last.joining | spare | again))
+    return with_replaced_in_place(record, name, again), spare | again
 
 
 def _own_grace(template: Json) -> int:

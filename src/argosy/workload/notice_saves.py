@@ -5,7 +5,7 @@ that is killed before it does not lose the checkpoint, and one that is killed af
 twice. If the checkpoint is late, or there is no time for one, the pods are replaced when they are lost.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -15,14 +15,16 @@ from argosy.workload.announcements import NoticeCause
 from argosy.workload.current_pods import current_pods
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import RestartPolicy, RestartScope, Workload
-from argosy.workload.notice import OpenNotice, SaveStep
+from argosy.workload.notice import NoticeResponse, OpenNotice, SaveStep
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RestartEntry
 from argosy.workload.restarts.causes import RestartCause, pod_fingerprint, restart_entry
 from argosy.workload.restarts.losses import LostPod
 from argosy.workload.restarts.policy import with_losses
-from argosy.workload.saves import all_replicas, can_save, fits, last_epoch, save_by, with_order
+from argosy.workload.saves import all_replicas, can_save, fits, last_epoch, save_by, with_shared_order
 
+RELEASE_SECONDS = 30.0
+"""Seconds before the end of a node at which replicas begin to leave a host list, saved or not."""
 EVICTION_SECONDS = 30.0
 """Seconds that a drain has to evict pods whose checkpoint is saved; kubectl tries every five."""
 
@@ -35,7 +37,7 @@ def should_save(
         return False
     if any(notice.node == opened.node and notice.step == SaveStep.RELEASED for notice in record.notices):
         return False  # this is the eviction that was waited for
-    return can_save(workload, record, observed) and fits(record, opened.deadline, now)
+    return can_save(workload, record, observed) and fits(record, save_deadline(workload, opened), now)
 
 
 def with_save(
@@ -43,15 +45,12 @@ def with_save(
 ) -> tuple[Record, OpenNotice]:
     """Return the record with an order that saves a checkpoint for a notice, and the notice that waits for it.
 
-    Notices that come while pods are already asked to save and stop share the order.
+    `pods` are those that shall stop then. Notices that come while pods are already asked to save and stop
+    share the order.
     """
     stop = _replicas_to_stop(workload, record, pods)
-    order = record.order_in_force
-    if order is not None and order.stop and not order.late:
-        order = replace(order, stop=_union(order.stop, stop))
-        record = replace(record, order=order)
-    else:
-        record = with_order(record, opened.id, opened.cause, save_by(opened.deadline), now, stop)
+    by = save_by(save_deadline(workload, opened))
+    record = with_shared_order(record, opened.id, opened.cause, by, now, stop)
     assert record.order
     return record, replace(opened, epoch=record.order.epoch, step=SaveStep.SAVING)
 
@@ -62,7 +61,8 @@ def next_step(
     """Return the notice with its checkpoint saved or missed, if it is.
 
     A drain evicts pods by name. One that is replaced under the same name before would be evicted again, so
-    the drain gets time to evict those that are there.
+    the drain gets time to evict those that are there. Replicas of a host list get other names, and leave it
+    first.
     """
     if notice.step == SaveStep.RELEASED:
         pods = noticed_pods(workload, record, observed, notice)
@@ -72,10 +72,12 @@ def next_step(
     if notice.step != SaveStep.SAVING:
         return notice
     if record.answered_epoch >= notice.epoch:
-        if heeds_cordons(workload) and notice.cause == NoticeCause.DRAINED:
+        is_drained = heeds_cordons(workload) and notice.cause == NoticeCause.DRAINED
+        if is_drained and not is_host_release(workload, notice):
             return replace(notice, step=SaveStep.RELEASED, released_at=now)
         return replace(notice, step=SaveStep.SAVED)
-    if now >= save_by(notice.deadline) or not notice.observed or last_epoch(record) < notice.epoch:
+    is_late = now >= save_by(save_deadline(workload, notice))
+    if is_late or not notice.observed or last_epoch(record) < notice.epoch:
         return replace(notice, step=SaveStep.MISSED)
     return notice
 
@@ -129,6 +131,17 @@ def eviction_limit(released: datetime) -> datetime:
     return released + timedelta(seconds=EVICTION_SECONDS)
 
 
+def save_deadline(workload: Workload, notice: OpenNotice) -> datetime:
+    """Return when what follows the checkpoint of a notice must begin."""
+    seconds = RELEASE_SECONDS if is_host_release(workload, notice) else 0.0
+    return notice.deadline - timedelta(seconds=seconds)
+
+
+def is_host_release(workload: Workload, notice: OpenNotice) -> bool:
+    """Return True if replicas leave a host list because of this notice (`release`)."""
+    return workload.rules.host_list is not None and notice.response == NoticeResponse.SCALE_IN
+
+
 def heeds_cordons(workload: Workload) -> bool:
     """Return True if a cordon of a node announces to this job that the node is drained."""
     return workload.checkpoint is not None and workload.checkpoint.holds_evictions
@@ -155,7 +168,8 @@ def moved_entry(pod: ObservedPod, notice: OpenNotice, now: datetime) -> RestartE
 
 
 def _replicas_to_stop(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> dict[str, str]:
-    """Return the replicas that are restarted when these pods are replaced."""
+    """Return the replicas that are restarted when these pods are replaced; some are not replaced."""
+    pods = [pod for pod in pods if workload.roles[pod.role].restart is not RestartPolicy.NEVER]
     roles = [workload.roles[pod.role] for pod in pods if pod.role in workload.roles]
     scopes = {workload.restart_scope(workload.roles[pod.role], pod.index) for pod in pods}
     if RestartScope.JOB in scopes:
@@ -168,11 +182,3 @@ def _replicas_to_stop(workload: Workload, record: Record, pods: Sequence[Observe
         else:
             stop[role.name] = IndexSet.of(pod.index for pod in own).encode()
     return stop
-
-
-def _union(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
-    names = sorted({*first, *second})
-    return {
-        name: (IndexSet.decode(first.get(name, "")) | IndexSet.decode(second.get(name, ""))).encode()
-        for name in names
-    }

@@ -23,7 +23,8 @@ class ScaleStep(StrEnum):
     """How far an operation is."""
 
     PICKED = "Picked"
-    """The replicas to remove are chosen; waits until the request shows them."""
+    """The replicas to remove are chosen; waits until the request shows them, and then for a checkpoint if the
+    job keeps any."""
     ADDING = "Adding"
     """The replicas to add are chosen; waits until the request shows them, then until all new pods run and can
     be attached."""
@@ -55,6 +56,8 @@ class Operation(Struct, frozen=True, omit_defaults=True, rename="camel", dict=Tr
     """How often the script has failed."""
     script_done: bool = False
     """The hosts were updated, by the host list or by the script."""
+    epoch: int = 0
+    """The order to save a checkpoint before replicas are removed; 0: none."""
     drain_timed_out: bool = False
     message: str = ""
     """Why it failed."""

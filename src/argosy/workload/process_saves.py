@@ -141,8 +141,10 @@ def _with_level(
     """Return a new order with its level, and what an order for processes says besides."""
     policy = workload.checkpoint
     assert policy is not None
-    pod = next((pod for pod in all_current_pods(record, observed) if pod.phase == "Running"), None)
-    if pod is None or obstacle(workload):
+    pods = all_current_pods(record, observed)
+    pod = next((pod for pod in pods if pod.phase == "Running"), None)
+    # More than one has run if the others leave because of a new size.
+    if pod is None or len(pods) > 1 or obstacle(workload):
         return order
     if policy.level is CheckpointLevel.AUTO and not _should_save_processes(workload, record, observed, pod):
         return order

@@ -9,7 +9,13 @@ from datetime import datetime
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from argosy.workload.checkpoint_record import MAX_RECOVERIES, Recovery, SavedCheckpoint, SaveOrder
+from argosy.workload.checkpoint_record import (
+    MAX_RECOVERIES,
+    PlannedScaleIn,
+    Recovery,
+    SavedCheckpoint,
+    SaveOrder,
+)
 from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Phase
 from argosy.workload.notice import OpenNotice
@@ -233,6 +239,8 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The last order to save a checkpoint; in force unless `answered_epoch` has reached it."""
     answered_epoch: int = 0
     """The last order that was answered by a checkpoint, or is not needed any more."""
+    scale_in: PlannedScaleIn | None = None
+    """The replicas that a new size removes, while a checkpoint is saved before."""
     saved: SavedCheckpoint | None = None
     """The last good checkpoint."""
     recoveries: tuple[Recovery, ...] = ()
@@ -263,6 +271,11 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
         operation = self.operation
         removes = operation is not None and operation.kind == "In" and operation.role == role
         return operation.index_set if operation and removes else EMPTY
+
+    def asked_to_leave(self, role: str) -> IndexSet:
+        """Return the replicas of a role that leave it once a checkpoint is saved."""
+        planned = self.scale_in.replicas.get(role, "") if self.scale_in else ""
+        return IndexSet.decode(planned) & self.role(role).members
 
     def added_by(self, role: str, index: int) -> str:
         """Return the name of the object that asks for this replica to be added; empty if none does."""

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
+from argosy.workload import reasons
 from argosy.workload.checkpoint_record import Recovery
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.lost_steps import max_step, steps_lost, with_reached_step, with_steps_lost
@@ -67,6 +68,26 @@ def with_planned(
         action=action,
         deadline=order.by if order else None,
         was_saved=order is not None and order.epoch <= record.answered_epoch,
+    )
+    return record.with_recovery(_replaced(recovery, record, now))
+
+
+def with_scale_in(
+    record: Record, identity: str, source: str, since: datetime, epoch: int, now: datetime
+) -> Record:
+    """Return the record with the recovery of a job that runs on with fewer replicas, which leave now.
+
+    `epoch` is the order that saved a checkpoint before, or did not in time.
+    """
+    order = record.order if record.order and record.order.epoch == epoch else None
+    recovery = Recovery(
+        id=identity,
+        cause=reasons.RESIZED,
+        source=source,
+        since=since,
+        action=NoticeResponse.SCALE_IN,
+        deadline=order.by if order else None,
+        was_saved=epoch <= record.answered_epoch,
     )
     return record.with_recovery(_replaced(recovery, record, now))
 
@@ -145,15 +166,21 @@ def _progress(record: Record, observed: Observed, recovery: Recovery, now: datet
     if not is_running and record.finished_at is None:
         return recovery
     steps = _resumed_steps(record, observed, replaced_at)
-    since = record.phase_since or now
-    if not steps and record.finished_at is None and (now - since).total_seconds() < REPORT_SECONDS:
+    since, runs_on = record.phase_since or now, _runs_on(recovery)
+    may_report = not runs_on and (now - since).total_seconds() < REPORT_SECONDS
+    if not steps and record.finished_at is None and may_report:
         return recovery
-    restored = min(steps, default=None)
+    restored = min(steps, default=recovery.saved_step if runs_on else None)
     is_newest = recovery.saved_step is not None and (restored is None or restored >= recovery.saved_step)
     is_whole = is_newest and recovery.was_saved
     outcome = RecoveryOutcome.RECOVERED if is_whole else RecoveryOutcome.PROGRESS_LOST
     lost = steps_lost(record, recovery, restored)
     return replace(recovery, restored_step=restored, steps_lost=lost, outcome=outcome, ended_at=now)
+
+
+def _runs_on(recovery: Recovery) -> bool:
+    """Return True if replicas have left for a new size: those that stay continue, and no new pod starts."""
+    return recovery.action == NoticeResponse.SCALE_IN and recovery.cause == reasons.RESIZED
 
 
 def _resumed_steps(record: Record, observed: Observed, since: datetime) -> list[int]:

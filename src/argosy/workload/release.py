@@ -39,6 +39,12 @@ def can_release(workload: Workload, record: Record, cause: NoticeCause, pod: Obs
     return record.role(rule.launcher).phase is Phase.RUNNING and pod.index in record.role(rule.role).members
 
 
+def has_released(workload: Workload, record: Record, observed: Observed, notice: OpenNotice) -> bool:
+    """Return True if the replicas that leave a host list because of this notice have left."""
+    rule = workload.rules.host_list
+    return rule is not None and not _left(notice, rule, record, observed)
+
+
 def release_request(
     workload: Workload, rule: HostList, record: Record, observed: Observed
 ) -> ScaleRequest | None:

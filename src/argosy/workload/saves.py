@@ -17,6 +17,7 @@ from argosy.workload import checkpoint_messages, process_saves, reasons
 from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import all_current_pods
+from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.record import Record
@@ -66,6 +67,20 @@ def with_order(
     """
     epoch = max(int(now.timestamp()), last_epoch(record) + 1)
     return replace(record, order=SaveOrder(epoch, identity, reason, now, by, stop or {}))
+
+
+def with_shared_order(
+    record: Record, identity: str, reason: str, by: datetime, now: datetime, stop: Mapping[str, str]
+) -> Record:
+    """Return the record with an order before these replicas end: the one in force, or a new one.
+
+    One that asks no replica to stop is not shared by a cause that does: its pods may have saved already and
+    train on.
+    """
+    order = record.order_in_force
+    if order is None or order.late or (stop and not order.stop):
+        return with_order(record, identity, reason, by, now, stop)
+    return replace(record, order=replace(order, by=min(order.by, by), stop=_union(order.stop, stop)))
 
 
 def last_epoch(record: Record) -> int:
@@ -118,6 +133,12 @@ def save_first(
     return record if record.order_in_force and now < order.by else None
 
 
+def is_in_force(record: Record, epoch: int, now: datetime) -> bool:
+    """Return True if an order is waited for: it is neither answered, late nor replaced by another one."""
+    order = record.order_in_force
+    return order is not None and order.epoch == epoch and now < order.by
+
+
 def plan_orders(workload: Workload, record: Record, observed: Observed, now: datetime) -> SavePlan:
     """Return the record with an order that is due now, and with one that is late marked so."""
     if workload.checkpoint is None:
@@ -151,6 +172,14 @@ def completed_event(before: Record | None, after: Record) -> tuple[EmitEvent, ..
     if after.saved is None or (before and before.saved == after.saved):
         return ()
     return (EmitEvent("Normal", reasons.CHECKPOINT_COMPLETED, checkpoint_messages.completed(after.saved)),)
+
+
+def _union(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
+    names = sorted({*first, *second})
+    return {
+        name: (IndexSet.decode(first.get(name, "")) | IndexSet.decode(second.get(name, ""))).encode()
+        for name in names
+    }
 
 
 def _acknowledged(observed: Observed) -> Iterator[SavedCheckpoint]:

@@ -5,6 +5,7 @@ started, and a file next to it holds the exit code: a later call waits for that 
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from argosy.plan.actions import Exec
 from argosy.workload.observed import ObservedPod
@@ -88,3 +89,8 @@ def script_call(
         command=command,
         timeout_seconds=script.timeout + EXTRA_SECONDS,
     )
+
+
+def unreachable_limit(script: Script) -> timedelta:
+    """Return after how long a launcher that cannot be reached counts as a failed try."""
+    return timedelta(seconds=script.timeout + EXTRA_SECONDS)

@@ -2,9 +2,9 @@
 
 One operation is under way at a time, the oldest request first. Its replicas are chosen once, and nothing is
 done before the Record has them and the request shows them: until then `scale_request.hidden_indexes` keeps
-new pods from being created. Adding is all or nothing: new pods become members
-when all of them run, and all are deleted if one does not in time. Removing takes replicas out of the host
-list first, and deletes each when the launcher has left it.
+new pods from being created. Adding is all or nothing: new pods become members when all of them run, and all
+are deleted if one does not in time. Removing takes replicas out of the host list first, after a checkpoint if
+the job keeps any, and deletes each when the launcher has left it.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,8 @@ from argosy.workload.observed import Observed
 from argosy.workload.operation import MAX_OPERATIONS, Operation, ScaleStep
 from argosy.workload.record import Record
 from argosy.workload.record_sync import without_shown_operations
-from argosy.workload.scale_request import ScaleRequest, ScaleState, Script
+from argosy.workload.scale_in_saves import save_before_scale_in, with_scale_in_begun
+from argosy.workload.scale_request import ScaleRequest, ScaleState
 
 DRAIN_CHECK_SECONDS = 1.0
 """Seconds between two questions to a launcher whether it has left a replica."""
@@ -217,8 +218,11 @@ def _start(step: _Step) -> ScalePlan:
         return ScalePlan(_with_joining(step.record, step.operation))
     if step.request.shown != step.indexes:
         return ScalePlan(step.record)
+    if saving := _save_first(step):
+        return saving
     if step.request.script:
-        return ScalePlan(step.at(ScaleStep.RUNNING_SCRIPT), requeue_at=step.now)
+        begun = with_scale_in_begun(step.at(ScaleStep.RUNNING_SCRIPT), step.operation, step.now)
+        return ScalePlan(begun, requeue_at=step.now)
     if not _may_unlist(step):
         if step.timed_out and not step.request.urgent:
             return step.fail(messages.NO_HOST_LEFT)
@@ -229,7 +233,17 @@ def _start(step: _Step) -> ScalePlan:
     is_late = step.request.urgent and step.timed_out
     if (held_until := step.held_until) and not is_late:
         return ScalePlan(step.record, requeue_at=held_until)
-    return ScalePlan(_host_updated(step, ScaleStep.DRAINING, draining=step.indexes), requeue_at=step.now)
+    draining = _host_updated(step, ScaleStep.DRAINING, draining=step.indexes)
+    return ScalePlan(with_scale_in_begun(draining, step.operation, step.now), requeue_at=step.now)
+
+
+def _save_first(step: _Step) -> ScalePlan | None:
+    """Return the plan of an operation that waits for a checkpoint. Urgent ones have waited as notices."""
+    if step.request.urgent:
+        return None
+    times = (step.now, step.timeout_at)
+    saving = save_before_scale_in(step.workload, step.record, step.observed, step.operation, *times)
+    return ScalePlan(saving, requeue_at=saving.order.by) if saving and saving.order else None
 
 
 def _may_unlist(step: _Step) -> bool:
@@ -289,10 +303,9 @@ def _run_script(step: _Step) -> ScalePlan:
     script, launcher = step.request.script, launcher_pod(step.record, step.rule, step.observed)
     if script is None or launcher is None:
         return _after_script(step)
-    operation = step.operation
-    slots = step.workload.roles[step.rule.role].slots or 1
+    operation, rule = step.operation, step.rule
+    slots = step.workload.roles[rule.role].slots or 1
     names = [f"{name}:{slots}" for name in step.names(step.indexes)]
-    rule = step.rule
     container, folder = rule.launcher_container, rule.launcher_folder
     call = scale_script.script_call(operation, script, launcher, container, folder, names)
     result = step.observed.exec_results.get(call.key)
@@ -300,7 +313,8 @@ def _run_script(step: _Step) -> ScalePlan:
         return ScalePlan(step.record, (call,))
     if result.status is ExecStatus.DONE and result.exit_code == 0:
         return _after_script(step)
-    if result.status in _NOT_RUN and step.now < (operation.step_since or step.now) + _script_limit(script):
+    until = (operation.step_since or step.now) + scale_script.unreachable_limit(script)
+    if result.status in _NOT_RUN and step.now < until:
         # Without the call its answer is dropped, and the next reconcile asks again.
         return ScalePlan(step.record, requeue_at=step.now + timedelta(seconds=DRAIN_CHECK_SECONDS))
     failed_tries = operation.failed_tries + 1
@@ -312,11 +326,6 @@ def _run_script(step: _Step) -> ScalePlan:
 
 _NOT_RUN = (ExecStatus.NOT_REACHABLE, ExecStatus.POD_GONE)
 """The script may not have run; a launcher that is gone is not observed for long."""
-
-
-def _script_limit(script: Script) -> timedelta:
-    """Return after how long a launcher that cannot be reached counts as a failed try."""
-    return timedelta(seconds=script.timeout + scale_script.EXTRA_SECONDS)
 
 
 def _after_script(step: _Step) -> ScalePlan:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from argosy.kinds.text import join_messages, join_names, pluralize
 from argosy.plan.actions import ActionResult, ActionStatus
-from argosy.workload import messages, reasons
+from argosy.workload import checkpoint_messages, messages, reasons
 from argosy.workload.announcements import OUT_OF_SERVICE
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.dependencies import has_reached
@@ -147,7 +147,8 @@ def _wait_reason(
     if unconfirmed := _unconfirmed(observed):
         return reasons.NODE_UNCONFIRMED, unconfirmed
     if record.phase is Phase.RUNNING:
-        return _below_replicas(workload, record)
+        saving = (reasons.SAVING_CHECKPOINT, checkpoint_messages.waiting(reasons.RESIZED))
+        return saving if record.scale_in else _below_replicas(workload, record)
     for name, role in workload.roles.items():
         if record.role(name).below_min_since:
             return reasons.BELOW_MIN_REPLICAS, messages.waiting_for_minimum(name, role.min_running)

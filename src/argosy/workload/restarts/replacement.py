@@ -46,7 +46,27 @@ def with_next_attempt(record: Record) -> Record:
     roles = {name: role.for_next_attempt() for name, role in record.roles.items()}
     answered = max(record.answered_epoch, record.order.epoch if record.order else 0)
     record = replace(record, attempt=record.attempt + 1, roles=roles, attempt_started_at=None, notices=())
-    return replace(record, answered_epoch=answered)
+    return replace(record, answered_epoch=answered, scale_in=None)
+
+
+def with_replaced_in_place(record: Record, name: str, indexes: IndexSet) -> Record:
+    """Return the record in which the pods of these replicas are replaced on purpose, by others of their
+    indexes."""
+    if not indexes:
+        return record
+    role = record.role(name)
+    replaced = {index: role.replacements.get(index, 0) + 1 for index in indexes}
+    in_place = {index: count for index, count in role.container_restarts.items() if index not in replaced}
+    role = replace(
+        role,
+        replacements={**role.replacements, **replaced},
+        created=role.created - indexes,
+        container_restarts=in_place,
+        container_restarts_counted=sum(in_place.values()),
+        succeeded_indexes={index: 1 for index in role.succeeded_indexes if index not in replaced},
+        disruptions=role.disruptions + len(replaced),
+    )
+    return replace(record.with_role(name, role), disruptions=record.disruptions + len(replaced))
 
 
 def backoff_delay(limits: Limits | ReplacementBudget, times: int) -> float:
