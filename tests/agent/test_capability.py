@@ -38,6 +38,7 @@ def test_container_runtimes(case: str) -> None:
 
 
 WORKS, RESTORES = "problem=\nusers=", "enable_experimental_restore_via_create = true"
+CRIU_IN_CRIO = "enable_criu_support = true"
 EXISTS, DISABLED = http(404, b"pod does not exist"), http(404, b"404: Page Not Found")
 
 
@@ -62,6 +63,15 @@ LABELS = {
     ),
     "nothing says that the runtime restores, but the administrator does: kept": Case(
         config="", before="image"
+    ),
+    "CRI-O that is configured to restore: image": Case(
+        runtime="cri-o://1.34.14", config='container_level_enabled = "checkpoint_restore"\n' + CRIU_IN_CRIO
+    ),
+    "CRI-O that is configured to make checkpoints only: none": Case(
+        runtime="cri-o://1.34.14",
+        config='container_level_enabled = "checkpoint_only"\n' + CRIU_IN_CRIO,
+        before="image",
+        want="none",
     ),
     "local control plane: image": Case(runtime="argosy://0.1", config=""),
     "CRIU does not work: none": Case(criu="problem=criu check: no", before="image", want="none"),

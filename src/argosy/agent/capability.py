@@ -3,7 +3,8 @@
 The agent tries it: CRIU dumps and restores a process of root and one of another user, and the kubelet is
 asked for a checkpoint of a container that does not exist. What does not work is labelled `none`. That the
 container runtime restores images is known of a local control plane, and from configurations that say so: then
-the label is `image`. Otherwise it is left to others, and a `none` that no longer holds is removed.
+the label is `image`, or `none` if CRI-O is configured to restore none. Otherwise it is left to others, and a
+`none` that no longer holds is removed.
 """
 
 import asyncio
@@ -38,8 +39,8 @@ class Findings(NamedTuple):
     """Why nothing can be restored."""
     users_problem: str = ""
     """Why only processes of root can be saved."""
-    restores: bool = False
-    """The container runtime is known to restore images."""
+    restores: bool | None = None
+    """Whether the container runtime restores images; None if its configuration does not say."""
 
 
 class CapabilityLabel:
@@ -86,7 +87,10 @@ class CapabilityLabel:
         changed = {name: value or None for name, value in wanted.items() if value != current[name]}
         if changed:
             findings = self._findings or Findings("")
-            reason = findings.problem or findings.users_problem
+            cannot = (
+                "the container runtime is configured not to restore" if findings.restores is False else ""
+            )
+            reason = findings.problem or cannot or findings.users_problem
             log.info("restore capability", label=wanted[RESTORE_CAPABILITY] or "unknown", reason=reason)
             patch = {"metadata": {"labels": changed}}
             self._nodes.put(await self._client.patch(OwnNode, node.metadata.name, patch))
@@ -99,7 +103,7 @@ class CapabilityLabel:
         capability = current[RESTORE_CAPABILITY]
         if self._settings.restore_capability != AUTO:
             capability = self._settings.restore_capability
-        elif findings.problem:
+        elif findings.problem or findings.restores is False:
             capability = NONE
         elif findings.restores:
             capability = IMAGE

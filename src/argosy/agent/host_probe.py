@@ -56,6 +56,9 @@ _CONFIGURATIONS: Final = {
     "cri-o": (("crio", "status", "config"), "enable_criu_support"),
 }
 
+CRIO_LEVEL: Final = "container_level_enabled"
+"""The setting of newer versions of CRI-O, which decides. There `enable_criu_support` is true by default."""
+
 
 async def probe_criu(host_command: Sequence[str]) -> criu.Probe:
     """Return what CRIU can do on the host; raises OSError or TimeoutError if that cannot be found out."""
@@ -68,22 +71,35 @@ async def probe_criu(host_command: Sequence[str]) -> criu.Probe:
     return criu.Probe("", found["problem"], found["problem"] or found.get("users", ""))
 
 
-async def restores_images(runtime: str, host_command: Sequence[str]) -> bool:
-    """Return True if a container runtime, such as `containerd://2.1.4`, is known to restore images.
+async def restores_images(runtime: str, host_command: Sequence[str]) -> bool | None:
+    """Return whether a container runtime, such as `containerd://2.1.4`, restores images; None: not known.
 
-    What its configuration does not say is not known: it may have been started with another file.
+    What its configuration does not say is not known: containerd may have been started with another file.
+    CRI-O answers for itself, so that a level without restoring is a fact.
     """
     name = runtime.partition("://")[0]
     if name == "argosy":
         return True  # the local control plane
     if name not in _CONFIGURATIONS:
-        return False
+        return None
     command, setting = _CONFIGURATIONS[name]
     try:
         code, output = await _run([*host_command, *command], CONFIG_SECONDS)
     except (OSError, TimeoutError):
+        return None
+    if code != 0:
+        return None
+    level = _setting(output, CRIO_LEVEL) if name == "cri-o" else ""
+    if level not in ("", "checkpoint_restore"):
         return False
-    return code == 0 and re.search(rf"^\s*{setting}\s*=\s*true\s*$", output, re.MULTILINE) is not None
+    enabled = _setting(output, setting)
+    return True if enabled == "true" or (level and not enabled) else None
+
+
+def _setting(config: str, name: str) -> str:
+    """Return the value of a setting in TOML, one word without its quotes; empty if it is not there."""
+    found = re.search(rf"^\s*{name}\s*=\s*[\"']?(\w+)[\"']?\s*(#.*)?$", config, re.MULTILINE)
+    return found[1] if found else ""
 
 
 async def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
