@@ -4,6 +4,7 @@ from typing import cast
 
 import pytest
 
+from argosy.kinds.labels import QUARANTINE_NAMESPACES, QUARANTINE_UNTIL
 from tests.support.spot_cluster import GPU, NAME, bound_node
 from tests.support.spot_jobs import REMOVED, Json, spot_job
 from tests.support.spot_simulator import SpotSimulator
@@ -137,6 +138,54 @@ def test_one_free_node_is_used_and_one_vm_is_bought() -> None:
     simulator.run()
     assert len(simulator.instances) == 1
     assert bound_node(simulator.job_body(0)) == "a"
+
+
+QUARANTINES: dict[str, tuple[Json, bool]] = {
+    "until later, for all namespaces: not used": ({QUARANTINE_UNTIL: "2026-01-01T01:00:00Z"}, False),
+    "until later, for this namespace: not used": (
+        {QUARANTINE_UNTIL: "2026-01-01T01:00:00Z", QUARANTINE_NAMESPACES: "other,default"},
+        False,
+    ),
+    "until later, for another namespace: used": (
+        {QUARANTINE_UNTIL: "2026-01-01T01:00:00Z", QUARANTINE_NAMESPACES: "other"},
+        True,
+    ),
+    "over: used": ({QUARANTINE_UNTIL: "2025-12-31T23:59:59Z"}, True),
+    "until something that is no time: used": ({QUARANTINE_UNTIL: "soon"}, True),
+}
+
+
+@pytest.mark.parametrize(("annotations", "used"), QUARANTINES.values(), ids=QUARANTINES.keys())
+def test_node_in_quarantine_gets_no_replica(annotations: Json, used: bool) -> None:
+    simulator = with_nodes("a", changes={"replicas": 1})
+    simulator.annotate_node("a", cast("dict[str, str]", annotations))
+    simulator.run()
+    assert (bound_node(simulator.job_body(0)) == "a") is used
+    assert len(simulator.instances) == (0 if used else 1)
+
+
+def test_replica_that_runs_stays_on_a_node_in_quarantine_and_is_restarted_elsewhere() -> None:
+    simulator = with_nodes("a", "b", changes={"replicas": 1})
+    simulator.run()
+    assert bound_node(simulator.job_body(0)) == "a"
+    simulator.annotate_node("a", {QUARANTINE_UNTIL: "2026-01-01T01:00:00Z"})
+    simulator.run(60)
+    assert len(simulator.jobs) == 1
+    simulator.end_pod(0, exit_code=1)
+    simulator.run(60)
+    assert bound_node(simulator.job_body(0)) == "b"
+    assert simulator.replica(0)["restarts"] == 1
+
+
+def test_replica_that_fails_on_a_bought_node_in_quarantine_keeps_its_vm() -> None:
+    simulator = SpotSimulator({"replicas": 1})
+    simulator.run()
+    node = bought(simulator)
+    simulator.annotate_node(node, {QUARANTINE_UNTIL: "2026-01-01T01:00:00Z"})
+    simulator.end_pod(0, exit_code=1)
+    simulator.run(60)
+    assert bound_node(simulator.job_body(0)) == node
+    assert list(simulator.instances) == [node]
 
 
 def bought(simulator: SpotSimulator) -> str:

@@ -14,7 +14,7 @@ from argosy.dialects.spot.dying_pods import remove_job
 from argosy.dialects.spot.job_spec import SpotJob, Template
 from argosy.dialects.spot.losses import is_fenced
 from argosy.dialects.spot.observed import ObservedJob, Steps
-from argosy.dialects.spot.places import fitting_nodes, is_ready, ready_problem
+from argosy.dialects.spot.places import fitting_nodes, is_quarantined, is_ready, ready_problem
 from argosy.dialects.spot.record import Incarnation, Replica, SpotJobRecord
 from argosy.dialects.spot.recovery import with_source
 from argosy.dialects.spot.replica_job import Run, replica_job
@@ -29,15 +29,24 @@ JOB_STAGE = 1
 
 
 def assign_places(record: SpotJobRecord, observed: ObservedJob, steps: Steps) -> SpotJobRecord:
-    """Give every replica without a place one: a node that has room, or a VM that is to be bought."""
+    """Give every replica without a place one: a node that has room, or a VM that is to be bought.
+
+    A node that has come into quarantine before the Job was recorded is given up again, also by a replica that
+    has failed there. A bought VM is kept: it has no other replica.
+    """
     if observed.cluster is None or observed.template is None:
         return record
     taken = set(_used_nodes(record, observed))
     replicas: list[Replica] = []
     for replica in record.replicas:
         current = replica.current
-        if not replica.failure_message and not current.node and not current.instance:
-            fitting = fitting_nodes(observed.job, observed.gpus, observed.cluster, taken, observed.rules)
+        is_movable = not replica.failure_message and not current.job and not current.instance
+        if is_movable and is_quarantined(observed.node_of(current), observed.job.namespace, observed.now):
+            current = replace(current, node="")
+        if is_movable and not current.node:
+            fitting = fitting_nodes(
+                observed.job, observed.gpus, observed.cluster, taken, observed.rules, observed.now
+            )
             if fitting:
                 taken.add(fitting[0])
                 current = replace(current, node=fitting[0])

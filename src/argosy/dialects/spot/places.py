@@ -20,6 +20,7 @@ from argosy.kinds.resources import Resources, add, parse_resources, subtract
 from argosy.kinds.spot import INSTANCE_LABEL
 from argosy.workload.announcements import NoticeRules, find_announcement
 from argosy.workload.capacity import requests
+from argosy.workload.quarantine import read_quarantine
 
 GPU = "nvidia.com/gpu"
 
@@ -35,7 +36,7 @@ class Cluster(Struct, frozen=True):
 
 
 def fitting_nodes(
-    job: SpotJob, gpus: int, cluster: Cluster, taken: Collection[str], rules: NoticeRules
+    job: SpotJob, gpus: int, cluster: Cluster, taken: Collection[str], rules: NoticeRules, now: datetime
 ) -> list[str]:
     """Return the nodes with room for one more replica, those with the least to spare first."""
     needed = replica_requests(job, gpus)
@@ -45,7 +46,7 @@ def fitting_nodes(
     fitting: list[tuple[int, str]] = []
     for node in cluster.nodes:
         name = node.metadata.name
-        if name in taken or not _is_usable(node, job, rules):
+        if name in taken or not _is_usable(node, job, rules) or is_quarantined(node, job.namespace, now):
             continue
         free = _allocatable(node)
         subtract(free, used.get(name, {}))
@@ -88,6 +89,12 @@ def is_ready(node: Node | None) -> bool:
     """Return True if the node exists and is Ready."""
     condition = ready_condition(node) if node is not None else None
     return condition is not None and condition.status == "True"
+
+
+def is_quarantined(node: Node | None, namespace: str, now: datetime) -> bool:
+    """Return True if no new pod of the namespace may run on the node, because pods have failed there."""
+    quarantine = read_quarantine(node) if node is not None else None
+    return quarantine is not None and quarantine.concerns(namespace, now)
 
 
 def _is_usable(node: Node, job: SpotJob, rules: NoticeRules) -> bool:
