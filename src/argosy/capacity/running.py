@@ -159,7 +159,15 @@ def _pass_gate(record: MachineRecord, context: Context, events: list[EmitEvent])
         pods = ", ".join(node.pods_not_ready[:5])
         events.append(event("NodePodsNotReady", f"Node {node.name}: not ready: {pods}", warning=True))
     events.append(event("NodeReady", f"Node {node.name} is ready"))
-    return replace(record, state=MachineState.READY, reason="", message="", join_attempts=0, spot_failures=0)
+    return replace(
+        record,
+        state=MachineState.READY,
+        reason="",
+        message="",
+        join_attempts=0,
+        spot_failures=0,
+        no_capacity=0,
+    )
 
 
 def _gate_times(record: MachineRecord, context: Context) -> Iterable[datetime]:

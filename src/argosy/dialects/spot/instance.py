@@ -19,13 +19,13 @@ from argosy.capacity.machines import Machines
 from argosy.capacity.provider import CLUSTER_VIEW, ClusterIdentity, Identity, ObservedMachine, ZoneState
 from argosy.capacity.providers.gce import Gce
 from argosy.capacity.settings import MachineSettings
-from argosy.capacity.zones import Strategy, ZonePolicy
 from argosy.dialects.spot import instance_inputs as read
 from argosy.dialects.spot import names
 from argosy.dialects.spot.instance_inputs import Checked, Template
 from argosy.dialects.spot.instance_record import InstanceRecord
 from argosy.dialects.spot.instance_status import Shown, instance_status
 from argosy.dialects.spot.settings import SpotSettings
+from argosy.dialects.spot.zone_policy import is_choosing, zone_policy
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.labels import HOURLY_PRICE
 from argosy.kinds.spot import (
@@ -92,7 +92,7 @@ class InstanceReconciler(Struct, frozen=True):
             yield Matching(Node, PROVIDER_INDEX, read.provider_id(found.machine))
         if (job := _job_ref(obj)) is not None:
             yield job
-        if siblings := _siblings(obj):
+        if (siblings := _siblings(obj, found)) is not None:
             yield siblings
         if view := self._view(found):
             yield view
@@ -183,6 +183,8 @@ class InstanceReconciler(Struct, frozen=True):
     ) -> MachineFacts:
         meta, machine = obj.metadata, record.machine
         spec = read.machine_spec(gathered.usable) if gathered.usable is not None else None
+        matching = _siblings(obj, record)
+        siblings = inputs.all(matching) if matching is not None else ()
         cluster = inputs.view(CLUSTER_VIEW).value
         uid = cluster.uid if isinstance(cluster, ClusterIdentity) else ""
         can_buy = bool(gathered.credentials.ready and gathered.join.ready and uid)
@@ -214,7 +216,7 @@ class InstanceReconciler(Struct, frozen=True):
             name_taken_by="" if machine.exists else read.taken_by(obj, named, inputs.all(_namesakes(obj))),
             announcement=read.announcement(node, self.rules, now) if node is not None else None,
             needs_gpus=read.needed_gpus(gathered.usable, gathered.job),
-            policy=_zone_policy(obj, gathered.job, inputs),
+            policy=zone_policy(obj, gathered.job, siblings, spec.digest if spec else "", now),
             offers=self._offers(spec),
             on_demand_after=gathered.job.spec.recovery.on_demand_fallback_after if gathered.job else 0,
             deleting=meta.deletion_timestamp is not None,
@@ -304,9 +306,10 @@ def _job_ref(obj: ProvisionedInstance) -> Ref[SpotInstanceJob] | None:
     return Ref(SpotInstanceJob, ref.name, obj.metadata.namespace)
 
 
-def _siblings(obj: ProvisionedInstance) -> Matching[ProvisionedInstance] | None:
+def _siblings(obj: ProvisionedInstance, record: InstanceRecord) -> Matching[ProvisionedInstance] | None:
+    """Return the VMs of the same job while they matter: each change of one reconciles this one."""
     value = next(iter(instances_by_job(obj)), "")
-    return Matching(ProvisionedInstance, JOB_INDEX, value) if value else None
+    return Matching(ProvisionedInstance, JOB_INDEX, value) if value and is_choosing(record.machine) else None
 
 
 def _namesakes(obj: ProvisionedInstance) -> Matching[ProvisionedInstance]:
@@ -336,34 +339,6 @@ def _find_node(obj: ProvisionedInstance, machine: MachineRecord, inputs: Inputs)
 def _labels(obj: ProvisionedInstance) -> dict[str, str]:
     own = obj.metadata.labels
     return {"spot-instance-job": own.get(JOB_LABEL, ""), "replica": own.get(REPLICA_LABEL, "")}
-
-
-def _zone_policy(obj: ProvisionedInstance, job: SpotInstanceJob | None, inputs: Inputs) -> ZonePolicy:
-    """Return the policy of the job; without one, that of a VM alone."""
-    matching = _siblings(obj)
-    siblings = inputs.all(matching) if matching else ()
-    strategy = job.spec.recovery.strategy if job is not None else Strategy.FAILOVER.value
-    index = obj.metadata.labels.get(REPLICA_LABEL)
-    lost = [
-        each
-        for each in siblings
-        if index is not None
-        and each.metadata.uid != obj.metadata.uid
-        and each.metadata.labels.get(REPLICA_LABEL) == index
-        and each.status.preemption_notice
-    ]
-    lost.sort(key=lambda each: each.metadata.name)
-    return ZonePolicy(
-        strategy=Strategy(strategy) if strategy in list(Strategy) else Strategy.FAILOVER,
-        lost_zone=_last_zone(lost[-1]) if lost else "",
-        used=read.zones_in_use(siblings, obj.metadata.uid),
-    )
-
-
-def _last_zone(obj: ProvisionedInstance) -> str:
-    machine = obj.status.argosy.get("machine")
-    zone = machine.get("zone") if isinstance(machine, dict) else None
-    return zone if isinstance(zone, str) else obj.status.zone
 
 
 def _seen(record: MachineRecord, before: InstanceRecord, zone: ViewState) -> ObservedMachine | None:

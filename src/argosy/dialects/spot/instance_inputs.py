@@ -282,14 +282,5 @@ def _is_older(obj: ProvisionedInstance, than: ProvisionedInstance) -> bool:
     return (times[0], obj.metadata.uid) < (times[1], than.metadata.uid)
 
 
-def zones_in_use(siblings: Iterable[ProvisionedInstance], own: str) -> dict[str, int]:
-    """Return how many other VMs of the same job are in each zone."""
-    used: dict[str, int] = {}
-    for each in siblings:
-        if each.metadata.uid != own and each.status.zone and each.status.state != "TERMINATED":
-            used[each.status.zone] = used.get(each.status.zone, 0) + 1
-    return used
-
-
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}

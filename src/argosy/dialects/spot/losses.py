@@ -31,6 +31,9 @@ DEFAULT_NOTICE_SECONDS: Final = 30.0
 PREEMPTED, MAINTENANCE, HOST_ERROR = NoticeCause.PREEMPTED.value, "Maintenance", "HostError"
 USER_STOPPED, NOT_FOUND, UNKNOWN = "UserStopped", "NotFound", "Unknown"
 
+TAKEN_CAUSES: Final = frozenset({PREEMPTED, NOT_FOUND, UNKNOWN})
+"""Causes that speak against the zone of a VM: it was preempted, or nothing else explains that it is gone."""
+
 _CAUSES: Final = {
     NoticeCause.PREEMPTED: PREEMPTED,
     NoticeCause.MAINTENANCE: MAINTENANCE,

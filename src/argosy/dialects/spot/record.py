@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from argosy.capacity.zone_rates import ZoneRate
 from argosy.workload.usage_record import Usage
 
 StartMode = Literal["Fresh", "CheckpointImage", "AppResume"]
@@ -169,6 +170,8 @@ class SpotJobRecord(Struct, frozen=True, omit_defaults=True):
     """What the time of those replicas was spent on."""
     hints: tuple[str, ...] = ()
     """Nodes that may be lost and whose replica was checkpointed for that."""
+    zone_rates: tuple[ZoneRate, ...] = ()
+    """Where its VMs were preempted, for the choice of the next zone."""
 
 
 def encode(record: SpotJobRecord) -> dict[str, object]:

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from argosy.capacity.zone_rates import with_preemption
 from argosy.checkpoint.image_requests import REGISTRY_DRIVER, FindNewest, FoundImages
 from argosy.dialects.spot import reasons
 from argosy.dialects.spot.backups import good_images, newest_good
@@ -23,7 +24,7 @@ from argosy.dialects.spot.checkpoints import (
     verify_call,
 )
 from argosy.dialects.spot.dying_pods import SIGNAL_ANSWERED, begin_save
-from argosy.dialects.spot.losses import Loss, default_deadline
+from argosy.dialects.spot.losses import TAKEN_CAUSES, Loss, default_deadline
 from argosy.dialects.spot.observed import ObservedJob, Steps
 from argosy.dialects.spot.places import is_ready
 from argosy.dialects.spot.pods import ClusterPod
@@ -70,6 +71,10 @@ def start_recovery(
         reasons.RECOVERY_STARTED, f"replica {replica.index}: incarnation {number} replaces {number - 1}"
     )
     record = replace(record, last_stamp=next_stamp(record, observed.now))
+    instance = observed.instance_of(lost)
+    if instance is not None and instance.status.zone and loss.cause in TAKEN_CAUSES:
+        rates = with_preemption(record.zone_rates, instance.status.zone, observed.now)
+        record = replace(record, zone_rates=rates)
     replica = replace(
         replica,
         current=Incarnation(number, record.last_stamp),
