@@ -14,7 +14,7 @@ from bench.figures import Figure
 
 MODULES = (
     *("cli", "api", "engine", "decide", "helper", "latency"),
-    *("operator", "checkpoint", "orders", "kubernetes", "elastic", "torch"),
+    *("operator", "machines", "agent", "checkpoint", "orders", "kubernetes", "elastic", "torch"),
 )
 
 

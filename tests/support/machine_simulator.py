@@ -7,7 +7,7 @@ be killed at any of them, before it is done or before its answer arrives. As wit
 sent after that, and what was only in memory is lost.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -24,6 +24,7 @@ from argosy.capacity.machine_record import MachineState
 from argosy.capacity.provider import CLUSTER_VIEW, ClusterIdentity
 from argosy.capacity.providers.gce import DRIVER
 from argosy.dialects.spot.instance import (
+    JOB_INDEX,
     MACHINE_INDEX,
     InstanceReconciler,
     instances_by_job,
@@ -44,7 +45,7 @@ from argosy.kinds.status_condition import SecretReference
 from argosy.local.gce.api import ApiRequest, GceApi
 from argosy.local.gce.cloud import Cloud, Instance, Latency
 from argosy.plan.actions import Call, CallResult, CallStatus, EmitEvent, Patch, Remove
-from argosy.plan.contract import Inputs, Matching, Ref, View, ViewState
+from argosy.plan.contract import Inputs, Matching, Need, Ref, View, ViewState
 from argosy.plan.drivers import SECRET, Refusal, SecretContent
 from argosy.plan.record import decode_record
 from argosy.reconcile.runner import DecisionObserver
@@ -100,7 +101,7 @@ class World:
     """Whether that request is done first."""
 
     timer: Callable[[], float] = lambda: 0.0
-    """What measures decisions."""
+    """What measures reconciles."""
 
     observer: DecisionObserver[ProvisionedInstance] | None = None
 
@@ -125,7 +126,8 @@ class World:
         """Zone and name of every VM that a Record has ever named."""
         self.requests = 0
         self.lease_ends: datetime | None = None
-        self.longest_reconcile = 0.0
+        self.reconcile_seconds: list[float] = []
+        """What each reconcile took, without what this simulator does for it."""
         self.operator = Operator(self)
 
     def create(self, name: str = "vm-0", **spec: Any) -> ProvisionedInstance:
@@ -223,6 +225,8 @@ class World:
     def _is_recorded(self, request: ApiRequest) -> bool:
         wanted = (request.project, request.zone, request.body.get("name"))
         for obj in self.objects.values():
+            if obj.status.instance_name != wanted[2]:
+                continue
             record = decode_record(obj.status.argosy, InstanceRecord)
             if record is not None:
                 machine = record.machine
@@ -248,6 +252,8 @@ class Operator:
         self.driver._client = cast("Any", _Client(world))
         self.answers: dict[str, dict[str, CallResult]] = {}
         self.views: dict[View, tuple[datetime, ViewState]] = {}
+        self._indexed: set[str] = set()
+        self._index: dict[tuple[str, str], list[str]] = {}
 
     async def work(self) -> None:
         """Reconcile every object until nothing more happens at this moment."""
@@ -264,12 +270,16 @@ class Operator:
         obj = world.objects.get(name)
         if obj is None:
             return False
+        start = world.timer()
         record = decode_record(obj.status.argosy, InstanceRecord)
-        inputs = await self._inputs(name, obj, record)
-        before = world.timer()
+        needs = tuple(self.reconciler.needs(obj, record))
+        seconds = world.timer() - start
+        inputs = await self._inputs(name, needs)
+        start = world.timer()
         decision = self.reconciler.decide(obj, record, inputs, world.now)
-        world.longest_reconcile = max(world.longest_reconcile, world.timer() - before)
-        changed = await self._write(obj, decision)
+        encoded = msgspec.json.encode(decision.status)
+        world.reconcile_seconds.append(seconds + world.timer() - start)
+        changed = await self._write(obj, decision, encoded)
         if world.observer is not None:
             world.observer.decided(obj, decision)
         world.events += [(name, told) for told in decision.events]
@@ -288,7 +298,7 @@ class Operator:
             self.answers.pop(name, None)
         return changed
 
-    async def _write(self, obj: ProvisionedInstance, decision: Any) -> bool:
+    async def _write(self, obj: ProvisionedInstance, decision: Any, encoded: bytes) -> bool:
         world, name = self.world, obj.metadata.name
         current = world.objects[name]
         if decision.actions and INSTANCE_FINALIZER not in current.metadata.finalizers:
@@ -297,8 +307,8 @@ class Operator:
             current = world.objects[name]
         if decision.status == current.status:
             return False
-        encoded = msgspec.json.decode(msgspec.json.encode(decision.status), type=type(decision.status))
-        world.request(lambda: world.store(replace(world.objects[name], status=encoded)))
+        status = msgspec.json.decode(encoded, type=type(decision.status))
+        world.request(lambda: world.store(replace(world.objects[name], status=status)))
         return True
 
     def _act(self, action: object) -> None:
@@ -315,17 +325,15 @@ class Operator:
             marked = replace(node, metadata=replace(meta, labels=labels, annotations=annotations))
             world.request(lambda: world.nodes.__setitem__(action.name, marked))
 
-    async def _inputs(self, name: str, obj: ProvisionedInstance, record: InstanceRecord | None) -> Inputs:
+    async def _inputs(self, name: str, needs: Iterable[Need]) -> Inputs:
         world = self.world
         found: dict[Any, tuple[Any, ...]] = {}
         views: dict[View, ViewState] = {}
-        for need in self.reconciler.needs(obj, record):
+        for need in needs:
             if isinstance(need, View):
                 views[need] = await self._view(need)
             elif isinstance(need, Matching):
-                everything = world.objects.values() if need.kind is ProvisionedInstance else ()
-                values = instances_by_machine if need.index == MACHINE_INDEX else instances_by_job
-                found[need] = tuple(each for each in everything if need.value in values(each))
+                found[need] = self._matching(need) if need.kind is ProvisionedInstance else ()
             elif isinstance(need, Ref):
                 tables: dict[Any, Mapping[str, Any]] = {
                     SpotInstanceVM: world.templates,
@@ -336,6 +344,18 @@ class Operator:
                 one = tables[need.kind].get(need.name)
                 found[need] = (one,) if isinstance(one, need.kind) else ()
         return Inputs(found=found, call_results=dict(self.answers.get(name, {})), views=views)
+
+    def _matching(self, need: Matching[Any]) -> tuple[ProvisionedInstance, ...]:
+        """Return the objects by an index, which is made once for each set of names: values do not change."""
+        objects = self.world.objects
+        if self._indexed != objects.keys():
+            self._indexed, self._index = set(objects), {}
+            for name, obj in objects.items():
+                for value in instances_by_machine(obj):
+                    self._index.setdefault((MACHINE_INDEX, value), []).append(name)
+                for value in instances_by_job(obj):
+                    self._index.setdefault((JOB_INDEX, value), []).append(name)
+        return tuple(objects[name] for name in self._index.get((need.index, need.value), ()))
 
     async def _view(self, view: View) -> ViewState:
         world = self.world
