@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from msgspec import Struct
@@ -9,11 +10,13 @@ from argosy.workload import reasons
 from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.index_set import IndexSet
-from argosy.workload.model import Phase
+from argosy.workload.model import Elastic, Phase, RestartPolicy, RestartScope, Role, Rules
 from argosy.workload.record import Record, RoleRecord, WaitReason
 from argosy.workload.record_encoding import decode, encode
 from argosy.workload.usage import seconds_until, with_usage
-from tests.support.workloads import NOW, later, workload
+from tests.support.parameters import marked
+from tests.support.spot_trace import SpotTrace, read_trace
+from tests.support.workloads import NOW, later, role, workload
 
 JOB = replace(workload(), checkpoint=CheckpointPolicy(uri="file:///checkpoints"))
 FOUR = RoleRecord(members=IndexSet.first(4), declared=4)
@@ -160,3 +163,36 @@ def test_usage_is_stored_in_the_record() -> None:
 
 def test_a_job_that_never_started_has_no_usage_in_its_record() -> None:
     assert "usage" not in encode(Record(phase_since=datetime.now(NOW.tzinfo)))
+
+
+FIVE_DAYS = read_trace(Path(__file__).parent / "traces" / "spot-five-days.csv")
+SPOT_PRICES = (0.42, 0.55, 0.61)
+THREE = role(replicas=3, restart=RestartPolicy.ON_FAILURE)
+POLICY = CheckpointPolicy(uri="file:///checkpoints", interval=1800.0)
+TRACED = {
+    "each lost pod replaced alone, with checkpoints": (THREE, RestartScope.POD, POLICY),
+    "elastic, with checkpoints": (replace(THREE, elastic=Elastic(1, 3)), RestartScope.JOB, POLICY),
+    "all pods restarted together, with checkpoints": (THREE, RestartScope.JOB, POLICY),
+    "all pods restarted together, without checkpoints": (THREE, RestartScope.JOB, None),
+}
+
+
+@pytest.mark.parametrize("case", marked(TRACED, list(TRACED)[:2], pytest.mark.long))
+def test_five_days_on_spot_machines_are_accounted_for(
+    case: tuple[Role, RestartScope, CheckpointPolicy | None],
+) -> None:
+    workers, scope, policy = case
+    rules = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),), restart_scope=scope)
+    trace = SpotTrace(replace(workload(workers, rules=rules), checkpoint=policy), SPOT_PRICES)
+    trace.replay(FIVE_DAYS)
+    usage = trace.finish().usage
+    assert sum(usage.seconds.values()) == pytest.approx(trace.replica_seconds, rel=0.01)
+    # An interval in which the job does not run has the price of its end.
+    assert usage.cost == pytest.approx(trace.dollars, rel=0.05)
+    if workers.elastic is None:
+        assert trace.replica_seconds == pytest.approx(3 * trace.elapsed, rel=0.01)
+    happened = {name for name, seconds in usage.seconds.items() if seconds}
+    assert happened >= {"Starting", "Training", "Waiting"}
+    if policy is not None:
+        assert happened >= {"Saving", "Restoring"}
+        assert "Lost" in happened or scope is RestartScope.POD
