@@ -12,6 +12,7 @@ import sys
 from argosy.engine import loop
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.logs import configure_logging
 from tests.support.simulator import Simulator
 
 
@@ -23,6 +24,7 @@ def main() -> None:
     parser.add_argument("--exec-port", type=int, default=0, help="where commands in containers are answered")
     parser.add_argument("--remove", action="store_true", help="take the nodes away at the end")
     options = parser.parse_args()
+    configure_logging("text", "warning")
     loop.run(_simulate(options))
 
 
