@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from argosy_sdk import asked, due, latest, saving
+from argosy_sdk import due, latest, open_order, saving
 
 STEPS, PACE = int(os.environ.get("STEPS", "200")), float(os.environ.get("PACE", "0.05"))
 FOLDER = Path(os.environ["ARGOSY_CHECKPOINT_DIR"])
@@ -33,7 +33,7 @@ def main() -> None:
             print(step, file=computed)
             if not due(step) or (FOLDER / "hold").exists():
                 continue
-            order = asked()
+            order = open_order()
             with saving(step) as folder:
                 (folder / "state.txt").write_text(state)
             print(f"saved step {step}{f' ({order.reason})' if order else ''}", flush=True)

@@ -15,7 +15,7 @@ from multiprocessing.connection import Client, Connection, Listener
 
 import numpy as np
 
-from argosy_sdk import asked, due, latest, saving
+from argosy_sdk import due, latest, open_order, saving
 
 CLASSES, PIXELS = 10, 64
 SHAPE = (PIXELS + 1, CLASSES)
@@ -80,7 +80,7 @@ def load() -> tuple[np.ndarray, int]:
 
 
 def save(weights: np.ndarray, step: int) -> None:
-    order = asked()
+    order = open_order()
     with saving(step, rank=0, world=1) as folder:
         np.save(folder / "weights.npy", weights)
     if order:

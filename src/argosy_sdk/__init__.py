@@ -25,7 +25,7 @@ from argosy_sdk.errors import CheckpointError
 from argosy_sdk.orders import Order
 from argosy_sdk.session import Session
 
-__all__ = ["CheckpointError", "Order", "agree", "asked", "due", "latest", "on_notice", "saving"]
+__all__ = ["CheckpointError", "Order", "agree", "due", "latest", "on_notice", "open_order", "saving"]
 
 _SESSION = Session()
 
@@ -74,16 +74,16 @@ def saving(
     return _SESSION.saving(step, rank, world, timeout)
 
 
-def asked() -> Optional[Order]:
+def open_order() -> Optional[Order]:
     """Return the order to save that was not answered yet, or None.
 
     `due` includes it. It tells why and until when, for a program that shortens its work:
 
-        order = asked()
+        order = open_order()
         if order is not None and order.by is not None:
             print("a checkpoint must be complete at", order.by)
     """
-    return _SESSION.asked()
+    return _SESSION.open_order()
 
 
 def on_notice(callback: Callable[[Order], None]) -> None:

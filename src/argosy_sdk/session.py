@@ -63,12 +63,12 @@ class Session:
         self._step_file.report(step)
         if environment.directory(self._environ) is None:
             return False
-        if self.asked() is not None:
+        if self.open_order() is not None:
             return True
         seconds = environment.interval(self._environ)
         return seconds is not None and step != self._step and self._clock() - self._last >= seconds
 
-    def asked(self) -> Optional[Order]:
+    def open_order(self) -> Optional[Order]:
         """Return the order that no checkpoint has answered yet."""
         order = read_order(environment.orders_path(self._environ))
         return order if order is not None and order.epoch > self._epoch else None
@@ -87,7 +87,7 @@ class Session:
         self._step_file.write(step)
         place = environment.place(self._environ, rank, world)
         started = self._clock()
-        order = self.asked()
+        order = self.open_order()
         save = Save(directory, step, place, timeout)
         try:
             save.begin()

@@ -155,13 +155,13 @@ def test_a_checkpoint_is_due_when_the_interval_has_passed_since_the_last_one(tmp
 
 def test_a_checkpoint_is_due_once_for_each_order(tmp_path: Path) -> None:
     training = session(tmp_path)
-    assert training.asked() is None
+    assert training.open_order() is None
     order(tmp_path, 8, by="2026-01-31T12:00:00Z", stop=True)
-    asked = training.asked()
-    assert asked is not None
-    assert (asked.epoch, asked.reason, asked.stop) == (8, "Preempted", True)
-    assert asked.by is not None
-    assert asked.by.isoformat() == "2026-01-31T12:00:00+00:00"
+    found = training.open_order()
+    assert found is not None
+    assert (found.epoch, found.reason, found.stop) == (8, "Preempted", True)
+    assert found.by is not None
+    assert found.by.isoformat() == "2026-01-31T12:00:00+00:00"
     assert training.due(1)
     save(training, 1)
     assert not training.due(1)
@@ -175,7 +175,7 @@ def test_an_order_that_the_resumed_checkpoint_answered_is_not_open(tmp_path: Pat
     save(session(tmp_path), 1)
     resumed = session(tmp_path)
     resumed.latest()
-    assert resumed.asked() is None
+    assert resumed.open_order() is None
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_an_order_that_the_resumed_checkpoint_answered_is_not_open(tmp_path: Pat
 )
 def test_what_is_no_order_counts_as_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "orders.json").write_text(content)
-    assert session(tmp_path).asked() is None
+    assert session(tmp_path).open_order() is None
 
 
 def test_without_a_folder_nothing_is_due_and_saving_says_why(tmp_path: Path) -> None:

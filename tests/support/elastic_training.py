@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from argosy_sdk import Order, asked, due, saving
+from argosy_sdk import Order, due, open_order, saving
 
 PACE_SECONDS = 0.02
 
@@ -21,7 +21,7 @@ def main() -> None:
     step = done = 0
     with (folder / f"computed-{index}.txt").open("a", buffering=1) as computed:
         while True:
-            order = asked() if due(step) else None
+            order = open_order() if due(step) else None
             if order is not None and order.epoch > done and not (folder / "hold").exists():
                 answer(folder, index, step, order)
                 done = order.epoch

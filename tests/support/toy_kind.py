@@ -120,7 +120,7 @@ class ToyReconciler:
         requeue_at = requeue_at or retry_at
         execs: tuple[Action, ...] = (*announcements, *calls)
         wanted = changes(_children(obj, inputs), inputs, prune=True, drift=True)
-        registry = inputs.one(Ref(ConfigMap, obj.spec.registry, meta.namespace))
+        registry = inputs.get(Ref(ConfigMap, obj.spec.registry, meta.namespace))
         if registry is None:
             status = _status(obj, "Pending", f"no ConfigMap {obj.spec.registry}", record, inputs, problem)
             return Decision(status, (*wanted, *execs), requeue_at=requeue_at)
@@ -183,7 +183,7 @@ def _announce(
     answer = inputs.exec_results.get(key)
     if answer is not None and answer.exit_code == 0:
         record = replace(record, answers=[*record.answers, key])
-    pod = inputs.one(Ref(Pod, obj.spec.pod, obj.metadata.namespace)) if obj.spec.pod else None
+    pod = inputs.get(Ref(Pod, obj.spec.pod, obj.metadata.namespace)) if obj.spec.pod else None
     if pod is None or key in record.answers:
         return record, (), None
     if answer is not None:
@@ -245,7 +245,7 @@ def _leave(obj: Toy, record: ToyRecord, inputs: Inputs) -> tuple[Action, ...]:
     """Remove the entry from the recorded registry, if that still exists."""
     if not record.registry:
         return ()
-    registry = inputs.one(Ref(ConfigMap, record.registry, obj.metadata.namespace))
+    registry = inputs.get(Ref(ConfigMap, record.registry, obj.metadata.namespace))
     name = obj.metadata.name
     if registry is None or (name not in registry.data and obj.metadata.deletion_timestamp is None):
         return ()

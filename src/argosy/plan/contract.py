@@ -93,7 +93,7 @@ class Inputs(Struct, frozen=True):
     unserved: frozenset[type[KubernetesObject]] = frozenset()
     """Kinds that the cluster does not serve, of those that the reconciler can do without."""
 
-    def one(self, ref: Ref[K]) -> K | None:
+    def get(self, ref: Ref[K]) -> K | None:
         """Return the object, or None if there is none."""
         return next(iter(self.all(ref)), None)
 

@@ -63,7 +63,7 @@ class ScalerReconciler(Generic[S]):
         if error:
             return _decision(obj, _failed(obj, obj.status.conditions, error, now), now)
         [need] = self.needs(obj, None)
-        job = inputs.one(need)
+        job = inputs.get(need)
         owner = _bound_to(obj, need.name)
         if owner and (job is None or job.metadata.uid != owner):
             return Decision(obj.status)  # it is deleted with the job that it is bound to

@@ -50,7 +50,7 @@ class MigrationReconciler:
     ) -> Decision:
         del record
         reference = _target(obj)
-        found = inputs.one(reference) if reference is not None else None
+        found = inputs.get(reference) if reference is not None else None
         target = found if isinstance(found, tuple(TARGETS.values())) else None
         if obj.metadata.deletion_timestamp is not None:
             is_other = bool(_foreign_namespace(obj))

@@ -56,7 +56,7 @@ class RestoreReconciler:
         if refused is not None and refused.status in _FINAL:
             return _refuse(obj, refused, now)
         needs = tuple(self.needs(obj, None))
-        backup = inputs.one(needs[0]) if needs else None
+        backup = inputs.get(needs[0]) if needs else None
         if backup is None:
             message = f"CheckpointBackup {obj.metadata.namespace}/{obj.spec.backup_ref.name} not found"
             return _wait(obj, PENDING, reasons.BACKUP_NOT_FOUND, message, now)

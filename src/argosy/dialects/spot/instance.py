@@ -132,7 +132,7 @@ class InstanceReconciler(Struct, frozen=True):
 
     def _gather(self, obj: ProvisionedInstance, record: InstanceRecord, inputs: Inputs) -> "_Gathered":
         """Look at everything that the ProvisionedInstance names."""
-        named: KubernetesObject | None = inputs.one(template_ref(obj))
+        named: KubernetesObject | None = inputs.get(template_ref(obj))
         template = named if isinstance(named, SpotInstanceVM | InstanceTemplate) else None
         checked = read.check_template(obj, template)
         usable = template if checked.ready else None
@@ -191,7 +191,7 @@ class InstanceReconciler(Struct, frozen=True):
         plan = gathered.plan
         values = join_values(plan, read.content(gathered.join_state) or {}) if plan else {}
         name = machine.name or names.machine_name(meta.name)
-        named = inputs.one(Ref(Node, name))
+        named = inputs.get(Ref(Node, name))
         node, pods = gathered.node, None
         if node is not None and machine.state is MachineState.JOINED:
             value = inputs.view(_pods_view(machine)).value
@@ -323,7 +323,7 @@ def _pods_view(machine: MachineRecord) -> View:
 def _owned_by(obj: ProvisionedInstance, inputs: Inputs) -> SpotInstanceJob | None:
     """Return the job of the ProvisionedInstance, if it is the very one."""
     ref, spec = _job_ref(obj), obj.spec.spot_instance_job_ref
-    job = inputs.one(ref) if ref is not None else None
+    job = inputs.get(ref) if ref is not None else None
     return job if job is not None and spec is not None and job.metadata.uid == spec.uid else None
 
 
@@ -331,7 +331,7 @@ def _find_node(obj: ProvisionedInstance, machine: MachineRecord, inputs: Inputs)
     candidates: list[Node] = []
     if machine.zone:
         candidates += inputs.all(Matching(Node, PROVIDER_INDEX, read.provider_id(machine)))
-    named = inputs.one(Ref(Node, machine.name or names.machine_name(obj.metadata.name)))
+    named = inputs.get(Ref(Node, machine.name or names.machine_name(obj.metadata.name)))
     candidates += [named] if named is not None else []
     return read.node_of_machine(candidates, machine)
 

@@ -106,7 +106,7 @@ class SpotInstanceJobReconciler:
             return ending.finish_job(obj, record, ttl, inputs, now)
         if isinstance(job, Rejection):
             return _refuse(obj, job, record, now)
-        template = cast("Template | None", inputs.one(job.template))
+        template = cast("Template | None", inputs.get(job.template))
         if template is None and (record is None or not record.replicas):
             where = f"{job.template.kind.__name__} {job.namespace}/{job.template.name}"
             rejection = Rejection(reasons.TEMPLATE_NOT_FOUND, f"{where} does not exist")
