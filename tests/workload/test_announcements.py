@@ -2,7 +2,7 @@
 
 import pytest
 
-from argosy.kinds import labels
+from argosy.kinds import labels, spot
 from argosy.kinds.kubernetes import Node, NodeSpec, NodeStatus, Taint
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.workload.announcements import (
@@ -16,7 +16,8 @@ from argosy.workload.announcements import (
 )
 from tests.support.workloads import later
 
-AT_TEN = {labels.TERMINATION_DEADLINE: "2030-01-01T12:00:10Z"}
+AT_TEN_TEXT = "2030-01-01T12:00:10Z"
+AT_TEN = {labels.TERMINATION_DEADLINE: AT_TEN_TEXT}
 SHUTTING_DOWN = Condition(type="Ready", status="False", message="node is shutting down")
 
 
@@ -49,20 +50,35 @@ CASES: dict[str, tuple[Node, NoticeRules, tuple[str, str, int | None] | None]] =
         NoticeRules(),
         ("Preempted", "argosy.dev/termination-deadline", 10),
     ),
-    "deadline that is no time: nothing": (
-        node(annotations={labels.TERMINATION_DEADLINE: "soon"}),
+    "deadline that is no time: preempted, deadline unknown": (
+        node(annotations={labels.TERMINATION_DEADLINE: "soon", labels.TERMINATION_SOURCE: "handler"}),
         NoticeRules(),
-        None,
+        ("Preempted", "handler", None),
     ),
-    "deadline without a zone: nothing": (
+    "deadline in seconds since 1970: preempted, deadline unknown": (
+        node(annotations={labels.TERMINATION_DEADLINE: "1893499210"}),
+        NoticeRules(),
+        ("Preempted", "argosy.dev/termination-deadline", None),
+    ),
+    "deadline without a zone: preempted, deadline unknown": (
         node(annotations={labels.TERMINATION_DEADLINE: "2030-01-01T12:00:10"}),
         NoticeRules(),
-        None,
+        ("Preempted", "argosy.dev/termination-deadline", None),
     ),
-    "deadline that cannot be converted: nothing": (
+    "deadline that cannot be converted: preempted, deadline unknown": (
         node(annotations={labels.TERMINATION_DEADLINE: "0001-01-01T00:00:00+14:00"}),
         NoticeRules(),
-        None,
+        ("Preempted", "argosy.dev/termination-deadline", None),
+    ),
+    "empty deadline: preempted, deadline unknown": (
+        node(annotations={spot.TERMINATION_DEADLINE: ""}),
+        NoticeRules(),
+        ("Preempted", "training.dcnlab.com/termination-deadline", None),
+    ),
+    "two deadlines of which one cannot be read: the other one": (
+        node(annotations={labels.TERMINATION_DEADLINE: "soon", spot.TERMINATION_DEADLINE: AT_TEN_TEXT}),
+        NoticeRules(),
+        ("Preempted", "argosy.dev/termination-deadline", 10),
     ),
     "spot taint of AWS: preempted": (
         node("aws-node-termination-handler/spot-itn"),

@@ -25,7 +25,8 @@ _ANNOTATIONS = (
     (labels.TERMINATION_DEADLINE, labels.TERMINATION_SOURCE),
     (spot.TERMINATION_DEADLINE, spot.TERMINATION_SOURCE),
 )
-"""Pairs of annotations on a node whose end is announced: until when it is there, and who says so."""
+"""Pairs of annotations on a node whose end is announced: until when it is there, and who says so. The first
+announces it whatever its value is: a deadline that cannot be read is a deadline that nobody knows."""
 
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 """Deadlines beyond are taken for these, so that seconds can be added to them and subtracted."""
@@ -106,7 +107,8 @@ class Announcement(Struct, frozen=True):
     source: str
     """Who announced it: an annotation's value, the key of a taint, or a component of Kubernetes."""
     deadline: datetime | None = None
-    """None: not announced."""
+    """None: not announced, or not readable. Whoever answers the notice remembers when it saw it first, and
+    counts `DEFAULT_SECONDS` from then on."""
 
 
 def parse_taints(text: str) -> dict[str, NoticeCause]:
@@ -136,9 +138,10 @@ _URGENCY = tuple(NoticeCause)
 
 
 def _causes(node: Node, rules: NoticeRules) -> Iterator[tuple[NoticeCause, str]]:
+    annotations = node.metadata.annotations
     for deadline, source in _ANNOTATIONS:
-        if _parse_deadline(node, deadline):
-            yield NoticeCause.PREEMPTED, node.metadata.annotations.get(source) or deadline
+        if deadline in annotations:
+            yield NoticeCause.PREEMPTED, annotations.get(source) or deadline
             break
     for taint in node.spec.taints:
         if taint.key == OUT_OF_SERVICE:
@@ -157,7 +160,7 @@ def _is_shutting_down(kind: str, message: str) -> bool:
 
 
 def _announced_deadline(node: Node) -> datetime | None:
-    """Return the earliest time that an annotation announces."""
+    """Return the earliest time that an annotation announces; None if none can be read."""
     times = (_parse_deadline(node, deadline) for deadline, _ in _ANNOTATIONS)
     return min((time for time in times if time is not None), default=None)
 

@@ -386,6 +386,17 @@ def test_a_dying_pod_that_saves_itself_is_ended_by_signal_and_its_successor_resu
     assert not simulator.backups
 
 
+@pytest.mark.parametrize("written", ["soon", "2026-01-01T00:01:30", ""])
+def test_a_deadline_that_cannot_be_read_is_half_a_minute_after_it_was_noticed(written: str) -> None:
+    simulator = bought(APP_LEVEL, minutes=1)
+    simulator.keep_pods = True
+    simulator.annotate_node(node(simulator, 0), {TERMINATION_DEADLINE: written})
+    simulator.run(25)
+    assert action(simulator) == "Signal"
+    simulator.run(10)
+    assert action(simulator) == "SignalMissed", "the deadline does not move with each look"
+
+
 def test_a_pod_that_does_not_end_before_its_node_goes_has_missed_the_signal() -> None:
     simulator = bought(APP_LEVEL, minutes=1)
     lost = node(simulator, 0)
