@@ -83,7 +83,7 @@ def read(folder: Path) -> Manifest:
     try:
         with (folder / NAME).open("rb") as file:
             content = json.loads(file.read(MAX_MANIFEST_BYTES))
-        problem = _problem(content)
+        problem = _problem(content) if isinstance(content, dict) else "must be an object"
     except FileNotFoundError:
         raise CheckpointError(f"{folder}: no {NAME}") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -125,8 +125,9 @@ def verify(folder: Path, manifest: Manifest, ranks: Optional[Container[int]] = N
 
 def _problem(manifest: Manifest) -> str:
     """Return why a manifest cannot be trusted; empty if it can."""
-    if manifest["version"] != 1:
-        return f"version: unsupported value {manifest['version']!r}; must be 1"
+    version = manifest.get("version", 1)
+    if version != 1:
+        return f"version: unsupported value {version!r}; must be 1"
     step, world = manifest["step"], manifest["world"]
     if not isinstance(step, int) or not isinstance(world, int) or step < 0 or world < 1:
         return "step and world: must be natural numbers"

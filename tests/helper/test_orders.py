@@ -4,13 +4,16 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from argosy.helper.checkpoint_folder import CheckpointFolder, prepare
 from argosy.helper.endpoint import Endpoint
 from argosy.helper.orders import CheckpointWatcher, OrderListener, Settings, read_order
+from argosy.workload.save_acks import CheckpointAck
 from argosy_sdk import manifest
 
 
@@ -146,6 +149,22 @@ def test_complete_checkpoint_is_acknowledged_once(tmp_path: Path) -> None:
         "created": "2030-01-01T00:05:00Z",
     }
     assert watcher.epoch == 8
+
+
+@pytest.mark.parametrize("written", ["yesterday", "2030-01-01T00:05:00", "2030-13-01T00:05:00Z", 7, None])
+def test_checkpoint_without_a_time_that_can_be_read_has_that_of_its_manifest(
+    tmp_path: Path, written: object
+) -> None:
+    path = save(tmp_path, 5) / "manifest.json"
+    described = json.loads(path.read_text())
+    del described["version"], described["created"]
+    manifest.write_json(path, described if written is None else {**described, "created": written})
+    os.utime(path, (0, 1893456000))
+    operator = Operator()
+    CheckpointWatcher(operator, settings(tmp_path)).look()
+    [(_, body)] = operator.posts
+    assert (body["step"], body["created"]) == (5, "2030-01-01T00:00:00.000+00:00")
+    assert msgspec.convert(body, CheckpointAck).created == datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def test_failed_acknowledgement_is_repeated(tmp_path: Path) -> None:

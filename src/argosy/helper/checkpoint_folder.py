@@ -4,9 +4,11 @@ Reading and verifying are those of `argosy_sdk`, so that program, sidecar and in
 checkpoint is.
 """
 
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +19,8 @@ from argosy_sdk.errors import CheckpointError
 MAX_VERIFIED_BYTES = 4 * 1024**3
 """Of larger checkpoints only the sizes of files are verified here; `argosy_sdk.latest` verifies the rest,
 with one process for each file."""
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 
 
 class Checkpoint(NamedTuple):
@@ -31,6 +35,7 @@ class Checkpoint(NamedTuple):
     size: int
     seconds: float
     created: str
+    """As its manifest says; the time of that file if it does not."""
     parent: str = ""
     """The digest of the checkpoint before it, if the program says so."""
 
@@ -160,6 +165,21 @@ def _checkpoint(folder: Path, found: Mapping[str, object]) -> Checkpoint:
         digest=manifest.digest_of(dict(found)),
         size=sum(part["size"] for part in parts),
         seconds=max(float(seconds), 0.001) if isinstance(seconds, int | float) and seconds >= 0 else 0.0,
-        created=str(found.get("created", "")),
+        created=_created(folder, found.get("created")),
         parent=str(found.get("parent", "")),
     )
+
+
+def _created(folder: Path, written: object) -> str:
+    """Return when a checkpoint was complete. Programs without the SDK may leave the time out."""
+    try:
+        if isinstance(written, str) and _TIME.fullmatch(written):
+            datetime.fromisoformat(written.replace("Z", "+00:00"))
+            return written
+    except ValueError:
+        pass  # the operator would not accept it either
+    try:
+        seconds = (folder / manifest.NAME).stat().st_mtime
+    except OSError:
+        return ""  # deleted by another pod at this moment
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
