@@ -54,6 +54,17 @@ def order(epoch: int = EPOCH) -> SaveOrder:
     return SaveOrder(epoch, "interval", "Interval", NOW, later(600))
 
 
+def moved(acknowledged: SavedCheckpoint) -> tuple[ObservedPod, ...]:
+    """Return two running pods of which the first was created at second 600."""
+    first, second = pods(acknowledged)
+    return replace(first, created=later(600)), second
+
+
+def decided_at(at: float, acknowledged: SavedCheckpoint) -> Record:
+    """Return the Record after a pod has acknowledged a checkpoint at this second."""
+    return decide(job(), running(), Observed(pods=pods(acknowledged)), later(at)).record
+
+
 class Case(Struct):
     at: float
     record: Record = running()
@@ -111,6 +122,45 @@ CASES = {
         pods=pods(saved(10, later(80), EPOCH)),
         want_step=10,
     ),
+    "clock of the node an hour ahead: the next order is due an interval after it was acknowledged": Case(
+        1300, record=decided_at(600, saved(7, later(4200))), want_reason="Interval", want_step=7
+    ),
+    "clock of the node an hour ahead: not before": Case(
+        1190, record=decided_at(600, saved(7, later(4200))), want_step=7
+    ),
+    "recorded by an earlier version with a time to come: the interval starts now": Case(
+        100, record=running(saved=saved(7, later(4200))), want_step=7
+    ),
+    "after a node whose clock is ahead, one that is right: its checkpoint is newer": Case(
+        700,
+        record=decided_at(600, saved(7, later(4200))),
+        pods=pods(saved(8, later(690)), saved(7, later(4200))),
+        want_step=8,
+    ),
+    "acknowledgement of before from a clock that is ahead is still there: ignored": Case(
+        710,
+        record=running(saved=saved(8, later(690))),
+        pods=pods(saved(8, later(690)), saved(7, later(4200))),
+        want_step=8,
+    ),
+    "moved to a node whose clock is behind: its first checkpoint is newer": Case(
+        700, record=running(saved=saved(7, later(590))), pods=moved(saved(8, later(90))), want_step=8
+    ),
+    "moved to a node whose clock is behind: its next checkpoint is newer": Case(
+        720, record=running(saved=saved(8, later(90))), pods=moved(saved(9, later(110))), want_step=9
+    ),
+    "new pod finds an older checkpoint in the folder: ignored": Case(
+        700, record=running(saved=saved(7, later(590))), pods=moved(saved(6, later(580))), want_step=7
+    ),
+    "pods of an earlier attempt with a clock that is ahead: those of this one count": Case(
+        700,
+        record=running(attempt=2, saved=saved(7, later(590))),
+        pods=(
+            replace(pod(0, attempt=2, created=later(600)), saved=saved(5, later(650))),
+            replace(pod(1, attempt=1, terminating=True), saved=saved(8, later(4200))),
+        ),
+        want_step=5,
+    ),
     "active deadline is near: a last checkpoint is ordered": Case(
         1980,
         job=job(replace(POLICY, interval=None), limits=Limits(active_deadline=2000.0)),
@@ -147,6 +197,19 @@ def test_orders_and_the_last_good_checkpoint(case: Case) -> None:
     assert case.want_epoch is None or (in_force and in_force.epoch == case.want_epoch)
     assert (record.saved.step if record.saved else None) == case.want_step
     assert decode(encode(record)) == record
+
+
+def test_checkpoint_of_a_clock_that_is_ahead_is_recorded_once_and_not_later_than_now() -> None:
+    ahead = pods(saved(7, later(4200)))
+    first = decided(Case(600, pods=ahead))
+    assert first.record.saved
+    assert first.record.saved.at == later(600)
+    again = decided(Case(601, record=first.record, pods=ahead))
+    assert (again.record, again.events) == (first.record, ())
+    back = decided(Case(300, record=first.record, pods=ahead))
+    assert back.record.saved
+    assert back.record.saved.at == later(300), "the operator's clock was set back"
+    assert not back.events
 
 
 def test_late_order_is_reported_once_and_training_goes_on() -> None:

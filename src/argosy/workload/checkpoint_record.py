@@ -42,7 +42,7 @@ class SavedCheckpoint(Struct, frozen=True, omit_defaults=True, rename="camel"):
     step: int
     digest: str
     at: datetime
-    """When it was complete, by the clock of its pod."""
+    """When it was complete, by the clock of its node; if that is ahead, when it was recorded."""
     size: int = 0
     """Bytes."""
     world: int = 1

@@ -84,7 +84,7 @@ def _decide_active(
     # The API server rejects what the spec asks for: report it.
     if message := invalid.rejection_message(workload, before or record, observed):
         return invalid.plan(workload, record, reasons.SPEC_REJECTED, message, observed, now)
-    record = saves.record_acks(workload, record, observed)
+    record = saves.record_acks(workload, record, observed, now)
     record = process_saves.with_failed_backup(record, observed, now)
     # Suspended: delete all pods and wait.
     if workload.suspended:

@@ -21,7 +21,14 @@ from argosy.workload.record import Record, RestartEntry
 from argosy.workload.restarts.causes import RestartCause, pod_fingerprint, restart_entry
 from argosy.workload.restarts.losses import LostPod
 from argosy.workload.restarts.policy import with_losses
-from argosy.workload.saves import all_replicas, can_save, fits, last_epoch, save_by, with_shared_order
+from argosy.workload.saves import (
+    all_replicas,
+    can_save,
+    has_time_to_save,
+    last_epoch,
+    save_by,
+    with_shared_order,
+)
 
 RELEASE_SECONDS = 30.0
 """Seconds before the end of a node at which replicas begin to leave a host list, saved or not."""
@@ -37,7 +44,9 @@ def should_save(
         return False
     if any(notice.node == opened.node and notice.step == SaveStep.RELEASED for notice in record.notices):
         return False  # this is the eviction that was waited for
-    return can_save(workload, record, observed) and fits(record, save_deadline(workload, opened), now)
+    return can_save(workload, record, observed) and has_time_to_save(
+        record, save_deadline(workload, opened), now
+    )
 
 
 def with_save(

@@ -65,7 +65,9 @@ def with_failed_backup(record: Record, observed: Observed, now: datetime) -> Rec
     return replace(record, order=replace(order, by=min(order.by, now), late=True))
 
 
-def completed(workload: Workload, record: Record, observed: Observed) -> Iterator[SavedCheckpoint]:
+def completed_checkpoints(
+    workload: Workload, record: Record, observed: Observed
+) -> Iterator[SavedCheckpoint]:
     """Yield the checkpoint that the backup of the order in force has made."""
     policy, order, backup = workload.checkpoint, record.order, _backup_in_force(record, observed)
     if policy is None or policy.images is None or order is None or backup is None:

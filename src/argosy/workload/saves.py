@@ -4,6 +4,9 @@ One order is in force at a time. It is part of the Record: pods read it from the
 whichever replica answers, and an operator that is killed continues with the same one. A checkpoint is
 acknowledged by an annotation of a pod, so it is learned from the watch of pods. Training is never ended
 because a checkpoint is late: what waits for it goes on without.
+
+A checkpoint has the time of the node on which it was saved, and clocks of nodes differ. So a time is never
+recorded that is still to come, and one that cannot be right does not decide which checkpoint is the newest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +28,7 @@ from argosy.workload.save_intervals import jitter, save_interval
 
 MARGIN_SECONDS = 5.0
 """Seconds before a deadline at which a checkpoint must be complete."""
-UNKNOWN_SAVE_SECONDS = 20.0
+FIRST_SAVE_SECONDS = 20.0
 """Seconds that the first checkpoint of a job is assumed to take."""
 SAVE_TIME_FACTOR = 1.5
 """A checkpoint may take so many times as long as the last one."""
@@ -43,13 +46,24 @@ class SavePlan(Struct, frozen=True):
     requeue_at: datetime | None = None
 
 
-def record_acks(workload: Workload, record: Record, observed: Observed) -> Record:
+class _Candidate(Struct, frozen=True):
+    """A checkpoint that may be the newest one."""
+
+    saved: SavedCheckpoint
+    pod_created: datetime | None = None
+    """When the pod was created that has acknowledged it, by the clock of the API server."""
+
+
+def record_acks(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
     """Return the record with the newest checkpoint that a pod or a node agent has acknowledged."""
     if workload.checkpoint is None:
         return record
-    found = [*_acknowledged(observed), *process_saves.completed(workload, record, observed)]
-    for saved in sorted(found, key=lambda saved: (saved.at, saved.step)):
-        record = _with_saved(record, saved)
+    if record.saved is not None and record.saved.at > now:  # the clock of the operator was set back
+        record = replace(record, saved=replace(record.saved, at=now))
+    completed = process_saves.completed_checkpoints(workload, record, observed)
+    candidates = [*_candidates(observed), *(_Candidate(saved) for saved in completed)]
+    for candidate in sorted(candidates, key=lambda candidate: (candidate.saved.at, candidate.saved.step)):
+        record = _with_saved(record, candidate, now)
     return record
 
 
@@ -92,7 +106,7 @@ def last_epoch(record: Record) -> int:
 def seconds_needed(record: Record) -> float:
     """Return the seconds that the next checkpoint may take."""
     seconds = record.saved.seconds if record.saved else 0.0
-    return seconds * SAVE_TIME_FACTOR if seconds else UNKNOWN_SAVE_SECONDS
+    return seconds * SAVE_TIME_FACTOR if seconds else FIRST_SAVE_SECONDS
 
 
 def save_by(limit: datetime) -> datetime:
@@ -107,7 +121,7 @@ def can_save(workload: Workload, record: Record, observed: Observed) -> bool:
     return any(pod.phase == "Running" for pod in all_current_pods(record, observed))
 
 
-def fits(record: Record, limit: datetime, now: datetime) -> bool:
+def has_time_to_save(record: Record, limit: datetime, now: datetime) -> bool:
     """Return True if there is time for a checkpoint before a deadline."""
     return (save_by(limit) - now).total_seconds() >= seconds_needed(record)
 
@@ -169,7 +183,7 @@ def mark_late(record: Record, now: datetime) -> Record:
 
 def completed_event(before: Record | None, after: Record) -> tuple[EmitEvent, ...]:
     """Return the event of a new checkpoint. There are too many of them for the history."""
-    if after.saved is None or (before and before.saved == after.saved):
+    if after.saved is None or (before and before.saved and before.saved.digest == after.saved.digest):
         return ()
     return (EmitEvent("Normal", reasons.CHECKPOINT_COMPLETED, checkpoint_messages.completed(after.saved)),)
 
@@ -182,22 +196,36 @@ def _union(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str
     }
 
 
-def _acknowledged(observed: Observed) -> Iterator[SavedCheckpoint]:
-    for pod in (*observed.pods, *observed.recently_deleted):
-        if pod.saved is not None:
-            yield pod.saved
+def _candidates(observed: Observed) -> list[_Candidate]:
+    """Return what pods have acknowledged; those of earlier attempts only count until a later one does."""
+    pods = [pod for pod in (*observed.pods, *observed.recently_deleted) if pod.saved is not None]
+    newest = max((pod.attempt for pod in pods), default=0)
+    return [_Candidate(pod.saved, pod.created) for pod in pods if pod.saved and pod.attempt == newest]
 
 
-def _with_saved(record: Record, saved: SavedCheckpoint) -> Record:
+def _with_saved(record: Record, candidate: _Candidate, now: datetime) -> Record:
     """Return the record with this checkpoint, if it is newer than the last, or answers the order in force."""
-    last, order = record.saved, record.order
+    saved, last, order = candidate.saved, record.saved, record.order
     answers = order is not None and record.answered_epoch < order.epoch <= saved.epoch
     if answers and order is not None:
         record = replace(record, answered_epoch=order.epoch)
-    is_newer = last is None or (saved.at, saved.step) > (last.at, last.step)
     if last is not None and saved.digest == last.digest:
         return record
-    return replace(record, saved=saved) if is_newer or answers else record
+    if not (answers or last is None or _is_newer(candidate, last, now)):
+        return record
+    return replace(record, saved=replace(saved, at=min(saved.at, now)))
+
+
+def _is_newer(candidate: _Candidate, last: SavedCheckpoint, now: datetime) -> bool:
+    """Return True if a checkpoint was saved after the last one that was recorded.
+
+    Its time tells, unless that is still to come, or is before the pod existed: then the clock of its node is
+    wrong, and its step tells.
+    """
+    saved, created = candidate.saved, candidate.pod_created
+    if saved.at > now or (created is not None and saved.at < created):
+        return saved.step > last.step
+    return (saved.at, saved.step) > (last.at, last.step)
 
 
 def _due_orders(
@@ -234,7 +262,7 @@ def _interval_due_at(workload: Workload, record: Record, now: datetime) -> datet
     """
     seconds = save_interval_of(workload, record, now)
     times = [record.phase_since]
-    times += [min(record.saved.at, now)] if record.saved else []  # the clock of its pod may be ahead
+    times += [record.saved.at] if record.saved else []
     times += [record.order.since] if record.order else []
     since = max((time for time in times if time is not None), default=None)
     if seconds is None or since is None:

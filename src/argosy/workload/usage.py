@@ -38,7 +38,7 @@ def with_usage(
     activity = _activity(after)
     replicas = sum(len(role.wanted) for role in after.roles.values()) if activity else 0
     key = (activity, replicas, hourly_price if activity in _RUNNING else usage.hourly_price)
-    has_saved = before is not None and after.saved != before.saved
+    has_saved = before is not None and _has_saved(before, after)
     lost = _lost_share(before, after)
     if key == (usage.activity, usage.replicas, usage.hourly_price) and not has_saved and not lost:
         return after
@@ -89,6 +89,12 @@ def _with_saved(usage: Usage, saved_at: datetime, now: datetime) -> Usage:
     """Return the usage after a checkpoint: at risk is only the training since then."""
     since = max((now - saved_at).total_seconds(), 0.0) * usage.replicas
     return replace(usage, at_risk=min(since, usage.at_risk))
+
+
+def _has_saved(before: Record, after: Record) -> bool:
+    """Return True if another checkpoint is the last good one; the same may get another time."""
+    old, new = before.saved, after.saved
+    return old != new if old is None or new is None else old.digest != new.digest
 
 
 def _lost_share(before: Record | None, after: Record) -> float:
