@@ -1,7 +1,5 @@
 """Tests that a job with checkpoints saves one when losses are announced, and is then moved exactly once."""
 
-from collections.abc import Sequence
-
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,74 +9,25 @@ from argosy.kinds.kubernetes import Node
 from argosy.kinds.meta import ObjectMeta
 from argosy.plan.actions import Apply
 from argosy.workload.announcements import Announcement, NoticeCause, NoticeRules, find_announcement
-from argosy.workload.checkpoint_policy import CheckpointPolicy
-from argosy.workload.checkpoint_record import SavedCheckpoint
-from argosy.workload.decide import decide
-from argosy.workload.model import Elastic, Phase, RestartPolicy, RestartScope, Role, Rules, Workload
-from argosy.workload.notice_response import find_notices
-from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import CreatePod, DeletePod, Plan
+from argosy.workload.checkpoint_record import SaveOrder
+from argosy.workload.model import Elastic, Phase, RestartScope, Workload
+from argosy.workload.observed import ObservedPod
+from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
-from argosy.workload.record_encoding import decode, encode
-from tests.support.workloads import NOW, later, pod, role, role_record, workload
-
-POLICY = CheckpointPolicy("file:///store/ns/job-uid")
-SPOT = Announcement("n1", "u1", NoticeCause.PREEMPTED, "spot", later(30))
-EPOCH = int(NOW.timestamp())
-WORKERS = role(replicas=3, restart=RestartPolicy.ON_FAILURE)
-LIVE = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),))
-
-
-def job(workers: Role = WORKERS, scope: RestartScope = RestartScope.POD) -> Workload:
-    made = workload(workers, rules=replace(LIVE, restart_scope=scope))
-    return replace(made, checkpoint=POLICY)
-
-
-def running(**changes: object) -> Record:
-    record = Record(
-        phase=Phase.RUNNING,
-        phase_since=NOW,
-        started_at=NOW,
-        attempt_started_at=NOW,
-        first_running_at=NOW,
-        roles={"worker": role_record(Phase.RUNNING, size=3, created=3, phase_since=NOW)},
-    )
-    return replace(record, **changes)
-
-
-def saved(step: int = 5, at: float = 4, epoch: int = EPOCH, seconds: float = 2.0) -> SavedCheckpoint:
-    return SavedCheckpoint(step, f"sha256:{step:064}", later(at), seconds=seconds, epoch=epoch)
-
-
-def workers(ack: SavedCheckpoint | None = None, **changes: object) -> tuple[ObservedPod, ...]:
-    """Return running pods on the nodes n0, n1 and n2; `changes` are those of the pod on n1."""
-    pods = [pod(index, node=f"n{index}") for index in range(3)]
-    return replace(pods[0], saved=ack), replace(pods[1], **changes), pods[2]
-
-
-class Life:
-    """A job that is reconciled again and again."""
-
-    def __init__(self, wanted: Workload, record: Record | None = None) -> None:
-        self.wanted = wanted
-        self.record = record or running()
-
-    def decide(self, at: float, pods: Sequence[ObservedPod], *announced: Announcement) -> Plan:
-        notices = find_notices(pods, {announcement.node: announcement for announcement in announced})
-        plan = decide(self.wanted, self.record, Observed(pods=tuple(pods), notices=notices), later(at))
-        assert decode(encode(plan.record)) == plan.record
-        self.record = plan.record
-        return plan
-
-
-def deleted(plan: Plan) -> list[tuple[str, int | None]]:
-    return [
-        (action.name, action.grace_period_seconds) for action in plan.actions if isinstance(action, DeletePod)
-    ]
-
-
-def steps(record: Record) -> list[tuple[str, str]]:
-    return [(notice.response, notice.step) for notice in record.notices]
+from tests.support.noticed_jobs import (
+    EPOCH,
+    POLICY,
+    SPOT,
+    WORKERS,
+    Life,
+    deleted,
+    job,
+    running,
+    saved,
+    steps,
+    workers,
+)
+from tests.support.workloads import later, pod
 
 
 def test_notice_orders_a_checkpoint_and_nothing_else_happens_before_it_is_saved() -> None:
@@ -181,6 +130,62 @@ def test_deadline_at_an_end_of_the_calendar_is_handled(deadline: str, want: tupl
     for at in (0, 5, 60):
         life.decide(at, workers(), announced)
     assert steps(life.record) == [want]
+
+
+@pytest.mark.parametrize("written", ["soon", "1893499230", "2030-01-01T12:00:30", ""])
+def test_deadline_that_cannot_be_read_is_half_a_minute_after_it_was_noticed(written: str) -> None:
+    node = Node(ObjectMeta(name="n1", uid="u1", annotations={labels.TERMINATION_DEADLINE: written}))
+    announced = find_announcement(node, NoticeRules())
+    assert announced is not None
+    life = Life(job())
+    for at in (0, 5, 20):
+        life.decide(at, workers(), announced)
+        [notice] = life.record.notices
+        assert notice.deadline == later(30), "it does not move"
+    assert steps(life.record) == [("SaveAndMove", "Saving")]
+    life.decide(25, workers(), announced)
+    assert steps(life.record) == [("Restart", "Missed")]
+
+
+def test_notice_while_a_checkpoint_is_saved_by_interval_asks_for_one_more() -> None:
+    interval = SaveOrder(EPOCH - 5, "interval", "Interval", later(-5), later(595))
+    life = Life(job(), running(order=interval))
+    life.decide(0, workers(), SPOT)
+    assert life.record.order_in_force
+    assert (life.record.order_in_force.epoch, life.record.order_in_force.reason) == (EPOCH, "Preempted")
+    plan = life.decide(3, workers(saved(4, at=2, epoch=EPOCH - 5)), SPOT)
+    assert not deleted(plan), "that checkpoint is of before the notice"
+    assert life.record.saved
+    assert life.record.saved.step == 4
+    assert [name for name, _ in deleted(life.decide(6, workers(saved(5, at=5)), SPOT))] == ["job-worker-1"]
+
+
+def test_notice_while_a_job_starts_is_answered_by_a_checkpoint_once_it_runs() -> None:
+    starting = running(phase=Phase.RESTARTING)
+    pods = workers()
+    life = Life(job(), starting)
+    announced = replace(SPOT, cause=NoticeCause.MAINTENANCE, deadline=None)
+    life.decide(0, [pods[0], pods[1], replace(pods[2], phase="Pending")], announced)
+    assert steps(life.record) == [("Restart", "")]
+    life.decide(200, pods, announced)
+    life.decide(201, pods, announced)
+    assert steps(life.record) == [("SaveAndMove", "Saving")]
+    assert life.record.order_in_force
+    assert life.record.order_in_force.by == later(595), "the deadline counts from the first notice"
+    life.decide(595, pods, announced)
+    assert steps(life.record) == [("Restart", "Missed")]
+    life.decide(600, pods, announced)
+    assert steps(life.record) == [("Restart", "Missed")], "it is asked once"
+
+
+def test_notice_while_a_job_starts_and_ends_too_soon_is_answered_by_a_restart() -> None:
+    pods = workers()
+    life = Life(job(), running(phase=Phase.RESTARTING))
+    life.decide(0, [pods[0], pods[1], replace(pods[2], phase="Pending")], SPOT)
+    life.decide(8, pods, SPOT)
+    life.decide(9, pods, SPOT)
+    assert steps(life.record) == [("Restart", "")]
+    assert life.record.order is None
 
 
 def test_short_notice_is_enough_if_the_last_checkpoint_was_quick() -> None:

@@ -6,7 +6,7 @@ wanted size stays. Replicas in a host list are drained first (`release`). All ot
 restart policy, which replaces them when they are lost.
 
 A job with checkpoints saves one before any of this (`notice_saves`), and then its other pods are replaced too
-before they are lost.
+before they are lost. If it cannot save yet, because it still starts, it is asked once it can.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ def respond(workload: Workload, record: Record, observed: Observed, now: datetim
             done = _after_save(workload, record, observed, now, after)
             record, causes = done.record, [*causes, *done.causes]
     for notice in observed.notices:
-        if _is_answered(record, notice) or len(record.notices) >= MAX_NOTICES:
+        if _is_answered(workload, record, observed, notice, now) or len(record.notices) >= MAX_NOTICES:
             continue
         if pods := _affected_pods(record, notice, observed):
             answer = _answer(workload, record, observed, now, notice, pods)
@@ -156,12 +156,26 @@ def _update(known: OpenNotice, found: Notice | None) -> OpenNotice:
     )
 
 
-def _is_answered(record: Record, notice: Notice) -> bool:
-    """Return True if the notice was answered; a hint is answered again when it becomes certain."""
-    known = next((known for known in record.notices if known.id == notice.id), None)
+def _is_answered(
+    workload: Workload, record: Record, observed: Observed, notice: Notice, now: datetime
+) -> bool:
+    """Return True if the notice was answered.
+
+    A hint is answered again when it becomes certain, and an end before which the job could not save when it
+    can: it still started, or its first checkpoint has shown that there is time for another.
+    """
+    known = _find_open(record, notice)
     if known is None:
         return False
-    return known.response != NoticeResponse.NONE or notice.cause is NoticeCause.CANDIDATE
+    if known.response == NoticeResponse.NONE:
+        return notice.cause is NoticeCause.CANDIDATE
+    if workload.checkpoint is None or known.response != NoticeResponse.RESTART or known.step:
+        return True
+    return not should_save(workload, record, observed, known, now)
+
+
+def _find_open(record: Record, notice: Notice) -> OpenNotice | None:
+    return next((known for known in record.notices if known.id == notice.id), None)
 
 
 def _affected_pods(record: Record, notice: Notice, observed: Observed) -> list[ObservedPod]:
@@ -184,10 +198,12 @@ def _answer(
 ) -> NoticePlan | None:
     """Return the record with the answer to a notice that concerns these pods; None if it needs none."""
     is_hint = notice.cause is NoticeCause.CANDIDATE
-    leaving = {} if is_hint else _leaving(workload, record, observed, pods)
+    leaving = {} if is_hint else _leaving_replicas(workload, record, observed, pods)
     released = [pod for pod in pods if not is_hint and can_release(workload, record, notice.cause, pod)]
     response = NoticeResponse.NONE if is_hint else NoticeResponse.RESTART
-    opened = _open(record, notice, pods, NoticeResponse.SCALE_IN if leaving or released else response, now)
+    opened = _open_notice(
+        record, notice, pods, NoticeResponse.SCALE_IN if leaving or released else response, now
+    )
     if should_save(workload, record, observed, opened, now):
         if not (leaving or released):
             opened = replace(opened, response=NoticeResponse.SAVE_AND_MOVE)
@@ -195,11 +211,11 @@ def _answer(
         stopped = [pod for pod in pods if not released or pod.index in leaving.get(pod.role, ())]
         record, opened = with_save(workload, record, opened, stopped, now)
         message = messages.notice(opened, {}, {})
-        record = _noticed(workload, record, opened)
+        record = _with_notice(workload, record, opened)
         return NoticePlan(record.with_history(now, reasons.DISRUPTION_NOTICE, message))
     if not (leaving or released) and all(pod.terminating for pod in pods):
         return None  # it is too late for anything but what follows from the loss
-    return _scale_in(workload, record, observed, now, opened, leaving, released)
+    return _with_scale_in(workload, record, observed, now, opened, leaving, released)
 
 
 def _after_save(
@@ -208,19 +224,19 @@ def _after_save(
     """Return the record with what follows once the checkpoint of a notice is saved, or is missed."""
     if opened.response == NoticeResponse.SCALE_IN and opened.step != SaveStep.RELEASED:
         pods = noticed_pods(workload, record, observed, opened)
-        leaving = _leaving(workload, record, observed, pods)
+        leaving = _leaving_replicas(workload, record, observed, pods)
         released = [pod for pod in pods if can_release(workload, record, NoticeCause(opened.cause), pod)]
         if leaving or released:
-            return _scale_in(workload, record, observed, now, opened, leaving, released)
+            return _with_scale_in(workload, record, observed, now, opened, leaving, released)
     if opened.step == SaveStep.RELEASED:
-        return NoticePlan(_noticed(workload, record, opened))
+        return NoticePlan(_with_notice(workload, record, opened))
     if opened.step == SaveStep.MISSED:
-        return NoticePlan(_noticed(workload, record, replace(opened, response=NoticeResponse.RESTART)))
-    record, causes = move_pods(workload, _noticed(workload, record, opened), observed, opened, now)
+        return NoticePlan(_with_notice(workload, record, replace(opened, response=NoticeResponse.RESTART)))
+    record, causes = move_pods(workload, _with_notice(workload, record, opened), observed, opened, now)
     return NoticePlan(record, causes)
 
 
-def _scale_in(
+def _with_scale_in(
     workload: Workload,
     record: Record,
     observed: Observed,
@@ -237,16 +253,16 @@ def _scale_in(
     for name, indexes in leaving.items():
         record, added[name] = _with_moved_replicas(workload, record, observed, now, name, indexes)
     message = messages.notice(opened, _indexes_by_role(moved), added)
-    record = _noticed(workload, record, opened).with_history(now, reasons.DISRUPTION_NOTICE, message)
+    record = _with_notice(workload, record, opened).with_history(now, reasons.DISRUPTION_NOTICE, message)
     return NoticePlan(record.with_restarts(*entries), tuple(entry.cause for entry in entries))
 
 
-def _noticed(workload: Workload, record: Record, opened: OpenNotice) -> Record:
+def _with_notice(workload: Workload, record: Record, opened: OpenNotice) -> Record:
     record = record.with_notice(opened)
     return with_noticed(record, opened) if workload.checkpoint else record
 
 
-def _leaving(
+def _leaving_replicas(
     workload: Workload, record: Record, observed: Observed, pods: Sequence[ObservedPod]
 ) -> dict[str, IndexSet]:
     """Return the replicas that leave their roles, of roles that can spare all of theirs."""
@@ -263,17 +279,20 @@ def _indexes_by_role(pods: Sequence[ObservedPod]) -> dict[str, IndexSet]:
     return {role: IndexSet.of(pod.index for pod in pods if pod.role == role) for role in roles}
 
 
-def _open(
+def _open_notice(
     record: Record, notice: Notice, pods: Sequence[ObservedPod], response: NoticeResponse, now: datetime
 ) -> OpenNotice:
-    known = next((known for known in record.notices if known.id == notice.id), None)
+    known = _find_open(record, notice)
+    deadline = notice.deadline
+    if deadline is None and known is not None and known.response != NoticeResponse.NONE:
+        deadline = known.deadline
     return OpenNotice(
         id=notice.id,
         cause=notice.cause,
         source=notice.source,
         node=notice.node,
         since=known.since if known else now,
-        deadline=notice.deadline or now + timedelta(seconds=DEFAULT_SECONDS[notice.cause]),
+        deadline=deadline or now + timedelta(seconds=DEFAULT_SECONDS[notice.cause]),
         response=response,
         pod=notice.pod,
         replicas={name: indexes.encode() for name, indexes in _indexes_by_role(pods).items()},
