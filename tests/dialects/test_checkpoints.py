@@ -26,6 +26,16 @@ SPECS: dict[str, tuple[Json, list[str]]] = {
     "no images for processes": ({"level": "Process"}, [".images"]),
     "no images and no store": ({"level": "auto"}, [".images", ".store"]),
     "images for a program": ({"store": "file:///shared", **IMAGES}, [".images"]),
+    "a signal": ({"store": "file:///shared", "signal": "SIGTERM"}, []),
+    "a signal and an interval": (
+        {"store": "file:///shared", "signal": "SIGTERM", "interval": "10m"},
+        [".interval"],
+    ),
+    "a signal and evictions held back": (
+        {"store": "file:///shared", "signal": "SIGTERM", "onDrain": "Save"},
+        [".onDrain"],
+    ),
+    "a signal and processes": ({"level": "Process", "signal": "SIGTERM", **IMAGES}, [".signal"]),
     "a store for processes": ({"level": "Process", "store": "file:///shared", **IMAGES}, [".store"]),
 }
 

@@ -189,6 +189,14 @@ def test_several_pods_are_accepted_with_the_level_auto() -> None:
     assert workload.checkpoint.images == ImageTarget("registry.example", "team/train")
 
 
+def test_program_is_ordered_to_save_unless_it_handles_a_signal() -> None:
+    checkpoint: dict[str, object] = {"store": "s3://a"}
+    ordered, told = (lowered(run(checkpoint=checkpoint | extra)) for extra in ({}, {"signal": "SIGTERM"}))
+    assert ordered.checkpoint is not None
+    assert told.checkpoint is not None
+    assert (ordered.checkpoint.saves_on_signal, told.checkpoint.saves_on_signal) == (False, True)
+
+
 def test_restart_escalation_lets_nodes_restart_containers() -> None:
     restarts = {"a": "OnFailure", "b": "ExitCode", "c": "Always"}
     roles: dict[str, object] = {name: {"restart": policy} for name, policy in restarts.items()}

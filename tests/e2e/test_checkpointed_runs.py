@@ -41,16 +41,25 @@ class Training:
         self.name = name
         self.store = store
 
-    def start(self, **fields: object) -> None:
-        document: Manifest = yaml.safe_load((REPOSITORY / EXAMPLE).read_text())
+    def start(self, example: str = EXAMPLE, **fields: object) -> None:
+        document: Manifest = yaml.safe_load((REPOSITORY / example).read_text())
         document = mount_working_dir(document, REPOSITORY, Path(sys.prefix), Path(sys.executable), os.environ)
         document = with_variables(document, {"STEPS": "100000", "PACE": "0.02"})
         document["metadata"] = {"name": self.name}
         spec = cast("dict[str, Any]", document["spec"])
-        spec["checkpoint"] |= {"store": f"file://{self.store}", "interval": "1s"}
+        spec["checkpoint"]["store"] = f"file://{self.store}"
+        if "signal" not in spec["checkpoint"]:
+            spec["checkpoint"]["interval"] = "1s"
         spec |= fields
         self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
-        wait_for(lambda: self.status.get("checkpoint", {}).get("lastStep"), "the first checkpoint")
+        if "signal" in spec["checkpoint"]:
+            wait_for(lambda: any(self.store.glob("default/*/computed.txt")), "the first step")
+            self.wait_for_steps(20)
+        else:
+            wait_for(lambda: self.status.get("checkpoint", {}).get("lastStep"), "the first checkpoint")
+
+    def wait_for_steps(self, count: int) -> None:
+        wait_for(lambda: len(self.computed) >= count, f"{count} steps")
 
     @property
     def status(self) -> dict[str, Any]:
@@ -146,6 +155,26 @@ def test_suspended_run_resumes_where_it_stopped(training: Training) -> None:
     training.suspend(False)
     wait_for(lambda: training.outcomes() == ["Recovered"], "the run recovers", 60)
     assert training.status["attempt"] == 2
+    training.assert_no_step_was_lost()
+
+
+def test_program_that_only_handles_sigterm_loses_no_step(training: Training) -> None:
+    training.start(examples.SIGTERM)
+    before = training.node
+    training.plane.argosy("rehearse", "reclaim", before, "--in", "20s")
+    wait_for(lambda: training.outcomes() == ["Recovered"], "the run recovers", 60)
+    [recovery] = training.recoveries
+    assert (recovery["cause"], recovery["action"]) == ("Preempted", "SignalAndMove")
+    assert recovery["restoredFrom"] == training.status["checkpoint"]["lastStep"] >= 20
+    assert recovery["stepsLost"] == 0
+    assert recovery["message"].startswith("a checkpoint was saved after SIGTERM; resumed from step")
+    assert training.node not in ("", before)
+    training.wait_for_steps(recovery["restoredFrom"] + 20)
+    training.suspend(True)
+    wait_for(lambda: training.status["phase"] == "Suspended", "the run is suspended")
+    training.suspend(False)
+    wait_for(lambda: training.outcomes() == ["Recovered"] * 2, "the run recovers again", 60)
+    assert training.recoveries[1]["restoredFrom"] > recovery["restoredFrom"]
     training.assert_no_step_was_lost()
 
 

@@ -154,6 +154,22 @@ INVALID: dict[str, tuple[dict[str, Json], str]] = {
         run(checkpoint={"level": "Pod", "images": IMAGES}),
         r"Unsupported value: \"Pod\": supported values: \"App\", \"Process\", \"auto\"",
     ),
+    "signal that ends programs without a handler: rejected": (
+        run(checkpoint={"store": "s3://a", "signal": "SIGUSR1"}),
+        r"spec.checkpoint.signal: Unsupported value: \"SIGUSR1\": supported values: \"SIGTERM\"",
+    ),
+    "signal with an interval: rejected": (
+        run(checkpoint={"store": "s3://a", "signal": "SIGTERM", "interval": "10m"}),
+        r"spec.checkpoint.interval: .*not supported with signal, after which the pod ends",
+    ),
+    "signal with evictions held back: rejected": (
+        run(checkpoint={"store": "s3://a", "signal": "SIGTERM", "onDrain": "Save"}),
+        r"spec.checkpoint.onDrain: .*not supported with signal: an eviction sends SIGTERM itself",
+    ),
+    "signal with level Process: rejected": (
+        run(checkpoint={"level": "Process", "images": IMAGES, "signal": "SIGTERM"}),
+        r"spec.checkpoint.signal: .*not supported with the levels Process and auto",
+    ),
     "images in a repository with a tag: rejected": (
         run(checkpoint={"level": "Process", "images": {"repository": "registry.example/a:1"}}),
         r"spec.checkpoint.images.repository: .*should match",
@@ -162,6 +178,7 @@ INVALID: dict[str, tuple[dict[str, Json], str]] = {
 
 VALID_CHECKPOINTS: dict[str, dict[str, Json]] = {
     "level App by default": {"store": "s3://a"},
+    "level App of a program that handles a signal": {"store": "pvc://a", "signal": "SIGTERM"},
     "level Process": {"level": "Process", "images": IMAGES},
     "level auto": {"level": "auto", "store": "pvc://a", "images": {**IMAGES, "secret": "login"}},
 }

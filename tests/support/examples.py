@@ -52,6 +52,8 @@ ELASTIC: Final = "examples/elastic/run.yaml"
 """Loses a node and grows back: tests/e2e/test_elastic_example.py."""
 CHECKPOINTED: Final = "examples/checkpointed/run.yaml"
 """Loses nodes and no step: tests/e2e/test_checkpointed_runs.py."""
+SIGTERM: Final = "examples/checkpointed/sigterm.yaml"
+"""The same; it saves at SIGTERM only."""
 ESCALATION: Final = "examples/custom/escalation.yaml"
 """Fails in between: tests/conformance/test_causes.py."""
 SPOT: Final = ("examples/spot/spotinstancejob.yaml", "examples/spot/spotinstancevm.yaml")

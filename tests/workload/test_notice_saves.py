@@ -10,7 +10,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.plan.actions import Apply
 from argosy.workload.announcements import Announcement, NoticeCause, NoticeRules, find_announcement
 from argosy.workload.checkpoint_record import SaveOrder
-from argosy.workload.model import Elastic, Phase, RestartScope, Workload
+from argosy.workload.model import Elastic, Phase, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import ObservedPod
 from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from argosy.checkpoint.image_names import InvalidImageNameError, parse_repository
-from argosy.kinds.checkpoint_spec import CheckpointLevel, CheckpointSpec, IntervalMode
+from argosy.kinds.checkpoint_spec import CheckpointLevel, CheckpointSpec, DrainPolicy, IntervalMode
 from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.kubernetes import PodDisruptionBudgetMetadata
 from argosy.kinds.migration import CheckpointBackup
@@ -28,6 +28,7 @@ T = TypeVar("T")
 CHILD_KINDS: Final[tuple[type[KubernetesObject], ...]] = (PodDisruptionBudgetMetadata,)
 """Kinds of children of jobs with checkpoints."""
 PATH: Final = "spec.checkpoint"
+_MAY_HAVE_LOST: Final = (RecoveryOutcome.PROGRESS_LOST, RecoveryOutcome.SIGNALLED)
 
 
 class CheckpointCondition(Struct, frozen=True):
@@ -73,6 +74,19 @@ def spec_problems(spec: CheckpointSpec | None) -> Iterator[Problem]:
     if saves_processes is (spec.images is None):
         message = "required with the levels Process and auto, and not supported with App"
         yield Problem(f"{PATH}.images", message)
+    if spec.signal is not None:
+        yield from _signal_problems(spec)
+
+
+def _signal_problems(spec: CheckpointSpec) -> Iterator[Problem]:
+    if spec.level is not CheckpointLevel.APP:
+        message = "not supported with the levels Process and auto, with which the node agent saves"
+        yield Problem(f"{PATH}.signal", message)
+    if spec.interval is not None:
+        message = "not supported with signal, after which the pod ends; the program can save at an interval"
+        yield Problem(f"{PATH}.interval", f"{message} of its own")
+    if spec.on_drain is DrainPolicy.SAVE:
+        yield Problem(f"{PATH}.onDrain", "not supported with signal: an eviction sends SIGTERM itself")
 
 
 def checkpoint_problems(workload: Workload) -> list[Problem]:
@@ -156,16 +170,17 @@ def _progress_lost(record: Record) -> CheckpointCondition:
     assert record.phase_since
     last = next((recovery for recovery in reversed(record.recoveries) if recovery.ended_at), None)
     saved_at = record.saved.at if record.saved else None
-    if last is None or last.ended_at is None or last.outcome != RecoveryOutcome.PROGRESS_LOST:
+    if last is None or last.ended_at is None or last.outcome not in _MAY_HAVE_LOST:
         at = last.ended_at if last and last.ended_at else record.phase_since
         return CheckpointCondition("ProgressLost", "False", reasons.NO_LOSS, at)
     if saved_at is not None and saved_at > last.ended_at:
         return CheckpointCondition("ProgressLost", "False", reasons.CHECKPOINTED, saved_at)
+    message = checkpoint_messages.recovery(last)
+    if last.outcome == RecoveryOutcome.SIGNALLED:
+        return CheckpointCondition("ProgressLost", "Unknown", reasons.SIGNALLED, last.ended_at, message)
     reason = reasons.CHECKPOINT_OUTDATED
     if last.saved_step is None:
         reason = reasons.NO_CHECKPOINT_FOUND
     elif last.restored_step is not None and last.restored_step < last.saved_step:
         reason = reasons.CHECKPOINT_INVALID
-    return CheckpointCondition(
-        "ProgressLost", "True", reason, last.ended_at, checkpoint_messages.recovery(last)
-    )
+    return CheckpointCondition("ProgressLost", "True", reason, last.ended_at, message)

@@ -30,6 +30,13 @@ class DrainPolicy(StrEnum):
     IGNORE = "Ignore"
 
 
+class ProgramSignal(StrEnum):
+    """Signals by which programs are told to save. There is one: any other may reach a process that does not
+    handle it, which it ends without a checkpoint."""
+
+    SIGTERM = "SIGTERM"
+
+
 class CheckpointImages(Struct, frozen=True, rename="camel"):
     """Where images with checkpoints of processes are pushed."""
 
@@ -75,6 +82,22 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
             message="required with the levels Process and auto, and not supported with App",
             field_path=".images",
         ),
+        Rule(
+            rule="!has(self.signal) || !has(self.level) || self.level == 'App'",
+            message="not supported with the levels Process and auto, with which the node agent saves",
+            field_path=".signal",
+        ),
+        Rule(
+            rule="!has(self.signal) || !has(self.interval)",
+            message="not supported with signal, after which the pod ends; the program can save at an interval"
+            " of its own",
+            field_path=".interval",
+        ),
+        Rule(
+            rule="!has(self.signal) || !has(self.onDrain) || self.onDrain != 'Save'",
+            message="not supported with signal: an eviction sends SIGTERM itself",
+            field_path=".onDrain",
+        ),
     )
 
     store: Annotated[str, Meta(pattern=STORE_PATTERN, min_length=1, max_length=512)] | None = None
@@ -100,6 +123,10 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
     suspend_grace: Duration = "2m"
     """How long a run that is suspended may take to save a checkpoint before its pods are deleted. The same
     holds for a new size that restarts the run or removes running pods."""
+    signal: ProgramSignal | None = None
+    """SIGTERM: the program knows nothing of orders, and saves when its pod ends. Before an announced loss its
+    pods are deleted at once, with their grace period or the shorter time that is left, and are replaced
+    elsewhere; a suspension does not wait for a checkpoint. If unset, the program is ordered to save."""
     on_drain: DrainPolicy = DrainPolicy.IGNORE
     """Save: evictions of the run's pods are held back until a checkpoint is saved, for at most ten minutes,
     and a cordoned node counts as one that is drained. Ignore: pods may be evicted at any time."""

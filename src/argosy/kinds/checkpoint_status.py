@@ -34,8 +34,8 @@ class RecoveryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     cause: str
     """Why pods were lost: the cause of a notice or of a restart."""
     action: str
-    """SaveAndMove, ScaleIn or Restart, as in notices; Suspend; for a new size Resize if it restarted all
-    pods, or ScaleIn if some have left."""
+    """SaveAndMove, SignalAndMove, ScaleIn or Restart, as in notices; Suspend; for a new size Resize if it
+    restarted all pods, or ScaleIn if some have left."""
     time: datetime
     """When it was noticed."""
     source: str = ""
@@ -52,7 +52,7 @@ class RecoveryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Steps that were undone: from that of the checkpoint to the last one reported. Unset if not known."""
     outcome: str = ""
     """Recovered: from a checkpoint that was saved after the notice. ProgressLost: from an older one, or from
-    the beginning. Superseded: pods were replaced for another reason. Failed: the run has failed. Empty: under
-    way."""
+    the beginning. Signalled: the program got SIGTERM, and nothing shows whether it has saved. Superseded:
+    pods were replaced for another reason. Failed: the run has failed. Empty: under way."""
     message: str = ""
     """The same as one sentence."""

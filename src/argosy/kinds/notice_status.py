@@ -15,9 +15,9 @@ class NoticeStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     cause: str
     """OutOfService, Preempted, Shutdown, Evicted, Maintenance, Drained, or Candidate for a hint."""
     response: str
-    """SaveAndMove: a checkpoint is saved, and then its pods are replaced elsewhere. ScaleIn: its pods are
-    moved before the deadline. Restart: they are replaced when they are lost. None:
-    nothing is done."""
+    """SaveAndMove: a checkpoint is saved, and then its pods are replaced elsewhere. SignalAndMove: its pods
+    get SIGTERM, to save, and are replaced elsewhere. ScaleIn: its pods are moved before the deadline.
+    Restart: they are replaced when they are lost. None: nothing is done."""
     node: str = ""
     pod: str = ""
     """Name of the pod, if only that pod ends."""

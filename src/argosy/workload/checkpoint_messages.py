@@ -51,15 +51,23 @@ def recovery(recovery: Recovery) -> str:
     """A loss and what became of it (`status.recoveries`)."""
     if recovery.replaced_at is None:
         return "saving a checkpoint" if not recovery.outcome else "no pod was replaced for it"
-    saved = "a checkpoint was saved before" if recovery.was_saved else "no checkpoint was saved before"
-    return f"{saved}{_start(recovery)}{_lost(recovery)}"
+    return f"{_saved(recovery)}{_start(recovery)}{_lost(recovery)}"
+
+
+def _saved(recovery: Recovery) -> str:
+    if not recovery.was_signalled:
+        return "a checkpoint was saved before" if recovery.was_saved else "no checkpoint was saved before"
+    if recovery.was_saved:
+        return "a checkpoint was saved after SIGTERM"
+    return "nothing shows that the program saved after SIGTERM" if recovery.outcome else "it got SIGTERM"
 
 
 def _start(recovery: Recovery) -> str:
     """Return from which checkpoint the new pods have started."""
     last, restored = recovery.saved_step, recovery.restored_step
     if last is None:
-        return "" if recovery.was_saved else "; there is none to start from"
+        is_unknown = recovery.was_saved or recovery.was_signalled
+        return "" if is_unknown else "; there is none to start from"
     if recovery.saved_level == PROCESS:
         return f"; its processes continue from {'it' if recovery.was_saved else 'the last one'}"
     if restored is None:

@@ -38,6 +38,8 @@ class CheckpointPolicy(Struct, frozen=True):
     credentials: str = ""
     """Name of a Secret in the job's namespace; empty: none."""
     level: CheckpointLevel = CheckpointLevel.APP
+    saves_on_signal: bool = False
+    """Whether the program saves when it gets SIGTERM, and is not ordered to."""
     images: ImageTarget | None = None
     """Of the levels Process and auto."""
 
@@ -67,6 +69,7 @@ def checkpoint_policy(spec: CheckpointSpec, namespace: str, name: str, uid: str)
         holds_evictions=spec.on_drain == "Save",
         credentials=spec.credentials,
         level=spec.level,
+        saves_on_signal=spec.signal is not None,
         images=_image_target(spec.images) if spec.images else None,
     )
 

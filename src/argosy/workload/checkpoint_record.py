@@ -82,6 +82,8 @@ class Recovery(Struct, frozen=True, omit_defaults=True, rename="camel"):
     deadline: datetime | None = None
     was_saved: bool = False
     """A checkpoint was saved between the notice and the loss."""
+    was_signalled: bool = False
+    """The programs got SIGTERM and should have saved; whether they did shows in what they leave."""
     replaced_at: datetime | None = None
     """When it was recorded that the pods are replaced; they have not been before."""
     saved_step: int | None = None
@@ -95,5 +97,5 @@ class Recovery(Struct, frozen=True, omit_defaults=True, rename="camel"):
     steps_lost: int | None = None
     """How many steps were computed again: those after the checkpoint that the new pods have started from."""
     outcome: str = ""
-    """Recovered, ProgressLost, Superseded or Failed; empty while it is under way."""
+    """One of `RecoveryOutcome`; empty while it is under way."""
     ended_at: datetime | None = None

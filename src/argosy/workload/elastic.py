@@ -93,8 +93,8 @@ def _restart_resized(
     identity = f"resize/{workload.generation}"
     if saving := save_first(workload, record, observed, now, identity, reasons.RESIZED):
         return saving
-    if workload.checkpoint:
-        record = with_planned(record, identity, reasons.RESIZED, "Resize", "spec.roles", now)
+    what = (identity, reasons.RESIZED, "Resize", "spec.roles")
+    record = with_planned(workload.checkpoint, record, *what, now)
     resized = with_next_attempt(record)
     for role in changed:
         resized = resized.with_role(role.name, _resize_role(resized.role(role.name), role.replicas))

@@ -212,6 +212,8 @@ def notice(answered: OpenNotice, leaving: Replicas, added: Replicas) -> str:
     left = {role: indexes for role, indexes in affected.items() if role not in leaving}
     if answered.step == SaveStep.SAVING:
         parts.append(f"saving a checkpoint before {join_names(_names(affected))} is replaced")
+    elif left and answered.step == SaveStep.SIGNALLED:
+        parts.append(f"sending SIGTERM to {join_names(_names(left))} before it is replaced")
     elif left:
         parts.append(f"{join_names(_names(left))} will be replaced when lost")
     return "; ".join(parts)

@@ -26,6 +26,8 @@ class NoticeResponse(StrEnum):
     """The replicas leave their roles now, and others are created in their place."""
     SAVE_AND_MOVE = "SaveAndMove"
     """A checkpoint is ordered; once it is saved the pods are replaced elsewhere, by the restart policy."""
+    SIGNAL_AND_MOVE = "SignalAndMove"
+    """The pods are deleted, so that their programs get SIGTERM and save, and are replaced elsewhere."""
     RESTART = "Restart"
     """Nothing before the pods are lost; then they are replaced by the restart policy."""
     NONE = "None"
@@ -43,6 +45,8 @@ class SaveStep(StrEnum):
     """It is saved, and the pods have been replaced."""
     MISSED = "Missed"
     """It was not saved in time."""
+    SIGNALLED = "Signalled"
+    """The pods were deleted; their programs save it when they get SIGTERM, if they can."""
 
 
 class Notice(Struct, frozen=True):

@@ -31,6 +31,7 @@ from argosy.workload.notice_saves import (
     noticed_pods,
     save_deadline,
     should_save,
+    should_signal,
     with_save,
 )
 from argosy.workload.observed import Observed, ObservedPod
@@ -68,6 +69,7 @@ def find_notices(
 def respond(workload: Workload, record: Record, observed: Observed, now: datetime) -> NoticePlan:
     """Return the record in which every notice is answered."""
     record = _without_expired(record, observed, now)
+    signalled = {opened.id for opened in record.notices if opened.step == SaveStep.SIGNALLED}
     causes: list[str] = []
     for opened in record.notices:
         if (after := next_step(workload, record, observed, opened, now)) != opened:
@@ -80,6 +82,11 @@ def respond(workload: Workload, record: Record, observed: Observed, now: datetim
             answer = _answer(workload, record, observed, now, notice, pods)
             record = answer.record if answer else record
             causes += answer.causes if answer else ()
+    # After all are answered: pods that are replaced together end before the deadlines of their own nodes.
+    for opened in record.notices:
+        if opened.step == SaveStep.SIGNALLED and opened.id not in signalled:
+            record, moved = move_pods(workload, record, observed, opened, now)
+            causes += moved
     times = [notice.deadline for notice in record.notices if not notice.observed]
     saving = [notice for notice in record.notices if notice.step == SaveStep.SAVING]
     times += [save_by(save_deadline(workload, notice)) for notice in saving]
@@ -171,7 +178,8 @@ def _is_answered(
         return notice.cause is NoticeCause.CANDIDATE
     if workload.checkpoint is None or known.response != NoticeResponse.RESTART or known.step:
         return True
-    return not should_save(workload, record, observed, known, now)
+    pods = noticed_pods(workload, record, observed, known)
+    return not (should_save(workload, record, observed, known, now) or should_signal(workload, known, pods))
 
 
 def _find_open(record: Record, notice: Notice) -> OpenNotice | None:
@@ -213,7 +221,11 @@ def _answer(
         message = messages.notice(opened, {}, {})
         record = _with_notice(workload, record, opened)
         return NoticePlan(record.with_history(now, reasons.DISRUPTION_NOTICE, message))
-    if not (leaving or released) and all(pod.terminating for pod in pods):
+    if should_signal(workload, opened, pods):
+        if not (leaving or released):
+            opened = replace(opened, response=NoticeResponse.SIGNAL_AND_MOVE)
+        opened = replace(opened, step=SaveStep.SIGNALLED)
+    elif not (leaving or released) and all(pod.terminating for pod in pods):
         return None  # it is too late for anything but what follows from the loss
     return _with_scale_in(workload, record, observed, now, opened, leaving, released)
 

@@ -3,6 +3,9 @@
 The pods are replaced in one change of the Record, which also says that the notice is done with: an operator
 that is killed before it does not lose the checkpoint, and one that is killed after it does not replace them
 twice. If the checkpoint is late, or there is no time for one, the pods are replaced when they are lost.
+
+A program that saves when it gets SIGTERM is not asked and waited for: its pods are deleted and replaced at
+once. The shorter the time that is left, the more this is the only chance to save, so there is always time.
 """
 
 from collections.abc import Sequence
@@ -18,6 +21,7 @@ from argosy.workload.model import RestartPolicy, RestartScope, Workload
 from argosy.workload.notice import NoticeResponse, OpenNotice, SaveStep
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RestartEntry
+from argosy.workload.release import can_release
 from argosy.workload.restarts.causes import RestartCause, pod_fingerprint, restart_entry
 from argosy.workload.restarts.losses import LostPod
 from argosy.workload.restarts.policy import with_losses
@@ -47,6 +51,16 @@ def should_save(
     return can_save(workload, record, observed) and has_time_to_save(
         record, save_deadline(workload, opened), now
     )
+
+
+def should_signal(workload: Workload, opened: OpenNotice, pods: Sequence[ObservedPod]) -> bool:
+    """Return True if these pods are deleted before the end that was announced, for their programs to save."""
+    policy = workload.checkpoint
+    if policy is None or not policy.saves_on_signal:
+        return False
+    if opened.cause in (NoticeCause.CANDIDATE, NoticeCause.OUT_OF_SERVICE):
+        return False
+    return any(pod.phase == "Running" and _is_replaced(workload, pod) for pod in pods)
 
 
 def with_save(
@@ -94,17 +108,19 @@ def next_step(
 def move_pods(
     workload: Workload, record: Record, observed: Observed, notice: OpenNotice, now: datetime
 ) -> tuple[Record, tuple[str, ...]]:
-    """Return the record that replaces the pods of a notice whose checkpoint is saved, and the causes.
+    """Return the record that replaces the pods of a notice elsewhere, and the causes.
 
-    Also those that have ended since: a program may end by itself once it has saved what it was asked for. But
-    one whose processes were saved was not asked, so its success is one.
+    Includes pods that have ended since the notice: a program may end by itself once it has saved what it was
+    asked for. One whose processes were saved was not asked, so its success is one. Excludes replicas that are
+    drained.
     """
     was_asked = not (record.saved and record.saved.level)
     pods = [
         pod
         for pod in noticed_pods(workload, record, observed, notice)
-        if workload.roles[pod.role].restart is not RestartPolicy.NEVER
+        if _is_replaced(workload, pod)
         and (was_asked or pod.phase != "Succeeded")
+        and not can_release(workload, record, NoticeCause(notice.cause), pod)
     ]
     if not pods:
         return record, ()
@@ -174,6 +190,11 @@ def moved_entry(pod: ObservedPod, notice: OpenNotice, now: datetime) -> RestartE
         detail = messages.announced_end(notice.node, notice.cause, notice.source)
         entry = replace(entry, cause=RestartCause.DISRUPTED, detail=detail, exit_code=None)
     return replace(entry, pod_fingerprint=pod_fingerprint(pod))
+
+
+def _is_replaced(workload: Workload, pod: ObservedPod) -> bool:
+    role = workload.roles.get(pod.role)
+    return role is not None and role.restart is not RestartPolicy.NEVER
 
 
 def _replicas_to_stop(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> dict[str, str]:

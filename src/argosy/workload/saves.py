@@ -115,8 +115,9 @@ def save_by(limit: datetime) -> datetime:
 
 
 def can_save(workload: Workload, record: Record, observed: Observed) -> bool:
-    """Return True if the program can be expected to save a checkpoint: all of its pods run."""
-    if workload.checkpoint is None or record.phase is not Phase.RUNNING:
+    """Return True if an order to save can be expected to be answered: all pods of the program run."""
+    policy = workload.checkpoint
+    if policy is None or policy.saves_on_signal or record.phase is not Phase.RUNNING:
         return False
     return any(pod.phase == "Running" for pod in all_current_pods(record, observed))
 

@@ -61,8 +61,9 @@ def _order_id(workload: Workload) -> str:
 
 
 def _suspend(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
-    if workload.checkpoint and record.attempt_started_at:
-        record = with_planned(record, _order_id(workload), reasons.SUSPENDED, "Suspend", "spec.suspend", now)
+    if record.attempt_started_at:
+        what = (_order_id(workload), reasons.SUSPENDED, "Suspend", "spec.suspend")
+        record = with_planned(workload.checkpoint, record, *what, now)
     if record.attempt_started_at or observed.pods:
         record = with_next_attempt(record)
     return replace(

@@ -14,8 +14,10 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.workload import reasons
+from argosy.workload.checkpoint_record import Recovery
 from argosy.workload.model import Phase, Workload
 from argosy.workload.record import Record
+from argosy.workload.recoveries import RecoveryOutcome
 from argosy.workload.usage_record import Activity, Usage
 
 _SECONDS_PER_HOUR = 3600.0
@@ -40,13 +42,20 @@ def with_usage(
     key = (activity, replicas, hourly_price if activity in _RUNNING else usage.hourly_price)
     has_saved = before is not None and _has_saved(before, after)
     lost = _lost_share(before, after)
-    if key == (usage.activity, usage.replicas, usage.hourly_price) and not has_saved and not lost:
+    is_decided = usage.in_doubt > 0 and not any(map(_is_in_doubt, after.recoveries))
+    is_same = key == (usage.activity, usage.replicas, usage.hourly_price)
+    if is_same and not has_saved and not lost and not is_decided:
         return after
     usage = _close(usage, now, tracks_loss=workload.checkpoint is not None)
     if has_saved and after.saved is not None:
         usage = _with_saved(usage, after.saved.at, now)
-    if lost:
-        usage = _with_loss(usage, lost)
+    if is_decided and before is not None:
+        usage = _with_doubt_decided(usage, before, after)
+    if lost and any(map(_is_in_doubt, after.recoveries)):
+        doubtful = usage.at_risk * lost
+        usage = replace(usage, at_risk=usage.at_risk - doubtful, in_doubt=usage.in_doubt + doubtful)
+    elif lost:
+        usage = _with_loss(usage, usage.at_risk * lost)
     since = now if activity else None
     usage = replace(usage, activity=activity, replicas=replicas, hourly_price=key[2], since=since)
     return replace(after, usage=usage)
@@ -118,8 +127,25 @@ def _replaced(before: Record, after: Record, name: str) -> int:
     return grown + in_place + len(new.retired - old.retired)
 
 
-def _with_loss(usage: Usage, share: float) -> Usage:
-    lost = usage.at_risk * share
+def _is_in_doubt(recovery: Recovery) -> bool:
+    """Return True if it is not known yet whether the program has saved before this loss."""
+    return recovery.was_signalled and not recovery.outcome and recovery.replaced_at is not None
+
+
+def _with_doubt_decided(usage: Usage, before: Record, after: Record) -> Usage:
+    """Return the usage once all programs that got SIGTERM run again.
+
+    What was in doubt is lost if they show that it is. If nothing shows that, it stays training.
+    """
+    open_before = {recovery.id for recovery in before.recoveries if _is_in_doubt(recovery)}
+    outcomes = {recovery.outcome for recovery in after.recoveries if recovery.id in open_before}
+    doubtful, usage = usage.in_doubt, replace(usage, in_doubt=0.0)
+    if RecoveryOutcome.PROGRESS_LOST not in outcomes:
+        return usage
+    return _with_loss(replace(usage, at_risk=usage.at_risk + doubtful), doubtful)
+
+
+def _with_loss(usage: Usage, lost: float) -> Usage:
     if not lost:
         return usage
     trained = usage.seconds.get(Activity.TRAINING, 0.0)

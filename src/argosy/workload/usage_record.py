@@ -38,6 +38,9 @@ class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Replica-seconds by activity, of all intervals that have ended."""
     at_risk: float = 0.0
     """Replica-seconds of training since the last checkpoint, of a job with a checkpoint policy."""
+    in_doubt: float = 0.0
+    """Replica-seconds of training that a restart has undone unless the program saved when it got SIGTERM,
+    which is not known yet."""
     cost: float = 0.0
     """What the intervals that have ended have cost, as far as prices are known."""
     lost_cost: float = 0.0
