@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.kinds.migration import BuiltImage, CheckpointBackup, CheckpointBackupStatus
 from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import KubernetesObject
 from argosy.reconcile.job_state import Deferred, JobState
@@ -142,6 +144,8 @@ class FakeCluster:
         self.snapshots: list[dict[str, ObservedPod]] = [{}]
         self.deleted: set[tuple[str, int, str]] = set()
         """Role, index and uid of deleted pods."""
+        self.backed_up: dict[str, str] = {}
+        """Names of all CheckpointBackups that were ever made, and of their pods."""
         self.slots: int | None = None
         """Pods that nodes have room for; further ones are unschedulable."""
         self.announced: dict[str, Announcement] = {}
@@ -291,9 +295,10 @@ class FakeCluster:
         self.pods[pod.name] = replace(pod, resource_version=str(self.version))
         self._take_snapshot()
 
-    def terminate(self, pod: ObservedPod) -> None:
+    def terminate(self, pod: ObservedPod, grace: int | None = None) -> None:
         self.deleted.add((pod.role, pod.index, pod.uid))
-        self.update(replace(pod, terminating=True, deletion_time=self.now + timedelta(seconds=30)))
+        ends = self.now + timedelta(seconds=30 if grace is None else grace)
+        self.update(replace(pod, terminating=True, deletion_time=ends))
 
     def remove(self, pod: ObservedPod) -> None:
         self.deleted.add((pod.role, pod.index, pod.uid))
@@ -309,16 +314,44 @@ class FakeCluster:
         self.clock.advance(seconds)
         self.now += timedelta(seconds=seconds)
 
-    def save_checkpoint(self, *, answers: bool = True) -> None:
-        """Let a running pod acknowledge a checkpoint, of the order in force or of none."""
+    def save_checkpoint(self, *, answers: bool = True, at_end: bool = False) -> None:
+        """Let a running pod acknowledge a checkpoint, of the order in force or of none.
+
+        With `at_end` it is one that is being deleted, and has got SIGTERM.
+        """
         stored = decode(self.job.status) if self.job else None
         order = stored.order_in_force if stored else None
-        for pod in self.live_pods("Running")[:1]:
+        ending = [pod for pod in self.pods.values() if pod.terminating and pod.phase == "Running"]
+        for pod in (ending if at_end else self.live_pods("Running"))[:1]:
             self.steps += 1
             epoch = order.epoch if order and answers else 0
             digest = f"sha256:{self.steps:064}"
             saved = SavedCheckpoint(self.steps, digest, self.now, seconds=1.0, epoch=epoch)
             self.update(replace(pod, saved=saved))
+
+    def finish_backups(self, *, failed: bool = False) -> None:
+        """Let the node agent push the images of running pods whose processes are saved, or fail to."""
+        pods = {pod.name: pod for pod in self.live_pods("Running")}
+        for name, child in self.backups():
+            pod = pods.get(self.backed_up[name])
+            if child.status.phase or pod is None:
+                continue
+            self.steps += 1
+            digest = f"sha256:{self.steps:064}"
+            status = CheckpointBackupStatus(
+                phase="Failed" if failed else "Completed",
+                last_checkpoint_time=self.now,
+                completion_time=self.now,
+                built_images=[] if failed else [BuiltImage("main", f"train:{name}", pushed=True)],
+                source_pod_uid=pod.uid,
+                digests={} if failed else {"main": digest},
+            )
+            self.children[CheckpointBackup, name] = replace(child, status=status)
+
+    def backups(self) -> list[tuple[str, CheckpointBackup]]:
+        """Return the CheckpointBackups that exist, by name."""
+        children = list(self.children.items())
+        return [(name, child) for (_, name), child in children if isinstance(child, CheckpointBackup)]
 
     def live_pods(self, *phases: str) -> list[ObservedPod]:
         """The pods in these phases on working nodes that are not terminating."""
@@ -430,7 +463,7 @@ class FakeCluster:
                     self.remove(existing)
                     self.leader.cached_pods.pop(existing.name, None)
                 elif not existing.terminating:
-                    self.terminate(existing)
+                    self.terminate(existing, action.grace_period_seconds)
                     self.leader.cached_pods[existing.name] = self.pods[existing.name]
         elif isinstance(action, ConfirmPod):
             name = f"job-{action.role}-{action.index}"
@@ -438,6 +471,10 @@ class FakeCluster:
                 self.leader.confirmed_absent.add((action.role, action.index))
         elif isinstance(action, Apply):
             child = action.child
+            if child.kind is CheckpointBackup:
+                spec = cast("dict[str, dict[str, str]]", child.body["spec"])
+                assert child.name not in self.backed_up, "the processes were saved twice for one order"
+                self.backed_up[child.name] = spec["podRef"]["name"]
             self.children[child.kind, child.name] = existing_child(child)
             if child.kind is GROUP.kind:
                 self.group = ObservedGroup(scheduled=True)
@@ -505,12 +542,15 @@ class FakeCluster:
             self.counted |= fresh
 
     def _check_answers(self, stored: Record, record: Record) -> None:
-        """Check that replicas are moved away once for each notice, until it is gone and past its deadline."""
+        """Check that replicas are moved away once for each notice, until it is gone and past its deadline.
+
+        Those that save first are checked by `_check_moves`.
+        """
         known = {notice.id: notice for notice in stored.notices}
         self.latest = max(self.latest, self.now)
         for notice in record.notices:
             answer, before = (record.attempt, notice.id), known.get(notice.id)
-            if notice.response != NoticeResponse.SCALE_IN:
+            if notice.response not in (NoticeResponse.SCALE_IN, NoticeResponse.SIGNAL_AND_MOVE):
                 if answer in self.answered:  # a checkpoint was missed, and the clock may have been set back
                     self.answered[answer] = notice.deadline
                 continue

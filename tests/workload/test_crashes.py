@@ -1,7 +1,8 @@
 """Tests that a crash of the operator at any request changes no result.
 
 The operator is killed at every single request of a reconcile and starts again with a list of pods that may be
-outdated. The job ends as it would have without the crash, and nothing is counted twice.
+outdated. The job ends as it would have without the crash, and nothing is counted twice: the scenes have no
+expectations of their own.
 """
 
 from collections import Counter
@@ -10,8 +11,9 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from argosy.kinds.checkpoint_spec import CheckpointLevel
 from argosy.workload.announcements import NoticeCause
-from argosy.workload.checkpoint_policy import CheckpointPolicy
+from argosy.workload.checkpoint_policy import CheckpointPolicy, ImageTarget
 from argosy.workload.model import (
     Escalation,
     Gang,
@@ -125,10 +127,40 @@ def saved_before_the_end_of_a_node(scope: RestartScope) -> FakeCluster:
     return cluster
 
 
-def ordered_before_the_end_of_a_node() -> FakeCluster:
-    cluster = running(with_checkpoints(RestartScope.POD))
-    cluster.announce(cluster.pods["job-worker-1"].node, NoticeCause.PREEMPTED, 60)
+def ordered_before_the_end_of_a_node(wanted: Workload) -> FakeCluster:
+    cluster = running(wanted)
+    [*_, last] = cluster.pods.values()
+    cluster.announce(last.node, NoticeCause.PREEMPTED, 60)
     return cluster
+
+
+def with_processes() -> Workload:
+    """A job of one pod whose processes the node agent saves."""
+    images = ImageTarget("registry.example", "train")
+    policy = CheckpointPolicy("", level=CheckpointLevel.PROCESS, images=images)
+    return replace(workload(role("worker", 1, RestartPolicy.ON_FAILURE), rules=RULES), checkpoint=policy)
+
+
+def processes_before_the_end_of_a_node(*, failed: bool) -> FakeCluster:
+    """The node agent was asked for an image of the processes, and has pushed one or failed."""
+    cluster = ordered_before_the_end_of_a_node(with_processes())
+    cluster.sync()
+    cluster.reconcile()
+    cluster.finish_backups(failed=failed)
+    return cluster
+
+
+def processes_before_a_suspension() -> FakeCluster:
+    cluster = edited(with_processes(), replace(with_processes(), suspended=True))
+    cluster.sync()
+    cluster.reconcile()
+    cluster.finish_backups()
+    return cluster
+
+
+def on_signal(scope: RestartScope) -> Workload:
+    policy = CheckpointPolicy("file:///store/ns/job-uid", saves_on_signal=True)
+    return replace(job(scope), checkpoint=policy)
 
 
 def saved_before_a_suspension() -> FakeCluster:
@@ -175,7 +207,9 @@ SCENES: dict[str, Callable[[], FakeCluster]] = {
     "role scaled down": lambda: resized(1, ResizeMode.LIVE),
     "new size that restarts the job": lambda: resized(4, ResizeMode.RESTART),
     "job being suspended": lambda: edited(job(), replace(job(), suspended=True)),
-    "node that ends: a checkpoint is ordered": ordered_before_the_end_of_a_node,
+    "node that ends: a checkpoint is ordered": (
+        lambda: ordered_before_the_end_of_a_node(with_checkpoints(RestartScope.POD))
+    ),
     "node that ends: the checkpoint is saved, and its pod is moved": (
         lambda: saved_before_the_end_of_a_node(RestartScope.POD)
     ),
@@ -186,6 +220,22 @@ SCENES: dict[str, Callable[[], FakeCluster]] = {
     "role scaled down: a checkpoint is ordered": scaled_in,
     "role scaled down: the checkpoint is saved": saved_before_a_scale_in,
     "role scaled down and up again: the checkpoint is saved": lambda: saved_before_a_scale_in(3),
+    "node that ends: its processes are ordered to be saved": (
+        lambda: ordered_before_the_end_of_a_node(with_processes())
+    ),
+    "node that ends: its processes are saved, and its pod is moved": (
+        lambda: processes_before_the_end_of_a_node(failed=False)
+    ),
+    "node that ends: its processes could not be saved": (
+        lambda: processes_before_the_end_of_a_node(failed=True)
+    ),
+    "job being suspended: its processes are saved": processes_before_a_suspension,
+    "node that ends: its pod gets SIGTERM to save": (
+        lambda: ordered_before_the_end_of_a_node(on_signal(RestartScope.POD))
+    ),
+    "node that ends: all pods get SIGTERM to save": (
+        lambda: ordered_before_the_end_of_a_node(on_signal(RestartScope.JOB))
+    ),
     "succeeded job": succeeded,
     "failed pod without restarts left": exhausted,
 }
@@ -290,7 +340,9 @@ def final_state(cluster: FakeCluster) -> object:
     ]
     counts = record.attempt, record.restarts, record.disruptions
     recoveries = [(recovery.cause, recovery.action, recovery.outcome) for recovery in record.recoveries]
-    return record.phase, record.reason, counts, causes, replicas, recoveries
+    level = record.saved.level if record.saved else None
+    backups = level, len(cluster.backed_up)
+    return record.phase, record.reason, counts, causes, replicas, recoveries, backups
 
 
 def record_of(cluster: FakeCluster) -> Record:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from argosy.kinds.checkpoint_spec import CheckpointLevel
 from argosy.workload.announcements import NoticeCause
-from argosy.workload.checkpoint_policy import CheckpointPolicy
+from argosy.workload.checkpoint_policy import CheckpointPolicy, ImageTarget
 from argosy.workload.current_pods import is_current
 from argosy.workload.dependencies import is_creation_held
 from argosy.workload.model import (
@@ -40,6 +41,11 @@ REPLACEMENTS = (
     ReplacementPolicy(next_index=True),
     ReplacementPolicy(scope=RestartScope.POD, next_index=True, budget=ReplacementBudget(2, backoff=1.0)),
 )
+ORDERED = CheckpointPolicy("file:///store/ns/job-uid", suspend_grace=20.0)
+ON_SIGNAL = replace(ORDERED, saves_on_signal=True)
+PROCESSES = replace(
+    ORDERED, uri="", level=CheckpointLevel.PROCESS, images=ImageTarget("registry.example", "train")
+)
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",)))
 
 
@@ -64,7 +70,7 @@ class Life(RuleBasedStateMachine):
         replacement=st.sampled_from(REPLACEMENTS),
         held=st.booleans(),
         running=st.booleans(),
-        checkpoint=st.sampled_from([None, CheckpointPolicy("file:///store/ns/job-uid", suspend_grace=20.0)]),
+        checkpoint=st.sampled_from([None, ORDERED, ON_SIGNAL, PROCESSES]),
     )
     def begin(
         self,
@@ -86,6 +92,8 @@ class Life(RuleBasedStateMachine):
         policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
         workers = role("worker", 3, restart, policy, elastic=Elastic(2, 5) if elastic else None)
         workers = replace(workers, replacement=replacement)
+        if checkpoint is PROCESSES:  # of one pod only; `scale` makes it a job whose program is asked
+            workers, gang, two_roles = replace(workers, replicas=1, elastic=None), False, False
         waits = (Dependency("worker", holds_creation=True),) if held and not gang else ()
         chief = (replace(role("chief", 1, restart), depends_on=waits),) if two_roles else ()
         rules = replace(RULES, restart_scope=scope, resize=resize, services=("worker",))
@@ -268,6 +276,14 @@ class Life(RuleBasedStateMachine):
     def program_saves_a_checkpoint(self, answers: bool) -> None:
         self.cluster.save_checkpoint(answers=answers)
 
+    @rule()
+    def program_saves_a_checkpoint_when_its_pod_is_deleted(self) -> None:
+        self.cluster.save_checkpoint(at_end=True)
+
+    @rule(fails=st.booleans())
+    def node_agent_saves_processes(self, fails: bool) -> None:
+        self.cluster.finish_backups(failed=fails)
+
     @rule(node=st.sampled_from(NODES), after=st.integers(0, 6))
     def node_announces_its_end_and_the_operator_crashes_while_a_checkpoint_is_saved(
         self, node: str, after: int
@@ -275,6 +291,7 @@ class Life(RuleBasedStateMachine):
         self.cluster.announce(node, NoticeCause.PREEMPTED, 60)
         self._work(1)
         self.cluster.save_checkpoint()
+        self.cluster.finish_backups()
         self.cluster.sync()
         self.cluster.reconcile(crash_after=after)
         self._work(3)
