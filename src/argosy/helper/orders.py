@@ -207,6 +207,8 @@ class CheckpointWatcher:
     def look(self, *, is_last: bool = False) -> None:
         """Acknowledge the newest checkpoint, if that has not been done and is due; at the end it is."""
         now = time.monotonic()
+        if self._resumed is not None and (now >= self._due or is_last):
+            self._report_resumed(self._resumed)
         newest = next(iter(self._folder.find()), None)
         known = {self._acknowledged, self._pending.digest if self._pending else ""}
         if newest is not None and newest.digest not in known:
@@ -214,8 +216,6 @@ class CheckpointWatcher:
             self._pending, self._due = newest, now + self._delay()
         if self._pending is not None and (now >= self._due or is_last):
             self._acknowledge(self._pending)
-        elif self._resumed is not None and now >= self._due:
-            self._report_resumed(self._resumed)
 
     def _delay(self) -> float:
         if not self._settings.is_shared or self._settings.replica == 0:
