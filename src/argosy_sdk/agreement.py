@@ -7,6 +7,7 @@ program has not imported itself.
 import os
 import pickle
 import sys
+from pathlib import Path
 from typing import Any, Optional, TypeVar
 
 from argosy_sdk.environment import place
@@ -24,7 +25,19 @@ def agree(value: T) -> T:
 
         if agree(due(step)):
             ...
+
+    Where each pod has a folder of its own, `agree(latest())` raises `CheckpointError` in pods that have
+    restored another checkpoint than that of rank 0: they were started before it was complete, or after.
     """
+    agreed = _broadcast(value)
+    is_shared = os.environ.get("ARGOSY_CHECKPOINT_SHARED", "1") != "0"
+    if isinstance(agreed, Path) and not is_shared and not agreed.exists():
+        problem = f"rank 0 resumes from {agreed}, which this pod does not have"
+        raise CheckpointError(f"agree: {problem}; restart all pods")
+    return agreed
+
+
+def _broadcast(value: T) -> T:
     torch = sys.modules.get("torch.distributed")
     if torch is not None and torch.is_available() and torch.is_initialized():
         values = [value]

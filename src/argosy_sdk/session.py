@@ -117,7 +117,8 @@ class Session:
         resumed = environment.resume_folder(self._environ)
         if resumed is not None and not any(path.resolve() == resumed.resolve() for _, path, _ in found):
             try:
-                found.append((int(manifest.read(resumed)["step"]), resumed, True))
+                # Without links: the folder has the name of the checkpoint, which pods may have to compare.
+                found.append((int(manifest.read(resumed)["step"]), resumed.resolve(), True))
             except CheckpointError as error:
                 self.skipped.append(str(error))
         return sorted(found, key=lambda candidate: (candidate[0], candidate[2]), reverse=True)

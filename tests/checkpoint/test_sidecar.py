@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 
 from argosy.checkpoint import sidecar
+from argosy.checkpoint.drivers.credentials import read_credentials
 from argosy.checkpoint.drivers.uris import open_store
+from argosy.checkpoint.registry_login import DOCKER_CONFIG, Login, docker_config
 from argosy.checkpoint.sidecar import PublishingStore, main, restore
 from argosy.checkpoint.store import Latest, Store, StoreError
 from argosy.helper.checkpoint_folder import CheckpointFolder
 from argosy.helper.endpoint import Endpoint
 from argosy.helper.orders import CheckpointWatcher, Settings
 from argosy_sdk import manifest
+from tests.support.registry import PASSWORD, PROGRAM, USERNAME, running_registry
 
 
 class Operator(Endpoint):
@@ -29,12 +32,12 @@ class Operator(Endpoint):
 class Pod:
     """A pod with a folder of its own and a store that it publishes to."""
 
-    def __init__(self, home: Path, number: int = 0) -> None:
+    def __init__(self, home: Path, number: int = 0, store: Store | None = None) -> None:
         self.folder = home / f"pod-{number}" / "checkpoints"
         self.link = home / f"pod-{number}" / "run/resume/checkpoint"
         self.folder.mkdir(parents=True)
         self.operator = Operator()
-        self.store = open_store(f"file://{home}/store")
+        self.store = store or open_store(f"file://{home}/store")
         settings = Settings(
             self.folder, self.link, 2, "pod", "uid", "worker", number, False, False, resume=self.link
         )
@@ -117,7 +120,7 @@ def test_init_container_restores_the_newest_checkpoint_and_copies_the_sdk(
 ) -> None:
     monkeypatch.setenv("ARGOSY_CHECKPOINT_URI", f"file://{tmp_path}/store")
     target = tmp_path / "new/run/resume/checkpoint"
-    arguments = ["resume", "--target", str(target), "--sdk", str(tmp_path / "sdk")]
+    arguments = ["resume", "--link", str(target), "--sdk", str(tmp_path / "sdk")]
     assert main(arguments) == 0
     assert not target.exists()
     assert capsys.readouterr().out == "argosy: no checkpoint yet\n"
@@ -127,6 +130,38 @@ def test_init_container_restores_the_newest_checkpoint_and_copies_the_sdk(
     assert main(arguments) == 0
     assert (target / "rank-0.txt").read_text() == "5 0"
     assert (tmp_path / "sdk/argosy_sdk/__init__.py").exists()
+    first = target.resolve()
+    pod.save(6)
+    pod.watcher.look()
+    assert main(arguments) == 0, "the init container runs again when the pod's sandbox is lost"
+    assert (target / "rank-0.txt").read_text() == "6 0"
+    stored = pod.store.latest()
+    assert stored is not None
+    assert (target.resolve().name, first.exists()) == (stored.name, False)
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="docker-registry is not installed")
+def test_registry_is_used_with_the_mounted_pull_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret, target = tmp_path / "secret", tmp_path / "run/resume/checkpoint"
+    secret.mkdir()
+    arguments = ["resume", "--link", str(target), "--sdk", str(tmp_path / "sdk")]
+    with running_registry(tmp_path, login=True) as running:
+        uri = f"oci://{running.address}/team/runs/default/mnist-12345678"
+        monkeypatch.setenv("ARGOSY_CHECKPOINT_URI", uri)
+        monkeypatch.setenv("ARGOSY_STORE_CREDENTIALS", str(secret))
+        (secret / DOCKER_CONFIG).write_bytes(docker_config(Login("me", "wrong"), "other.example"))
+        assert main(arguments) == 1
+        problem = f"argosy: credentials: it has no login for the registry {running.address}\n"
+        assert capsys.readouterr().err == problem
+        (secret / DOCKER_CONFIG).write_bytes(docker_config(Login(USERNAME, PASSWORD), running.address))
+        pod = Pod(tmp_path, store=open_store(uri, read_credentials(secret)))
+        pod.save(5)
+        pod.watcher.look()
+        assert pod.acknowledged() == [5]
+        assert main(arguments) == 0
+    assert (target / "rank-0.txt").read_text() == "5 0"
 
 
 class FailingStore:

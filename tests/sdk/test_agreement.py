@@ -36,6 +36,37 @@ print(agree({"rank": MPI.COMM_WORLD.Get_rank()}), flush=True)
 """
 
 
+class Group:
+    """Stands for torch.distributed in a process whose rank 0 is elsewhere and has this value."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def is_available(self) -> bool:
+        return True
+
+    is_initialized = is_available
+
+    def broadcast_object_list(self, values: list[object], src: int) -> None:
+        values[src] = self.value
+
+
+def test_pod_that_has_restored_another_checkpoint_than_rank_0_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = tmp_path / "step-5-0123456789ab", tmp_path / "step-9-0123456789ab"
+    own.mkdir()
+    monkeypatch.setitem(sys.modules, "torch.distributed", Group(other))
+    assert agree(own) == other, "in a folder that all share it is only not visible yet"
+    monkeypatch.setenv("ARGOSY_CHECKPOINT_SHARED", "0")
+    with pytest.raises(CheckpointError, match="step-9-0123456789ab, which this pod does not have"):
+        agree(own)
+    monkeypatch.setitem(sys.modules, "torch.distributed", Group(own))
+    assert agree(own) == own
+    monkeypatch.setitem(sys.modules, "torch.distributed", Group(None))
+    assert agree(own) is None
+
+
 def outputs(python: str, program: str, commands: Sequence[Sequence[str]] = ((), ())) -> list[str]:
     """Run a program as two ranks; returns the last line of each."""
     port = free_port()

@@ -82,11 +82,28 @@ def restore(store: Store, target: Path, pause: Callable[[float], None] = time.sl
     raise AssertionError("the loop above does not end")
 
 
+def restore_beside(store: Store, link: Path) -> None:
+    """Restore the newest checkpoint to a folder with its name, to which the link leads then.
+
+    So a path that one pod passes on to others exists in these only if they have restored the same checkpoint.
+    """
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    for folder in link.parent.glob("step-*"):
+        shutil.rmtree(folder)
+    restored = link.with_name("restored")
+    shutil.rmtree(restored, ignore_errors=True)
+    latest = restore(store, restored)
+    if latest.manifest is not None:
+        restored.rename(link.with_name(latest.manifest.name))
+        link.symlink_to(latest.manifest.name)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the init container, or the sidecar, which ends with the process; return the exit code."""
     parser = argparse.ArgumentParser(prog="argosy.checkpoint.sidecar", description=__doc__)
     parser.add_argument("command", choices=["orders", "resume"])
-    parser.add_argument("--target", type=Path, help="with resume: the folder to restore to")
+    parser.add_argument("--link", type=Path, help="with resume: the link to the checkpoint that is restored")
     parser.add_argument("--sdk", type=Path, help="with resume: the folder for argosy_sdk")
     chosen = parser.parse_args(arguments)
     folder = os.environ.get("ARGOSY_STORE_CREDENTIALS")
@@ -95,9 +112,7 @@ def main(arguments: Sequence[str]) -> int:
         store = open_store(os.environ["ARGOSY_CHECKPOINT_URI"], credentials)
         if chosen.command == "resume":
             copy_sdk(chosen.sdk)
-            shutil.rmtree(chosen.target, ignore_errors=True)
-            chosen.target.parent.mkdir(parents=True, exist_ok=True)
-            restore(store, chosen.target)
+            restore_beside(store, chosen.link)
         else:
             settings = Settings.from_environment()
             keep_current(Endpoint.from_environment(), settings, PublishingStore(store, settings.keep_last))

@@ -115,7 +115,7 @@ def _init_container(site: RenderContext, policy: CheckpointPolicy, mounts: Seque
     if policy.is_shared:
         arguments += ["--folder", STORE_FOLDER, "--link", RESUME_LINK]
         return helper_container(site, name, arguments, {}, mounts)
-    arguments += ["--target", RESUME_LINK]
+    arguments += ["--link", RESUME_LINK]
     return _publisher(helper_container(site, name, arguments, _store_variables(policy), mounts), site)
 
 
