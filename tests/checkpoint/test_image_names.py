@@ -11,6 +11,7 @@ from argosy.checkpoint.image_names import (
     local_image,
     parse_image,
     parse_repository,
+    parse_store,
     with_registry,
 )
 
@@ -34,6 +35,24 @@ def test_repository_string(case: str) -> None:
     repository = parse_repository(text)
     assert (repository.registry, repository.path) == (want_registry, want_path)
     assert parse_repository(str(repository)) == repository
+
+
+STORES = {
+    "host with a port": ("oci://registry:5000/a/b", "registry:5000/a/b"),
+    "host with a dot": ("oci://registry.example.com/a", "registry.example.com/a"),
+    "Docker Hub by its name": ("oci://docker.io/team/a", "docker.io/team/a"),
+    "no host: refused, not looked for at Docker Hub": ("oci://team/a", ""),
+    "host alone": ("oci://registry.example.com", ""),
+}
+
+
+@pytest.mark.parametrize(("uri", "want"), STORES.values(), ids=STORES)
+def test_repository_of_a_store_names_its_registry(uri: str, want: str) -> None:
+    if want:
+        assert str(parse_store(uri)) == want
+        return
+    with pytest.raises(InvalidImageNameError, match="must be oci://REGISTRY/REPOSITORY, where the registry"):
+        parse_store(uri)
 
 
 FAULTS = {

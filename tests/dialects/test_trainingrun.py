@@ -164,6 +164,14 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(limits={"escalation": {"container": 3}}, checkpoint=PROCESS),
         'spec.checkpoint.level: invalid value "Process": with limits.escalation.container, the container is',
     ),
+    "store in a registry that is not named: rejected": (
+        run(checkpoint={"store": "oci://team/runs"}),
+        "spec.checkpoint.store: invalid image name 'oci://team/runs/team/mnist-u': must be oci://REGISTRY/",
+    ),
+    "store in a repository whose name is too long with that of the run: rejected": (
+        run(checkpoint={"store": f"oci://registry.example/{'a' * 245}"}),
+        "spec.checkpoint.store: invalid image name ",
+    ),
     "images in what is no repository: rejected": (
         run(checkpoint={"level": "Process", "images": {"repository": "registry.example/a--_b"}}),
         "spec.checkpoint.images.repository: ",

@@ -170,6 +170,14 @@ INVALID: dict[str, tuple[dict[str, Json], str]] = {
         run(checkpoint={"level": "Process", "images": IMAGES, "signal": "SIGTERM"}),
         r"spec.checkpoint.signal: .*not supported with the levels Process and auto",
     ),
+    "store in a repository with a tag: rejected": (
+        run(checkpoint={"store": "oci://registry.example/a:1"}),
+        r"spec.checkpoint.store: .*should match",
+    ),
+    "store in a registry without a repository: rejected": (
+        run(checkpoint={"store": "oci://registry.example"}),
+        r"spec.checkpoint.store: .*should match",
+    ),
     "images in a repository with a tag: rejected": (
         run(checkpoint={"level": "Process", "images": {"repository": "registry.example/a:1"}}),
         r"spec.checkpoint.images.repository: .*should match",
@@ -179,6 +187,7 @@ INVALID: dict[str, tuple[dict[str, Json], str]] = {
 VALID_CHECKPOINTS: dict[str, dict[str, Json]] = {
     "level App by default": {"store": "s3://a"},
     "level App of a program that handles a signal": {"store": "pvc://a", "signal": "SIGTERM"},
+    "store in a registry": {"store": "oci://registry.example:5000/team/runs", "credentials": "login"},
     "level Process": {"level": "Process", "images": IMAGES},
     "level auto": {"level": "auto", "store": "pvc://a", "images": {**IMAGES, "secret": "login"}},
 }

@@ -121,15 +121,16 @@ def test_sidecar_runs_as_the_user_of_the_program_and_may_delete_its_files() -> N
         assert helper["securityContext"]["runAsUser"] == 1000
 
 
-def test_only_our_containers_have_the_credentials_of_an_object_store() -> None:
-    pod = render(replace(POLICY, uri="s3://models/ns/mnist-1", credentials="bucket"))
+@pytest.mark.parametrize("uri", ["s3://models/ns/mnist-1", "oci://registry.example/models/ns/mnist-1"])
+def test_only_our_containers_have_the_credentials_of_an_object_store(uri: str) -> None:
+    pod = render(replace(POLICY, uri=uri, credentials="bucket"))
     assert {"name": "argosy-store-credentials", "secret": {"secretName": "bucket"}} in pod["spec"]["volumes"]
     assert {"name": "argosy-checkpoints", "emptyDir": {}} in pod["spec"]["volumes"]
     init, sidecar = pod["spec"]["initContainers"]
     for container, arguments in ((init, ["resume", "--sdk", "/run/argosy/sdk"]), (sidecar, ["orders"])):
         command = ["python3", "-m", "argosy.checkpoint.sidecar", *arguments]
         assert container["command"][: len(command)] == command
-        assert variables(container)["ARGOSY_CHECKPOINT_URI"] == "s3://models/ns/mnist-1"
+        assert variables(container)["ARGOSY_CHECKPOINT_URI"] == uri
         assert "argosy-store-credentials" in [mount["name"] for mount in container["volumeMounts"]]
     assert "argosy-store-credentials" not in [mount["name"] for mount in main(pod)["volumeMounts"]]
     assert variables(main(pod))["ARGOSY_CHECKPOINT_SHARED"] == "0"

@@ -17,7 +17,8 @@ from argosy.checkpoint.drivers.registry import Registry, digest_of
 from argosy.checkpoint.image_names import parse_image
 from argosy.checkpoint.images import MANIFEST_TYPE, OWNER
 from argosy.checkpoint.registry_login import Login
-from tests.support.servers import free_port
+from argosy.engine.certificates import Certificate
+from tests.support.servers import free_port, is_listening
 from tests.support.waiting import wait_for
 
 PROGRAM = shutil.which("docker-registry")
@@ -44,20 +45,31 @@ class RunningRegistry:
 
 @contextmanager
 def running_registry(
-    folder: Path, *, login: bool = False, enter: Sequence[str] = (), port: int = 0
+    folder: Path,
+    *,
+    login: bool = False,
+    enter: Sequence[str] = (),
+    port: int = 0,
+    host: str = "127.0.0.1",
+    certificate: Certificate | None = None,
+    storage: Path | None = None,
 ) -> Iterator[RunningRegistry]:
-    """Run a registry for the duration of the block; `enter` is a command that executes others elsewhere."""
+    """Run a registry for the duration of the block.
+
+    `enter` is a command that executes others elsewhere, where `host` is an address. With a certificate it
+    speaks TLS. `storage` is the folder for its content.
+    """
     assert PROGRAM is not None
     port = port or free_port()
     config: dict[str, object] = {
         "version": 0.1,
         "log": {"level": "warn", "accesslog": {"disabled": True}},
         "storage": {
-            "filesystem": {"rootdirectory": str(folder / "storage")},
+            "filesystem": {"rootdirectory": str(storage or folder / "storage")},
             "delete": {"enabled": True},
             "maintenance": {"uploadpurging": {"enabled": False}},
         },
-        "http": {"addr": f"127.0.0.1:{port}"},
+        "http": {"addr": f"{host}:{port}", **(_tls(folder, certificate) if certificate else {})},
     }
     if login:
         (folder / "htpasswd").write_text(HTPASSWD)
@@ -70,19 +82,20 @@ def running_registry(
     try:
 
         def listens() -> bool:
-            return _listens(port, enter) if enter else _answers(port)
+            return _answers(port) if not enter and certificate is None else is_listening(host, port, enter)
 
         wait_for(lambda: process.poll() is not None or listens(), "the registry does not answer")
         assert process.poll() is None, (folder / "log").read_text()
-        yield RunningRegistry(f"127.0.0.1:{port}", folder)
+        yield RunningRegistry(f"{host}:{port}", folder)
     finally:
         process.kill()
         process.wait()
 
 
-def _listens(port: int, enter: Sequence[str]) -> bool:
-    probe = (*enter, "bash", "-c", f": < /dev/tcp/127.0.0.1/{port}")
-    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+def _tls(folder: Path, certificate: Certificate) -> dict[str, object]:
+    (folder / "server.crt").write_bytes(certificate.certificate)
+    (folder / "server.key").write_bytes(certificate.key)
+    return {"tls": {"certificate": str(folder / "server.crt"), "key": str(folder / "server.key")}}
 
 
 def _answers(port: int) -> bool:

@@ -165,6 +165,12 @@ def free_port() -> int:
         return port
 
 
+def is_listening(host: str, port: int, enter: Sequence[str] = ()) -> bool:
+    """Return True if a server listens there; `enter` is a command that executes others elsewhere."""
+    probe = (*enter, "bash", "-c", f": < /dev/tcp/{host}/{port}")
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
 _ETCD = "unix://localhost:2379"
 _ETCD_PEER = "unix://localhost:2380"
 """Unix sockets with these names in the working folder, so that no port is used; etcd requires this form."""

@@ -69,6 +69,19 @@ def parse_repository(text: str) -> Repository:
     return _repository(text, registry, path)
 
 
+def parse_store(uri: str) -> Repository:
+    """Return the repository of `oci://registry/repository`, which always names the registry.
+
+    Without that, the first segment of a repository at Docker Hub would be taken for a registry by its reader.
+    """
+    name = uri.removeprefix("oci://")
+    registry, slash, _ = name.partition("/")
+    if not slash or not _is_registry(registry):
+        problem = "must be oci://REGISTRY/REPOSITORY, where the registry has a dot or a port"
+        raise _invalid(uri, problem)
+    return parse_repository(name)
+
+
 def parse_image(text: str) -> Image:
     """Return the image; the tag is `latest` if there is neither tag nor digest."""
     if "://" in text:

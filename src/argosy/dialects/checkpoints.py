@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from argosy.checkpoint.image_names import InvalidImageNameError, parse_repository
+from argosy.checkpoint.image_names import InvalidImageNameError, parse_repository, parse_store
 from argosy.kinds.checkpoint_spec import CheckpointLevel, CheckpointSpec, DrainPolicy, IntervalMode
 from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.kubernetes import PodDisruptionBudgetMetadata
@@ -90,11 +90,18 @@ def _signal_problems(spec: CheckpointSpec) -> Iterator[Problem]:
 
 
 def checkpoint_problems(workload: Workload) -> list[Problem]:
-    """Return what keeps a job from saving its processes, if it asks for that and nothing else."""
+    """Return what keeps a job from storing its checkpoints, or from saving its processes."""
     policy = workload.checkpoint
-    if policy is None or policy.images is None:
-        return []
     problems: list[Problem] = []
+    if policy is None:
+        return problems
+    if policy.scheme == "oci":
+        try:
+            parse_store(policy.uri)
+        except InvalidImageNameError as error:
+            problems.append(Problem(f"{PATH}.store", str(error)))
+    if policy.images is None:
+        return problems
     try:
         parse_repository(f"{policy.images.registry}/{policy.images.repository}")
     except InvalidImageNameError as error:

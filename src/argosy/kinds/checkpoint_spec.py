@@ -7,10 +7,10 @@ from msgspec import Meta, Struct
 
 from argosy.kinds.crd_options import Duration, Rule
 
-STORE_PATTERN = (
-    r"^(pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?|file:///.+|(s3|gs|az)://[a-zA-Z0-9][-a-zA-Z0-9._]*(/.*)?)$"
-)
-REPOSITORY_PATTERN = r"^[a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]{1,5})?(/[a-z0-9][-a-z0-9._]*)+$"
+_REPOSITORY = r"[a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]{1,5})?(/[a-z0-9][-a-z0-9._]*)+"
+_CLAIM, _BUCKET = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", r"[a-zA-Z0-9][-a-zA-Z0-9._]*"
+STORE_PATTERN = rf"^(pvc://{_CLAIM}(/.*)?|file:///.+|(s3|gs|az)://{_BUCKET}(/.*)?|oci://{_REPOSITORY}/?)$"
+REPOSITORY_PATTERN = rf"^{_REPOSITORY}$"
 SECRET_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"  # noqa: S105 - of a name
 
 
@@ -102,11 +102,12 @@ class CheckpointSpec(Struct, frozen=True, rename="camel"):
 
     store: Annotated[str, Meta(pattern=STORE_PATTERN, min_length=1, max_length=512)] | None = None
     """Where checkpoints are kept: pvc://CLAIM/PATH, file:///PATH (a folder that all nodes have in common),
-    s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Each run has a folder of its own there,
-    NAMESPACE/NAME-UID."""
+    s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or oci://REGISTRY/REPOSITORY. Each run has a
+    folder of its own there, NAMESPACE/NAME-UID; in a registry, a repository."""
     credentials: Annotated[str, Meta(pattern=SECRET_PATTERN, max_length=253)] = ""
     """Secret of the run's namespace whose keys are the variables of the store's provider, such as
-    AWS_ACCESS_KEY_ID. Only the operator's containers of the pods mount it."""
+    AWS_ACCESS_KEY_ID; for a registry one of type kubernetes.io/dockerconfigjson, or with username and
+    password. Only the operator's containers of the pods mount it."""
     interval: Duration | None = None
     """A checkpoint is ordered when the last one is this old. If unset, only before announced losses."""
     mode: IntervalMode = IntervalMode.FIXED

@@ -1,23 +1,29 @@
 """Checkpoints in a real OCI registry: what is damaged, what is not ours, and what the registry refuses."""
 
 import hashlib
+import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 
 import msgspec
 import pytest
+from cryptography import x509
 
+from argosy.checkpoint.drivers import registry_store
 from argosy.checkpoint.drivers.registry import Registry
 from argosy.checkpoint.drivers.registry_connection import find_login
 from argosy.checkpoint.drivers.registry_store import CHECKPOINT_TYPE, MAX_LAYERS, RegistryStore, _chunk_bytes
 from argosy.checkpoint.drivers.uris import open_store
 from argosy.checkpoint.manifest import Manifest, Part
-from argosy.checkpoint.registry_login import Login
+from argosy.checkpoint.registry_login import DOCKER_CONFIG, Login, docker_config
 from argosy.checkpoint.store import CorruptCheckpointError, StoreError
+from tests.support.certificates import Authority
 from tests.support.checkpoints import contents, make_checkpoint, noise
 from tests.support.fake_clouds import running_fake
-from tests.support.registry import PROGRAM, RunningRegistry, running_registry
+from tests.support.registry import PASSWORD, PROGRAM, USERNAME, RunningRegistry, running_registry
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="docker-registry is not installed")
 
@@ -112,6 +118,46 @@ def test_prune_deletes_images(store: RegistryStore, manifests: list[Manifest]) -
     assert store.verify(manifests[1]) == []
 
 
+def test_parts_of_a_checkpoint_that_was_never_completed_are_deleted_later(
+    tmp_path: Path, store: RegistryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "ARGOSY_CHECKPOINT_SHARED": "0"}
+    for step in (5, 6):
+        made = make_checkpoint(tmp_path / "pod", step, {"rank-0.pt": b"%d" % step}, **variables)
+        saved = store.publish(*made)
+        assert not saved.complete
+    store.publish(*make_checkpoint(tmp_path / "work", 7, FILES))
+
+    def parts() -> list[str]:
+        return list(store._tags(lambda tag: tag.startswith("parts-")))
+
+    store.prune(1)
+    assert len(parts()) == 2, "the other pod may be sending its part"
+    monkeypatch.setattr(registry_store, "PART_AGE", timedelta(0))
+    store.prune(1)
+    assert parts() == []
+    assert [manifest.step for manifest in store.list()] == [7]
+
+
+def test_registry_with_a_certificate_of_its_own_and_the_login_of_a_pull_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Helper containers have a read-only root, so nothing of it may need a temporary file."""
+    authority = Authority()
+    certificate = authority.issue("registry", x509.IPAddress(ip_address("0.0.0.0")))
+    folder, manifest = make_checkpoint(tmp_path / "work", 5, FILES)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with running_registry(tmp_path, login=True, certificate=certificate) as running:
+        # Another address of this machine, because loopback is reached by plain HTTP.
+        address = running.address.replace("127.0.0.1", "0.0.0.0")
+        config = docker_config(Login(USERNAME, PASSWORD), address).decode()
+        secret = {DOCKER_CONFIG: config, "ca.crt": authority.certificate.decode()}
+        store = open_store(f"oci://{address}/team/a", secret)
+        assert store.publish(folder, manifest).complete
+        store.restore(manifest, tmp_path / "restored")
+    assert contents(tmp_path / "restored") == FILES
+
+
 def test_a_chunk_that_the_registry_lost_is_missed_and_pushed_again(
     tmp_path: Path, registry: RunningRegistry, store: RegistryStore, manifests: list[Manifest]
 ) -> None:
@@ -149,6 +195,7 @@ BAD_URIS = {
     "oci://": "oci:",
     "oci://host:5000/UPPER": "UPPER",
     "oci://host:5000/a:tag": "must have no tag",
+    "oci://team/a": "must be oci://REGISTRY/REPOSITORY",
 }
 
 
@@ -175,14 +222,27 @@ def test_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_login("other", {}) is None
     monkeypatch.setenv("REGISTRY_USERNAME", "you")
     assert find_login("other", {}) == Login("you", "")
+    with pytest.raises(StoreError, match=r"credentials: key 'ca\.crt': no valid PEM certificate"):
+        open_store("oci://host:5000/a", {"ca.crt": "yes"})
 
 
 def test_large_checkpoints_have_longer_chunks() -> None:
-    def chunk_bytes(size: int) -> int:
+    def chunk_bytes(size: int, *ranks: int) -> int:
         part = Part("a", 0, size, "0" * 64)
-        return _chunk_bytes(Manifest(step=1, world=1, parts=(part,)))
+        return _chunk_bytes(Manifest(step=1, world=1 + len(ranks), parts=(part,), ranks=ranks))
 
     mebibyte = 2**20
     assert chunk_bytes(10 * mebibyte) == 4 * mebibyte
     assert chunk_bytes(4 * mebibyte * MAX_LAYERS) == 8 * mebibyte
     assert chunk_bytes(2**50) == 64 * mebibyte
+    assert chunk_bytes(2**50, 0) == 4 * mebibyte, "all pods have the same"
+
+
+def test_image_with_too_many_layers_is_refused(
+    tmp_path: Path, store: RegistryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_store, "MAX_LAYERS", 2)
+    files = {name: name.encode() for name in "abc"}
+    with pytest.raises(StoreError, match=r"step-5-.*: 3 chunks; must be at most 2.*; use a bucket"):
+        store.publish(*make_checkpoint(tmp_path / "work", 5, files))
+    assert store.list() == []

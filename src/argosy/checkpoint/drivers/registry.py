@@ -227,6 +227,17 @@ class Registry:
         finally:
             partial.unlink(missing_ok=True)
 
+    async def read_blob(self, repository: Repository, digest: str, max_bytes: int) -> bytes:
+        """Return a blob of at most `max_bytes`, whose digest is verified."""
+        content = bytearray()
+        async with self._open_blob(repository, digest) as response:
+            while chunk := await next_chunk(response):
+                content += chunk
+                _check_length(len(content), max_bytes)
+        if (received := digest_of(content)) != digest:
+            raise RegistryError("DigestMismatch", f"blob {digest} of {repository}: received {received}")
+        return bytes(content)
+
     @asynccontextmanager
     async def _open_blob(self, repository: Repository, digest: str) -> AsyncIterator[StreamedResponse]:
         """Open the body of a blob, wherever the registry redirects to."""
@@ -310,7 +321,7 @@ _ACCEPT = {"Accept": ", ".join(MANIFEST_TYPES)}
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
 
 
-def digest_of(data: bytes) -> str:
+def digest_of(data: bytes | bytearray) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
@@ -348,12 +359,16 @@ async def _write_body(response: StreamedResponse, path: Path, max_bytes: int | N
     with await _in_thread(path, lambda: path.open("wb")) as file:
         while chunk := await next_chunk(response):
             size += len(chunk)
-            if max_bytes is not None and size > max_bytes:
-                raise RegistryError("InvalidResponse", f"the blob has more than {max_bytes} bytes")
+            _check_length(size, max_bytes)
             received.update(chunk)
             await _in_thread(path, functools.partial(file.write, chunk))
         await _in_thread(path, lambda: os.fsync(file.fileno()))
     return f"sha256:{received.hexdigest()}"
+
+
+def _check_length(size: int, max_bytes: int | None) -> None:
+    if max_bytes is not None and size > max_bytes:
+        raise RegistryError("InvalidResponse", f"the blob has more than {max_bytes} bytes")
 
 
 async def _in_thread(path: Path, action: Callable[[], T]) -> T:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-import tempfile
+import ssl
 import threading
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -14,10 +14,13 @@ from argosy.checkpoint.drivers.registry_http import RegistryError
 from argosy.checkpoint.image_names import Repository
 from argosy.checkpoint.registry_login import DOCKER_CONFIG, InvalidLoginError, Login, read_login
 from argosy.checkpoint.store import CorruptCheckpointError, MissingObjectError, StoreError
+from argosy.engine.certificates import load_authority
 
 USERNAME: Final = "REGISTRY_USERNAME"
 PASSWORD: Final = "REGISTRY_PASSWORD"  # noqa: S105 - the name of a variable
 _SECRET_KEYS: Final = ("username", "password", "registry", DOCKER_CONFIG)
+AUTHORITY: Final = "ca.crt"
+"""The key of a Secret with the certificates of the authorities that have signed those of the registry."""
 _ATTEMPTS: Final = 6
 _FIRST_PAUSE_SECONDS: Final = 0.2
 
@@ -27,10 +30,13 @@ T = TypeVar("T")
 class RegistryConnection:
     """A client with an event loop of its own, in a thread that ends with the program."""
 
-    def __init__(self, repository: Repository, login: Login | None, uri: str) -> None:
+    def __init__(
+        self, repository: Repository, login: Login | None, uri: str, authority: bytes | None = None
+    ) -> None:
         self.repository = repository
         self.uri = uri
         self._login = login
+        self._authority = authority
         self._loop = asyncio.new_event_loop()
         self._client: Registry | None = None
         self._lock = threading.Lock()
@@ -45,7 +51,7 @@ class RegistryConnection:
         with self._lock:
             if self._client is None:
                 threading.Thread(target=self._loop.run_forever, name="argosy-registry", daemon=True).start()
-                self._client = Registry(self.repository.registry, self._login)
+                self._client = Registry(self.repository.registry, self._login, authority=self._authority)
         client = self._client
         try:
             return asyncio.run_coroutine_threadsafe(_repeat(client, request), self._loop).result()
@@ -54,13 +60,10 @@ class RegistryConnection:
 
     def get_blob(self, digest: str, max_bytes: int) -> bytes:
         """Return a small blob, whose digest is verified."""
-        with tempfile.TemporaryDirectory(prefix="argosy-blob-") as folder:
-            path = Path(folder) / "blob"
-            self.call(
-                lambda client: client.get_blob(self.repository, digest, path, max_bytes),
-                damage=("DigestMismatch", "InvalidResponse"),
-            )
-            return path.read_bytes()
+        return self.call(
+            lambda client: client.read_blob(self.repository, digest, max_bytes),
+            damage=("DigestMismatch", "InvalidResponse"),
+        )
 
     def push_blob(self, content: bytes, digest: str) -> None:
         self.call(lambda client: client.push_blob(self.repository, content, digest))
@@ -109,6 +112,18 @@ def find_login(host: str, credentials: Mapping[str, str]) -> Login | None:
         if DOCKER_CONFIG in data and DOCKER_CONFIG not in credentials:
             return None  # `docker login` was done for other registries.
         raise StoreError(f"credentials: {error}") from None
+
+
+def find_authority(credentials: Mapping[str, str]) -> bytes | None:
+    """Return the certificates by which a registry is trusted; None: those of the system."""
+    bundle = credentials.get(AUTHORITY, "").encode()
+    if not bundle:
+        return None
+    try:
+        load_authority(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), bundle)
+    except ssl.SSLError as error:
+        raise StoreError(f"credentials: key {AUTHORITY!r}: {error}") from None
+    return bundle
 
 
 def _docker_config(folder: str) -> str:

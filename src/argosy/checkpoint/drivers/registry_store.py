@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -54,8 +55,11 @@ MAX_BLOB_BYTES: Final = 256 * 1024 * 1024
 MAX_LAYERS: Final = 10_000
 """Registries accept manifests of four mebibytes, which is twice as many layers."""
 
+PART_AGE: Final = timedelta(hours=1)
+"""How much older than the newest checkpoint the files of a pod must be before they are deleted."""
 _COMPARED: Final = 3
 _TAG = re.compile(r"step-\d+-[0-9a-f]{12}")
+_PART = re.compile(r"parts-\d+-\d+-\d+-\d+")
 
 
 class StoredIndex(Struct, frozen=True):
@@ -156,10 +160,21 @@ class RegistryStore:
 
     def prune(self, keep_last: int, keep: Collection[str] = ()) -> Sequence[str]:
         """Delete older checkpoints; the registry frees their space. Returns the names of deleted ones."""
-        deleted = select_deletions(self.list(), keep_last, keep)
+        manifests = self.list()
+        deleted = select_deletions(manifests, keep_last, keep)
         for manifest in deleted:
             self._delete(manifest.name)
+        if manifests and (newest := _created_at(manifests[0])):
+            self._delete_parts(newest - PART_AGE)
         return [manifest.name for manifest in deleted]
+
+    def _delete_parts(self, before: datetime) -> None:
+        """Delete what pods have pushed for checkpoints that were never completed, and which keeps chunks."""
+        for tag in self._tags(_PART.fullmatch):
+            with suppress(MissingObjectError, CorruptCheckpointError):
+                created = _created_at(self._manifest(tag))
+                if created is not None and created < before:
+                    self._delete(tag)
 
     def _publish(
         self, folder: Path, manifest: Manifest, known: Mapping[str, tuple[int, str]]
@@ -196,6 +211,9 @@ class RegistryStore:
     def _push(self, tag: str, manifest: Manifest, index: ChunkIndex, digests: Mapping[str, str]) -> None:
         """Push an image: its blobs, and then the manifest that makes it one."""
         used = {chunk.sha256: chunk.stored for chunk in index.chunks()}
+        if len(used) > MAX_LAYERS:
+            limit = f"must be at most {MAX_LAYERS}, about 40 GB if several pods have saved it; use a bucket"
+            raise StoreError(f"{self.uri}: {tag}: {len(used)} chunks; {limit}")
         stored = msgspec.json.encode(StoredIndex(index, {sha256: digests[sha256] for sha256 in used}))
         config = canonical(manifest)
         for blob in (config, stored):
@@ -278,9 +296,18 @@ class RegistryStore:
         self._connection.call(lambda client: client.delete_manifest(image))
 
 
+def _created_at(manifest: Manifest) -> datetime | None:
+    return datetime.fromisoformat(manifest.created) if manifest.created else None
+
+
 def _chunk_bytes(manifest: Manifest) -> int:
-    """Return the length of chunks with which an image has not too many layers."""
+    """Return the length of chunks with which an image has not too many layers.
+
+    Pods that save a part each must use the same one, and do not know how large the parts of others are.
+    """
     length = CHUNK_BYTES
+    if manifest.ranks:
+        return length
     while length < MAX_CHUNK_BYTES and manifest.size // length + len(manifest.parts) > MAX_LAYERS:
         length *= 2
     return length

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.folder_bucket import FolderBucket
 from argosy.checkpoint.drivers.step_folders import StepFolders
-from argosy.checkpoint.image_names import InvalidImageNameError, parse_repository
+from argosy.checkpoint.image_names import InvalidImageNameError, parse_store
 from argosy.checkpoint.store import CheckpointList, Store, StoreError
 
 PVC_ROOT: Final = "ARGOSY_PVC_ROOT"
@@ -76,14 +76,15 @@ def open_bucket(uri: str, credentials: Mapping[str, str] = {}) -> Bucket:
 
 
 def _open_registry(uri: str, credentials: Mapping[str, str]) -> Store:
-    from argosy.checkpoint.drivers.registry_connection import RegistryConnection, find_login
+    from argosy.checkpoint.drivers.registry_connection import RegistryConnection, find_authority, find_login
     from argosy.checkpoint.drivers.registry_store import RegistryStore
 
     try:
-        repository = parse_repository(uri.removeprefix("oci://"))
+        repository = parse_store(uri)
     except InvalidImageNameError as error:
         raise StoreError(f"{uri}: {error}") from None
-    return RegistryStore(RegistryConnection(repository, find_login(repository.registry, credentials), uri))
+    login, authority = find_login(repository.registry, credentials), find_authority(credentials)
+    return RegistryStore(RegistryConnection(repository, login, uri, authority))
 
 
 def _file_path(uri: str, host: str, path: str) -> Path:
