@@ -12,6 +12,12 @@ from tests.support.local_control_plane import ControlPlane
 from tests.support.registry import RunningRegistry, running_registry
 
 
+def enter_node_network(plane: ControlPlane) -> Sequence[str]:
+    """Return the command that executes others in the network of the nodes."""
+    holder = msgspec.json.decode((plane.state.pods / "holder.json").read_bytes())["pid"]
+    return ("nsenter", f"--net=/proc/{holder}/ns/net")
+
+
 @contextmanager
 def running_agents(plane: ControlPlane, folder: Path, *nodes: str) -> Iterator[RunningRegistry]:
     """Run the agents of these nodes and a registry for the duration of the block."""
@@ -28,7 +34,7 @@ def registry_for_nodes(plane: ControlPlane, folder: Path) -> Iterator[RunningReg
 
     The operator is in the network of the machine. Two processes serve one folder.
     """
-    with running_registry(folder, enter=_enter_nodes(plane)) as registry:
+    with running_registry(folder, enter=enter_node_network(plane)) as registry:
         port = int(registry.address.rpartition(":")[2])
         with running_registry(folder, port=port):
             yield registry
@@ -40,15 +46,9 @@ def running_agent(plane: ControlPlane, node: str) -> Iterator[None]:
     state = plane.state
     words = ["agent", "--node", node, "--kubeconfig", str(state.kubeconfigs / "operator")]
     words += ["--notices", "none", "--checkpoint-folder", str(state.folder / "checkpoints")]
-    agent = commands.start((*_enter_nodes(plane), str(ARGOSY), *words), plane.environment)
+    agent = commands.start((*enter_node_network(plane), str(ARGOSY), *words), plane.environment)
     try:
         yield
     finally:
         agent.terminate()
         agent.communicate(timeout=60)
-
-
-def _enter_nodes(plane: ControlPlane) -> Sequence[str]:
-    """Return the command that executes others in the network of the nodes."""
-    holder = msgspec.json.decode((plane.state.pods / "holder.json").read_bytes())["pid"]
-    return "nsenter", f"--net=/proc/{holder}/ns/net"

@@ -4,7 +4,7 @@ import os
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import assets
 from tests.support.builds import S3_SERVER
-from tests.support.servers import free_port
+from tests.support.servers import free_port, is_listening
 from tests.support.waiting import wait_for
 
 BUCKET = "checkpoints"
@@ -58,14 +58,17 @@ class RunningS3:
 
 
 @contextmanager
-def running_s3(folder: Path) -> Iterator[RunningS3]:
-    """Run a server with one bucket for the duration of the block."""
+def running_s3(folder: Path, *, enter: Sequence[str] = (), host: str = "127.0.0.1") -> Iterator[RunningS3]:
+    """Run a server with one bucket for the duration of the block.
+
+    `enter` is a command that executes others elsewhere, where `host` is an address.
+    """
     port = free_port()
     (folder / "objects" / BUCKET).mkdir(parents=True)
     (folder / "metadata").mkdir()
     options = [
         "--port",
-        f"127.0.0.1:{port}",
+        f"{host}:{port}",
         "--access",
         _ACCESS_KEY,
         "--secret",
@@ -75,15 +78,19 @@ def running_s3(folder: Path) -> Iterator[RunningS3]:
     backend = ["posix", "--sidecar", str(folder / "metadata"), str(folder / "objects")]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [str(assets.find(S3_SERVER)), *options, "--quiet", *backend],
+            [*enter, str(assets.find(S3_SERVER)), *options, "--quiet", *backend],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
         )
     try:
-        wait_for(lambda: process.poll() is not None or _answers(port), "the S3 server does not answer")
+
+        def listens() -> bool:
+            return is_listening(host, port, enter) if enter else _answers(port)
+
+        wait_for(lambda: process.poll() is not None or listens(), "the S3 server does not answer")
         assert process.poll() is None, (folder / "log").read_text()
-        yield RunningS3(f"http://127.0.0.1:{port}", folder)
+        yield RunningS3(f"http://{host}:{port}", folder)
     finally:
         process.kill()
         process.wait()
