@@ -336,14 +336,18 @@ def test_each_api_can_be_served_alone() -> None:
         assert not any(name.startswith(plural) for name in names)
 
 
-def test_trainingjobs_are_granted_exec_and_configmaps_only_where_they_are_served() -> None:
+def test_what_only_trainingjobs_need_is_granted_only_where_they_are_served() -> None:
     alone: Json = {"apis": {"argosy": False, "ares": False}, "features": {"remoteExec": False}}
     added = rights(alone, {"apis": {"et": True}}) - rights(alone)
     kinds = ("trainingjobs", "scaleins", "scaleouts")
     assert {right for right in added if not right[0].startswith(kinds)} == {
         ("pods", "patch"),
         *(("pods/exec", verb) for verb in ("get", "create")),
-        *(("configmaps", verb) for verb in ("get", "list", "watch", "create", "patch", "delete")),
+        *(
+            (kind, verb)
+            for kind in ("configmaps", "poddisruptionbudgets")
+            for verb in ("get", "list", "watch", "create", "patch", "delete")
+        ),
     }
 
 

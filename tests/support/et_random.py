@@ -29,6 +29,8 @@ class RandomJob:
         self._healed = False
         self._begun: dict[str, datetime] = {}
         """When each scaler was begun, by uid."""
+        self._ordered: dict[str, int] = {}
+        """The order to save a checkpoint of each operation, by its id."""
 
     def step(self) -> None:
         """Let something happen, and the operator react to it."""
@@ -53,6 +55,7 @@ class RandomJob:
             )
         )
         happening()
+        self.job.saves = self.random.random() < 0.5
         for _ in range(self.random.randint(1, 4)):
             seconds, late = self.random.choice((1, 1, 7)), self.random.random() < 0.3
             self.job.run(1, seconds=seconds, scalers=not late)
@@ -101,9 +104,12 @@ class RandomJob:
         assert job.status.target_workers == names
 
     def _check_operations(self) -> None:
-        """Check that no scaler is begun again; declared numbers and releases may be."""
+        """Check that no scaler is begun again; declared numbers and releases may be. Each has one order."""
         record = decode(self.job.status.argosy) or Record()
         for operation in record.operations:
+            if operation.epoch and not is_declared(operation):
+                epoch = self._ordered.setdefault(operation.id, operation.epoch)
+                assert epoch == operation.epoch, f"a checkpoint was ordered twice: {operation}"
             if is_declared(operation) or is_release(operation):
                 continue
             begun = self._begun.setdefault(operation.id, operation.started_at)
@@ -197,6 +203,7 @@ class RandomJob:
             self.job.job = replace(self.job.job, status=TrainingJobStatus())
             self.job.version += 1
             self._begun.clear()
+            self._ordered.clear()
             self._note("lose the status")
 
     def _answer(self, call: Exec) -> ExecResult | None:

@@ -27,6 +27,7 @@ from argosy.plan.actions import (
     Patch,
 )
 from argosy.plan.contract import Decision, Inputs
+from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.decide import decide, plan_invalid
 from argosy.workload.model import Json, Problems, Workload
 from argosy.workload.notice_response import find_notices
@@ -110,6 +111,10 @@ class EtSimulator:
         """Host lists of the launcher, in the order of their changes."""
         self.collected = False
         """Whether the job was deleted, with everything that it owns."""
+        self.saves = False
+        """Whether the training saves a checkpoint whenever it is ordered to."""
+        self.orders: list[SaveOrder] = []
+        """Orders to save a checkpoint, as they were given."""
         self.steps: list[str] = []
         """Writes and actions of the operator."""
         self.stop_at: int | None = None
@@ -227,6 +232,19 @@ class EtSimulator:
             except OperatorKilledError:
                 self.executor.memory = Memory()
             self.cluster.tick(seconds)
+            if self.saves:
+                self.save_checkpoint()
+
+    def save_checkpoint(self) -> None:
+        """Let a running worker acknowledge a checkpoint for the order in force, if there is one."""
+        stored = decode(self.job.status.argosy)
+        order = stored.order_in_force if stored else None
+        workers = (self.pods[name] for name in self.cluster.workers())
+        pod = next((pod for pod in workers if pod.phase == "Running"), None)
+        if order is not None and pod is not None:
+            digest = f"sha256:{order.epoch:064}"
+            saved = SavedCheckpoint(order.epoch, digest, self.now, seconds=1.0, epoch=order.epoch)
+            self.cluster.change(pod.name, saved=saved)
 
     def reconcile(self) -> None:
         if not (self.collected or self.executor.job_deleted):
@@ -304,6 +322,9 @@ class EtSimulator:
         self.events += self.api.status_events(StatusChange(self.job, after, plan, workload))
         self.job = after
         self.version += 1
+        order = plan.record.order
+        if order is not None and order.epoch not in [given.epoch for given in self.orders]:
+            self.orders.append(order)
         if not self.phases or self.phases[-1] != status.phase:
             self.phases.append(status.phase)
         if LAUNCHER in self.pods and (not self.host_lists or self.host_lists[-1] != self.hosts):

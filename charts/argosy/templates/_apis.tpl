@@ -150,6 +150,14 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [patch]
+# Pods acknowledge checkpoints by an annotation.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [patch]
+# Evictions are held back until a checkpoint is saved (`checkpoint.onDrain`).
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
 # Commands are run in containers of its pods.
 - apiGroups: [""]
   resources: [pods/exec]

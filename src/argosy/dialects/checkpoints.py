@@ -1,8 +1,8 @@
 """What a job API needs for `spec.checkpoint`, the same for all: children, validation, conditions and status.
 
 An API that has the field lists `CHILD_KINDS` and `on_demand_children` in its `JobApi`, and `CHECKPOINT_RULES`
-among its RBAC rules. Its dialect sets `Workload.checkpoint`, and reports `spec_problems` and
-`checkpoint_problems`.
+among its RBAC rules; without jobs of a single pod only `CHILD_KINDS` and `APP_CHECKPOINT_RULES`. Its dialect
+sets `Workload.checkpoint`, and reports `spec_problems` and `checkpoint_problems`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,6 +10,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
+from argosy.kinds.checkpoint_spec import CheckpointSpec
+from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.crd_options import CrdOptions, PodTemplate, PrinterColumn, Rule, Scale, digits
 from argosy.kinds.dns_names import MAX_LABEL_CHARS
 from argosy.kinds.meta import ObjectMeta
@@ -171,6 +173,9 @@ class TrainingJobSpec(Struct, frozen=True, rename="camel"):
     ssh_auth_mount_path: MountPath = "/root/.ssh"
     """Folder in all containers that gets the ssh keys; another one is needed if images do not run as
     root."""
+    checkpoint: CheckpointSpec | None = None
+    """Where the program keeps checkpoints, and when it is ordered to save one. Launcher and workers have the
+    folder."""
 
 
 class JobCondition(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -246,6 +251,10 @@ class TrainingJobStatus(Struct, frozen=True, rename="camel", omit_defaults=True)
     """Label selector of the worker pods, for kubectl scale."""
     restart_history: list[RestartStatus] = field(default_factory=list)
     """The last twenty restarts, the newest last."""
+    checkpoint: CheckpointStatus | None = None
+    """The last good checkpoint, if the job keeps any."""
+    recoveries: list[RecoveryStatus] = field(default_factory=list)
+    """The last ten losses of pods of a job with checkpoints, the newest last."""
     argosy: dict[str, object] = field(default_factory=dict)
     """The operator's internal record of the job; other clients should not read it."""
 

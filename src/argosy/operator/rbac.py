@@ -136,7 +136,7 @@ CREDENTIALS_RULE: Final = PolicyRule(
 )
 """What an API needs, among its own rules, whose reconcilers name Secrets in `Call` or `View`."""
 
-CHECKPOINT_RULES: Final = (
+APP_CHECKPOINT_RULES: Final = (
     PolicyRule(
         resources=("pods",),
         verbs=("patch",),
@@ -148,6 +148,11 @@ CHECKPOINT_RULES: Final = (
         verbs=MANAGE,
         reason="evictions are held back until a checkpoint is saved (`checkpoint.onDrain`)",
     ),
+)
+"""For an API whose programs may keep checkpoints, among its own rules; see `dialects.checkpoints`."""
+
+CHECKPOINT_RULES: Final = (
+    *APP_CHECKPOINT_RULES,
     PolicyRule(
         group=CheckpointBackup.resource.group,
         resources=(CheckpointBackup.resource.plural,),
@@ -155,7 +160,7 @@ CHECKPOINT_RULES: Final = (
         reason="checkpoints of processes (`checkpoint.level`)",
     ),
 )
-"""For an API whose jobs may keep checkpoints, among its own rules; see `dialects.checkpoints`."""
+"""The same for an API whose jobs may have a single pod, so that its processes can be saved too."""
 
 HOST_LIST_RULES: Final = (
     PolicyRule(

@@ -15,6 +15,8 @@ def check(seed: int) -> None:
         "launcher.restartPolicy": ("Never", "Always")[seed // 8 % 2],
         "backoffLimit": 3,
     }
+    if seed % 3 == 1:
+        changes["checkpoint"] = {"store": "file:///store", "suspendGrace": "20s"}
     job = RandomJob(seed, changes)
     for _ in range(STEPS):
         job.step()

@@ -1,6 +1,7 @@
 """Registers TrainingJobs: the dialect with everything that this API has beyond a translation."""
 
 from argosy.dialects.base import Adoption, JobApi, RequestKind
+from argosy.dialects.checkpoints import CHILD_KINDS
 from argosy.dialects.et import adoption, events, requests
 from argosy.dialects.et.dialect import TrainingJobDialect
 from argosy.dialects.et.injection import inject
@@ -33,7 +34,7 @@ def training_job_api(
         timed_patch=suspending_patch,
         adoption=Adoption(adoption.adopted_record, adoption.adopted_replica),
         requests=tuple(RequestKind(kind, _job_name, _to_request, _asks) for kind in (ScaleIn, ScaleOut)),
-        child_kinds=(ConfigMapMetadata,),
+        child_kinds=(ConfigMapMetadata, *CHILD_KINDS),
         write_time_field="last_reconcile_time",
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from argosy.dialects.base import StatusInput
+from argosy.dialects.checkpoints import checkpoint_problems
 from argosy.dialects.et import names, status
 from argosy.dialects.et.attach import ATTACH_CHECKS, KUBEXEC, SSH, drain_check, kubexec_script
 from argosy.dialects.et.files import (
@@ -40,6 +41,7 @@ from argosy.kinds.trainingjob import (
     TrainingJobSpec,
     TrainingJobStatus,
 )
+from argosy.workload.checkpoint_policy import checkpoint_policy
 from argosy.workload.child_rules import AccountRule, GeneratedSecret, LauncherAccount
 from argosy.workload.children import SSH_KEYS_NAMED_RSA
 from argosy.workload.host_list import HostFile, HostList
@@ -90,7 +92,15 @@ class TrainingJobDialect:
         spec = load_job(obj, started=obj.status.start_time is not None)
         if isinstance(spec, Problems):
             return spec
-        meta, settings = obj.metadata, self._settings
+        workload = self._workload(obj, spec)
+        problems = checkpoint_problems(workload)
+        return Problems(tuple(problems)) if problems else workload
+
+    def to_status(self, obj: TrainingJob, view: StatusInput) -> TrainingJobStatus:
+        return status.to_status(obj, view)
+
+    def _workload(self, obj: TrainingJob, spec: TrainingJobSpec) -> Workload:
+        meta, settings, checkpoint = obj.metadata, self._settings, spec.checkpoint
         return Workload(
             kind=obj.resource.kind,
             api_version=obj.resource.api_version,
@@ -112,10 +122,10 @@ class TrainingJobDialect:
             labels={GROUP_LABEL: GROUP, JOB_LABEL: meta.name},
             annotations=meta.annotations,
             semantics=SEMANTICS,
+            checkpoint=checkpoint_policy(checkpoint, meta.namespace, meta.name, meta.uid)
+            if checkpoint
+            else None,
         )
-
-    def to_status(self, obj: TrainingJob, view: StatusInput) -> TrainingJobStatus:
-        return status.to_status(obj, view)
 
 
 def _naming() -> Naming:

@@ -1,4 +1,5 @@
-"""The events of TrainingJobs: for each condition that becomes True with a reason, and for lost workers.
+"""The events of TrainingJobs: for each condition that becomes True with a reason, for lost workers and for
+checkpoints.
 
 A job that is resumed has the condition Suspended False, which is an event too. The begin and the success of
 what a scaler asked for are events of the scaler only.
@@ -25,6 +26,7 @@ from argosy.workload.release import is_release
 
 _WARNINGS = frozenset({listed.FAILED, listed.SCALE_FAILED, listed.RESTARTING})
 _OF_SCALERS = frozenset({listed.SCALING, listed.SCALE_SUCCEEDED})
+_OF_CHECKPOINTS = frozenset({common.CHECKPOINT_COMPLETED, common.CHECKPOINT_TIMEOUT})
 _REJECTIONS = frozenset(
     {ActionStatus.FORBIDDEN, ActionStatus.INVALID, ActionStatus.RETRY, ActionStatus.SPEC_REJECTED}
 )
@@ -42,6 +44,7 @@ def status_events(change: StatusChange[TrainingJob]) -> Sequence[EmitEvent]:
         *_release_events(change, before or Record()),
         *_name_conflict_events(change, before),
         *_spec_events(change),
+        *(event for event in change.plan.events if event.reason in _OF_CHECKPOINTS),
     )
 
 

@@ -1,7 +1,8 @@
 """Lists the reasons in conditions and events of TrainingJobs and scalers that other job APIs do not have.
 
 Those without a note are et-operator's, whose users and tools know them. Reasons of all job APIs are in
-`workload.reasons`; of those, TrainingJobs have InvalidSpec, DeadlineExceeded and BelowMinReplicas.
+`workload.reasons`; of those, TrainingJobs have InvalidSpec, DeadlineExceeded, BelowMinReplicas,
+CheckpointCompleted and CheckpointTimeout.
 """
 
 # Conditions of a job, and events.

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from argosy.dialects.base import StatusInput
+from argosy.dialects.checkpoints import checkpoint_status, recoveries
 from argosy.dialects.et import conditions as listed
 from argosy.dialects.et import messages, names, reasons
 from argosy.dialects.et.conditions import Conditions
@@ -63,6 +64,8 @@ def to_status(job: TrainingJob, view: StatusInput) -> TrainingJobStatus:
         replicas=len(current),
         selector=names.worker_selector(job.metadata.name),
         restart_history=restart_history(record),
+        checkpoint=checkpoint_status(view.workload, record) or last.checkpoint,
+        recoveries=recoveries(record),
         argosy=encode(record),
     )
 

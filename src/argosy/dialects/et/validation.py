@@ -6,6 +6,7 @@ The CRDs reject most of it; what is found here was stored under an older CRD, or
 import re
 from collections.abc import Iterator, Sequence
 
+from argosy.dialects.checkpoints import spec_problems
 from argosy.dialects.et.names import worker_name
 from argosy.dialects.et.spec import MAX_WORKERS, read_job_spec
 from argosy.dialects.templates import containers
@@ -46,6 +47,7 @@ def load_job(job: TrainingJob, *, started: bool) -> TrainingJobSpec | Problems:
         *_worker_problems(spec.et_replica_specs.worker),
         *_job_problems(spec),
         *_scheduling_problems(spec),
+        *spec_problems(spec.checkpoint),
     ]
     if not started:
         found += _start_problems(job.metadata.name, spec)

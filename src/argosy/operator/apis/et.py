@@ -9,7 +9,7 @@ from argosy.kinds.scalers import ScaleIn, ScaleInCrd, ScaleOut, ScaleOutCrd
 from argosy.kinds.trainingjob import LAUNCHER, WORKER, JobCondition, TrainingJob, TrainingJobCrd
 from argosy.operator.apis.base import Api, Preset, SettingOption, start_controllers
 from argosy.operator.apis.summary import JobSummary, RoleSummary, job_kind
-from argosy.operator.rbac import EXEC_RULE, HOST_LIST_RULES, job_rules, kind_rules
+from argosy.operator.rbac import APP_CHECKPOINT_RULES, EXEC_RULE, HOST_LIST_RULES, job_rules, kind_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.manager import Manager
@@ -82,6 +82,8 @@ def summarize(job: TrainingJob) -> JobSummary:
         roles=[_summarize_role(job, role) for role in (LAUNCHER, WORKER)],
         conditions=[(c.type, c.status, c.reason, c.message) for c in status.conditions],
         restart_history=status.restart_history,
+        checkpoint=status.checkpoint,
+        recoveries=status.recoveries,
         usage=recorded_usage(status.argosy),
     )
 
@@ -106,6 +108,7 @@ ET: Final = Api(
         *kind_rules(ScaleIn),
         *kind_rules(ScaleOut),
         *HOST_LIST_RULES,
+        *APP_CHECKPOINT_RULES,
         EXEC_RULE,
     ),
     start=start_controllers(_add_controllers),
