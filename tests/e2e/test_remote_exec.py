@@ -163,7 +163,7 @@ KILLED = {
 
 
 @pytest.mark.parametrize("kill", KILLED.values(), ids=KILLED.keys())
-def test_end_of_the_agent_ends_the_command(kill: str, pods: Pods) -> None:
+def test_case_54_end_of_the_agent_ends_the_command(kill: str, pods: Pods) -> None:
     pods.create("worker", IDLE)
     pods.create("launcher", IDLE)
     pid = pods.start_agent(STUBBORN)
@@ -196,7 +196,7 @@ def test_deleted_launcher_ends_the_command(options: tuple[str, ...], pods: Pods)
 
 @pytest.mark.parametrize("options", DELETED.values(), ids=DELETED.keys())
 @pytest.mark.parametrize("idle", [IDLE, DEAF], ids=["idle", "idle and deaf"])
-def test_deleted_worker_ends_the_agent(idle: str, options: tuple[str, ...], pods: Pods) -> None:
+def test_case_54_deleted_worker_ends_the_agent(idle: str, options: tuple[str, ...], pods: Pods) -> None:
     """Also while the worker is terminating: the process that ignores SIGTERM has ten minutes for it."""
     pods.create("worker", idle, grace=600)
     pods.create("launcher", IDLE)

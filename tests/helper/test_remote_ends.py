@@ -105,7 +105,7 @@ def test_signal_without_a_connection_ends_the_agent_after_a_while(tmp_path: Path
 
 
 @pytest.mark.parametrize("stdin", [subprocess.DEVNULL, subprocess.PIPE], ids=["no input", "open input"])
-def test_killed_agent_ends_the_command(stdin: int, pod: FakePod) -> None:
+def test_case_54_killed_agent_ends_the_command(stdin: int, pod: FakePod) -> None:
     agent = pod.start(POD, STUBBORN, stdin=stdin)
     assert read_line(agent) == b"started\n"
     agent.kill()
@@ -267,7 +267,7 @@ _PARAMETERS = [
 
 
 @pytest.mark.parametrize("case", _PARAMETERS)
-def test_pod_that_goes_ends_both_sides(case: PodCase, pod: FakePod) -> None:
+def test_case_54_pod_that_goes_ends_both_sides(case: PodCase, pod: FakePod) -> None:
     agent = pod.start(POD, STUBBORN)
     assert read_line(agent) == b"started\n"
     pod.write("pod", case.answer)
