@@ -1,5 +1,6 @@
 """TrainingJobs that are scaled while they run, on the local control plane and on a real cluster."""
 
+import secrets
 from typing import cast
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tests.support import examples
 from tests.support.elastic_jobs import ElasticUser, training_job
 from tests.support.horovod_runs import assert_result_of_an_undisturbed_run, steps_of
-from tests.support.user import User
+from tests.support.user import User, user_in_namespace
 from tests.support.waiting import wait_for
 
 
@@ -52,6 +53,31 @@ def test_workers_are_added_and_removed_while_the_launcher_runs(user: User, et: E
     assert identities(user, *stays) == before
     user.kubectl("delete", "trainingjob", "poll")
     et.wait_until_gone("pods", "-l", "training-job-name=poll")
+
+
+@pytest.mark.long
+def test_jobs_of_one_name_in_two_namespaces_know_nothing_of_each_other(user: User, et: ElasticUser) -> None:
+    """One is scaled beside the other, whose pods and host list stay as they are."""
+    with user_in_namespace(user.target, f"t{secrets.token_hex(3)}") as neighbour:
+        other = ElasticUser(neighbour)
+        for each in (et, other):
+            each.apply(training_job("twin"))
+        for each in (et, other):
+            each.wait_for_phase("trainingjob", "twin", "Running")
+            each.wait_for_hosts("twin", "worker-0", "worker-1")
+        pods = ("twin-launcher", "twin-worker-0", "twin-worker-1")
+        before = identities(neighbour, *pods)
+        assert set(before).isdisjoint(identities(user, *pods))
+        et.scale("ScaleIn", "in", "twin", toDelete={"count": 1})
+        et.wait_for_workers("twin", "worker-0")
+        et.wait_for_hosts("twin", "worker-0")
+        assert other.hosts("twin") == ["twin-worker-0", "twin-worker-1"]
+        assert identities(neighbour, *pods) == before
+        status = other.status("trainingjob", "twin")
+        assert (status["phase"], status["targetWorkers"]) == ("Running", list(pods[1:]))
+        user.kubectl("delete", "trainingjob", "twin")
+        et.wait_until_gone("pods", "-l", "training-job-name=twin")
+        assert identities(neighbour, *pods) == before, "deleted with their own job only"
 
 
 def wait_for_size(user: User, job: str, size: int) -> None:
