@@ -42,25 +42,34 @@ class Rehearsal:
 @contextmanager
 def rehearsal(notice: str) -> Iterator[Rehearsal]:
     """One node that was not bought, a cloud, and an operator that may buy there."""
+    with rehearsed_cloud(notice) as rehearsed:
+        words = ("operator", "--local", str(rehearsed.plane.state.folder))
+        with running(rehearsed.plane, *words, *buying_options(rehearsed.endpoint)):
+            yield rehearsed
+
+
+@contextmanager
+def rehearsed_cloud(notice: str) -> Iterator[Rehearsal]:
+    """One node that was not bought and a cloud; no operator."""
     plane, port = ControlPlane.up("--nodes", "1", "--no-operator"), free_port()
-    endpoint = f"http://127.0.0.1:{port}"
     try:
-        with (
-            _running(plane, "rehearse", "spot", "--port", str(port), "--boot", "1s", "--notice", notice),
-            _running(
-                plane,
-                *("operator", "--local", str(plane.state.folder), "--api", "spot"),
-                *("--gce-endpoint", endpoint, "--bootstrap-token-namespaces", "default"),
-                *("--catalog-path", str(EXAMPLES / "catalog.csv"), "--instance-poll", "1"),
-            ),
-        ):
-            yield Rehearsal(plane, endpoint)
+        with running(plane, "rehearse", "spot", "--port", str(port), "--boot", "1s", "--notice", notice):
+            yield Rehearsal(plane, f"http://127.0.0.1:{port}")
     finally:
         plane.down()
 
 
+def buying_options(endpoint: str) -> tuple[str, ...]:
+    """Return the options of an operator that buys VMs at an endpoint."""
+    return (
+        *("--api", "spot", "--gce-endpoint", endpoint, "--bootstrap-token-namespaces", "default"),
+        *("--catalog-path", str(EXAMPLES / "catalog.csv"), "--instance-poll", "1"),
+    )
+
+
 @contextmanager
-def _running(plane: ControlPlane, *words: str) -> Iterator[subprocess.Popen[str]]:
+def running(plane: ControlPlane, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run an `argosy` command for the duration of the block."""
     process = plane.start(*words)
     try:
         yield process
