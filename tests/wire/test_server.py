@@ -1,6 +1,8 @@
 """The server against a plain socket that sends exact bytes."""
 
 import asyncio
+import errno
+import gc
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -611,6 +613,24 @@ class Endless:
                 await asyncio.sleep(self._pause)
         finally:
             self.ended.set()
+
+
+async def test_connection_that_is_reset_right_after_the_response_ends_quietly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_transport: object) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    problems: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, problem: problems.append(problem))
+    async with serving(echo) as site:
+        monkeypatch.setattr("asyncio.selector_events._SelectorSocketTransport.write_eof", fail)
+        connection = await site.connect()
+        await connection.send(b"GET /a HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+        assert (await connection.response())[0] == 200
+        assert await connection.rest() == b""
+    gc.collect()
+    assert problems == []
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "shutdown of sending"])

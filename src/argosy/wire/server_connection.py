@@ -313,10 +313,14 @@ class ServerConnection(SharedBufferProtocol, BoundedProtocol):
             return
         if self._encrypted:  # TLS sends its own farewell and waits for the client's
             self._transport.close()
-        else:
+            return
+        try:
             self._transport.write_eof()
-            self._resume_reading()
-            self._loop.call_later(_LINGER_SECONDS, self._transport.abort)
+        except OSError:  # the client has reset the connection since the response was written
+            self._transport.abort()
+            return
+        self._resume_reading()
+        self._loop.call_later(_LINGER_SECONDS, self._transport.abort)
 
     # State
 
