@@ -184,7 +184,7 @@ class BackupSteps:
             node = self._state.node()
             port = node.status.daemon_endpoints.kubelet_endpoint.port
             items = await self._kubelet.checkpoint(node.internal_ip, port, node.metadata.name, name)
-            found = await asyncio.to_thread(self._reported, items, name)
+            found = await asyncio.to_thread(self._archive_in, items, name)
             found = found or await asyncio.to_thread(self._find, backup, name, since)
         if found is None:
             raise StepError(f"the kubelet made a checkpoint of {name}, but there is no archive of it")
@@ -210,7 +210,7 @@ class BackupSteps:
                 raise LaterError(1.0)
         return None
 
-    def _reported(self, items: list[str], name: ContainerName) -> tuple[Path, datetime] | None:
+    def _archive_in(self, items: list[str], name: ContainerName) -> tuple[Path, datetime] | None:
         for item in items:
             at = archive_time(Path(item).name, name)
             if at is not None and (path := self._folder.path_of(item, name)).exists():

@@ -83,7 +83,7 @@ class CapabilityLabel:
         if node is None:
             return
         current = _labels(node)
-        wanted = await self._wanted(node, current)
+        wanted = await self._labels_to_set(node, current)
         changed = {name: value or None for name, value in wanted.items() if value != current[name]}
         if changed:
             findings = self._findings or Findings("")
@@ -95,7 +95,7 @@ class CapabilityLabel:
             patch = {"metadata": {"labels": changed}}
             self._nodes.put(await self._client.patch(OwnNode, node.metadata.name, patch))
 
-    async def _wanted(self, node: OwnNode, current: dict[str, str]) -> dict[str, str]:
+    async def _labels_to_set(self, node: OwnNode, current: dict[str, str]) -> dict[str, str]:
         runtime = node.status.node_info.container_runtime_version
         findings = self._findings
         if findings is None or findings.runtime != runtime:

@@ -94,10 +94,10 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
 def create(record: MachineRecord, context: Context) -> MachinePlan | ExistingMachine:
     """Look for the recorded machine, and create it if it is not there."""
     if machine := context.machine(record):
-        return _existing(record, machine, context, adopted=context.result(record, "insert") is None)
+        return _take_over(record, machine, context, adopted=context.result(record, "insert") is None)
     operation = _insertion(record, context)
     if operation is not None and operation.done and operation.code:
-        return _refused(record, context, operation.code, operation.message)
+        return _handle_refusal(record, context, operation.code, operation.message)
     if operation is not None and not operation.done:
         return _wait(record, context)
     if context.facts.spec is None or context.facts.join is None:
@@ -111,7 +111,7 @@ def create(record: MachineRecord, context: Context) -> MachinePlan | ExistingMac
     if result is None:
         return context.plan(record, find)
     if result.status is CallStatus.DONE and isinstance(result.value, ObservedMachine):
-        return _existing(record, result.value, context, adopted=True)
+        return _take_over(record, result.value, context, adopted=True)
     if result.status is not CallStatus.REFUSED or result.code != NOT_FOUND:
         return _failed_call(record, context, result)
     if operation is not None:  # it was created, and is gone already
@@ -143,7 +143,7 @@ def _insert(record: MachineRecord, context: Context, find: Call) -> MachinePlan:
         insert = context.call(record, "insert", body, secrets)
         started = result.value if result is not None else None
         if isinstance(started, ObservedOperation) and started.done and started.code:
-            return _refused(record, context, started.code, started.message)
+            return _handle_refusal(record, context, started.code, started.message)
         sent = record if record.sent else replace(record, sent=True, requested_at=context.now)
         return _wait(replace(sent, retry_at=None), context, *calls, insert)
     return _failed_call(record, context, result)
@@ -159,12 +159,12 @@ def _wait(record: MachineRecord, context: Context, *calls: Call) -> MachinePlan:
 
 def _failed_call(record: MachineRecord, context: Context, result: CallResult) -> MachinePlan:
     if result.status is CallStatus.REFUSED:
-        return _refused(record, context, result.code, result.message)
+        return _handle_refusal(record, context, result.code, result.message)
     outcome = reaction_to_result(result)
     return context.plan(context.retry(record, outcome.reason, result.message))
 
 
-def _refused(record: MachineRecord, context: Context, code: str, message: str) -> MachinePlan:
+def _handle_refusal(record: MachineRecord, context: Context, code: str, message: str) -> MachinePlan:
     """Decide what a refusal of this attempt means for the next one."""
     outcome = reaction_to(code)
     if outcome.reaction is not Reaction.FIND:
@@ -214,7 +214,7 @@ def reopen(record: MachineRecord, context: Context) -> MachinePlan:
     return request(replace(_clean(record), state=MachineState.WANTED, join_attempts=0), context)
 
 
-def _existing(
+def _take_over(
     record: MachineRecord, machine: ObservedMachine, context: Context, *, adopted: bool
 ) -> MachinePlan | ExistingMachine:
     if not _is_ours(record, machine, context):

@@ -41,7 +41,7 @@ def watch(record: MachineRecord, context: Context) -> MachinePlan:
     if machine is None and context.is_fresh(record.requested_at) and context.facts.zone.value is not None:
         return _confirm_absence(record, context, events)
     if machine is not None and machine.presence is Presence.LOST:
-        return _lost(record, machine, context, events)
+        return _handle_loss(record, machine, context, events)
     record = _join(record, context, events)
     silent_for = context.now - record.silent_since if record.silent_since else timedelta()
     limit = timedelta(seconds=context.settings.lease_loss_timeout)
@@ -119,7 +119,7 @@ def _confirm_absence(record: MachineRecord, context: Context, events: list[EmitE
     return _with_events(context.plan(again), events)
 
 
-def _lost(
+def _handle_loss(
     record: MachineRecord, machine: ObservedMachine, context: Context, events: list[EmitEvent]
 ) -> MachinePlan:
     """Wait until a machine that is stopping has stopped, then delete what is left of it."""

@@ -143,7 +143,7 @@ def _when_idle(backup: CheckpointBackup, now: datetime) -> Step:
     status, meta = backup.status, backup.metadata
     if status.phase == "":
         return Begin()
-    if status.phase == phases.FAILED and 0 < _observed(status) < meta.generation:
+    if status.phase == phases.FAILED and 0 < _observed_generation(status) < meta.generation:
         return Begin()  # the spec was changed
     if status.phase not in (phases.COMPLETED, phases.COMPLETED_WITH_ERROR):
         return Wait()
@@ -156,7 +156,7 @@ def _when_idle(backup: CheckpointBackup, now: datetime) -> Step:
     return Begin() if due <= now else Wait(due)
 
 
-def _observed(status: CheckpointBackupStatus) -> int:
+def _observed_generation(status: CheckpointBackupStatus) -> int:
     """Return the generation that the status is about; 0 if an older CRD does not keep it."""
     of_conditions = [item.observed_generation or 0 for item in status.conditions]
     return max(status.observed_generation, *of_conditions, 0)
@@ -173,7 +173,7 @@ def check(backup: CheckpointBackup, pod: SourcePod | None, trusted: Collection[s
     spec = backup.spec
     try:
         parse_schedule(spec.schedule)
-        for name in _named(spec) or (pod.containers if pod else ()):
+        for name in _named_containers(spec) or (pod.containers if pod else ()):
             target_image(backup, name)
     except (InvalidScheduleError, InvalidImageNameError) as error:
         raise InvalidBackupError(str(error)) from error
@@ -183,7 +183,7 @@ def check(backup: CheckpointBackup, pod: SourcePod | None, trusted: Collection[s
         raise InvalidBackupError(f"spec.podRef: pod {namespace}/{name} not found")
     if not pod.running:
         raise InvalidBackupError(f"spec.podRef: pod {namespace}/{name} is not Running")
-    for container in _named(spec) or pod.containers:
+    for container in _named_containers(spec) or pod.containers:
         if container not in pod.containers:
             unknown = unknown_name("container", container, pod.containers)
             raise InvalidBackupError(f"spec.containers: pod {namespace}/{name}: {unknown}")
@@ -214,7 +214,7 @@ def pod_key(backup: CheckpointBackup) -> tuple[str, str]:
 
 def containers_of(backup: CheckpointBackup, pod: SourcePod | None) -> list[str]:
     """Return the containers to checkpoint: those of the spec, or all of the pod."""
-    if named := _named(backup.spec):
+    if named := _named_containers(backup.spec):
         return named
     if pod is not None:
         return list(pod.containers)
@@ -264,5 +264,5 @@ def _recorded_containers(backup: CheckpointBackup) -> list[dict[str, object]]:
     return [item for item in containers if isinstance(item, dict)] if isinstance(containers, list) else []
 
 
-def _named(spec: CheckpointBackupSpec) -> list[str]:
+def _named_containers(spec: CheckpointBackupSpec) -> list[str]:
     return list(dict.fromkeys(item.name for item in spec.containers))

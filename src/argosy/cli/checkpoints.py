@@ -204,14 +204,14 @@ def copy(
 
 def _end(place: str, credentials: Path | None) -> Store | Path:
     """Return the store of a URI, or else the folder."""
-    return open_store(place, _given(credentials)) if "://" in place else Path(place)
+    return open_store(place, _credentials(credentials)) if "://" in place else Path(place)
 
 
 def _open(uri: str, credentials: Path | None) -> CheckpointList:
-    return open_checkpoints(uri, _given(credentials))
+    return open_checkpoints(uri, _credentials(credentials))
 
 
-def _given(credentials: Path | None) -> Mapping[str, str]:
+def _credentials(credentials: Path | None) -> Mapping[str, str]:
     return read_credentials(credentials) if credentials else {}
 
 

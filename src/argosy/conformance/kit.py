@@ -198,7 +198,7 @@ def _same_after_restart(case: Case) -> Iterator[str]:
         yield "another instance of the adapter injects something else"
 
 
-def _resized(case: Case) -> Iterator[str]:
+def _check_resize(case: Case) -> Iterator[str]:
     """Check that after a resize all pods restart and agree, or running pods have no outdated values."""
     for name, size in case.sample.roles.items():
         larger = case.sized({name: size + 1})
@@ -209,10 +209,10 @@ def _resized(case: Case) -> Iterator[str]:
         with suppress(NotApplicable):
             yield from _world_problems(case, larger)
         if larger.rules.resize is ResizeMode.LIVE and name in case.sample.elastic:
-            yield from _outdated(case, larger)
+            yield from _outdated_values(case, larger)
 
 
-def _outdated(case: Case, larger: Workload) -> Iterator[str]:
+def _outdated_values(case: Case, larger: Workload) -> Iterator[str]:
     after = _rankings(case, larger)
     for replica, before in _rankings(case, case.job).items():
         if before != after[replica]:
@@ -286,7 +286,7 @@ CHECKS: Mapping[str, Check] = {
     "the world size is the number of ranks": _world_size,
     "every address can be resolved": _addresses,
     "pods get the same values after a restart": _same_after_restart,
-    "a resize leaves no pod with outdated values": _resized,
+    "a resize leaves no pod with outdated values": _check_resize,
     "elastic roles have pods of any index below their maximum": _spare_indexes,
     "success and failure of the job follow from its roles": _terminal_phases,
     "invalid options are rejected": _invalid_options,

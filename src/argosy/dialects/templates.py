@@ -6,11 +6,11 @@ from argosy.workload.model import Json
 
 
 def containers(template: Json | None) -> list[Json]:
-    return _listed(template, "containers")
+    return _entries(template, "containers")
 
 
 def init_containers(template: Json | None) -> list[Json]:
-    return _listed(template, "initContainers")
+    return _entries(template, "initContainers")
 
 
 def container_named(template: Json | None, name: str) -> Json | None:
@@ -63,6 +63,6 @@ def without_details(template: object) -> Json:
     return {**metadata, "spec": {"containers": kept}}
 
 
-def _listed(template: Json | None, part: str) -> list[Json]:
+def _entries(template: Json | None, part: str) -> list[Json]:
     listed = pod_spec(template).get(part)
     return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []

@@ -197,13 +197,13 @@ class Leader:
 
     async def _create(self) -> Lease:
         body = {"metadata": {"name": self._name}, "spec": self._acquired_spec()}
-        return await self._answered(self._client.create(Lease, body, self._namespace))
+        return await self._send(self._client.create(Lease, body, self._namespace))
 
     async def _patch(self, spec: Json) -> Lease:
         patch = {"metadata": {"resourceVersion": self._version}, "spec": spec}
-        return await self._answered(self._client.patch(Lease, self._name, patch, self._namespace))
+        return await self._send(self._client.patch(Lease, self._name, patch, self._namespace))
 
-    async def _answered(self, write: Awaitable[Lease]) -> Lease:
+    async def _send(self, write: Awaitable[Lease]) -> Lease:
         self._unanswered = True
         lease = await write
         self._unanswered = False

@@ -65,16 +65,16 @@ def _as_applied(entries: list[Json], manager: str, api_version: str, *, patched:
         return None
     fields: Json = {}
     for entry in own:
-        fields = _united(fields, entry.get("fieldsV1"))
+        fields = _union(fields, entry.get("fieldsV1"))
     applied = {**own[0], "operation": "Apply", "fieldsV1": fields}
     return [*(entry for entry in entries if entry not in own), applied]
 
 
-def _united(fields: Json, others: object) -> Json:
+def _union(fields: Json, others: object) -> Json:
     """Return the union of two sets of fields."""
     if not isinstance(others, dict):
         return fields
-    return {**fields, **{name: _united(_mapping(fields.get(name)), inner) for name, inner in others.items()}}
+    return {**fields, **{name: _union(_mapping(fields.get(name)), inner) for name, inner in others.items()}}
 
 
 def _mapping(value: object) -> Json:

@@ -75,7 +75,7 @@ class Sender:
         async def request() -> Request:
             return await self._request("GET", target, headers, None, None)
 
-        return Opener(self._transport, request, self._credentials.refresh, self._opened)
+        return Opener(self._transport, request, self._credentials.refresh, self._count_stream)
 
     @asynccontextmanager
     async def websocket(
@@ -154,7 +154,7 @@ class Sender:
             raise RejectedIdentity(error, request.identity) if isinstance(error, Unauthorized) else error
         return response.body
 
-    def _opened(self, status: int | None) -> None:
+    def _count_stream(self, status: int | None) -> None:
         self._count(STREAM, NO_RESPONSE if status is None else str(status))
 
     def _count(self, method: str, code: str) -> None:

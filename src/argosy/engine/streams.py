@@ -153,7 +153,7 @@ async def run_exec(
 
     Nothing more is received while `pace` waits, so a full socket makes the command wait.
     """
-    feeding = None if stdin is None else asyncio.create_task(_feed(socket, stdin))
+    feeding = None if stdin is None else asyncio.create_task(_send_stdin(socket, stdin))
     try:
         while (message := await socket.receive()) is not None:
             if not message:
@@ -174,7 +174,7 @@ async def run_exec(
     raise Unavailable(0, "Unreachable", "the connection closed before the command ended")
 
 
-async def _feed(socket: Socket, stdin: bytes | AsyncIterator[bytes]) -> None:
+async def _send_stdin(socket: Socket, stdin: bytes | AsyncIterator[bytes]) -> None:
     async for chunk in _chunks_of(stdin):
         await socket.send(bytes([STDIN]) + chunk)
     if socket.protocol == EXEC_PROTOCOLS[0]:

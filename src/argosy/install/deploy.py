@@ -61,11 +61,11 @@ def rendered_files(deploy: Path) -> dict[str, str]:
     return {
         f"{api}/{path}": content
         for api, layout in LAYOUTS.items()
-        for path, content in _rendered(api, layout, deploy / api)
+        for path, content in _render_api(api, layout, deploy / api)
     }
 
 
-def _rendered(api: str, layout: Layout, folder: Path) -> Iterator[tuple[str, str]]:
+def _render_api(api: str, layout: Layout, folder: Path) -> Iterator[tuple[str, str]]:
     chart, preset = Chart(chart_folder()), PRESETS[api]
     edited = yaml.safe_load((folder / layout.values).read_text()) if layout.values else {}
     given, given_namespace = split_namespace(edited)

@@ -37,9 +37,9 @@ def health_handler(shown: HealthPaths) -> Handler:
             raise HttpError(405, "there is nothing to change here")
         match request.path:
             case "/healthz" if shown.live:
-                return _checked(shown.live, verbose="verbose" in request.query)
+                return _run_checks(shown.live, verbose="verbose" in request.query)
             case "/readyz" if shown.ready:
-                return _checked(shown.ready, verbose="verbose" in request.query)
+                return _run_checks(shown.ready, verbose="verbose" in request.query)
             case "/metrics" if shown.registry:
                 return Response(generate_latest(shown.registry), content_type=CONTENT_TYPE_LATEST.encode())
         raise HttpError(404, f"{request.path} is not served here")
@@ -47,7 +47,7 @@ def health_handler(shown: HealthPaths) -> Handler:
     return answer
 
 
-def _checked(checks: Sequence[Check], *, verbose: bool) -> Response:
+def _run_checks(checks: Sequence[Check], *, verbose: bool) -> Response:
     results = [(check.name, *check.run()) for check in checks]
     passed = all(ok for _, ok, _ in results)
     lines = [

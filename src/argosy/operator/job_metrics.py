@@ -86,7 +86,7 @@ class JobMetrics:
             self.restarts.labels(kind, framework, cause).inc()
         if workload is not None:
             self._waits(kind, workload, before, after)
-        self._scaled(kind, before, after)
+        self._record_scaling(kind, before, after)
         self.usage.add(kind, framework, before, after)
         if before is None:
             return
@@ -102,7 +102,7 @@ class JobMetrics:
         if (queued := gang_wait_seconds(workload, before, after)) is not None:
             self.gang_wait.labels(kind, workload.framework).observe(queued)
 
-    def _scaled(self, kind: str, before: Record | None, after: Record) -> None:
+    def _record_scaling(self, kind: str, before: Record | None, after: Record) -> None:
         """Count the steps of scale operations that were left, and those operations that have ended."""
         known = {operation.id: operation for operation in before.operations} if before else {}
         for operation in after.operations:

@@ -125,11 +125,11 @@ class BackgroundCalls:
         while calls.waiting and len(calls.submitted) < MAX_RUNNING_PER_OBJECT:
             name = next(iter(calls.waiting))
             action = calls.waiting.pop(name)
-            submitted = Submitted(key.namespace, action, partial(self._ended, key))
+            submitted = Submitted(key.namespace, action, partial(self._on_end, key))
             calls.submitted[name] = submitted
             self._pool.submit(submitted)
 
-    def _ended(self, key: Key, submitted: Submitted, result: BackgroundResult | None) -> None:
+    def _on_end(self, key: Key, submitted: Submitted, result: BackgroundResult | None) -> None:
         """Store an answer and enqueue its object, unless the action was dropped before it ended."""
         calls, name = self._objects.get(key), submitted.action.key
         if calls is None or calls.submitted.get(name) is not submitted:

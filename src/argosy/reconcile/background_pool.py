@@ -166,7 +166,7 @@ class _Lane:
             task = asyncio.create_task(self._run(submitted))
             self.running[submitted] = task
             self._running_in[submitted.namespace] += 1
-            task.add_done_callback(partial(self._ended, submitted))
+            task.add_done_callback(partial(self._on_end, submitted))
 
     def _can_start(self, namespace: str) -> bool:
         return self._running_in[namespace] < self._size - len(self.running)
@@ -174,7 +174,7 @@ class _Lane:
     async def _run(self, submitted: Submitted) -> BackgroundResult | None:
         return await self._run_action(submitted.namespace, submitted.action)
 
-    def _ended(self, submitted: Submitted, task: "asyncio.Task[BackgroundResult | None]") -> None:
+    def _on_end(self, submitted: Submitted, task: "asyncio.Task[BackgroundResult | None]") -> None:
         """Count the action, free its slot and pass on its answer. Called also if it never came to run."""
         del self.running[submitted]
         self._running_in[submitted.namespace] -= 1

@@ -55,7 +55,7 @@ class PodExec:
         if not action.read_only:
             pod = await self._find(namespace, action)
             if pod is None or _has_ended(pod):
-                return _gone(action, pod)
+                return _pod_gone(action, pod)
         try:
             exit_code = await self._client.exec(
                 action.pod,
@@ -72,10 +72,10 @@ class PodExec:
         except ApiError:
             pod = await self._find(namespace, action)
             if pod is None or _has_ended(pod):
-                return _gone(action, pod)
+                return _pod_gone(action, pod)
             raise
         if not action.read_only and await self._find(namespace, action) is None:
-            return _gone(action, None)
+            return _pod_gone(action, None)
         return output.result(action, ExecStatus.DONE, exit_code)
 
     async def _find(self, namespace: str, action: Exec) -> Pod | None:
@@ -91,7 +91,7 @@ def _has_ended(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
-def _gone(action: Exec, pod: Pod | None) -> ExecResult:
+def _pod_gone(action: Exec, pod: Pod | None) -> ExecResult:
     why = f"pod {action.pod} has ended" if pod is not None else f"pod {action.pod} does not exist any more"
     return ExecResult(action.key, ExecStatus.POD_GONE, message=why)
 

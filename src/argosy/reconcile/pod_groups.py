@@ -60,7 +60,7 @@ class PodGroups:
 
     def group(self, owner: str) -> ObservedGroup | None:
         """Return the pod group of the job with this owner key."""
-        groups = [self._observed(child, group) for child, group in self._groups_of(owner)]
+        groups = [self._observe(child, group) for child, group in self._groups_of(owner)]
         return groups[0] if groups else None
 
     def of(self, owner: str) -> list[PodGroup]:
@@ -82,14 +82,14 @@ class PodGroups:
         self, child: str, listener: Callable[[PodGroup], None]
     ) -> Callable[[Change[PodGroup]], None]:
         def changed(change: Change[PodGroup]) -> None:
-            old = self._observed(child, change.old) if change.old else None
-            new = self._observed(child, change.new) if change.new else None
+            old = self._observe(child, change.old) if change.old else None
+            new = self._observe(child, change.new) if change.new else None
             if (group := change.new or change.old) and old != new:
                 listener(group)
 
         return changed
 
-    def _observed(self, child: str, group: PodGroup) -> ObservedGroup:
+    def _observe(self, child: str, group: PodGroup) -> ObservedGroup:
         meta = group.metadata
         marks = select_metadata(meta.labels, meta.annotations, self.propagated_keys)
         return replace(self._read[child](group.status), uid=meta.uid, metadata=marks)

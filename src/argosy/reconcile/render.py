@@ -257,7 +257,7 @@ def _containers(
         mount = {"name": injection.remote_volume, "mountPath": injection.remote_folder, "readOnly": True}
         mounts.append(mount)
     if injection.initializer:
-        mounts += _shared(injection.initializer)
+        mounts += _shared_mounts(injection.initializer)
     mounts += map(dict, injection.mounts)
     init_containers, containers = (
         [_with_mounts(_object(container), part_mounts) for container in _list(spec.get(part))]
@@ -289,7 +289,7 @@ def _from_fields(fields: Mapping[str, str]) -> list[Json]:
     return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
 
 
-def _shared(initializer: Initializer) -> list[Json]:
+def _shared_mounts(initializer: Initializer) -> list[Json]:
     return [{"name": volume, "mountPath": path} for path, volume in initializer.folders.items()]
 
 
@@ -365,7 +365,7 @@ def _initializer(
     first = _list(spec.get("containers"))[:1]
     user_mounts = _list(_object(first[0] if first else None).get("volumeMounts"))
     by_path = {_object(mount).get("mountPath"): _object(mount) for mount in user_mounts}
-    mounts: list[Json] = [dict(by_path.get(mount["mountPath"], mount)) for mount in _shared(wanted)]
+    mounts: list[Json] = [dict(by_path.get(mount["mountPath"], mount)) for mount in _shared_mounts(wanted)]
     mounts += [{"name": name, "mountPath": path} for name, path in wanted.host_folders.items()]
     empty: list[Json] = [
         {"name": volume, "emptyDir": {}} for path, volume in wanted.folders.items() if path not in by_path

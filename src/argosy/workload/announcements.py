@@ -131,7 +131,7 @@ def find_announcement(node: Node, rules: NoticeRules) -> Announcement | None:
     if not found:
         return None
     (cause, source), meta = found[0], node.metadata
-    return Announcement(meta.name, meta.uid, cause, _shown(source), _announced_deadline(node))
+    return Announcement(meta.name, meta.uid, cause, _printable(source), _announced_deadline(node))
 
 
 _URGENCY = tuple(NoticeCause)
@@ -176,5 +176,5 @@ def _parse_deadline(node: Node, annotation: str) -> datetime | None:
         return None
 
 
-def _shown(source: str) -> str:
+def _printable(source: str) -> str:
     return "".join(char for char in source if char.isprintable())[:MAX_SOURCE_CHARS]

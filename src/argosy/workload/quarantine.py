@@ -49,11 +49,11 @@ def parse_rules(text: str) -> QuarantineRules:
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
         if name in _TIMES:
-            rules = replace(rules, **{name: _bounded(item, parse_duration(value), 1, MAX_SECONDS)})
+            rules = replace(rules, **{name: _check_bounds(item, parse_duration(value), 1, MAX_SECONDS)})
         elif name in _NUMBERS:
             field, highest = _NUMBERS[name]
             number = int(value) if value.isascii() and value.isdecimal() else 0
-            rules = replace(rules, **{field: _bounded(item, number, 1, highest)})
+            rules = replace(rules, **{field: _check_bounds(item, number, 1, highest)})
         else:
             known = ", ".join((*_NUMBERS, *_TIMES))
             raise ValueError(f"unknown rule {quote_value(name)}: must be on, off, or some of {known}")
@@ -74,7 +74,7 @@ _NUMBERS = {
 N = TypeVar("N", int, float)
 
 
-def _bounded(item: str, number: N, lowest: int, highest: int) -> N:
+def _check_bounds(item: str, number: N, lowest: int, highest: int) -> N:
     if not lowest <= number <= highest:
         raise ValueError(f"invalid value {quote_value(item)}: must be between {lowest} and {highest}")
     return number

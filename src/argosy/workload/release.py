@@ -60,7 +60,7 @@ def release_request(
     if not found:
         return None
     first = min((notice for notice, _ in found), key=lambda notice: (notice.deadline, notice.id))
-    indexes = IndexSet.of(index for _, there in found for index in there)
+    indexes = IndexSet.of(index for _, replicas in found for index in replicas)
     request = _request(f"{RELEASE_PREFIX}{first.id}", first.since, indexes, first)
     return replace(request, name=f"{workload.name}-release-{first.node}")
 

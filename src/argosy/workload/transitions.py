@@ -29,7 +29,7 @@ def find_transitions(
     failures = sorted(_failures(before, observed), key=lambda pod: (pod.role, pod.index))
     if before is None:
         return Transitions(tuple(failures))
-    retired = sorted(_retired(before, after, observed), key=lambda pod: (pod.role, pod.index))
+    retired = sorted(_retired_pods(before, after, observed), key=lambda pod: (pod.role, pod.index))
     return Transitions(tuple(failures), tuple(retired), tuple(_stale_roles(workload, before, observed)))
 
 
@@ -43,7 +43,7 @@ def _failures(before: Record | None, observed: Observed) -> Iterator[ObservedPod
             yield pod
 
 
-def _retired(before: Record, after: Record, observed: Observed) -> Iterator[ObservedPod]:
+def _retired_pods(before: Record, after: Record, observed: Observed) -> Iterator[ObservedPod]:
     if before.attempt != after.attempt:
         return
     for name, role in after.roles.items():

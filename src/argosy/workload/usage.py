@@ -88,7 +88,7 @@ def _close(usage: Usage, now: datetime, *, tracks_loss: bool) -> Usage:
     return replace(
         usage,
         since=now,
-        seconds=_added(usage.seconds, {usage.activity: spent}),
+        seconds=_sum(usage.seconds, {usage.activity: spent}),
         at_risk=usage.at_risk + (spent if trains else 0.0),
         cost=usage.cost + elapsed * usage.hourly_price / _SECONDS_PER_HOUR,
     )
@@ -113,11 +113,11 @@ def _lost_share(before: Record | None, after: Record) -> float:
     if after.attempt != before.attempt:
         return 1.0
     wanted = sum(len(role.wanted) for role in before.roles.values())
-    replaced = sum(_replaced(before, after, name) for name in after.roles)
+    replaced = sum(_count_replaced(before, after, name) for name in after.roles)
     return min(replaced / wanted, 1.0) if wanted else 0.0
 
 
-def _replaced(before: Record, after: Record, name: str) -> int:
+def _count_replaced(before: Record, after: Record, name: str) -> int:
     """Return how many replicas of a role were replaced or restarted in place."""
     old, new = before.role(name), after.role(name)
     grown = sum(new.replacements.get(index, 0) > old.replacements.get(index, 0) for index in new.replacements)
@@ -152,13 +152,13 @@ def _with_loss(usage: Usage, lost: float) -> Usage:
     price = usage.hourly_price / usage.replicas if usage.replicas else 0.0
     return replace(
         usage,
-        seconds=_added({**usage.seconds, Activity.TRAINING: trained - lost}, {Activity.LOST: lost}),
+        seconds=_sum({**usage.seconds, Activity.TRAINING: trained - lost}, {Activity.LOST: lost}),
         at_risk=usage.at_risk - lost,
         lost_cost=usage.lost_cost + lost * price / _SECONDS_PER_HOUR,
     )
 
 
-def _added(seconds: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+def _sum(seconds: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
     """Return the sums, in milliseconds precision so that the Record stays small."""
     names = sorted({*seconds, *more})
     return {name: round(seconds.get(name, 0.0) + more.get(name, 0.0), 3) for name in names}

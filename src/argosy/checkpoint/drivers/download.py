@@ -50,8 +50,8 @@ def restore(manifest: Manifest, index: ChunkIndex, fetch: Fetch, target: Path) -
 def _restore_chunk(path: Path, chunk: Chunk, span: Span, fetch: Fetch, resumed: bool) -> None:
     with path.open("r+b", buffering=0) as file:
         if resumed:
-            there = os.pread(file.fileno(), span.length, span.offset)
-            if hashlib.sha256(there).hexdigest() == chunk.sha256:
+            stored = os.pread(file.fileno(), span.length, span.offset)
+            if hashlib.sha256(stored).hexdigest() == chunk.sha256:
                 return
         _write(file.fileno(), fetch(chunk, span.length), span.offset)
 

@@ -134,7 +134,7 @@ def _custom(workload: Workload, role: Role, index: int) -> Injection:
     for name in workload.roles:
         if _fits_into_variable(workload, name):
             env |= dict.fromkeys(list_variables(name), workload.address_list(name))
-    return _forced(env)
+    return _overriding(env)
 
 
 def list_variables(role: str) -> tuple[str, ...]:
@@ -265,7 +265,7 @@ def _dask(workload: Workload, role: Role, index: int) -> Injection:
     }
     if role.name == LAUNCHER:
         env["SCHEDULER"] = f"tcp://{scheduler}:{port}"
-    return _forced(env)
+    return _overriding(env)
 
 
 def _dask_port(workload: Workload, name: str) -> int:
@@ -288,12 +288,12 @@ def _bagua(workload: Workload, role: Role, index: int) -> Injection:
 
 def _bagua_elastic(workload: Workload, options: Options, role: Role, index: int) -> Injection:
     if role.name == ETCD:
-        return _forced(bagua.etcd_ports(options.ports), bagua.container_ports(options.ports[:2]))
+        return _overriding(bagua.etcd_ports(options.ports), bagua.container_ports(options.ports[:2]))
     if role.name != WORKER:
         return Injection()
     mine = bagua.share(options.ports[2:], role.replicas, index)
     sizes = options.min_size, options.max_size
-    return _forced(
+    return _overriding(
         bagua.elastic_variables(workload, options.ports, mine, *sizes), bagua.container_ports(mine)
     )
 
@@ -306,7 +306,7 @@ def _size(workload: Workload, name: str) -> int:
     return workload.roles[name].replicas if name in workload.roles else 0
 
 
-def _forced(env: dict[str, str], ports: tuple[Port, ...] = ()) -> Injection:
+def _overriding(env: dict[str, str], ports: tuple[Port, ...] = ()) -> Injection:
     return Injection(env, frozenset(env), ports=ports)
 
 

@@ -111,12 +111,12 @@ def _role(
         pending=numbers.pending,
         unknown=numbers.unknown,
         terminating=numbers.terminating,
-        replicas=_created(role, last, role_record, record, observed),
+        replicas=_created_replicas(role, last, role_record, record, observed),
         restarts=role_record.restarts + role_record.disruptions,
     )
 
 
-def _created(
+def _created_replicas(
     role: Role, last: RoleStatus, role_record: RoleRecord, record: Record, observed: Observed
 ) -> int:
     if role_record.phase is Phase.PENDING:

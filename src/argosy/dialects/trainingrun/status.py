@@ -67,8 +67,8 @@ def _roles(record: Record, counts: Mapping[str, Counts]) -> dict[str, RoleStatus
             phase=role.phase.value,
             reason=role.reason,
             message=role.message,
-            replicas=_desired(role),
-            current_replicas=role.size if role.size < _desired(role) else 0,
+            replicas=_desired_pods(role),
+            current_replicas=role.size if role.size < _desired_pods(role) else 0,
             pending=numbers.pending,
             active=numbers.active,
             succeeded=numbers.succeeded,
@@ -90,9 +90,9 @@ def _workers(record: Record, counts: Mapping[str, Counts]) -> tuple[int, int]:
     """Return how many workers run or have succeeded, and how many are wanted."""
     names = [WORKER] if WORKER in counts else list(counts)
     ready = sum(counts[name].active + counts[name].succeeded for name in names)
-    return ready, sum(_desired(record.role(name)) for name in names)
+    return ready, sum(_desired_pods(record.role(name)) for name in names)
 
 
-def _desired(role: RoleRecord) -> int:
+def _desired_pods(role: RoleRecord) -> int:
     """Return the number of pods that the spec asks for; an elastic role may have fewer."""
     return max(role.size, role.declared)

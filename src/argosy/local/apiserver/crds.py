@@ -72,7 +72,7 @@ class Definitions:
         """Return the definition with its status brought up to date."""
         status = ensure(definition, "status")
         names = get_map(definition, "spec", "names")
-        taken = self._taken(definition)
+        taken = self._name_conflict(definition)
         accepted = not taken
         if accepted:
             status["acceptedNames"] = dict(names)
@@ -95,7 +95,7 @@ class Definitions:
         status["storedVersions"] = stored
         return definition
 
-    def _taken(self, definition: Json) -> str:
+    def _name_conflict(self, definition: Json) -> str:
         """Return the conflict with the names of another kind of the group; empty if there is none."""
         names, own = get_map(definition, "spec", "names"), get_str(definition, "metadata", "name")
         for served in self._api.registry.all():

@@ -92,10 +92,10 @@ async def delete_collection(call: Call) -> Response:
         more["continue"] = write_token(call.api.store.revision, f"{last.namespace}/{last.name}")
         if selection.everything:
             more["remainingItemCount"] = rest
-    return _listed(call, deleted, more)
+    return _list_response(call, deleted, more)
 
 
-def _listed(call: Call, objects: Sequence[Stored], more: Json) -> Response:
+def _list_response(call: Call, objects: Sequence[Stored], more: Json) -> Response:
     metadata: Json = {"continue": ""} if call.served.custom is not None else {}
     metadata |= more
     metadata["resourceVersion"] = str(call.api.store.revision)

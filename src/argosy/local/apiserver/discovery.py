@@ -33,7 +33,7 @@ def discovery(request: Request, registry: Registry, address: str) -> Response | 
     parts = request.path.strip("/").split("/")
     if parts == ["api"] or parts == ["apis"]:
         if _accepts_aggregated(request):
-            return _aggregated(registry, legacy=parts == ["api"])
+            return _aggregated_discovery(registry, legacy=parts == ["api"])
         return reply(_api_versions(address) if parts == ["api"] else _group_list(registry))
     if parts[0] == "api" and len(parts) == 2:
         return _resources(registry, "", parts[1])
@@ -80,7 +80,7 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
     return (stage, -int(match[1]), -int(match[3] or 0), "")
 
 
-def _aggregated(registry: Registry, *, legacy: bool) -> Response:
+def _aggregated_discovery(registry: Registry, *, legacy: bool) -> Response:
     items: list[Json] = []
     for group, versions in _groups(registry).items():
         if (group == "") != legacy:

@@ -98,7 +98,9 @@ def _check(budget: Json) -> None:
     """Raise 429 if the budget allows no eviction; with Retry-After if its status is not up to date."""
     name, status = get_str(budget, "metadata", "name"), get_map(budget, "status")
     if get_int(status, "observedGeneration") < get_int(budget, "metadata", "generation"):
-        raise _blocked(f"The disruption budget {name} is still being processed by the server.", RETRY_SECONDS)
+        raise _budget_violation(
+            f"The disruption budget {name} is still being processed by the server.", RETRY_SECONDS
+        )
     allowed = get_int(status, "disruptionsAllowed")
     if allowed < 0:
         why = "pdb disruptions allowed is negative"
@@ -113,12 +115,14 @@ def _check(budget: Json) -> None:
     )
     if get_str(condition, "reason") == "SyncFailed":
         why = "does not allow evicting pods currently because it failed sync"
-        raise _blocked(f"The disruption budget {name} {why}: {get_str(condition, 'message')}")
+        raise _budget_violation(f"The disruption budget {name} {why}: {get_str(condition, 'message')}")
     healthy, wanted = get_int(status, "currentHealthy"), get_int(status, "desiredHealthy")
-    raise _blocked(f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently")
+    raise _budget_violation(
+        f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
+    )
 
 
-def _blocked(why: str, retry_seconds: int = 0) -> StatusError:
+def _budget_violation(why: str, retry_seconds: int = 0) -> StatusError:
     return too_many_requests(_VIOLATED, retry_seconds, [{"reason": "DisruptionBudget", "message": why}])
 
 

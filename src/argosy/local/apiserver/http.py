@@ -94,7 +94,7 @@ def finished(request: Request, response: Response) -> Response:
         return response
     response.headers = [_CACHE_CONTROL, *response.headers] if response.headers else [_CACHE_CONTROL]
     if request.warnings:
-        response.headers += [(b"warning", f'299 - "{_quoted(text)}"'.encode()) for text in request.warnings]
+        response.headers += [(b"warning", f'299 - "{_quote(text)}"'.encode()) for text in request.warnings]
     if request.yaml and isinstance(response.body, bytes) and response.content_type == b"application/json":
         response.content_type, response.body = b"application/yaml", _yaml(response.body)
     return response
@@ -108,5 +108,5 @@ def _yaml(body: bytes) -> bytes:
     return text.encode()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

@@ -51,7 +51,7 @@ class Documents:
         headers = [(b"vary", b"Accept"), (b"etag", etag.encode())]
         if etag in request.header(b"if-none-match"):
             return Response(b"", 304, _PROTOBUF, headers)
-        published = [_published(served) for served in kinds]
+        published = [_published_kind(served) for served in kinds]
         return Response(encode_v2(published, kubernetes_version()), 200, _PROTOBUF, headers)
 
     def _by_path(self) -> dict[str, list[Served]]:
@@ -65,12 +65,12 @@ class Documents:
         stamp = _hash(kinds)
         cached = self._cache.get(key)
         if cached is None or cached[0] != stamp:
-            shown = [_published(served) for served in kinds]
+            shown = [_published_kind(served) for served in kinds]
             cached = self._cache[key] = (stamp, encode_document(shown, kubernetes_version()))
         return cached[1]
 
 
-def _published(served: Served) -> PublishedKind:
+def _published_kind(served: Served) -> PublishedKind:
     if served.builtin is not None:
         return published(served.builtin)
     assert served.crd is not None

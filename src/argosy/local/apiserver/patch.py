@@ -47,11 +47,11 @@ async def patch_object(call: Call) -> Response:
     head = call.head()
     current = representations.as_served(head.decoded(), served)
     body = read_patch(raw, kind, options.validation)
-    obj = _admitted(call, patch_json(current, body, served.schema), options, body)
+    obj = _admit(call, patch_json(current, body, served.schema), options, body)
     return answer(await update(call, head, obj, options, patch=body.text, admitted=True), call, form)
 
 
-def _admitted(call: Call, obj: Json, options: WriteOptions, body: PatchBody) -> Json:
+def _admit(call: Call, obj: Json, options: WriteOptions, body: PatchBody) -> Json:
     """Return the patched object, decoded by its schema; what is wrong with it is an error of the patch."""
     served, warnings = call.served, call.request.warnings
     if why := kind_problem(obj):

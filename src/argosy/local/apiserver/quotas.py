@@ -34,7 +34,7 @@ def charges(call: Call, name: str) -> Sequence[Json]:
         head = call.api.store.head(_QUOTAS, call.namespace, each.name)
         quota = head.decoded() if head is not None else {}
         if wanted := [key for key in counted if key in get_map(quota, "status", "hard")]:
-            charged.append(_charged(call, name, quota, each.name, wanted))
+            charged.append(_charge(call, name, quota, each.name, wanted))
     return charged
 
 
@@ -49,7 +49,7 @@ def _names(served: Served) -> list[str]:
     return [*names, served.plural] if not served.group and served.plural in COUNTED else names
 
 
-def _charged(call: Call, name: str, quota: Json, quota_name: str, wanted: list[str]) -> Json:
+def _charge(call: Call, name: str, quota: Json, quota_name: str, wanted: list[str]) -> Json:
     hard, used = get_map(quota, "status", "hard"), get_map(quota, "status", "used")
     if any(key not in used for key in wanted):
         why = f"status unknown for quota: {quota_name}, resources: {','.join(sorted(wanted))}"

@@ -36,19 +36,19 @@ async def scale(call: Call) -> Response:
     options = write_options(call.request, name, applies=kind == APPLY_PATCH if kind else None)
     wanted: Json = {}
     if not kind:
-        wanted = check_place(_decoded(await read_object(call.request, "Scale"), call), call)
+        wanted = check_place(_decode(await read_object(call.request, "Scale"), call), call)
         check_name(wanted, call)
     raw, head = await call.request.body(), call.head()
     obj, path = head.decoded(), _replicas_path(call)
     fields = tuple(f"f:{name}" for name in path)
     live = with_scale_entries(_scale_of(call, obj), obj, fields)
     if kind == APPLY_PATCH:
-        wanted = _applied(call, live, raw, options.manager)
+        wanted = _apply(call, live, raw, options.manager)
     else:
         if _replicas(call, obj) is None:
             live["spec"] = {"replicas": _UNSET}
         if kind:
-            wanted = _patched(call, live, raw, kind, options)
+            wanted = _patch(call, live, raw, kind, options)
         else:
             check_uid(call, head, get_str(wanted, "metadata", "uid"))
         wanted = object_schema.track_update(live, wanted, call.served, options.manager, "scale")
@@ -65,14 +65,14 @@ async def scale(call: Call) -> Response:
     return reply(_scale_of(call, written if isinstance(written, dict) else written.decoded()))
 
 
-def _patched(call: Call, live: Json, raw: bytes, kind: str, options: WriteOptions) -> Json:
+def _patch(call: Call, live: Json, raw: bytes, kind: str, options: WriteOptions) -> Json:
     patched = patch_json(live, read_patch(raw, kind, options.validation), definition(SCALE))
-    wanted = _decoded(patched, call)
+    wanted = _decode(patched, call)
     check_name(check_place(wanted, call), call)
     return wanted
 
 
-def _applied(call: Call, live: Json, raw: bytes, manager: str) -> Json:
+def _apply(call: Call, live: Json, raw: bytes, manager: str) -> Json:
     config, force = parse_yaml(raw), call.request.flag("force")
     check_applied(config, "autoscaling", "v1", "Scale")
     wanted = object_schema.track_apply(live, config, call.served, manager, force, "scale")
@@ -92,7 +92,7 @@ def _replicas(call: Call, obj: Json) -> object:
     return 0 if call.served.custom is None else get_map(obj, *path[:-1]).get(path[-1])
 
 
-def _decoded(wanted: Json, call: Call) -> Json:
+def _decode(wanted: Json, call: Call) -> Json:
     """Return a Scale that was sent or patched, with its types checked."""
     for field, meant in (("kind", "Scale"), ("apiVersion", SCALE_VERSION)):
         wanted[field] = wanted.get(field) or meant

@@ -125,7 +125,7 @@ def _check(call: Call, service: Json, wanted: str) -> None:
             f"failed to allocate IP {wanted}: the provided IP ({wanted}) is not in the valid range. "
             f"The range of valid IPs is {SERVICE_RANGE}"
         )
-    elif wanted in _taken(call):
+    elif wanted in _used_addresses(call):
         problem = f"failed to allocate IP {wanted}: provided IP is already allocated"
     if problem:
         error = invalid("spec.clusterIPs", [wanted], problem)
@@ -134,7 +134,7 @@ def _check(call: Call, service: Json, wanted: str) -> None:
 
 def _free_address(call: Call) -> str:
     network = ipaddress.ip_network(SERVICE_RANGE)
-    taken = {*_taken(call), KUBERNETES_ADDRESS}
+    taken = {*_used_addresses(call), KUBERNETES_ADDRESS}
     for _ in range(10_000):
         address = str(network[secrets.randbelow(network.num_addresses - 2) + 1])
         if address not in taken:
@@ -142,7 +142,7 @@ def _free_address(call: Call) -> str:
     raise internal("failed to allocate a serviceIP: range is full")
 
 
-def _taken(call: Call) -> set[str]:
+def _used_addresses(call: Call) -> set[str]:
     return {get_str(service, "spec", "clusterIP") for service in _services(call)}
 
 

@@ -123,7 +123,7 @@ class Cloud:
         """Begin to create a VM; a request that was sent before returns its operation."""
         self.advance()
         name = str(body["name"])
-        if (known := self._repeated(project, request_id)) is not None:
+        if (known := self._earlier_operation(project, request_id)) is not None:
             return known
         if (project, zone, name) in self.instances:
             path = f"projects/{project}/zones/{zone}/instances/{name}"
@@ -157,7 +157,7 @@ class Cloud:
 
     def delete(self, project: str, zone: str, name: str, request_id: str, user: str = "") -> Operation:
         self.advance()
-        if (known := self._repeated(project, request_id)) is not None:
+        if (known := self._earlier_operation(project, request_id)) is not None:
             return known
         instance = self.find(project, zone, name)
         operation = self._begin("delete", project, zone, name, request_id, user)
@@ -207,7 +207,7 @@ class Cloud:
         """Remove a VM without any operation."""
         self._remove(self.find(project, zone, name))
 
-    def _repeated(self, project: str, request_id: str) -> Operation | None:
+    def _earlier_operation(self, project: str, request_id: str) -> Operation | None:
         name = self._requests.get((project, request_id)) if request_id else None
         return self.operations.get(name) if name else None
 

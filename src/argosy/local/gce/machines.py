@@ -44,7 +44,7 @@ class JoiningMachines:
         self._run_agent = run_agent
         """Runs the agent of the node of this name until it is cancelled."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        cloud.subscribe(self._changed)
+        cloud.subscribe(self._on_change)
 
     async def close(self) -> None:
         """Stop following the VMs; nodes stay as they are."""
@@ -52,7 +52,7 @@ class JoiningMachines:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _changed(self, instance: Instance, change: Change) -> None:
+    def _on_change(self, instance: Instance, change: Change) -> None:
         if change == "Running":
             self._start(instance.name, self._join(instance))
         elif change in ("Gone", "Stopped"):

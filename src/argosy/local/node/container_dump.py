@@ -107,7 +107,7 @@ def dump(job: DumpJob) -> None:
     (folder / criu.IMAGES).mkdir(parents=True)
     try:
         _wait_for_others(job)
-        with _stopped(job) as tree:
+        with _stop_processes(job) as tree:
             ids = _ids(tree)
             _remove_cache(job)
             _run_criu(job, folder / criu.IMAGES, _innermost_ids(job.container.pid, "NSpid")[0])
@@ -168,7 +168,7 @@ def _refuse_others(processes: list[_Process]) -> None:
 
 
 @contextlib.contextmanager
-def _stopped(job: DumpJob) -> Iterator[list[_Process]]:
+def _stop_processes(job: DumpJob) -> Iterator[list[_Process]]:
     """Stop every process of the container for the block; those that were stopped already stay so."""
     stopped: set[int] = set()
     deadline = time.monotonic() + _STOP_SECONDS

@@ -80,7 +80,7 @@ class Restore:
 
         pid = fork_function(unpack)
         os.close(writer)
-        self._loop.on_exit(pid, lambda status: self._unpacked(status, reader))
+        self._loop.on_exit(pid, lambda status: self._on_unpacked(status, reader))
 
     def _unpack(self) -> None:
         private = {path: n for n, (path, _) in enumerate(mounts.private_folders(self._runspec, self._config))}
@@ -102,7 +102,7 @@ class Restore:
             exclude = (f"./{CACHE}",) if kind == "run" else ()
             checkpoint_files.unpack_folder(self._source / part["file"], targets[kind], exclude=exclude)
 
-    def _unpacked(self, status: int, reader: int) -> None:
+    def _on_unpacked(self, status: int, reader: int) -> None:
         with open(reader, "rb") as pipe:
             reason = pipe.read().decode(errors="replace")
         if status != 0:
@@ -117,7 +117,7 @@ class Restore:
             return
         finally:
             streams.close_theirs()
-        self._loop.on_exit(pid, self._restored)
+        self._loop.on_exit(pid, self._on_restored)
 
     def _spawn_criu(self, streams: container_process.StandardStreams) -> int:
         def prepare(control: socket.socket) -> None:
@@ -149,12 +149,12 @@ class Restore:
         self._mount_namespace = handed[b"M"]
         return pid
 
-    def _restored(self, status: int) -> None:
+    def _on_restored(self, status: int) -> None:
         streams, logs = self._streams, self._scratch / "criu"
         assert streams is not None
         problem, pid = "", 0
         if status != 0:
-            problem = _explained(criu.failure_reason(logs / "restore.log", logs / OUTPUT), self._metadata)
+            problem = _explain(criu.failure_reason(logs / "restore.log", logs / OUTPUT), self._metadata)
         else:
             container = RunningContainer(
                 self._config, 0, self._mount_namespace, self._isolation, self._runspec["rootless"]
@@ -240,7 +240,7 @@ def _excess(config: ContainerConfig, restored: list[dict[str, str]]) -> str:
     return ""
 
 
-def _explained(reason: str, metadata: Metadata) -> str:
+def _explain(reason: str, metadata: Metadata) -> str:
     """Add how this machine differs from that of the checkpoint."""
     here = os.uname().release
     differs = (

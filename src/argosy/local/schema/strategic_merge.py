@@ -93,7 +93,7 @@ def _merge_ordered(original: Json, patch: Json, key: str, schema: Schema) -> Non
     if before is not None and change is not None:
         merged = _merge_list(before, change, child) if "merge" in child.patch_strategy else change
     elif change is not None:
-        merged = [_clean(item) for item in change if not _marked(item)]
+        merged = [_clean(item) for item in change if not _has_directive(item)]
     elif before is not None:
         merged = before
     else:
@@ -126,7 +126,7 @@ def _check_order(change: list[object], order: list[object], merge_key: str) -> N
     """Check that the items of the patch are in the order list, in the same order."""
     identity = _identity(merge_key)
     position = 0
-    wanted = [identity(item) for item in change if not _marked(item)]
+    wanted = [identity(item) for item in change if not _has_directive(item)]
     for entry in order:
         if position < len(wanted) and identity(entry) == wanted[position]:
             position += 1
@@ -238,21 +238,21 @@ def _identity(merge_key: str) -> Callable[[object], object]:
 
 def _take(original: Json, key: str, value: object) -> None:
     """Set a value of the patch, without its directives and nulls."""
-    if _marked(value):
+    if _has_directive(value):
         original.pop(key, None)
     else:
         original[key] = _clean(value)
 
 
-def _marked(value: object) -> bool:
+def _has_directive(value: object) -> bool:
     return isinstance(value, dict) and DIRECTIVE in value
 
 
 def _clean(value: object) -> object:
     if isinstance(value, dict):
-        return {k: _clean(v) for k, v in value.items() if v is not None and not _marked(v)}
+        return {k: _clean(v) for k, v in value.items() if v is not None and not _has_directive(v)}
     if isinstance(value, list):
-        return [_clean(v) for v in value if not _marked(v)]
+        return [_clean(v) for v in value if not _has_directive(v)]
     return value
 
 

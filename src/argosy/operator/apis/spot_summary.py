@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from argosy.dialects.spot import reasons
 from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.spot import JOB_LABEL, REPLICA_LABEL, ReplicaStatus, SpotInstanceJob, SpotInstanceJobStatus
 from argosy.kinds.spot import RecoveryStatus as SpotRecovery
@@ -11,7 +12,11 @@ from argosy.operator.apis.summary import JobSummary, PodLabels, ReplicaSummary, 
 REPLICA: Final = "replica"
 PODS: Final = PodLabels(job=JOB_LABEL, index=REPLICA_LABEL, role="", only_role=REPLICA)
 
-_PROBLEMS: Final = (("Failed", "True"), ("Accepted", "False"), ("InstancesReady", "False"))
+_PROBLEMS: Final = (
+    (reasons.FAILED, "True"),
+    (reasons.ACCEPTED, "False"),
+    (reasons.INSTANCES_READY, "False"),
+)
 """Conditions that say why a job does not run, the most important first."""
 
 

@@ -55,10 +55,12 @@ class Plan(Struct):
     def changed(self) -> list[SetState]:
         """ReplicaSets whose size or annotations change."""
         return [
-            set_state for set_state in self.rollout.all if not set_state.is_new and self._changed(set_state)
+            set_state
+            for set_state in self.rollout.all
+            if not set_state.is_new and self._has_changed(set_state)
         ]
 
-    def _changed(self, set_state: SetState) -> bool:
+    def _has_changed(self, set_state: SetState) -> bool:
         seconds = self.rollout.deployment.spec.min_ready_seconds
         return (
             set_state.replicas != set_state.replica_set.spec.replicas

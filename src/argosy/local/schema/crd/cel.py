@@ -117,7 +117,7 @@ def _run_here(value: object, schema: Schema, path: str, old: object) -> Iterator
     context = {"self": _visible(value, schema)}
     if old is not _MISSING:
         context["oldSelf"] = _visible(old, schema)
-    for compiled in _compiled(schema):
+    for compiled in _compiled_rules(schema):
         if compiled.transition if old is _MISSING else unchanged and not compiled.transition:
             continue
         try:
@@ -162,7 +162,7 @@ def _problem(error: Exception) -> str:
     return f"no such key: {error.args[0]}" if isinstance(error, KeyError) else str(error).split(".", 1)[0]
 
 
-def _compiled(schema: Schema) -> list[CompiledRule]:
+def _compiled_rules(schema: Schema) -> list[CompiledRule]:
     rules = schema.compiled.get("rules")
     if rules is None:
         rules = schema.compiled["rules"] = [_compile(rule) for rule in schema.rules]

@@ -144,13 +144,13 @@ def _compare(left: object, operator: str, right: object) -> bool:
     if operator == "!=":
         return left != right
     if isinstance(left, str) and isinstance(right, str):
-        return _ordered(left < right, left == right, operator)
+        return _is_ordered(left < right, left == right, operator)
     if isinstance(left, int | float) and isinstance(right, int | float):
-        return _ordered(left < right, left == right, operator)
+        return _is_ordered(left < right, left == right, operator)
     return False
 
 
-def _ordered(less: bool, equal: bool, operator: str) -> bool:
+def _is_ordered(less: bool, equal: bool, operator: str) -> bool:
     if operator == "<":
         return less
     if operator == "<=":

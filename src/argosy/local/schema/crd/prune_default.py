@@ -87,7 +87,7 @@ def _coerce_metadata(obj: Json, path: str) -> list[str]:
 
 def _default_object(obj: Json, schema: Schema, keep_nulls: bool) -> None:
     properties = schema.properties
-    for name, declared in _defaulted(schema):
+    for name, declared in _fields_with_default(schema):
         if obj.get(name) is None and not (declared.nullable and name in obj):
             obj[name] = copy.deepcopy(declared.default)
     for key in list(obj):
@@ -117,7 +117,7 @@ def _default_list(values: list[object], schema: Schema, keep_nulls: bool) -> Non
             _default_list(item, items, keep_nulls)
 
 
-def _defaulted(schema: Schema) -> list[tuple[str, Schema]]:
+def _fields_with_default(schema: Schema) -> list[tuple[str, Schema]]:
     fields = schema.compiled.get("defaulted")
     if fields is None:
         fields = schema.compiled["defaulted"] = [

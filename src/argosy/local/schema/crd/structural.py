@@ -65,7 +65,7 @@ def _node_errors(raw: Json, path: str, *, combined: bool = False) -> Iterator[Fi
         if not combined:
             yield from _type_errors(child, f"{path}.{name}")
         yield from _node_errors(child, f"{path}.{name}", combined=combined)
-    for name, child in _combined(raw):
+    for name, child in _combined_schemas(raw):
         yield from _node_errors(child, f"{path}.{name}", combined=True)
 
 
@@ -142,7 +142,7 @@ def _fields(raw: Mapping[str, object]) -> Iterator[tuple[str, Json]]:
             yield keyword, child
 
 
-def _combined(raw: Json) -> Iterator[tuple[str, Json]]:
+def _combined_schemas(raw: Json) -> Iterator[tuple[str, Json]]:
     """Yield the schemas inside allOf, anyOf, oneOf and not.
 
     Types that generators write next to x-kubernetes-int-or-string are left out; they are allowed there only.

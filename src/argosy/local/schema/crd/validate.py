@@ -144,14 +144,16 @@ def _check_combined(value: object, schema: Schema, path: str, errors: list[Field
     if schema.any_of:
         results = [check_schema(value, option, path) for option in schema.any_of]
         if all(results):
-            errors.append(_composed(f'"{path}" must validate at least one schema (anyOf)'))
+            errors.append(_composition_error(f'"{path}" must validate at least one schema (anyOf)'))
             errors += results[0]
     if schema.one_of:
         results = [check_schema(value, option, path) for option in schema.one_of]
         valid = results.count([])
         if valid != 1:
             count = "Found none valid" if not valid else f"Found {valid} valid alternatives"
-            errors.append(_composed(f'"{path}" must validate one and only one schema (oneOf). {count}'))
+            errors.append(
+                _composition_error(f'"{path}" must validate one and only one schema (oneOf). {count}')
+            )
             if not valid:
                 errors += results[0]
     if schema.all_of:
@@ -160,12 +162,12 @@ def _check_combined(value: object, schema: Schema, path: str, errors: list[Field
             errors += result
         if any(results):
             none = ". None validated" if all(results) else ""
-            errors.append(_composed(f'"{path}" must validate all the schemas (allOf){none}'))
+            errors.append(_composition_error(f'"{path}" must validate all the schemas (allOf){none}'))
     if schema.not_ is not None and not check_schema(value, schema.not_, path):
-        errors.append(_composed(f'"{path}" must not validate the schema (not)'))
+        errors.append(_composition_error(f'"{path}" must not validate the schema (not)'))
 
 
-def _composed(message: str) -> FieldError:
+def _composition_error(message: str) -> FieldError:
     return invalid(NO_PATH, "", message)
 
 
@@ -241,11 +243,11 @@ def _check_object(value: Json, schema: Schema, path: str, errors: list[FieldErro
         child = properties.get(key) or additional
         if child is not None:
             _check(item, child, f"{path}.{key}" if path else key, errors, before.get(key, _MISSING))
-    missing = [name for name in _required(schema) if name not in value]
+    missing = [name for name in _required_fields(schema) if name not in value]
     errors += [required(f"{path}.{name}" if path else name) for name in missing]
 
 
-def _required(schema: Schema) -> tuple[str, ...]:
+def _required_fields(schema: Schema) -> tuple[str, ...]:
     if not schema.embedded_resource:
         return schema.required
     return (*schema.required, *(n for n in ("apiVersion", "kind") if n not in schema.required))
@@ -262,14 +264,14 @@ def _list_errors(value: object, schema: Schema, path: str) -> Iterable[FieldErro
                 yield from _list_errors(item, child, below(path, key, schema))
     elif isinstance(value, list):
         if schema.list_type in ("set", "map"):
-            yield from _repeated(value, schema, path)
+            yield from _repeated_items(value, schema, path)
         if schema.items is not None:
             for index, item in enumerate(value):
                 if isinstance(item, dict | list):
                     yield from _list_errors(item, schema.items, f"{path}[{index}]")
 
 
-def _repeated(value: list[object], schema: Schema, path: str) -> Iterable[FieldError]:
+def _repeated_items(value: list[object], schema: Schema, path: str) -> Iterable[FieldError]:
     keys: set[object] = set()
     for index, item in enumerate(value):
         if schema.list_type == "map" and not isinstance(item, dict):

@@ -76,7 +76,7 @@ class _Summary:
                 self.ready += status.get("ready") is True
                 continue
             if isinstance(terminated, dict):
-                self.reason = f"Init:{_ended(terminated)}"
+                self.reason = f"Init:{_termination_reason(terminated)}"
             elif waiting and waiting != "PodInitializing":
                 self.reason = f"Init:{waiting}"
             else:
@@ -96,7 +96,7 @@ class _Summary:
             if waiting:
                 self.reason = waiting
             elif isinstance(terminated, dict):
-                self.reason = _ended(terminated)
+                self.reason = _termination_reason(terminated)
                 if get_int(terminated, "exitCode"):
                     error = self.reason
             elif status.get("ready") is True and isinstance(state.get("running"), dict):
@@ -118,7 +118,7 @@ def _first_reason(pod: Json) -> str:
     return get_str(pod, "status", "reason") or get_str(pod, "status", "phase")
 
 
-def _ended(terminated: Json) -> str:
+def _termination_reason(terminated: Json) -> str:
     if get_str(terminated, "reason"):
         return get_str(terminated, "reason")
     if get_int(terminated, "signal"):

@@ -40,7 +40,7 @@ def job_errors(spec: Json, path: str) -> Iterator[FieldError]:
     mode = spec.get("completionMode")
     yield from unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode == "Indexed":
-        yield from _indexed(spec, path)
+        yield from _validate_indexed(spec, path)
     for field in ("backoffLimitPerIndex", "managedBy", "maxFailedIndexes", "successPolicy"):
         if spec.get(field) is not None:
             yield forbidden(f"{path}.{field}", "not supported by the local control plane")
@@ -114,7 +114,7 @@ def _numbers(spec: Json, path: str) -> Iterator[FieldError]:
             yield invalid(f"{path}.{field}", value, "must be greater than or equal to 0")
 
 
-def _indexed(spec: Json, path: str) -> Iterator[FieldError]:
+def _validate_indexed(spec: Json, path: str) -> Iterator[FieldError]:
     completions, parallelism = spec.get("completions"), spec.get("parallelism")
     if completions is None:
         yield required(f"{path}.completions", "when completion mode is Indexed")

@@ -119,7 +119,7 @@ def job(obj: Json) -> Iterator[FieldError]:
     yield from _indexed_name(obj)
     manual, made = spec.get("manualSelector") is True, bool(get_str(obj, "metadata", "uid"))
     if spec.get("selector") is not None and made and not manual:
-        yield from _generated(obj, spec["selector"], get_map(spec, "template", "metadata", "labels"))
+        yield from _validate_generated(obj, spec["selector"], get_map(spec, "template", "metadata", "labels"))
     yield from _whole_job_spec(obj)
 
 
@@ -157,7 +157,7 @@ def _indexed_name(obj: Json) -> Iterator[FieldError]:
         yield invalid("metadata.name", name, message)
 
 
-def _generated(obj: Json, selector: object, labels: Json) -> Iterator[FieldError]:
+def _validate_generated(obj: Json, selector: object, labels: Json) -> Iterator[FieldError]:
     """Yield the errors of the labels and the selector that the server generates."""
     uid, name = get_str(obj, "metadata", "uid"), get_str(obj, "metadata", "name")
     own = {"controller-uid": uid, "job-name": name}
