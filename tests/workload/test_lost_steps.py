@@ -197,7 +197,7 @@ CASES = st.builds(
     lead=st.integers(1, 60),
     save_seconds=st.integers(1, 12),
     start_seconds=st.integers(0, 20),
-    interval=st.integers(10, 40),
+    interval=st.integers(10, 120),
     on_signal=st.booleans(),
 )
 
@@ -214,7 +214,8 @@ def fits(training: Training) -> bool:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(CASES)
-@example(Case(60, 30, 2, 1, 30))
+@example(Case(60, 20, 2, 1, 40))
+@example(Case(60, 30, 2, 1, 120))
 @example(Case(33, 30, 10, 0, 30))
 @example(Case(60, 6, 2, 1, 30))
 @example(Case(40, 20, 5, 1, 30, on_signal=True))

@@ -199,8 +199,8 @@ def _is_replaced(workload: Workload, pod: ObservedPod) -> bool:
 
 def _replicas_to_stop(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> dict[str, str]:
     """Return the replicas that are restarted when these pods are replaced; some are not replaced."""
-    pods = [pod for pod in pods if workload.roles[pod.role].restart is not RestartPolicy.NEVER]
-    roles = [workload.roles[pod.role] for pod in pods if pod.role in workload.roles]
+    pods = [pod for pod in pods if _is_replaced(workload, pod)]
+    roles = [workload.roles[pod.role] for pod in pods]
     scopes = {workload.restart_scope(workload.roles[pod.role], pod.index) for pod in pods}
     if RestartScope.JOB in scopes:
         return all_replicas(workload, record)
