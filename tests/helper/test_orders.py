@@ -126,6 +126,28 @@ def test_checkpoint_of_a_node_whose_clock_is_behind_is_newer_than_the_one_before
     assert steps(tmp_path) == [14, 13], "older ones are deleted"
 
 
+def test_program_without_parents_that_moved_to_a_slower_clock_is_acknowledged(tmp_path: Path) -> None:
+    for step, minute in ((10, 50), (11, 51)):  # on a node whose clock is ahead
+        save(tmp_path, step, minute)
+    operator = Operator()
+    watcher = CheckpointWatcher(operator, settings(tmp_path))
+    watcher.look()
+    for step in (12, 13, 14):
+        save(tmp_path, step, minute=step)
+        watcher.look()
+    assert [body["step"] for _, body in operator.posts] == [11, 12, 13, 14]
+    assert steps(tmp_path) == [14, 13], "those of the other node are the older ones"
+
+
+def test_checkpoint_of_the_highest_step_is_kept(tmp_path: Path) -> None:
+    save(tmp_path, 10, minute=50)  # on a node whose clock is ahead
+    save(tmp_path, 11, minute=51)
+    for step in (12, 13):
+        save(tmp_path, step, minute=step)
+    CheckpointWatcher(Operator(), settings(tmp_path)).look()
+    assert sorted(steps(tmp_path)) == [10, 11, 13], "a program would resume from it"
+
+
 def test_complete_checkpoint_is_acknowledged_once(tmp_path: Path) -> None:
     operator = Operator()
     watcher = CheckpointWatcher(operator, settings(tmp_path))

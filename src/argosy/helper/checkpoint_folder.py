@@ -46,30 +46,54 @@ class Checkpoint(NamedTuple):
         return fields
 
 
+class _Seen(NamedTuple):
+    """A folder of a checkpoint, as it was when its manifest was read."""
+
+    changed: int
+    """When the manifest was written, in nanoseconds."""
+    look: int
+    """The number of the look at which it was there first."""
+    checkpoint: Checkpoint | None
+    """None if files are missing."""
+
+
 class CheckpointFolder:
-    """Finds the checkpoints in a folder; a manifest is read again when it has changed."""
+    """Finds the checkpoints in a folder; a manifest is read again when it has changed.
+
+    One that is there at a later look is newer than those of earlier looks, whatever the clocks of the nodes
+    say that have saved them.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[Path, tuple[int, Checkpoint | None]] = {}
+        self._known: dict[Path, _Seen] = {}
+        self._looks = 0
 
     def find(self) -> list[Checkpoint]:
         """Return the checkpoints with all their files, the newest first."""
-        known: dict[Path, tuple[int, Checkpoint | None]] = {}
+        self._looks += 1
+        known: dict[Path, _Seen] = {}
         for _, path in folders.newest_first(self._folder):
             try:
                 changed = (path / manifest.NAME).stat().st_mtime_ns
             except OSError:
                 continue  # no checkpoint, or deleted by another pod at this moment
             last = self._known.get(path)
-            known[path] = last if last and last[0] == changed else (changed, _read(path))
+            is_same = last is not None and last.changed == changed
+            known[path] = last if last and is_same else _Seen(changed, self._looks, _read(path))
         self._known = known
-        found = [checkpoint for _, checkpoint in known.values() if checkpoint]
-        return sorted(found, key=_order(found), reverse=True)
+        looks = {seen.checkpoint.digest: seen.look for seen in known.values() if seen.checkpoint}
+        found = [seen.checkpoint for seen in known.values() if seen.checkpoint]
+        order = _order(found)
+        return sorted(found, key=lambda each: (looks[each.digest], order(each)), reverse=True)
 
     def prune(self, keep_last: int) -> None:
-        """Delete all checkpoints but the newest."""
-        for checkpoint in self.find()[max(keep_last, 1) :]:
+        """Delete all checkpoints but the newest, and that of the highest step, which programs resume from."""
+        found = self.find()
+        highest = max((checkpoint.step for checkpoint in found), default=0)
+        for checkpoint in found[max(keep_last, 1) :]:
+            if checkpoint.step == highest:
+                continue
             # The name of one that is not complete: what is left of it is never taken for a checkpoint.
             doomed = folders.temporary(self._folder, checkpoint.step)
             try:
