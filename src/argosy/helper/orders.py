@@ -230,6 +230,7 @@ class CheckpointWatcher:
                 self._published = (checkpoint.digest, stored)
         except OSError as error:
             self._fail(f"checkpoint of step {checkpoint.step} not stored: {error}")
+            self._folder.prune(1)  # Or the pod's own folder would grow until its node evicts it.
             return
         _, stored = self._published
         # Without the files of other pods it is not complete: the last one of them acknowledges it.

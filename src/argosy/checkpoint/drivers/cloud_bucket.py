@@ -42,6 +42,8 @@ _PROVIDERS: Final[Mapping[str, tuple[str, str, Callable[..., Client]]]] = {
 }
 """For each scheme the beginning of variables, the variable of the endpoint, and the client."""
 _DENIED = re.compile(r"status code: 40[13]\b")
+_FULL = re.compile(r"QuotaExceeded|StorageFull|status code: 507\b|no space left", re.IGNORECASE)
+"""What S3 servers answer whose disk is full, or whose quota is used up."""
 _FACTS = re.compile(r"<(?:Code|Message)>([^<]*)</")
 _URL_QUERY = re.compile(r"(https?://[^\s?\"]*)\?[^\s\"]*")
 
@@ -97,6 +99,9 @@ class CloudBucket:
         except FileNotFoundError:
             raise MissingObjectError(f"{self._uri}/{key}: not found") from None
         except (BaseError, ValueError, OSError) as error:
+            if _FULL.search(str(error)):
+                problem = f"no space left; delete checkpoints or enlarge the bucket ({_line(error)})"
+                raise StoreError(f"{self._uri}: {problem}") from None
             if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _DENIED.search(str(error)):
                 problem = f"access denied; check the credentials ({_line(error)})"
                 raise StoreError(f"{self._uri}: {problem}") from None

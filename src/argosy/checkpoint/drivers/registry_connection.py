@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import ssl
 import threading
 from base64 import b64encode
@@ -21,6 +22,7 @@ PASSWORD: Final = "REGISTRY_PASSWORD"  # noqa: S105 - the name of a variable
 _SECRET_KEYS: Final = ("username", "password", "registry", DOCKER_CONFIG)
 AUTHORITY: Final = "ca.crt"
 """The key of a Secret with the certificates of the authorities that have signed those of the registry."""
+_FULL = re.compile("no space left|quota exceeded|status 507", re.IGNORECASE)
 _ATTEMPTS: Final = 6
 _FIRST_PAUSE_SECONDS: Final = 0.2
 
@@ -71,6 +73,9 @@ class RegistryConnection:
     def _store_error(self, error: RegistryError, damage: Collection[str]) -> StoreError:
         if error.code in damage:
             return CorruptCheckpointError(f"{self.uri}: {error.message}")
+        if _FULL.search(error.message):
+            problem = "no space left; delete checkpoints or enlarge the registry"
+            return StoreError(f"{self.uri}: {problem} ({error.message})")
         match error.code:
             case "NotFound":
                 return MissingObjectError(f"{self.uri}: {error.message}")
@@ -86,7 +91,8 @@ async def _repeat(client: Registry, request: Callable[[Registry], Awaitable[T]])
         try:
             return await request(client)
         except RegistryError as error:
-            if not error.is_temporary:
+            # A registry keeps what it has received of each attempt, so more of them would fill it for good.
+            if not error.is_temporary or _FULL.search(error.message):
                 raise
         await asyncio.sleep(pause)
         pause *= 2

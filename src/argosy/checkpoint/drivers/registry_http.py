@@ -152,10 +152,22 @@ def check_status(response: Response | StreamedResponse, expected: int, what: str
 def _first_error(body: bytes) -> str:
     """Return the first error of an OCI error response; empty for any other body."""
     try:
-        errors = msgspec.json.decode(body)["errors"]
-        return _cut(f"{errors[0]['code']} {errors[0].get('message', '')}".strip())
+        error = msgspec.json.decode(body)["errors"][0]
+        text, detail = f"{error['code']} {error.get('message', '')}".strip(), _detail(error.get("detail"))
+        return _cut(f"{text}: {detail}" if detail else text)
     except (msgspec.DecodeError, LookupError, TypeError, AttributeError, UnicodeDecodeError):
         return ""
+
+
+def _detail(detail: object) -> str:
+    """Return what docker-registry says of its storage: a text, or the number of an error of its system."""
+    match detail:
+        case str():
+            return detail
+        case {"Enclosed": {"Err": int(number)}}:
+            return os.strerror(number)
+        case _:
+            return ""
 
 
 def _failure(method: str, url: str, error: Exception) -> RegistryError:
