@@ -4,7 +4,6 @@ The training image is replaced by a program that hashes its state. Everything el
 checkpoints through the kubelet's API, push them to a registry, and another node restores the processes.
 """
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,11 @@ import pytest
 from tests.support.criu import require_criu
 from tests.support.local_control_plane import ControlPlane
 from tests.support.node_agents import running_agents
-from tests.support.registry import PROGRAM, RunningRegistry, push_image, running_registry
+from tests.support.registry import PROGRAM, RunningRegistry, running_registry
 from tests.support.spot_cluster import NAME
 from tests.support.spot_jobs import EXAMPLES, Json, spot_job
 from tests.support.spot_trainings import CONTAINERS, TRAINING, RunningJob
+from tests.support.upstream_agent import backups, complete_backup
 from tests.support.waiting import wait_for
 
 pytestmark = [
@@ -28,7 +28,6 @@ pytestmark = [
 ]
 NODES = ("node-1", "node-2", "node-3")
 ANNOUNCED = "training.dcnlab.com/termination-deadline=2030-01-01T00:00:00Z"
-NOW = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
@@ -57,41 +56,12 @@ def delete(plane: ControlPlane) -> None:
     wait_for(lambda: not plane.get("jobs,checkpointbackups")["items"], "something is left")
 
 
-def backups(plane: ControlPlane) -> list[Json]:
-    return cast("list[Json]", plane.get("checkpointbackups")["items"])
-
-
-def complete_backup(plane: ControlPlane, registry: RunningRegistry) -> bool:
-    """Do what upstream's agent does with a backup that is not begun; return False if there is none.
-
-    It pushes images, and writes only what upstream's CRD has.
-    """
-    begun = (backup for backup in backups(plane) if not cast("Json", backup.get("status", {})).get("phase"))
-    backup = next(begun, None)
-    if backup is None:
-        return False
-    containers = cast("list[Json]", cast("Json", backup["spec"])["containers"])
-    for container in containers:
-        asyncio.run(push_image(registry.address, str(container["image"])))
-    built = [
-        {"containerName": c["name"], "imageName": c["image"], "buildTime": NOW, "pushed": True}
-        for c in containers
-    ]
-    patch = {"status": {"phase": "Completed", "builtImages": built, "lastCheckpointTime": NOW}}
-    name = str(cast("Json", backup["metadata"])["name"])
-    plane.kubectl(
-        *("patch", "checkpointbackup", name, "--subresource=status", "--type=merge"),
-        *("-p", json.dumps(patch)),
-    )
-    return True
-
-
 def test_case_47_agent_of_upstream_completes_a_checkpoint(plane: ControlPlane, tmp_path: Path) -> None:
     with running_registry(tmp_path) as registry:
         interval = {"checkpointConfig.checkpointInterval": "1s"}
         job = start(plane, registry, replicas=1, **interval)
         wait_for(lambda: complete_backup(plane, registry), "no checkpoint was ordered")
-        wait_for(lambda: job.status.get("lastCheckpointTime") == NOW, job.show)
+        wait_for(lambda: "lastCheckpointTime" in job.status, job.show)
         image = str(job.status["lastCheckpointImage"])
         assert image.startswith(f"{registry.address}/checkpoints:training-")
     delete(plane)

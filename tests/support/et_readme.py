@@ -92,9 +92,9 @@ class Readme:
 
 
 @contextmanager
-def run_local(readme: Readme) -> Iterator[subprocess.Popen[bytes]]:
+def run_local(readme: Readme, options: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Run the operator in the foreground, in a process group of its own, as a shell does, for the block."""
-    command = ("make", readme.run_target, f"ARGS={WITHOUT_PORTS}")
+    command = ("make", readme.run_target, f"ARGS={WITHOUT_PORTS} {options}".rstrip())
     with (readme.folder / "log").open("wb") as log:
         running = subprocess.Popen(
             command,

@@ -34,9 +34,9 @@ CASES: dict[int, tuple[str, str]] = {
     44: (COMMANDS, "test_44_"),
     45: (PLACES, "test_case_45_"),
     46: (PLACES, "test_case_46_"),
-    47: (JOURNEY, "test_case_47_"),
+    47: ("tests/e2e/test_spot_upstream.py", "test_case_47_cases_17_22_and_24_"),
     48: (LIFECYCLE, "test_case_48_"),
-    51: (COMMANDS, "test_51_"),
+    51: (COMMANDS, "test_51_44_run_"),
 }
 OF_MACHINES = {10, 11, 14, 15, 16, 37, 49, 50}
 OF_AGENTS = {38, 39, 40, 41, 42, 43}
