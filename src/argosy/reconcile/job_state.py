@@ -108,9 +108,10 @@ class StatusState(Struct):
             self.deferred = Deferred(self.deferred.record, new_version)
 
     def is_flush(self, record: Record, now: float) -> bool:
-        """Return True if this reconcile only writes what was deferred, which does not make a burst longer."""
+        """Return True if this reconcile only writes that the job runs, which does not make a burst longer."""
         is_due = self.flush_at is not None and now >= self.flush_at
-        return is_due and self.deferred is not None and self.deferred.record == record
+        is_deferred = self.deferred is not None and self.deferred.record == record
+        return is_due and is_deferred and record.first_running_at is not None
 
     def written(self, now: float) -> None:
         """The status was written: nothing is left to flush."""
