@@ -28,7 +28,7 @@ EXAMPLE = examples.CHECKPOINTED
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """One control plane for all tests of this module; each takes one of its nodes away."""
-    running = ControlPlane.up("--nodes", "5")
+    running = ControlPlane.up("--nodes", "6")
     yield running
     running.down()
 
@@ -211,3 +211,31 @@ def test_drained_node_waits_for_the_checkpoint(training: Training) -> None:
     wait_for(lambda: training.outcomes() == ["Recovered"], "the run recovers", 60)
     assert training.node not in ("", before)
     training.assert_no_step_was_lost()
+
+
+def test_aresjob_continues_at_its_step_on_another_node(plane: ControlPlane, tmp_path: Path) -> None:
+    document = yaml.safe_load((REPOSITORY / examples.CHECKPOINTED_ARES).read_text())
+    document["spec"]["checkpoint"] |= {"store": f"file://{tmp_path}", "interval": "1s"}
+    [container] = document["spec"]["roleSpecs"]["worker"]["template"]["spec"]["containers"]
+    container["env"] = [{"name": "STEPS", "value": "100000"}]
+    plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+    job, pod = "aj/ares-checkpointed", "pod/ares-checkpointed-worker-0"
+
+    def status() -> dict[str, Any]:
+        return cast("dict[str, Any]", plane.get(job).get("status", {}))
+
+    def outcomes() -> list[str]:
+        return [recovery.get("outcome", "") for recovery in status().get("recoveries", [])]
+
+    wait_for(lambda: status().get("checkpoint", {}).get("lastStep"), "the first checkpoint")
+    before = plane.kubectl("get", pod, "-o", "jsonpath={.spec.nodeName}").stdout
+    plane.argosy("rehearse", "reclaim", before, "--in", "20s")
+    wait_for(lambda: outcomes() == ["Recovered"], lambda: plane.argosy("describe", job).stdout, 60)
+    [recovery] = status()["recoveries"]
+    assert (recovery["cause"], recovery["action"], recovery["stepsLost"]) == ("Preempted", "SaveAndMove", 0)
+    step = recovery["savedStep"]
+    assert recovery["restoredFrom"] == step
+    assert plane.kubectl("get", pod, "-o", "jsonpath={.spec.nodeName}").stdout not in ("", before)
+    assert f"from step {step}" in plane.kubectl("logs", pod, "-c", "standalone").stdout
+    assert f"resumed from step {step}" in plane.argosy("describe", job).stdout
+    plane.kubectl("delete", job, "--wait=false")

@@ -21,6 +21,7 @@ def test_every_example_has_a_test() -> None:
         examples.ESCALATION,
         examples.CHECKPOINTED,
         examples.SIGTERM,
+        examples.CHECKPOINTED_ARES,
         *examples.SPOT,
         *examples.RENTED,
     }

@@ -52,6 +52,8 @@ ELASTIC: Final = "examples/elastic/run.yaml"
 """Loses a node and grows back: tests/e2e/test_elastic_example.py."""
 CHECKPOINTED: Final = "examples/checkpointed/run.yaml"
 """Loses nodes and no step: tests/e2e/test_checkpointed_runs.py."""
+CHECKPOINTED_ARES: Final = "examples/ares/checkpointed.yaml"
+"""The same as an AresJob."""
 SIGTERM: Final = "examples/checkpointed/sigterm.yaml"
 """The same; it saves at SIGTERM only."""
 ESCALATION: Final = "examples/custom/escalation.yaml"
@@ -70,6 +72,7 @@ FIRST_ARES: Final = "examples/ares/custom.yaml"
 """Needs nothing mounted: tests/conformance/test_ares.py."""
 ARES: Final[Mapping[str, tuple[str, str]]] = {
     "examples/ares/dask.yaml": ("launcher-0", "the sum of squares is 332833500"),
+    "examples/ares/elastic.yaml": ("server-0", "the sum of squares is 8955050"),
     "examples/ares/mpi.yaml": ("launcher-0", "pi is about 3.14"),
     "examples/ares/pytorch.yaml": ("master-0", "rank 0 of 3 found the slope 2.00"),
     "examples/ares/standalone.yaml": ("worker-1", "rate 0.03: found the slope within 0.09"),

@@ -466,8 +466,7 @@ class FakeCluster:
                     self.terminate(existing, action.grace_period_seconds)
                     self.leader.cached_pods[existing.name] = self.pods[existing.name]
         elif isinstance(action, ConfirmPod):
-            name = f"job-{action.role}-{action.index}"
-            if name not in self.pods:
+            if self._pod_name(action) not in self.pods:
                 self.leader.confirmed_absent.add((action.role, action.index))
         elif isinstance(action, Apply):
             child = action.child
@@ -490,7 +489,7 @@ class FakeCluster:
             return  # the garbage collector deletes the pod of a missing owner
         stored = decode(self.job.status)
         assert stored is None or not stored.finished_at, "a pod was created for a finished job"
-        name = f"job-{action.role}-{action.index}"
+        name = self._pod_name(action)
         existing = self.pods.get(name)
         if existing is None:
             self.created_count += 1
@@ -508,6 +507,14 @@ class FakeCluster:
             self._place_pods()
             self._check_replacement_delay(action)
         self.leader.cached_pods[name] = self.pods[name]
+
+    def _pod_name(self, action: CreatePod | ConfirmPod) -> str:
+        """Return the name of a pod; those of a replica differ where they may overlap."""
+        name = f"job-{action.role}-{action.index}"
+        workload = self.job.workload if self.job else None
+        if workload is None or not workload.allows_surge(workload.roles[action.role]):
+            return name
+        return f"{name}-{action.attempt}-{action.replacement}"
 
     def _check_replacement_delay(self, action: CreatePod) -> None:
         """Check that repeated replacements of one replica are delayed, except the first."""

@@ -129,7 +129,12 @@ def _two_roles(role: Strategy) -> Strategy:
 _POLICY = _some(failed=_QUORUMS, succeeded=_QUORUMS, nodeDownAsFailed=st.booleans())
 _ARES_ROLE = st.fixed_dictionaries(
     {"template": _TEMPLATE},
-    optional={"replicas": st.integers(1, 3), "restartPolicy": _RESTARTS, "rolePhasePolicy": _POLICY},
+    optional={
+        "replicas": st.integers(1, 3),
+        "restartPolicy": _RESTARTS,
+        "rolePhasePolicy": _POLICY,
+        "elastic": st.sampled_from([{"min": 1, "max": 3}, {"min": 1, "max": 4, "multipleOf": 1}]),
+    },
 )
 VALID_ARES_SPECS: Final = st.fixed_dictionaries(
     {"frameworkType": st.just("custom"), "roleSpecs": _two_roles(_ARES_ROLE.map(dict))},
@@ -144,9 +149,11 @@ VALID_ARES_SPECS: Final = st.fixed_dictionaries(
             suspend=st.booleans(),
             restartScope=st.sampled_from(["Pod", "Job"]),
         ),
+        "checkpoint": st.sampled_from([{"store": "s3://a"}, {"store": "pvc://a", "onDrain": "Save"}]),
     },
 )
-"""Invalid only if a role with restartPolicy Always is in a job with restartScope Job."""
+"""Invalid only if a role with restartPolicy Always is in a job with restartScope Job, or an elastic one is in
+such a job or has restartPolicy Never."""
 _RUN_ROLE = st.fixed_dictionaries(
     {"template": _TEMPLATE},
     optional={

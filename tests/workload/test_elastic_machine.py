@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from argosy.dialects.ares.dialect import SEMANTICS as ARES
 from argosy.workload.announcements import NoticeCause
 from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Elastic, Limits, RestartPolicy, Rules
+from argosy.workload.semantics import Semantics
 from tests.support.fake_cluster import NODES, FakeCluster
 from tests.support.workloads import USUAL, role, workload
 from tests.workload.test_machine import Life
@@ -26,6 +28,7 @@ class ElasticLife(Life):
         coordinator=st.booleans(),
         node_down_as_failed=st.booleans(),
         checkpoint=st.sampled_from([None, CheckpointPolicy("file:///store/ns/job-uid", suspend_grace=20.0)]),
+        semantics=st.sampled_from([Semantics(), ARES]),
     )
     def begin(
         self,
@@ -34,13 +37,14 @@ class ElasticLife(Life):
         coordinator: bool,
         node_down_as_failed: bool,
         checkpoint: CheckpointPolicy | None,
+        semantics: Semantics,
     ) -> None:
         policy = replace(USUAL, node_down_as_failed=node_down_as_failed)
         replicas = 4 if bounds.multiple_of > 1 else 3
         workers = role("worker", replicas, RestartPolicy.ON_FAILURE, policy, elastic=bounds)
         rules = replace(RULES, coordinators=("worker",) if coordinator else ())
         wanted = workload(workers, rules=rules, limits=Limits(restarts=restarts))
-        self.cluster = FakeCluster(replace(wanted, checkpoint=checkpoint))
+        self.cluster = FakeCluster(replace(wanted, checkpoint=checkpoint, semantics=semantics))
         self.cluster.settle()
 
     @precondition(lambda self: self.cluster.job)

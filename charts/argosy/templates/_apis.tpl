@@ -113,6 +113,18 @@
 - apiGroups: [ares.io]
   resources: [aresjobs/status, aresjobs/finalizers]
   verbs: [update]
+# Pods acknowledge checkpoints by an annotation.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [patch]
+# Evictions are held back until a checkpoint is saved (`checkpoint.onDrain`).
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+# Checkpoints of processes (`checkpoint.level`).
+- apiGroups: [migration.dcnlab.com]
+  resources: [checkpointbackups]
+  verbs: [get, list, watch, create, patch, delete]
 # Pods follow annotations of their job.
 - apiGroups: [""]
   resources: [pods]

@@ -27,13 +27,15 @@ from argosy.frameworks.common import (
 )
 from argosy.workload.model import Problem, Role, Rules, Workload
 
+MAX_RESTARTS = 100
+
 
 class Options(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     procs_per_node: Annotated[int, Meta(ge=1, le=1024)] | None = None
     """Processes in a pod; if unset, the role's slots, its GPUs, else 1."""
     port: PortNumber = 29500
     """Port on which rank 0 listens."""
-    max_restarts: Annotated[int, Meta(ge=0, le=10_000)] = 100
+    max_restarts: Annotated[int, Meta(ge=0, le=10_000)] = MAX_RESTARTS
     """How often torchrun restarts the group before it gives up (elastic only)."""
 
 
@@ -69,7 +71,8 @@ class PyTorch:
         }
         ports = (Port("rendezvous", options.port),) if index == 0 and role.name == ranked[0] else ()
         if role.elastic:
-            return Injection(env={**env, **_rendezvous(workload, role, options)}, ports=ports)
+            rendezvous = rendezvous_variables(workload, role, options.port, options.max_restarts)
+            return Injection(env={**env, **rendezvous}, ports=ports)
         rank = index + (1 if role.name == WORKER and MASTER in ranked else 0)
         return Injection(env={**env, **_static(workload, options, rank, procs)}, ports=ports)
 
@@ -91,14 +94,15 @@ def _static(workload: Workload, options: Options, rank: int, procs: int) -> dict
     return {**env, "LOCAL_RANK": "0"} if procs == 1 else env
 
 
-def _rendezvous(workload: Workload, role: Role, options: Options) -> dict[str, str]:
+def rendezvous_variables(workload: Workload, role: Role, port: int, max_restarts: int) -> dict[str, str]:
+    """Return the variables of torchrun in a pod of an elastic group, whose first replica is the host."""
     assert role.elastic
     return {
         "PET_NNODES": f"{role.elastic.min}:{role.elastic.max}",
         "PET_RDZV_BACKEND": "c10d",
-        "PET_RDZV_ENDPOINT": f"{workload.address(role.name, 0)}:{options.port}",
+        "PET_RDZV_ENDPOINT": f"{workload.address(role.name, 0)}:{port}",
         "PET_RDZV_ID": workload.name,
-        "PET_MAX_RESTARTS": str(options.max_restarts),
+        "PET_MAX_RESTARTS": str(max_restarts),
         # Surviving agents do not publish the shared store again, so a replaced agent could not join.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }

@@ -78,10 +78,7 @@ class TensorFlow:
         if role.name not in KNOWN:
             return Injection()
         options = options_of(workload, Options)
-        hosts = {name: hosts_at(workload.addresses[name], options.port) for name in workload.roles}
-        if index >= role.replicas:  # in the place of another replica of an elastic role
-            extra = (workload.address(role.name, number) for number in range(role.replicas, index + 1))
-            hosts[role.name] += hosts_at(extra, options.port)
+        hosts = cluster_hosts(workload, role, index, dict.fromkeys(workload.roles, options.port))
         env = variables(role.name, index, hosts, dynamic=options.dynamic_workers)
         return Injection(env=env, ports=(Port(PORT_NAME, options.port),))
 
@@ -137,5 +134,16 @@ def _sparse_cluster(role: str, index: int, hosts: Hosts) -> dict[str, object]:
     return {"ps": servers.get(role, []), "worker": {str(index): itself} if role == WORKER else {}}
 
 
-def hosts_at(addresses: Iterable[str], port: int) -> list[str]:
+def cluster_hosts(
+    workload: Workload, role: Role, index: int, ports: Mapping[str, int]
+) -> dict[str, list[str]]:
+    """Return the hosts of every role for one pod, given the port of each role."""
+    hosts = {name: _hosts_at(workload.addresses[name], ports[name]) for name in workload.roles}
+    if index >= role.replicas:  # in the place of another replica of an elastic role
+        extra = (workload.address(role.name, number) for number in range(role.replicas, index + 1))
+        hosts[role.name] += _hosts_at(extra, ports[role.name])
+    return hosts
+
+
+def _hosts_at(addresses: Iterable[str], port: int) -> list[str]:
     return [f"{address}:{port}" for address in addresses]

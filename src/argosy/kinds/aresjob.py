@@ -4,6 +4,9 @@ The schema checks types only. The dialect validates values, because AresOperator
 reports `InvalidDefinition` in its status instead of rejecting it. Unknown fields are preserved for the same
 reason. The CRD is generated from `AresJobSpec`, but a job is decoded with its spec as plain JSON, so that the
 dialect can report unknown fields, too.
+
+Fields that AresOperator does not have are optional. Of `elastic` and `checkpoint` the schema checks values
+too: an autoscaler that asks for a size that is not allowed must not make a running job invalid.
 """
 
 from datetime import datetime
@@ -11,7 +14,10 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, PrinterColumn, Rule
+from argosy.kinds.checkpoint_spec import CheckpointSpec
+from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
+from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, Duration, PrinterColumn, Rule, Scale
+from argosy.kinds.elastic_spec import ElasticSpec, replicas_rules
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.notice_status import NoticeStatus
 from argosy.kinds.resource import Resource
@@ -27,6 +33,8 @@ PROPAGATED_ANNOTATIONS = tuple(
     for name in ("ares-queue", "preemptable", "job-priority", "monopolize-nodes", "level-queue-id")
 )
 """Annotations of a job that are propagated to its labels, its pods and its PodGroup."""
+SCALED_ROLE = "worker"
+"""The role that `kubectl scale` changes."""
 
 Template = Annotated[
     dict[str, object], Meta(extra_json_schema={"type": "object", PRESERVE_UNKNOWN_FIELDS: True})
@@ -111,13 +119,17 @@ class RoleSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A group of identical pods, numbered from 0."""
 
     preserve: ClassVar[bool] = True
+    rules: ClassVar[tuple[Rule, ...]] = replicas_rules("(has(self.replicas) ? self.replicas : 1)")
 
     replicas: int | None = None
     """Number of pods; defaults to 1."""
+    elastic: ElasticSpec | None = None
+    """Allows the role to run with fewer pods than requested, and to be scaled while it runs."""
     template: Template | None = None
     """Pod template, as in a Deployment. The operator sets hostname, subdomain and restartPolicy."""
     restart_policy: str | None = None
-    """Always, OnFailure, Never or ExitCode."""
+    """Always, OnFailure, Never or ExitCode. Defaults to OnFailure with elastic or checkpoint, else to Never,
+    with exceptions by framework."""
     role_phase_policy: RolePhasePolicySpec | None = None
     controller: str | None = None
     """Pod."""
@@ -165,6 +177,9 @@ class RunPolicySpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """If true, all pods are deleted and the job is kept; setting it to false starts the job again."""
     restart_scope: str | None = None
     """What is restarted when a pod must be replaced: the Pod or the whole Job."""
+    below_min_timeout: Duration | None = None
+    """The job fails if an elastic role that was running has had fewer than min pods for this long; defaults
+    to 10m."""
 
 
 class AresJobSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -189,6 +204,8 @@ class AresJobSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     ) = None
     """The roles by name."""
     run_policy: RunPolicySpec | None = None
+    checkpoint: CheckpointSpec | None = None
+    """Where the program keeps checkpoints, and when it is ordered to save one."""
 
 
 class AresCondition(Struct, frozen=True, rename="camel"):
@@ -226,6 +243,8 @@ class RoleStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     terminating: int = 0
     replicas: int = 0
     """Number of pods created so far."""
+    current_replicas: int = 0
+    """Number of pods that the role has now, while an elastic role has fewer than desired."""
     restarts: int = 0
     """Number of pods replaced after failures, plus container restarts."""
 
@@ -244,12 +263,20 @@ class AresJobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     conditions: list[AresCondition] = field(default_factory=list)
     replica_statuses: dict[str, ReplicaStatus] = field(default_factory=dict)
     role_statuses: dict[str, RoleStatus] = field(default_factory=dict)
+    replicas: int = 0
+    """Number of existing pods of role worker, for kubectl scale."""
+    selector: str = ""
+    """Label selector of the pods of role worker, for kubectl scale."""
     message: str = ""
     """The state of the job as a sentence."""
     restart_history: list[RestartStatus] = field(default_factory=list)
     """The last twenty restarts, the newest last."""
     notices: list[NoticeStatus] = field(default_factory=list)
     """Announced ends of nodes and pods that concern the job, the oldest first."""
+    checkpoint: CheckpointStatus | None = None
+    """The last good checkpoint, if the job keeps any."""
+    recoveries: list[RecoveryStatus] = field(default_factory=list)
+    """The last ten losses of pods of a job with checkpoints, the newest last."""
     argosy: dict[str, object] = field(default_factory=dict)
     """The operator's internal record of the job; other clients should not read it."""
 
@@ -280,6 +307,7 @@ class AresJobCrd(Struct, frozen=True):
             PrinterColumn("Phase", ".status.phase"),
             PrinterColumn("Age", ".metadata.creationTimestamp", "date"),
         ),
+        scale=Scale(f".spec.roleSpecs.{SCALED_ROLE}.replicas", ".status.replicas", ".status.selector"),
     )
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

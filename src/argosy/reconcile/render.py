@@ -320,7 +320,7 @@ def _with_ports(container: Json, injection: Injection) -> Json:
 def _helpers(
     spec: Json, site: RenderContext, workload: Workload, role: Role, injection: Injection, token: str
 ) -> tuple[Json, ...]:
-    """Return the init container, before the user's own, that does all that the pod needs of the helper."""
+    """Return the init containers, before the user's own, that do all that the pod needs of the helper."""
     steps: list[list[str]] = []
     mounts: list[Json] = []
     if injection.remote_exec:
@@ -328,23 +328,24 @@ def _helpers(
         steps.append(["remote-exec", "--to", injection.remote_folder, *kubectl])
         mounts.append({"name": injection.remote_volume, "mountPath": injection.remote_folder})
         _add_volumes(spec, [{"name": injection.remote_volume, "emptyDir": {}}])
+    initializers: list[Json] = []
     if injection.initializer:
-        return (_initializer(spec, site, workload, injection.initializer, token),)
-    if waits := dependencies_of(role, injection):
+        initializers.append(_initializer(spec, site, workload, injection.initializer, token))
+    elif waits := dependencies_of(role, injection):
         steps.append(["wait", *(f"{wait.role}={wait.phase}" for wait in waits)])
     joins = waits_to_join(workload, role)
     if joins:
         steps.append(["join", role.name, f"$({_INDEX_VARIABLE})"])
     if not steps:
-        return ()
+        return tuple(initializers)
     arguments = [word for number, step in enumerate(steps) for word in (["then"] if number else []) + step]
-    _add_volumes(spec, helper_volumes(site))
+    _add_volumes(spec, [] if initializers else helper_volumes(site))
     environment = endpoint_environment(site, workload, token)
     container = helper_container(site, labels.HELPER_CONTAINER, arguments, environment, mounts)
     if joins:
         index = {_INDEX_VARIABLE: f"metadata.labels['{labels.INDEX}']"}
         container["env"] = [*_from_fields(index), *_list(container["env"])]
-    return (container,)
+    return (*initializers, container)
 
 
 def endpoint_environment(site: RenderContext, workload: Workload, token: str) -> dict[str, str]:

@@ -313,8 +313,11 @@ class Workload(Struct, frozen=True, dict=True):
         return index == 0 and role in self.rules.coordinators
 
     def allows_surge(self, role: Role) -> bool:
-        """Return True if a pod of this role may be created while its predecessor still terminates."""
-        return self.semantics.surge and role.restart is not RestartPolicy.NEVER
+        """Return True if a pod of this role may be created while its predecessor still terminates.
+
+        With checkpoints it may not: both would save to one folder, and the new pod would miss the last one.
+        """
+        return self.semantics.surge and role.restart is not RestartPolicy.NEVER and self.checkpoint is None
 
     def hostname(self, role: str, index: int) -> str:
         """Return the stable host name of a replica, which may differ from the pod's name."""

@@ -35,8 +35,8 @@ class Semantics(Struct, frozen=True):
     """A role is Running only while all its pods run, and the job only once all its roles are Running at the
     same time; otherwise succeeded pods and roles count as well [3.2 rule 4, 3.3 rule 4]."""
     surge: bool = False
-    """Create a replacement while the old pod still terminates, unless the role is never restarted. Their
-    names differ [2.5, 3.4]."""
+    """Create a replacement while the old pod still terminates, unless the role is never restarted or the job
+    has checkpoints. Their names differ [2.5, 3.4]."""
     replaced_exit_codes: frozenset[int | None] = frozenset()
     """For the restart policy ExitCode: exit codes of the first terminated container after which a pod is
     replaced; None for pods that failed without one [3.4, et 3.6]. Empty: 128 and above of any container, and

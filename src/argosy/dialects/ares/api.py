@@ -1,12 +1,13 @@
 """Registers AresJobs: the dialect with everything that this API has beyond a translation.
 
-Pods of roles that are never restarted are named `<job>-<role>-<index>`. Pods of other roles have five letters
-more, derived from attempt and replacement, so that a new pod can be created while the old one still
-terminates.
+Pods of roles that are never restarted, and all pods of jobs with checkpoints, are named
+`<job>-<role>-<index>`. Other pods have five letters more, derived from attempt and replacement, so that a new
+pod can be created while the old one still terminates.
 """
 
 import hashlib
 
+import msgspec
 from msgspec.structs import replace
 
 from argosy.dialects.ares import adoption, events, injection
@@ -14,9 +15,11 @@ from argosy.dialects.ares.dialect import AresJobDialect
 from argosy.dialects.ares.initializers import Initializers, LocateObserver, operator_endpoint
 from argosy.dialects.ares.spec_patch import propagated, spec_patch
 from argosy.dialects.base import Adoption, JobApi, bare_workload
+from argosy.dialects.checkpoints import CHILD_KINDS, on_demand_children
 from argosy.dialects.templates import without_details
 from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import PROPAGATED_ANNOTATIONS, AresJob
+from argosy.kinds.checkpoint_spec import CheckpointSpec
 from argosy.workload.model import DEFAULT_CLUSTER_DOMAIN, CleanupPolicy, Limits, Role, Ttl, Workload
 
 
@@ -43,6 +46,8 @@ def ares_job_api(
         compact_finished=_compact_finished,
         minimal_workload=minimal_workload,
         propagated_annotations=PROPAGATED_ANNOTATIONS,
+        child_kinds=CHILD_KINDS,
+        on_demand_children=on_demand_children(checkpoint_of),
         write_time_field="last_reconcile_time",
     )
 
@@ -54,6 +59,15 @@ def pod_name(workload: Workload, role: str, index: int, attempt: int, replacemen
         return host
     digest = hashlib.sha256(f"{workload.uid}/{attempt}/{replacement}".encode()).hexdigest()
     return f"{host}-{digest[:5]}"
+
+
+def checkpoint_of(obj: AresJob) -> CheckpointSpec | None:
+    """Return the checkpoint policy of a job; None also if it is invalid."""
+    written = obj.spec.get("checkpoint")
+    try:
+        return msgspec.convert(written, CheckpointSpec | None)
+    except msgspec.ValidationError:
+        return None
 
 
 def minimal_workload(obj: AresJob) -> Workload:

@@ -7,8 +7,9 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from argosy.dialects.ares import reasons as ares_reasons
+from argosy.dialects.checkpoints import checkpoint_conditions
 from argosy.kinds.aresjob import AresCondition
-from argosy.workload import reasons
+from argosy.workload import messages, reasons
 from argosy.workload.limits import STOP_REASONS
 from argosy.workload.model import Phase, RestartScope, Workload
 from argosy.workload.observed import Observed
@@ -21,7 +22,9 @@ _RESTARTS = "limits.restarts"
 _FIELDS = {
     _RESTARTS: "spec.runPolicy.backoffLimit",
     "limits.activeDeadline": "spec.runPolicy.activeDeadlineSeconds",
+    "limits.belowMinTimeout": "spec.runPolicy.belowMinTimeout",
     "spec.gang": "spec.runPolicy.schedulingPolicy",
+    "spec.suspend": "spec.runPolicy.suspend",
 }
 """Field names of the engine's messages, and what this API calls them."""
 
@@ -65,6 +68,7 @@ def conditions(
     if workload is not None:
         _set_scheduled(conditions_set, workload, record, observed)
         _set_restarting(conditions_set, workload, record, usual)
+        _set_checkpoint_conditions(conditions_set, workload, record)
     _set_suspended(conditions_set, record)
     return conditions_set.all()
 
@@ -107,16 +111,35 @@ def _set_scheduled(
 
 
 def _set_restarting(conditions_set: "_ConditionSet", workload: Workload, record: Record, usual: str) -> None:
-    if (
-        workload.rules.restart_scope is not RestartScope.JOB
-        or record.finished_at
-        or record.phase is Phase.SUSPENDED
-    ):
+    """Set whether the job restarts as a whole, or an elastic role has too few running pods."""
+    missing = _below_minimum(workload, record)
+    whole = workload.rules.restart_scope is RestartScope.JOB
+    if record.finished_at or record.phase is Phase.SUSPENDED:
+        conditions_set.clear(RESTARTING)
+    elif missing:
+        conditions_set.set(RESTARTING, "True", reasons.BELOW_MIN_REPLICAS, missing)
+    elif not whole and record.phase is not Phase.RUNNING:
         conditions_set.clear(RESTARTING)
     elif record.phase is Phase.RESTARTING:
         conditions_set.set(RESTARTING, "True", RESTARTING, with_ares_field_names(record.message))
     elif record.phase is Phase.RUNNING and conditions_set.is_true(RESTARTING):
         conditions_set.set(RESTARTING, "False", RUNNING, usual)
+
+
+def _below_minimum(workload: Workload, record: Record) -> str:
+    """Return the message about the first elastic role with too few running pods; empty if there is none."""
+    for name, role in workload.roles.items():
+        if record.role(name).below_min_since:
+            return messages.waiting_for_minimum(name, role.min_running)
+    return ""
+
+
+def _set_checkpoint_conditions(conditions_set: "_ConditionSet", workload: Workload, record: Record) -> None:
+    if workload.checkpoint is None:
+        return
+    for condition in checkpoint_conditions(record):
+        message = with_ares_field_names(condition.message)
+        conditions_set.set(condition.type, condition.status, condition.reason, message, condition.at)
 
 
 def _set_suspended(conditions_set: "_ConditionSet", record: Record) -> None:

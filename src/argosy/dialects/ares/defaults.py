@@ -61,7 +61,8 @@ def with_defaults(spec: AresJobSpec) -> AresJobSpec:
 def _role(
     spec: AresJobSpec, profile: Profile, name: str, role: RoleSpec, present: Mapping[str, RoleSpec]
 ) -> RoleSpec:
-    restart = role.restart_policy or profile.restarts.get(name, NEVER)
+    is_replaced = role.elastic is not None or spec.checkpoint is not None
+    restart = role.restart_policy or profile.restarts.get(name, ON_FAILURE if is_replaced else NEVER)
     if spec.framework_type == "tensorflow" and name == WORKER and CHIEF in present and restart != "Always":
         restart = ON_FAILURE
     return replace(

@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 from argosy.dialects.ares import injection, spec, status, validation
 from argosy.dialects.ares.defaults import mpi_of, with_defaults
-from argosy.dialects.ares.profiles import Profile, is_elastic, profile_of, roles_of, services_of
+from argosy.dialects.ares.elastic_validation import bagua_sizes
+from argosy.dialects.ares.profiles import Profile, is_elastic_bagua, profile_of, roles_of, services_of
 from argosy.dialects.ares.spec_patch import propagated
 from argosy.dialects.base import StatusInput
+from argosy.dialects.checkpoints import checkpoint_problems
 from argosy.dialects.templates import default_container, ports
 from argosy.frameworks.base import Injection
 from argosy.kinds.aresjob import (
@@ -27,7 +29,9 @@ from argosy.kinds.aresjob import (
     RunPolicySpec,
 )
 from argosy.kinds.meta import ObjectMeta
-from argosy.workload import pod_size
+from argosy.kinds.quantity import parse_duration
+from argosy.workload import elastic, pod_size
+from argosy.workload.checkpoint_policy import checkpoint_policy
 from argosy.workload.model import (
     DEFAULT_CLUSTER_DOMAIN,
     CleanupPolicy,
@@ -64,6 +68,8 @@ SEMANTICS = Semantics(
 )
 SERVICE_PORT = 80
 """The port of a Service whose pods declare none."""
+BELOW_MIN_TIMEOUT = "10m"
+"""The default of `runPolicy.belowMinTimeout`."""
 
 
 class AresJobDialect:
@@ -92,7 +98,8 @@ class AresJobDialect:
         run = full.run_policy or RunPolicySpec()
         whole = run.restart_scope == RestartScope.JOB.value
         finished = run.ttl_seconds_after_finished
-        roles = {name: _role(name, role, whole) for name, role in sorted(roles_of(full).items())}
+        in_place = not whole and full.checkpoint is None
+        roles = {name: _role(name, role, in_place) for name, role in sorted(roles_of(full).items())}
         plain = Workload(
             kind=AresJob.resource.kind,
             api_version=AresJob.resource.api_version,
@@ -109,6 +116,7 @@ class AresJobDialect:
                 active_deadline=run.active_deadline_seconds,
                 ttl=Ttl(finished, finished),
                 children_ttl=Ttl(self._ttl_after_succeeded, full.ttl_seconds_after_failed),
+                below_min_timeout=parse_duration(run.below_min_timeout or BELOW_MIN_TIMEOUT),
             ),
             gang=_gang(run),
             cleanup=CleanupPolicy(run.clean_pod_policy or CleanupPolicy.ALL),
@@ -119,10 +127,13 @@ class AresJobDialect:
             propagated=propagated(meta),
             cluster_domain=self._cluster_domain,
             semantics=SEMANTICS,
+            checkpoint=checkpoint_policy(full.checkpoint, meta.namespace, meta.name, meta.uid)
+            if full.checkpoint
+            else None,
         )
         plain = pod_size.with_pod_bytes(plain, injection.list_bytes)
-        if too_large := tuple(pod_size.problems(plain)):
-            return Problems(too_large)
+        if problems := (*checkpoint_problems(plain), *pod_size.problems(plain)):
+            return Problems(problems)
         injections = {name: injection.inject(plain, role, 0) for name, role in plain.roles.items()}
         return replace(
             plain,
@@ -134,11 +145,14 @@ class AresJobDialect:
         )
 
 
-def _role(name: str, written: RoleSpec, whole: bool) -> Role:
+def _role(name: str, written: RoleSpec, in_place: bool) -> Role:
+    """Return a role; `in_place`: whether its failed containers may be restarted by their node.
+
+    That would hide the failure from a job that restarts as a whole, and a program with checkpoints would not
+    find the newest one, for which a new pod looks before it starts.
+    """
     restart = RestartPolicy(written.restart_policy or RestartPolicy.NEVER)
-    in_place = restart if restart in (RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE) else RestartPolicy.NEVER
-    if whole and in_place is RestartPolicy.ON_FAILURE:
-        in_place = RestartPolicy.NEVER  # a node that restarts a container itself would hide the failure
+    by_node = restart is RestartPolicy.ALWAYS or (in_place and restart is RestartPolicy.ON_FAILURE)
     policy = written.role_phase_policy or RolePhasePolicySpec()
     wants = written.dependence
     phase = Phase(wants.role_phase or Phase.RUNNING) if wants else Phase.RUNNING
@@ -148,12 +162,13 @@ def _role(name: str, written: RoleSpec, whole: bool) -> Role:
         replicas=written.replicas or 1,
         template=written.template or {},
         restart=restart,
-        container_restart_policy=in_place,
+        container_restart_policy=restart if by_node else RestartPolicy.NEVER,
         policy=RolePolicy(
             failed=Quantifier(policy.failed) if policy.failed else None,
             succeeded=Quantifier(policy.succeeded) if policy.succeeded else None,
             node_down_as_failed=bool(policy.node_down_as_failed),
         ),
+        elastic=elastic.bounds(written.elastic) if written.elastic else None,
         depends_on=tuple(Dependency(other, phase) for other in names),
     )
 
@@ -168,6 +183,7 @@ def _rules(full: AresJobSpec, whole: bool) -> Rules:
         resize=ResizeMode.LIVE,
         services=services_of(full, profile),
         creates_no_pods=profile.creates_no_pods,
+        coordinators=profile.coordinators,
         ssh_roles=_ssh_roles(full, profile),
     )
 
@@ -210,7 +226,7 @@ def _template_hash(workload: Workload, role: Role, injected: Injection) -> str:
     waits = [(dependency.role, dependency.phase) for dependency in role.depends_on or ()]
     files = injection.options_of(workload).host_files.get(role.name, "")
     keys = role.name in workload.rules.ssh_roles
-    hashed = (
+    hashed: tuple[object, ...] = (
         role.template,
         role.container_restart_policy,
         waits,
@@ -220,6 +236,8 @@ def _template_hash(workload: Workload, role: Role, injected: Injection) -> str:
         injected.field_env,
         injected.ports,
     )
+    if policy := workload.checkpoint:
+        hashed = (*hashed, policy.uri, policy.keep_last, policy.interval, policy.credentials, policy.level)
     return hashlib.sha256(msgspec.json.encode(hashed, order="deterministic")).hexdigest()[:8]
 
 
@@ -240,12 +258,12 @@ def _options(full: AresJobSpec) -> injection.Options:
     bagua = full.framework.bagua if full.framework else None
     tensorflow = full.framework.tensorflow if full.framework else None
     workers = worker.replicas or 1 if worker else 0
-    least, most = (bagua.min_replicas, bagua.max_replicas) if bagua else (None, None)
+    least, most = bagua_sizes(bagua, workers, worker.elastic if worker else None)
     return injection.Options(
         ports=tuple(full.available_ports or ()),
-        elastic=is_elastic(full),
-        min_size=workers if least is None else least,
-        max_size=workers if most is None else most,
+        elastic=is_elastic_bagua(full),
+        min_size=least,
+        max_size=most,
         dynamic=bool(tensorflow and tensorflow.enable_dynamic_worker),
         slots=mpi.replicas_per_node or 1,
         implementation=mpi.implementation or "",

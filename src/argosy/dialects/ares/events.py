@@ -24,6 +24,16 @@ from argosy.workload.transitions import Transitions
 _REPORTED_KINDS = ("Pod", "Service", "Job")
 _REPORTED_VERBS = ("Create", "Delete")
 _NAME_CONFLICTS = (reasons.name_conflict("Pod"), reasons.name_conflict("Service"))
+_REPORTED_HISTORY = frozenset(
+    {
+        reasons.DISRUPTION_NOTICE,
+        reasons.RESIZED,
+        reasons.CHECKPOINT_COMPLETED,
+        reasons.CHECKPOINT_TIMEOUT,
+        reasons.CHECKPOINT_FAILED,
+        reasons.CHECKPOINT_INVALID,
+    }
+)
 MAX_FIELD_EVENTS = 10
 """Fields of one job that get an event."""
 
@@ -35,7 +45,7 @@ def status_events(change: StatusChange[AresJob]) -> list[EmitEvent]:
         *_phase_events(before, after),
         *_role_events(before, after),
         *_failure_events(plan.transitions),
-        *(event for event in plan.events if event.reason == reasons.DISRUPTION_NOTICE),
+        *_history_events(plan.events),
         *_name_conflict_events(before, after),
         *(_stale_event(role) for role in plan.transitions.stale_roles),
         *_invalid_label_events(before, after),
@@ -76,6 +86,13 @@ def _group_key(result: ActionResult) -> tuple[str, str, str, str, bool]:
 def _by_index(name: str) -> tuple[int, str]:
     """Return a sort key: of names that end with a number, the shorter one has the smaller number."""
     return len(name), name
+
+
+def _history_events(written: Sequence[EmitEvent]) -> Iterator[EmitEvent]:
+    """Yield the entries of the history that this API reports; phases and pods have events of their own."""
+    for event in written:
+        if event.reason in _REPORTED_HISTORY:
+            yield EmitEvent(event.type, event.reason, with_ares_field_names(event.message))
 
 
 def _phase_events(before: AresJob, after: AresJob) -> Iterator[EmitEvent]:
@@ -201,6 +218,9 @@ def ignored(full: AresJobSpec) -> Iterator[tuple[str, str]]:
         for name, value in (("minReplicas", bagua.min_replicas), ("maxReplicas", bagua.max_replicas)):
             if value is not None:
                 yield f"spec.framework.bagua.{name}", "training is not elastic"
+    is_elastic = any(role.elastic for role in roles_of(full).values())
+    if full.run_policy and full.run_policy.below_min_timeout and not is_elastic:
+        yield "spec.runPolicy.belowMinTimeout", "no role is elastic"
     policy = full.run_policy.scheduling_policy if full.run_policy else None
     if policy and policy.min_available is None:
         for name, setting in (

@@ -20,7 +20,7 @@ from argosy.dialects.templates import (
     port_numbers,
     uses_host_network,
 )
-from argosy.frameworks import bagua, tensorflow
+from argosy.frameworks import bagua, pytorch, tensorflow
 from argosy.frameworks.base import Initializer, Injection, Port
 from argosy.frameworks.common import variable_bytes
 from argosy.frameworks.custom import variable_of
@@ -180,7 +180,7 @@ def _custom_bytes(workload: Workload, role: Role) -> ListBytes:
 
 
 def _tensorflow_bytes(workload: Workload, role: Role) -> ListBytes:
-    ports = {name: _tensorflow_port(workload, name) for name in workload.roles}
+    ports = _tensorflow_ports(workload)
     dynamic = options_of(workload).dynamic
     size = tensorflow.config_bytes(workload, role, ports, dynamic=dynamic)
     return msgspec.structs.replace(size, env_container="tensorflow")
@@ -194,6 +194,8 @@ def _bagua_bytes(workload: Workload, role: Role) -> ListBytes:
 def _pytorch(workload: Workload, role: Role, index: int) -> Injection:
     if role.name not in (MASTER, WORKER):
         return Injection()
+    if role.elastic:
+        return _pytorch_elastic(workload, role, index)
     container = container_named(workload.roles[MASTER].template, "pytorch") or {}
     port = port_named(container, "pytorch") or PYTORCH_PORT
     master, size, rank = workload.address(MASTER, 0), 1 + _size(workload, WORKER), _rank(role, index)
@@ -213,22 +215,33 @@ def _pytorch(workload: Workload, role: Role, index: int) -> Injection:
     return Injection({**env, **torchrun}, frozenset(env), ports=ports, ports_container="pytorch")
 
 
+def _pytorch_elastic(workload: Workload, role: Role, index: int) -> Injection:
+    """Return the variables of torchrun in one of its workers, the first of which hosts the rendezvous."""
+    container = container_named(role.template, "pytorch") or {}
+    port = port_named(container, "pytorch") or PYTORCH_PORT
+    env = pytorch.rendezvous_variables(workload, role, port, pytorch.MAX_RESTARTS)
+    ports = (Port("pytorch", port),) if index == 0 else ()
+    return Injection(env, ports=ports, ports_container="pytorch")
+
+
 def _tensorflow(workload: Workload, role: Role, index: int) -> Injection:
     ports = (Port(tensorflow.PORT_NAME, tensorflow.PORT),)
     if role.name not in tensorflow.KNOWN:
         return Injection(ports=ports, ports_container="tensorflow")
-    hosts = {name: _tensorflow_hosts(workload, name) for name in workload.roles}
+    hosts = tensorflow.cluster_hosts(workload, role, index, _tensorflow_ports(workload))
     env = tensorflow.variables(role.name, index, hosts, dynamic=options_of(workload).dynamic)
     return Injection(env, frozenset(env), "tensorflow", ports=ports, ports_container="tensorflow")
 
 
-def _tensorflow_hosts(workload: Workload, name: str) -> list[str]:
-    return tensorflow.hosts_at(workload.addresses[name], _tensorflow_port(workload, name))
-
-
-def _tensorflow_port(workload: Workload, name: str) -> int:
-    container = default_container(workload.roles[name].template, "tensorflow")
-    return port_named(container, tensorflow.PORT_NAME) or tensorflow.PORT
+def _tensorflow_ports(workload: Workload) -> dict[str, int]:
+    """Return the port of each role."""
+    containers = {
+        name: default_container(role.template, "tensorflow") for name, role in workload.roles.items()
+    }
+    return {
+        name: port_named(container, tensorflow.PORT_NAME) or tensorflow.PORT
+        for name, container in containers.items()
+    }
 
 
 def _mpi(workload: Workload, role: Role, index: int) -> Injection:
@@ -252,20 +265,25 @@ def _dask(workload: Workload, role: Role, index: int) -> Injection:
         return Injection(env, frozenset({"SCHEDULER", "MY_IP"}), field_env={"MY_IP": "status.podIP"})
     if role.name not in (LEADWORKER, WORKER, LAUNCHER):
         return Injection()
+    env = {"SchedulerAddress": scheduler, "SchedulerPort": str(port)}
+    if WORKER not in workload.roles or workload.roles[WORKER].elastic is None:
+        env |= _dask_ring(workload, role, index)
+    if role.name == LAUNCHER:
+        env["SCHEDULER"] = f"tcp://{scheduler}:{port}"
+    return _overriding(env)
+
+
+def _dask_ring(workload: Workload, role: Role, index: int) -> dict[str, str]:
+    """Return ranks over all pods but the scheduler, which there are none of if their number may change."""
     size = sum(_size(workload, name) for name in (LEADWORKER, WORKER, LAUNCHER))
     first = LEADWORKER if LEADWORKER in workload.roles else LAUNCHER
     rank = {LEADWORKER: 0, WORKER: index + 1, LAUNCHER: size - 1}[role.name]
-    env = {
-        "SchedulerAddress": scheduler,
-        "SchedulerPort": str(port),
+    return {
         "RANK": str(rank),
         "WORLD_SIZE": str(size),
         "MASTER_ADDR": "0.0.0.0" if role.name == first else workload.service_address(first),  # noqa: S104 - as above
         "MASTER_PORT": str(_dask_port(workload, first)),
     }
-    if role.name == LAUNCHER:
-        env["SCHEDULER"] = f"tcp://{scheduler}:{port}"
-    return _overriding(env)
 
 
 def _dask_port(workload: Workload, name: str) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec
 from argosy.workload.model import Quantifier
@@ -52,12 +53,19 @@ class Profile(Struct, frozen=True):
     """True if a job creates nothing."""
     ssh_roles: tuple[str, ...] = ()
     """Roles that share keys for ssh, if these are asked for."""
+    elastic_roles: tuple[str, ...] | None = ()
+    """The roles that may have `elastic`, as in TrainingRuns those whose number of pods may change while they
+    run; None: all."""
+    elastic_option: str = ""
+    """The field that must be true before any may have it."""
+    coordinators: tuple[str, ...] = ()
+    """Elastic roles whose first pod all others need (`Rules.coordinators`)."""
 
 
 _USUAL = (ANY, ALL)
 
 PROFILES: Final[Mapping[str, Profile]] = {
-    "custom": Profile(),
+    "custom": Profile(elastic_roles=None),
     "demo": Profile(policies={}, services=(), succeeded=(), failed=(), creates_no_pods=True),
     "standalone": Profile(
         container="standalone",
@@ -65,6 +73,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         no_service=(WORKER,),
         succeeded=(WORKER,),
         failed=(WORKER,),
+        elastic_roles=None,
     ),
     "pytorch": Profile(
         container="pytorch",
@@ -76,6 +85,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         no_service=(WORKER,),
         succeeded=(MASTER, WORKER),
         failed=(MASTER, WORKER),
+        elastic_roles=(WORKER,),
     ),
     "mpi": Profile(
         container="mpi",
@@ -94,6 +104,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         one_of=(MASTER, CHIEF, WORKER),
         single=(CHIEF, MASTER),
         succeeded=(MASTER, CHIEF, WORKER),
+        elastic_option="framework.tensorflow.enableDynamicWorker",
     ),
     "dask": Profile(
         container="dask",
@@ -110,6 +121,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         services=(SCHEDULER, LEADWORKER),
         succeeded=(LAUNCHER,),
         failed=(LAUNCHER, SCHEDULER, LEADWORKER, WORKER),
+        elastic_roles=(WORKER,),
     ),
     "bagua": Profile(
         container="bagua",
@@ -120,6 +132,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         depends_on=((WORKER, (MASTER,)),),
         succeeded=(MASTER, WORKER),
         failed=(MASTER, WORKER),
+        elastic_option="framework.bagua.enableElastic",
     ),
 }
 _ELASTIC_BAGUA: Final = Profile(
@@ -131,30 +144,56 @@ _ELASTIC_BAGUA: Final = Profile(
     depends_on=((WORKER, (ETCD,)),),
     succeeded=(WORKER,),
     failed=(WORKER, ETCD),
+    elastic_roles=(WORKER,),
 )
-_WITH_CHIEF: Final = Profile(
-    container="tensorflow",
+_ELASTIC_PYTORCH: Final = Profile(
+    container="pytorch",
     container_required=True,
-    one_of=(MASTER, CHIEF, WORKER),
-    single=(CHIEF, MASTER),
-    succeeded=(MASTER, CHIEF, WORKER),
-    never_fails_job=(WORKER,),
+    required=(WORKER,),
+    policies={WORKER: _USUAL},
+    succeeded=(WORKER,),
+    failed=(WORKER,),
+    elastic_roles=(WORKER,),
+    coordinators=(WORKER,),
 )
 
 
 def profile_of(spec: AresJobSpec) -> Profile | None:
     """Return the profile of a job's framework type; None if the type is unknown."""
     name = spec.framework_type or ""
-    if name == "bagua" and is_elastic(spec):
+    if name == "bagua" and is_elastic_bagua(spec):
         return _ELASTIC_BAGUA
-    if name == "tensorflow" and CHIEF in roles_of(spec):
-        return _WITH_CHIEF
+    if name == "pytorch" and has_elastic_workers(spec):
+        return _ELASTIC_PYTORCH
+    if name == "tensorflow":
+        return _tensorflow(spec)
     return PROFILES.get(name)
 
 
-def is_elastic(spec: AresJobSpec) -> bool:
+def _tensorflow(spec: AresJobSpec) -> Profile:
+    profile = PROFILES["tensorflow"]
+    if CHIEF in roles_of(spec):
+        profile = replace(profile, never_fails_job=(WORKER,))
+    if has_dynamic_workers(spec):
+        profile = replace(profile, elastic_roles=(WORKER,))
+    return profile
+
+
+def is_elastic_bagua(spec: AresJobSpec) -> bool:
+    """Return True if the job uses Bagua's own elastic training, with etcd."""
     bagua = spec.framework.bagua if spec.framework else None
     return bool(bagua and bagua.enable_elastic)
+
+
+def has_dynamic_workers(spec: AresJobSpec) -> bool:
+    """Return True if workers of TensorFlow may join and leave."""
+    tensorflow = spec.framework.tensorflow if spec.framework else None
+    return bool(tensorflow and tensorflow.enable_dynamic_worker)
+
+
+def has_elastic_workers(spec: AresJobSpec) -> bool:
+    worker = roles_of(spec).get(WORKER)
+    return worker is not None and worker.elastic is not None
 
 
 def roles_of(spec: AresJobSpec) -> dict[str, RoleSpec]:

@@ -7,14 +7,25 @@ suspended job is Pending, and a job with an invalid spec is Failed until it is e
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from argosy.dialects.ares import reasons as ares_reasons
 from argosy.dialects.ares.conditions import conditions, with_ares_field_names
 from argosy.dialects.base import StatusInput
+from argosy.dialects.checkpoints import checkpoint_status, recoveries
 from argosy.dialects.counts import fold_running_into_succeeded
 from argosy.dialects.notices import open_notices
 from argosy.dialects.restart_history import restart_history
-from argosy.kinds.aresjob import AresJob, AresJobStatus, ReplicaStatus, RoleStatus
+from argosy.kinds.aresjob import (
+    JOB_LABEL,
+    ROLE_LABEL,
+    SCALED_ROLE,
+    AresJob,
+    AresJobStatus,
+    ReplicaStatus,
+    RoleStatus,
+)
+from argosy.kinds.checkpoint_status import RecoveryStatus
 from argosy.kinds.text import MAX_MESSAGE_CHARS, truncate
 from argosy.plan.actions import ActionStatus
 from argosy.workload import reasons
@@ -42,6 +53,8 @@ def to_status(obj: AresJob, view: StatusInput) -> AresJobStatus:
     has_finished = record.finished_at is not None and last.completion_time is not None
     roles = _roles(obj, workload, record, observed, counts)
     phase = ares_phase(last, record)
+    scaled = counts.get(SCALED_ROLE)
+    existing = scaled.existing if scaled else 0
     return AresJobStatus(
         phase=phase,
         observed_generation=record.generation,
@@ -54,13 +67,22 @@ def to_status(obj: AresJob, view: StatusInput) -> AresJobStatus:
             name: ReplicaStatus(role.active, role.succeeded, role.failed) for name, role in roles.items()
         },
         role_statuses=roles,
+        replicas=last.replicas if has_finished else existing,
+        selector=f"{JOB_LABEL}={obj.metadata.name},{ROLE_LABEL}={SCALED_ROLE}" if scaled else "",
         message=last.message
         if has_finished
         else with_ares_field_names(status_message(workload, record, observed, counts)),
         restart_history=restart_history(record),
         notices=open_notices(record),
+        checkpoint=checkpoint_status(workload, record) or last.checkpoint,
+        recoveries=[_with_ares_field_names(recovery) for recovery in recoveries(record)],
         argosy=encode(record),
     )
+
+
+def _with_ares_field_names(recovery: RecoveryStatus) -> RecoveryStatus:
+    source, message = with_ares_field_names(recovery.source), with_ares_field_names(recovery.message)
+    return replace(recovery, source=source, message=message)
 
 
 def is_invalid(record: Record) -> bool:
@@ -112,6 +134,7 @@ def _role(
         unknown=numbers.unknown,
         terminating=numbers.terminating,
         replicas=_created_replicas(role, last, role_record, record, observed),
+        current_replicas=role_record.size if role_record.size < role_record.declared else 0,
         restarts=role_record.restarts + role_record.disruptions,
     )
 

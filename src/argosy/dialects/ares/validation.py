@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from argosy.dialects.ares import elastic_validation
+from argosy.dialects.ares.elastic_validation import bagua_sizes
 from argosy.dialects.ares.profiles import (
     LAUNCHER,
     LEADWORKER,
@@ -11,11 +13,12 @@ from argosy.dialects.ares.profiles import (
     SCHEDULER,
     WORKER,
     Profile,
-    is_elastic,
+    is_elastic_bagua,
     profile_of,
     roles_of,
     services_of,
 )
+from argosy.dialects.checkpoints import spec_problems
 from argosy.dialects.templates import container_named, containers, init_containers, port_numbers
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJobSpec, RoleSpec, RunPolicySpec
@@ -55,8 +58,10 @@ def problems(name: str, spec: AresJobSpec) -> list[Problem]:
         *_role_problems(name, spec, profile),
         *_dependency_problems(spec),
         *_framework_problems(spec, profile),
+        *elastic_validation.problems(spec, profile),
         *_job_policy_problems(spec),
         *_run_policy_problems(spec),
+        *spec_problems(spec.checkpoint),
     ]
 
 
@@ -85,7 +90,7 @@ def _problems_of_role(job: str, name: str, role: RoleSpec, path: str) -> Iterato
     replicas = role.replicas or 0
     if not 0 < replicas <= MAX_PODS:
         yield Problem(f"{path}.replicas", f"invalid value {replicas}: must be from 1 to {MAX_PODS}")
-    elif _ROLE.fullmatch(name) and (error := dns_label_error(f"{job}-{name}-{replicas - 1}") or ""):
+    elif _ROLE.fullmatch(name) and (error := dns_label_error(f"{job}-{name}-{_highest(role)}") or ""):
         yield Problem("metadata.name", f"the name of its last pod of role {truncate(name)}, {error}")
     yield from _one_of(role.restart_policy, _RESTARTS, f"{path}.restartPolicy")
     if role.controller not in (None, "", "Pod"):
@@ -95,6 +100,11 @@ def _problems_of_role(job: str, name: str, role: RoleSpec, path: str) -> Iterato
         yield from _one_of(policy.failed, _QUANTIFIERS, f"{path}.rolePhasePolicy.failed")
         yield from _one_of(policy.succeeded, _QUANTIFIERS, f"{path}.rolePhasePolicy.succeeded")
     yield from _template_problems(role, path)
+
+
+def _highest(role: RoleSpec) -> int:
+    """Return the highest index that a pod of the role may have."""
+    return max(role.replicas or 0, role.elastic.max if role.elastic else 0) - 1
 
 
 def _template_problems(role: RoleSpec, path: str) -> Iterator[Problem]:
@@ -173,7 +183,7 @@ def _dask_problems(present: Mapping[str, RoleSpec], profile: Profile) -> Iterato
 def _bagua_problems(spec: AresJobSpec) -> Iterator[Problem]:
     ports, worker = spec.available_ports or [], roles_of(spec).get(WORKER)
     workers = (worker.replicas or 0) if worker else 0
-    needed = 2 + workers if is_elastic(spec) else 2
+    needed = 2 + workers if is_elastic_bagua(spec) else 2
     if wrong := [port for port in ports if not 1 <= port <= 65535]:
         yield Problem("spec.availablePorts", f"invalid value {wrong[0]}: must be between 1 and 65535")
     if len(set(ports)) != len(ports):
@@ -183,8 +193,7 @@ def _bagua_problems(spec: AresJobSpec) -> Iterator[Problem]:
     bagua = spec.framework.bagua if spec.framework else None
     if bagua is None or not bagua.enable_elastic or not workers:
         return
-    least = workers if bagua.min_replicas is None else bagua.min_replicas
-    most = workers if bagua.max_replicas is None else bagua.max_replicas
+    least, most = bagua_sizes(bagua, workers, worker.elastic if worker else None)
     if not 1 <= least <= workers <= most:
         pods = pluralize(workers, "worker")
         error = f"1 ≤ minReplicas {least} ≤ {pods} ≤ maxReplicas {most} must hold"

@@ -10,7 +10,7 @@ from argosy.operator.apis.ares.settings import NAMESPACE, AresSettings, ares_set
 from argosy.operator.apis.ares.summary import summarize
 from argosy.operator.apis.base import Api, Preset, RunningApi, ServiceCertificate, StartContext, Webhook
 from argosy.operator.apis.summary import job_kind
-from argosy.operator.rbac import NAME, Condition, PolicyRule, ResourceName, job_rules
+from argosy.operator.rbac import CHECKPOINT_RULES, NAME, Condition, PolicyRule, ResourceName, job_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.endpoint import Route, RouteContext
@@ -23,6 +23,7 @@ NODE_PORT: Final = Condition(".Values.observer.nodePort", "`observer.nodePort`")
 
 RULES: Final = (
     *job_rules(AresJob.resource.group, AresJob.resource.plural, patch=True),
+    *CHECKPOINT_RULES,
     PolicyRule(resources=("pods",), verbs=("patch",), reason="pods follow annotations of their job"),
     PolicyRule(
         scope="operator",

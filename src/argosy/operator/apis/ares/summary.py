@@ -18,7 +18,7 @@ def summarize(job: AresJob) -> JobSummary:
         created=job.metadata.creation_timestamp,
         framework=str(job.spec.get("frameworkType", "")),
         phase=status.phase or "Pending",
-        reason="",
+        reason=record.waiting.reason if record and record.waiting else "",
         message=status.message,
         attempt=record.attempt if record and status.start_time else 0,
         restarts=sum(role.restarts for role in status.role_statuses.values()),
@@ -28,6 +28,8 @@ def summarize(job: AresJob) -> JobSummary:
         restart_history=status.restart_history,
         usage=recorded_usage(status.argosy),
         notices=status.notices,
+        checkpoint=status.checkpoint,
+        recoveries=status.recoveries,
     )
 
 
