@@ -5,7 +5,7 @@ the cluster does not serve yet are not waited for (see `watched_kinds`).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -102,6 +102,8 @@ class Manager:
         self.caches.pod_groups.is_crd_installed = self._is_crd_installed
         self.definitions.crds.subscribe(lambda _: self.triggers.enqueue_waiting_gangs())
         self._wanted_children: dict[type[KubernetesObject], asyncio.Event] = {}
+        self._wanted_caches: dict[AnyCache, asyncio.Event] = {}
+        """Caches that are watched once there is an object of any kind that reads them."""
         self._reconcilers: list[_TermReconciler] = []
         self._remote_exec = remote_exec
         self._endpoint_only = endpoint_only
@@ -165,14 +167,21 @@ class Manager:
             kind, objects, self.sources, self.client, self.clock, self.recorder, calls, self.views
         )
         runner.is_served = self.definitions.may_be_served
-        wanted = asyncio.Event()
-        objects.subscribe(lambda _: wanted.set())
-        self._kinds += [
-            WatchedKind(cache, wanted=wanted if cache.kind in kind.on_demand else None)
-            for cache in self.sources.caches
-            if cache not in earlier_caches
-        ]
+        new_caches = [cache for cache in self.sources.caches if cache not in earlier_caches]
+        self._kinds += [self._watched_kind(cache, kind.on_demand) for cache in new_caches]
+        for cache in runner.caches:
+            wanted = self._wanted_caches.get(cache)
+            if wanted is not None and cache.kind in kind.on_demand:
+                objects.subscribe(partial(_set_wanted, wanted))
+            elif wanted is not None:
+                wanted.set()
         runner.subscribe(self._add_controller(objects, runner, runner.reconcile, runner.required_caches))
+
+    def _watched_kind(self, cache: AnyCache, on_demand: Container[type[KubernetesObject]]) -> WatchedKind:
+        """Return a kind that is watched at once, or once somebody reads its cache."""
+        if cache.kind not in on_demand:
+            return WatchedKind(cache)
+        return WatchedKind(cache, wanted=self._wanted_caches.setdefault(cache, asyncio.Event()))
 
     def _add_controller(
         self,
@@ -317,6 +326,11 @@ class Manager:
         await self.wait_ready()
         collect_and_freeze()
         await refreeze_periodically()
+
+
+def _set_wanted(wanted: asyncio.Event, change: Change[T]) -> None:
+    del change
+    wanted.set()
 
 
 def _want(wanted: asyncio.Event, is_needed: Callable[[JobT], bool], change: Change[JobT]) -> None:
