@@ -11,10 +11,10 @@ from datetime import timedelta
 
 import pytest
 
-from argosy.capacity.machine_record import MachineState
 from argosy.local.gce.api import ApiRequest
 from argosy.local.gce.cloud import CloudError, Latency
 from tests.support.captured_logs import captured_lines
+from tests.support.machine_invariants import check_at_rest, check_nothing_left
 from tests.support.machine_simulator import World
 from tests.support.spot_instances import seed_template
 
@@ -34,25 +34,6 @@ def make_world(kill_at: int = 0, *, answered: bool = False, own_tokens: bool = T
         )
         world.settings = type(world.settings)(bootstrap_token_namespaces="*")
     return world
-
-
-def check_at_rest(world: World) -> None:
-    """Check that what exists is what is recorded."""
-    recorded = sorted(
-        obj.status.instance_name
-        for name, obj in world.objects.items()
-        if world.state(name) not in (MachineState.WANTED, MachineState.FAILED, MachineState.DELETED)
-    )
-    assert world.machines() == recorded
-    assert world.gate.violations == []
-
-
-def check_nothing_left(world: World) -> None:
-    assert world.machines() == []
-    assert (world.objects, world.nodes, world.tokens) == ({}, {}, {})
-    assert world.gate.violations == []
-    ever = {(zone, name) for _, zone, name in world.cloud.ever}
-    assert ever <= world.names, "every VM there has been was recorded"
 
 
 async def live(world: World) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from argosy.dialects.spot.pods import ClusterPod
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.dialects.trainingrun.dialect import training_run_api
 from argosy.engine.cache import Cache
@@ -16,14 +17,18 @@ from argosy.engine.controller import Controller, Requeue
 from argosy.engine.errors import Forbidden
 from argosy.engine.events import Recorder
 from argosy.engine.kubeconfig import Connection
+from argosy.engine.metrics import Metrics
 from argosy.engine.objects import Key
 from argosy.kinds.checkpoint_spec import CheckpointLevel, CheckpointSpec
 from argosy.kinds.kubernetes import ConfigMapMetadata
+from argosy.kinds.machinepool import MachinePool
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.migration import CheckpointRestore
+from argosy.kinds.spot import SpotInstanceJob
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
 from argosy.operator.apis.base import StartContext
 from argosy.operator.apis.et import ET
+from argosy.operator.apis.spot import SPOT
 from argosy.operator.apis.spot_migration import add_migrations
 from argosy.operator.drain_gate import DrainGate
 from argosy.operator.job_metrics import JobMetrics
@@ -89,7 +94,7 @@ async def test_closed_gate_requeues_without_a_reconcile() -> None:
 
 
 def make_manager() -> Manager:
-    client = Client(Connection(server="https://127.0.0.1:1"))
+    client = Client(Connection(server="https://127.0.0.1:1"), metrics=Metrics(CollectorRegistry()))
     return Manager(
         client,
         namespace=None,
@@ -171,6 +176,23 @@ async def test_pods_of_checkpoint_restores_are_watched_once_there_is_a_restore()
     meta = ObjectMeta(name="again", namespace="default", uid="r", resource_version="7")
     restores.put(CheckpointRestore(meta))
     assert "Pod" in watched_kinds(manager)
+
+
+@pytest.mark.parametrize("kind", [SpotInstanceJob, MachinePool])
+async def test_pods_are_watched_for_the_first_object_of_any_kind_that_looks_at_them(
+    kind: type[SpotInstanceJob | MachinePool],
+) -> None:
+    manager = make_manager()
+    context = StartContext(settings=Settings(), connection=Connection(server="https://127.0.0.1:1"))
+    async with SPOT.start(context) as running:
+        running.add_controllers(manager)
+    [pods] = (watched for watched in manager._kinds if watched.cache.kind is ClusterPod)
+    assert pods.wanted is not None
+    assert not pods.wanted.is_set()
+    [objects] = (watched.cache for watched in manager._kinds if watched.cache.kind is kind)
+    assert isinstance(objects, Cache)
+    objects.put(kind(ObjectMeta(name="first", namespace="default", uid="u", resource_version="7")))
+    assert pods.wanted.is_set()
 
 
 async def test_backups_are_watched_once_a_run_saves_processes() -> None:

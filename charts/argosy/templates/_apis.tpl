@@ -29,6 +29,10 @@
   verbs: [list, watch]
 {{- end }}
 {{- if .Values.apis.spot }}
+# Nodes of machines that a MachinePool does not need any more are closed for new pods.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [patch]
 # Nodes of VMs that it has bought.
 - apiGroups: [""]
   resources: [nodes]
@@ -217,6 +221,17 @@
 - apiGroups: [training.training.dcnlab.com]
   resources: [provisionedinstances/status, provisionedinstances/finalizers]
   verbs: [update]
+# Patch: its finalizer.
+- apiGroups: [argosy.dev]
+  resources: [machinepools]
+  verbs: [get, list, watch, patch]
+# Finalizers: some clusters require it of whoever creates children of the object.
+- apiGroups: [argosy.dev]
+  resources: [machinepools/status, machinepools/finalizers]
+  verbs: [update]
+- apiGroups: [training.training.dcnlab.com]
+  resources: [provisionedinstances]
+  verbs: [get, list, watch, create, patch, delete]
 # Patch: its finalizer.
 - apiGroups: [migration.dcnlab.com]
   resources: [checkpointrestores]

@@ -70,6 +70,12 @@ TERMINATION_TAINT = f"{DOMAIN}/termination"
 HOURLY_PRICE = f"{DOMAIN}/hourly-price"
 """Annotation on a node: what it costs per hour, as a decimal number in the currency of the price catalog."""
 
+MACHINE_POOL = f"{DOMAIN}/machine-pool"
+"""Label of ProvisionedInstances of a MachinePool: its name. Label of their Nodes: NAMESPACE.NAME of it."""
+
+MACHINE_POOL_SOURCE = "machine-pool"
+"""The source of ends that a MachinePool announces of nodes that it does not need any more."""
+
 REHEARSAL = "rehearsal"
 """The source of ends that `argosy rehearse reclaim` announces."""
 

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, field
 from argosy.kinds.crd_options import CrdOptions, PrinterColumn, Rule
 from argosy.kinds.meta import ObjectMeta, OwnerReference
 from argosy.kinds.resource import Resource
-from argosy.kinds.spot import GROUP, VERSION, Int32FromOne, ObjectName
+from argosy.kinds.spot import GROUP, VERSION, Int32FromOne, Int32FromZero, ObjectName, Strategy
 from argosy.kinds.status_condition import AtomicSecretReference, SecretReference, StatusConditions
 
 TEMPLATE_KINDS = ("InstanceTemplate", "SpotInstanceVM")
@@ -190,6 +190,12 @@ class ProvisionedInstanceSpec(Struct, frozen=True, rename="camel", omit_defaults
     spot_instance_job_ref: JobReference | None = None
     gcp_credentials_secret_ref: AtomicSecretReference = SecretReference()
     """Secret whose key credentials.json is the JSON of a GCP service account."""
+    strategy: Strategy = "FAILOVER"
+    """Which zones are asked first, if the VM is bought for no job: as `recovery.strategy` of a
+    SpotInstanceJob."""
+    on_demand_fallback_after: Int32FromZero = 0
+    """After so many failed attempts to get a spot VM, an on-demand VM is bought, if it is bought for no job;
+    0: never."""
 
 
 class ProvisionedInstanceStatus(Struct, frozen=True, rename="camel", omit_defaults=True):

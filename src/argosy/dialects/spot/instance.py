@@ -22,29 +22,28 @@ from argosy.capacity.settings import MachineSettings
 from argosy.dialects.spot import instance_inputs as read
 from argosy.dialects.spot import names
 from argosy.dialects.spot.instance_inputs import Checked, Template
+from argosy.dialects.spot.instance_nodes import node_actions
 from argosy.dialects.spot.instance_record import InstanceRecord
 from argosy.dialects.spot.instance_status import Shown, instance_status
 from argosy.dialects.spot.settings import SpotSettings
-from argosy.dialects.spot.zone_policy import is_choosing, zone_policy
+from argosy.dialects.spot.zone_policy import buying_rules, is_choosing, zone_policy
 from argosy.kinds.kubernetes import Node
-from argosy.kinds.labels import HOURLY_PRICE
 from argosy.kinds.spot import (
     FORCE_DELETE,
     INSTANCE_FINALIZER,
-    INSTANCE_LABEL,
     JOB_LABEL,
     REPLICA_LABEL,
     SpotInstanceJob,
 )
 from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
-from argosy.plan.actions import Action, EmitEvent, Patch, Remove, SecretRef
+from argosy.plan.actions import EmitEvent, SecretRef
 from argosy.plan.children import KubernetesObject
 from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref, View, ViewState
 from argosy.plan.drivers import secret_view
 from argosy.workload.announcements import NoticeRules
 
 JOB_INDEX = "job"
-"""Index of ProvisionedInstances by namespace and uid of their job."""
+"""Index of ProvisionedInstances by namespace and uid of their job or pool."""
 TEMPLATE_INDEX = "template"
 """Index of ProvisionedInstances by their template."""
 MACHINE_INDEX = "machine"
@@ -119,7 +118,7 @@ class InstanceReconciler(Struct, frozen=True):
             now=now,
         )
         status = instance_status(obj, shown)
-        actions = (*plan.calls, *_node_actions(obj, after.machine, gathered.node))
+        actions = (*plan.calls, *node_actions(obj, after.machine, gathered.node))
         is_other = set(self.needs(obj, after)) != set(self.needs(obj, record))
         times = [at for at in (plan.requeue_at, now if is_other else None) if at is not None]
         deleting = obj.metadata.deletion_timestamp is not None
@@ -218,7 +217,7 @@ class InstanceReconciler(Struct, frozen=True):
             needs_gpus=read.needed_gpus(gathered.usable, gathered.job),
             policy=zone_policy(obj, gathered.job, siblings, spec.digest if spec else "", now),
             offers=self._offers(spec),
-            on_demand_after=gathered.job.spec.recovery.on_demand_fallback_after if gathered.job else 0,
+            on_demand_after=buying_rules(obj, gathered.job).on_demand_fallback_after,
             deleting=meta.deletion_timestamp is not None,
             abandon=meta.annotations.get(FORCE_DELETE) == "true",
         )
@@ -276,8 +275,10 @@ def credentials_of(obj: ProvisionedInstance) -> SecretRef:
 
 
 def instances_by_job(obj: KubernetesObject) -> Iterable[str]:
-    """Index of ProvisionedInstances by their job."""
-    ref = obj.spec.spot_instance_job_ref if isinstance(obj, ProvisionedInstance) else None
+    """Index of ProvisionedInstances by their job, or by the pool that owns them."""
+    if not isinstance(obj, ProvisionedInstance):
+        return ()
+    ref = obj.spec.spot_instance_job_ref or obj.metadata.controller
     return (f"{obj.metadata.namespace}/{ref.uid}",) if ref is not None and ref.uid else ()
 
 
@@ -347,22 +348,6 @@ def _seen(record: MachineRecord, before: InstanceRecord, zone: ViewState) -> Obs
     if not same or not isinstance(zone.value, ZoneState):
         return None
     return zone.value.machines.get(record.name)
-
-
-def _node_actions(obj: ProvisionedInstance, machine: MachineRecord, node: Node | None) -> Iterator[Action]:
-    """Label the Node of the machine, with its price, and delete it when the machine was deleted."""
-    if node is None or node.metadata.uid != machine.node_uid:
-        return
-    meta = node.metadata
-    gone = machine.state in (MachineState.WANTED, MachineState.FAILED) or (
-        machine.state is MachineState.DELETED and obj.metadata.deletion_timestamp is not None
-    )
-    if gone:
-        yield Remove(Node, meta.name, meta.uid)
-    elif machine.exists and meta.labels.get(INSTANCE_LABEL) != machine.name:
-        price = {"annotations": {HOURLY_PRICE: machine.price}} if machine.price else {}
-        marks = {"labels": {INSTANCE_LABEL: machine.name}, **price}
-        yield Patch(Node, meta.name, "", meta.uid, {"metadata": marks})
 
 
 def _join_events(before: MachineRecord, after: MachineRecord, gathered: _Gathered) -> Iterator[EmitEvent]:

@@ -259,9 +259,12 @@ _CAUSES = {
 
 
 def announcement(node: Node, rules: NoticeRules, now: datetime) -> MachineNotice | None:
-    """Return the end that somebody has announced on the Node; a mere hint is none."""
+    """Return the end that somebody has announced on the Node; a mere hint is none.
+
+    Nor is what the VM's own pool announces, which will delete the VM itself.
+    """
     found = find_announcement(node, rules)
-    if found is None or found.cause is NoticeCause.CANDIDATE:
+    if found is None or found.cause is NoticeCause.CANDIDATE or found.source == labels.MACHINE_POOL_SOURCE:
         return None
     deadline = found.deadline or now + timedelta(seconds=30)
     return MachineNotice(found.source, now, deadline, _CAUSES.get(found.cause, "Unknown"))

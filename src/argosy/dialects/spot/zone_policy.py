@@ -1,4 +1,4 @@
-"""Collects what the choice of a zone for a VM depends on from its job and the other VMs of the job.
+"""Collects what the choice of a zone for a VM depends on from its job and the other VMs of the job or pool.
 
 Both are read from what is recorded in their statuses, so that another operator process chooses the same.
 """
@@ -12,8 +12,8 @@ import msgspec
 from argosy.capacity.machine_record import Cooldown, MachineRecord, MachineState
 from argosy.capacity.zone_rates import ZoneRate, decayed_rates
 from argosy.capacity.zones import Strategy, ZonePolicy
-from argosy.kinds.spot import REPLICA_LABEL, SpotInstanceJob
-from argosy.kinds.spot_machines import ProvisionedInstance
+from argosy.kinds.spot import REPLICA_LABEL, Recovery, SpotInstanceJob
+from argosy.kinds.spot_machines import ProvisionedInstance, ProvisionedInstanceSpec
 
 T = TypeVar("T")
 
@@ -25,6 +25,11 @@ def is_choosing(record: MachineRecord) -> bool:
     return record.state in _CHOOSING_STATES
 
 
+def buying_rules(obj: ProvisionedInstance, job: SpotInstanceJob | None) -> Recovery | ProvisionedInstanceSpec:
+    """Return what says where and how a VM is bought: its job; without one, the VM itself."""
+    return job.spec.recovery if job is not None else obj.spec
+
+
 def zone_policy(
     obj: ProvisionedInstance,
     job: SpotInstanceJob | None,
@@ -32,12 +37,12 @@ def zone_policy(
     digest: str,
     now: datetime,
 ) -> ZonePolicy:
-    """Return the policy of the job; without one, that of a VM alone.
+    """Return the policy of the job; without one, that of the VM itself.
 
     `digest` is that of the machine that is wanted: that a zone has no room for another one says nothing.
     """
     others = [each for each in siblings if each.metadata.uid != obj.metadata.uid]
-    strategy = job.spec.recovery.strategy if job is not None else Strategy.FAILOVER.value
+    strategy = buying_rules(obj, job).strategy
     lost = _last_lost(obj, others)
     rates = _converted(job.status.argosy.get("zone_rates"), tuple[ZoneRate, ...]) if job is not None else None
     return ZonePolicy(

@@ -1,7 +1,7 @@
-"""Registers SpotInstanceJob, its VMs and its checkpoints.
+"""Registers SpotInstanceJob, its VMs and its checkpoints, and pools of such VMs.
 
 They are the APIs of spot-instance-training-operator (`training.training.dcnlab.com`) and of
-stateful-migration-operator (`migration.dcnlab.com`).
+stateful-migration-operator (`migration.dcnlab.com`); MachinePool is Argosy's own.
 """
 
 from collections.abc import AsyncIterator
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.kinds.kubernetes import Job, Namespace, Node, Pod, Secret
+from argosy.kinds.machinepool import MachinePool
 from argosy.kinds.migration import CheckpointBackup, CheckpointRestore, StatefulMigration
 from argosy.kinds.spot import INSTANCE_LABEL, SpotInstanceJob
 from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
 from argosy.operator.apis.base import Api, Preset, RunningApi, SettingOption, StartContext
+from argosy.operator.apis.machines import RULES as POOL_RULES
+from argosy.operator.apis.machines import add_machine_pools
 from argosy.operator.apis.spot_agent import RULES as AGENT_RULES
 from argosy.operator.apis.spot_migration import RULES as MIGRATION_RULES
 from argosy.operator.apis.spot_migration import add_migrations
@@ -129,6 +132,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
         )
     )
     add_instances(manager, spot, metrics)
+    add_machine_pools(manager)
 
 
 @asynccontextmanager
@@ -158,6 +162,7 @@ _RULES: Final = (
     *kind_rules(SpotInstanceVM),
     *kind_rules(InstanceTemplate),
     *kind_rules(ProvisionedInstance),
+    *POOL_RULES,
     *MIGRATION_RULES,
     *AGENT_RULES,
     PolicyRule(
@@ -197,6 +202,7 @@ SPOT: Final = Api(
         SpotInstanceVM,
         InstanceTemplate,
         ProvisionedInstance,
+        MachinePool,
         CheckpointBackup,
         CheckpointRestore,
         StatefulMigration,

@@ -1,0 +1,61 @@
+"""Reasons and texts of Events, and types and reasons of conditions, of pools of machines."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from argosy.capacity.machine_plan import event
+from argosy.kinds.text import join_names, pluralize
+from argosy.plan.actions import EmitEvent
+
+# Types of conditions.
+ACCEPTED: Final = "Accepted"
+"""The spec is valid."""
+READY: Final = "Ready"
+"""All machines are ready nodes. False: the reason is that of a machine's own condition, or one of these."""
+
+# Reasons of Accepted; the first also of Events.
+INVALID_SPEC: Final = "InvalidSpec"
+
+# Reasons of Ready.
+ALL_READY: Final = "AllReady"
+PROVISIONING: Final = "Provisioning"
+REJECTED: Final = "MachineRejected"
+"""The API server does not accept another ProvisionedInstance, for example because of a quota."""
+DELETING: Final = "Deleting"
+
+# Reasons of Events.
+MACHINE_REQUESTED: Final = "MachineRequested"
+MACHINE_LOST: Final = "MachineLost"
+MACHINE_DRAINING: Final = "MachineDraining"
+MACHINE_RELEASED: Final = "MachineReleased"
+NAME_TAKEN: Final = "NameConflict"
+
+
+def requested(machines: Sequence[str]) -> EmitEvent:
+    return event(MACHINE_REQUESTED, f"{_machines(machines)} requested")
+
+
+def lost(machine: str, problem: str) -> EmitEvent:
+    return event(MACHINE_LOST, f"{machine}: {problem}; another machine takes its place", warning=True)
+
+
+def name_taken(machine: str) -> EmitEvent:
+    text = f"{machine} is the name of another machine or object; another name is used"
+    return event(NAME_TAKEN, text, warning=True)
+
+
+def draining(machines: Sequence[str], until: datetime) -> EmitEvent:
+    verb = "is" if len(machines) == 1 else "are"
+    text = f"{_machines(machines)} {verb} not needed any more; pods have until {until:%H:%M:%S} UTC to leave"
+    return event(MACHINE_DRAINING, text)
+
+
+def released(machine: str) -> EmitEvent:
+    return event(MACHINE_RELEASED, f"machine {machine} released")
+
+
+def _machines(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"machine {names[0]}"
+    return f"{pluralize(len(names), 'machine')} ({join_names(names)})"

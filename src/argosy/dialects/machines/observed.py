@@ -1,0 +1,88 @@
+"""What a MachinePool sees of its machines: their ProvisionedInstances, their nodes, and the pods there."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from argosy.capacity.pool import PoolMachine, PoolNode
+from argosy.capacity.reactions import NAME_CONFLICT
+from argosy.dialects.spot.pods import ClusterPod
+from argosy.kinds import labels, spot
+from argosy.kinds.kubernetes import Node
+from argosy.kinds.spot_machines import ProvisionedInstance
+from argosy.kinds.status_condition import StatusCondition
+from argosy.plan.children import KubernetesObject
+from argosy.plan.contract import Inputs, Matching, Need, Ref
+from argosy.workload.announcements import NoticeRules, find_announcement
+
+NODE_INDEX = "pool-node"
+"""Index of pods that have not ended, and that are not on every node, by their node."""
+
+_ON_EVERY_NODE = frozenset({"DaemonSet", "Node"})
+"""Kinds of owners of pods that belong to a node, and leave with it."""
+_TERMINATED = "TERMINATED"
+
+
+def pods_by_node(obj: KubernetesObject) -> Iterable[str]:
+    """Index of pods that a machine is kept for."""
+    if not isinstance(obj, ClusterPod) or not obj.spec.node_name or obj.has_ended:
+        return ()
+    controller = obj.metadata.controller
+    return () if controller is not None and controller.kind in _ON_EVERY_NODE else (obj.spec.node_name,)
+
+
+def needs_of(node: str) -> Iterable[Need]:
+    """Return what a pool looks at of a node."""
+    return Ref(Node, node), Matching(ClusterPod, NODE_INDEX, node)
+
+
+def machine_of(instance: ProvisionedInstance) -> PoolMachine:
+    """Return what the object of a machine says."""
+    status = instance.status
+    over = status.state == _TERMINATED
+    problem = ""
+    if status.preemption_notice or over:
+        source = f", said by {status.notice_source}" if status.notice_source else ""
+        problem = f"{status.cause or 'Unknown'}{source}"
+    return PoolMachine(
+        name=instance.metadata.name,
+        uid=instance.metadata.uid,
+        deleting=instance.metadata.deletion_timestamp is not None,
+        node=status.node_name,
+        ready=is_ready(instance),
+        problem=problem,
+        over=over,
+        deadline=status.deadline,
+        name_taken=_false(instance, "Provisioned") == NAME_CONFLICT,
+    )
+
+
+def node_of(name: str, inputs: Inputs, rules: NoticeRules) -> PoolNode | None:
+    """Return what is seen of a node; None if there is none."""
+    node = inputs.get(Ref(Node, name))
+    if node is None:
+        return None
+    announced = find_announcement(node, rules) is not None and node.spec.unschedulable
+    return PoolNode(node.metadata.uid, announced, len(inputs.all(Matching(ClusterPod, NODE_INDEX, name))))
+
+
+def drain_patch(until: datetime) -> dict[str, object]:
+    """Return what announces the end of a node to the jobs there, and closes it for new pods."""
+    annotations = {
+        spot.TERMINATION_DEADLINE: until.replace(microsecond=0).isoformat().replace("+00:00", "Z"),
+        spot.TERMINATION_SOURCE: labels.MACHINE_POOL_SOURCE,
+    }
+    return {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True}}
+
+
+def is_ready(instance: ProvisionedInstance) -> bool:
+    return any(c.type == "NodeReady" and c.status == "True" for c in instance.status.conditions)
+
+
+def false_condition(instance: ProvisionedInstance) -> StatusCondition | None:
+    """Return why a machine is not a ready node yet."""
+    kinds = ("Provisioned", "NodeReady")
+    return next((c for c in instance.status.conditions if c.type in kinds and c.status == "False"), None)
+
+
+def _false(instance: ProvisionedInstance, kind: str) -> str:
+    return next((c.reason for c in instance.status.conditions if c.type == kind and c.status == "False"), "")

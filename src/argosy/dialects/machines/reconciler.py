@@ -1,0 +1,132 @@
+"""Reconciles MachinePools: each owns as many ProvisionedInstances as it has replicas.
+
+What is decided about the machines is in `capacity.pool`; how each of them is bought, joins and is deleted is
+decided about its ProvisionedInstance. A template or a Secret that may not be used is therefore refused there,
+by the same rules as for a machine that a user asks for alone.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from msgspec import Struct
+
+from argosy.capacity import pool_reasons as reasons
+from argosy.capacity.machine_plan import event
+from argosy.capacity.pool import PoolFacts, PoolPlan, decide, needs_nodes
+from argosy.capacity.pool_record import PoolRecord
+from argosy.dialects.machines.observed import drain_patch, machine_of, needs_of, node_of
+from argosy.dialects.machines.pool_spec import CheckedSpec, check_spec, machine_name, machine_object
+from argosy.dialects.machines.pool_status import pool_status
+from argosy.kinds.kubernetes import Node
+from argosy.kinds.machinepool import FINALIZER, MachinePool
+from argosy.kinds.spot_machines import ProvisionedInstance
+from argosy.plan.actions import Action, ActionStatus, Apply, EmitEvent, Patch, Remove
+from argosy.plan.children import KubernetesObject
+from argosy.plan.contract import Decision, Inputs, Need
+from argosy.plan.diff import changes
+from argosy.workload.announcements import NoticeRules
+
+MAX_CREATIONS = 50
+"""Machines that one reconcile asks for at most; the next one asks for more."""
+
+
+class MachinePoolReconciler(Struct, frozen=True):
+    """The reconciler."""
+
+    rules: NoticeRules = NoticeRules()
+
+    @property
+    def record(self) -> type[PoolRecord]:
+        return PoolRecord
+
+    @property
+    def owns(self) -> tuple[type[KubernetesObject], ...]:
+        return (ProvisionedInstance,)
+
+    @property
+    def finalizer(self) -> str:
+        return FINALIZER
+
+    def needs(self, obj: MachinePool, record: PoolRecord | None) -> Iterable[Need]:
+        found, checked = record or PoolRecord(), check_spec(obj)
+        for node in sorted(needs_nodes(found, _wanted(obj, found, checked))):
+            yield from needs_of(node)
+
+    def decide(self, obj: MachinePool, record: PoolRecord | None, inputs: Inputs, now: datetime) -> Decision:
+        before, checked = record or PoolRecord(), check_spec(obj)
+        instances = {each.metadata.name: each for each in inputs.owned(ProvisionedInstance)}
+        deleting = obj.metadata.deletion_timestamp is not None
+        plan = decide(before, self._facts(obj, before, checked, inputs, now))
+        after = plan.record
+        problem = "" if deleting else checked.problem
+        status = pool_status(obj, after, instances, problem, inputs.failures, now)
+        actions = (*_wanted_machines(obj, after, instances, inputs, problem), *_releases(plan, instances))
+        is_other = set(self.needs(obj, after)) != set(self.needs(obj, before))
+        times = [at for at in (plan.requeue_at, now if is_other else None) if at is not None]
+        return Decision(
+            status,
+            actions,
+            (*_spec_events(obj, problem), *plan.events),
+            requeue_at=min(times, default=None),
+            released=deleting and plan.released and not instances,
+        )
+
+    def _facts(
+        self, obj: MachinePool, record: PoolRecord, checked: CheckedSpec, inputs: Inputs, now: datetime
+    ) -> PoolFacts:
+        wanted = _wanted(obj, record, checked)
+        machines = [machine_of(each) for each in inputs.owned(ProvisionedInstance)]
+        kind = ProvisionedInstance.resource.kind
+        taken = (
+            each.name
+            for each in inputs.failures
+            if each.kind == kind and each.status is ActionStatus.NAME_CONFLICT
+        )
+        return PoolFacts(
+            wanted=wanted,
+            now=now,
+            drain_seconds=checked.drain_seconds,
+            name_of=lambda index, stamp: machine_name(obj, index, stamp),
+            machines={each.name: each for each in machines},
+            nodes={name: node_of(name, inputs, self.rules) for name in needs_nodes(record, wanted)},
+            taken=frozenset(taken),
+        )
+
+
+def _wanted(obj: MachinePool, record: PoolRecord, checked: CheckedSpec) -> int:
+    """Return how many machines there shall be; of an invalid pool as many as there are."""
+    if obj.metadata.deletion_timestamp is not None:
+        return 0
+    return len(record.slots) if checked.problem else checked.replicas
+
+
+def _wanted_machines(
+    obj: MachinePool,
+    record: PoolRecord,
+    instances: dict[str, ProvisionedInstance],
+    inputs: Inputs,
+    problem: str,
+) -> Iterator[Action]:
+    """Yield what creates the recorded machines, and brings those that exist to the spec of the pool."""
+    if problem:
+        return
+    slots = [slot for slot in record.slots if slot.machine and (slot.machine in instances or not slot.uid)]
+    created = 0
+    for action in changes((machine_object(obj, slot, instances.get(slot.machine)) for slot in slots), inputs):
+        created += isinstance(action, Apply) and not action.uid
+        if created <= MAX_CREATIONS:
+            yield action
+
+
+def _releases(plan: PoolPlan, instances: dict[str, ProvisionedInstance]) -> Iterator[Action]:
+    for drain in plan.drains:
+        yield Patch(Node, drain.node, "", drain.uid, drain_patch(drain.until))
+    for name in plan.removed:
+        yield Remove(ProvisionedInstance, name, instances[name].metadata.uid)
+
+
+def _spec_events(obj: MachinePool, problem: str) -> Iterator[EmitEvent]:
+    """Tell once of each generation that the spec is invalid."""
+    known = obj.status.observed_generation == obj.metadata.generation
+    if problem and not known:
+        yield event(reasons.INVALID_SPEC, problem, warning=True)

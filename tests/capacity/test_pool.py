@@ -1,0 +1,213 @@
+"""Tests which machines a pool requests, replaces and gives up, as a table of one decision each."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from argosy.capacity.pool import PoolFacts, PoolMachine, PoolNode, PoolPlan, decide, delay_after, needs_nodes
+from argosy.capacity.pool_record import Leaving, PoolRecord, Slot, Why
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SOON = NOW + timedelta(seconds=30)
+DRAINED = NOW + timedelta(seconds=120)
+
+
+def machine(name: str, **seen: Any) -> PoolMachine:
+    return PoolMachine(name=name, uid=f"uid-{name}", **{"node": name, "ready": True, **seen})
+
+
+def slot(index: int, name: str, **known: Any) -> Slot:
+    base = Slot(index, name, NOW, uid=f"uid-{name}", node=name, ready_at=NOW - timedelta(hours=1))
+    return replace(base, **known)
+
+
+def run(
+    record: PoolRecord,
+    *machines: PoolMachine,
+    wanted: int = 2,
+    nodes: Mapping[str, PoolNode | None] = {},
+    **facts: Any,
+) -> PoolPlan:
+    return decide(
+        record,
+        PoolFacts(
+            wanted=wanted,
+            **{"now": NOW, "drain_seconds": 120.0, **facts},
+            name_of=lambda index, stamp: f"p-{index}-{stamp - int(NOW.timestamp())}",
+            machines={each.name: each for each in machines},
+            nodes=nodes,
+        ),
+    )
+
+
+def names(plan: PoolPlan) -> list[str]:
+    return [slot.machine for slot in plan.record.slots]
+
+
+def leaving(plan: PoolPlan) -> dict[str, str]:
+    return {each.machine: each.why.value for each in plan.record.leaving}
+
+
+TWO = PoolRecord(slots=(slot(0, "a"), slot(1, "b")))
+A, B = machine("a"), machine("b")
+IDLE = {"a": PoolNode("uid-node-a"), "b": PoolNode("uid-node-b")}
+
+
+def test_a_new_pool_names_its_machines_before_they_exist() -> None:
+    plan = run(PoolRecord())
+    assert names(plan) == ["p-0-0", "p-1-1"]
+    assert [event.reason for event in plan.events] == ["MachineRequested"]
+    assert run(plan.record).record == plan.record, "the same machines, also if the operator died right here"
+
+
+def test_names_are_never_used_twice_also_if_the_clock_goes_back() -> None:
+    record = PoolRecord(last_stamp=int(NOW.timestamp()) + 100)
+    assert names(run(record)) == ["p-0-101", "p-1-102"]
+
+
+LOSSES: dict[str, PoolMachine] = {
+    "announced to end": machine("b", problem="Preempted, said by gce-preempted", deadline=SOON),
+    "gone": machine("b", problem="HostError", over=True, deadline=SOON),
+    "its object is being deleted": machine("b", deleting=True),
+}
+
+
+@pytest.mark.parametrize("lost", LOSSES.values(), ids=LOSSES.keys())
+def test_a_lost_machine_is_replaced_at_once(lost: PoolMachine) -> None:
+    plan = run(TWO, A, lost)
+    assert names(plan) == ["a", "p-1-0"]
+    assert leaving(plan) == {"b": "Lost"}
+    assert [event.reason for event in plan.events][:2] == ["MachineLost", "MachineRequested"]
+    again = run(plan.record, A, lost)
+    assert names(again) == names(plan), "one loss is one replacement"
+
+
+def test_a_machine_with_a_notice_stays_while_pods_save_and_goes_at_its_deadline() -> None:
+    noticed = LOSSES["announced to end"]
+    record = run(TWO, A, noticed).record
+    busy = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
+    waiting = run(record, A, noticed, nodes=busy)
+    assert (waiting.removed, waiting.drains, waiting.requeue_at) == ((), (), SOON)
+    assert run(record, A, noticed, nodes=busy, now=SOON).removed == ("b",)
+    assert run(record, A, noticed, nodes={"b": PoolNode("uid-node-b", announced=True)}).removed == ("b",)
+
+
+def test_an_object_that_is_missing_for_a_moment_is_not_replaced() -> None:
+    plan = run(TWO, A)
+    assert names(plan) == ["a", "b"]
+    assert plan.requeue_at == NOW + timedelta(seconds=5)
+    assert run(plan.record, A, B, now=plan.requeue_at).record.slots[1].missing_since is None
+    later = run(plan.record, A, now=plan.requeue_at)
+    assert names(later) == ["a", "p-1-5"]
+
+
+def test_a_machine_whose_name_is_taken_gets_another_name() -> None:
+    unseen = PoolRecord(slots=(slot(0, "a"), slot(1, "b", uid="", node="", ready_at=None)))
+    by_an_object = run(unseen, A, taken=frozenset({"b"}))
+    by_a_machine = run(unseen, A, machine("b", node="", ready=False, name_taken=True))
+    assert names(by_an_object) == names(by_a_machine) == ["a", "p-1-0"]
+    assert (leaving(by_an_object), leaving(by_a_machine)) == ({}, {"b": "Lost"})
+    assert by_a_machine.record.slots[1].short_lives == 0
+
+
+def test_short_lives_in_a_row_delay_the_next_machine_and_a_long_one_ends_the_row() -> None:
+    lost = LOSSES["announced to end"]
+    third = PoolRecord(slots=(slot(0, "a"), slot(1, "b", ready_at=None, short_lives=2)))
+    plan = run(third, A, lost)
+    assert (names(plan), plan.requeue_at) == (["a", ""], NOW + timedelta(seconds=30))
+    assert names(run(plan.record, A, lost, now=NOW + timedelta(seconds=30))) == ["a", "p-1-30"]
+    after_long_life = run(PoolRecord(slots=(slot(0, "a"), slot(1, "b", short_lives=9))), A, lost)
+    assert names(after_long_life) == ["a", "p-1-0"]
+    assert [delay_after(lives).total_seconds() for lives in (1, 2, 3, 4, 9, 10**6)] == [
+        0,
+        0,
+        30,
+        60,
+        600,
+        600,
+    ]
+
+
+SURPLUS: dict[str, tuple[PoolRecord, tuple[PoolMachine, ...], Mapping[str, PoolNode | None], str]] = {
+    "one that has not joined goes before one without pods": (
+        PoolRecord(slots=(slot(0, "a"), slot(1, "b", node=""))),
+        (A, machine("b", node="", ready=False)),
+        IDLE,
+        "b",
+    ),
+    "one that was never seen goes before one that has not joined": (
+        PoolRecord(slots=(slot(0, "a", node=""), slot(1, "b", uid="", node=""))),
+        (machine("a", node="", ready=False),),
+        {},
+        "b",
+    ),
+    "one with fewer pods goes first": (TWO, (A, B), {**IDLE, "b": PoolNode("x", pods=2)}, "a"),
+    "of equal ones the newest goes first": (
+        PoolRecord(slots=(slot(0, "a", requested_at=SOON), slot(1, "b"))),
+        (A, B),
+        IDLE,
+        "a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("record", "machines", "nodes", "want"), SURPLUS.values(), ids=SURPLUS.keys())
+def test_surplus(
+    record: PoolRecord,
+    machines: tuple[PoolMachine, ...],
+    nodes: Mapping[str, PoolNode | None],
+    want: str,
+) -> None:
+    plan = run(record, *machines, wanted=1, nodes=nodes)
+    assert {"a", "b"} - set(names(plan)) == {want}
+
+
+def test_surplus_machine_is_drained_before_it_is_deleted() -> None:
+    busy = {"a": PoolNode("uid-node-a", pods=2), "b": PoolNode("uid-node-b", pods=1)}
+    assert needs_nodes(TWO, 1) == {"a", "b"}
+    plan = run(TWO, A, B, wanted=1, nodes=busy)
+    assert [(drain.node, drain.uid, drain.until) for drain in plan.drains] == [("b", "uid-node-b", DRAINED)]
+    assert plan.removed == ()
+    told = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
+    waiting = run(plan.record, A, B, wanted=1, nodes=told, now=SOON)
+    assert (waiting.removed, waiting.drains, waiting.requeue_at) == ((), (), DRAINED)
+    empty = {"b": PoolNode("uid-node-b", announced=True)}
+    assert run(plan.record, A, B, wanted=1, nodes=empty, now=SOON).removed == ("b",)
+    assert run(plan.record, A, B, wanted=1, nodes=told, now=DRAINED).removed == ("b",)
+    assert run(plan.record, A, wanted=1, nodes={}).record.leaving == (), "forgotten when its object is gone"
+
+
+def test_surplus_machine_without_pods_is_closed_for_new_ones_before_it_is_deleted() -> None:
+    plan = run(TWO, A, B, wanted=0, nodes=IDLE)
+    assert (sorted(drain.node for drain in plan.drains), plan.removed) == (["a", "b"], ())
+
+
+def test_surplus_machine_that_is_announced_to_end_earlier_goes_then() -> None:
+    record = run(TWO, A, B, wanted=1, nodes=IDLE).record
+    noticed = machine("b", problem="Preempted", deadline=SOON)
+    busy = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
+    assert run(record, A, noticed, wanted=1, nodes=busy).requeue_at == SOON
+
+
+def test_object_of_the_pool_that_is_not_recorded_is_given_up_with_time_to_save() -> None:
+    stranger = machine("c")
+    plan = run(TWO, A, B, stranger)
+    assert (names(plan), leaving(plan), plan.removed) == (["a", "b"], {"c": "Surplus"}, ())
+    assert plan.record.leaving == (Leaving("c", Why.SURPLUS, "uid-c", "c", DRAINED),)
+
+
+def test_deletion_is_told_once() -> None:
+    record = run(TWO, A, B, wanted=1, nodes=IDLE).record
+    nodes = {"b": PoolNode("uid-node-b", announced=True)}
+    first = run(record, A, B, wanted=1, nodes=nodes)
+    second = run(first.record, A, B, wanted=1, nodes=nodes)
+    assert [event.reason for event in first.events] == ["MachineReleased"]
+    assert (second.events, second.removed) == ((), ("b",))
+
+
+def test_growing_uses_the_lowest_free_indexes() -> None:
+    plan = run(PoolRecord(slots=(slot(1, "b"),)), B, wanted=3)
+    assert [each.index for each in plan.record.slots] == [0, 1, 2]
