@@ -29,6 +29,7 @@ def rehearse() -> None:
     argosy rehearse kill-pod worker-0                          a process that crashes
     argosy nodes silence node-2                                a machine that is cut off
     argosy rehearse spot                                       a cloud whose VMs become nodes
+    argosy rehearse spot --story                               a training on such VMs that loses one
     """
 
 

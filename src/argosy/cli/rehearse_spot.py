@@ -1,6 +1,8 @@
 """`argosy rehearse spot` and `argosy rehearse preempt`: a cloud on this machine whose VMs are local nodes."""
 
 import asyncio
+import sys
+from collections.abc import Mapping
 
 import click
 import msgspec
@@ -25,21 +27,48 @@ DEFAULT_PORT = 8899
     metavar="ZONE=NUMBER",
     help="VMs that a zone has room for; may be repeated.",
 )
-@async_command
-async def spot(
+@click.option("--story", is_flag=True, help="Show a whole training on such VMs, in a minute or so.")
+def spot(
     kubeconfig: str | None,
     context: str | None,
     port: int,
     boot: float,
     notice: float,
     capacities: tuple[str, ...],
+    story: bool,
 ) -> None:
     """Serve a cloud like Google Compute Engine until Ctrl-C, whose VMs become nodes of the local control
     plane.
 
     Start the operator with `--gce-endpoint http://127.0.0.1:8899`. No account is needed: credentials are
     only checked for their form. Each VM that has joined has a node agent, which announces its end.
+
+    With --story it starts a control plane, this cloud and an operator itself, and shows a training that
+    loses a VM: buy, train, notice, save, replace, resume, done, and what it cost. Then it stops everything.
     """
+    limits = dict(map(_capacity, capacities))
+    if not story:
+        _serve(kubeconfig, context, port, boot, notice, limits)
+        return
+    if kubeconfig or context:
+        raise click.UsageError(
+            "--story has its own control plane: not supported with --kubeconfig or --context"
+        )
+    from argosy.cli.spot_story import tell_story
+
+    options = ["--boot", f"{boot:g}s", "--notice", f"{notice:g}s"]
+    sys.exit(tell_story(port, [*options, *(word for text in capacities for word in ("--capacity", text))]))
+
+
+@async_command
+async def _serve(
+    kubeconfig: str | None,
+    context: str | None,
+    port: int,
+    boot: float,
+    notice: float,
+    capacity: Mapping[str, int],
+) -> None:
     from argosy.agent.main import run_agent
     from argosy.agent.settings import AgentSettings
     from argosy.local.gce.api import GceApi
@@ -48,7 +77,7 @@ async def spot(
     from argosy.local.gce.server import GceServer, utc_now
 
     cloud = Cloud(utc_now, Latency(boot=boot, notice=notice))
-    cloud.capacity |= dict(map(_capacity, capacities))
+    cloud.capacity |= capacity
     async with local_nodes(kubeconfig, context) as local, GceServer(GceApi(cloud)).serving(port) as url:
 
         async def announce(node: str) -> None:
