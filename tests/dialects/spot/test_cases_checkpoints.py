@@ -184,3 +184,14 @@ def test_adaptive_interval_is_shorter_after_preemptions() -> None:
     before = len(simulator.backups)
     simulator.run(25 * MINUTE)
     assert len(simulator.backups) > before
+
+
+def test_the_unfinished_checkpoint_of_a_replica_that_is_scaled_away_is_not_made_again() -> None:
+    simulator = SpotSimulator()
+    simulator.agents = False
+    simulator.run(31 * MINUTE)
+    assert len(simulator.backups) == 2
+    simulator.edit(replicas=1)
+    simulator.run(5)
+    [backup] = simulator.backups.values()
+    assert backup.metadata.labels["training.dcnlab.com/job-replica"] == "0"

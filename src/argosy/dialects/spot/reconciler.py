@@ -311,7 +311,12 @@ def _scale(record: SpotJobRecord, observed: ObservedJob) -> SpotJobRecord:
     wanted = observed.job.replicas
     kept = [replica for replica in record.replicas if replica.index < wanted]
     dropped = sum(replica.preemptions for replica in record.replicas if replica.index >= wanted)
-    record = replace(record, replicas=tuple(kept), removed_preemptions=record.removed_preemptions + dropped)
+    record = replace(
+        record,
+        replicas=tuple(kept),
+        backups=tuple(backup for backup in record.backups if backup.index < wanted),
+        removed_preemptions=record.removed_preemptions + dropped,
+    )
     present = {replica.index for replica in kept}
     for index in range(wanted):
         if index in present:
