@@ -274,3 +274,21 @@ def test_newest_checkpoint_that_verifies_is_resumed_from(tmp_path: Path) -> None
     (newest / "state.txt").write_text("other")
     assert resumed(tmp_path) == "step-4"
     assert (tmp_path / "run/sdk/argosy_sdk/__init__.py").exists()
+
+
+def test_a_copy_resumes_from_the_newest_checkpoint_of_any_copy_and_prefers_its_own(tmp_path: Path) -> None:
+    own, link, copies = tmp_path / "checkpoints", tmp_path / "run/resume/checkpoint", tmp_path / "copies"
+    copies.mkdir()
+
+    def found() -> Path:
+        assert prepare(own, link, tmp_path / "run/sdk", copies) == 0
+        return link.resolve()
+
+    save(tmp_path, 4)
+    for name, step in (("replica-0", 4), ("replica-1", 6)):
+        save(tmp_path / name, step)
+        (tmp_path / name / "checkpoints").rename(copies / name)
+    newest = copies / "replica-1" / "step-6"
+    assert found() == newest
+    (newest / "state.txt").write_text("damaged")
+    assert found() == own / "step-4"

@@ -6,7 +6,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -78,6 +78,37 @@ def test_program_and_helpers_mount_only_the_folder_of_the_job(
     for container in (*pod["spec"]["initContainers"], *pod["spec"]["containers"]):
         [mount] = [mount for mount in container["volumeMounts"] if mount["name"] == "argosy-checkpoints"]
         assert mount["subPath"] == path
+
+
+def test_a_copy_has_a_folder_of_its_own_and_may_read_those_of_all_copies() -> None:
+    policy = replace(POLICY, uri="file:///data/ns/mnist-1", copy="replica-1")
+    job = replace(workload(Role("worker", 1, {})), checkpoint=policy)
+    context = RenderContext(Helper("argosy/helper:1"), "https://operator", "PEM")
+    env = [{"name": "ARGOSY_RESUME", "value": "0"}, {"name": "PYTHONPATH", "value": "/lib"}]
+    spec = {
+        "containers": [{"name": "main", "image": "x", "env": env}],
+        "initContainers": [{"name": "prepare", "image": "y"}],
+        "restartPolicy": "Never",
+    }
+    pods = PodRenderer(context, lambda uid: f"token-of-{uid}")
+    pod = pods.with_checkpoint(spec, job, CreatePod("replica-1", 0, 1, 2))
+    init, sidecar, prepare = cast("list[dict[str, Any]]", pod["initContainers"])
+    [program] = cast("list[dict[str, Any]]", pod["containers"])
+    assert (pod["restartPolicy"], prepare["name"], sidecar["restartPolicy"]) == ("Never", "prepare", "Always")
+    for container in (init, sidecar, program):
+        mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+        assert mounts["/argosy/checkpoints"]["subPath"] == "ns/mnist-1/replica-1"
+        copies = mounts["/argosy/copies"]
+        assert (copies["subPath"], copies["readOnly"]) == ("ns/mnist-1", True)
+    assert init["command"][-4:] == ["--copies", "/argosy/copies", "--link", "/run/argosy/resume/checkpoint"]
+    found = variables(sidecar)
+    assert (found["ARGOSY_ROLE"], found["ARGOSY_INDEX"]) == ("replica-1", "0"), (
+        "each copy is a role of one pod"
+    )
+    assert found["ARGOSY_TOKEN"] == f"token-of-{job.uid}"
+    assert variables(program)["ARGOSY_RESUME"] == "0", "a variable that the container has is kept"
+    assert variables(program)["ARGOSY_INCARNATION"] == "2"
+    assert variables(program)["PYTHONPATH"] == "/run/argosy/sdk:$(ARGOSY_USER_PYTHONPATH)"
 
 
 RESUMES = {

@@ -172,8 +172,9 @@ def _checkpoint(checkpoint: CheckpointStatus | None, now: datetime) -> str:
         return ""
     last = "none yet"
     if checkpoint.last_step is not None and checkpoint.last_time is not None:
-        ago, size = age(now - checkpoint.last_time), byte_count(checkpoint.size)
-        last = f"step {checkpoint.last_step}, {ago} ago, {size}, in {checkpoint.uri}"
+        size = f", {byte_count(checkpoint.size)}" if checkpoint.size else ""
+        place = f", in {checkpoint.uri}" if checkpoint.uri else ""
+        last = f"step {checkpoint.last_step}, {age(now - checkpoint.last_time)} ago{size}{place}"
     elif checkpoint.images and checkpoint.last_time is not None:
         size = f"{byte_count(checkpoint.size)}, " if checkpoint.size else ""
         images = ", ".join(sorted(checkpoint.images.values()))

@@ -124,9 +124,14 @@ def _order(found: Sequence[Checkpoint]) -> Callable[[Checkpoint], tuple[tuple[st
     return key
 
 
-def find_verified(folder: Path) -> Checkpoint | None:
-    """Return the newest checkpoint that verifies, and print why newer ones do not."""
-    for _, path in folders.newest_first(folder):
+def find_verified(folder: Path, copies: Path | None = None) -> Checkpoint | None:
+    """Return the newest checkpoint that verifies, and print why newer ones do not.
+
+    With `copies`, those of other copies of the program count too: any that has more steps is as good.
+    """
+    others = sorted(path for path in copies.iterdir() if path.is_dir()) if copies and copies.is_dir() else []
+    candidates = [candidate for each in (folder, *others) for candidate in folders.newest_first(each)]
+    for _, path in sorted(candidates, key=lambda candidate: candidate[0], reverse=True):  # stable: ours first
         try:
             found = manifest.read(path)
             total = sum(part["size"] for part in found["parts"])
@@ -137,10 +142,10 @@ def find_verified(folder: Path) -> Checkpoint | None:
     return None
 
 
-def prepare(folder: Path, link: Path, sdk: Path) -> int:
+def prepare(folder: Path, link: Path, sdk: Path, copies: Path | None = None) -> int:
     """Make a link to the checkpoint to resume from, if there is one, and copy the SDK."""
     copy_sdk(sdk)
-    checkpoint = find_verified(folder)
+    checkpoint = find_verified(folder, copies)
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
     if checkpoint is None:

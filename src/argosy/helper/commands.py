@@ -53,7 +53,7 @@ def _perform(step: argparse.Namespace) -> int:
     if step.command == "resume":
         from argosy.helper.checkpoint_folder import prepare as prepare_resume
 
-        return prepare_resume(step.folder, step.link, step.sdk)
+        return prepare_resume(step.folder, step.link, step.sdk, step.copies)
     from argosy.helper.endpoint import Endpoint
 
     if step.command == "orders":
@@ -94,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("orders", help="deliver orders to save checkpoints, and acknowledge checkpoints")
     resume = commands.add_parser("resume", help="find the checkpoint to resume from, and copy the SDK")
     resume.add_argument("--folder", type=Path, required=True, help="of all checkpoints")
+    resume.add_argument(
+        "--copies", type=Path, help="whose subfolders have those of other copies of the program"
+    )
     resume.add_argument("--link", type=Path, required=True, help="the link to make to the newest of them")
     resume.add_argument("--sdk", type=Path, required=True, help="the folder for argosy_sdk")
 

@@ -260,9 +260,9 @@ class RecoveryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     completion_time: datetime | None = None
     outcome: str = ""
     """Recovered: from a checkpoint that is known to be good. ProgressLost: from the beginning, or from a
-    checkpoint of the training's own that is older than the loss. Unknown: the training resumes by itself, and
-    nothing shows what it has saved. Superseded: by the next loss, a scale-down or the end of the job.
-    Failed: the replica is not restarted any more."""
+    checkpoint of the training's own that is older than the newest known one or than the loss. Unknown: the
+    training resumes by itself, and nothing shows what it has saved. Superseded: by the next loss, a
+    scale-down or the end of the job. Failed: the replica is not restarted any more."""
 
 
 class SpotInstanceJobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -273,6 +273,8 @@ class SpotInstanceJobStatus(Struct, frozen=True, rename="camel", omit_defaults=T
     last_checkpoint_time: datetime | None = None
     """When the newest verified checkpoint was completed."""
     last_checkpoint_image: str = ""
+    last_checkpoint_step: int | None = None
+    """Its step of training, if the training has saved it."""
     job_statuses: list[ReplicaStatus] = field(default_factory=list)
     """The replicas by index."""
     conditions: StatusConditions = field(default_factory=list)

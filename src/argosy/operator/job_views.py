@@ -12,6 +12,7 @@ from msgspec import Struct
 from argosy.dialects.base import Job, JobApi, T, read_record
 from argosy.engine.cache import Cache, Change
 from argosy.engine.clock import Clock
+from argosy.engine.objects import ApiObject
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Pod
 from argosy.plan.record import UnsupportedVersionError
@@ -26,6 +27,7 @@ from argosy.workload.record import Record
 from argosy.workload.saves import last_epoch
 
 R = TypeVar("R")
+J = TypeVar("J", bound=ApiObject)
 
 COUNT_UPDATE_SECONDS = 2.0
 """Delay before waiting pods learn about changed pod counts. Reaching the awaited phase is reported
@@ -93,6 +95,8 @@ class JobView(Struct, frozen=True):
     """Responses made from this view."""
     workload: Workload | None = None
     """None if the job's spec is invalid."""
+    pods: Sequence[Pod] | None = None
+    """The job's pods; None: those whose controller is the job."""
 
     def has_role(self, role: str) -> bool:
         return role in self.roles or role in self.record.roles
@@ -219,6 +223,21 @@ class JobViews:
         self.sources.append(_CachedJobs(api, jobs))
         jobs.subscribe(self._on_job_change)
 
+    def add_source(self, source: JobSource, jobs: Cache[J]) -> None:
+        """Answer also the pods of jobs of a kind that is not translated."""
+        self.sources.append(source)
+        jobs.subscribe(self._on_job_change)
+
+    def pods_changed(self, namespace: str, job: str) -> None:
+        """Look again at the pods of a job of such a kind."""
+        self._notify(namespace, job, record_changed=False)
+
+    def all_pods(self, job: JobView) -> list[Pod]:
+        """Return all pods of a job."""
+        if job.pods is not None:
+            return list(job.pods)
+        return list(self.caches.pods.by(OWNER, owner_key(job.namespace, job.uid)))
+
     def find(self, namespace: str, name: str, verify: Callable[[str], bool]) -> Sequence[JobView]:
         """Return the jobs of this name whose uid `verify` accepts: at most one of each kind.
 
@@ -339,7 +358,7 @@ class JobViews:
         if pod and owner:
             self._notify(pod.metadata.namespace, owner.name, record_changed=False)
 
-    def _on_job_change(self, change: Change[T]) -> None:
+    def _on_job_change(self, change: Change[J]) -> None:
         job = change.new or change.old
         if job is not None:
             self._notify(job.metadata.namespace, job.metadata.name, record_changed=True)

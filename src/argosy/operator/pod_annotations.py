@@ -9,7 +9,6 @@ from argosy.engine.errors import ApiError
 from argosy.kinds.kubernetes import Pod
 from argosy.operator.job_views import JobView, JobViews
 from argosy.reconcile.child_executor import is_other_object
-from argosy.reconcile.owners import OWNER, owner_key
 from argosy.wire.messages import HttpError
 
 
@@ -24,7 +23,7 @@ class PodAnnotations:
 
     def pods(self, job: JobView) -> list[Pod]:
         """Return all pods of a job."""
-        return list(self._job_views.caches.pods.by(OWNER, owner_key(job.namespace, job.uid)))
+        return self._job_views.all_pods(job)
 
     async def write(self, pod: Pod, annotation: str, value: str) -> None:
         """Set the annotation, if the pod still exists; raise `HttpError` if that is not possible."""
@@ -41,5 +40,7 @@ class PodAnnotations:
             raise HttpError(503, f"the acknowledgement could not be written: {error}") from None
         finally:
             self._in_progress.discard(meta.uid)
-        # Not as our own write: the leader must notice, and this may be it.
-        self._job_views.caches.pods.put(patched)
+        cache = self._job_views.caches.pods
+        if cache.get(meta.namespace, meta.name) is not None:  # pods of other controllers are not in it
+            # Not as our own write: the leader must notice, and this may be it.
+            cache.put(patched)

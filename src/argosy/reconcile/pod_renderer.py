@@ -9,7 +9,11 @@ from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.rejections import SpecRejectedError
 from argosy.reconcile.render import Json, PodIdentity, RoleTemplate, render_role
 from argosy.reconcile.render_affinity import with_avoided_nodes
-from argosy.reconcile.render_checkpoint import checkpoint_variables, with_checkpoint
+from argosy.reconcile.render_checkpoint import (
+    checkpoint_variables,
+    with_checkpoint,
+    with_checkpoint_in_spec,
+)
 from argosy.reconcile.render_context import RenderContext
 from argosy.reconcile.render_hosts import with_host_files
 from argosy.reconcile.render_restored import with_restored_images
@@ -81,6 +85,10 @@ class PodRenderer:
         if injection.host_folders is None:
             return template
         return with_host_files(template, self.context, injection.host_folders, token)
+
+    def with_checkpoint(self, spec: Json, workload: Workload, pod: CreatePod) -> Json:
+        """Return the spec of a pod that another controller creates, as one that saves and resumes."""
+        return with_checkpoint_in_spec(spec, workload, pod, self.context, self.token(workload.uid))
 
 
 def _check_volumes(workload: Workload, role: Role, reserved: Collection[str]) -> None:

@@ -5,6 +5,9 @@ program can import it. A sidecar (an init container that always restarts) delive
 and acknowledges those that are complete. Programs see a store that pods can mount as a folder; each job has
 one of its own. For other stores the folder belongs to the pod, the sidecar publishes what is saved there, and
 the init container restores it; only these two have the credentials.
+
+Pods that are independent copies of one program have a folder each, since two of them may save the same step
+at once. They resume from the newest checkpoint of any copy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,6 +40,8 @@ RUN_VOLUME = "argosy-run"
 CREDENTIALS_VOLUME = "argosy-store-credentials"
 CREDENTIALS_FOLDER = "/run/argosy-store-credentials"
 STORE_FOLDER = "/argosy/checkpoints"
+COPIES_FOLDER = "/argosy/copies"
+"""The folder with those of all copies, in pods that are independent copies of one program."""
 RUN_FOLDER = "/run/argosy"
 ORDERS_FILE = f"{RUN_FOLDER}/orders/orders.json"
 STEP_FILE = f"{RUN_FOLDER}/step"
@@ -75,7 +80,7 @@ def with_checkpoint(template: RoleTemplate, site: RenderContext, token: str) -> 
     """Return the template of a role whose pods save and resume checkpoints."""
     policy = template.workload.checkpoint
     assert policy is not None
-    mounts: list[Json] = [_store_mount(policy), {"name": RUN_VOLUME, "mountPath": RUN_FOLDER}]
+    mounts: list[Json] = [*_store_mounts(policy), {"name": RUN_VOLUME, "mountPath": RUN_FOLDER}]
     volumes: list[Json] = [_store_volume(policy), {"name": RUN_VOLUME, "emptyDir": {}}, *helper_volumes(site)]
     own_mounts = mounts
     if policy.credentials:
@@ -97,6 +102,32 @@ def with_checkpoint(template: RoleTemplate, site: RenderContext, token: str) -> 
     )
 
 
+def with_checkpoint_in_spec(
+    spec: Json, workload: Workload, pod: CreatePod, site: RenderContext, token: str
+) -> Json:
+    """Return the spec of a pod that another controller creates, with all that saves and resumes checkpoints.
+
+    Variables that the containers have already are kept.
+    """
+    parts = ("containers", "initContainers")
+    containers, init_containers = (tuple(map(_container, objects(spec.get(part)))) for part in parts)
+    rest = {name: value for name, value in spec.items() if name not in parts}
+    template = RoleTemplate(workload, pod.role, {}, rest, (), init_containers, containers)
+    template = with_checkpoint(template, site, token)
+    variables = checkpoint_variables(workload, pod)
+    own = [container.with_env({}) for container in template.init_containers]
+    return {
+        **template.spec,
+        "initContainers": [*template.helpers, *own],
+        "containers": [container.with_env(variables) for container in template.containers],
+    }
+
+
+def _container(written: Mapping[str, object]) -> Container:
+    variables = tuple(objects(written.get("env")))
+    return Container(dict(written), variables, frozenset(each.get("name") for each in variables), {})
+
+
 def _with_checkpoint(container: Container, mounts: Sequence[Json]) -> Container:
     """Return a container of the user with the folders, and with our part of PYTHONPATH before its own."""
     variables: list[Mapping[str, object]] = []
@@ -113,7 +144,8 @@ def _with_checkpoint(container: Container, mounts: Sequence[Json]) -> Container:
 def _init_container(site: RenderContext, policy: CheckpointPolicy, mounts: Sequence[Json]) -> Json:
     name, arguments = labels.CHECKPOINT_INIT_CONTAINER, ["resume", "--sdk", SDK_FOLDER]
     if policy.is_shared:
-        arguments += ["--folder", STORE_FOLDER, "--link", RESUME_LINK]
+        copies = ["--copies", COPIES_FOLDER] if policy.copy else []
+        arguments += ["--folder", STORE_FOLDER, *copies, "--link", RESUME_LINK]
         return helper_container(site, name, arguments, {}, mounts)
     arguments += ["--link", RESUME_LINK]
     return _publisher(helper_container(site, name, arguments, _store_variables(policy), mounts), site)
@@ -149,6 +181,8 @@ def _sidecar(
         "ARGOSY_STEP_FILE": STEP_FILE,
         "ARGOSY_RESUME_FROM": RESUME_LINK,
     }
+    if policy.copy:
+        environment["ARGOSY_INDEX"] = "0"  # each copy is a role of one pod
     if template.spec.get("shareProcessNamespace") is True:
         environment["ARGOSY_SHARED_PROCESSES"] = "1"
     if not policy.is_shared:
@@ -156,14 +190,21 @@ def _sidecar(
     container = helper_container(site, labels.CHECKPOINT_CONTAINER, ("orders",), environment, mounts)
     if not policy.is_shared:
         container = _publisher(container, site)
-    fields = {**POD_FIELDS, "ARGOSY_INDEX": f"metadata.labels['{labels.INDEX}']"}
+    index = {"ARGOSY_INDEX": f"metadata.labels['{labels.INDEX}']"}
+    fields = {**POD_FIELDS, **({} if policy.copy else index)}
     container["env"] = [*field_variables(fields), *objects(container["env"])]
     return {**container, "restartPolicy": "Always"}
 
 
-def _store_mount(policy: CheckpointPolicy) -> Json:
+def _store_mounts(policy: CheckpointPolicy) -> list[Json]:
     mount: Json = {"name": STORE_VOLUME, "mountPath": STORE_FOLDER}
-    return {**mount, "subPath": _location(policy)[1]} if policy.is_shared else mount
+    if not policy.is_shared:
+        return [mount]
+    path = _location(policy)[1]
+    if not policy.copy:
+        return [{**mount, "subPath": path}]
+    copies: Json = {"name": STORE_VOLUME, "mountPath": COPIES_FOLDER, "subPath": path, "readOnly": True}
+    return [{**mount, "subPath": f"{path}/{policy.copy}"}, copies]
 
 
 def _store_volume(policy: CheckpointPolicy) -> Json:

@@ -40,6 +40,9 @@ class CheckpointPolicy(Struct, frozen=True):
     level: CheckpointLevel = CheckpointLevel.APP
     saves_on_signal: bool = False
     """Whether the program saves when it gets SIGTERM, and is not ordered to."""
+    copy: str = ""
+    """Name of the pod's folder below that of the job, in a job whose pods are independent copies of one
+    program; empty: all pods write into the folder of the job."""
     images: ImageTarget | None = None
     """Of the levels Process and auto."""
 

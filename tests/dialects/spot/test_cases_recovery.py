@@ -364,7 +364,7 @@ def test_a_dying_pod_is_checkpointed_if_there_is_time() -> None:
 APP_LEVEL: Json = {
     "replicas": 1,
     "checkpointConfig.level": "App",
-    "checkpointConfig.checkpointStorage": {"type": "file", "bucket": "/checkpoints"},
+    "checkpointConfig.checkpointStorage": {"type": "gcs", "bucket": "checkpoints"},
 }
 
 
@@ -382,7 +382,7 @@ def test_a_dying_pod_that_saves_itself_is_ended_by_signal_and_its_successor_resu
     assert simulator.recoveries[0]["outcome"] == "Unknown", "nothing shows what it has saved"
     assert "ProgressLost" not in simulator.event_reasons()
     assert variable(simulator, 0, "ARGOSY_RESUME") == "1"
-    assert variable(simulator, 0, "ARGOSY_CHECKPOINT_URI") == f"file:///checkpoints/default/{NAME}"
+    assert variable(simulator, 0, "ARGOSY_CHECKPOINT_URI") == f"gs://checkpoints/default/{NAME}"
     assert not simulator.backups
 
 

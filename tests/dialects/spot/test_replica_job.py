@@ -8,7 +8,7 @@ import pytest
 
 from argosy.dialects.spot.job_spec import SpotJob, read_job
 from argosy.dialects.spot.record import CHECKPOINT_IMAGE, Incarnation
-from argosy.dialects.spot.replica_job import Run, check_job, replica_job
+from argosy.dialects.spot.replica_job import Run, check_job, replica_job, unchanged
 from argosy.kinds.spot import SpotInstanceJob
 from argosy.plan.children import Owner, child_body
 from tests.support.differential import Caller, post
@@ -52,7 +52,11 @@ def read(changes: Json | None = None) -> tuple[SpotJob, Owner]:
 def test_case_5_the_job_of_the_readme_is_accepted(caller: Caller) -> None:
     job, owner = read()
     fresh = Incarnation(0, 7, node="n1", job="j-0-7")
-    for child in (check_job(job), replica_job(job, Run(0, fresh)), replica_job(job, Run(0, RESTORED))):
+    for child in (
+        check_job(job, unchanged),
+        replica_job(job, Run(0, fresh), unchanged),
+        replica_job(job, Run(0, RESTORED), unchanged),
+    ):
         answer = caller.send(post(JOBS, child_body(owner, child)))
         assert answer.code == 201, answer.body
         assert dig(answer.body, "spec.podFailurePolicy.rules.0.action") == "Ignore"
@@ -60,7 +64,7 @@ def test_case_5_the_job_of_the_readme_is_accepted(caller: Caller) -> None:
 
 def test_a_restored_job_has_the_images_and_says_where_they_come_from() -> None:
     job, _ = read({"checkpointConfig.checkpointRepoCredentialRef": {"name": "r"}})
-    body = cast("Json", replica_job(job, Run(1, RESTORED)).body)
+    body = cast("Json", replica_job(job, Run(1, RESTORED), unchanged).body)
     assert dig(body, "metadata.annotations") == {
         "training.dcnlab.com/incarnation": "3",
         "training.dcnlab.com/checkpoint-updated": "true",
@@ -78,7 +82,7 @@ def test_every_alternative_of_the_users_affinity_is_bound_to_the_node() -> None:
     ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zones}}
     job, _ = read({f"{POD}.affinity": {"nodeAffinity": required, "podAffinity": {}}})
-    body = cast("Json", replica_job(job, Run(0, Incarnation(0, 7, node="n1", job="x"))).body)
+    body = cast("Json", replica_job(job, Run(0, Incarnation(0, 7, node="n1", job="x")), unchanged).body)
     bound = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     assert dig(body, f"{TERM}.nodeSelectorTerms") == [{**zone, **bound} for zone in zones]
     assert dig(body, "spec.template.spec.affinity.podAffinity") == {}
@@ -95,7 +99,7 @@ def test_what_the_user_has_set_stays() -> None:
             "jobTemplate.metadata": {"labels": {"team": "a", "training.dcnlab.com/job-replica": "9"}},
         }
     )
-    body = cast("Json", replica_job(job, Run(0, Incarnation(0, 7, node="n1", job="x"))).body)
+    body = cast("Json", replica_job(job, Run(0, Incarnation(0, 7, node="n1", job="x")), unchanged).body)
     listed = cast("list[Json]", dig(body, "spec.template.spec.containers.0.env"))
     variables = {variable["name"]: variable["value"] for variable in listed}
     assert variables == {"ARGOSY_RESUME": "mine", "ARGOSY_REPLICA_INDEX": "0", "ARGOSY_INCARNATION": "0"}

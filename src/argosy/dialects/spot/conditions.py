@@ -128,7 +128,8 @@ def _checkpoint_condition(record: SpotJobRecord, observed: ObservedJob) -> Itera
     elif record.checkpoint is None:
         yield Stated(reasons.CHECKPOINT_READY, "Unknown", reasons.NO_CHECKPOINT_YET)
     else:
-        yield Stated(reasons.CHECKPOINT_READY, "True", reasons.CHECKPOINT_COMPLETED, record.checkpoint.image)
+        message = record.checkpoint.image or (f"step {record.saved.step}" if record.saved else "")
+        yield Stated(reasons.CHECKPOINT_READY, "True", reasons.CHECKPOINT_COMPLETED, message)
 
 
 def _recovery_conditions(record: SpotJobRecord, earlier: dict[str, StatusCondition]) -> Iterator[Stated]:

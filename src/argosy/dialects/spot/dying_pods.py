@@ -1,15 +1,16 @@
 """Saves what can be saved of a pod whose node is about to be lost, and notes whether that was done in time.
 
 Containers are checkpointed if the last checkpoint took less time than is left. A training that writes its
-own checkpoints (level App) gets SIGTERM: its Job is deleted, so that it has its grace period to save,
-and every further step would be lost anyway.
+own checkpoints (level App) is ordered to save, if its pods get orders; otherwise, and if it does not answer,
+it gets SIGTERM: its Job is deleted, so that it has its grace period to save, and every further step would be
+lost anyway.
 """
 
 from datetime import timedelta
 
 from msgspec.structs import replace
 
-from argosy.dialects.spot import reasons
+from argosy.dialects.spot import app_saves, reasons
 from argosy.dialects.spot.backups import good_images, is_terminal
 from argosy.dialects.spot.checkpoints import order_backup
 from argosy.dialects.spot.observed import ObservedJob, Steps
@@ -31,6 +32,9 @@ def begin_save(
     left = (recovery.deadline - observed.now).total_seconds() - observed.settings.notice_margin
     if pod is None or left <= 0:
         return record, replace(recovery, action=NONE)
+    if observed.job.saves_by_order:
+        record, recovery = app_saves.begin_save(record, observed, replica, recovery, left, steps)
+        return record, replace(recovery, action=CHECKPOINT)
     if observed.job.level == "App":
         steps.normal(
             reasons.CHECKPOINT_REQUESTED,
@@ -56,13 +60,19 @@ def follow_save(replica: Replica, observed: ObservedJob, steps: Steps) -> Replic
         remove_job(observed.job_of(lost), lost, steps)
     assert recovery.deadline is not None
     is_late = observed.now > recovery.deadline
-    if not signal and _is_made(recovery, observed):
+    if _is_made(replica, recovery, observed):
         action = CHECKPOINT_MADE
+    elif not signal and recovery.save_by and recovery.save_by <= observed.now < recovery.deadline:
+        action = SIGNAL
+        remove_job(observed.job_of(lost), lost, steps)
+        steps.wake(recovery.deadline + timedelta(seconds=1))
     elif signal and not is_late and _has_ended(lost, observed):
         action = SIGNAL_ANSWERED
     elif is_late:
         action = SIGNAL_MISSED if signal else CHECKPOINT_MISSED
     else:
+        if recovery.save_by is not None and not signal:
+            steps.wake(recovery.save_by)
         steps.wake(recovery.deadline + timedelta(seconds=1))
         return replica
     return replace(replica, recovery=replace(recovery, action=action))
@@ -81,7 +91,9 @@ def _has_ended(lost: Incarnation, observed: ObservedJob) -> bool:
     return not running and observed.job_of(lost) is None
 
 
-def _is_made(recovery: Recovery, observed: ObservedJob) -> bool:
+def _is_made(replica: Replica, recovery: Recovery, observed: ObservedJob) -> bool:
+    if observed.job.saves_by_order:
+        return app_saves.is_saved(replica, recovery)
     backup = observed.backups.get(recovery.last_save)
     if backup is None or not is_terminal(backup):
         return False

@@ -34,6 +34,7 @@ from argosy.kinds.text import join_messages, quote_value
 from argosy.plan.actions import SecretRef
 from argosy.plan.contract import Ref
 from argosy.workload.capacity import PodRequirements
+from argosy.workload.checkpoint_policy import SHARED_SCHEMES, CheckpointPolicy
 
 Template = SpotInstanceVM | InstanceTemplate
 
@@ -87,6 +88,17 @@ class SpotJob(Struct, frozen=True, kw_only=True):
     @property
     def job_spec(self) -> Json:
         return _mapping(self.job_template.get("spec"))
+
+    @property
+    def saves_by_order(self) -> bool:
+        """True if the training saves itself where its pods can mount the store, so that it gets orders."""
+        return self.level == "App" and self.storage_uri.partition("://")[0] in SHARED_SCHEMES
+
+    def checkpoint_policy(self, copy: str) -> CheckpointPolicy:
+        """Return where a copy of the training keeps its checkpoints. A later job of this name has another
+        folder."""
+        uri = f"{self.storage_uri}-{self.uid[:8]}"
+        return CheckpointPolicy(uri, self.keep_last, self.interval, self.adaptive, copy=copy)
 
     @property
     def template_hash(self) -> str:

@@ -50,6 +50,12 @@ def label_value(text: str) -> str:
     return shorten(text, MAX_NAME_CHARS)
 
 
+def copy_name(index: int) -> str:
+    """Return the name of a replica's folder of checkpoints, which is also the role by which its pod reads
+    orders: each replica is a role of one pod."""
+    return f"replica-{index}"
+
+
 def replica_labels(job: str, index: int) -> dict[str, str]:
     """Return the labels of everything that belongs to a replica."""
     return {JOB_LABEL: label_value(job), REPLICA_LABEL: str(index)}

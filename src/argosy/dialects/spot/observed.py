@@ -9,6 +9,7 @@ from argosy.dialects.spot.job_spec import SpotJob, Template
 from argosy.dialects.spot.places import Cluster
 from argosy.dialects.spot.pods import ClusterPod
 from argosy.dialects.spot.record import Incarnation
+from argosy.dialects.spot.replica_job import Completion
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.kinds.kubernetes import Job, Node
 from argosy.kinds.migration import CheckpointBackup
@@ -42,6 +43,8 @@ class ObservedJob(Struct, frozen=True, kw_only=True):
     backups: Mapping[str, CheckpointBackup]
     instances: Mapping[str, ProvisionedInstance]
     backups_served: bool
+    complete: Completion
+    """What replica pods get to save and resume checkpoints of their own."""
     calls: Mapping[str, CallResult]
     failures: tuple[ActionResult, ...]
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from argosy.dialects.spot import (
+    app_saves,
     checkpoints,
     completion,
     conditions,
@@ -46,7 +47,7 @@ from argosy.dialects.spot.pods import (
     job_value,
 )
 from argosy.dialects.spot.record import FRESH, Incarnation, Recovery, Replica, SpotJobRecord
-from argosy.dialects.spot.replica_job import check_job
+from argosy.dialects.spot.replica_job import Completion, check_job, unchanged
 from argosy.dialects.spot.reservations import reserved_by_others
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.kinds.kubernetes import Job, Node, SecretMetadata
@@ -71,9 +72,15 @@ class SpotInstanceJobReconciler:
     owns: tuple[type[KubernetesObject], ...] = (Job, CheckpointBackup, ProvisionedInstance, SecretMetadata)
     finalizer = FINALIZER
 
-    def __init__(self, settings: SpotSettings = SpotSettings(), rules: NoticeRules = NoticeRules()) -> None:
+    def __init__(
+        self,
+        settings: SpotSettings = SpotSettings(),
+        rules: NoticeRules = NoticeRules(),
+        complete: Completion = unchanged,
+    ) -> None:
         self._settings = settings
         self._rules = rules
+        self._complete = complete
 
     def needs(self, obj: SpotInstanceJob, record: SpotJobRecord | None) -> Iterable[Need]:
         """Name its template, its pods and nodes, and all nodes while a replica has no place."""
@@ -149,6 +156,7 @@ class SpotInstanceJobReconciler:
             backups={child.metadata.name: child for child in inputs.owned(CheckpointBackup)},
             instances={child.metadata.name: child for child in inputs.owned(ProvisionedInstance)},
             backups_served=CheckpointBackup not in inputs.unserved,
+            complete=self._complete,
             calls=inputs.call_results,
             failures=inputs.failures,
         )
@@ -159,6 +167,7 @@ def _decide(obj: SpotInstanceJob, before: SpotJobRecord, observed: ObservedJob, 
     record, accepted = _check_template(before, observed, inputs, steps)
     record = _note_children(record, observed)
     record = checkpoints.settle_backups(record, observed, steps)
+    record = app_saves.record_acks(record, observed, steps)
     record = _handle_losses(record, observed, steps)
     record = completion.end_job(record, observed, steps)
     if record.ended:
@@ -172,6 +181,7 @@ def _decide(obj: SpotInstanceJob, before: SpotJobRecord, observed: ObservedJob, 
     record = _advance(record, observed, steps, launching=accepted, secret=secret.ready)
     launch.create_jobs(record, observed, steps)
     record = checkpoints.order_due_backups(record, observed, steps)
+    record = app_saves.order_due(record, observed, steps)
     record = _answer_hints(record, observed, steps)
     checkpoints.create_new_backups(before, record, observed, steps)
     checkpoints.prune_backups(record, observed, steps)
@@ -245,7 +255,7 @@ def _check_template(
     record = replace(record, template_hash=templates or record.template_hash, gpus=observed.gpus)
     if record.checked == job.template_hash:
         return record, not record.check_problem
-    child = check_job(job)
+    child = check_job(job, observed.complete)
     result = inputs.checked(child)
     if result is None or result.status is ActionStatus.RETRY:
         steps.actions.append(Check(child))
@@ -298,10 +308,14 @@ def _answer_hints(record: SpotJobRecord, observed: ObservedJob, steps: Steps) ->
     for replica in record.replicas:
         pod, node = observed.running_pod(replica.current), observed.node_name(replica.current)
         hinted = any(loss.hint for loss in losses.find_losses(replica, replica.current, observed, Steps()))
-        if not hinted or pod is None or node in record.hints or not observed.backups_served:
+        if not hinted or pod is None or node in record.hints:
             continue
         record = replace(record, hints=(*record.hints, node)[-16:])
-        if not any(backup.pod_uid == pod.metadata.uid for backup in record.backups):
+        if observed.job.saves_by_order:
+            record = app_saves.order_for_hint(record, observed, node, steps)
+        elif observed.job.level == "App" or not observed.backups_served:
+            continue
+        elif not any(backup.pod_uid == pod.metadata.uid for backup in record.backups):
             record, _ = checkpoints.order_backup(record, observed, replica, pod, steps)
     return record
 
@@ -357,8 +371,10 @@ def _end_recovery(
         message = going.source.message or "no checkpoint was found; training starts from the beginning"
         steps.warning(reasons.PROGRESS_LOST, f"replica {replica.index}: {message}")
         record = replace(record, progress_lost=(going.source.loss_reason, message))
-    if observed.running_pod(current) is None:
+    pod = observed.running_pod(current)
+    if pod is None or app_saves.await_resumed(going, pod, observed, steps):
         return record, replica
+    replica = replace(replica, current=replace(current, resumed_step=app_saves.resumed_step(pod)))
     if going.cause:
         recovery.report_end(replica, going, steps)
     return record, replace(replica, recovery=None)

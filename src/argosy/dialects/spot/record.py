@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from argosy.capacity.zone_rates import ZoneRate
+from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.usage_record import Usage
 
 StartMode = Literal["Fresh", "CheckpointImage", "AppResume"]
@@ -42,6 +43,8 @@ class Incarnation(Struct, frozen=True, omit_defaults=True):
     """Images of a checkpoint, by container."""
     source: str = ""
     """The CheckpointBackup, or the tags, that the images come from."""
+    resumed_step: int | None = None
+    """The step from which its pod has started, as that reports it at level App."""
 
 
 class Source(Struct, frozen=True, omit_defaults=True):
@@ -76,7 +79,9 @@ class Recovery(Struct, frozen=True, omit_defaults=True):
     not_before: datetime | None = None
     action: str = ""
     last_save: str = ""
-    """Name of the CheckpointBackup of the dying pod."""
+    """Name of the CheckpointBackup of the dying pod, or number of the order that it was given."""
+    save_by: datetime | None = None
+    """When a pod that was given an order gets SIGTERM, if it has not answered."""
 
 
 class Replica(Struct, frozen=True, omit_defaults=True):
@@ -104,6 +109,10 @@ class Replica(Struct, frozen=True, omit_defaults=True):
     """When the last of them was noticed, and a checkpoint was ordered."""
     image: str = ""
     """Image of its newest checkpoint: that of the first container."""
+    answered_epoch: int = 0
+    """Number of the last order to save that one of its pods has answered."""
+    saved: SavedCheckpoint | None = None
+    """The last checkpoint of its own that one of its pods has acknowledged."""
     usage: Usage = Usage()
     """What its time was spent on."""
     saved_seconds: float = 0.0
@@ -168,10 +177,22 @@ class SpotJobRecord(Struct, frozen=True, omit_defaults=True):
     """Preemptions of replicas that a scale-down has removed."""
     removed_usage: Usage = Usage()
     """What the time of those replicas was spent on."""
+    order: SaveOrder | None = None
+    """The order to save in force, at level App."""
+    ordered_at: datetime | None = None
+    """When the last order was made."""
+    last_epoch: int = 0
+    """Number of the last order."""
     hints: tuple[str, ...] = ()
     """Nodes that may be lost and whose replica was checkpointed for that."""
     zone_rates: tuple[ZoneRate, ...] = ()
     """Where its VMs were preempted, for the choice of the next zone."""
+
+    @property
+    def saved(self) -> SavedCheckpoint | None:
+        """The acknowledged checkpoint of the training's own with the most steps, of any replica."""
+        saved = [replica.saved for replica in self.replicas if replica.saved is not None]
+        return max(saved, key=lambda checkpoint: checkpoint.step, default=None)
 
 
 def encode(record: SpotJobRecord) -> dict[str, object]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from argosy.capacity.zone_rates import with_preemption
 from argosy.checkpoint.image_requests import REGISTRY_DRIVER, FindNewest, FoundImages
-from argosy.dialects.spot import reasons
+from argosy.dialects.spot import app_saves, reasons
 from argosy.dialects.spot.backups import good_images, newest_good
 from argosy.dialects.spot.checkpoints import (
     CALL_SECONDS,
@@ -37,7 +37,6 @@ from argosy.dialects.spot.record import (
     Replica,
     Source,
     SpotJobRecord,
-    StartMode,
 )
 from argosy.kinds.spot import RESTORE_CAPABILITY
 from argosy.plan.actions import Call, CallStatus
@@ -66,7 +65,7 @@ def start_recovery(
         f"replica {replica.index}: node {where} is lost or will be: {loss.cause} ({loss.source})",
     )
     record, recovery = begin_save(record, observed, replica, recovery, steps)
-    record, source = _begin_search(record, observed, replica, steps)
+    record, source = _begin_search(record, observed, replica, recovery, steps)
     steps.normal(
         reasons.RECOVERY_STARTED, f"replica {replica.index}: incarnation {number} replaces {number - 1}"
     )
@@ -147,9 +146,11 @@ def search(replica: Replica, observed: ObservedJob, record: SpotJobRecord, steps
     if recovery is None:
         return replica
     source = recovery.source
-    if starts_by_application(replica, observed) and source.step != "Found":
+    if observed.job.saves_by_order and source.step != "Found":
+        source = app_saves.search(record, observed, source, steps)
+    elif starts_by_application(replica, observed) and source.step != "Found":
         source = Source("Found")
-    while True:
+    while not observed.job.saves_by_order:
         before = source
         match source.step:
             case "Rescue":
@@ -188,18 +189,28 @@ def with_source(incarnation: Incarnation, replica: Replica, observed: ObservedJo
     return replace(incarnation, mode=CHECKPOINT_IMAGE, images=source.images, source=source.found)
 
 
-def end_outcome(mode: StartMode, recovery: Recovery) -> str:
+def end_outcome(incarnation: Incarnation, recovery: Recovery) -> str:
     """Return what a replica has kept that runs again.
 
     Nothing shows what a training that resumes by itself has saved. It has lost the steps since its own last
     checkpoint if it was not asked to save before its node was lost, or did not end in time.
     """
-    if mode == FRESH:
+    if incarnation.mode == FRESH:
         return reasons.PROGRESS_LOST
-    if mode == CHECKPOINT_IMAGE:
+    if incarnation.mode == CHECKPOINT_IMAGE:
         return reasons.RECOVERED
+    if recovery.source.found.startswith(app_saves.STEP_PREFIX):
+        return _resumed_outcome(incarnation.resumed_step, recovery)
     may_have_saved = recovery.failure or recovery.action == SIGNAL_ANSWERED
     return reasons.UNKNOWN if may_have_saved else reasons.PROGRESS_LOST
+
+
+def _resumed_outcome(resumed: int | None, recovery: Recovery) -> str:
+    """Return the same of a training that has acknowledged a checkpoint, by the step that it started from."""
+    if resumed is None:
+        return reasons.UNKNOWN
+    wanted = int(recovery.source.found.removeprefix(app_saves.STEP_PREFIX))
+    return reasons.RECOVERED if resumed >= wanted else reasons.PROGRESS_LOST
 
 
 def report_end(replica: Replica, recovery: Recovery, steps: Steps) -> None:
@@ -209,7 +220,7 @@ def report_end(replica: Replica, recovery: Recovery, steps: Steps) -> None:
         reasons.RECOVERY_COMPLETED,
         f"replica {replica.index}: incarnation {current.number} runs on node {current.node}",
     )
-    if current.mode == APP_RESUME and end_outcome(current.mode, recovery) == reasons.PROGRESS_LOST:
+    if current.mode == APP_RESUME and end_outcome(current, recovery) == reasons.PROGRESS_LOST:
         steps.warning(
             reasons.PROGRESS_LOST,
             f"replica {replica.index}: the training resumes from its own last checkpoint, without the steps"
@@ -237,9 +248,11 @@ def _with_old(old: tuple[Incarnation, ...], lost: Incarnation) -> tuple[Incarnat
 
 
 def _begin_search(
-    record: SpotJobRecord, observed: ObservedJob, replica: Replica, steps: Steps
+    record: SpotJobRecord, observed: ObservedJob, replica: Replica, recovery: Recovery, steps: Steps
 ) -> tuple[SpotJobRecord, Source]:
     """Order a checkpoint of a survivor, or wait for the one that is being made of it."""
+    if observed.job.saves_by_order:
+        return app_saves.begin_search(record, observed, replica, recovery, steps)
     if not observed.backups_served or observed.job.level == "App":
         return record, Source()
     rescue_by = observed.now + timedelta(seconds=observed.settings.rescue_timeout)

@@ -15,8 +15,16 @@ from argosy.dialects.spot.record import FRESH, Incarnation
 from argosy.kinds import labels
 from argosy.kinds.kubernetes import Job
 from argosy.kinds.meta import Json
-from argosy.kinds.spot import CHECKPOINT_UPDATED, INCARNATION, INSTANCE_LABEL, RESTORED_FROM
+from argosy.kinds.spot import (
+    CHECKPOINT_UPDATED,
+    INCARNATION,
+    INSTANCE_LABEL,
+    RESTORED_FROM,
+    SpotInstanceJob,
+)
 from argosy.plan.children import Child
+from argosy.workload.model import Workload
+from argosy.workload.plan import CreatePod
 
 NODE_NAME_FIELD = "metadata.name"
 _NATIVE_DOMAIN = "kubernetes.io"
@@ -32,7 +40,17 @@ class Run(Struct, frozen=True):
     incarnation: Incarnation
 
 
-def replica_job(job: SpotJob, run: Run) -> Child:
+Completion = Callable[[dict[str, object], Workload, CreatePod], dict[str, object]]
+"""Adds to the spec of a pod what lets it save and resume its own checkpoints."""
+
+
+def unchanged(spec: dict[str, object], workload: Workload, pod: CreatePod) -> dict[str, object]:
+    """Return the spec as it is, where nothing is added."""
+    del workload, pod
+    return spec
+
+
+def replica_job(job: SpotJob, run: Run, complete: Completion) -> Child:
     """Return the Job of an incarnation that has a place and a source."""
     incarnation = run.incarnation
     own = names.replica_labels(job.name, run.index)
@@ -45,14 +63,14 @@ def replica_job(job: SpotJob, run: Run) -> Child:
             "labels": {**_mapping(metadata.get("labels")), **own},
             **({"annotations": annotations} if annotations else {}),
         },
-        "spec": _job_spec(job, run, own),
+        "spec": _job_spec(job, run, own, complete),
     }
     return Child(Job, incarnation.job, body)
 
 
-def check_job(job: SpotJob) -> Child:
+def check_job(job: SpotJob, complete: Completion) -> Child:
     """Return a Job with which the API server is asked whether it accepts the template."""
-    return replica_job(job, Run(0, Incarnation(0, node="node", job=names.check_name(job.name))))
+    return replica_job(job, Run(0, Incarnation(0, node="node", job=names.check_name(job.name))), complete)
 
 
 def asks_for(job: SpotJob, resource: str) -> bool:
@@ -63,12 +81,15 @@ def asks_for(job: SpotJob, resource: str) -> bool:
     )
 
 
-def _job_spec(job: SpotJob, run: Run, own: Mapping[str, str]) -> Json:
+def _job_spec(job: SpotJob, run: Run, own: Mapping[str, str], complete: Completion) -> Json:
     spec = {name: value for name, value in job.job_spec.items() if name != "ttlSecondsAfterFinished"}
     template = _mapping(spec.get("template"))
     metadata = _mapping(template.get("metadata"))
     bought = {INSTANCE_LABEL: names.label_value(run.incarnation.instance)} if run.incarnation.instance else {}
     pod = _pod_spec(job, run, _mapping(template.get("spec")))
+    if job.saves_by_order:
+        name = names.copy_name(run.index)
+        pod = complete(pod, _workload(job, name), CreatePod(name, 0, 1, run.incarnation.number))
     if pod.get("restartPolicy") == "Never" and "podFailurePolicy" not in spec:
         spec["podFailurePolicy"] = _IGNORE_DISRUPTIONS
     metadata["labels"] = {**_mapping(metadata.get("labels")), **own, **bought}
@@ -106,6 +127,22 @@ def _variables(job: SpotJob, run: Run) -> dict[str, str]:
         "ARGOSY_RESUME": "0" if incarnation.mode == FRESH else "1",
     }
     return {**variables, "ARGOSY_CHECKPOINT_URI": job.storage_uri} if job.storage_uri else variables
+
+
+def _workload(job: SpotJob, copy: str) -> Workload:
+    """Return a replica as a workload, as far as its pod needs that to save checkpoints."""
+    resource = SpotInstanceJob.resource
+    return Workload(
+        kind=resource.kind,
+        api_version=resource.api_version,
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        generation=job.generation,
+        framework="",
+        roles={},
+        checkpoint=job.checkpoint_policy(copy),
+    )
 
 
 def _restored(incarnation: Incarnation) -> dict[str, object]:

@@ -41,6 +41,7 @@ def job_status(
         active_replicas=sum(_is_active(replica, observed) for replica in record.replicas),
         last_checkpoint_time=checkpoint.time if checkpoint else None,
         last_checkpoint_image=checkpoint.image if checkpoint else "",
+        last_checkpoint_step=record.saved.step if record.saved else None,
         job_statuses=[_replica_status(replica, record, observed) for replica in record.replicas],
         conditions=conditions,
         phase=_phase(record, observed, failed),
@@ -114,7 +115,7 @@ def _outcome(replica: Replica, new: SpotJobRecord) -> str:
     if following.current.number != replica.current.number:
         return reasons.SUPERSEDED
     assert replica.recovery is not None
-    return end_outcome(following.current.mode, replica.recovery)
+    return end_outcome(following.current, replica.recovery)
 
 
 def replica_phase(replica: Replica, record: SpotJobRecord, observed: ObservedJob) -> str:

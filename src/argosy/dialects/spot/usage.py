@@ -5,8 +5,8 @@ changes, the interval ends and is added up. They change only together with the r
 accounting causes no writes of its own.
 
 Training since the newest checkpoint is at risk. When a lost or failed replica is started again, what its
-checkpoint does not have is moved from `Training` to `Lost`. A training that resumes by itself and reports no
-checkpoints has lost nothing as far as is known.
+checkpoint does not have is moved from `Training` to `Lost`. Nothing is known of what a training has lost that
+resumes by itself and acknowledges no checkpoints.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,6 +25,7 @@ from argosy.dialects.spot.record import (
     Replica,
     SpotJobRecord,
 )
+from argosy.dialects.usage import shown_usage
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.spot import REPLICA_LABEL
 from argosy.kinds.usage_status import UsageStatus
@@ -43,6 +44,8 @@ class _Changes(Struct, frozen=True):
     checkpointed_at: datetime | None
     """Of a checkpoint that was completed since."""
     is_restarted: bool
+    has_checkpoint: bool
+    """The job has ever had one."""
 
 
 def with_usage(before: SpotJobRecord, after: SpotJobRecord, observed: ObservedJob) -> SpotJobRecord:
@@ -57,6 +60,7 @@ def with_usage(before: SpotJobRecord, after: SpotJobRecord, observed: ObservedJo
                 _hourly_price(replica, observed),
                 checkpointed_at,
                 _is_restarted(earlier.get(replica.index), replica),
+                after.checkpoint is not None,
             ),
             observed,
         )
@@ -79,14 +83,12 @@ def usage_status(record: SpotJobRecord) -> UsageStatus:
         if usage.activity and since is not None:
             activities[usage.activity] = activities.get(usage.activity, 0) + 1
         total = _sum(total, _close(usage, since) if since is not None else usage)
-    return UsageStatus(
+    return replace(
+        shown_usage(total),
         activity=next(iter(activities)) if len(activities) == 1 else "",
         replicas=sum(activities.values()),
         activities=dict(sorted(activities.items())) if len(activities) > 1 else {},
         since=since,
-        cost=_money(total.cost),
-        lost_cost=_money(total.lost_cost),
-        **{activity.lower(): seconds for activity, seconds in total.seconds.items()},
     )
 
 
@@ -101,7 +103,7 @@ def _account(replica: Replica, changes: _Changes, observed: ObservedJob) -> Repl
     if changes.checkpointed_at is not None:
         replica = _with_checkpoint(replica, changes.checkpointed_at)
     if changes.is_restarted:
-        replica = _with_loss(replica, observed)
+        replica = _with_loss(replica, observed, has_checkpoint=changes.has_checkpoint)
     usage = replace(
         replica.usage,
         activity=changes.activity,
@@ -119,11 +121,18 @@ def _activity(replica: Replica, record: SpotJobRecord, observed: ObservedJob) ->
     current = replica.current
     pod = observed.running_pod(current)
     if pod is not None:
-        saving = any(b.pod_uid == pod.metadata.uid and b.finished is None for b in record.backups)
-        return Activity.SAVING if saving else Activity.TRAINING
+        is_dumped = any(b.pod_uid == pod.metadata.uid and b.finished is None for b in record.backups)
+        return Activity.SAVING if is_dumped or _is_ordered(replica, record) else Activity.TRAINING
     if not current.job:
         return Activity.WAITING
     return Activity.STARTING if current.mode == FRESH else Activity.RESTORING
+
+
+def _is_ordered(replica: Replica, record: SpotJobRecord) -> bool:
+    """Return True if a training that is known to answer orders has not answered the one in force."""
+    if record.order is None or replica.saved is None:
+        return False
+    return replica.answered_epoch < record.order.epoch
 
 
 def _hourly_price(replica: Replica, observed: ObservedJob) -> float:
@@ -164,13 +173,13 @@ def _with_checkpoint(replica: Replica, saved_at: datetime) -> Replica:
     )
 
 
-def _with_loss(replica: Replica, observed: ObservedJob) -> Replica:
+def _with_loss(replica: Replica, observed: ObservedJob, *, has_checkpoint: bool) -> Replica:
     """Return the replica without the training that the start of its incarnation has undone."""
     usage, current = replica.usage, replica.current
     at_risk, saved = usage.at_risk, replica.saved_seconds
     if current.mode == FRESH:
         lost, at_risk, saved = at_risk + saved, 0.0, 0.0
-    elif current.mode == APP_RESUME and not saved:
+    elif current.mode == APP_RESUME and not has_checkpoint:
         lost = 0.0
     else:
         source_time = _source_time(current, observed)
@@ -239,7 +248,3 @@ def _sums(seconds: Mapping[str, float], more: Mapping[str, float]) -> Iterator[t
 
 def _is_number(text: str) -> bool:
     return bool(text) and text.replace(".", "", 1).isdecimal()
-
-
-def _money(amount: float) -> str:
-    return f"{amount:.4f}" if amount else ""

@@ -103,18 +103,20 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     from argosy.engine.cache import Cache
     from argosy.operator.apis.spot_instances import add_instances
     from argosy.operator.apis.spot_metrics import SpotMetrics
+    from argosy.operator.apis.spot_views import add_job_views
     from argosy.reconcile.runner import ReconciledKind
 
     if manager.sources.shared(Node) is None:
         manager.sources.share(manager.caches.nodes)
-    manager.sources.share(Cache(manager.client, SpotInstanceJob, namespace=manager.namespace))
+    jobs = Cache(manager.client, SpotInstanceJob, namespace=manager.namespace)
+    manager.sources.share(jobs)
     spot = spot_settings(settings)
     metrics = SpotMetrics(manager.client.metrics.registry, manager.job_metrics.usage)
     add_migrations(manager, spot)
     manager.add_kind(
         ReconciledKind(
             kind=SpotInstanceJob,
-            reconciler=SpotInstanceJobReconciler(spot, settings.notices),
+            reconciler=SpotInstanceJobReconciler(spot, settings.notices, manager.pods.with_checkpoint),
             needed={
                 SpotInstanceVM: {},
                 InstanceTemplate: {},
@@ -131,6 +133,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
             observer=metrics.jobs,
         )
     )
+    add_job_views(manager, jobs)
     add_instances(manager, spot, metrics)
     add_machine_pools(manager)
 

@@ -56,7 +56,9 @@ def _problem(status: SpotInstanceJobStatus) -> StatusCondition | None:
 
 def _checkpoint(status: SpotInstanceJobStatus) -> CheckpointStatus:
     images = {REPLICA: status.last_checkpoint_image} if status.last_checkpoint_image else {}
-    return CheckpointStatus(last_time=status.last_checkpoint_time, images=images)
+    return CheckpointStatus(
+        last_step=status.last_checkpoint_step, last_time=status.last_checkpoint_time, images=images
+    )
 
 
 def _recovery(entry: SpotRecovery) -> RecoveryStatus:
