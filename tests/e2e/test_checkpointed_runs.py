@@ -84,11 +84,13 @@ class Training:
         """Let the program save nothing until the file `hold` is removed; change fields of `checkpoint`."""
         (self.folder / "hold").touch()
         if checkpoint:
-            patch = json.dumps({"spec": {"checkpoint": checkpoint}})
-            self.plane.kubectl("patch", f"tr/{self.name}", "--type", "merge", "-p", patch)
+            self.patch({"checkpoint": checkpoint})
 
     def suspend(self, value: bool) -> None:
-        patch = json.dumps({"spec": {"suspend": value}})
+        self.patch({"suspend": value})
+
+    def patch(self, spec: dict[str, object]) -> None:
+        patch = json.dumps({"spec": spec})
         self.plane.kubectl("patch", f"tr/{self.name}", "--type", "merge", "-p", patch)
 
     def outcomes(self) -> list[str]:
@@ -174,7 +176,13 @@ def test_program_that_only_handles_sigterm_loses_no_step(training: Training) -> 
     wait_for(lambda: training.status["phase"] == "Suspended", "the run is suspended")
     training.suspend(False)
     wait_for(lambda: training.outcomes() == ["Recovered"] * 2, "the run recovers again", 60)
-    assert training.recoveries[1]["restoredFrom"] > recovery["restoredFrom"]
+    resumed = training.recoveries[1]["restoredFrom"]
+    assert resumed > recovery["restoredFrom"]
+    training.wait_for_steps(resumed + 20)
+    training.patch({"limits": {"activeDeadline": "1s"}})
+    wait_for(lambda: training.status["phase"] == "Failed", "the deadline is over")
+    wait_for(lambda: not training.node, "the pod has ended")
+    assert (training.folder / f"step-{training.computed[-1]}" / "manifest.json").exists()
     training.assert_no_step_was_lost()
 
 
