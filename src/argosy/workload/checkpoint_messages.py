@@ -59,7 +59,9 @@ def _saved(recovery: Recovery) -> str:
         return "a checkpoint was saved before" if recovery.was_saved else "no checkpoint was saved before"
     if recovery.was_saved:
         return "a checkpoint was saved after SIGTERM"
-    return "nothing shows that the program saved after SIGTERM" if recovery.outcome else "it got SIGTERM"
+    if recovery.outcome:
+        return "nothing shows that the program saved after SIGTERM"
+    return "the program saves when it gets SIGTERM"
 
 
 def _start(recovery: Recovery) -> str:

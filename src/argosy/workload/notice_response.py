@@ -179,7 +179,8 @@ def _is_answered(
     if workload.checkpoint is None or known.response != NoticeResponse.RESTART or known.step:
         return True
     pods = noticed_pods(workload, record, observed, known)
-    return not (should_save(workload, record, observed, known, now) or should_signal(workload, known, pods))
+    can_signal = should_signal(workload, record, known, pods)
+    return not (can_signal or should_save(workload, record, observed, known, now))
 
 
 def _find_open(record: Record, notice: Notice) -> OpenNotice | None:
@@ -221,7 +222,7 @@ def _answer(
         message = messages.notice(opened, {}, {})
         record = _with_notice(workload, record, opened)
         return NoticePlan(record.with_history(now, reasons.DISRUPTION_NOTICE, message))
-    if should_signal(workload, opened, pods):
+    if should_signal(workload, record, opened, pods):
         if not (leaving or released):
             opened = replace(opened, response=NoticeResponse.SIGNAL_AND_MOVE)
         opened = replace(opened, step=SaveStep.SIGNALLED)

@@ -53,14 +53,20 @@ def should_save(
     )
 
 
-def should_signal(workload: Workload, opened: OpenNotice, pods: Sequence[ObservedPod]) -> bool:
-    """Return True if these pods are deleted before the end that was announced, for their programs to save."""
+def should_signal(
+    workload: Workload, record: Record, opened: OpenNotice, pods: Sequence[ObservedPod]
+) -> bool:
+    """Return True if some of these pods are deleted before the announced end, so that their programs save."""
     policy = workload.checkpoint
     if policy is None or not policy.saves_on_signal:
         return False
     if opened.cause in (NoticeCause.CANDIDATE, NoticeCause.OUT_OF_SERVICE):
         return False
-    return any(pod.phase == "Running" and _is_replaced(workload, pod) for pod in pods)
+    cause = NoticeCause(opened.cause)
+    return any(
+        pod.phase == "Running" and (_is_replaced(workload, pod) or can_release(workload, record, cause, pod))
+        for pod in pods
+    )
 
 
 def with_save(

@@ -235,10 +235,17 @@ def _outcome(recovery: Recovery, restored: int | None) -> RecoveryOutcome:
 
 
 def _is_ending(record: Record, observed: Observed, recovery: Recovery, now: datetime) -> bool:
-    """Return True if pods that were replaced still end, in the time that they have for it."""
+    """Return True if pods that were replaced still end, in the time that they have for it.
+
+    Replicas of a host list are drained before that.
+    """
     if recovery.deadline is None or now >= recovery.deadline or record.finished_at is not None:
         return False
-    return any(pod.terminating and not pod.ended and not is_current(record, pod) for pod in observed.pods)
+    return any(
+        not pod.ended
+        and (pod.index in record.leaving(pod.role) or (pod.terminating and not is_current(record, pod)))
+        for pod in observed.pods
+    )
 
 
 def _runs_on(recovery: Recovery) -> bool:

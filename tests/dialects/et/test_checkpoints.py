@@ -194,6 +194,20 @@ def test_case_45_a_deadline_that_is_too_near_for_a_checkpoint_releases_at_once()
     assert [action.name for action in job.cluster.deleted] == [W1]
 
 
+def test_case_45_a_worker_that_saves_on_a_signal_is_drained_before_it_gets_it() -> None:
+    job = running(signal="SIGTERM")
+    job.cluster.announce("node-worker-1", 120)
+    job.run(3)
+    assert recoveries(job) == [("Preempted", "ScaleIn", "cloud", "")]
+    while W1 in job.pods:
+        assert recoveries(job) == [("Preempted", "ScaleIn", "cloud", "")], "it may still save"
+        job.run(1)
+    assert job.called("drain/")
+    job.run(10)
+    assert (job.hosts, job.orders) == ([W0, W2, W3], [])
+    assert recoveries(job) == [("Preempted", "ScaleIn", "cloud", "Signalled")], "nothing shows that it has"
+
+
 def test_case_45_a_drain_is_held_back_until_the_workers_have_left_their_node() -> None:
     job = running(onDrain="Save")
     budget = ("PodDisruptionBudget", f"{J}-checkpoint")
