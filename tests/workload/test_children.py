@@ -8,6 +8,7 @@ from argosy.kinds.kubernetes import ConfigMapMetadata, Role, RoleBinding, Secret
 from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child, KubernetesObject
 from argosy.workload import children
+from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.child_rules import AccountRule, LauncherAccount
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Dependency, Phase, Rules
@@ -206,3 +207,16 @@ def test_a_job_whose_record_was_lost_keeps_its_config_map() -> None:
     job.stored, job.answer = None, lambda _call: None
     assert config_maps(job.reconcile()) == []
     assert "job-config" in job.children
+
+
+def test_disruption_budget_goes_with_the_policy_that_asked_for_it() -> None:
+    policy = CheckpointPolicy("file:///store", holds_evictions=True)
+    job = replace(workload(), checkpoint=policy)
+    [created] = children.sync_children(job, Record(), Observed())
+    assert isinstance(created, Apply)
+    existing = Observed(children=(existing_child(created.child),))
+    assert not list(children.sync_children(job, Record(), existing))
+    for changed in (None, replace(policy, holds_evictions=False)):
+        [removed] = children.sync_children(replace(job, checkpoint=changed), Record(), existing)
+        assert isinstance(removed, Remove)
+        assert removed.name == "job-checkpoint"

@@ -51,8 +51,8 @@ _RBAC = Role.resource.group
 
 
 def sync_children(workload: Workload, record: Record, observed: Observed) -> Iterator[Apply | Remove]:
-    """Yield what creates missing children, updates those whose content has changed, and removes the Services
-    of pods that the job no longer has."""
+    """Yield what creates missing children, updates those whose content has changed, and removes Services of
+    pods that the job no longer has and a PodDisruptionBudget that it no longer needs."""
     wanted = [_service(workload, role) for role in workload.rules.services]
     hidden = hidden_indexes(record.operation, observed.scale_requests)
     for role in workload.rules.pod_services:
@@ -67,6 +67,7 @@ def sync_children(workload: Workload, record: Record, observed: Observed) -> Ite
         if isinstance(change, Apply):
             yield change
     yield from _unneeded_pod_services(workload, record, observed)
+    yield from _unneeded_budgets(workload, observed)
 
 
 def pod_services(workload: Workload, observed: Observed) -> Iterator[Service]:
@@ -238,6 +239,15 @@ def _opens_budget(workload: Workload, record: Record, observed: Observed, notice
     if notice.step == SaveStep.SAVED and is_host_release(workload, notice):
         return has_released(workload, record, observed, notice)
     return notice.step in (SaveStep.MISSED, SaveStep.RELEASED)
+
+
+def _unneeded_budgets(workload: Workload, observed: Observed) -> Iterator[Remove]:
+    """Yield the removal of a budget that would hold evictions back although nobody asks for it any more."""
+    if workload.checkpoint and workload.checkpoint.holds_evictions:
+        return
+    for child in observed.children:
+        if isinstance(child, PodDisruptionBudgetMetadata) and child.metadata.deletion_timestamp is None:
+            yield remove(child)
 
 
 def _ports(workload: Workload, role: str) -> Sequence[tuple[str, int]]:
