@@ -49,13 +49,21 @@ def started(plane: ControlPlane, name: str) -> int:
     return sum(cast("Json", pod["status"])["phase"] == "Running" for pod in pods)
 
 
+def aresjob(plane: ControlPlane) -> tuple[str, int, str]:
+    """Return phase, number of running workers and message of the AresJob `even`."""
+    found = plane.get("aj", "even").get("status", {})
+    assert isinstance(found, dict)
+    roles = cast("dict[str, dict[str, int]]", found.get("roleStatuses", {}))
+    return found.get("phase", ""), roles.get("worker", {}).get("active", 0), found.get("message", "")
+
+
 @pytest.fixture
 def half_of_the_gpus_taken(plane: ControlPlane) -> Iterator[None]:
     apply(plane, run("holder").role("worker", 3, template=sleeper()))
     wait_for_status(plane, "holder", phase="Running", workers="3/3")
     yield
     for name in ("holder", "even"):
-        plane.kubectl("delete", "tr", name, "--ignore-not-found")
+        plane.kubectl("delete", "tr,aj", name, "--ignore-not-found")
         plane.kubectl("wait", "--for=delete", "pod", "-l", f"{labels.JOB}={name}", "--timeout=60s", code=None)
 
 
@@ -89,3 +97,31 @@ def test_kubectl_scale_follows_the_wanted_size_and_rejects_others(plane: Control
     wait_for_status(plane, "even", phase="Running", reason="", workers="3/3")
     plane.kubectl("scale", "tr/even", "--replicas=2")
     wait_for_status(plane, "even", phase="Running", reason="", workers="2/2")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("half_of_the_gpus_taken")
+def test_aresjob_has_an_allowed_size_after_its_dependency(plane: ControlPlane) -> None:
+    """Workers wait for the server, then for each other, in two init containers."""
+    elastic = {"min": 2, "max": 4, "multipleOf": 2, "stabilizationWindow": "2s"}
+    server = pod_template(IMAGE, command=["sleep", "600"])
+    worker = {"replicas": 4, "elastic": elastic, "template": sleeper()}
+    roles = {"server": {"template": server}, "worker": {**worker, "dependence": {"roleNames": ["server"]}}}
+    job = {"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": "even"}}
+    body = {**job, "spec": {"frameworkType": "custom", "roleSpecs": roles}}
+    plane.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+    def shown() -> str:
+        return plane.argosy("describe", "aj/even").stdout
+
+    small = ("Running", 2, "worker runs with 2 of 4 pods, and grows when there is capacity")
+    wait_for(lambda: aresjob(plane) == small, shown, 90)
+    assert "BelowReplicas" in shown()
+    sizes = {started(plane, "even") for _ in range(20)}
+    assert sizes == {3}, "the server and two workers"
+    rejected = plane.kubectl("scale", "aj/even", "--replicas=3", code=1)
+    assert "replicas 3 is not a multiple of 2" in rejected.stderr
+    plane.kubectl("delete", "tr", "holder")
+    wait_for(lambda: aresjob(plane)[:2] == ("Running", 4), shown, 90)
+    plane.kubectl("scale", "aj/even", "--replicas=2")
+    wait_for(lambda: started(plane, "even") == 3, shown, 90)

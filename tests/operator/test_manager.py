@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from argosy.dialects.ares.api import ares_job_api
 from argosy.dialects.spot.pods import ClusterPod
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.dialects.trainingrun.dialect import training_run_api
@@ -93,7 +94,7 @@ async def test_closed_gate_requeues_without_a_reconcile() -> None:
     assert await DrainGate().guard(never)(KEY) == Requeue(1.0)
 
 
-def make_manager() -> Manager:
+def make_manager(*, endpoint_only: bool = False) -> Manager:
     client = Client(Connection(server="https://127.0.0.1:1"), metrics=Metrics(CollectorRegistry()))
     return Manager(
         client,
@@ -103,6 +104,7 @@ def make_manager() -> Manager:
         pods=PodRenderer(RenderContext(Helper("helper"), "https://x"), lambda uid: uid),
         job_metrics=JobMetrics(CollectorRegistry()),
         concurrency=1,
+        endpoint_only=endpoint_only,
     )
 
 
@@ -193,6 +195,14 @@ async def test_pods_are_watched_for_the_first_object_of_any_kind_that_looks_at_t
     assert isinstance(objects, Cache)
     objects.put(kind(ObjectMeta(name="first", namespace="default", uid="u", resource_version="7")))
     assert pods.wanted.is_set()
+
+
+async def test_replica_that_only_answers_pods_watches_no_children_on_demand() -> None:
+    """An observer of AresJobs may not list them."""
+    manager = make_manager(endpoint_only=True)
+    manager.add_jobs(ares_job_api())
+    manager.definitions.crds.watcher.last_error = Forbidden(403, "Forbidden", "")  # all may be served
+    assert "CheckpointBackup" not in {kind.resource.kind for kind in manager._kinds}
 
 
 async def test_backups_are_watched_once_a_run_saves_processes() -> None:
