@@ -178,6 +178,28 @@ def test_a_training_that_does_not_answer_gets_sigterm_in_the_middle_of_its_notic
     assert simulator.recoveries[0]["action"] == "SignalAnswered"
 
 
+def test_a_new_job_waits_until_a_training_that_may_answer_orders_has_had_its_time() -> None:
+    simulator = running()
+    old = simulator.announce(0, 65)
+    simulator.run(25)
+    assert simulator.replica(0)["name"] == old, "its successor has a node already"
+    simulator.run(10)
+    assert simulator.replica(0)["name"] != old
+    [recovery] = simulator.recoveries
+    assert (recovery["action"], recovery["outcome"]) == ("SignalAnswered", "Unknown")
+
+
+def test_a_pod_that_is_ended_for_its_successor_has_got_sigterm() -> None:
+    simulator = running()
+    simulator.save(0, 100)
+    simulator.run(1)
+    simulator.announce(0, 65)
+    simulator.run(1)
+    simulator.save(1, 120, simulator.open_order().epoch)
+    simulator.run(10)
+    assert simulator.recoveries[0]["action"] == "SignalAnswered"
+
+
 def test_a_training_that_is_known_to_answer_has_its_whole_notice_to_save() -> None:
     simulator = running()
     simulator.save(0, 10)

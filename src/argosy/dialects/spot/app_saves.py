@@ -99,8 +99,11 @@ def begin_search(
 ) -> tuple[SpotJobRecord, Source]:
     """Return the search for the checkpoint from which a lost replica continues.
 
-    It waits for the answer to an order only if the training has ever acknowledged a checkpoint.
+    It waits for survivors only if the training has ever acknowledged a checkpoint. The dying pod may answer
+    until it gets SIGTERM.
     """
+    if record.saved is None and recovery.last_save:
+        return record, Source("Rescue", rescue=recovery.last_save, rescue_by=recovery.save_by)
     if record.saved is None:
         return record, _found(record)
     rescue_by = observed.now + timedelta(seconds=_seconds_needed(record))

@@ -62,7 +62,7 @@ def follow_save(replica: Replica, observed: ObservedJob, steps: Steps) -> Replic
     is_late = observed.now > recovery.deadline
     if _is_made(replica, recovery, observed):
         action = CHECKPOINT_MADE
-    elif not signal and recovery.save_by and recovery.save_by <= observed.now < recovery.deadline:
+    elif not signal and not is_late and _should_signal(recovery, observed.job_of(lost), observed):
         action = SIGNAL
         remove_job(observed.job_of(lost), lost, steps)
         steps.wake(recovery.deadline + timedelta(seconds=1))
@@ -76,6 +76,13 @@ def follow_save(replica: Replica, observed: ObservedJob, steps: Steps) -> Replic
         steps.wake(recovery.deadline + timedelta(seconds=1))
         return replica
     return replace(replica, recovery=replace(recovery, action=action))
+
+
+def _should_signal(recovery: Recovery, job: Job | None, observed: ObservedJob) -> bool:
+    """Return True if a pod that was given an order has had its time, or is ended for its successor."""
+    if recovery.save_by is None:
+        return False
+    return observed.now >= recovery.save_by or job is None or job.metadata.deletion_timestamp is not None
 
 
 def remove_job(job: Job | None, incarnation: Incarnation, steps: Steps) -> None:
