@@ -10,6 +10,7 @@ import pytest
 
 import argosy
 from argosy.dialects.ares import reasons as ares_reasons
+from argosy.dialects.spot import reasons as spot_reasons
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload import reasons
 from argosy.workload.model import Phase
@@ -85,7 +86,9 @@ def test_reasons_stand_in_the_reasons_modules_only() -> None:
     assert [literal for path in modules() for literal in literals(path)] == []
 
 
-@pytest.mark.parametrize("module", [reasons, ares_reasons], ids=["all APIs", "AresJob"])
+@pytest.mark.parametrize(
+    "module", [reasons, ares_reasons, spot_reasons], ids=["all APIs", "AresJob", "SpotInstanceJob"]
+)
 def test_every_reason_has_one_constant_in_camel_case_named_after_it(module: ModuleType) -> None:
     for name, value in constants(module).items():
         assert re.sub(r"(?<=[a-z])(?=[A-Z])", "_", value).upper() == name
@@ -96,8 +99,9 @@ def test_every_reason_has_one_constant_in_camel_case_named_after_it(module: Modu
     [
         (reasons, PAGES),
         (ares_reasons, ["users/aresjob.md"]),
+        (spot_reasons, ["users/spotinstancejob.md"]),
     ],
-    ids=["all APIs", "AresJob"],
+    ids=["all APIs", "AresJob", "SpotInstanceJob"],
 )
 def test_every_reason_is_documented(module: ModuleType, pages: list[str]) -> None:
     text = "".join((DOCS / page).read_text() for page in pages)
