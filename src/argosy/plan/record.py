@@ -1,6 +1,7 @@
 """Decodes the Record of a kind: what it must remember between reconciles, stored as `status.argosy`."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TypeVar
 
 import msgspec
@@ -30,7 +31,9 @@ def decode_record(raw: object, kind: type[R]) -> R | None:
         return None
 
 
+@cache
 def _newest_version(kind: type[Struct]) -> int:
+    """Return the default of `version`. Listing the fields of a type costs more than decoding a Record."""
     defaults = (
         struct_field.default
         for struct_field in msgspec.structs.fields(kind)
