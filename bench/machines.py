@@ -137,6 +137,9 @@ class Life:
                 world.kill_at = world.requests + self._chance.randint(requests // 2, requests * 3 // 2)
                 world.answered = not world.answered
             await world.run(STEP_SECONDS, step=STEP_SECONDS)
+            if not world.kill_at:
+                # Another process: it begins without the garbage of the one before.
+                collect_and_freeze(include_frozen=True)
             if world.now - self._frozen_at >= timedelta(seconds=FREEZE_SECONDS):
                 collect_and_freeze()
                 self._frozen_at = world.now
