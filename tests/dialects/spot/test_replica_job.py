@@ -7,10 +7,13 @@ import msgspec
 import pytest
 
 from argosy.dialects.spot.job_spec import SpotJob, read_job
-from argosy.dialects.spot.record import CHECKPOINT_IMAGE, Incarnation
-from argosy.dialects.spot.replica_job import Run, check_job, replica_job, unchanged
+from argosy.dialects.spot.record import APP_RESUME, CHECKPOINT_IMAGE, Incarnation
+from argosy.dialects.spot.replica_job import Run, check_job, replica_job, unchanged, with_whole_pod
 from argosy.kinds.spot import SpotInstanceJob
 from argosy.plan.children import Owner, child_body
+from argosy.reconcile.pod_renderer import PodRenderer
+from argosy.reconcile.render_context import Helper, RenderContext
+from argosy.workload.capacity import requests
 from tests.support.differential import Caller, post
 from tests.support.field_paths import dig
 from tests.support.parameters import API_SERVERS
@@ -106,3 +109,38 @@ def test_what_the_user_has_set_stays() -> None:
     assert dig(body, "spec.podFailurePolicy") == policy
     assert dig(body, "metadata.labels.team") == "a"
     assert dig(body, "metadata.labels.training~dcnlab~com/job-replica") == "0"
+
+
+SAVES_ITSELF: Json = {
+    "checkpointConfig.level": "App",
+    "checkpointConfig.checkpointStorage": {"type": "pvc", "bucket": "checkpoints"},
+}
+PODS = PodRenderer(RenderContext(Helper("argosy/helper:1"), "https://operator", "PEM"), lambda _uid: "token")
+
+
+RESUMED = Incarnation(2, 7, node="n1", job="j-1-7", mode=APP_RESUME)
+
+
+def test_a_job_whose_training_saves_itself_is_accepted_with_its_helpers(caller: Caller) -> None:
+    job, owner = read(SAVES_ITSELF)
+    resumed = replica_job(job, Run(1, RESUMED), PODS.with_checkpoint)
+    for child in (check_job(job, PODS.with_checkpoint), resumed):
+        answer = caller.send(post(JOBS, child_body(owner, child)))
+        assert answer.code == 201, answer.body
+    spec = dig(cast("Json", resumed.body), "spec.template.spec")
+    assert dig(spec, "initContainers.0.name") == "argosy-checkpoint-init"
+    assert dig(spec, "initContainers.1.restartPolicy") == "Always"
+    variables = {
+        item["name"]: item.get("value") for item in cast("list[Json]", dig(spec, "containers.0.env"))
+    }
+    assert (variables["ARGOSY_RESUME"], variables["ARGOSY_REPLICA_INDEX"]) == ("1", "1")
+    assert variables["ARGOSY_CHECKPOINT_DIR"] == "/argosy/checkpoints"
+    assert variables["ARGOSY_CHECKPOINT_URI"] == "pvc://checkpoints/default/my-training-job"
+
+
+def test_a_place_has_room_for_the_helpers_too() -> None:
+    job, _ = read(SAVES_ITSELF)
+    whole = with_whole_pod(job, PODS.with_checkpoint)
+    assert requests(whole.pod)["cpu"] == requests(job.pod).get("cpu", 0) + 10
+    plain, _ = read()
+    assert with_whole_pod(plain, PODS.with_checkpoint) is plain

@@ -47,7 +47,7 @@ from argosy.dialects.spot.pods import (
     job_value,
 )
 from argosy.dialects.spot.record import FRESH, Incarnation, Recovery, Replica, SpotJobRecord
-from argosy.dialects.spot.replica_job import Completion, check_job, unchanged
+from argosy.dialects.spot.replica_job import Completion, check_job, unchanged, with_whole_pod
 from argosy.dialects.spot.reservations import reserved_by_others
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.kinds.kubernetes import Job, Node, SecretMetadata
@@ -143,7 +143,7 @@ class SpotInstanceJobReconciler:
         reserved = reserved_by_others(obj, inputs.all(_EVERY_JOB), using) if placing else {}
         return ObservedJob(
             now=now,
-            job=job,
+            job=with_whole_pod(job, self._complete) if placing else job,
             settings=self._settings,
             rules=self._rules,
             template=template,

@@ -6,7 +6,9 @@ delete a finished Job before its success was seen.
 
 from collections.abc import Callable, Mapping
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from argosy.dialects.spot import names
 from argosy.dialects.spot.job_spec import SpotJob
@@ -23,6 +25,7 @@ from argosy.kinds.spot import (
     SpotInstanceJob,
 )
 from argosy.plan.children import Child
+from argosy.workload.capacity import PodRequirements
 from argosy.workload.model import Workload
 from argosy.workload.plan import CreatePod
 
@@ -71,6 +74,16 @@ def replica_job(job: SpotJob, run: Run, complete: Completion) -> Child:
 def check_job(job: SpotJob, complete: Completion) -> Child:
     """Return a Job with which the API server is asked whether it accepts the template."""
     return replica_job(job, Run(0, Incarnation(0, node="node", job=names.check_name(job.name))), complete)
+
+
+def with_whole_pod(job: SpotJob, complete: Completion) -> SpotJob:
+    """Return the job with the requirements of its whole pod, with the containers that are added to it."""
+    if not job.saves_by_order:
+        return job
+    template = _mapping(job.job_spec.get("template"))
+    name = names.copy_name(0)
+    spec = complete(_mapping(template.get("spec")), _workload(job, name), CreatePod(name, 0, 1, 0))
+    return replace(job, pod=msgspec.convert(spec, PodRequirements))
 
 
 def asks_for(job: SpotJob, resource: str) -> bool:
