@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.local_control_plane import ControlPlane
 from tests.support.spot_cluster import NAME
@@ -101,3 +102,17 @@ def test_a_lost_replica_continues_from_the_step_that_was_saved_before(
     assert "replica-1 │ saved step" in plane.argosy("logs", NAME, "--index", "1").stdout
     (store.replica(1) / "done").touch()
     wait_for(lambda: job.status.get("phase") == "Succeeded", job.show)
+
+
+def test_argosy_run_follows_the_replicas_to_the_end_of_the_job(plane: ControlPlane, tmp_path: Path) -> None:
+    training = {"name": "training", "image": "local", "command": ["sh", "-c", "echo done; exit 0"]}
+    job = spot_job("short", {CONTAINERS: [training], "replicas": 1})
+    vm = yaml.safe_load((EXAMPLES / "spotinstancevm.yaml").read_text())
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump_all([job, vm]))
+    output = plane.argosy("run", str(file)).stdout
+    assert "replica-0 │ done" in output
+    assert output.splitlines()[-1].startswith("short  Succeeded")
+    described = plane.argosy("describe", "short").stdout
+    assert "kind         SpotInstanceJob" in described
+    assert "replica-0 (short-0-" in described, "the pod that has succeeded is kept"
