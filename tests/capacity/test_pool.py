@@ -16,7 +16,7 @@ DRAINED = NOW + timedelta(seconds=120)
 
 
 def machine(name: str, **seen: Any) -> PoolMachine:
-    return PoolMachine(name=name, uid=f"uid-{name}", **{"node": name, "ready": True, **seen})
+    return PoolMachine(name=name, uid=f"uid-{name}", **{"node": name, "ready": True, "exists": True, **seen})
 
 
 def slot(index: int, name: str, **known: Any) -> Slot:
@@ -61,6 +61,24 @@ def test_a_new_pool_names_its_machines_before_they_exist() -> None:
     assert names(plan) == ["p-0-0", "p-1-1"]
     assert [event.reason for event in plan.events] == ["MachineRequested"]
     assert run(plan.record).record == plan.record, "the same machines, also if the operator died right here"
+
+
+def test_fifty_machines_are_asked_for_at_a_time() -> None:
+    plan = run(PoolRecord(), wanted=200)
+    first = [each for each in names(plan) if each]
+    assert len(first) == 50
+    nowhere = [machine(name, node="", ready=False, exists=False) for name in first]
+    assert [each for each in names(run(plan.record, *nowhere, wanted=200)) if each] == first
+    some = [machine(name, node="", ready=False) for name in first[:10]]
+    later = run(plan.record, *some, *nowhere[10:], wanted=200)
+    assert len([each for each in names(later) if each]) == 60
+
+
+def test_zones_where_machines_are_preempted_are_remembered() -> None:
+    lost = machine("b", problem="Preempted", preempted=True, zone="us-east1-b", deadline=SOON)
+    stopped = machine("a", problem="UserStopped", zone="us-east1-c", over=True)
+    rates = run(TWO, stopped, lost).record.zone_rates
+    assert [(rate.zone, rate.rate) for rate in rates] == [("us-east1-b", 1.0)]
 
 
 def test_names_are_never_used_twice_also_if_the_clock_goes_back() -> None:

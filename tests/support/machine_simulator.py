@@ -33,6 +33,7 @@ from argosy.dialects.spot.instance import (
 from argosy.dialects.spot.instance_record import InstanceRecord
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.kinds.kubernetes import Node, NodeStatus
+from argosy.kinds.machinepool import MachinePool
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.kinds.spot import INSTANCE_FINALIZER, SpotInstanceJob
 from argosy.kinds.spot_machines import (
@@ -117,6 +118,7 @@ class World:
         }
         self.templates: dict[str, SpotInstanceVM | InstanceTemplate] = {"vm": seed_template()}
         self.jobs: dict[str, SpotInstanceJob] = {}
+        self.pools: dict[str, MachinePool] = {}
         self.objects: dict[str, ProvisionedInstance] = {}
         self.nodes: dict[str, Node] = {}
         self.tokens: dict[str, str] = {}
@@ -340,6 +342,7 @@ class Operator:
                     InstanceTemplate: world.templates,
                     Node: world.nodes,
                     SpotInstanceJob: world.jobs,
+                    MachinePool: world.pools,
                 }
                 one = tables[need.kind].get(need.name)
                 found[need] = (one,) if isinstance(one, need.kind) else ()

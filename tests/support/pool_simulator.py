@@ -46,7 +46,6 @@ class PoolWorld(World):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.pools: dict[str, MachinePool] = {}
         self.pods: list[ClusterPod] = []
         self.quota: int | None = None
         """How many ProvisionedInstances there may be."""

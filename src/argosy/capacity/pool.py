@@ -19,8 +19,11 @@ from msgspec.structs import replace
 
 from argosy.capacity import pool_reasons
 from argosy.capacity.pool_record import Leaving, PoolRecord, Slot, Why
+from argosy.capacity.zone_rates import with_preemption
 from argosy.plan.actions import EmitEvent
 
+MAX_PENDING = 50
+"""Machines that are asked for at a time: while there is no capacity for these, no others are asked for."""
 MISSING_SECONDS = 5.0
 """For so long an object must be missing before its machine counts as deleted: a cache may lag behind."""
 SHORT_LIFE_SECONDS = 600.0
@@ -37,11 +40,16 @@ class PoolMachine(Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     deleting: bool = False
+    zone: str = ""
+    exists: bool = False
+    """The provider has made it."""
     node: str = ""
     """The node that it has become."""
     ready: bool = False
     problem: str = ""
     """Why it will end or has ended; empty if nothing says so."""
+    preempted: bool = False
+    """The provider takes it back because it is a spot machine."""
     over: bool = False
     """It does not exist any more, so nothing on it can be saved."""
     deadline: datetime | None = None
@@ -143,7 +151,7 @@ def _observe(record: PoolRecord, facts: PoolFacts) -> PoolRecord:
 
 def _replace_lost(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolRecord:
     """Vacate the slots whose machine ends, is gone, or cannot be had by its name."""
-    slots, leaving = [], list(record.leaving)
+    slots, leaving, rates = [], list(record.leaving), record.zone_rates
     for slot in record.slots:
         seen = facts.machines.get(slot.machine)
         is_taken = slot.machine in facts.taken or (seen is not None and seen.name_taken)
@@ -154,13 +162,15 @@ def _replace_lost(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolRecord
         if seen is not None:
             until = seen.deadline if problem and not (seen.over or seen.deleting) else facts.now
             leaving.append(Leaving(seen.name, Why.LOST, seen.uid, seen.node, until or facts.now))
+            if seen.preempted and seen.zone:
+                rates = with_preemption(rates, seen.zone, facts.now)
         if is_taken:
             log.events.append(pool_reasons.name_taken(slot.machine))
             slots.append(replace(_vacant(slot), short_lives=slot.short_lives))
         else:
             log.events.append(pool_reasons.lost(slot.machine, problem))
             slots.append(_after_loss(slot, facts.now))
-    return replace(record, slots=tuple(slots), leaving=tuple(leaving))
+    return replace(record, slots=tuple(slots), leaving=tuple(leaving), zone_rates=rates)
 
 
 def _problem(slot: Slot, seen: PoolMachine | None, facts: PoolFacts, log: _Log) -> str:
@@ -243,11 +253,13 @@ def _order_of_release(slot: Slot, facts: PoolFacts) -> tuple[int, int, float, in
 
 def _request(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolRecord:
     """Name the machines that are requested now."""
-    slots, stamp, names = [], record.last_stamp, []
+    slots, stamp = [], record.last_stamp
+    names: list[str] = []
+    pending = sum(1 for slot in record.slots if slot.machine and not _exists(slot, facts))
     for slot in record.slots:
         if not slot.machine and slot.not_before is not None and facts.now < slot.not_before:
             log.times.append(slot.not_before)
-        elif not slot.machine:
+        elif not slot.machine and pending + len(names) < MAX_PENDING:
             stamp = max(int(facts.now.timestamp()), stamp + 1)
             name = facts.name_of(slot.index, stamp)
             slot = replace(slot, machine=name, requested_at=facts.now, not_before=None)
@@ -256,6 +268,11 @@ def _request(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolRecord:
     if names:
         log.events.append(pool_reasons.requested(names))
     return replace(record, slots=tuple(slots), last_stamp=stamp)
+
+
+def _exists(slot: Slot, facts: PoolFacts) -> bool:
+    seen = facts.machines.get(slot.machine)
+    return seen is not None and seen.exists
 
 
 def _with_strangers(record: PoolRecord, facts: PoolFacts) -> PoolRecord:

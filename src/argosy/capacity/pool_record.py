@@ -7,7 +7,9 @@ killed, no machine is created twice, and none is forgotten.
 from datetime import datetime
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from argosy.capacity.zone_rates import ZoneRate
 
 
 class Slot(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -61,6 +63,8 @@ class PoolRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     slots: tuple[Slot, ...] = ()
     """By index."""
     leaving: tuple[Leaving, ...] = ()
+    zone_rates: tuple[ZoneRate, ...] = field(name="zone_rates", default=())
+    """How often machines of the pool were preempted, by zone."""
 
     @property
     def nodes(self) -> frozenset[str]:

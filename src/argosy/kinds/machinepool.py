@@ -57,7 +57,8 @@ class MachinePoolSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Number of machines without a notice. One that is announced to end, or lost, is replaced at once."""
     strategy: Strategy = "FAILOVER"
     """Which zones are asked first. FAILOVER: the zone of the lost machine, then its region.
-    EAGER_NEXT_REGION: other regions first. CHEAPEST: by price."""
+    EAGER_NEXT_REGION: other regions first. CHEAPEST: by price and by how often machines were preempted there.
+    """
     on_demand_fallback_after: Int32FromZero = 0
     """After so many failed attempts to get a spot machine, an on-demand one is bought; 0: never."""
     drain_grace: Duration = "2m"

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from argosy.capacity import pool_reasons
+from argosy.capacity.catalog import read_catalog
 from argosy.dialects.machines.pool_status import total_price
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.labels import MACHINE_POOL
@@ -14,6 +16,7 @@ from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.local.gce.cloud import Latency
 from argosy.workload.announcements import NoticeRules, find_announcement
+from tests.support.commands import REPOSITORY
 from tests.support.pool_simulator import PoolWorld
 from tests.support.spot_instances import NAMESPACE
 
@@ -104,6 +107,22 @@ async def test_machines_are_spread_and_follow_the_strategy_of_the_pool() -> None
     await world.run(3)
     assert {obj.spec.strategy for obj in world.objects.values()} == {"EAGER_NEXT_REGION"}
     assert len(world.cloud.ever) == 2, "no machine is replaced for it"
+
+
+async def test_the_cheapest_zone_is_not_the_one_where_machines_are_preempted() -> None:
+    offers = ("us-central1-a,0.10", "us-central1-b,0.12")
+    header = "InstanceType,AcceleratorName,AcceleratorCount,Region,AvailabilityZone,Price,SpotPrice"
+    rows = [
+        f"n1-standard-4,T4,1,us-central1,{offer.split(',')[0]},1,{offer.split(',')[1]}" for offer in offers
+    ]
+    world = PoolWorld(catalog=read_catalog("\n".join([header, *rows])))
+    world.create_pool(replicas=1, strategy="CHEAPEST")
+    assert await world.run(300, lambda: world.has(1))
+    [first] = world.machines()
+    assert world.status(first).zone == "us-central1-a"
+    world.preempt(first)
+    assert await world.run(300, lambda: len(world.cloud.ever) == 2 and world.has(1))
+    assert world.status(world.machines()[0]).zone == "us-central1-b"
 
 
 async def test_a_changed_template_holds_for_the_next_machines() -> None:
@@ -220,6 +239,13 @@ async def test_a_node_with_the_name_of_a_machine_gives_it_another_name() -> None
     assert await world.run(300, lambda: world.has(1))
     assert world.nodes[name].metadata.uid == "theirs"
     assert name not in world.machines()
+
+
+def test_every_condition_reason_and_event_is_documented() -> None:
+    page = (REPOSITORY / "docs/users/spot-machines.md").read_text()
+    words = [value for name, value in vars(pool_reasons).items() if name.isupper()]
+    assert len(words) > 10
+    assert [word for word in words if f"`{word}`" not in page] == []
 
 
 async def test_machines_that_are_lost_again_and_again_are_requested_ever_more_slowly() -> None:

@@ -5,6 +5,8 @@ from datetime import datetime
 
 from argosy.capacity.pool import PoolMachine, PoolNode
 from argosy.capacity.reactions import NAME_CONFLICT
+from argosy.dialects.spot.instance_status import PENDING, TERMINATED
+from argosy.dialects.spot.losses import TAKEN_CAUSES
 from argosy.dialects.spot.pods import ClusterPod
 from argosy.kinds import labels, spot
 from argosy.kinds.kubernetes import Node
@@ -19,7 +21,6 @@ NODE_INDEX = "pool-node"
 
 _ON_EVERY_NODE = frozenset({"DaemonSet", "Node"})
 """Kinds of owners of pods that belong to a node, and leave with it."""
-_TERMINATED = "TERMINATED"
 
 
 def pods_by_node(obj: KubernetesObject) -> Iterable[str]:
@@ -38,7 +39,7 @@ def needs_of(node: str) -> Iterable[Need]:
 def machine_of(instance: ProvisionedInstance) -> PoolMachine:
     """Return what the object of a machine says."""
     status = instance.status
-    over = status.state == _TERMINATED
+    over = status.state == TERMINATED
     problem = ""
     if status.preemption_notice or over:
         source = f", said by {status.notice_source}" if status.notice_source else ""
@@ -47,9 +48,12 @@ def machine_of(instance: ProvisionedInstance) -> PoolMachine:
         name=instance.metadata.name,
         uid=instance.metadata.uid,
         deleting=instance.metadata.deletion_timestamp is not None,
+        zone=status.zone,
+        exists=status.state not in ("", PENDING),
         node=status.node_name,
         ready=is_ready(instance),
         problem=problem,
+        preempted=bool(problem) and status.cause in TAKEN_CAUSES,
         over=over,
         deadline=status.deadline,
         name_taken=_false(instance, "Provisioned") == NAME_CONFLICT,

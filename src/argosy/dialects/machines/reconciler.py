@@ -20,14 +20,11 @@ from argosy.dialects.machines.pool_status import pool_status
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.machinepool import FINALIZER, MachinePool
 from argosy.kinds.spot_machines import ProvisionedInstance
-from argosy.plan.actions import Action, ActionStatus, Apply, EmitEvent, Patch, Remove
+from argosy.plan.actions import Action, ActionStatus, EmitEvent, Patch, Remove
 from argosy.plan.children import KubernetesObject
 from argosy.plan.contract import Decision, Inputs, Need
 from argosy.plan.diff import changes
 from argosy.workload.announcements import NoticeRules
-
-MAX_CREATIONS = 50
-"""Machines that one reconcile asks for at most; the next one asks for more."""
 
 
 class MachinePoolReconciler(Struct, frozen=True):
@@ -111,11 +108,8 @@ def _wanted_machines(
     if problem:
         return
     slots = [slot for slot in record.slots if slot.machine and (slot.machine in instances or not slot.uid)]
-    created = 0
-    for action in changes((machine_object(obj, slot, instances.get(slot.machine)) for slot in slots), inputs):
-        created += isinstance(action, Apply) and not action.uid
-        if created <= MAX_CREATIONS:
-            yield action
+    wanted = (machine_object(obj, slot, instances.get(slot.machine)) for slot in slots)
+    yield from changes(wanted, inputs)
 
 
 def _releases(plan: PoolPlan, instances: dict[str, ProvisionedInstance]) -> Iterator[Action]:

@@ -26,8 +26,9 @@ from argosy.dialects.spot.instance_nodes import node_actions
 from argosy.dialects.spot.instance_record import InstanceRecord
 from argosy.dialects.spot.instance_status import Shown, instance_status
 from argosy.dialects.spot.settings import SpotSettings
-from argosy.dialects.spot.zone_policy import buying_rules, is_choosing, zone_policy
+from argosy.dialects.spot.zone_policy import buying_rules, is_choosing, recorded_rates, zone_policy
 from argosy.kinds.kubernetes import Node
+from argosy.kinds.machinepool import MachinePool
 from argosy.kinds.spot import (
     FORCE_DELETE,
     INSTANCE_FINALIZER,
@@ -93,6 +94,8 @@ class InstanceReconciler(Struct, frozen=True):
             yield job
         if (siblings := _siblings(obj, found)) is not None:
             yield siblings
+        if (pool := _pool_ref(obj, found)) is not None:
+            yield pool
         if view := self._view(found):
             yield view
         if found.machine.state is MachineState.JOINED:
@@ -184,6 +187,7 @@ class InstanceReconciler(Struct, frozen=True):
         spec = read.machine_spec(gathered.usable) if gathered.usable is not None else None
         matching = _siblings(obj, record)
         siblings = inputs.all(matching) if matching is not None else ()
+        rates = recorded_rates(gathered.job or _pool_of(obj, record, inputs))
         cluster = inputs.view(CLUSTER_VIEW).value
         uid = cluster.uid if isinstance(cluster, ClusterIdentity) else ""
         can_buy = bool(gathered.credentials.ready and gathered.join.ready and uid)
@@ -215,7 +219,7 @@ class InstanceReconciler(Struct, frozen=True):
             name_taken_by="" if machine.exists else read.taken_by(obj, named, inputs.all(_namesakes(obj))),
             announcement=read.announcement(node, self.rules, now) if node is not None else None,
             needs_gpus=read.needed_gpus(gathered.usable, gathered.job),
-            policy=zone_policy(obj, gathered.job, siblings, spec.digest if spec else "", now),
+            policy=zone_policy(obj, gathered.job, siblings, rates, spec.digest if spec else "", now),
             offers=self._offers(spec),
             on_demand_after=buying_rules(obj, gathered.job).on_demand_fallback_after,
             deleting=meta.deletion_timestamp is not None,
@@ -311,6 +315,21 @@ def _siblings(obj: ProvisionedInstance, record: InstanceRecord) -> Matching[Prov
     """Return the VMs of the same job while they matter: each change of one reconciles this one."""
     value = next(iter(instances_by_job(obj)), "")
     return Matching(ProvisionedInstance, JOB_INDEX, value) if value and is_choosing(record.machine) else None
+
+
+def _pool_ref(obj: ProvisionedInstance, record: InstanceRecord) -> Ref[MachinePool] | None:
+    """Return the pool of a VM while it matters where others of the pool were preempted."""
+    owner, kind = obj.metadata.controller, MachinePool.resource
+    is_pool = owner is not None and (owner.api_version, owner.kind) == (kind.api_version, kind.kind)
+    if owner is None or not is_pool or not is_choosing(record.machine):
+        return None
+    return Ref(MachinePool, owner.name, obj.metadata.namespace)
+
+
+def _pool_of(obj: ProvisionedInstance, record: InstanceRecord, inputs: Inputs) -> MachinePool | None:
+    ref, owner = _pool_ref(obj, record), obj.metadata.controller
+    pool = inputs.get(ref) if ref is not None else None
+    return pool if pool is not None and owner is not None and pool.metadata.uid == owner.uid else None
 
 
 def _namesakes(obj: ProvisionedInstance) -> Matching[ProvisionedInstance]:

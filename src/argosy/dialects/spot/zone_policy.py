@@ -12,6 +12,7 @@ import msgspec
 from argosy.capacity.machine_record import Cooldown, MachineRecord, MachineState
 from argosy.capacity.zone_rates import ZoneRate, decayed_rates
 from argosy.capacity.zones import Strategy, ZonePolicy
+from argosy.kinds.machinepool import MachinePool
 from argosy.kinds.spot import REPLICA_LABEL, Recovery, SpotInstanceJob
 from argosy.kinds.spot_machines import ProvisionedInstance, ProvisionedInstanceSpec
 
@@ -30,10 +31,17 @@ def buying_rules(obj: ProvisionedInstance, job: SpotInstanceJob | None) -> Recov
     return job.spec.recovery if job is not None else obj.spec
 
 
+def recorded_rates(buyer: SpotInstanceJob | MachinePool | None) -> tuple[ZoneRate, ...]:
+    """Return how often VMs of a job or a pool were preempted."""
+    raw = buyer.status.argosy.get("zone_rates") if buyer is not None else None
+    return _converted(raw, tuple[ZoneRate, ...]) or ()
+
+
 def zone_policy(
     obj: ProvisionedInstance,
     job: SpotInstanceJob | None,
     siblings: Iterable[ProvisionedInstance],
+    rates: Sequence[ZoneRate],
     digest: str,
     now: datetime,
 ) -> ZonePolicy:
@@ -44,12 +52,11 @@ def zone_policy(
     others = [each for each in siblings if each.metadata.uid != obj.metadata.uid]
     strategy = buying_rules(obj, job).strategy
     lost = _last_lost(obj, others)
-    rates = _converted(job.status.argosy.get("zone_rates"), tuple[ZoneRate, ...]) if job is not None else None
     return ZonePolicy(
         strategy=Strategy(strategy) if strategy in list(Strategy) else Strategy.FAILOVER,
         lost_zone=_last_zone(lost) if lost is not None else "",
         used=_zones_in_use(others),
-        rates=decayed_rates(rates or (), now),
+        rates=decayed_rates(rates, now),
         cooldowns=tuple(_cooldowns(others, digest)),
     )
 

@@ -7,11 +7,14 @@ from argosy.dialects.spot.settings import SpotSettings
 from argosy.engine.logs import Logger
 
 if TYPE_CHECKING:  # needed by a running operator only
+    from collections.abc import Mapping
+
     from argosy.capacity.catalog import Catalog
     from argosy.engine.client import Client
     from argosy.operator.apis.spot_metrics import SpotMetrics
     from argosy.operator.manager import Manager
     from argosy.plan.drivers import Driver
+    from argosy.reconcile.sources import Index
 
 log = Logger(__name__)
 
@@ -29,8 +32,8 @@ def add_instances(manager: "Manager", settings: SpotSettings, metrics: "SpotMetr
         instances_by_template,
         nodes_by_provider_id,
     )
-    from argosy.dialects.spot.templates import InstanceTemplateReconciler, SpotInstanceVMReconciler
     from argosy.kinds.kubernetes import Node
+    from argosy.kinds.machinepool import MachinePool
     from argosy.kinds.spot import SpotInstanceJob
     from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
     from argosy.reconcile.runner import ReconciledKind
@@ -50,12 +53,22 @@ def add_instances(manager: "Manager", settings: SpotSettings, metrics: "SpotMetr
                 SpotInstanceVM: {},
                 InstanceTemplate: {},
                 SpotInstanceJob: {},
+                MachinePool: {},
                 Node: {PROVIDER_INDEX: nodes_by_provider_id},
             },
+            optional=frozenset({MachinePool}),
             drivers=_drivers(manager.client, settings),
             observer=metrics.instances,
         )
     )
+    _add_templates(manager, instances)
+
+
+def _add_templates(manager: "Manager", instances: "Mapping[str, Index]") -> None:
+    from argosy.dialects.spot.templates import InstanceTemplateReconciler, SpotInstanceVMReconciler
+    from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
+    from argosy.reconcile.runner import ReconciledKind
+
     manager.add_kind(ReconciledKind(kind=InstanceTemplate, reconciler=InstanceTemplateReconciler()))
     manager.add_kind(
         ReconciledKind(
