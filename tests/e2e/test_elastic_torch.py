@@ -55,6 +55,7 @@ class Training:
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
         self.folder = folder
+        self.kind = "tr"
 
     def start(self, **elastic: object) -> None:
         document: Manifest = yaml.safe_load((REPOSITORY / EXAMPLE).read_text())
@@ -70,6 +71,7 @@ class Training:
         pod["volumes"].append({"name": "state", "hostPath": {"path": str(self.folder)}})
         container["volumeMounts"].append({"name": "state", "mountPath": str(self.folder)})
         pod["terminationGracePeriodSeconds"] = 5
+        document = document if self.kind == "tr" else as_aresjob(worker)
         self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
 
     @property
@@ -78,7 +80,7 @@ class Training:
 
     @property
     def status(self) -> dict[str, object]:
-        return cast("dict[str, object]", self.plane.get("tr", NAME).get("status", {}))
+        return cast("dict[str, object]", self.plane.get(self.kind, NAME).get("status", {}))
 
     def pods(self) -> dict[str, str]:
         """Uids of the pods that are not terminating, by index."""
@@ -91,7 +93,7 @@ class Training:
         }
 
     def scale(self, replicas: int) -> None:
-        self.plane.kubectl("scale", f"tr/{NAME}", f"--replicas={replicas}")
+        self.plane.kubectl("scale", f"{self.kind}/{NAME}", f"--replicas={replicas}")
 
     def kill_agent(self, index: int) -> None:
         """Kill torchrun itself; the container ends with it."""
@@ -136,13 +138,21 @@ class Training:
         assert state.weights == pytest.approx(undisturbed.weights, rel=1e-3, abs=1e-4)
 
 
+def as_aresjob(worker: Manifest) -> Manifest:
+    """Return an AresJob with these workers, in the container that its framework has."""
+    template = cast("Manifest", worker["template"])
+    cast("list[Manifest]", cast("Manifest", template["spec"])["containers"])[0]["name"] = "pytorch"
+    spec = {"frameworkType": "pytorch", "roleSpecs": {"worker": worker}}
+    return {"apiVersion": "ares.io/v1", "kind": "AresJob", "metadata": {"name": NAME}, "spec": spec}
+
+
 @pytest.fixture
 def training(plane: ControlPlane, tmp_path: Path) -> Iterator[Training]:
     if problem := examples.missing(EXAMPLE):
         pytest.skip(problem)
     training = Training(plane, tmp_path)
     yield training
-    plane.kubectl("delete", "tr", NAME, "--ignore-not-found")
+    plane.kubectl("delete", training.kind, NAME, "--ignore-not-found")
     plane.kubectl("wait", "--for=delete", "pod", "-l", f"{labels.JOB}={NAME}", "--timeout=60s", code=None)
 
 
@@ -250,4 +260,23 @@ def test_training_continues_without_a_stopped_node_and_grows_back_when_it_is_on(
     assert {index: after[str(index)] for index in stay} == {index: before[str(index)] for index in stay}
     training.finish()
     assert training.status["attempt"] == 1
+    training.assert_result_of_an_undisturbed_run()
+
+
+@pytest.mark.long
+def test_aresjob_gains_and_loses_workers(training: Training) -> None:
+    training.kind = "aj"
+    training.start()
+    training.wait_until_trained_by(2)
+    first = training.pods()
+    training.scale(3)
+    training.wait_until_trained_by(3)
+    selector = f"{labels.JOB}={NAME},{labels.INDEX}=2"
+    training.plane.kubectl("delete", "pod", "-l", selector, "--wait=false")
+    training.wait_for(lambda: training.status.get("restartHistory"), "the deletion is shown")
+    training.wait_until_trained_by(3)
+    training.scale(2)
+    training.wait_until_trained_by(2)
+    assert training.pods() == first, "other workers are not restarted"
+    training.finish()
     training.assert_result_of_an_undisturbed_run()
