@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="docker-registry is not installed"),
 ]
 
-NODES = ("node-1", "node-2", "node-3", "node-4")
+NODES = ("node-1", "node-2", "node-3", "node-4", "node-5")
 STEPS = 600
 PROGRAM_TEXT = f"""
 import hashlib, time
@@ -70,28 +70,28 @@ class Counting:
     def __init__(self, plane: ControlPlane, registry: RunningRegistry, name: str) -> None:
         self.plane = plane
         self.name = name
+        self.kind = "tr"
         self._images = {"repository": f"{registry.address}/trainings"}
 
     def start(self, **checkpoint: object) -> None:
         container = {"name": "main", "image": "local", "command": [sys.executable, "-c", PROGRAM_TEXT]}
         pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
-        role = {"replicas": 1, "restart": "OnFailure", "template": {"spec": pod}}
-        run = {
-            "apiVersion": "argosy.dev/v1alpha1",
-            "kind": "TrainingRun",
-            "metadata": {"name": self.name},
-            "spec": {
-                "framework": "custom",
-                "roles": {"worker": role},
-                "checkpoint": {"level": "Process", "images": self._images, **checkpoint},
-            },
-        }
+        policy = {"level": "Process", "images": self._images, **checkpoint}
+        run = self._run({"worker": {"template": {"spec": pod}}}) | {"metadata": {"name": self.name}}
+        run["spec"] |= {"checkpoint": policy}
         self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(run))
         wait_for(lambda: "step 20" in self.log, "the program counts")
 
+    def _run(self, roles: object) -> dict[str, Any]:
+        if self.kind == "aj":
+            spec = {"frameworkType": "custom", "roleSpecs": roles}
+            return {"apiVersion": "ares.io/v1", "kind": "AresJob", "spec": spec}
+        spec = {"framework": "custom", "roles": roles}
+        return {"apiVersion": "argosy.dev/v1alpha1", "kind": "TrainingRun", "spec": spec}
+
     @property
     def status(self) -> dict[str, Any]:
-        return cast("dict[str, Any]", self.plane.get(f"tr/{self.name}").get("status", {}))
+        return cast("dict[str, Any]", self.plane.get(f"{self.kind}/{self.name}").get("status", {}))
 
     @property
     def log(self) -> list[str]:
@@ -106,7 +106,7 @@ class Counting:
         return [recovery.get("outcome", "") for recovery in self.status.get("recoveries", [])]
 
     def show(self) -> str:
-        return self.plane.kubectl("describe", "trainingruns,checkpointbackups,pods", code=None).stdout
+        return self.plane.kubectl("describe", "tr,aj,checkpointbackups,pods", code=None).stdout
 
     def wait_for_phase(self, phase: str) -> None:
         wait_for(lambda: self.status.get("phase") == phase, self.show, 90)
@@ -126,8 +126,9 @@ def counting(
     plane: ControlPlane, registry: RunningRegistry, request: pytest.FixtureRequest
 ) -> Iterator[Counting]:
     name = str(request.node.name).removeprefix("test_").replace("_", "-")[:30].strip("-")
-    yield Counting(plane, registry, name)
-    plane.kubectl("delete", f"tr/{name}", "--wait=false")
+    counting = Counting(plane, registry, name)
+    yield counting
+    plane.kubectl("delete", f"{counting.kind}/{name}", "--wait=false")
 
 
 def test_reclaimed_node(counting: Counting) -> None:
@@ -140,6 +141,17 @@ def test_reclaimed_node(counting: Counting) -> None:
     assert (checkpoint["level"], "lastStep" in checkpoint) == ("Process", False)
     [recovery] = counting.status["recoveries"]
     assert recovery["message"] == "a checkpoint was saved before; its processes continue from it"
+    counting.assert_continued()
+
+
+def test_reclaimed_node_of_an_aresjob(counting: Counting) -> None:
+    counting.kind = "aj"
+    counting.start()
+    before = counting.node
+    counting.plane.argosy("rehearse", "reclaim", before, "--in", "90s")
+    wait_for(lambda: counting.outcomes() == ["Recovered"], counting.show, 60)
+    assert counting.node not in ("", before)
+    assert counting.status["checkpoint"]["level"] == "Process"
     counting.assert_continued()
 
 
