@@ -1,9 +1,11 @@
 """What the agent finds out on its host, with a real CRIU and with commands that fail."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from argosy.agent.host_probe import probe_criu, restores_images
 from argosy.checkpoint.drivers import criu
@@ -85,3 +87,17 @@ async def test_configurations_of_container_runtimes(
     assert await restores_images(runtime, host_command(tmp_path, "", config)) is want
     without_host = True if runtime.startswith("argosy") else None
     assert await restores_images(runtime, ["/does/not/exist"]) is without_host
+
+
+OPEN_FILES = """
+import os
+import sys
+files = {name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}
+print("problem=" + " ".join(sorted(files - {"0", "1", "2"})))
+"""
+
+
+def test_processes_on_the_host_get_no_files_of_the_agent() -> None:
+    """With uvloop, too: CRIU cannot dump a process with files of another container."""
+    found = uvloop.run(probe_criu([sys.executable, "-c", OPEN_FILES]))
+    assert found.problem == ""

@@ -6,6 +6,7 @@ the host itself, as that of a local control plane, uses the CRIU that the nodes 
 
 import asyncio
 import re
+import subprocess
 from collections.abc import Sequence
 from typing import Final
 
@@ -103,17 +104,23 @@ def _setting(config: str, name: str) -> str:
 
 
 async def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    process = await asyncio.to_thread(_start, command)
     try:
         async with asyncio.timeout(seconds):
-            output, _ = await process.communicate()
+            output, _ = await asyncio.to_thread(process.communicate)
     except TimeoutError:
-        process.kill()
-        await process.wait()
         raise TimeoutError(f"{command[0]} does not end") from None
-    return process.returncode or 0, output.decode(errors="replace")
+    finally:
+        process.kill()  # the thread, which waits for its end, reaps it
+    return process.returncode, output.decode(errors="replace")
+
+
+def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Start a command, and not by the event loop.
+
+    uvloop leaves descriptors open in the processes that it starts, and CRIU cannot dump a process with files
+    of the agent's container.
+    """
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
