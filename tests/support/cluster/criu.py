@@ -3,6 +3,8 @@
 containerd and runc look for it on PATH, where the other programs of a node are.
 """
 
+import os
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -13,14 +15,18 @@ OPTIONS: Final = "tcp-established\ntcp-close\n"
 """A dump leaves connections alone, and a restore closes them; containerd sets neither."""
 
 
+COMMAND: Final = "criu"
+
+
 def install(programs: Programs) -> list[str]:
     """Put the command `criu` beside the programs of nodes; return the folders that nodes must show."""
-    command, prefix = programs.cache / "criu", criu.find_prefix()
+    command, prefix = programs.cache / COMMAND, criu.find_prefix()
     if prefix is None or prefix == Path("/"):  # the system's is in nodes anyway
         command.unlink(missing_ok=True)
         return []
     words = " ".join(f'"{word}"' for word in criu.prefix_command(prefix))
-    unfinished = command.with_suffix(".new")
+    # Nodes, also of other clusters, start at the same time.
+    unfinished = command.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     unfinished.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     unfinished.chmod(0o755)
     unfinished.replace(command)
