@@ -82,7 +82,7 @@ def running_registry(
     try:
 
         def listens() -> bool:
-            return _answers(port) if not enter and certificate is None else is_listening(host, port, enter)
+            return is_listening(host, port, enter) if enter or certificate else _answers(host, port)
 
         wait_for(lambda: process.poll() is not None or listens(), "the registry does not answer")
         assert process.poll() is None, (folder / "log").read_text()
@@ -98,9 +98,9 @@ def _tls(folder: Path, certificate: Certificate) -> dict[str, object]:
     return {"tls": {"certificate": str(folder / "server.crt"), "key": str(folder / "server.key")}}
 
 
-def _answers(port: int) -> bool:
+def _answers(host: str, port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=5):
+        with urllib.request.urlopen(f"http://{host}:{port}/v2/", timeout=5):
             return True
     except urllib.error.HTTPError as error:
         error.close()

@@ -187,7 +187,17 @@ class _Start:
             ],
             nameserver=layout.host_address,
             criu_options=criu.OPTIONS,
+            links=self._links(node),
         )
+
+    def _links(self, node: str) -> dict[str, str]:
+        """Return what a node agent looks for on its node, beside CRIU if that is not the machine's own."""
+        programs = {name: self._programs.find(name) for name in ("containerd", "ctr")}
+        if (command := self._programs.cache / criu.COMMAND).exists():
+            programs[criu.COMMAND] = command
+        links = {f"/usr/local/bin/{name}": str(path) for name, path in programs.items()}
+        config = self._layout.node_folder(node) / "containerd.toml"
+        return {**links, "/etc/containerd/config.toml": str(config)}
 
     def _module(self, name: str, *words: str) -> str:
         return module(self._programs, name, *words)

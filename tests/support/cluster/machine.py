@@ -65,6 +65,8 @@ class Spec(TypedDict):
     nameserver: str
     criu_options: str
     """What runc tells CRIU to do with connections."""
+    links: dict[str, str]
+    """Symbolic links in the node: programs and configuration at the paths where administrators have them."""
 
 
 def main() -> int:
@@ -171,6 +173,10 @@ def _enter_root(spec: Spec) -> None:
     resolver.write_text(f"nameserver {spec['nameserver']}\n")
     _CRIU_CONFIG.parent.mkdir(parents=True, exist_ok=True)
     _CRIU_CONFIG.write_text(spec["criu_options"])
+    for link, target in spec["links"].items():
+        Path(link).parent.mkdir(parents=True, exist_ok=True)
+        Path(link).unlink(missing_ok=True)
+        Path(link).symlink_to(target)
     kernel.unmount(f"/{_OLD}")
     Path("/", _OLD).rmdir()
     # A volume that a container mounts may be asked to appear in others.

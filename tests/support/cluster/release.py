@@ -35,11 +35,11 @@ class Release:
             )
         return done
 
-    def install(self, *options: str, chart: Path | None = None) -> None:
-        """Install into a namespace with the restricted pod security standard, and wait until it is ready."""
-        strict = "pod-security.kubernetes.io/enforce=restricted"
+    def install(self, *options: str, chart: Path | None = None, standard: str = "restricted") -> None:
+        """Install into a namespace with a pod security standard, and wait until it is ready."""
+        label = f"pod-security.kubernetes.io/enforce={standard}"
         self.cluster.kubectl("create", "namespace", self.namespace, code=None)
-        self.cluster.kubectl("label", "--overwrite", "namespace", self.namespace, strict)
+        self.cluster.kubectl("label", "--overwrite", "namespace", self.namespace, label)
         self.helm("install", NAME, str(chart or chart_folder()), "--wait", "--timeout=2m", *options)
 
     def upgrade(self, *options: str, chart: Path | None = None) -> None:

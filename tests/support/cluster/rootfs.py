@@ -63,7 +63,7 @@ _TOOLS: Final = (
         "true",
         "tty",
     ),
-    *("chmod", "dd", "df", "mkfifo", "uname", "wc", "whoami", "xargs"),
+    *("chmod", "dd", "df", "mkfifo", "nsenter", "uname", "wc", "whoami", "xargs"),
 )
 _NOT_NEEDED: Final = frozenset(
     (
