@@ -78,13 +78,13 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
 
 
 def _decide_active(
-    workload: Workload, before: Record | None, record: Record, observed: Observed, now: datetime
+    workload: Workload, before: Record | None, synced: Record, observed: Observed, now: datetime
 ) -> Plan:
     """Return the plan of a job that has not finished."""
     # The API server rejects what the spec asks for: report it.
-    if message := invalid.rejection_message(workload, before or record, observed):
-        return invalid.plan(workload, record, reasons.SPEC_REJECTED, message, observed, now)
-    record = saves.record_acks(workload, record, observed, now)
+    if message := invalid.rejection_message(workload, before or synced, observed):
+        return invalid.plan(workload, synced, reasons.SPEC_REJECTED, message, observed, now)
+    record = saves.record_acks(workload, synced, observed, now)
     record = process_saves.with_failed_backup(record, observed, now)
     # Suspended: delete all pods and wait.
     if workload.suspended:
@@ -115,7 +115,8 @@ def _decide_active(
         if succeeded and (confirmations := pods.confirmations_before_success(workload, record, observed)):
             return Plan(record, confirmations)
         return completion.finish(workload, record, observed, result, now)
-    # Add and remove replicas as requested, and update the host list.
+    # Add and remove replicas as requested, and update the host list. Replicas of a new attempt are others.
+    record = _without_interrupted(workload, synced, record, now)
     scale = scaling.advance(workload, record, observed, now)
     host_list = hosts.update_host_list(workload, scale.record, observed, now)
     # Order a checkpoint, if one is due.

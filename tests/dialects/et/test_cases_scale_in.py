@@ -313,3 +313,14 @@ def test_a_scale_in_that_would_leave_no_host_in_the_list_fails_in_the_end() -> N
     assert job.scalers["in"].status.phase == "ScaleFailed"
     assert job.hosts == [W0]
     assert job.cluster.deleted == []
+
+
+def test_a_job_that_restarts_while_a_worker_is_drained_has_all_its_workers_again() -> None:
+    job = three_workers(Launcher(W0), restartPolicy="OnFailure")
+    job.scale_in("in", toDelete={"podNames": [W0]})
+    job.run(8)
+    assert job.hosts == [W1, W2]
+    job.cluster.fail(LAUNCHER)
+    job.run(15)
+    assert job.scalers["in"].status.phase == "ScaleFailed"
+    assert (job.status.phase, job.hosts) == ("Running", [W0, W1, W2])
