@@ -73,6 +73,13 @@ def request_of(operation: Operation, record: Record) -> ScaleRequest:
     return replace(request, name=operation.name, shown=operation.index_set)
 
 
+def is_announced(operation: Operation, record: Record) -> bool:
+    """Return True if the end for which replicas are released is still to come."""
+    return is_release(operation) and any(
+        notice.observed for notice in record.notices if notice.id == operation.id.removeprefix(RELEASE_PREFIX)
+    )
+
+
 def with_substitutes(rule: HostList, record: Record, observed: Observed, leaving: IndexSet) -> Record:
     """Return the record with a new member for each replica that leaves."""
     last = record.role(rule.role)

@@ -224,7 +224,7 @@ def _start(step: _Step) -> ScalePlan:
         begun = with_scale_in_begun(step.at(ScaleStep.RUNNING_SCRIPT), step.operation, step.now)
         return ScalePlan(begun, requeue_at=step.now)
     if not _may_unlist(step):
-        if step.timed_out and not step.request.urgent:
+        if step.timed_out and not release.is_announced(step.operation, step.record):
             return step.fail(messages.NO_HOST_LEFT)
         times = (step.request.min_hosts_until, step.timeout_at)
         return ScalePlan(

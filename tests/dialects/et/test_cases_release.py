@@ -135,6 +135,22 @@ def test_case_45_the_last_host_stays_until_another_one_is_listed() -> None:
     assert W0 not in job.pods
 
 
+def test_case_45_an_end_that_is_withdrawn_while_no_other_host_is_listed_holds_up_nothing() -> None:
+    job = job_on_nodes({"worker.replicas": 1, "worker.minReplicas": 1})
+    job.cluster.pending = {W1}
+    job.cluster.announce("node-worker-0", 60)
+    job.run(30)
+    assert job.status.current_scaler == f"ScaleIn:default/{J}-release-node-worker-0"
+    job.cluster.announced.clear()
+    job.run(60)
+    assert (job.status.phase, job.status.current_scaler, job.hosts) == ("Running", "", [W0])
+    job.cluster.pending = set()
+    job.run(10)
+    job.scale_out("out", toAdd={"count": 1})
+    job.run(10)
+    assert job.scalers["out"].status.phase == "ScaleSucceeded"
+
+
 def test_case_45_a_release_goes_ahead_of_queued_scalers() -> None:
     job = job_on_nodes({"worker.replicas": 3})
     job.scale_in("first", toDelete={"podNames": [W2]})
