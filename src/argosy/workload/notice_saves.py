@@ -63,9 +63,9 @@ def should_signal(
     if opened.cause in (NoticeCause.CANDIDATE, NoticeCause.OUT_OF_SERVICE):
         return False
     cause = NoticeCause(opened.cause)
+    running = [pod for pod in pods if pod.phase == "Running"]
     return any(
-        pod.phase == "Running" and (_is_replaced(workload, pod) or can_release(workload, record, cause, pod))
-        for pod in pods
+        _is_replaced(workload, record, pod) or can_release(workload, record, cause, pod) for pod in running
     )
 
 
@@ -124,7 +124,7 @@ def move_pods(
     pods = [
         pod
         for pod in noticed_pods(workload, record, observed, notice)
-        if _is_replaced(workload, pod)
+        if _is_replaced(workload, record, pod)
         and (was_asked or pod.phase != "Succeeded")
         and not can_release(workload, record, NoticeCause(notice.cause), pod)
     ]
@@ -198,14 +198,20 @@ def moved_entry(pod: ObservedPod, notice: OpenNotice, now: datetime) -> RestartE
     return replace(entry, pod_fingerprint=pod_fingerprint(pod))
 
 
-def _is_replaced(workload: Workload, pod: ObservedPod) -> bool:
+def _is_replaced(workload: Workload, record: Record, pod: ObservedPod) -> bool:
+    """Return True if a pod is replaced before it is lost.
+
+    One that is just being added under an index of its own is left to the operation that adds it.
+    """
     role = workload.roles.get(pod.role)
-    return role is not None and role.restart is not RestartPolicy.NEVER
+    if role is None or role.restart is RestartPolicy.NEVER:
+        return False
+    return not role.replacement.next_index or pod.index in record.role(pod.role).members
 
 
 def _replicas_to_stop(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> dict[str, str]:
     """Return the replicas that are restarted when these pods are replaced; some are not replaced."""
-    pods = [pod for pod in pods if _is_replaced(workload, pod)]
+    pods = [pod for pod in pods if _is_replaced(workload, record, pod)]
     roles = [workload.roles[pod.role] for pod in pods]
     scopes = {workload.restart_scope(workload.roles[pod.role], pod.index) for pod in pods}
     if RestartScope.JOB in scopes:

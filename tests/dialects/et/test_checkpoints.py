@@ -223,6 +223,22 @@ def test_case_45_a_drain_is_held_back_until_the_workers_have_left_their_node() -
     assert job.called("drain/")
 
 
+def test_worker_that_is_being_added_is_left_to_its_scale_out() -> None:
+    job = running()
+    job.edit({"worker.restartPolicy": "Always"})
+    job.cluster.pending = {worker(4)}
+    job.saves = True
+    job.scale_out("out", toAdd={"count": 2}, timeout=60)
+    job.run(6)
+    job.cluster.announce("node-worker-3", 120)
+    job.run(5)
+    job.cluster.pending = set()
+    job.run(10)
+    assert job.scalers["out"].status.phase == "ScaleSucceeded"
+    assert not job.record.role("worker").retired
+    assert job.hosts == workers(0, 1, 2, 3, 4)
+
+
 LAUNCHERS = {
     "restarted: the job moves as a whole": ("OnFailure", {"launcher", "worker"}, 2),
     "not restarted: nothing stops or moves": ("Never", set(), 1),
