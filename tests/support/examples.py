@@ -62,7 +62,6 @@ SPOT: Final = ("examples/spot/spotinstancejob.yaml", "examples/spot/spotinstance
 """The manifests of the README, whose images are the user's: tests/e2e/test_spot.py."""
 RENTED: Final = (
     "examples/spot/machines.yaml",
-    "examples/spot/replacement.yaml",
     "examples/spot/run.yaml",
 )
 """A training whose machines are rented: tests/e2e/test_spot_example.py."""
