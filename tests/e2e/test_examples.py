@@ -24,6 +24,7 @@ def test_every_example_has_a_test() -> None:
         examples.CHECKPOINTED_ARES,
         *examples.SPOT,
         *examples.RENTED,
+        examples.SPOT_CHECKPOINTED,
     }
     tested = {*examples.WANTED, *examples.ARES, *tested_elsewhere}
     assert set(EXAMPLES) == tested

@@ -60,6 +60,8 @@ ESCALATION: Final = "examples/custom/escalation.yaml"
 """Fails in between: tests/conformance/test_causes.py."""
 SPOT: Final = ("examples/spot/spotinstancejob.yaml", "examples/spot/spotinstancevm.yaml")
 """The manifests of the README, whose images are the user's: tests/e2e/test_spot.py."""
+SPOT_CHECKPOINTED: Final = "examples/spot/checkpointed.yaml"
+"""A training that saves itself loses the node of a replica: tests/e2e/test_spot_app.py."""
 RENTED: Final = (
     "examples/spot/machines.yaml",
     "examples/spot/run.yaml",
