@@ -3,13 +3,18 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import argosy
+from argosy.capacity import pool_reasons
+from argosy.capacity import reasons as machine_reasons
+from argosy.checkpoint import reasons as backup_reasons
 from argosy.dialects.ares import reasons as ares_reasons
+from argosy.dialects.migration import reasons as migration_reasons
 from argosy.dialects.spot import reasons as spot_reasons
 from argosy.plan.actions import ActionResult, ActionStatus
 from argosy.workload import reasons
@@ -17,7 +22,7 @@ from argosy.workload.model import Phase
 
 SOURCES = Path(argosy.__file__).parent
 DOCS = SOURCES.parents[1] / "docs"
-PACKAGES = ("workload", "dialects", "reconcile", "operator")
+PACKAGES = ("workload", "dialects", "reconcile", "operator", "capacity", "checkpoint", "agent")
 PAGES = [
     "users/trainingrun.md",
     "users/aresjob.md",
@@ -29,13 +34,37 @@ READERS = ("workload/observed.py", "workload/gang_schedulers/")
 CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
 REASON_ARGUMENT = {
     "EmitEvent": 1,
-    "event": 2,
+    ".event": 2,
+    "event": 0,
+    ".normal": 0,
+    ".warning": 0,
     "PhaseResult": 1,
     "WaitReason": 0,
     "with_history": 1,
     "RunCondition": 2,
+    "Stated": 2,
+    "StatusCondition": 2,
+    "Checked": 1,
+    "Outcome": 1,
+    ".retry": 1,
+    "_with_notice": 3,
+    "Loss": 0,
+    "with_ready": 2,
 }
-"""Position of the reason among the arguments of what makes statuses and events."""
+"""Position of the reason among the arguments of what makes statuses and events; `.x` is a method."""
+
+
+MODULES = {
+    "all APIs": reasons,
+    "AresJob": ares_reasons,
+    "SpotInstanceJob": spot_reasons,
+    "ProvisionedInstance": machine_reasons,
+    "MachinePool": pool_reasons,
+    "CheckpointBackup": backup_reasons,
+    "CheckpointRestore and StatefulMigration": migration_reasons,
+}
+OTHER_WORDS = {"Found", "InvalidCredentials", "Lost", "NotFound", "Provisioning", "Ready", "Unknown"}
+"""Words that are also used for something else: by Kubernetes, for phases and for steps."""
 
 
 def constants(module: ModuleType) -> Mapping[str, str]:
@@ -45,7 +74,8 @@ def constants(module: ModuleType) -> Mapping[str, str]:
 def modules() -> Iterator[Path]:
     for package in PACKAGES:
         for path in sorted((SOURCES / package).rglob("*.py")):
-            if path.name != "reasons.py" and not str(path.relative_to(SOURCES)).startswith(READERS):
+            is_reader = str(path.relative_to(SOURCES)).startswith(READERS)
+            if not is_reader and not path.name.endswith("reasons.py"):
                 yield path
 
 
@@ -58,8 +88,9 @@ def without_enums(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def reason_arguments(call: ast.Call) -> Iterator[ast.expr]:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    position = REASON_ARGUMENT.get(str(name))
+    is_method = isinstance(call.func, ast.Attribute)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else str(getattr(call.func, "id", ""))
+    position = REASON_ARGUMENT.get(f".{name}" if is_method else name, REASON_ARGUMENT.get(name))
     if position is not None and len(call.args) > position:
         yield call.args[position]
     yield from (keyword.value for keyword in call.keywords if keyword.arg == "reason")
@@ -71,7 +102,8 @@ SHOWN_UNDER_ANOTHER_NAME = {reasons.SPEC_REJECTED, reasons.REPLACEMENT_LIMIT_REA
 
 def literals(path: Path) -> Iterator[str]:
     """Yield the literals in a module that are, or are used as, a reason."""
-    defined = {*constants(reasons).values(), *constants(ares_reasons).values()} - {*Phase}
+    modules = (reasons, ares_reasons, machine_reasons)
+    defined = {word for module in modules for word in constants(module).values()} - {*Phase, *OTHER_WORDS}
     for node in without_enums(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and node.value in defined:
             yield f"{path.relative_to(SOURCES)}:{node.lineno}: {node.value}"
@@ -86,9 +118,7 @@ def test_reasons_stand_in_the_reasons_modules_only() -> None:
     assert [literal for path in modules() for literal in literals(path)] == []
 
 
-@pytest.mark.parametrize(
-    "module", [reasons, ares_reasons, spot_reasons], ids=["all APIs", "AresJob", "SpotInstanceJob"]
-)
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES.keys())
 def test_every_reason_has_one_constant_in_camel_case_named_after_it(module: ModuleType) -> None:
     for name, value in constants(module).items():
         assert re.sub(r"(?<=[a-z])(?=[A-Z])", "_", value).upper() == name
@@ -100,13 +130,29 @@ def test_every_reason_has_one_constant_in_camel_case_named_after_it(module: Modu
         (reasons, PAGES),
         (ares_reasons, ["users/aresjob.md"]),
         (spot_reasons, ["users/spotinstancejob.md"]),
+        (machine_reasons, ["users/spot-machines.md"]),
+        (pool_reasons, ["users/spot-machines.md"]),
+        (backup_reasons, ["users/checkpointbackup.md"]),
+        (migration_reasons, ["users/checkpointbackup.md"]),
     ],
-    ids=["all APIs", "AresJob", "SpotInstanceJob"],
+    ids=MODULES.keys(),
 )
 def test_every_reason_is_documented(module: ModuleType, pages: list[str]) -> None:
     text = "".join((DOCS / page).read_text() for page in pages)
     shown = {*constants(module).values()} - SHOWN_UNDER_ANOTHER_NAME
     assert [value for value in sorted(shown) if f"`{value}`" not in text] == []
+
+
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES.keys())
+def test_every_reason_says_what_it_means(module: ModuleType) -> None:
+    assert module.__file__
+    lines = Path(module.__file__).read_text().splitlines()
+    bare = [
+        line
+        for line, following in pairwise(lines)
+        if re.match(r"[A-Z_]+(: Final)? = ", line) and line[-1] not in "(" and not following.startswith('"""')
+    ]
+    assert bare == []
 
 
 FAILURES = {

@@ -10,6 +10,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.capacity import reasons
 from argosy.capacity.catalog import Prices
 from argosy.capacity.join import (
     TOKEN_DRIVER,
@@ -22,21 +23,11 @@ from argosy.capacity.join import (
 from argosy.capacity.machine_plan import CLOCK_SKEW, Context, MachinePlan, cut, event
 from argosy.capacity.machine_record import Cooldown, MachineRecord, MachineSpec, MachineState, region_of
 from argosy.capacity.provider import NOT_FOUND, ObservedMachine, ObservedOperation, OperationKind
-from argosy.capacity.reactions import (
-    DENIED,
-    NAME_CONFLICT,
-    NO_CAPACITY,
-    PROVISIONING,
-    QUOTA_EXCEEDED,
-    ZONE_EXHAUSTED,
-    Reaction,
-    reaction_to,
-    reaction_to_result,
-)
+from argosy.capacity.reactions import Reaction, reaction_to, reaction_to_result
 from argosy.capacity.zones import choose_zone, order_zones
 from argosy.plan.actions import Call, CallResult, CallStatus, SecretRef
 
-_EVENTS = {ZONE_EXHAUSTED, QUOTA_EXCEEDED, DENIED}
+_EVENTS = {reasons.ZONE_EXHAUSTED, reasons.QUOTA_EXCEEDED, reasons.PERMISSION_DENIED}
 """Reasons that are reported as events too."""
 
 
@@ -52,10 +43,10 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
     facts = context.facts
     spec = facts.spec
     if spec is None or facts.join is None:
-        return context.plan(replace(record, retry_at=None, reason=PROVISIONING, message=""))
+        return context.plan(replace(record, retry_at=None, reason=reasons.PROVISIONING, message=""))
     if facts.name_taken_by:
         message = f"{facts.name_taken_by} of the name {facts.name} exists already"
-        return context.plan(replace(record, reason=NAME_CONFLICT, message=message))
+        return context.plan(replace(record, reason=reasons.NAME_CONFLICT, message=message))
     if context.waits(record):
         return context.plan(record)
     spot = spec.spot and not 0 < facts.on_demand_after <= record.spot_failures
@@ -83,12 +74,12 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
         cooldowns=cooldowns,
         credentials=facts.credentials,
         token_id=_token_id(record, context),
-        reason=PROVISIONING,
+        reason=reasons.PROVISIONING,
         message=f"requesting {spec.machine_type} in {zone}",
     )
     plan = context.plan(requested, context.call(requested, "find", context.provider.find(requested)))
     message = f"requesting {_describe(spec, spot=spot)} {facts.name} in {zone}"
-    return replace(plan, events=(event("InstanceRequested", message),))
+    return replace(plan, events=(event(reasons.INSTANCE_REQUESTED, message),))
 
 
 def create(record: MachineRecord, context: Context) -> MachinePlan | ExistingMachine:
@@ -134,7 +125,7 @@ def _insert(record: MachineRecord, context: Context, find: Call) -> MachinePlan:
         if made is None:
             return context.plan(record, *calls)
         if made.status is not CallStatus.DONE:
-            return context.plan(context.retry(record, PROVISIONING, made.message))
+            return context.plan(context.retry(record, reasons.PROVISIONING, made.message))
         secrets[TOKEN_ROLE] = SecretRef(token_secret(record.token_id), TOKEN_NAMESPACE)
     result = context.result(record, "insert")
     if result is None or result.status is CallStatus.DONE:
@@ -219,7 +210,7 @@ def _take_over(
 ) -> MachinePlan | ExistingMachine:
     if not _is_ours(record, machine, context):
         text = f"{record.zone}: a machine {record.name} of another object exists already"
-        return context.plan(_fail(replace(record, reason=NAME_CONFLICT, message=text), context))
+        return context.plan(_fail(replace(record, reason=reasons.NAME_CONFLICT, message=text), context))
     return ExistingMachine(replace(record, sent=True, confirmed=True), adopted)
 
 
@@ -249,7 +240,7 @@ def _without_capacity(record: MachineRecord, context: Context) -> MachineRecord:
         no_capacity=record.no_capacity + 1,
         retry_at=context.now + context.settings.no_capacity(record.no_capacity),
         cooldowns=tuple(each for each in record.cooldowns if each.is_region),
-        reason=NO_CAPACITY,
+        reason=reasons.NO_CAPACITY,
         message=record.message or "no zone is left",
     )
 

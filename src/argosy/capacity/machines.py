@@ -11,6 +11,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.capacity import reasons
 from argosy.capacity.creation import ExistingMachine, create, reopen, request
 from argosy.capacity.machine_plan import Context, MachineFacts, MachinePlan, event
 from argosy.capacity.machine_record import MachineRecord, MachineState
@@ -64,7 +65,7 @@ class Machines(Struct, frozen=True):
             plan = watch(running, context)
             if not outcome.adopted:
                 return plan
-            adopted = event("InstanceAdopted", f"{record.name} exists already in {record.zone}")
+            adopted = event(reasons.INSTANCE_ADOPTED, f"{record.name} exists already in {record.zone}")
             return replace(plan, events=(adopted, *plan.events))
         assert record.requested_at is not None
         deadline = record.requested_at + timedelta(seconds=self.settings.join_timeout)

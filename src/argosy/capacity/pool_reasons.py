@@ -4,32 +4,43 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from argosy.capacity import reasons
 from argosy.capacity.machine_plan import event
 from argosy.kinds.text import join_names, pluralize
 from argosy.plan.actions import EmitEvent
+from argosy.workload import reasons as workload_reasons
 
 # Types of conditions.
-ACCEPTED: Final = "Accepted"
+ACCEPTED: Final = workload_reasons.ACCEPTED
 """The spec is valid."""
 READY: Final = "Ready"
 """All machines are ready nodes. False: the reason is that of a machine's own condition, or one of these."""
 
 # Reasons of Accepted; the first also of Events.
-INVALID_SPEC: Final = "InvalidSpec"
+INVALID_SPEC: Final = workload_reasons.INVALID_SPEC
+"""The spec is invalid, and nothing is changed until it is valid."""
 
 # Reasons of Ready.
 ALL_READY: Final = "AllReady"
-PROVISIONING: Final = "Provisioning"
-REJECTED: Final = "MachineRejected"
+"""All machines are ready nodes."""
+PROVISIONING: Final = reasons.PROVISIONING
+"""At least one machine is not a ready node yet."""
+MACHINE_REJECTED: Final = "MachineRejected"
 """The API server does not accept another ProvisionedInstance, for example because of a quota."""
 DELETING: Final = "Deleting"
+"""The pool is being deleted, and its machines with it."""
 
 # Reasons of Events.
 MACHINE_REQUESTED: Final = "MachineRequested"
+"""Machines are requested."""
 MACHINE_LOST: Final = "MachineLost"
+"""A machine is announced to end, lost or deleted; another one takes its place."""
 MACHINE_DRAINING: Final = "MachineDraining"
+"""Machines are not needed any more; the message says until when pods may stay."""
 MACHINE_RELEASED: Final = "MachineReleased"
-NAME_TAKEN: Final = "NameConflict"
+"""A machine is deleted."""
+NAME_CONFLICT: Final = reasons.NAME_CONFLICT
+"""A name is taken by another machine, node or object; another one is used."""
 
 
 def requested(machines: Sequence[str]) -> EmitEvent:
@@ -42,7 +53,7 @@ def lost(machine: str, problem: str) -> EmitEvent:
 
 def name_taken(machine: str) -> EmitEvent:
     text = f"{machine} is the name of another machine or object; another name is used"
-    return event(NAME_TAKEN, text, warning=True)
+    return event(NAME_CONFLICT, text, warning=True)
 
 
 def draining(machines: Sequence[str], until: datetime) -> EmitEvent:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from argosy.capacity import reasons
 from argosy.capacity.provider import (
     ALREADY_EXISTS,
     INVALID_CREDENTIALS,
@@ -13,18 +14,6 @@ from argosy.capacity.provider import (
     PERMISSION_DENIED,
 )
 from argosy.plan.actions import CallResult, CallStatus
-
-# Reasons of conditions and events.
-PROVISIONING: Final = "Provisioning"
-JOIN_TIMEOUT: Final = "JoinTimeout"
-JOIN_ATTEMPTS_EXHAUSTED: Final = "JoinAttemptsExhausted"
-ZONE_EXHAUSTED: Final = "ZoneExhausted"
-QUOTA_EXCEEDED: Final = "QuotaExceeded"
-NO_CAPACITY: Final = "NoCapacity"
-DENIED: Final = "PermissionDenied"
-INVALID: Final = "InvalidRequest"
-UNAVAILABLE: Final = "CloudUnavailable"
-NAME_CONFLICT: Final = "NameConflict"
 
 
 class Reaction(StrEnum):
@@ -48,18 +37,18 @@ class Outcome(NamedTuple):
 
 
 REACTIONS: Final[Mapping[str, Outcome]] = {
-    "ZONE_RESOURCE_POOL_EXHAUSTED": Outcome(Reaction.NEXT_ZONE, ZONE_EXHAUSTED),
-    "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": Outcome(Reaction.NEXT_ZONE, ZONE_EXHAUSTED),
-    "RESOURCE_POOL_EXHAUSTED": Outcome(Reaction.NEXT_ZONE, ZONE_EXHAUSTED),
-    "QUOTA_EXCEEDED": Outcome(Reaction.NEXT_REGION, QUOTA_EXCEEDED),
-    PERMISSION_DENIED: Outcome(Reaction.FAIL, DENIED),
-    INVALID_CREDENTIALS: Outcome(Reaction.FAIL, DENIED),
-    INVALID_REQUEST: Outcome(Reaction.FAIL, INVALID),
-    JOIN_DATA_MISSING: Outcome(Reaction.RETRY, PROVISIONING),
-    ALREADY_EXISTS: Outcome(Reaction.FIND, PROVISIONING),
-    "RESOURCE_ALREADY_EXISTS": Outcome(Reaction.FIND, PROVISIONING),
-    NOT_FOUND: Outcome(Reaction.FAIL, INVALID),
-    "RESOURCE_NOT_FOUND": Outcome(Reaction.FAIL, INVALID),
+    "ZONE_RESOURCE_POOL_EXHAUSTED": Outcome(Reaction.NEXT_ZONE, reasons.ZONE_EXHAUSTED),
+    "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": Outcome(Reaction.NEXT_ZONE, reasons.ZONE_EXHAUSTED),
+    "RESOURCE_POOL_EXHAUSTED": Outcome(Reaction.NEXT_ZONE, reasons.ZONE_EXHAUSTED),
+    "QUOTA_EXCEEDED": Outcome(Reaction.NEXT_REGION, reasons.QUOTA_EXCEEDED),
+    PERMISSION_DENIED: Outcome(Reaction.FAIL, reasons.PERMISSION_DENIED),
+    INVALID_CREDENTIALS: Outcome(Reaction.FAIL, reasons.PERMISSION_DENIED),
+    INVALID_REQUEST: Outcome(Reaction.FAIL, reasons.INVALID_REQUEST),
+    JOIN_DATA_MISSING: Outcome(Reaction.RETRY, reasons.PROVISIONING),
+    ALREADY_EXISTS: Outcome(Reaction.FIND, reasons.PROVISIONING),
+    "RESOURCE_ALREADY_EXISTS": Outcome(Reaction.FIND, reasons.PROVISIONING),
+    NOT_FOUND: Outcome(Reaction.FAIL, reasons.INVALID_REQUEST),
+    "RESOURCE_NOT_FOUND": Outcome(Reaction.FAIL, reasons.INVALID_REQUEST),
 }
 """By the code of a refusal of a creation, or of an operation that failed."""
 
@@ -71,12 +60,12 @@ TRANSIENT_CODES: Final = frozenset(
 def reaction_to(code: str) -> Outcome:
     """Return what is done about a code. An unknown one is an answer about this request: it fails."""
     if code in TRANSIENT_CODES:
-        return Outcome(Reaction.RETRY, UNAVAILABLE)
-    return REACTIONS.get(code, Outcome(Reaction.FAIL, INVALID))
+        return Outcome(Reaction.RETRY, reasons.CLOUD_UNAVAILABLE)
+    return REACTIONS.get(code, Outcome(Reaction.FAIL, reasons.INVALID_REQUEST))
 
 
 def reaction_to_result(result: CallResult) -> Outcome:
     """Return what is done about a call that was not done."""
     if result.status is CallStatus.REFUSED:
         return reaction_to(result.code)
-    return Outcome(Reaction.RETRY, UNAVAILABLE)
+    return Outcome(Reaction.RETRY, reasons.CLOUD_UNAVAILABLE)

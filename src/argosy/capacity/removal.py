@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from argosy.capacity import reasons
 from argosy.capacity.machine_plan import Context, MachinePlan, cut, event
 from argosy.capacity.machine_record import MachineRecord, MachineState
 from argosy.capacity.provider import NOT_FOUND, OperationKind
-from argosy.capacity.reactions import DENIED, JOIN_ATTEMPTS_EXHAUSTED, JOIN_TIMEOUT, UNAVAILABLE
 from argosy.plan.actions import CallStatus
 
 UNWANTED = "Unwanted"
@@ -42,11 +42,11 @@ def begin_timeout(record: MachineRecord, context: Context, progress: str) -> Mac
         record,
         join_attempts=record.join_attempts + 1,
         spot_failures=record.spot_failures + (1 if record.spot else 0),
-        reason=JOIN_TIMEOUT,
+        reason=reasons.JOIN_TIMEOUT,
         message=message,
     )
-    plan = begin_removal(record, context, JOIN_TIMEOUT)
-    return replace(plan, events=(event(JOIN_TIMEOUT, message, warning=True), *plan.events))
+    plan = begin_removal(record, context, reasons.JOIN_TIMEOUT)
+    return replace(plan, events=(event(reasons.JOIN_TIMEOUT, message, warning=True), *plan.events))
 
 
 def release(record: MachineRecord, context: Context) -> MachinePlan:
@@ -62,7 +62,9 @@ def remove(record: MachineRecord, context: Context) -> MachinePlan:
     """Ask for the deletion until the provider does not know the machine any more."""
     facts = context.facts
     if facts.abandon and record.deletion_reason == UNWANTED and _is_refused(record, context):
-        abandoned = event("InstanceAbandoned", f"{record.name} in {record.zone} was given up", warning=True)
+        abandoned = event(
+            reasons.INSTANCE_ABANDONED, f"{record.name} in {record.zone} was given up", warning=True
+        )
         return context.plan(replace(record, state=MachineState.DELETED), events=(abandoned,))
     if not facts.has_credentials:
         return context.plan(record)
@@ -76,7 +78,7 @@ def remove(record: MachineRecord, context: Context) -> MachinePlan:
         return _await_operation(record, context, call_key=call.key)
     if result.status is CallStatus.REFUSED and result.code == NOT_FOUND:
         return _absent(record, context)
-    reason = DENIED if result.status is CallStatus.REFUSED else UNAVAILABLE
+    reason = reasons.PERMISSION_DENIED if result.status is CallStatus.REFUSED else reasons.CLOUD_UNAVAILABLE
     return context.plan(context.retry(record, reason, result.message))
 
 
@@ -88,7 +90,7 @@ def _await_operation(record: MachineRecord, context: Context, call_key: str) -> 
     if done and not mine[0].code and context.machine(record) is None:
         return remove(replace(record, tries=record.tries + 1, retry_at=None), context)
     if done and mine[0].code:
-        again = context.retry(record, UNAVAILABLE, f"{mine[0].code}: {mine[0].message}")
+        again = context.retry(record, reasons.CLOUD_UNAVAILABLE, f"{mine[0].code}: {mine[0].message}")
         return context.plan(again)
     assert record.deleting_since is not None
     hangs_at = record.deleting_since + timedelta(seconds=HANGING_SECONDS * (record.tries + 1))
@@ -112,18 +114,18 @@ def _absent(record: MachineRecord, context: Context) -> MachinePlan:
     if running or (not record.confirmed and context.now < settled_at):
         wait = settled_at if context.now < settled_at else context.now + timedelta(seconds=5)
         return context.plan(replace(record, tries=record.tries + 1, retry_at=wait))
-    deleted = event("InstanceDeleted", f"{record.name} in {record.zone} is deleted")
+    deleted = event(reasons.INSTANCE_DELETED, f"{record.name} in {record.zone} is deleted")
     gone = replace(record, state=_following_state(record, context), tries=0, retry_at=None, sent=False)
     if gone.state is MachineState.FAILED:
         text = cut(f"{record.join_attempts} machines were not ready in time; the last: {record.message}")
         blocked = context.facts.inputs_digest
-        gone = replace(gone, reason=JOIN_ATTEMPTS_EXHAUSTED, message=text, blocked_by=blocked)
+        gone = replace(gone, reason=reasons.JOIN_ATTEMPTS_EXHAUSTED, message=text, blocked_by=blocked)
     return replace(context.plan(gone, events=(deleted,)), requeue_at=context.now)
 
 
 def _following_state(record: MachineRecord, context: Context) -> MachineState:
     """Return what a machine is after it was deleted."""
-    if record.deletion_reason != JOIN_TIMEOUT:
+    if record.deletion_reason != reasons.JOIN_TIMEOUT:
         return MachineState.DELETED
     exhausted = record.join_attempts >= context.settings.max_join_attempts
     return MachineState.FAILED if exhausted else MachineState.WANTED
@@ -131,7 +133,7 @@ def _following_state(record: MachineRecord, context: Context) -> MachineState:
 
 def _is_refused(record: MachineRecord, context: Context) -> bool:
     """Return True if the machine cannot be deleted with the credentials that there are."""
-    if not context.facts.has_credentials or record.reason == DENIED:
+    if not context.facts.has_credentials or record.reason == reasons.PERMISSION_DENIED:
         return True
     result = context.result(record, "delete")
     return result is not None and result.status in (CallStatus.REFUSED, CallStatus.NO_CREDENTIALS)

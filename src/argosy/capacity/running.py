@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from argosy.capacity import reasons
 from argosy.capacity.join import TOKEN_DRIVER, DeleteToken
 from argosy.capacity.machine_plan import Context, MachinePlan, event
 from argosy.capacity.machine_record import MachineNotice, MachineRecord, MachineSpec, MachineState
 from argosy.capacity.provider import NOT_FOUND, ObservedMachine, OperationKind, Presence
-from argosy.capacity.reactions import PROVISIONING
 from argosy.capacity.removal import begin_removal, begin_timeout
 from argosy.plan.actions import Call, CallStatus, EmitEvent
 
@@ -22,11 +22,11 @@ LOST = "Lost"
 """Why a machine is deleted that its provider has taken."""
 
 _CAUSES = {
-    OperationKind.PREEMPTED: "Preempted",
-    OperationKind.HOST_ERROR: "HostError",
-    OperationKind.MAINTENANCE: "Maintenance",
-    OperationKind.STOP: "UserStopped",
-    OperationKind.DELETE: "UserStopped",
+    OperationKind.PREEMPTED: reasons.PREEMPTED,
+    OperationKind.HOST_ERROR: reasons.HOST_ERROR,
+    OperationKind.MAINTENANCE: reasons.MAINTENANCE,
+    OperationKind.STOP: reasons.USER_STOPPED,
+    OperationKind.DELETE: reasons.USER_STOPPED,
 }
 
 
@@ -36,7 +36,7 @@ def watch(record: MachineRecord, context: Context) -> MachinePlan:
     machine = context.machine(record)
     if machine is not None and machine.presence is Presence.RUNNING and record.running_at is None:
         record = replace(record, running_at=context.now)
-        events.append(event("InstanceRunning", f"{record.name} runs in {record.zone}"))
+        events.append(event(reasons.INSTANCE_RUNNING, f"{record.name} runs in {record.zone}"))
     record = _notice(record, machine, context, events)
     if machine is None and context.is_fresh(record.requested_at) and context.facts.zone.value is not None:
         return _confirm_absence(record, context, events)
@@ -46,7 +46,7 @@ def watch(record: MachineRecord, context: Context) -> MachinePlan:
     silent_for = context.now - record.silent_since if record.silent_since else timedelta()
     limit = timedelta(seconds=context.settings.lease_loss_timeout)
     if silent_for >= limit and context.facts.has_credentials:
-        record = _with_notice(record, context, "node", "Unknown", None, events)
+        record = _with_notice(record, context, "node", reasons.UNKNOWN, None, events)
         return _with_events(begin_removal(record, context, LOST), events)
     record, calls = _delete_token(record, context)
     record = _pass_gate(record, context, events)
@@ -57,7 +57,7 @@ def watch(record: MachineRecord, context: Context) -> MachinePlan:
     deadline = record.requested_at + timedelta(seconds=context.settings.join_timeout)
     if context.now >= deadline:
         return _with_events(begin_timeout(record, context, progress(record, context)), events)
-    record = replace(record, reason=PROVISIONING, message=progress(record, context))
+    record = replace(record, reason=reasons.PROVISIONING, message=progress(record, context))
     times = [deadline, *_gate_times(record, context)]
     return MachinePlan(record=record, calls=calls, events=tuple(events), requeue_at=min(times))
 
@@ -72,7 +72,7 @@ def _notice(
         if operation.kind in _CAUSES:
             return _with_notice(record, context, "operation", _CAUSES[operation.kind], None, events)
     if machine is not None and machine.presence in (Presence.NOTICED, Presence.LOST):
-        return _with_notice(record, context, machine.status, "Unknown", None, events)
+        return _with_notice(record, context, machine.status, reasons.UNKNOWN, None, events)
     if (notice := context.facts.announcement) is not None:
         return _with_notice(record, context, notice.source, notice.cause, notice.deadline, events)
     return record
@@ -89,13 +89,15 @@ def _with_notice(
     if record.notice is not None:
         return record
     end = deadline or context.now + timedelta(seconds=context.settings.notice_seconds)
-    events.append(event("PreemptionNotice", f"{record.name}: {cause}, reported by {source}", warning=True))
+    events.append(
+        event(reasons.PREEMPTION_NOTICE, f"{record.name}: {cause}, reported by {source}", warning=True)
+    )
     return replace(record, notice=MachineNotice(source, context.now, end, cause))
 
 
 def improve_cause(record: MachineRecord, context: Context) -> MachineRecord:
     """Return the Record with the cause that an operation names, if only a status was known before."""
-    if record.notice is None or record.notice.cause not in ("Unknown", "NotFound"):
+    if record.notice is None or record.notice.cause not in (reasons.UNKNOWN, reasons.NOT_FOUND):
         return record
     causes = [_CAUSES[each.kind] for each in context.operations(record) if each.kind in _CAUSES]
     return replace(record, notice=replace(record.notice, cause=causes[0])) if causes else record
@@ -110,7 +112,7 @@ def _confirm_absence(record: MachineRecord, context: Context, events: list[EmitE
     if result is None:
         return _with_events(context.plan(record, call), events)
     if result.status is CallStatus.REFUSED and result.code == NOT_FOUND:
-        record = _with_notice(record, context, "absence", "NotFound", context.now, events)
+        record = _with_notice(record, context, "absence", reasons.NOT_FOUND, context.now, events)
         deleted = replace(improve_cause(record, context), state=MachineState.DELETED, tries=0, retry_at=None)
         record, calls = _delete_token(deleted, context)
         return MachinePlan(record=record, calls=calls, events=tuple(events))
@@ -137,7 +139,7 @@ def _join(record: MachineRecord, context: Context, events: list[EmitEvent]) -> M
             return replace(record, silent_since=context.now)
         return record
     if not record.node_uid:
-        events.append(event("NodeJoined", f"{record.name} joined as Node {node.name}"))
+        events.append(event(reasons.NODE_JOINED, f"{record.name} joined as Node {node.name}"))
         record = replace(
             record, state=MachineState.JOINED, node=node.name, node_uid=node.uid, joined_at=context.now
         )
@@ -157,8 +159,10 @@ def _pass_gate(record: MachineRecord, context: Context, events: list[EmitEvent])
         if any(at > context.now for at in _gate_times(record, context)):
             return record
         pods = ", ".join(node.pods_not_ready[:5])
-        events.append(event("NodePodsNotReady", f"Node {node.name}: not ready: {pods}", warning=True))
-    events.append(event("NodeReady", f"Node {node.name} is ready"))
+        events.append(
+            event(reasons.NODE_PODS_NOT_READY, f"Node {node.name}: not ready: {pods}", warning=True)
+        )
+    events.append(event(reasons.NODE_READY, f"Node {node.name} is ready"))
     return replace(
         record,
         state=MachineState.READY,

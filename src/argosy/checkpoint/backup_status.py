@@ -9,12 +9,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from argosy.checkpoint import reasons
 from argosy.kinds import migration as phases
 from argosy.kinds.migration import BuiltImage, CheckpointBackup, CheckpointBackupStatus, CheckpointFile
 from argosy.kinds.status_condition import StatusCondition
 
 READY: Final = "Ready"
-IN_PROGRESS, COMPLETED, FAILED = "CheckpointInProgress", "CheckpointCompleted", "CheckpointFailed"
 RETRYING: Final = "retrying: "
 """What the message begins with while a step is repeated."""
 RETRY_TIME = timedelta(minutes=10)
@@ -57,7 +57,7 @@ def with_begin(
         phase=phases.CHECKPOINTING,
         message=message,
         observed_generation=backup.metadata.generation,
-        conditions=_with_ready(backup, "False", IN_PROGRESS, message, at, restart=True),
+        conditions=_with_ready(backup, "False", reasons.CHECKPOINT_IN_PROGRESS, message, at, restart=True),
         last_checkpoint_time=old.last_checkpoint_time,
         node_name=node,
         source_pod_uid=pod_uid,
@@ -126,7 +126,7 @@ def with_completion(backup: CheckpointBackup, error: str, now: datetime) -> Chec
         phase=phase,
         message=message,
         completion_time=at,
-        conditions=_with_ready(backup, "True", COMPLETED, message, at),
+        conditions=_with_ready(backup, "True", reasons.CHECKPOINT_COMPLETED, message, at),
     )
 
 
@@ -140,7 +140,7 @@ def with_failure(backup: CheckpointBackup, message: str, now: datetime) -> Check
         message=message,
         observed_generation=backup.metadata.generation,
         completion_time=at,
-        conditions=_with_ready(backup, "False", FAILED, message, at),
+        conditions=_with_ready(backup, "False", reasons.CHECKPOINT_FAILED, message, at),
     )
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from datetime import datetime
 
+from argosy.capacity import reasons
 from argosy.capacity.pool import PoolMachine, PoolNode
-from argosy.capacity.reactions import NAME_CONFLICT
 from argosy.dialects.spot.instance_status import PENDING, TERMINATED
 from argosy.dialects.spot.losses import TAKEN_CAUSES
 from argosy.dialects.spot.pods import ClusterPod
@@ -56,7 +56,7 @@ def machine_of(instance: ProvisionedInstance) -> PoolMachine:
         preempted=bool(problem) and status.cause in TAKEN_CAUSES,
         over=over,
         deadline=status.deadline,
-        name_taken=_false(instance, "Provisioned") == NAME_CONFLICT,
+        name_taken=_false(instance, reasons.PROVISIONED) == reasons.NAME_CONFLICT,
     )
 
 
@@ -79,12 +79,12 @@ def drain_patch(until: datetime) -> dict[str, object]:
 
 
 def is_ready(instance: ProvisionedInstance) -> bool:
-    return any(c.type == "NodeReady" and c.status == "True" for c in instance.status.conditions)
+    return any(c.type == reasons.NODE_READY and c.status == "True" for c in instance.status.conditions)
 
 
 def false_condition(instance: ProvisionedInstance) -> StatusCondition | None:
     """Return why a machine is not a ready node yet."""
-    kinds = ("Provisioned", "NodeReady")
+    kinds = (reasons.PROVISIONED, reasons.NODE_READY)
     return next((c for c in instance.status.conditions if c.type in kinds and c.status == "False"), None)
 
 

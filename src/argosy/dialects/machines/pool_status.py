@@ -75,7 +75,7 @@ def _ready(
         return Stated(reasons.READY, "True", reasons.ALL_READY, count)
     rejected = next((f for f in failures if f.kind == ProvisionedInstance.resource.kind), None)
     if rejected is not None:
-        return Stated(reasons.READY, "False", reasons.REJECTED, f"{count}; {rejected.message}")
+        return Stated(reasons.READY, "False", reasons.MACHINE_REJECTED, f"{count}; {rejected.message}")
     found = [
         (slot.machine, condition)
         for slot in record.slots

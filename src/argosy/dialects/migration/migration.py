@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from argosy.checkpoint.backup import DEFAULT_TRUSTED
 from argosy.checkpoint.image_names import InvalidImageNameError, with_registry
 from argosy.checkpoint.schedules import InvalidScheduleError, parse_schedule
-from argosy.dialects.migration import conditions as reasons
+from argosy.dialects.migration import reasons
 from argosy.dialects.migration.backups import backup_children
 from argosy.dialects.migration.conditions import READY, with_ready
 from argosy.dialects.migration.targets import NAMESPACE_INDEX, TARGETS, MigratedPod, Target, pods_of

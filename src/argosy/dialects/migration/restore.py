@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from argosy.dialects.migration import conditions as reasons
+from argosy.dialects.migration import reasons
 from argosy.dialects.migration.conditions import with_ready
 from argosy.dialects.migration.restored_pod import InvalidRestoreError, restored_pod
 from argosy.kinds import migration as phases

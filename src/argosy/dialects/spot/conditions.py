@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from argosy.capacity import reasons as machine_reasons
 from argosy.dialects.spot import reasons
 from argosy.dialects.spot.job_spec import Rejection
 from argosy.dialects.spot.launch import place_problem
@@ -65,7 +66,7 @@ def instance_problem(record: SpotJobRecord, observed: ObservedJob) -> Stated | N
         problem
         for replica in record.replicas
         if (instance := observed.instance_of(replica.current)) is not None
-        and (problem := _false(instance, "Provisioned", "NodeReady")) is not None
+        and (problem := _false(instance, machine_reasons.PROVISIONED, machine_reasons.NODE_READY)) is not None
     ]
     terminal = [problem for problem in problems if problem.reason in reasons.TERMINAL_INSTANCE_REASONS]
     return next(iter([*terminal, *problems]), None)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.capacity import reasons
 from argosy.capacity.catalog import EMPTY, Catalog, Prices
 from argosy.capacity.join import AUTO, JOIN_ROLE, TOKEN, JoinPlan, join_values
 from argosy.capacity.machine_plan import NODE_PODS, MachineFacts, NodePods, event, machine_view
@@ -150,7 +151,7 @@ class InstanceReconciler(Struct, frozen=True):
             join = read.check_join(name, plan, join_state)
             if join.ready and self._is_token_refused(obj, plan, join_state):
                 text = f'secret {name}: token "{AUTO}" is not allowed in namespace {obj.metadata.namespace}'
-                join = Checked(False, read.TOKEN_NOT_ALLOWED, text)
+                join = Checked(False, reasons.TOKEN_NOT_ALLOWED, text)
         view = self._view(record)
         return _Gathered(
             template=checked,
@@ -375,4 +376,4 @@ def _join_events(before: MachineRecord, after: MachineRecord, gathered: _Gathere
         return
     if differing := read.join_mismatch(gathered.plan, gathered.join_state):
         text = f"secret {gathered.join_secret} and the template differ in {differing}; the Secret is used"
-        yield event("JoinConfigMismatch", text, warning=True)
+        yield event(reasons.JOIN_CONFIG_MISMATCH, text, warning=True)

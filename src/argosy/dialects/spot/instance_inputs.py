@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.capacity import reasons
 from argosy.capacity.join import KEYS, JoinPlan, mismatches, missing_keys
 from argosy.capacity.machine_plan import NodeFacts, NodePods
 from argosy.capacity.machine_record import (
@@ -36,15 +37,6 @@ GPU_RESOURCE = "nvidia.com/gpu"
 CDI_PREFIX = "container.devices.cdi.k8s.io/"
 CLOCK_SKEW = timedelta(seconds=60)
 
-FOUND, SECRET_NOT_FOUND, KEY_MISSING, INVALID_CREDENTIALS, TEMPLATE_NOT_FOUND = (
-    "Found",
-    "SecretNotFound",
-    "KeyMissing",
-    "InvalidCredentials",
-    "TemplateNotFound",
-)
-TOKEN_NOT_ALLOWED = "TokenNotAllowed"  # noqa: S105
-
 
 class Checked(Struct, frozen=True):
     """Whether a Secret has what is needed: True, False, or None while it has not been read."""
@@ -59,14 +51,16 @@ def check_template(obj: ProvisionedInstance, template: Template | None) -> Check
     where = obj.spec.instance_template_namespace or obj.metadata.namespace
     name = f"{obj.spec.instance_template_kind} {where}/{obj.spec.instance_template_name}"
     if template is None:
-        return Checked(False, TEMPLATE_NOT_FOUND, f"{name} not found")
+        return Checked(False, reasons.TEMPLATE_NOT_FOUND, f"{name} not found")
     allowed = template.metadata.annotations.get(labels.ALLOWED_NAMESPACES, "")
     names = {item.strip() for item in allowed.split(",")}
     if where != obj.metadata.namespace and names.isdisjoint({"*", obj.metadata.namespace}):
-        return Checked(False, TEMPLATE_NOT_FOUND, f"{name} not found, or not shared with this namespace")
+        return Checked(
+            False, reasons.TEMPLATE_NOT_FOUND, f"{name} not found, or not shared with this namespace"
+        )
     if problem := template_problem(template):
         return Checked(False, INVALID_SPEC, f"{name}: {problem}")
-    return Checked(True, FOUND)
+    return Checked(True, reasons.FOUND)
 
 
 def template_problem(template: Template) -> str:
@@ -139,12 +133,12 @@ def check_credentials(name: str, state: ViewState) -> Checked:
     if data is None:
         return _unreadable(state)
     if CREDENTIALS_KEY not in data:
-        return Checked(False, KEY_MISSING, f'secret {name}: key "{CREDENTIALS_KEY}" missing')
+        return Checked(False, reasons.KEY_MISSING, f'secret {name}: key "{CREDENTIALS_KEY}" missing')
     try:
         check_account(data[CREDENTIALS_KEY])
     except Refusal as refusal:
-        return Checked(False, INVALID_CREDENTIALS, f"secret {name}: {refusal.message}")
-    return Checked(True, FOUND)
+        return Checked(False, reasons.INVALID_CREDENTIALS, f"secret {name}: {refusal.message}")
+    return Checked(True, reasons.FOUND)
 
 
 def check_join(name: str, plan: JoinPlan, state: ViewState) -> Checked:
@@ -156,8 +150,8 @@ def check_join(name: str, plan: JoinPlan, state: ViewState) -> Checked:
     if missing:
         keys = ", ".join(f'"{key}"' for key in KEYS if key in missing)
         word = "key" if len(missing) == 1 else "keys"
-        return Checked(False, KEY_MISSING, f"secret {name}: {word} {keys} missing")
-    return Checked(True, FOUND)
+        return Checked(False, reasons.KEY_MISSING, f"secret {name}: {word} {keys} missing")
+    return Checked(True, reasons.FOUND)
 
 
 def join_mismatch(plan: JoinPlan, state: ViewState) -> str:
@@ -167,7 +161,7 @@ def join_mismatch(plan: JoinPlan, state: ViewState) -> str:
 
 def _unreadable(state: ViewState) -> Checked:
     if state.problem:
-        return Checked(False, SECRET_NOT_FOUND, state.problem)
+        return Checked(False, reasons.SECRET_NOT_FOUND, state.problem)
     return Checked()
 
 
@@ -251,10 +245,10 @@ def node_facts(node: Node, pods: NodePods | None) -> NodeFacts:
 
 
 _CAUSES = {
-    NoticeCause.PREEMPTED: NoticeCause.PREEMPTED.value,
-    NoticeCause.MAINTENANCE: "Maintenance",
-    NoticeCause.DRAINED: "Maintenance",
-    NoticeCause.OUT_OF_SERVICE: "HostError",
+    NoticeCause.PREEMPTED: reasons.PREEMPTED,
+    NoticeCause.MAINTENANCE: reasons.MAINTENANCE,
+    NoticeCause.DRAINED: reasons.MAINTENANCE,
+    NoticeCause.OUT_OF_SERVICE: reasons.HOST_ERROR,
 }
 
 
@@ -267,7 +261,7 @@ def announcement(node: Node, rules: NoticeRules, now: datetime) -> MachineNotice
     if found is None or found.cause is NoticeCause.CANDIDATE or found.source == labels.MACHINE_POOL_SOURCE:
         return None
     deadline = found.deadline or now + timedelta(seconds=30)
-    return MachineNotice(found.source, now, deadline, _CAUSES.get(found.cause, "Unknown"))
+    return MachineNotice(found.source, now, deadline, _CAUSES.get(found.cause, reasons.UNKNOWN))
 
 
 def taken_by(obj: ProvisionedInstance, node: Node | None, namesakes: Iterable[ProvisionedInstance]) -> str:

@@ -5,10 +5,10 @@ from datetime import datetime
 import msgspec
 from msgspec import Struct
 
+from argosy.capacity import reasons
 from argosy.capacity.machine_plan import NodeFacts
 from argosy.capacity.machine_record import MachineState
 from argosy.capacity.provider import ObservedMachine
-from argosy.capacity.reactions import PROVISIONING
 from argosy.dialects.spot.conditions import Stated, update_conditions
 from argosy.dialects.spot.instance_inputs import Checked
 from argosy.dialects.spot.instance_record import InstanceRecord
@@ -78,8 +78,8 @@ def _state(shown: Shown, before: str) -> str:
 
 def _conditions(shown: Shown) -> list[Stated]:
     stated = [
-        *_checked("CredentialsReady", shown.credentials),
-        *_checked("JoinConfigReady", shown.join if shown.template.ready else Checked()),
+        *_checked(reasons.CREDENTIALS_READY, shown.credentials),
+        *_checked(reasons.JOIN_CONFIG_READY, shown.join if shown.template.ready else Checked()),
         _provisioned(shown),
         _node_ready(shown),
     ]
@@ -87,7 +87,7 @@ def _conditions(shown: Shown) -> list[Stated]:
     if record.notice is not None:
         over = record.state in _OVER or record.state is MachineState.DELETING
         text = f"noticed by {record.notice.source}"
-        stated.append(Stated("Lost", "True" if over else "False", record.notice.cause, text))
+        stated.append(Stated(reasons.LOST, "True" if over else "False", record.notice.cause, text))
     return stated
 
 
@@ -106,31 +106,33 @@ def _provisioned(shown: Shown) -> Stated:
         MachineState.LOST,
         MachineState.DELETING,
     ):
-        return Stated("Provisioned", "True", "Running", f"{record.name} runs in {record.zone}")
+        return Stated(reasons.PROVISIONED, "True", reasons.RUNNING, f"{record.name} runs in {record.zone}")
     if record.state in (MachineState.WANTED, MachineState.REQUESTED):
         for checked in (shown.template, shown.credentials, shown.join):
             if checked.ready is False:
-                return Stated("Provisioned", "False", checked.reason, checked.message)
+                return Stated(reasons.PROVISIONED, "False", checked.reason, checked.message)
     if record.state is MachineState.DELETED:
-        return Stated("Provisioned", "False", "Gone", record.message)
-    return Stated("Provisioned", "False", record.reason or PROVISIONING, record.message)
+        return Stated(reasons.PROVISIONED, "False", reasons.GONE, record.message)
+    return Stated(reasons.PROVISIONED, "False", record.reason or reasons.PROVISIONING, record.message)
 
 
 def _node_ready(shown: Shown) -> Stated:
     record, node = shown.record.machine, shown.node
     if record.state in (MachineState.DELETED, MachineState.LOST):
-        return Stated("NodeReady", "False", "Lost", "the VM is lost")
+        return Stated(reasons.NODE_READY, "False", reasons.LOST, "the VM is lost")
     if node is None:
-        reason = record.reason if record.reason not in ("", PROVISIONING) else "NodeMissing"
-        return Stated("NodeReady", "False", reason, record.message)
+        reason = record.reason if record.reason not in ("", reasons.PROVISIONING) else reasons.NODE_MISSING
+        return Stated(reasons.NODE_READY, "False", reason, record.message)
     if not node.ready:
-        return Stated("NodeReady", "False", "NodeNotReady", f"Node {node.name}: {node.message}")
+        return Stated(
+            reasons.NODE_READY, "False", reasons.NODE_NOT_READY, f"Node {node.name}: {node.message}"
+        )
     if node.gpus < shown.needs_gpus:
         text = f"Node {node.name} offers {node.gpus} of {shown.needs_gpus} nvidia.com/gpu"
-        return Stated("NodeReady", "False", "GpuMissing", text)
+        return Stated(reasons.NODE_READY, "False", reasons.GPU_MISSING, text)
     if record.state is not MachineState.READY:
-        return Stated("NodeReady", "False", "NodePodsNotReady", record.message)
-    return Stated("NodeReady", "True", "Ready", f"Node {node.name} is ready")
+        return Stated(reasons.NODE_READY, "False", reasons.NODE_PODS_NOT_READY, record.message)
+    return Stated(reasons.NODE_READY, "True", reasons.READY, f"Node {node.name} is ready")
 
 
 def _encode(record: InstanceRecord) -> dict[str, object]:

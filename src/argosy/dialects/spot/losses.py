@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from argosy.capacity import reasons
 from argosy.dialects.spot.observed import ObservedJob, Steps
 from argosy.dialects.spot.places import is_ready, ready_condition
 from argosy.dialects.spot.record import Incarnation, Replica
@@ -28,8 +29,8 @@ NODE_DISRUPTIONS: Final = frozenset({"TerminationByKubelet", "DeletionByPodGC"})
 
 DEFAULT_NOTICE_SECONDS: Final = 30.0
 
-PREEMPTED, MAINTENANCE, HOST_ERROR = NoticeCause.PREEMPTED.value, "Maintenance", "HostError"
-USER_STOPPED, NOT_FOUND, UNKNOWN = "UserStopped", "NotFound", "Unknown"
+PREEMPTED, MAINTENANCE, HOST_ERROR = reasons.PREEMPTED, reasons.MAINTENANCE, reasons.HOST_ERROR
+USER_STOPPED, NOT_FOUND, UNKNOWN = reasons.USER_STOPPED, reasons.NOT_FOUND, reasons.UNKNOWN
 
 TAKEN_CAUSES: Final = frozenset({PREEMPTED, NOT_FOUND, UNKNOWN})
 """Causes that speak against the zone of a VM: it was preempted, or nothing else explains that it is gone."""
@@ -126,7 +127,7 @@ def _is_ending(instance: ProvisionedInstance) -> bool:
 
 
 def _is_lost(instance: ProvisionedInstance) -> bool:
-    return any(c.type == "Lost" and c.status == "True" for c in instance.status.conditions)
+    return any(c.type == reasons.LOST and c.status == "True" for c in instance.status.conditions)
 
 
 def _node_losses(incarnation: Incarnation, observed: ObservedJob) -> Iterator[Loss]:

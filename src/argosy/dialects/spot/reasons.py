@@ -1,19 +1,21 @@
 """Lists the types and reasons of conditions, and the reasons of events, of SpotInstanceJobs.
 
-Reasons with the same meaning in all job APIs are in `workload.reasons`; some are repeated here by name.
+Reasons with the same meaning in all job APIs are in `workload.reasons`, those of VMs in `capacity.reasons`;
+some are repeated here by name.
 """
 
 from typing import Final
 
+from argosy.capacity import reasons as machine_reasons
 from argosy.workload import reasons
 
 # Types of conditions.
 
 ACCEPTED: Final = reasons.ACCEPTED
 """The spec, the template and the Job template are valid; also the reason of that condition if it is true."""
-CREDENTIALS_READY: Final = "CredentialsReady"
+CREDENTIALS_READY: Final = machine_reasons.CREDENTIALS_READY
 """The Secret with the credentials of the cloud exists and can be used."""
-JOIN_CONFIG_READY: Final = "JoinConfigReady"
+JOIN_CONFIG_READY: Final = machine_reasons.JOIN_CONFIG_READY
 """The Secret by which VMs join the cluster exists and has all its keys."""
 INSTANCES_READY: Final = "InstancesReady"
 """All bought VMs are nodes on which Jobs can run."""
@@ -35,7 +37,7 @@ outcome of recoveries."""
 
 INVALID_SPEC: Final = reasons.INVALID_SPEC
 """The spec has invalid fields; the message has their paths."""
-TEMPLATE_NOT_FOUND: Final = "TemplateNotFound"
+TEMPLATE_NOT_FOUND: Final = machine_reasons.TEMPLATE_NOT_FOUND
 """The SpotInstanceVM or InstanceTemplate does not exist."""
 INVALID_IMAGE_REPO: Final = "InvalidImageRepo"
 """The repository for checkpoint images is invalid."""
@@ -46,17 +48,21 @@ UNSUPPORTED_JOB_TEMPLATE: Final = "UnsupportedJobTemplate"
 
 # Reasons of CredentialsReady, JoinConfigReady and InstancesReady; others are those of the instances.
 
-FOUND: Final = "Found"
+FOUND: Final = machine_reasons.FOUND
 """The Secret exists and has all its keys."""
-SECRET_NOT_FOUND: Final = "SecretNotFound"  # noqa: S105 - no password
+SECRET_NOT_FOUND: Final = machine_reasons.SECRET_NOT_FOUND
 """The Secret does not exist, or may not be used from this namespace."""
 NOT_REQUIRED: Final = "NotRequired"
 """All replicas run on nodes of the cluster, and nothing is bought."""
 ALL_READY: Final = "AllReady"
 """All bought VMs are ready nodes."""
-PROVISIONING: Final = "Provisioning"
+PROVISIONING: Final = machine_reasons.PROVISIONING
 """At least one VM is not a ready node yet."""
-TERMINAL_INSTANCE_REASONS: Final = ("JoinAttemptsExhausted", "PermissionDenied", "InvalidRequest")
+TERMINAL_INSTANCE_REASONS: Final = (
+    machine_reasons.JOIN_ATTEMPTS_EXHAUSTED,
+    machine_reasons.PERMISSION_DENIED,
+    machine_reasons.INVALID_REQUEST,
+)
 """Reasons for which no VM is bought any more until something is changed."""
 
 # Reasons of CheckpointReady.
@@ -79,7 +85,7 @@ RECOVERED: Final = "Recovered"
 to be good."""
 SUPERSEDED: Final = "Superseded"
 """Outcome of a recovery that something else has ended: the next loss, a scale-down, or the end of the job."""
-UNKNOWN: Final = "Unknown"
+UNKNOWN: Final = machine_reasons.UNKNOWN
 """Outcome of a recovery after which the training resumes by itself, and nothing shows what it has saved."""
 NO_CHECKPOINT_FOUND: Final = reasons.NO_CHECKPOINT_FOUND
 """Training starts from the beginning: there is no checkpoint."""
@@ -100,9 +106,9 @@ RESTART_LIMIT_EXCEEDED: Final = "RestartLimitExceeded"
 
 # Reasons of events, besides those that are also reasons of conditions.
 
-INSTANCE_REQUESTED: Final = "InstanceRequested"
+INSTANCE_REQUESTED: Final = machine_reasons.INSTANCE_REQUESTED
 """A VM is bought for a replica."""
-INSTANCE_DELETED: Final = "InstanceDeleted"
+INSTANCE_DELETED: Final = machine_reasons.INSTANCE_DELETED
 """A VM was deleted."""
 JOB_CREATED: Final = "JobCreated"
 """The Job of a replica was created."""
@@ -110,7 +116,7 @@ JOB_DELETED: Final = "JobDeleted"
 """The Job of a lost incarnation was deleted."""
 CHECKPOINT_REQUESTED: Final = "CheckpointRequested"
 """A checkpoint of a replica was ordered."""
-PREEMPTION_NOTICE: Final = "PreemptionNotice"
+PREEMPTION_NOTICE: Final = machine_reasons.PREEMPTION_NOTICE
 """The node of a replica is lost or will be; the message has the cause and who has reported it."""
 RECOVERY_STARTED: Final = "RecoveryStarted"
 """A lost or failed replica is being replaced."""
