@@ -117,6 +117,20 @@ def test_an_order_that_nobody_answers_is_dropped_late_and_followed_by_another_on
     assert simulator.job.status.phase == "Running"
 
 
+def test_adaptive_orders_come_sooner_after_a_loss() -> None:
+    simulator = running(
+        {"checkpointConfig.intervalMode": "Adaptive", "checkpointConfig.checkpointInterval": "30m"}
+    )
+    simulator.save(0, 100)
+    simulator.run(10 * MINUTE)
+    assert simulator.order is None
+    simulator.lose_node(str(simulator.replica(0)["nodeName"]))
+    simulator.run(5)
+    simulator.save(1, 160, simulator.open_order().epoch)
+    simulator.run(5 * MINUTE)
+    assert simulator.open_order().reason == "Interval"
+
+
 def test_a_lost_replica_and_the_survivor_save_first_and_the_new_pod_continues_from_there() -> None:
     simulator = running()
     simulator.save(0, 100)
