@@ -3,7 +3,7 @@
 import json
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -59,10 +59,11 @@ def rehearsed_cloud(notice: str) -> Iterator[Rehearsal]:
         plane.down()
 
 
-def buying_options(endpoint: str) -> tuple[str, ...]:
-    """Return the options of an operator that buys VMs at an endpoint."""
+def buying_options(endpoint: str, apis: Sequence[str] = ("spot",)) -> tuple[str, ...]:
+    """Return the options of an operator that serves APIs and buys VMs at an endpoint."""
     return (
-        *("--api", "spot", "--gce-endpoint", endpoint, "--bootstrap-token-namespaces", "default"),
+        *(word for api in apis for word in ("--api", api)),
+        *("--gce-endpoint", endpoint, "--bootstrap-token-namespaces", "default"),
         *("--catalog-path", str(EXAMPLES / "catalog.csv"), "--instance-poll", "1"),
     )
 
