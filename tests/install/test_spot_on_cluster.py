@@ -17,6 +17,8 @@ from tests.support.cluster.release import Release
 from tests.support.cluster.running import RunningCluster
 from tests.support.criu import require_criu
 from tests.support.registry import PROGRAM, RunningRegistry, running_registry
+from tests.support.spot_jobs import spot_job, spot_vm
+from tests.support.spot_trainings import CONTAINERS, TRAINING
 from tests.support.waiting import wait_for
 
 pytestmark = [
@@ -62,6 +64,7 @@ def installed(cluster: RunningCluster, registry: RunningRegistry) -> Iterator[Ru
     release.install(
         *("--set", "apis.spot=true", "--set", "replicas=1", "--set", "agent.notices=none"),
         *("--set", f"agent.plainHttpRegistries={{{registry.address}}}"),
+        *("--set", f"spot.plainHttpRegistries={registry.address}"),
         standard="privileged",
     )
     yield cluster
@@ -127,6 +130,45 @@ def test_container_that_an_agent_checkpoints_goes_on_in_a_pod_on_another_node(
     installed.kubectl("delete", "pod", "source", "restored", "--grace-period=1", "--ignore-not-found")
 
 
+def test_replica_on_an_existing_node_goes_on_elsewhere_when_its_node_is_announced_to_end(
+    installed: RunningCluster, registry: RunningRegistry
+) -> None:
+    for node in NODES:
+        gpu = {"nvidia.com/gpu": "1"}
+        patch = json.dumps({"status": {"capacity": gpu, "allocatable": gpu}})
+        installed.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
+    container = {**TRAINING, "image": images.PYTHON, "command": ["python3", "-c", COUNTING]}
+    changes: Json = {
+        "replicas": 1,
+        "checkpointConfig.checkpointImageRepo": f"{registry.address}/checkpoints",
+        "checkpointConfig.checkpointInterval": "5s",
+        CONTAINERS: [container],
+    }
+    for manifest in (spot_vm(), spot_job("kept", changes)):
+        installed.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+    def status() -> dict[str, Any]:
+        return cast("dict[str, Any]", installed.get("spotinstancejob", "kept").get("status", {}))
+
+    wait_for(lambda: status().get("lastCheckpointImage"), show(installed), 120)
+    [before] = status()["jobStatuses"]
+    known = steps_of(installed, f"job/{before['name']}")
+    installed.kubectl("annotate", "node", before["nodeName"], f"{DEADLINE}=2100-01-01T00:00:00Z")
+
+    def replica() -> dict[str, Any]:
+        return cast("dict[str, Any]", status()["jobStatuses"][0])
+
+    running = (1, "Running")
+    wait_for(lambda: (replica()["incarnation"], replica()["phase"]) == running, show(installed), 180)
+    after = replica()
+    assert (after["startMode"], after["nodeName"] != before["nodeName"]) == ("CheckpointImage", True)
+    wait_for(lambda: len(steps_of(installed, f"job/{after['name']}")) > len(known) + 60, show(installed))
+    restored = steps_of(installed, f"job/{after['name']}")
+    assert {process for process, _ in restored} == {known[0][0]}, "it is the same process"
+    installed.kubectl("annotate", "node", before["nodeName"], f"{DEADLINE}-")
+    installed.kubectl("delete", "spotinstancejob", "kept", "--timeout=60s")
+
+
 def saving_run(store: Path) -> Json:
     container = {
         "name": "main",
@@ -188,5 +230,5 @@ def steps_of(cluster: RunningCluster, pod: str) -> list[tuple[str, int]]:
 
 
 def show(cluster: RunningCluster) -> Callable[[], str]:
-    kinds = "trainingruns,checkpointbackups,checkpointrestores,pods"
+    kinds = "trainingruns,spotinstancejobs,checkpointbackups,checkpointrestores,pods"
     return lambda: cluster.kubectl("describe", kinds, code=None).stdout
