@@ -61,6 +61,7 @@ OTHER: dict[str, object] = {
     "spot.gceEndpoint": "http://127.0.0.1:8899",
     "spot.catalogPath": "/etc/catalog/vms.csv",
     "spot.bootstrapTokenNamespaces": "team-a,team-b",
+    "spot.plainHttpRegistries": "registry:5000",
     "spot.clusterName": "home",
     "agent.enabled": False,
     "agent.name": "other-agent",

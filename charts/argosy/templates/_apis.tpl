@@ -379,6 +379,7 @@
 - --gce-endpoint={{ .Values.spot.gceEndpoint }}
 - --catalog-path={{ .Values.spot.catalogPath }}
 - --bootstrap-token-namespaces={{ .Values.spot.bootstrapTokenNamespaces }}
+- --plain-http-registries={{ .Values.spot.plainHttpRegistries }}
 - --cluster-name={{ .Values.spot.clusterName }}
 {{- end }}
 {{- end }}

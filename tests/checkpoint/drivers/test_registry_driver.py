@@ -92,3 +92,15 @@ async def test_a_refused_login_and_an_incomplete_one_are_reported(server: Runnin
 async def test_a_registry_that_does_not_answer_is_asked_again() -> None:
     with pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
         await DRIVER.call(VerifyImages({"a": "127.0.0.1:1/x:a-1"}), {})
+
+
+async def test_registry_elsewhere_is_asked_without_tls_only_if_it_is_listed(
+    server: RunningRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await push(server, "a-1", repository="plain")
+    image = f"{server.address}/plain:a-1"
+    monkeypatch.setattr("argosy.checkpoint.drivers.registry._is_loopback", lambda _host: False)
+    found = await RegistryDriver([server.address]).call(VerifyImages({"a": image}, {}), CREDENTIALS)
+    assert isinstance(found, FoundImages)
+    with pytest.raises(OSError, match="SSL"):
+        await DRIVER.call(VerifyImages({"a": image}, {}), CREDENTIALS)

@@ -1,5 +1,7 @@
 """Answers questions about checkpoint images by asking their registry: the driver `registry` of calls."""
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from argosy.checkpoint.drivers.registry import Manifest, Registry
@@ -29,15 +31,19 @@ MAX_STAMPS = 50
 class RegistryDriver:
     """Speaks to the registry that a request names, with the login of its credentials."""
 
+    def __init__(self, plain_http: Collection[str] = ()) -> None:
+        """`plain_http` are registries that are reached without TLS, besides those on this machine."""
+        self._plain_http = frozenset(plain_http)
+
     async def call(self, request: Struct, credentials: Credentials) -> Struct | None:
         try:
             match request:
                 case VerifyImages():
-                    return await _verify(request, credentials)
+                    return await self._verify(request, credentials)
                 case FindNewest():
-                    return await _find_newest(request, credentials)
+                    return await self._find_newest(request, credentials)
                 case DeleteImages():
-                    await _delete(request, credentials)
+                    await self._delete(request, credentials)
                     return None
         except InvalidImageNameError as error:
             raise Refusal("InvalidImageName", str(error)) from error
@@ -52,39 +58,43 @@ class RegistryDriver:
     async def fetch(self, scope: str, credentials: Credentials) -> Struct:
         raise Refusal("NotSupported", "registries have no views")
 
+    def _connect(self, repository: Repository, credentials: Credentials) -> Registry:
+        host = repository.registry
+        login = read_login(encoded(credentials), host) if credentials else None
+        return Registry(host, login, plain_http=host in self._plain_http)
 
-def _connect(repository: Repository, credentials: Credentials) -> Registry:
-    login = read_login(encoded(credentials), repository.registry) if credentials else None
-    return Registry(repository.registry, login)
+    async def _verify(self, request: VerifyImages, credentials: Credentials) -> FoundImages:
+        """Return the images with the digests that the registry has; refuse if one is missing or another."""
+        digests: dict[str, str] = {}
+        for container, name in request.images.items():
+            image = parse_image(name)
+            async with self._connect(image.repository, credentials) as registry:
+                digest = await registry.head_manifest(image)
+            if digest is None:
+                raise Refusal(IMAGE_NOT_FOUND, f"image {name} does not exist")
+            recorded = request.digests.get(container, digest)
+            if recorded != digest:
+                raise Refusal(DIGEST_MISMATCH, f"image {name} has digest {digest}; recorded was {recorded}")
+            digests[container] = digest
+        return FoundImages(request.images, digests)
 
+    async def _find_newest(self, request: FindNewest, credentials: Credentials) -> FoundImages:
+        repository = parse_repository(request.repository)
+        async with self._connect(repository, credentials) as registry:
+            tags = await registry.tags(repository)
+            for stamp in complete_stamps(tags, request.containers)[:MAX_STAMPS]:
+                images = {c: repository.image(checkpoint_tag(c, stamp)) for c in request.containers}
+                manifests = [await _manifest(registry, image) for image in images.values()]
+                if all(manifest is not None and _belongs(manifest, request.owner) for manifest in manifests):
+                    digests = {c: m.digest for c, m in zip(images, manifests, strict=True) if m is not None}
+                    return FoundImages({c: str(image) for c, image in images.items()}, digests, stamp)
+        return FoundImages()
 
-async def _verify(request: VerifyImages, credentials: Credentials) -> FoundImages:
-    """Return the images with the digests that the registry has; refuse if one is missing or another."""
-    digests: dict[str, str] = {}
-    for container, name in request.images.items():
-        image = parse_image(name)
-        async with _connect(image.repository, credentials) as registry:
-            digest = await registry.head_manifest(image)
-        if digest is None:
-            raise Refusal(IMAGE_NOT_FOUND, f"image {name} does not exist")
-        recorded = request.digests.get(container, digest)
-        if recorded != digest:
-            raise Refusal(DIGEST_MISMATCH, f"image {name} has digest {digest}; recorded was {recorded}")
-        digests[container] = digest
-    return FoundImages(request.images, digests)
-
-
-async def _find_newest(request: FindNewest, credentials: Credentials) -> FoundImages:
-    repository = parse_repository(request.repository)
-    async with _connect(repository, credentials) as registry:
-        tags = await registry.tags(repository)
-        for stamp in complete_stamps(tags, request.containers)[:MAX_STAMPS]:
-            images = {c: repository.image(checkpoint_tag(c, stamp)) for c in request.containers}
-            manifests = [await _manifest(registry, image) for image in images.values()]
-            if all(manifest is not None and _belongs(manifest, request.owner) for manifest in manifests):
-                digests = {c: m.digest for c, m in zip(images, manifests, strict=True) if m is not None}
-                return FoundImages({c: str(image) for c, image in images.items()}, digests, stamp)
-    return FoundImages()
+    async def _delete(self, request: DeleteImages, credentials: Credentials) -> None:
+        for name in request.images:
+            image = parse_image(name)
+            async with self._connect(image.repository, credentials) as registry:
+                await registry.delete_manifest(image)
 
 
 async def _manifest(registry: Registry, image: Image) -> Manifest | None:
@@ -98,10 +108,3 @@ async def _manifest(registry: Registry, image: Image) -> Manifest | None:
 
 def _belongs(manifest: Manifest, owner: str) -> bool:
     return is_of_owner(manifest.content.annotations or {}, owner)
-
-
-async def _delete(request: DeleteImages, credentials: Credentials) -> None:
-    for name in request.images:
-        image = parse_image(name)
-        async with _connect(image.repository, credentials) as registry:
-            await registry.delete_manifest(image)

@@ -37,5 +37,7 @@ class SpotSettings(Struct, frozen=True):
     bootstrap_token_namespaces: str = ""
     """Namespaces, separated by commas, whose VMs may get bootstrap tokens of their own; `*` for all. Whoever
     may create ProvisionedInstances there can let any machine join the cluster."""
+    plain_http_registries: str = ""
+    """Registries, separated by commas, as host or host:port, that are asked about images without TLS."""
     cluster_name: str = ""
     """Name of this cluster in the sourceClusters of StatefulMigrations; empty: its name is not known."""

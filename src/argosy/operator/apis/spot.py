@@ -81,6 +81,12 @@ OPTIONS: Final = (
         help="Namespaces, separated by commas, whose VMs may get bootstrap tokens of their own; * for all.",
     ),
     SettingOption(
+        flag="--plain-http-registries",
+        field="plain_http_registries",
+        value="spot.plainHttpRegistries",
+        help="Registries, separated by commas, that are asked about images without TLS.",
+    ),
+    SettingOption(
         flag="--cluster-name",
         field="cluster_name",
         value="spot.clusterName",
@@ -113,6 +119,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     spot = spot_settings(settings)
     metrics = SpotMetrics(manager.client.metrics.registry, manager.job_metrics.usage)
     add_migrations(manager, spot)
+    plain_http = [host.strip() for host in spot.plain_http_registries.split(",")]
     manager.add_kind(
         ReconciledKind(
             kind=SpotInstanceJob,
@@ -129,7 +136,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
             },
             optional=frozenset({CheckpointBackup}),
             on_demand=frozenset({pods.ClusterPod}),
-            drivers={REGISTRY_DRIVER: RegistryDriver()},
+            drivers={REGISTRY_DRIVER: RegistryDriver(plain_http)},
             observer=metrics.jobs,
         )
     )
