@@ -23,6 +23,14 @@ REJECTED: dict[str, tuple[list[str], str]] = {
         ["kill-pod", "a", "-n", "b", "--signal", "9"],
         "unknown signal 9; must be a name such as KILL, TERM or SEGV",
     ),
+    "story on another control plane: it has its own": (
+        ["spot", "--story", "--context", "production"],
+        "--story has its own control plane: not supported with --kubeconfig or --context",
+    ),
+    "capacity that is no number: what is allowed": (
+        ["spot", "--story", "--capacity", "us-central1-a"],
+        "Invalid value for --capacity: invalid value us-central1-a: must be ZONE=NUMBER",
+    ),
     "mistyped command: a suggestion": (
         ["relcaim", "node-1"],
         'unknown command "relcaim"; did you mean `argosy rehearse reclaim`?',
