@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -40,6 +41,13 @@ def test_copied_files_exist_and_are_not_ignored() -> None:
     sources = [source for instruction in copied for source in instruction]
     assert sorted(sources) == sorted(allowed)
     assert all((ROOT / source).exists() for source in sources)
+
+
+def test_everything_that_the_wheel_contains_is_copied() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    sources = [source for words in instructions("COPY") for source in words.split()[:-1]]
+    for part in (*wheel["packages"], *wheel["force-include"]):
+        assert any(Path(part).is_relative_to(source) for source in sources), part
 
 
 def test_every_installed_package_is_pinned() -> None:

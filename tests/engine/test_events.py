@@ -142,7 +142,8 @@ async def test_remembered_events_are_bounded(client: Client, server: FakeServer)
         recorder.event(pod, "Normal", "Started", "x")
         written = number + 1
         await eventually(lambda: len(server.objects("events")) == written)  # noqa: B023 - the lambda is called in this iteration
-    assert {key.uid for key in recorder._written} == set(recorder._keys_by_uid) == {"u2", "u3"}
+    await eventually(lambda: {key.uid for key in recorder._written} == {"u2", "u3"})
+    assert set(recorder._keys_by_uid) == {"u2", "u3"}
     await recorder.close()
 
 

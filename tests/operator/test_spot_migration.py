@@ -129,7 +129,13 @@ async def _restore(scene: Scene, backup: str, done: dict[str, object]) -> None:
 
     await scene.until("the restore waits", lambda: is_in("Pending"))
     await scene.client.patch(CheckpointBackup, backup, done, scene.namespace, subresource="status")
-    await scene.until("the pod is created", lambda: is_in("Restoring"))
+    await scene.until("the pod is restored", lambda: is_in("Restoring"))
+
+    async def is_created() -> bool:
+        pods = (await scene.client.list(Pod, scene.namespace)).items
+        return any(pod.metadata.name == "db-restored" for pod in pods)
+
+    await scene.until("the pod is created", is_created)
     await scene.report("db-restored", "Running")
     await scene.until("the pod is restored", lambda: is_in("Restored"))
     body = await scene.client.request("GET", Pod.resource.path("db-restored", scene.namespace))

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.commands import REPOSITORY
 
 _COPIED = (
-    *("charts", "deploy", "scripts", "src"),
+    *("charts", "deploy", "examples/spot", "scripts", "src"),
     *("LICENSE", "README.md", "pyproject.toml", "requirements.lock"),
 )
 
