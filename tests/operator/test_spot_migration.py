@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from argosy.agent.backups import BackupReconciler
 from argosy.agent.kubelet import Kubelet
 from argosy.agent.objects import OwnNode, OwnPod
@@ -24,6 +26,13 @@ from tests.support.certificates import LOOPBACK, Authority
 from tests.support.checkpoint_node import FakeKubelet, node_status
 from tests.support.operator_harness import Scene, until_served
 from tests.support.raw_server import raw_server
+from tests.support.servers import Server
+
+
+@pytest.fixture
+def api(real_apiserver: Server) -> Server:
+    """A real API server only: the local one has no StatefulSets."""
+    return real_apiserver
 
 
 @asynccontextmanager
