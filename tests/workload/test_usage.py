@@ -11,7 +11,7 @@ from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import Elastic, Phase, RestartPolicy, RestartScope, Role, Rules
-from argosy.workload.record import Record, RoleRecord, WaitReason
+from argosy.workload.record import Record, RestartEntry, RoleRecord, WaitReason
 from argosy.workload.record_encoding import decode, encode
 from argosy.workload.usage import seconds_until, with_usage
 from tests.support.parameters import marked
@@ -22,6 +22,7 @@ JOB = replace(workload(), checkpoint=CheckpointPolicy(uri="file:///checkpoints")
 FOUR = RoleRecord(members=IndexSet.first(4), declared=4)
 SIX = RoleRecord(members=IndexSet.first(6), declared=6)
 REPLACED = replace(FOUR, replacements={2: 1})
+DELETED = (RestartEntry(NOW, "worker", 2, "NodeLost", "Pod"),)
 
 
 class Step(Struct, frozen=True):
@@ -35,6 +36,7 @@ class Step(Struct, frozen=True):
     saved_at: float | None = None
     ordered: bool = False
     price: float = 0.0
+    history: tuple[RestartEntry, ...] = ()
 
 
 def record_of(step: Step) -> Record:
@@ -50,6 +52,7 @@ def record_of(step: Step) -> Record:
         saved=saved,
         order=order,
         finished_at=finished,
+        restart_history=step.history,
     )
 
 
@@ -110,6 +113,14 @@ CASES = {
     "one of four replicas replaced: a quarter is lost": Case(
         [*RUN, Step(25, Phase.RESTARTING, role=REPLACED), Step(30, Phase.RUNNING, role=REPLACED)],
         {"Waiting": 40, "Starting": 40, "Training": 30, "Lost": 10},
+    ),
+    "one of four deleted by the cluster, and created with the number it had: a quarter is lost": Case(
+        [*RUN, Step(25, Phase.RESTARTING, history=DELETED), Step(30, Phase.RUNNING, history=DELETED)],
+        {"Waiting": 40, "Starting": 40, "Training": 30, "Lost": 10},
+    ),
+    "one of four replicas replaced for a recorded loss: a quarter is lost, not two": Case(
+        [*RUN, Step(25, Phase.RESTARTING, role=REPLACED, history=DELETED)],
+        {"Waiting": 40, "Starting": 20, "Training": 30, "Lost": 10},
     ),
     "checkpoint older than the training: no more is at risk than was trained": Case(
         [*RUN, Step(25, Phase.RUNNING, saved_at=1), Step(35, Phase.RESTARTING, attempt=2, saved_at=1)],
@@ -195,4 +206,4 @@ def test_five_days_on_spot_machines_are_accounted_for(
     assert happened >= {"Starting", "Training", "Waiting"}
     if policy is not None:
         assert happened >= {"Saving", "Restoring"}
-        assert "Lost" in happened or scope is RestartScope.POD
+        assert "Lost" in happened

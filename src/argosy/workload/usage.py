@@ -118,13 +118,21 @@ def _lost_share(before: Record | None, after: Record) -> float:
 
 
 def _count_replaced(before: Record, after: Record, name: str) -> int:
-    """Return how many replicas of a role were replaced or restarted in place."""
+    """Return how many replicas of a role were replaced or restarted in place.
+
+    A pod that the cluster has deleted is created again with the number it had: only the history shows that.
+    """
     old, new = before.role(name), after.role(name)
-    grown = sum(new.replacements.get(index, 0) > old.replacements.get(index, 0) for index in new.replacements)
-    in_place = sum(
-        count > old.container_restarts.get(index, 0) for index, count in new.container_restarts.items()
-    )
-    return grown + in_place + len(new.retired - old.retired)
+    lost = {index for index, count in new.replacements.items() if count > old.replacements.get(index, 0)}
+    lost |= {
+        index
+        for index, count in new.container_restarts.items()
+        if count > old.container_restarts.get(index, 0)
+    }
+    lost |= set(new.retired - old.retired)
+    known = set(before.restart_history)
+    lost |= {entry.index for entry in after.restart_history if entry.role == name and entry not in known}
+    return len(lost)
 
 
 def _is_in_doubt(recovery: Recovery) -> bool:
