@@ -289,6 +289,10 @@ def test_pod_that_a_user_deletes_has_got_the_signal_too() -> None:
     ended = workers(terminating=True, deletion_time=later(30))
     life.decide(0, ended)
     assert [recovery.was_signalled for recovery in life.record.recoveries] == [True]
-    failed = Life(WHOLE)
-    failed.decide(0, workers(phase="Failed", exit_code=1))
-    assert [recovery.was_signalled for recovery in failed.record.recoveries] == [False]
+
+
+@pytest.mark.parametrize("changes", [{"exit_code": 1}, {"disrupted": True, "reason": "Evicted"}])
+def test_pod_that_failed_or_was_killed_by_its_kubelet_has_got_no_signal(changes: dict[str, object]) -> None:
+    life = Life(WHOLE)
+    life.decide(0, workers(None, phase="Failed", **changes))
+    assert [recovery.was_signalled for recovery in life.record.recoveries] == [False]

@@ -44,8 +44,9 @@ class RecoveryOutcome(StrEnum):
     """The job has failed."""
 
 
-_DELETED = (RestartCause.DELETED, RestartCause.EVICTED, RestartCause.PREEMPTED, RestartCause.DISRUPTED)
-"""Causes of restarts of pods that were deleted, and so got SIGTERM."""
+_DELETED = (RestartCause.DELETED, RestartCause.PREEMPTED, RestartCause.DISRUPTED)
+"""Causes of restarts of pods that were deleted, and so got SIGTERM. Evictions by the API are noticed before;
+a kubelet that runs out of something kills its pods without a signal."""
 
 
 def with_noticed(record: Record, notice: OpenNotice) -> Record:

@@ -17,6 +17,8 @@ def check(seed: int) -> None:
     }
     if seed % 3 == 1:
         changes["checkpoint"] = {"store": "file:///store", "suspendGrace": "20s"}
+    if seed % 3 == 2 and seed % 2:
+        changes["checkpoint"] = {"store": "file:///store", "signal": "SIGTERM"}
     job = RandomJob(seed, changes)
     for _ in range(STEPS):
         job.step()
