@@ -29,6 +29,7 @@ from argosy.workload.notice_saves import (
     moved_entry,
     next_step,
     noticed_pods,
+    restarts_job,
     save_deadline,
     should_save,
     should_signal,
@@ -210,9 +211,12 @@ def _answer(
     leaving = {} if is_hint else _leaving_replicas(workload, record, observed, pods)
     released = [pod for pod in pods if not is_hint and can_release(workload, record, notice.cause, pod)]
     response = NoticeResponse.NONE if is_hint else NoticeResponse.RESTART
-    opened = _open_notice(
-        record, notice, pods, NoticeResponse.SCALE_IN if leaving or released else response, now
-    )
+    opened = _open_notice(record, notice, pods, response, now)
+    signals = should_signal(workload, record, opened, pods)
+    if signals and restarts_job(workload, record, pods):
+        leaving, released = {}, []  # all pods are replaced, those of a host list too
+    if leaving or released:
+        opened = replace(opened, response=NoticeResponse.SCALE_IN)
     if should_save(workload, record, observed, opened, now):
         if not (leaving or released):
             opened = replace(opened, response=NoticeResponse.SAVE_AND_MOVE)
@@ -222,7 +226,7 @@ def _answer(
         message = messages.notice(opened, {}, {})
         record = _with_notice(workload, record, opened)
         return NoticePlan(record.with_history(now, reasons.DISRUPTION_NOTICE, message))
-    if should_signal(workload, record, opened, pods):
+    if signals:
         if not (leaving or released):
             opened = replace(opened, response=NoticeResponse.SIGNAL_AND_MOVE)
         opened = replace(opened, step=SaveStep.SIGNALLED)

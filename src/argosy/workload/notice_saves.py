@@ -69,6 +69,13 @@ def should_signal(
     )
 
 
+def restarts_job(workload: Workload, record: Record, pods: Sequence[ObservedPod]) -> bool:
+    """Return True if all pods of the job are replaced when these are."""
+    replaced = [pod for pod in pods if _is_replaced(workload, record, pod)]
+    scopes = (workload.restart_scope(workload.roles[pod.role], pod.index) for pod in replaced)
+    return RestartScope.JOB in scopes
+
+
 def with_save(
     workload: Workload, record: Record, opened: OpenNotice, pods: Sequence[ObservedPod], now: datetime
 ) -> tuple[Record, OpenNotice]:

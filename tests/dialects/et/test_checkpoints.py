@@ -11,6 +11,7 @@ from argosy.kinds.trainingjob import TrainingJob
 from argosy.plan.actions import Exec, ExecResult
 from argosy.workload.announcements import NoticeCause
 from argosy.workload.model import Problems
+from argosy.workload.operation import ScaleStep
 from tests.support.et_simulator import LAUNCHER, EtSimulator, J, done, worker, workers
 from tests.support.parameters import sampled
 from tests.support.trainingjobs import job as manifest
@@ -206,6 +207,32 @@ def test_case_45_a_worker_that_saves_on_a_signal_is_drained_before_it_gets_it() 
     job.run(10)
     assert (job.hosts, job.orders) == ([W0, W2, W3], [])
     assert recoveries(job) == [("Preempted", "ScaleIn", "cloud", "Signalled")], "nothing shows that it has"
+
+
+def test_case_45_a_signal_to_the_launcher_moves_the_job_as_a_whole() -> None:
+    job = running(signal="SIGTERM")
+    job.edit({"restartPolicy": "OnFailure"})
+    job.run(1)
+    job.cluster.node_of = lambda _: "node-new"
+    for name in (LAUNCHER, W1):
+        job.cluster.change(name, node="node-old")
+    job.cluster.announce("node-old", 120)
+    job.run(12)
+    assert (job.record.attempt, job.status.phase, job.hosts) == (2, "Running", [W0, W1, W2])
+    assert recoveries(job) == [("Preempted", "SignalAndMove", "cloud", "")]
+
+
+def test_job_that_restarts_while_a_worker_is_drained_keeps_all_workers() -> None:
+    job = running(signal="SIGTERM")
+    job.edit({"restartPolicy": "OnFailure"})
+    job.scale_in("in", toDelete={"count": 2})
+    while not (job.record.operation and job.record.operation.step is ScaleStep.DRAINING):
+        job.run(1)
+    job.cluster.announce("node-launcher", 120)
+    job.run(1)
+    assert (job.record.attempt, list(job.record.role("worker").members)) == (2, [0, 1, 2])
+    job.run(20, scalers=False)
+    assert (job.status.phase, job.hosts) == ("Running", [W0, W1, W2])
 
 
 def test_case_45_a_drain_is_held_back_until_the_workers_have_left_their_node() -> None:
