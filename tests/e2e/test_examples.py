@@ -20,6 +20,7 @@ def test_every_example_has_a_test() -> None:
         examples.GANG,
         examples.ESCALATION,
         examples.CHECKPOINTED,
+        examples.ELASTIC_CHECKPOINTS,
         examples.SIGTERM,
         examples.CHECKPOINTED_ARES,
         *examples.SPOT,

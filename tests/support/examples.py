@@ -56,6 +56,8 @@ CHECKPOINTED_ARES: Final = "examples/ares/checkpointed.yaml"
 """The same as an AresJob."""
 SIGTERM: Final = "examples/checkpointed/sigterm.yaml"
 """The same; it saves at SIGTERM only."""
+ELASTIC_CHECKPOINTS: Final = "examples/checkpoint/elastic.yaml"
+"""Gets a worker and loses a node: tests/e2e/test_elastic_torch_checkpoints.py."""
 ESCALATION: Final = "examples/custom/escalation.yaml"
 """Fails in between: tests/conformance/test_causes.py."""
 SPOT: Final = ("examples/spot/spotinstancejob.yaml", "examples/spot/spotinstancevm.yaml")
@@ -85,7 +87,7 @@ _WITH_SSHD: Final = ("examples/ares/mpi.yaml",)
 _SSHD: Final = Path("/usr/sbin/sshd")
 _PATIENCE: Final = {"name": "HOROVOD_START_TIMEOUT", "value": "180"}
 """horovodrun gives workers half a minute to import PyTorch, which is too short on a busy machine."""
-_NEEDED: Final = {"pytorch": "torch", "elastic-torch": "torch", "mpi": "mpi4py"}
+_NEEDED: Final = {"pytorch": "torch", "elastic-torch": "torch", "checkpoint": "torch", "mpi": "mpi4py"}
 """The Python module that the examples of a framework import."""
 
 
