@@ -235,15 +235,18 @@ def test_aresjob_continues_at_its_step_on_another_node(plane: ControlPlane, tmp_
     def outcomes() -> list[str]:
         return [recovery.get("outcome", "") for recovery in status().get("recoveries", [])]
 
-    wait_for(lambda: status().get("checkpoint", {}).get("lastStep"), "the first checkpoint")
+    def described() -> str:
+        return plane.argosy("describe", job).stdout
+
+    wait_for(lambda: status().get("checkpoint", {}).get("lastStep"), described)
     before = plane.kubectl("get", pod, "-o", "jsonpath={.spec.nodeName}").stdout
     plane.argosy("rehearse", "reclaim", before, "--in", "20s")
-    wait_for(lambda: outcomes() == ["Recovered"], lambda: plane.argosy("describe", job).stdout, 60)
+    wait_for(lambda: outcomes() == ["Recovered"], described, 60)
     [recovery] = status()["recoveries"]
     assert (recovery["cause"], recovery["action"], recovery["stepsLost"]) == ("Preempted", "SaveAndMove", 0)
     step = recovery["savedStep"]
     assert recovery["restoredFrom"] == step
     assert plane.kubectl("get", pod, "-o", "jsonpath={.spec.nodeName}").stdout not in ("", before)
     assert f"from step {step}" in plane.kubectl("logs", pod, "-c", "standalone").stdout
-    assert f"resumed from step {step}" in plane.argosy("describe", job).stdout
+    assert f"resumed from step {step}" in described()
     plane.kubectl("delete", job, "--wait=false")
