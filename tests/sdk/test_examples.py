@@ -52,13 +52,14 @@ def result_of(program: str, folder: Path) -> str:
     return run_until(start(program, folder), 0, lambda: None)[-1]
 
 
+@pytest.mark.parametrize("kills", [2, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("program", ["train.py", "without_sdk.py"])
-def test_a_program_that_is_killed_ends_with_the_same_result(tmp_path: Path, program: str) -> None:
+def test_a_program_that_is_killed_ends_with_the_same_result(tmp_path: Path, program: str, kills: int) -> None:
     want = result_of(program, tmp_path / "undisturbed")
     assert want.startswith(("found the slope 1.99", "found the slope 2.0"))
     drawn = random.Random(7)
     resumed = 0
-    for _ in range(4):
+    for _ in range(kills):
         process = start(program, tmp_path)
         output = run_until(process, drawn.randrange(1, STEPS // 2), process.kill)
         assert process.returncode == -signal.SIGKILL

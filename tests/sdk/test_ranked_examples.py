@@ -103,13 +103,14 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 LONG = [
-    pytest.param(start, id=start.__name__, marks=pytest.mark.long) for start in (pytorch, jax, tensorflow)
+    pytest.param(start, 2, id=start.__name__, marks=pytest.mark.long)
+    for start in (mpi, pytorch, jax, tensorflow)
 ]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("start", [pytest.param(mpi, id="mpi"), *LONG])
-def test_ranks_that_are_killed_end_with_the_same_result(tmp_path: Path, start: Starter) -> None:
+@pytest.mark.parametrize(("start", "kills"), [pytest.param(mpi, 1, id="mpi, killed once"), *LONG])
+def test_ranks_that_are_killed_end_with_the_same_result(tmp_path: Path, start: Starter, kills: int) -> None:
     if problem := missing(start.__name__):
         pytest.skip(problem)
     undisturbed = run(start(tmp_path / "undisturbed"), 0, 0)
@@ -118,7 +119,7 @@ def test_ranks_that_are_killed_end_with_the_same_result(tmp_path: Path, start: S
     assert want.startswith("found the slope [")
     drawn = random.Random(7)
     resumed = 0
-    for _ in range(2):
+    for _ in range(kills):
         output = run(start(tmp_path), drawn.randrange(STEPS // 2, STEPS), drawn.randrange(RANKS))
         resumed += output[0].startswith("continuing after step")
     output = run(start(tmp_path), 0, 0)
