@@ -167,8 +167,9 @@ def test_run_that_loses_a_node_continues_from_the_store_with_the_same_result(
         wait_for(lambda: training.status.get("checkpoint", {}).get("lastStep"), training.explain)
         assert_only_our_containers_have_the_secret(training)
         [lost, *_] = {pod["spec"]["nodeName"] for pod in training.pods}
-        plane.argosy("rehearse", "reclaim", lost, "--in", "30s")
-        wait_for(lambda: training.status["phase"] == "Succeeded", training.explain)
+        plane.argosy("rehearse", "reclaim", lost, "--in", "60s")
+        wait_for(lambda: training.status["phase"] in ("Succeeded", "Failed"), training.explain, 120)
+        assert training.status["phase"] == "Succeeded", training.explain()
         [recovery] = training.status["recoveries"]
         assert (recovery["outcome"], recovery["stepsLost"]) == ("Recovered", 0)
         assert lost not in {pod["spec"]["nodeName"] for pod in training.pods}
