@@ -249,6 +249,74 @@ def test_a_node_that_may_be_lost_gets_one_order_and_no_backup() -> None:
     assert not simulator.recoveries
 
 
+def test_a_second_notice_keeps_the_stop_and_the_deadline_of_the_first_one() -> None:
+    simulator = running()
+    simulator.save(0, 10)
+    simulator.run(1)
+    simulator.machines = False
+    simulator.announce(0, 40)
+    simulator.run(1)
+    first = simulator.open_order()
+    simulator.announce(1, 120)
+    simulator.run(1)
+    second = simulator.open_order()
+    assert second.epoch > first.epoch, "pods only read an order with a higher number"
+    assert second.stop == {"replica-0": "0", "replica-1": "0"}
+    assert second.by == first.by
+    simulator.run(45)
+    assert simulator.open_order().stop == {"replica-1": "0"}, "replica 1 still has time to save"
+    assert simulator.open_order().by > first.by
+    simulator.run(2 * MINUTE)
+    assert simulator.order is None
+
+
+def test_a_loss_without_notice_keeps_the_order_to_a_replica_that_stops() -> None:
+    simulator = running({"replicas": 3})
+    simulator.save(0, 10)
+    simulator.run(1)
+    simulator.machines = False
+    simulator.announce(0, 40)
+    simulator.run(1)
+    first = simulator.open_order()
+    simulator.lose_node(str(simulator.replica(1)["nodeName"]))
+    simulator.run(1)
+    assert simulator.open_order() == first
+
+
+def test_a_node_that_may_be_lost_does_not_replace_the_order_to_a_replica_that_stops() -> None:
+    simulator = running()
+    simulator.save(0, 10)
+    simulator.run(1)
+    simulator.machines = False
+    simulator.announce(0, 40)
+    simulator.run(1)
+    first = simulator.open_order()
+    simulator.taint(str(simulator.replica(1)["nodeName"]), HINT)
+    simulator.run(1)
+    assert simulator.open_order() == first
+
+
+def test_the_next_pod_of_a_replica_that_has_saved_is_not_asked_to_stop() -> None:
+    simulator = running()
+    simulator.save(0, 100)
+    simulator.run(MINUTE)
+    old = simulator.announce(0, 50)
+    simulator.run(1)
+    order = simulator.open_order()
+    pod = next(pod for pod in simulator.pods.values() if pod.metadata.labels["job-name"] == old)
+    ack = {
+        "step": 130,
+        "digest": f"sha256:{130:064x}",
+        "created": simulator.now.isoformat(),
+        "epoch": order.epoch,
+    }
+    meta = replace(pod.metadata, annotations={CHECKPOINT_ACK: json.dumps(ack)})
+    simulator.pods[pod.metadata.name] = replace(pod, metadata=meta)
+    simulator.run(2)
+    assert simulator.replica(0)["name"] != old
+    assert simulator.open_order().stop == {}, "replica 1 has not saved yet"
+
+
 def test_a_pod_whose_clock_is_ahead_does_not_stop_the_interval() -> None:
     simulator = running()
     now, simulator.now = simulator.now, simulator.now + timedelta(hours=1)

@@ -6,7 +6,7 @@ the survivors save too, so that the new incarnation continues from whichever cop
 acknowledged by annotations of pods. Training never ends because a checkpoint is late.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -66,7 +66,9 @@ def order_due(record: SpotJobRecord, observed: ObservedJob, steps: Steps) -> Spo
 
 
 def order_for_hint(record: SpotJobRecord, observed: ObservedJob, node: str, steps: Steps) -> SpotJobRecord:
-    """Order a checkpoint because a node may be lost."""
+    """Order a checkpoint because a node may be lost, unless one is under way already."""
+    if record.order is not None:
+        return record
     by = observed.now + timedelta(seconds=_seconds_needed(record))
     return with_order(record, f"{HINT_ID}{node}", reasons.PREEMPTION_NOTICE, by, observed, steps)
 
@@ -85,7 +87,7 @@ def begin_save(
     """
     by = observed.now + timedelta(seconds=left if record.saved is not None else left / 2)
     stop = {copy_name(replica.index): "0"}
-    record = with_order(record, f"recovery/{recovery.id}", recovery.cause, by, observed, steps, stop)
+    record = with_shared_order(record, recovery, by, observed, steps, [replica], stop)
     return record, replace(recovery, last_save=str(record.last_epoch), save_by=by)
 
 
@@ -108,9 +110,10 @@ def begin_search(
         return record, _found(record)
     rescue_by = observed.now + timedelta(seconds=_seconds_needed(record))
     if not recovery.last_save:
-        if all(survivor.index == replica.index for survivor, _ in _running(record, observed)):
+        survivors = [other for other, _ in _running(record, observed) if other.index != replica.index]
+        if not survivors:
             return record, _found(record)
-        record = with_order(record, f"recovery/{recovery.id}", recovery.cause, rescue_by, observed, steps)
+        record = with_shared_order(record, recovery, rescue_by, observed, steps, survivors, {})
     return record, Source("Rescue", rescue=str(record.last_epoch), rescue_by=rescue_by)
 
 
@@ -139,6 +142,30 @@ def with_order(
     steps.normal(reasons.CHECKPOINT_REQUESTED, f"all replicas are ordered to save a checkpoint ({reason})")
     steps.wake(by)
     return replace(record, order=order, last_epoch=epoch, ordered_at=observed.now)
+
+
+def with_shared_order(
+    record: SpotJobRecord,
+    recovery: Recovery,
+    by: datetime,
+    observed: ObservedJob,
+    steps: Steps,
+    savers: Sequence[Replica],
+    stop: dict[str, str],
+) -> SpotJobRecord:
+    """Return the record with an order for a recovery that these replicas answer: that in force, or a new one.
+
+    Replicas that were asked to stop still are, by the time that they were given. Pods only read an order with
+    a higher number, so one that asks for more than that in force is a new one.
+    """
+    order, identity = record.order, f"recovery/{recovery.id}"
+    if order is None:
+        return with_order(record, identity, recovery.cause, by, observed, steps, stop)
+    is_answered = any(saver.answered_epoch >= order.epoch for saver in savers)
+    if not is_answered and order.by <= by and stop.keys() <= order.stop.keys():
+        return record
+    by = min(order.by, by) if order.stop else by
+    return with_order(record, identity, recovery.cause, by, observed, steps, {**order.stop, **stop})
 
 
 def resumed_step(pod: ClusterPod) -> int | None:
@@ -199,25 +226,42 @@ def _with_saved(
 
 
 def _settle_order(record: SpotJobRecord, observed: ObservedJob, steps: Steps) -> SpotJobRecord:
-    """Drop the order that all running replicas have answered, or that is late."""
+    """Drop the order that all running replicas have answered, or that is late.
+
+    Recoveries that share it may have more time: then it is late at the next one's time. A replica's next pod
+    is not asked to stop.
+    """
     order = record.order
     if order is None:
         return record
+    stopping = [replica for replica in record.replicas if _awaits_stop(replica, observed)]
     running = [replica for replica, _ in _running(record, observed)]
-    lost = [r for r in record.replicas if r.recovery and r.recovery.last_save == str(order.epoch)]
-    asked = {replica.index: replica for replica in (*running, *lost)}.values()
-    answered = [replica for replica in asked if replica.answered_epoch >= order.epoch]
-    if len(answered) == len(asked):
+    if not stopping and all(replica.answered_epoch >= order.epoch for replica in running):
         return replace(record, order=None)
-    if observed.now < order.by:
-        steps.wake(order.by)
+    limits = [replica.recovery.save_by for replica in stopping if replica.recovery is not None]
+    by = order.by
+    if observed.now >= by:
+        by = min((limit for limit in limits if limit is not None), default=by)
+    names = {copy_name(replica.index) for replica in stopping}
+    stop = {name: indexes for name, indexes in order.stop.items() if name in names}
+    record = replace(record, order=replace(order, by=by, stop=stop))
+    if observed.now < by:
+        steps.wake(by)
         return record
     record = replace(record, order=None)
-    if answered:
+    if any(replica.answered_epoch >= order.epoch for replica in record.replicas):
         return record
     problem = checkpoint_messages.late(order)
     steps.warning(reasons.CHECKPOINT_TIMEOUT, problem)
     return replace(record, checkpoint_problem=(reasons.CHECKPOINT_TIMEOUT, problem))
+
+
+def _awaits_stop(replica: Replica, observed: ObservedJob) -> bool:
+    """Return True if a lost pod of the replica still has time to save and stop."""
+    recovery = replica.recovery
+    if recovery is None or recovery.save_by is None or replica.current.job:
+        return False
+    return observed.now < recovery.save_by and not is_saved(replica, recovery)
 
 
 def _running(record: SpotJobRecord, observed: ObservedJob) -> Iterator[tuple[Replica, ClusterPod]]:
