@@ -109,12 +109,13 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     from argosy.engine.cache import Cache
     from argosy.operator.apis.spot_instances import add_instances
     from argosy.operator.apis.spot_metrics import SpotMetrics
-    from argosy.operator.apis.spot_views import add_job_views
+    from argosy.operator.apis.spot_views import JOBS_BY_LABEL, add_job_views, jobs_by_label
     from argosy.reconcile.runner import ReconciledKind
 
     if manager.sources.shared(Node) is None:
         manager.sources.share(manager.caches.nodes)
-    jobs = Cache(manager.client, SpotInstanceJob, namespace=manager.namespace)
+    by_label = {JOBS_BY_LABEL: jobs_by_label}
+    jobs = Cache(manager.client, SpotInstanceJob, namespace=manager.namespace, indexes=by_label)
     manager.sources.share(jobs)
     spot = spot_settings(settings)
     metrics = SpotMetrics(manager.client.metrics.registry, manager.job_metrics.usage)
@@ -140,7 +141,9 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
             observer=metrics.jobs,
         )
     )
-    add_job_views(manager, jobs)
+    job_pods = manager.sources.shared(pods.ClusterPod)
+    if job_pods is not None:  # None: this replica only answers pods of other APIs
+        add_job_views(manager.job_views, jobs, job_pods)
     add_instances(manager, spot, metrics)
     add_machine_pools(manager)
 

@@ -4,8 +4,8 @@ A replica is a role of one pod (`names.copy_name`). Its pods belong to the Jobs 
 a label alone proves nothing.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from msgspec import Struct
 
@@ -15,12 +15,11 @@ from argosy.dialects.spot.record import SpotJobRecord
 from argosy.engine.cache import Cache, Change
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.spot import JOB_LABEL, SpotInstanceJob
-from argosy.operator.job_views import JobView
+from argosy.operator.job_views import JobView, JobViews
 from argosy.plan.record import UnsupportedVersionError, decode_record
 from argosy.workload.record import Record
 
-if TYPE_CHECKING:  # needed by a running operator only
-    from argosy.operator.manager import Manager
+JOBS_BY_LABEL: Final = "label"
 
 
 class SpotJobSource:
@@ -55,19 +54,22 @@ class SpotJobSource:
         )
 
 
-def add_job_views(manager: "Manager", jobs: Cache[SpotInstanceJob]) -> None:
-    """Let the endpoint answer pods of SpotInstanceJobs."""
-    pods = manager.sources.shared(ClusterPod)
-    if pods is None:
-        return  # a replica that only answers pods of other APIs
-    manager.job_views.add_source(SpotJobSource(jobs, pods), jobs)
+def add_job_views(views: JobViews, jobs: Cache[SpotInstanceJob], pods: Cache[ClusterPod]) -> None:
+    """Let the endpoint answer pods of SpotInstanceJobs; `jobs` has the index `JOBS_BY_LABEL`."""
+    views.add_source(SpotJobSource(jobs, pods), jobs)
 
     def notify(change: Change[ClusterPod]) -> None:
         pod: Struct | None = change.new or change.old
-        if isinstance(pod, ClusterPod) and (job := pod.metadata.labels.get(JOB_LABEL)):
-            manager.job_views.pods_changed(pod.metadata.namespace, job)
+        if isinstance(pod, ClusterPod) and (label := pod.metadata.labels.get(JOB_LABEL)):
+            for job in jobs.by(JOBS_BY_LABEL, job_value(pod.metadata.namespace, label)):
+                views.pods_changed(job.metadata.namespace, job.metadata.name)
 
     pods.subscribe(notify)
+
+
+def jobs_by_label(job: SpotInstanceJob) -> Iterable[str]:
+    """Return by which label the pods of a job are found: a long name is cut in it."""
+    return (job_value(job.metadata.namespace, label_value(job.metadata.name)),)
 
 
 def _record(job: SpotInstanceJob) -> SpotJobRecord:
