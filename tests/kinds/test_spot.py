@@ -107,6 +107,13 @@ INVALID_JOBS: dict[str, tuple[Json, str]] = {
         {f"{CONFIG}.checkpointStorage": {"bucket": "b"}},
         rf"spec.{CONFIG}.checkpointStorage.type: .*required if bucket or pathPrefix is set",
     ),
+    **{
+        f"{storage}: rejected, as it names no bucket or claim": (
+            {f"{CONFIG}.checkpointStorage": storage},
+            rf"spec.{CONFIG}.checkpointStorage.bucket: .*required if type is gcs, s3, pvc",
+        )
+        for storage in ({"type": "pvc"}, {"type": "S3", "pathPrefix": "p"}, {"type": "gcs", "bucket": "/"})
+    },
     "unknown storage type: rejected": (
         {f"{CONFIG}.checkpointStorage": {"type": "nfs"}},
         rf"spec.{CONFIG}.checkpointStorage.type: .*unknown storage type",

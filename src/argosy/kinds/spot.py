@@ -54,6 +54,8 @@ DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$"
 MAX_DURATION_CHARS = 64
 MAX_REPOSITORY_CHARS = 512
 STORAGE_TYPES = ("gcs", "s3", "pvc", "file")
+NAMED_STORAGE_TYPES = ("gcs", "s3", "pvc")
+"""Storages that have a name: without one, the namespace of the job would be taken for it."""
 LEVELS = ("auto", "App", "Process", "Pod")
 INTERVAL_MODES = ("Fixed", "Adaptive")
 STRATEGIES = ("FAILOVER", "EAGER_NEXT_REGION", "CHEAPEST")
@@ -97,12 +99,18 @@ class CheckpointStorage(Struct, frozen=True, rename="camel", omit_defaults=True)
             message=f"unknown storage type; must be one of {', '.join(STORAGE_TYPES)}",
             field_path=".type",
         ),
+        Rule(
+            rule=f"!has(self.type) || !self.type.matches('{_any_case(NAMED_STORAGE_TYPES)}')"
+            " || (has(self.bucket) && self.bucket.matches('[^/]'))",
+            message=f"required if type is {', '.join(NAMED_STORAGE_TYPES)}",
+            field_path=".bucket",
+        ),
     )
 
     type: ShortText = ""
     """gcs, s3, pvc or file."""
     bucket: str = ""
-    """Name of the bucket, of the claim, or of the folder."""
+    """Name of the bucket, of the claim, or of the folder. Required unless the type is file."""
     path_prefix: str = ""
     """Path in it below which the folder of the job is made."""
 

@@ -77,6 +77,11 @@ INVALID: dict[str, tuple[Json, str, str]] = {
         "InvalidSpec",
         'spec.checkpointConfig.checkpointInterval: invalid duration "30x"',
     ),
+    "a storage of a claim without its name: InvalidSpec": (
+        {"checkpointConfig.checkpointStorage": {"type": "PVC", "pathPrefix": "p"}},
+        "InvalidSpec",
+        "spec.checkpointConfig.checkpointStorage.bucket: required if type is gcs, s3, pvc",
+    ),
     "case 48, both references: InvalidSpec": (
         {"instanceTemplateRef": {"name": "x"}},
         "InvalidSpec",

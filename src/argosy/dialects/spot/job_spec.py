@@ -19,6 +19,7 @@ from argosy.kinds.spot import (
     DURATION_PATTERN,
     INTERVAL_MODES,
     LEVELS,
+    NAMED_STORAGE_TYPES,
     STORAGE_TYPES,
     STRATEGIES,
     CheckpointConfig,
@@ -215,12 +216,18 @@ def _config_problems(config: CheckpointConfig) -> Iterator[str]:
     if config.retention.keep_last < 1:
         value = config.retention.keep_last
         yield f"{path}.retention.keepLast: invalid value {value}: must be at least 1"
-    storage = config.checkpoint_storage
-    if storage is not None and not storage.type and (storage.bucket or storage.path_prefix):
-        yield f"{path}.checkpointStorage.type: required if bucket or pathPrefix is set"
-    elif storage is not None and storage.type and storage.type.lower() not in STORAGE_TYPES:
-        types = ", ".join(STORAGE_TYPES)
-        yield f"{path}.checkpointStorage.type: unknown storage type; must be one of {types}"
+    if config.checkpoint_storage is not None:
+        yield from _storage_problems(f"{path}.checkpointStorage", config.checkpoint_storage)
+
+
+def _storage_problems(path: str, storage: CheckpointStorage) -> Iterator[str]:
+    kind = storage.type.lower()
+    if not kind and (storage.bucket or storage.path_prefix):
+        yield f"{path}.type: required if bucket or pathPrefix is set"
+    elif kind and kind not in STORAGE_TYPES:
+        yield f"{path}.type: unknown storage type; must be one of {', '.join(STORAGE_TYPES)}"
+    elif kind in NAMED_STORAGE_TYPES and not storage.bucket.strip("/"):
+        yield f"{path}.bucket: required if type is {', '.join(NAMED_STORAGE_TYPES)}"
 
 
 def _recovery_problems(recovery: Recovery) -> Iterator[str]:
