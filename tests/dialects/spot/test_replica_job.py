@@ -5,6 +5,7 @@ from typing import cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from argosy.dialects.spot.job_spec import SpotJob, read_job
 from argosy.dialects.spot.record import APP_RESUME, CHECKPOINT_IMAGE, Incarnation
@@ -43,9 +44,9 @@ def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
         yield caller
 
 
-def read(changes: Json | None = None) -> tuple[SpotJob, Owner]:
+def read(changes: Json | None = None, name: str = "my-training-job") -> tuple[SpotJob, Owner]:
     body = spot_job(changes=changes)
-    cast("Json", body["metadata"]).update({"namespace": "default", "uid": "u", "generation": 1})
+    cast("Json", body["metadata"]).update({"name": name, "namespace": "default", "uid": "u", "generation": 1})
     obj = msgspec.convert(body, SpotInstanceJob)
     job = read_job(obj)
     assert isinstance(job, SpotJob)
@@ -116,6 +117,16 @@ SAVES_ITSELF: Json = {
     "checkpointConfig.checkpointStorage": {"type": "pvc", "bucket": "checkpoints"},
 }
 PODS = PodRenderer(RenderContext(Helper("argosy/helper:1"), "https://operator", "PEM"), lambda _uid: "token")
+
+
+def test_the_folder_of_a_job_with_the_longest_name_is_a_valid_file_name() -> None:
+    folders = []
+    for last in "ab":
+        job, _ = read({**SAVES_ITSELF}, name="a" * 252 + last)
+        uri = replace(job, uid="0123456789").checkpoint_policy("replica-0").uri
+        folders.append(uri.rpartition("/")[2])
+        assert len(folders[-1]) <= 255
+    assert folders[0] != folders[1], "jobs with other names have other folders"
 
 
 RESUMED = Incarnation(2, 7, node="n1", job="j-1-7", mode=APP_RESUME)

@@ -31,7 +31,7 @@ from argosy.kinds.spot import (
 from argosy.kinds.spot_machines import InstanceTemplate, SpotInstanceVM
 from argosy.kinds.status_condition import SecretReference
 from argosy.kinds.template import template_errors
-from argosy.kinds.text import join_messages, quote_value
+from argosy.kinds.text import join_messages, quote_value, shorten
 from argosy.plan.actions import SecretRef
 from argosy.plan.contract import Ref
 from argosy.workload.capacity import PodRequirements
@@ -39,6 +39,8 @@ from argosy.workload.checkpoint_policy import SHARED_SCHEMES, CheckpointPolicy
 
 Template = SpotInstanceVM | InstanceTemplate
 
+MAX_FOLDER_CHARS = 240
+"""Of the name of a job in that of its folder: file systems allow 255 bytes, and part of its uid follows."""
 POD_PATH = "spec.jobTemplate.spec.template"
 
 _SECONDS = {
@@ -160,6 +162,7 @@ def _valid_job(obj: SpotInstanceJob, job_template: Json, repository: Repository)
     containers = pod_spec.get("containers")
     assert isinstance(containers, list)
     ttl = job_spec.get("ttlSecondsAfterFinished")
+    folder = shorten(meta.name, MAX_FOLDER_CHARS)
     return SpotJob(
         name=meta.name,
         namespace=meta.namespace,
@@ -177,7 +180,7 @@ def _valid_job(obj: SpotInstanceJob, job_template: Json, repository: Repository)
         level=config.level,
         keep_last=config.retention.keep_last,
         delete_images=config.retention.delete_images,
-        storage_uri=_storage_uri(config.checkpoint_storage, f"{meta.namespace}/{meta.name}"),
+        storage_uri=_storage_uri(config.checkpoint_storage, f"{meta.namespace}/{folder}"),
         gcp_credentials=spec.gcp_credentials_secret_ref,
         recovery=spec.recovery,
         ttl=ttl if isinstance(ttl, int) else None,
