@@ -38,7 +38,9 @@ def run(
             **{"now": NOW, "drain_seconds": 120.0, **facts},
             name_of=lambda index, stamp: f"p-{index}-{stamp - int(NOW.timestamp())}",
             machines={each.name: each for each in machines},
-            nodes=nodes,
+            nodes={
+                name: node and replace(node, machine=node.machine or name) for name, node in nodes.items()
+            },
         ),
     )
 
@@ -208,6 +210,16 @@ def test_surplus_machine_that_is_announced_to_end_earlier_goes_then() -> None:
     noticed = machine("b", problem="Preempted", deadline=SOON)
     busy = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
     assert run(record, A, noticed, wanted=1, nodes=busy).requeue_at == SOON
+
+
+def test_a_node_that_is_not_the_machine_is_left_alone_until_the_machine_goes() -> None:
+    forged = PoolRecord(leaving=(Leaving("b", Why.SURPLUS, "uid-b", "control-plane", DRAINED),))
+    for pods in (0, 3):
+        nodes = {"control-plane": PoolNode("uid-control-plane", machine="other", pods=pods)}
+        joined = machine("b", node="control-plane")
+        plan = run(forged, joined, wanted=0, nodes=nodes)
+        assert (plan.drains, plan.removed, plan.requeue_at) == ((), (), DRAINED)
+        assert run(forged, joined, wanted=0, nodes=nodes, now=DRAINED).drains == ()
 
 
 def test_object_of_the_pool_that_is_not_recorded_is_given_up_with_time_to_save() -> None:

@@ -62,6 +62,8 @@ class PoolNode(Struct, frozen=True):
     """What is seen of the node of a machine."""
 
     uid: str
+    machine: str = ""
+    """Which machine of this pool it is, as its labels say; empty if none. Nothing is done to such a node."""
     announced: bool = False
     """Its end is announced, and no new pods come."""
     pods: int = 0
@@ -313,13 +315,18 @@ def _may_go(leaving: Leaving, seen: PoolMachine, facts: PoolFacts) -> bool:
     if leaving.node not in facts.nodes:
         return False
     node = facts.nodes[leaving.node]
-    return node is None or (node.pods == 0 and (node.announced or leaving.why is Why.LOST))
+    if node is None:
+        return True
+    is_closed = node.announced or leaving.why is Why.LOST
+    return node.machine == leaving.machine and node.pods == 0 and is_closed
 
 
 def _drain(leaving: Leaving, facts: PoolFacts) -> Iterator[Drain]:
     """Yield the announcement that the node of a machine needs."""
     node = facts.nodes.get(leaving.node)
-    if leaving.why is Why.SURPLUS and node is not None and not node.announced and leaving.until is not None:
+    if node is None or node.machine != leaving.machine or node.announced or leaving.until is None:
+        return
+    if leaving.why is Why.SURPLUS:
         yield Drain(leaving.node, node.uid, leaving.until)
 
 

@@ -1,13 +1,15 @@
 """Tests MachinePools with the VMs that they own, in virtual time."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from argosy.capacity import pool_reasons
 from argosy.capacity.catalog import read_catalog
+from argosy.capacity.pool_record import Leaving, Why
 from argosy.dialects.machines.pool_status import total_price
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.labels import MACHINE_POOL
@@ -86,6 +88,25 @@ async def test_jobs_on_a_machine_that_is_not_needed_are_told_before_it_goes() ->
     assert idle in world.machines(), "its pod has until the deadline"
     world.pods = [pod for pod in world.pods if pod.metadata.name != "other"]
     assert await world.run(20, lambda: world.machines() == [busy]), "gone as soon as nothing runs there"
+
+
+async def test_a_forged_status_neither_drains_nor_deletes_a_node_of_others() -> None:
+    world = await started()
+    theirs = Node(ObjectMeta(name="cp-1", uid="theirs", creation_timestamp=world.now))
+    world.nodes["cp-1"] = theirs
+    [first, second] = world.machines()
+    obj = world.objects[first]
+    machine: Any = {**cast("Any", obj.status.argosy["machine"]), "name": "cp-1", "node": "cp-1"}
+    machine["nodeUid"] = "theirs"
+    forged = replace(obj.status, node_name="cp-1", argosy={**obj.status.argosy, "machine": machine})
+    world.objects[first] = replace(obj, status=forged)
+    pool = world.pools["pool"]
+    leaving = Leaving(second, Why.SURPLUS, f"uid-{second}", "cp-1", world.now + timedelta(hours=1))
+    argosy = {"version": 1, "leaving": [msgspec.to_builtins(leaving)]}
+    world.pools["pool"] = replace(pool, status=replace(pool.status, argosy=argosy))
+    world.delete_pool()
+    await world.run(200)
+    assert world.nodes["cp-1"] == theirs
 
 
 async def test_a_machine_goes_at_the_deadline_though_pods_stay() -> None:

@@ -5,11 +5,16 @@ from datetime import datetime
 
 from argosy.capacity import reasons
 from argosy.capacity.pool import PoolMachine, PoolNode
+from argosy.dialects.spot.instance_nodes import pool_label_value
 from argosy.dialects.spot.instance_status import PENDING, TERMINATED
 from argosy.dialects.spot.losses import TAKEN_CAUSES
+from argosy.dialects.spot.names import machine_name
 from argosy.dialects.spot.pods import ClusterPod
 from argosy.kinds import labels, spot
 from argosy.kinds.kubernetes import Node
+from argosy.kinds.labels import MACHINE_POOL
+from argosy.kinds.machinepool import MachinePool
+from argosy.kinds.spot import INSTANCE_LABEL
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.kinds.status_condition import StatusCondition
 from argosy.plan.children import KubernetesObject
@@ -60,13 +65,24 @@ def machine_of(instance: ProvisionedInstance) -> PoolMachine:
     )
 
 
-def node_of(name: str, inputs: Inputs, rules: NoticeRules) -> PoolNode | None:
-    """Return what is seen of a node; None if there is none."""
+def node_of(name: str, pool: MachinePool, inputs: Inputs, rules: NoticeRules) -> PoolNode | None:
+    """Return what is seen of a node; None if there is none.
+
+    Names of nodes are read from statuses, which tenants may be able to write. Only the labels of a Node say
+    that it is a machine of the pool.
+    """
     node = inputs.get(Ref(Node, name))
     if node is None:
         return None
+    marks, meta = node.metadata.labels, pool.metadata
+    machine = ""
+    if marks.get(MACHINE_POOL) == pool_label_value(meta.namespace, meta.name):
+        owned = (each.metadata.name for each in inputs.owned(ProvisionedInstance))
+        label = marks.get(INSTANCE_LABEL, "")
+        machine = next((each for each in owned if label and machine_name(each) == label), "")
     announced = find_announcement(node, rules) is not None and node.spec.unschedulable
-    return PoolNode(node.metadata.uid, announced, len(inputs.all(Matching(ClusterPod, NODE_INDEX, name))))
+    pods = len(inputs.all(Matching(ClusterPod, NODE_INDEX, name)))
+    return PoolNode(node.metadata.uid, machine, announced, pods)
 
 
 def drain_patch(until: datetime) -> dict[str, object]:

@@ -85,7 +85,7 @@ class MachinePoolReconciler(Struct, frozen=True):
             drain_seconds=checked.drain_seconds,
             name_of=lambda index, stamp: machine_name(obj, index, stamp),
             machines={each.name: each for each in machines},
-            nodes={name: node_of(name, inputs, self.rules) for name in needs_nodes(record, wanted)},
+            nodes={name: node_of(name, obj, inputs, self.rules) for name in needs_nodes(record, wanted)},
             taken=frozenset(taken),
         )
 

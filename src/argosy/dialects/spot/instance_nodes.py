@@ -1,9 +1,15 @@
-"""What is done to the Node of a VM: it is labelled, priced, and deleted when its VM is gone."""
+"""What is done to the Node of a VM: it is labelled, priced, and deleted when its VM is gone.
+
+The Record of a VM is part of a status, which tenants may be able to write. So a Node is only touched if what
+they cannot write says that it is this VM: the name of the ProvisionedInstance and when that was created, and
+the name, the provider id and the labels of the Node.
+"""
 
 from collections.abc import Iterator
 
 from argosy.capacity.machine_record import MachineRecord, MachineState
 from argosy.dialects.spot import names
+from argosy.dialects.spot.instance_inputs import CLOCK_SKEW
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.labels import HOURLY_PRICE, MACHINE_POOL
 from argosy.kinds.spot import INSTANCE_LABEL
@@ -13,7 +19,7 @@ from argosy.plan.actions import Action, Patch, Remove
 
 def node_actions(obj: ProvisionedInstance, machine: MachineRecord, node: Node | None) -> Iterator[Action]:
     """Label the Node of the machine, with its price, and delete it when the machine was deleted."""
-    if node is None or node.metadata.uid != machine.node_uid:
+    if node is None or node.metadata.uid != machine.node_uid or not _may_be_node_of(obj, node):
         return
     meta = node.metadata
     gone = machine.state in (MachineState.WANTED, MachineState.FAILED) or (
@@ -27,7 +33,22 @@ def node_actions(obj: ProvisionedInstance, machine: MachineRecord, node: Node | 
         yield Patch(Node, meta.name, "", meta.uid, {"metadata": marks})
 
 
+def _may_be_node_of(obj: ProvisionedInstance, node: Node) -> bool:
+    """Return True if a Node can be the VM of an object, whatever the status of the object says."""
+    name, created = names.machine_name(obj.metadata.name), node.metadata.creation_timestamp
+    bought = obj.metadata.creation_timestamp
+    if created is None or bought is None or created < bought - CLOCK_SKEW:
+        return False
+    called = node.spec.provider_id.rpartition("/")[2] or node.metadata.name
+    return called == name and node.metadata.labels.get(INSTANCE_LABEL, name) == name
+
+
+def pool_label_value(namespace: str, pool: str) -> str:
+    """Return the value of the label of the nodes of a pool."""
+    return names.label_value(f"{namespace}.{names.label_value(pool)}")
+
+
 def _pool_label(obj: ProvisionedInstance) -> dict[str, str]:
     """Return the label by which pods choose the nodes of a pool; the namespace is that of the object."""
     pool = obj.metadata.labels.get(MACHINE_POOL)
-    return {MACHINE_POOL: names.label_value(f"{obj.metadata.namespace}.{pool}")} if pool else {}
+    return {MACHINE_POOL: pool_label_value(obj.metadata.namespace, pool)} if pool else {}
