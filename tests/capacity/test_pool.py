@@ -205,11 +205,33 @@ def test_surplus_machine_without_pods_is_closed_for_new_ones_before_it_is_delete
     assert (sorted(drain.node for drain in plan.drains), plan.removed) == (["a", "b"], ())
 
 
-def test_surplus_machine_that_is_announced_to_end_earlier_goes_then() -> None:
+def test_surplus_machine_whose_end_is_announced_earlier_goes_then_unless_that_is_withdrawn() -> None:
     record = run(TWO, A, B, wanted=1, nodes=IDLE).record
     noticed = machine("b", problem="Preempted", deadline=SOON)
     busy = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
-    assert run(record, A, noticed, wanted=1, nodes=busy).requeue_at == SOON
+    plan = run(record, A, noticed, wanted=1, nodes=busy)
+    assert plan.requeue_at == SOON
+    assert run(plan.record, A, B, wanted=1, nodes=busy).requeue_at == DRAINED
+
+
+def test_a_machine_whose_notice_is_withdrawn_is_drained_like_one_that_is_not_needed() -> None:
+    record = run(TWO, A, LOSSES["announced to end"]).record
+    busy = {"b": PoolNode("uid-node-b", pods=8)}
+    plan = run(record, A, B, nodes=busy)
+    assert leaving(plan) == {"b": "Surplus"}
+    assert (names(plan), plan.removed) == (names(run(record, A, B)), ())
+    assert [(drain.node, drain.until) for drain in plan.drains] == [("b", DRAINED)]
+    assert [event.reason for event in plan.events] == ["MachineDraining"]
+    assert run(plan.record, A, B, nodes=busy, now=SOON).removed == (), "the deadline of the notice is void"
+    assert run(plan.record, A, B, nodes=busy, now=DRAINED).removed == ("b",)
+
+
+def test_a_machine_with_a_notice_follows_its_deadline_when_that_is_changed() -> None:
+    record = run(TWO, A, LOSSES["announced to end"]).record
+    busy = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
+    later = machine("b", problem="Maintenance", deadline=DRAINED)
+    plan = run(record, A, later, nodes=busy, now=SOON)
+    assert (plan.removed, plan.requeue_at) == ((), DRAINED)
 
 
 def test_a_node_that_is_not_the_machine_is_left_alone_until_the_machine_goes() -> None:

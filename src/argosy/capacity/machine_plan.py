@@ -10,7 +10,6 @@ from argosy.capacity.catalog import Prices
 from argosy.capacity.join import JoinPlan
 from argosy.capacity.machine_record import (
     MAX_MESSAGE_CHARS,
-    MachineNotice,
     MachineRecord,
     MachineSpec,
     MachineState,
@@ -47,6 +46,20 @@ class NodePods(Struct, frozen=True):
     not_ready: tuple[str, ...] = ()
 
 
+class NodeAnnouncement(Struct, frozen=True):
+    """The end of a machine as its Node announces it."""
+
+    source: str
+    cause: str
+    deadline: datetime | None
+    seconds: float
+    """From the first notice to the deadline, if none is announced."""
+
+    def deadline_after(self, noticed: datetime) -> datetime:
+        """Return until when the machine exists, if this was first seen at a time."""
+        return self.deadline or noticed + timedelta(seconds=self.seconds)
+
+
 class MachineFacts(Struct, frozen=True, kw_only=True):
     """What is known when it is decided about a machine."""
 
@@ -73,7 +86,7 @@ class MachineFacts(Struct, frozen=True, kw_only=True):
     node: NodeFacts | None = None
     name_taken_by: str = ""
     """What else has the name of the machine, so that nobody could tell whose a Node of it is."""
-    announcement: MachineNotice | None = None
+    announcement: NodeAnnouncement | None = None
     """The end of the Node that somebody has announced there."""
     needs_gpus: int = 0
     """GPUs that the Node must offer before it is ready."""

@@ -61,6 +61,8 @@ class MachineNotice(Struct, frozen=True, omit_defaults=True):
     at: datetime
     deadline: datetime
     cause: str
+    on_node: bool = False
+    """Whether only the Node announces it: it is then changed and withdrawn there."""
 
 
 class MachineRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):

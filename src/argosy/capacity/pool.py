@@ -1,8 +1,9 @@
 """Keeps a number of machines that have no notice.
 
-1. A machine that is announced to end, lost or deleted leaves the pool at once, and another one is requested
-   in its place while the jobs on it still save. After several short lives in a row there is a growing delay.
-2. If there are to be fewer, those go first that have not joined, then those with the fewest pods, then the
+1. A machine whose end is announced, or that is lost or deleted, leaves the pool at once, and another one is
+   requested in its place while the jobs on it still save. After several short lives in a row there is a
+   growing delay. If its notice is withdrawn, it is not needed any more, as in 2.
+2. If there are to be fewer, first those that have not joined go, then those with the fewest pods, then the
    newest. Pods on such a machine are told in time: its node is announced to end, as by a cloud, and closed
    for new pods. The machine is deleted when they have left, or when their time is over.
 3. A machine whose name is taken by another one gets another name.
@@ -125,7 +126,7 @@ def needs_nodes(record: PoolRecord, wanted: int) -> frozenset[str]:
 def decide(before: PoolRecord, facts: PoolFacts) -> PoolPlan:
     """Return what is remembered and done next."""
     log = _Log()
-    record = _observe(before, facts)
+    record = _observe(before, facts, log)
     record = _replace_lost(record, facts, log)
     record = _resize(record, facts, log)
     record = _request(record, facts, log)
@@ -133,8 +134,11 @@ def decide(before: PoolRecord, facts: PoolFacts) -> PoolPlan:
     return _let_go(record, facts, log)
 
 
-def _observe(record: PoolRecord, facts: PoolFacts) -> PoolRecord:
-    """Return the Record with what is seen of each machine."""
+def _observe(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolRecord:
+    """Return the Record with what is seen of each machine.
+
+    A machine whose notice was withdrawn has been replaced already, and pods may have come: it is drained.
+    """
     slots = []
     for slot in record.slots:
         seen = facts.machines.get(slot.machine)
@@ -144,11 +148,21 @@ def _observe(record: PoolRecord, facts: PoolFacts) -> PoolRecord:
         elif slot.uid and slot.missing_since is None:
             slot = replace(slot, missing_since=facts.now)
         slots.append(slot)
-    leaving = []
+    leaving, withdrawn = [], []
     for each in record.leaving:
         seen = facts.machines.get(each.machine)
+        if seen is not None and each.why is Why.LOST and not each.released and _is_needless(seen):
+            withdrawn.append(seen.name)
+            each = _as_surplus(seen, facts)
         leaving.append(replace(each, uid=seen.uid, node=seen.node or each.node) if seen else each)
+    if withdrawn:
+        log.events.append(pool_reasons.draining(withdrawn, _drained_at(facts)))
     return replace(record, slots=tuple(slots), leaving=tuple(leaving))
+
+
+def _is_needless(seen: PoolMachine) -> bool:
+    """Return True if nothing keeps a machine from going on, except that it was replaced."""
+    return not (seen.problem or seen.over or seen.deleting or seen.name_taken)
 
 
 def _replace_lost(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolRecord:
@@ -290,15 +304,15 @@ def _let_go(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolPlan:
     left: list[Leaving] = []
     drains: list[Drain] = []
     removed: list[str] = []
-    for each in record.leaving:
-        seen = facts.machines.get(each.machine)
+    for before in record.leaving:
+        seen = facts.machines.get(before.machine)
         if seen is None:
             continue
-        each = replace(each, until=_earliest(each.until, seen.deadline))
+        each = replace(before, until=_end_of(before, seen))
         released = each.released or seen.deleting or _may_go(each, seen, facts)
         if released and not each.released:
             log.events.append(pool_reasons.released(each.machine))
-        left.append(replace(each, released=released))
+        left.append(replace(before, released=released))
         if released and not seen.deleting:
             removed.append(seen.name)
         elif not released:
@@ -330,5 +344,8 @@ def _drain(leaving: Leaving, facts: PoolFacts) -> Iterator[Drain]:
         yield Drain(leaving.node, node.uid, leaving.until)
 
 
-def _earliest(*times: datetime | None) -> datetime | None:
-    return min((time for time in times if time is not None), default=None)
+def _end_of(leaving: Leaving, seen: PoolMachine) -> datetime | None:
+    """Return until when a machine may stay. The deadline of its notice may change, and go with the notice."""
+    if seen.deadline is None or leaving.until is None:
+        return leaving.until or seen.deadline
+    return seen.deadline if leaving.why is Why.LOST else min(leaving.until, seen.deadline)

@@ -34,9 +34,10 @@ DELETING: Final = "Deleting"
 MACHINE_REQUESTED: Final = "MachineRequested"
 """Machines are requested."""
 MACHINE_LOST: Final = "MachineLost"
-"""A machine is announced to end, lost or deleted; another one takes its place."""
+"""The end of a machine is announced, or it is lost or deleted; another one takes its place."""
 MACHINE_DRAINING: Final = "MachineDraining"
-"""Machines are not needed any more; the message says until when pods may stay."""
+"""Machines are not needed any more, or their notice was withdrawn. The message says until when pods may
+stay."""
 MACHINE_RELEASED: Final = "MachineReleased"
 """A machine is deleted."""
 NAME_CONFLICT: Final = reasons.NAME_CONFLICT

@@ -36,9 +36,9 @@ class Why(StrEnum):
     """Why a machine leaves the pool."""
 
     LOST = "Lost"
-    """It is lost, announced to end, or was deleted by somebody: another one takes its place."""
+    """It is lost, its end is announced, or somebody deleted it: another one takes its place."""
     SURPLUS = "Surplus"
-    """There are to be fewer machines, or none."""
+    """There are to be fewer machines, or none, or it was replaced and its notice was withdrawn."""
 
 
 class Leaving(Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -1,8 +1,9 @@
 """Watches machines that exist: waits until they are ready nodes, and detects their loss.
 
 The first notice of the end counts, whatever its source is: the status at the provider, an operation there, or
-an announcement on the Node. A machine that is missing in the list of its zone counts as deleted only after
-its provider was asked for exactly this machine.
+an announcement on the Node. While only the Node announces it, the announcement may be changed or withdrawn
+there; what the provider says is final. A machine that is missing in the list of its zone counts as deleted
+only after its provider was asked for exactly this machine.
 """
 
 from collections.abc import Iterable
@@ -65,17 +66,33 @@ def watch(record: MachineRecord, context: Context) -> MachinePlan:
 def _notice(
     record: MachineRecord, machine: ObservedMachine | None, context: Context, events: list[EmitEvent]
 ) -> MachineRecord:
-    """Return the Record with the first notice of the machine's end."""
-    if record.notice is not None:
+    """Return the Record with the first notice of the machine's end, as it stands now."""
+    if record.notice is not None and not record.notice.on_node:
         return record
     for operation in context.operations(record):
         if operation.kind in _CAUSES:
             return _with_notice(record, context, "operation", _CAUSES[operation.kind], None, events)
     if machine is not None and machine.presence in (Presence.NOTICED, Presence.LOST):
         return _with_notice(record, context, machine.status, reasons.UNKNOWN, None, events)
-    if (notice := context.facts.announcement) is not None:
-        return _with_notice(record, context, notice.source, notice.cause, notice.deadline, events)
-    return record
+    return _follow_node(record, context, events)
+
+
+def _follow_node(record: MachineRecord, context: Context, events: list[EmitEvent]) -> MachineRecord:
+    """Return the Record with what the Node announces now; a Node that is not seen withdraws nothing."""
+    before, announced = record.notice, context.facts.announcement
+    if announced is None:
+        if before is None or context.facts.node is None:
+            return record
+        text = f"{record.name}: {before.cause}, no longer reported by {before.source}"
+        events.append(event(reasons.NOTICE_WITHDRAWN, text))
+        return replace(record, notice=None)
+    at = before.at if before is not None else context.now
+    deadline = announced.deadline_after(at)
+    if before is None:
+        record = _with_notice(record, context, announced.source, announced.cause, deadline, events)
+    return replace(
+        record, notice=MachineNotice(announced.source, at, deadline, announced.cause, on_node=True)
+    )
 
 
 def _with_notice(
@@ -86,9 +103,10 @@ def _with_notice(
     deadline: datetime | None,
     events: list[EmitEvent],
 ) -> MachineRecord:
-    if record.notice is not None:
-        return record
     end = deadline or context.now + timedelta(seconds=context.settings.notice_seconds)
+    if (known := record.notice) is not None:
+        deadline = min(known.deadline, end) if known.on_node else known.deadline
+        return replace(record, notice=replace(known, deadline=deadline, on_node=False))
     events.append(
         event(reasons.PREEMPTION_NOTICE, f"{record.name}: {cause}, reported by {source}", warning=True)
     )

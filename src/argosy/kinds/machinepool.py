@@ -54,7 +54,8 @@ class MachinePoolSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     gcp_credentials_secret_ref: CredentialsReference = CredentialsReference()
     """Secret whose key credentials.json is the JSON of a GCP service account."""
     replicas: Replicas = 1
-    """Number of machines without a notice. One that is announced to end, or lost, is replaced at once."""
+    """Number of machines without a notice. One whose end is announced, or that is lost, is replaced at
+    once."""
     strategy: Strategy = "FAILOVER"
     """Which zones are asked first. FAILOVER: the zone of the lost machine, then its region.
     EAGER_NEXT_REGION: other regions first. CHEAPEST: by price and by how often machines were preempted there.
@@ -75,7 +76,8 @@ class MachinePoolStatus(Struct, frozen=True, rename="camel", omit_defaults=True)
     provisioning: int = field(default_factory=lambda: 0)
     """How many of them are not."""
     noticed: int = field(default_factory=lambda: 0)
-    """Number of machines, besides these, that are announced to end or are lost, and are still there."""
+    """Number of machines, besides these, whose end is announced or that are lost, and that are still
+    there."""
     draining: int = field(default_factory=lambda: 0)
     """Number of machines, besides these, that are not needed any more and are still there."""
     cost_per_hour: str = ""

@@ -212,7 +212,7 @@ class ProvisionedInstanceStatus(Struct, frozen=True, rename="camel", omit_defaul
     node_name: str = ""
     joined_cluster: bool = field(default_factory=lambda: False)
     preemption_notice: bool = field(default_factory=lambda: False)
-    """True from the first announcement of its end on."""
+    """True from the first announcement of its end on, unless the Node announces it no longer."""
     conditions: StatusConditions = field(default_factory=list)
     project: str = ""
     zone: str = ""

@@ -11,10 +11,11 @@ from argosy.capacity import pool_reasons
 from argosy.capacity.catalog import read_catalog
 from argosy.capacity.pool_record import Leaving, Why
 from argosy.dialects.machines.pool_status import total_price
-from argosy.kinds.kubernetes import Node
+from argosy.kinds.kubernetes import Node, Taint
 from argosy.kinds.labels import MACHINE_POOL
 from argosy.kinds.machinepool import CredentialsReference, MachineTemplateReference
 from argosy.kinds.meta import ObjectMeta
+from argosy.kinds.spot import TERMINATION_DEADLINE, TERMINATION_SOURCE
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.local.gce.cloud import Latency
 from argosy.workload.announcements import NoticeRules, find_announcement
@@ -88,6 +89,51 @@ async def test_jobs_on_a_machine_that_is_not_needed_are_told_before_it_goes() ->
     assert idle in world.machines(), "its pod has until the deadline"
     world.pods = [pod for pod in world.pods if pod.metadata.name != "other"]
     assert await world.run(20, lambda: world.machines() == [busy]), "gone as soon as nothing runs there"
+
+
+def set_taints(world: PoolWorld, name: str, *keys: str) -> None:
+    node = world.nodes[name]
+    taints = [Taint(key, effect="NoSchedule") for key in keys]
+    world.nodes[name] = replace(node, spec=replace(node.spec, taints=taints))
+
+
+async def test_a_drain_without_a_deadline_lasts_as_long_as_jobs_expect() -> None:
+    world = await started()
+    [drained, _] = world.machines()
+    world.run_pod("training", drained)
+    set_taints(world, drained, "ToBeDeletedByClusterAutoscaler")
+    at = world.now
+    assert await world.run(30, lambda: world.pool_status().noticed == 1)
+    await world.run(500)
+    assert drained in world.machines()
+    assert await world.run(200, lambda: drained not in world.machines())
+    assert world.now - at >= timedelta(seconds=600)
+
+
+async def test_pods_on_a_machine_whose_notice_was_withdrawn_are_told_before_it_goes() -> None:
+    world = await started(drain_grace="2m")
+    [kept, _] = world.machines()
+    world.run_pod("training", kept)
+    node = world.nodes[kept]
+    deadline = (world.now + timedelta(seconds=40)).isoformat()
+    notice = {TERMINATION_DEADLINE: deadline, TERMINATION_SOURCE: "gce-maintenance"}
+    world.nodes[kept] = replace(node, metadata=replace(node.metadata, annotations=notice))
+    assert await world.run(10, lambda: world.pool_status().noticed == 1)
+    assert world.status(kept).notice_source == "gce-maintenance"
+    world.nodes[kept] = node
+    assert await world.run(10, lambda: world.nodes[kept].spec.unschedulable)
+    announced = find_announcement(world.nodes[kept], NoticeRules())
+    assert announced is not None
+    assert announced.source == "machine-pool"
+    assert (world.pool_status().noticed, world.pool_status().draining) == (0, 1)
+    status = world.status(kept)
+    assert (status.preemption_notice, status.deadline, status.cause) == (False, None, "")
+    assert world.condition("Lost", kept)[:2] == ("False", "NoticeWithdrawn")
+    await world.run(90)
+    assert kept in world.machines(), "beyond the deadline that was withdrawn"
+    assert await world.run(60, lambda: world.has(2))
+    assert kept not in world.machines()
+    assert len(world.cloud.ever) == 3
 
 
 async def test_a_forged_status_neither_drains_nor_deletes_a_node_of_others() -> None:

@@ -119,6 +119,7 @@ class InstanceReconciler(Struct, frozen=True):
             credentials=gathered.credentials,
             join=gathered.join,
             needs_gpus=facts.needs_gpus,
+            withdrawn=_is_withdrawn(before.machine, plan.record),
             now=now,
         )
         status = instance_status(obj, shown)
@@ -218,7 +219,7 @@ class InstanceReconciler(Struct, frozen=True):
             zone=gathered.zone,
             node=read.node_facts(node, pods) if node is not None else None,
             name_taken_by="" if machine.exists else read.taken_by(obj, named, inputs.all(_namesakes(obj))),
-            announcement=read.announcement(node, self.rules, now) if node is not None else None,
+            announcement=read.announcement(node, self.rules) if node is not None else None,
             needs_gpus=read.needed_gpus(gathered.usable, gathered.job),
             policy=zone_policy(obj, gathered.job, siblings, rates, spec.digest if spec else "", now),
             offers=self._offers(spec),
@@ -368,6 +369,11 @@ def _seen(record: MachineRecord, before: InstanceRecord, zone: ViewState) -> Obs
     if not same or not isinstance(zone.value, ZoneState):
         return None
     return zone.value.machines.get(record.name)
+
+
+def _is_withdrawn(before: MachineRecord, after: MachineRecord) -> bool:
+    """Return True if a notice of the same machine is taken back now."""
+    return before.notice is not None and after.notice is None and before.attempt == after.attempt
 
 
 def _join_events(before: MachineRecord, after: MachineRecord, gathered: _Gathered) -> Iterator[EmitEvent]:

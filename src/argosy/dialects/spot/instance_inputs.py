@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from argosy.capacity import reasons
 from argosy.capacity.join import KEYS, JoinPlan, mismatches, missing_keys
-from argosy.capacity.machine_plan import NodeFacts, NodePods
+from argosy.capacity.machine_plan import NodeAnnouncement, NodeFacts, NodePods
 from argosy.capacity.machine_record import (
     Gpu,
-    MachineNotice,
     MachineRecord,
     MachineSpec,
     MachineState,
@@ -28,7 +27,7 @@ from argosy.kinds.spot import SpotInstanceJob
 from argosy.kinds.spot_machines import InstanceTemplate, ProvisionedInstance, SpotInstanceVM
 from argosy.plan.contract import ViewState
 from argosy.plan.drivers import Refusal, SecretContent
-from argosy.workload.announcements import NoticeCause, NoticeRules, find_announcement
+from argosy.workload.announcements import DEFAULT_SECONDS, NoticeCause, NoticeRules, find_announcement
 
 Template = SpotInstanceVM | InstanceTemplate
 
@@ -252,16 +251,17 @@ _CAUSES = {
 }
 
 
-def announcement(node: Node, rules: NoticeRules, now: datetime) -> MachineNotice | None:
+def announcement(node: Node, rules: NoticeRules) -> NodeAnnouncement | None:
     """Return the end that somebody has announced on the Node; a mere hint is none.
 
-    Nor is what the VM's own pool announces, which will delete the VM itself.
+    Nor is what the VM's own pool announces, which will delete the VM itself. Where no deadline is announced,
+    it is the one that jobs on the node expect.
     """
     found = find_announcement(node, rules)
     if found is None or found.cause is NoticeCause.CANDIDATE or found.source == labels.MACHINE_POOL_SOURCE:
         return None
-    deadline = found.deadline or now + timedelta(seconds=30)
-    return MachineNotice(found.source, now, deadline, _CAUSES.get(found.cause, reasons.UNKNOWN))
+    cause = _CAUSES.get(found.cause, reasons.UNKNOWN)
+    return NodeAnnouncement(found.source, cause, found.deadline, DEFAULT_SECONDS[found.cause])
 
 
 def taken_by(obj: ProvisionedInstance, node: Node | None, namesakes: Iterable[ProvisionedInstance]) -> str:
