@@ -14,18 +14,22 @@ from argosy.engine.client import Client
 from argosy.engine.errors import ApiError, Forbidden, NotFound, Unavailable
 from argosy.engine.kubeconfig import Connection
 from argosy.engine.objects import Key
-from argosy.kinds.kubernetes import Node, NodeSpec, NodeStatus, Taint
+from argosy.kinds.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Taint
+from argosy.kinds.labels import HOURLY_PRICE
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.reconcile.nodes import (
     ANSWER_VALID_SECONDS,
     SHOW_AFTER_SECONDS,
     AnnouncedEnds,
     NodeHealth,
+    NodePrices,
     NodeStates,
 )
 from argosy.workload.announcements import OUT_OF_SERVICE, NoticeCause, NoticeRules
+from argosy.workload.usage_record import PricedNode
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import eventually
+from tests.support.workloads import NOW, later
 
 GONE = NotFound(404, "NotFound", 'nodes "n1" not found')
 N1 = frozenset({"n1"})
@@ -245,3 +249,26 @@ def test_announced_end_of_a_node_is_known_and_reported_when_it_changes() -> None
 
 def versioned(obj: Node, version: int) -> Node:
     return replace(obj, metadata=replace(obj.metadata, resource_version=str(version)))
+
+
+def placed_pod(node: str, scheduled: Condition | None = None) -> Pod:
+    conditions = [scheduled] if scheduled else []
+    meta = ObjectMeta(name="a", creation_timestamp=NOW)
+    return Pod(metadata=meta, spec=PodSpec(node_name=node), status=PodStatus(conditions=conditions))
+
+
+def test_a_priced_node_counts_from_the_first_pod_that_was_scheduled_on_it() -> None:
+    cache = Cache(Api(), Node)
+    prices = NodePrices(cache)
+    for name, price in {"n1": "1.5", "n2": "2.5", "n3": "free"}.items():
+        meta = ObjectMeta(name=name, annotations={HOURLY_PRICE: price})
+        cache.put(versioned(Node(metadata=meta), 1))
+    at = [Condition("PodScheduled", "True", last_transition_time=later(seconds)) for seconds in (60, 90)]
+    pods = [
+        placed_pod("n1", at[1]),
+        placed_pod("n1", at[0]),
+        placed_pod("n2"),
+        placed_pod("n3"),
+        placed_pod(""),
+    ]
+    assert prices.of(pods) == (PricedNode(1.5, later(60)), PricedNode(2.5, NOW))

@@ -8,6 +8,7 @@ happen next, and the replay adds up itself what the job has used.
 
 import csv
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from argosy.workload.observed import Observed
 from argosy.workload.plan import Plan
 from argosy.workload.record import Record
 from argosy.workload.record_encoding import decode
+from argosy.workload.usage_record import PricedNode
 from tests.support.fake_cluster import NODES, FakeCluster, NodeState
 
 START_SECONDS = 20.0
@@ -48,6 +50,8 @@ class SpotTrace(FakeCluster):
     def __init__(self, workload: Workload, prices: Sequence[float]) -> None:
         super().__init__(workload)
         self.prices = dict(zip(NODES, prices, strict=True))
+        self.placed_at: dict[str, datetime] = {}
+        """When the pod of a node was scheduled."""
         self.elapsed = 0.0
         self.replica_seconds = 0.0
         """Wanted replicas times the seconds for which they were wanted."""
@@ -84,7 +88,7 @@ class SpotTrace(FakeCluster):
         return self.record
 
     def observe(self) -> Observed:
-        return replace(super().observe(), hourly_price=self._price())
+        return replace(super().observe(), priced_nodes=self._priced_nodes())
 
     def _work(self) -> Plan | None:
         self.sync()
@@ -147,11 +151,16 @@ class SpotTrace(FakeCluster):
         used = {pod.node for pod in self.pods.values() if pod.node}
         return sum(self.prices[name] for name in used)
 
+    def _priced_nodes(self) -> tuple[PricedNode, ...]:
+        used = sorted({pod.node for pod in self.pods.values() if pod.node})
+        return tuple(PricedNode(self.prices[name], self.placed_at[name]) for name in used)
+
     def _place_pods(self) -> None:
         """Place one pod on each working node of which no end is announced."""
         for pod in list(self.pods.values()):
             if not pod.node and not pod.terminating and (node := self._free_node()):
                 self.update(replace(pod, node=node, waiting_reason=""))
+                self.placed_at[node] = self.now
 
     def _free_node(self) -> str:
         used = {pod.node for pod in self.pods.values()}

@@ -178,7 +178,7 @@ class Caches:
             group=self.pod_groups.group(owner),
             gang_scheduler_setting=self.pod_groups.configured,
             available_gang_schedulers=self.pod_groups.served,
-            hourly_price=self._prices.sum(names),
+            priced_nodes=self._prices.of(self.pods.by(OWNER, owner)),
             capacity=free,
             confirmed_absent=confirmed_absent,
             recently_deleted=self._recently_deleted.for_job(owner),

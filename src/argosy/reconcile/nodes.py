@@ -11,6 +11,7 @@ Announced ends of nodes are hints of what will happen, so the cache is good enou
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 
 from msgspec import Struct, field
 
@@ -20,10 +21,11 @@ from argosy.engine.client import Client
 from argosy.engine.clock import Clock
 from argosy.engine.errors import ApiError, NotFound
 from argosy.engine.logs import Logger
-from argosy.kinds.kubernetes import Node
+from argosy.kinds.kubernetes import Node, Pod
 from argosy.workload.announcements import OUT_OF_SERVICE, Announcement, NoticeRules, find_announcement
 from argosy.workload.capacity import read_hourly_price
 from argosy.workload.quarantine import NodeQuarantine, read_quarantine
+from argosy.workload.usage_record import PricedNode
 
 log = Logger(__name__)
 
@@ -273,9 +275,16 @@ class NodePrices:
         self._prices: dict[str, float] = {}
         cache.subscribe(self._cache_changed)
 
-    def sum(self, names: Iterable[str]) -> float:
-        """Return the price of these nodes together; those without a known price cost nothing."""
-        return sum(self._prices.get(name, 0.0) for name in sorted(names)) if self._prices else 0.0
+    def of(self, pods: Iterable[Pod]) -> tuple[PricedNode, ...]:
+        """Return the nodes of these pods whose price is known, with the time since when they have one."""
+        if not self._prices:
+            return ()
+        times: dict[str, list[datetime]] = {}
+        for pod in pods:
+            if (name := pod.spec.node_name) in self._prices:
+                since = _scheduling_time(pod)
+                times.setdefault(name, []).extend([since] if since else [])
+        return tuple(PricedNode(self._prices[name], min(times[name], default=None)) for name in sorted(times))
 
     def _cache_changed(self, change: Change[Node]) -> None:
         node = change.new or change.old
@@ -286,6 +295,14 @@ class NodePrices:
             self._prices[node.metadata.name] = price
         else:
             self._prices.pop(node.metadata.name, None)
+
+
+def _scheduling_time(pod: Pod) -> datetime | None:
+    """Return when the pod was scheduled; its creation if the scheduler has not reported it."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return condition.last_transition_time or pod.metadata.creation_timestamp
+    return pod.metadata.creation_timestamp
 
 
 class QuarantinedNodes:

@@ -72,7 +72,7 @@ def decide(workload: Workload, before: Record | None, observed: Observed, now: d
         plan = plan.with_requeue_at(recoveries.recheck_at(after, now))
         plan = _with_history_events(before, plan)
         plan = replace(plan, transitions=find_transitions(workload, before, plan.record, observed))
-        accounted = with_usage(workload, before, plan.record, observed.hourly_price, now)
+        accounted = with_usage(workload, before, plan.record, observed.priced_nodes, now)
         plan = replace(plan, record=accounted)
     return plan.with_actions(propagation.sync_metadata(workload, observed, plan.actions))
 

@@ -25,6 +25,7 @@ from argosy.workload.notice import Notice
 from argosy.workload.save_acks import read_ack, read_resumed, read_step
 from argosy.workload.scale_request import ScaleRequest
 from argosy.workload.semantics import Semantics
+from argosy.workload.usage_record import PricedNode
 
 
 class MetadataSubset(Struct, frozen=True):
@@ -145,8 +146,8 @@ class Observed(Struct, frozen=True, dict=True):
     """The configured gang scheduler: a name, `auto` or `none`."""
     available_gang_schedulers: frozenset[str] = frozenset({"volcano"})
     """Those gang schedulers that the setting allows and the cluster serves."""
-    hourly_price: float = 0.0
-    """Sum of the known prices of the nodes with pods of the job."""
+    priced_nodes: tuple[PricedNode, ...] = ()
+    """The nodes with pods of the job whose price is known."""
     capacity: Capacity | None = None
     """Free capacity of the cluster; only for gangs of the built-in gang scheduler."""
     confirmed_absent: frozenset[tuple[str, int]] = frozenset()

@@ -8,7 +8,7 @@ Training since the last checkpoint is at risk: what a restart undoes is moved fr
 operator learns of checkpoints only in jobs that have a checkpoint policy; for all others nothing is lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from argosy.workload import reasons
 from argosy.workload.checkpoint_record import Recovery
 from argosy.workload.model import Phase, Workload
+from argosy.workload.notice_response import DEFAULT_GRACE_SECONDS
 from argosy.workload.record import Record
 from argosy.workload.recoveries import RecoveryOutcome
-from argosy.workload.usage_record import Activity, Usage
+from argosy.workload.usage_record import Activity, PricedNode, Usage
 
 _SECONDS_PER_HOUR = 3600.0
 _RUNNING = (Activity.TRAINING, Activity.SAVING)
@@ -27,17 +28,14 @@ _NO_WAIT = ("", reasons.PODS_STARTING, reasons.BELOW_REPLICAS)
 
 
 def with_usage(
-    workload: Workload, before: Record | None, after: Record, hourly_price: float, now: datetime
+    workload: Workload, before: Record | None, after: Record, nodes: Sequence[PricedNode], now: datetime
 ) -> Record:
     """Return the record in which the time until now is accounted for, if an interval has ended.
 
-    The price of a job that is not Running counts only when the interval ends: it changes with every pod that
-    is scheduled.
+    The price of a job that is not Running ends no interval: it changes with every pod that is scheduled.
     """
-    usage = after.usage
-    if usage.activity not in (*_RUNNING, ""):
-        usage = replace(usage, hourly_price=hourly_price)
-    activity = _activity(after)
+    usage, activity = after.usage, _activity(after)
+    hourly_price = sum(node.hourly_price for node in nodes)
     replicas = sum(len(role.wanted) for role in after.roles.values()) if activity else 0
     key = (activity, replicas, hourly_price if activity in _RUNNING else usage.hourly_price)
     has_saved = before is not None and _has_saved(before, after)
@@ -46,7 +44,10 @@ def with_usage(
     is_same = key == (usage.activity, usage.replicas, usage.hourly_price)
     if is_same and not has_saved and not lost and not is_decided:
         return after
-    usage = _close(usage, now, tracks_loss=workload.checkpoint is not None)
+    cost = usage.cost + _cost(usage, nodes, now, ends_by_loss=lost > 0)
+    usage = replace(_close(usage, now, tracks_loss=workload.checkpoint is not None), cost=cost)
+    if usage.activity not in _RUNNING:
+        usage = replace(usage, hourly_price=hourly_price)
     if has_saved and after.saved is not None:
         usage = _with_saved(usage, after.saved.at, now)
     if is_decided and before is not None:
@@ -57,7 +58,7 @@ def with_usage(
     elif lost:
         usage = _with_loss(usage, usage.at_risk * lost)
     since = now if activity else None
-    usage = replace(usage, activity=activity, replicas=replicas, hourly_price=key[2], since=since)
+    usage = replace(usage, activity=activity, replicas=replicas, hourly_price=hourly_price, since=since)
     return replace(after, usage=usage)
 
 
@@ -79,10 +80,10 @@ def _activity(record: Record) -> str:
 
 
 def _close(usage: Usage, now: datetime, *, tracks_loss: bool) -> Usage:
-    """Return the usage with the open interval added up; one of a clock set back has no length."""
-    if not usage.activity or usage.since is None:
+    """Return the usage with the seconds of the open interval added up."""
+    if not usage.activity:
         return usage
-    elapsed = max((now - usage.since).total_seconds(), 0.0)
+    elapsed = _elapsed(usage, now)
     spent = elapsed * usage.replicas
     trains = tracks_loss and usage.activity == Activity.TRAINING
     return replace(
@@ -90,8 +91,34 @@ def _close(usage: Usage, now: datetime, *, tracks_loss: bool) -> Usage:
         since=now,
         seconds=_sum(usage.seconds, {usage.activity: spent}),
         at_risk=usage.at_risk + (spent if trains else 0.0),
-        cost=usage.cost + elapsed * usage.hourly_price / _SECONDS_PER_HOUR,
     )
+
+
+def _elapsed(usage: Usage, now: datetime) -> float:
+    """Return the length of the open interval in seconds; one of a clock set back has none."""
+    return max((now - usage.since).total_seconds(), 0.0) if usage.since else 0.0
+
+
+def _cost(usage: Usage, nodes: Sequence[PricedNode], now: datetime, *, ends_by_loss: bool) -> float:
+    """Return what the open interval has cost.
+
+    In a job that is not Running, pods come and go without a change of the Record. A node that is in use now
+    counts from the time at which it got a pod. One that was in use at the start, and is not any more, counts
+    until another took its place. Without another, it was in use until now if the interval ends by a loss;
+    otherwise its pod was being deleted when the interval began.
+    """
+    elapsed, since = _elapsed(usage, now), usage.since
+    if usage.activity in _RUNNING or since is None:
+        return elapsed * usage.hourly_price / _SECONDS_PER_HOUR
+    added = sorted((node.since, node.hourly_price) for node in nodes if node.since and node.since > since)
+    kept = sum(node.hourly_price for node in nodes) - sum(price for _, price in added)
+    cost, left = kept * elapsed, max(usage.hourly_price - kept, 0.0)
+    for placed_at, price in added:
+        seconds, replaced = min((placed_at - since).total_seconds(), elapsed), min(price, left)
+        cost += price * (elapsed - seconds) + replaced * seconds
+        left -= replaced
+    cost += left * (elapsed if ends_by_loss else min(elapsed, DEFAULT_GRACE_SECONDS))
+    return cost / _SECONDS_PER_HOUR
 
 
 def _with_saved(usage: Usage, saved_at: datetime, now: datetime) -> Usage:

@@ -24,6 +24,14 @@ class Activity(StrEnum):
     time was counted as training before."""
 
 
+class PricedNode(Struct, frozen=True):
+    """A node with pods of a job."""
+
+    hourly_price: float
+    since: datetime | None = None
+    """When the first of these pods was scheduled; None if that is not known."""
+
+
 class Usage(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The replica-seconds of a job, up to the interval that has not ended yet."""
 
