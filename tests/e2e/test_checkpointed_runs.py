@@ -12,12 +12,14 @@ from typing import Any, cast
 
 import pytest
 import yaml
+from msgspec import Struct
 
 from argosy.cli.local_mounts import Manifest, mount_working_dir, with_variables
 from tests.support import examples
 from tests.support.chaos import kill_component
 from tests.support.commands import REPOSITORY
 from tests.support.local_control_plane import ControlPlane
+from tests.support.parameters import marked
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -221,13 +223,45 @@ def test_drained_node_waits_for_the_checkpoint(training: Training) -> None:
     training.assert_no_step_was_lost()
 
 
-def test_aresjob_continues_at_its_step_on_another_node(plane: ControlPlane, tmp_path: Path) -> None:
-    document = yaml.safe_load((REPOSITORY / examples.CHECKPOINTED_ARES).read_text())
+class Moved(Struct, frozen=True):
+    """An example of another API, and the pod of it that saves."""
+
+    example: str
+    job: str
+    pod: str
+    container: str
+    roles: tuple[str, ...]
+
+
+MOVED = {
+    "AresJob": Moved(
+        examples.CHECKPOINTED_ARES,
+        "aj/ares-checkpointed",
+        "pod/ares-checkpointed-worker-0",
+        "standalone",
+        ("roleSpecs", "worker"),
+    ),
+    "TrainingJob": Moved(
+        examples.CHECKPOINTED_ET,
+        "trainingjob/et-checkpointed",
+        "pod/et-checkpointed-launcher",
+        "launcher",
+        ("etReplicaSpecs", "launcher"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", marked(MOVED, ["AresJob"], pytest.mark.long))
+def test_job_of_another_api_continues_at_its_step_on_another_node(
+    plane: ControlPlane, tmp_path: Path, case: Moved
+) -> None:
+    document = yaml.safe_load((REPOSITORY / case.example).read_text())
     document["spec"]["checkpoint"] |= {"store": f"file://{tmp_path}", "interval": "1s"}
-    [container] = document["spec"]["roleSpecs"]["worker"]["template"]["spec"]["containers"]
+    role = document["spec"][case.roles[0]][case.roles[1]]
+    [container] = role["template"]["spec"]["containers"]
     container["env"] = [{"name": "STEPS", "value": "100000"}]
     plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
-    job, pod = "aj/ares-checkpointed", "pod/ares-checkpointed-worker-0"
+    job, pod = case.job, case.pod
 
     def status() -> dict[str, Any]:
         return cast("dict[str, Any]", plane.get(job).get("status", {}))
@@ -236,7 +270,7 @@ def test_aresjob_continues_at_its_step_on_another_node(plane: ControlPlane, tmp_
         return [recovery.get("outcome", "") for recovery in status().get("recoveries", [])]
 
     def described() -> str:
-        return plane.argosy("describe", job).stdout
+        return plane.argosy("describe", document["metadata"]["name"]).stdout
 
     wait_for(lambda: status().get("checkpoint", {}).get("lastStep"), described)
     before = plane.kubectl("get", pod, "-o", "jsonpath={.spec.nodeName}").stdout
@@ -246,7 +280,10 @@ def test_aresjob_continues_at_its_step_on_another_node(plane: ControlPlane, tmp_
     assert (recovery["cause"], recovery["action"], recovery["stepsLost"]) == ("Preempted", "SaveAndMove", 0)
     step = recovery["savedStep"]
     assert recovery["restoredFrom"] == step
+    conditions = {item["type"]: (item["status"], item.get("reason")) for item in status()["conditions"]}
+    assert conditions["CheckpointReady"] == ("True", "CheckpointCompleted")
+    assert conditions["ProgressLost"][0] == "False"
     assert plane.kubectl("get", pod, "-o", "jsonpath={.spec.nodeName}").stdout not in ("", before)
-    assert f"from step {step}" in plane.kubectl("logs", pod, "-c", "standalone").stdout
+    assert f"from step {step}" in plane.kubectl("logs", pod, "-c", case.container).stdout
     assert f"resumed from step {step}" in described()
     plane.kubectl("delete", job, "--wait=false")

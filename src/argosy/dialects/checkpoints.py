@@ -28,6 +28,8 @@ T = TypeVar("T")
 CHILD_KINDS: Final[tuple[type[KubernetesObject], ...]] = (PodDisruptionBudgetMetadata,)
 """Kinds of children of jobs with checkpoints."""
 PATH: Final = "spec.checkpoint"
+CHECKPOINT_READY, PROGRESS_LOST = "CheckpointReady", "ProgressLost"
+"""The conditions of jobs with checkpoints."""
 _MAY_HAVE_LOST: Final = (RecoveryOutcome.PROGRESS_LOST, RecoveryOutcome.SIGNALLED)
 
 
@@ -169,7 +171,7 @@ def _checkpoint_ready(record: Record) -> CheckpointCondition:
     if order is not None and order.late:
         status, reason, at = "False", reasons.CHECKPOINT_TIMEOUT, order.by
         message = checkpoint_messages.late(order)
-    return CheckpointCondition("CheckpointReady", status, reason, at, message)
+    return CheckpointCondition(CHECKPOINT_READY, status, reason, at, message)
 
 
 def _progress_lost(record: Record) -> CheckpointCondition:
@@ -179,15 +181,15 @@ def _progress_lost(record: Record) -> CheckpointCondition:
     saved_at = record.saved.at if record.saved else None
     if last is None or last.ended_at is None or last.outcome not in _MAY_HAVE_LOST:
         at = last.ended_at if last and last.ended_at else record.phase_since
-        return CheckpointCondition("ProgressLost", "False", reasons.NO_LOSS, at)
+        return CheckpointCondition(PROGRESS_LOST, "False", reasons.NO_LOSS, at)
     if saved_at is not None and saved_at > last.ended_at:
-        return CheckpointCondition("ProgressLost", "False", reasons.CHECKPOINTED, saved_at)
+        return CheckpointCondition(PROGRESS_LOST, "False", reasons.CHECKPOINTED, saved_at)
     message = checkpoint_messages.recovery(last)
     if last.outcome == RecoveryOutcome.SIGNALLED:
-        return CheckpointCondition("ProgressLost", "Unknown", reasons.SIGNALLED, last.ended_at, message)
+        return CheckpointCondition(PROGRESS_LOST, "Unknown", reasons.SIGNALLED, last.ended_at, message)
     reason = reasons.CHECKPOINT_OUTDATED
     if last.saved_step is None:
         reason = reasons.NO_CHECKPOINT_FOUND
     elif last.restored_step is not None and last.restored_step < last.saved_step:
         reason = reasons.CHECKPOINT_INVALID
-    return CheckpointCondition("ProgressLost", "True", reason, last.ended_at, message)
+    return CheckpointCondition(PROGRESS_LOST, "True", reason, last.ended_at, message)

@@ -30,6 +30,16 @@ def running(**checkpoint: object) -> EtSimulator:
     return job
 
 
+CONDITIONS = {"CheckpointReady", "ProgressLost"}
+
+
+def checkpoint_conditions(job: EtSimulator) -> list[tuple[str, str]]:
+    """Return status and reason of CheckpointReady and of ProgressLost, which are first in the list."""
+    ready, lost = job.status.conditions[:2]
+    assert [ready.type, lost.type] == ["CheckpointReady", "ProgressLost"]
+    return [(ready.status, ready.reason), (lost.status, lost.reason)]
+
+
 def recoveries(job: EtSimulator) -> list[tuple[str, str, str, str]]:
     return [(it.cause, it.action, it.source, it.outcome) for it in job.status.recoveries]
 
@@ -54,6 +64,46 @@ def test_job_without_the_field_has_none_of_it() -> None:
     job.run(8)
     assert "argosy-checkpoint" not in str(job.cluster.rendered)
     assert job.status.checkpoint is None
+    assert not CONDITIONS & {item.type for item in job.status.conditions}
+
+
+def test_conditions_show_the_last_checkpoint_and_what_a_restart_has_undone() -> None:
+    job = running()
+    job.edit({"restartPolicy": "OnFailure"})
+    job.run(1)
+    assert checkpoint_conditions(job) == [("False", "NoCheckpointYet"), ("False", "NoLoss")]
+    job.edit({"suspend": True})
+    job.run(2)
+    job.save_checkpoint()
+    job.run(4)
+    job.edit({"suspend": False})
+    job.run(12)
+    assert checkpoint_conditions(job) == [("True", "CheckpointCompleted"), ("False", "NoLoss")]
+    saved = job.status.conditions[0]
+    job.cluster.fail(LAUNCHER)
+    job.run(30)
+    assert job.status.phase == "Running"
+    assert checkpoint_conditions(job) == [("True", "CheckpointCompleted"), ("True", "CheckpointOutdated")]
+    assert job.status.conditions[0] == saved, "a restart does not change when it was saved"
+    assert job.status.conditions[-1].type == "Running", "the last condition tells what happened last"
+
+
+def test_checkpoint_that_is_late_makes_the_condition_false_until_the_next_one() -> None:
+    job = running(suspendGrace="5s")
+    job.scale_in("in")
+    job.run(20)
+    assert checkpoint_conditions(job)[0] == ("False", "CheckpointTimeout")
+    job.save_checkpoint()
+    job.run(3)
+    assert checkpoint_conditions(job)[0] == ("True", "CheckpointCompleted")
+    assert job.reasons("Warning").count("CheckpointTimeout") == 1
+
+
+def test_job_whose_policy_is_removed_has_no_conditions_of_checkpoints() -> None:
+    job = running()
+    job.edit({"checkpoint": None})
+    job.run(3)
+    assert not CONDITIONS & {item.type for item in job.status.conditions}
 
 
 def by_object(job: EtSimulator) -> None:

@@ -8,6 +8,8 @@
   new start clears the list: `after_restart`, `after_resume`, or `[]` for a job whose invalid spec was
   repaired and that starts as if it were new.
 - A job is ScaleSucceeded or ScaleFailed until it is scaled again.
+- CheckpointReady and ProgressLost come before all others, so that the last one still tells what happened
+  last. They follow from the Record, whatever clears the list.
 
 Every function returns a new list. The transition time of a condition changes only with its status.
 """
@@ -17,6 +19,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from argosy.dialects.checkpoints import CHECKPOINT_READY, PROGRESS_LOST, CheckpointCondition
 from argosy.dialects.et import reasons
 from argosy.kinds.trainingjob import JobCondition
 from argosy.workload.reasons import INVALID_SPEC
@@ -101,6 +104,23 @@ def after_restart(message: str, now: datetime) -> list[JobCondition]:
 def after_resume(message: str, now: datetime) -> list[JobCondition]:
     """Return the conditions of a job that is not suspended any more."""
     return [JobCondition(SUSPENDED, "False", reasons.TRAINING_JOB_RESUMED, message, now, now)]
+
+
+def with_checkpoint_conditions(
+    conditions: Conditions, last: Conditions, found: Sequence[CheckpointCondition]
+) -> list[JobCondition]:
+    """Return the conditions with those of checkpoints in front; `last` are those of the last status."""
+    known = {item.type: item for item in last}
+    others = [item for item in conditions if item.type not in (CHECKPOINT_READY, PROGRESS_LOST)]
+    return [*(_of_checkpoint(known.get(item.type), item) for item in found), *others]
+
+
+def _of_checkpoint(old: JobCondition | None, new: CheckpointCondition) -> JobCondition:
+    is_same = old is not None and old.status == new.status
+    if old is not None and is_same and (old.reason, old.message) == (new.reason, new.message):
+        return old
+    since = old.last_transition_time if old is not None and is_same else new.at
+    return JobCondition(new.type, new.status, new.reason, new.message, new.at, since)
 
 
 def _is_final(conditions: Conditions) -> bool:

@@ -8,6 +8,7 @@ what a scaler asked for are events of the scaler only.
 from collections.abc import Iterator, Sequence
 
 from argosy.dialects.base import StatusChange
+from argosy.dialects.checkpoints import CHECKPOINT_READY, PROGRESS_LOST
 from argosy.dialects.et import conditions as listed
 from argosy.dialects.et import messages, names, reasons
 from argosy.dialects.et.spec import needs_network_interfaces, read_job_spec
@@ -67,7 +68,7 @@ def _condition_events(change: StatusChange[TrainingJob]) -> Iterator[EmitEvent]:
     before = change.before.status.conditions
     of_scalers = _OF_SCALERS if _is_scaled_by_object(change.plan.record) else frozenset()
     for item in change.after.status.conditions:
-        changed = item not in before and item.type not in of_scalers
+        changed = item not in before and item.type not in (*of_scalers, CHECKPOINT_READY, PROGRESS_LOST)
         resumed = item.reason == reasons.TRAINING_JOB_RESUMED
         if not changed or not item.reason or not (item.status == "True" or resumed):
             continue

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from argosy.dialects.base import StatusInput
-from argosy.dialects.checkpoints import checkpoint_status, recoveries
+from argosy.dialects.checkpoints import checkpoint_conditions, checkpoint_status, recoveries
 from argosy.dialects.et import conditions as listed
 from argosy.dialects.et import messages, names, reasons
 from argosy.dialects.et.conditions import Conditions
@@ -48,6 +48,9 @@ def to_status(job: TrainingJob, view: StatusInput) -> TrainingJobStatus:
     current = _worker_names(job, IndexSet.of(running) & workers.members)
     invalid = view.workload is None
     conditions = _conditions(job, record, observed, invalid=invalid)
+    if view.workload is not None:
+        found = checkpoint_conditions(record) if view.workload.checkpoint else ()
+        conditions = listed.with_checkpoint_conditions(conditions, last.conditions, found)
     return TrainingJobStatus(
         phase=_phase(record, invalid=invalid),
         conditions=conditions,
