@@ -113,7 +113,7 @@ def test_job_is_suspended_once_it_has_saved() -> None:
 def test_drains_are_held_back_by_a_disruption_budget() -> None:
     held = running(kept({**STORE, "onDrain": "Save"})).reconcile(worker(saved(3, 3)))
     (budget,) = held.applied(PodDisruptionBudgetMetadata)
-    assert budget.name == "job-checkpoint"
+    assert budget.name == "job-aresjob-checkpoint"
     assert cast("Json", budget.body["spec"])["minAvailable"] == 1
     assert running(kept()).reconcile(worker()).applied(PodDisruptionBudgetMetadata) == []
 

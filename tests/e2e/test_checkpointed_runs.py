@@ -203,7 +203,7 @@ def test_operator_killed_between_order_and_checkpoint(training: Training) -> Non
 
 def test_drained_node_waits_for_the_checkpoint(training: Training) -> None:
     training.start()
-    before, budget = training.node, f"{training.name}-checkpoint"
+    before, budget = training.node, f"{training.name}-trainingrun-checkpoint"
     training.stop_saving(onDrain="Save")
 
     def counted() -> bool:

@@ -292,7 +292,9 @@ def test_evictions_are_held_back_with_the_rights_of_the_chart(release: Release) 
     submit(cluster, waiting("held").having(checkpoint=checkpoint))
 
     def least() -> object:
-        budget = cast("dict[str, dict[str, object]]", cluster.get("pdb", "-n", HOME, "held-checkpoint"))
+        budget = cast(
+            "dict[str, dict[str, object]]", cluster.get("pdb", "-n", HOME, "held-trainingrun-checkpoint")
+        )
         return budget["spec"]["minAvailable"]
 
     until_phase(cluster, "held", "Running")

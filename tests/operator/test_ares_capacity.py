@@ -113,5 +113,5 @@ async def test_job_shrinks_grows_and_saves_before_a_node_ends(scene: Scene, node
         await scene.client.delete(Pod, "job-worker-1", scene.namespace, grace_seconds=0)
         await scene.run_on("job-worker-2", nodes[2])
         assert (await job.until_size(0)).recoveries[-1].action == "ScaleIn"
-        budgets = f"/apis/policy/v1/namespaces/{scene.namespace}/poddisruptionbudgets/job-checkpoint"
+        budgets = f"/apis/policy/v1/namespaces/{scene.namespace}/poddisruptionbudgets/job-aresjob-checkpoint"
         await scene.client.request("GET", budgets)

@@ -4,7 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.kinds import labels
-from argosy.kinds.kubernetes import ConfigMapMetadata, Role, RoleBinding, SecretMetadata, Service
+from argosy.kinds.kubernetes import (
+    ConfigMapMetadata,
+    PodDisruptionBudgetMetadata,
+    Role,
+    RoleBinding,
+    SecretMetadata,
+    Service,
+)
 from argosy.plan.actions import Apply, Remove
 from argosy.plan.children import Child, KubernetesObject
 from argosy.workload import children
@@ -17,7 +24,7 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
 from tests.support.scale_simulator import ScaleSimulator, elastic_job, running
-from tests.support.workloads import NOW, existing_child, pod, role, role_record, workload
+from tests.support.workloads import NOW, existing, existing_child, pod, role, role_record, workload
 
 JOB = workload(
     role("launcher", 1),
@@ -219,4 +226,26 @@ def test_disruption_budget_goes_with_the_policy_that_asked_for_it() -> None:
     for changed in (None, replace(policy, holds_evictions=False)):
         [removed] = children.sync_children(replace(job, checkpoint=changed), Record(), existing)
         assert isinstance(removed, Remove)
-        assert removed.name == "job-checkpoint"
+        assert removed.name == "job-trainingrun-checkpoint"
+
+
+def test_disruption_budget_of_an_earlier_name_is_replaced() -> None:
+    job = replace(workload(), checkpoint=CheckpointPolicy("file:///store", holds_evictions=True))
+    before = Observed(children=(existing(PodDisruptionBudgetMetadata, "job-checkpoint"),))
+    created, removed = children.sync_children(job, Record(), before)
+    assert isinstance(created, Apply)
+    assert isinstance(removed, Remove)
+    assert (created.child.name, removed.name) == ("job-trainingrun-checkpoint", "job-checkpoint")
+
+
+def test_disruption_budgets_of_jobs_of_two_kinds_with_one_name_select_no_pod_of_each_other() -> None:
+    policy = CheckpointPolicy("file:///store", holds_evictions=True)
+    names, selectors = set(), []
+    for kind, name in (("TrainingRun", "worker"), ("AresJob", "master")):
+        job = replace(workload(role(name)), kind=kind, checkpoint=policy)
+        [budget] = children.sync_children(job, Record(), Observed())
+        assert isinstance(budget, Apply)
+        names.add(budget.child.name)
+        selectors.append(budget.child.body["spec"]["selector"]["matchExpressions"])  # type: ignore[index]
+    assert len(names) == 2
+    assert [rule["values"] for [rule] in selectors] == [["worker"], ["master"]]

@@ -272,7 +272,7 @@ def budget(plan: Plan) -> list[object]:
     return [
         action.child.body["spec"]["minAvailable"]  # type: ignore[index]  # as it is written
         for action in plan.actions
-        if isinstance(action, Apply) and action.child.name == "job-checkpoint"
+        if isinstance(action, Apply) and action.child.name == "job-trainingrun-checkpoint"
     ]
 
 

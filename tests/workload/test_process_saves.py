@@ -31,7 +31,7 @@ PROCESS = CheckpointPolicy("", level=CheckpointLevel.PROCESS, images=IMAGES, sus
 AUTO = replace(PROCESS, uri="file:///store/ns/job", level=CheckpointLevel.AUTO)
 SPOT = Announcement("n0", "u0", NoticeCause.PREEMPTED, "spot", later(60))
 EPOCH = int(NOW.timestamp())
-NAME = f"job-{EPOCH}"
+NAME = f"job-trainingrun-{EPOCH}"
 DIGEST = f"sha256:{'a' * 64}"
 ONE = role(replicas=1, restart=RestartPolicy.ON_FAILURE)
 

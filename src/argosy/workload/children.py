@@ -125,6 +125,11 @@ def ssh_secret_name(workload: Workload) -> str:
     return workload.naming.ssh_keys.format(job=workload.name)
 
 
+def disruption_budget_name(workload: Workload) -> str:
+    """Return the name of the PodDisruptionBudget. A job of another kind may have the same name."""
+    return f"{workload.name}-{workload.kind.lower()}-checkpoint"
+
+
 def job_owner(workload: Workload) -> Owner:
     """Return the job as the owner of its children."""
     return Owner(
@@ -215,7 +220,8 @@ def _disruption_budget(workload: Workload, record: Record, observed: Observed) -
     """Yield the PodDisruptionBudget that holds evictions back while a checkpoint can be saved before.
 
     A number is the only form that Kubernetes supports for pods of controllers that it does not know. Pods
-    that are not ready can always be evicted.
+    that are not ready can always be evicted. Kubernetes evicts no pod that two budgets select, so this one
+    selects by role too: a job of another kind may have the same name.
     """
     policy = workload.checkpoint
     if policy is None or not policy.holds_evictions:
@@ -227,9 +233,12 @@ def _disruption_budget(workload: Workload, record: Record, observed: Observed) -
     spec = {
         "minAvailable": pods if holds else 0,
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
-        "selector": {"matchLabels": {labels.JOB: workload.name, labels.MANAGED_BY: labels.MANAGER}},
+        "selector": {
+            "matchLabels": {labels.JOB: workload.name, labels.MANAGED_BY: labels.MANAGER, **workload.labels},
+            "matchExpressions": [{"key": labels.ROLE, "operator": "In", "values": sorted(workload.roles)}],
+        },
     }
-    yield Child(PodDisruptionBudgetMetadata, f"{workload.name}-checkpoint", {"spec": spec})
+    yield Child(PodDisruptionBudgetMetadata, disruption_budget_name(workload), {"spec": spec})
 
 
 def _opens_budget(workload: Workload, record: Record, observed: Observed, notice: OpenNotice) -> bool:
@@ -242,11 +251,16 @@ def _opens_budget(workload: Workload, record: Record, observed: Observed, notice
 
 
 def _unneeded_budgets(workload: Workload, observed: Observed) -> Iterator[Remove]:
-    """Yield the removal of a budget that would hold evictions back although nobody asks for it any more."""
-    if workload.checkpoint and workload.checkpoint.holds_evictions:
-        return
+    """Yield the removal of budgets that would hold evictions back although nobody asks for them any more.
+
+    Earlier versions of the operator have given them another name.
+    """
+    policy = workload.checkpoint
+    name = disruption_budget_name(workload) if policy and policy.holds_evictions else ""
     for child in observed.children:
-        if isinstance(child, PodDisruptionBudgetMetadata) and child.metadata.deletion_timestamp is None:
+        meta = child.metadata
+        is_budget = isinstance(child, PodDisruptionBudgetMetadata) and meta.deletion_timestamp is None
+        if is_budget and meta.name != name:
             yield remove(child)
 
 

@@ -106,12 +106,12 @@ def with_backups(workload: Workload, before: Record, plan: Plan, observed: Obser
     actions: list[Apply | Remove] = []
     name = backup_name(workload, order) if order is not None and order.level == PROCESS else ""
     existing = [child for child in observed.children if isinstance(child, CheckpointBackup)]
-    is_there = any(backup.metadata.name == name for backup in existing)
+    is_there = order is not None and any(_is_of(backup, order) for backup in existing)
     if order is not None and name and not is_there and not order.late and policy.images is not None:
         actions.append(Apply(_backup(workload, policy.images, order, name)))
     last = record.order
-    kept = backup_name(workload, last) if last is not None and last.level == PROCESS else ""
-    actions += [remove(backup) for backup in existing if backup.metadata.name != kept]
+    kept = last if last is not None and last.level == PROCESS else None
+    actions += [remove(backup) for backup in existing if kept is None or not _is_of(backup, kept)]
     return replace(plan, record=record).with_actions(actions)
 
 
@@ -120,7 +120,14 @@ def last_order_epoch(record: Record) -> int:
 
 
 def backup_name(workload: Workload, order: SaveOrder) -> str:
-    return f"{shorten(workload.name, MAX_NAME_CHARS - 20)}-{order.epoch}"
+    """Return the name of the order's CheckpointBackup. A job of another kind may have the same name."""
+    suffix = f"-{workload.kind.lower()}-{order.epoch}"
+    return f"{shorten(workload.name, MAX_NAME_CHARS - len(suffix))}{suffix}"
+
+
+def _is_of(backup: CheckpointBackup, order: SaveOrder) -> bool:
+    """Return True if this backup of the job was made for the order."""
+    return backup.metadata.name.endswith(f"-{order.epoch}")
 
 
 def chooses_by_node(workload: Workload) -> bool:
@@ -194,7 +201,7 @@ def _backup_in_force(record: Record, observed: Observed) -> CheckpointBackup | N
     if order is None or order.level != PROCESS:
         return None
     found = (child for child in observed.children if isinstance(child, CheckpointBackup))
-    return next((backup for backup in found if backup.metadata.name.endswith(f"-{order.epoch}")), None)
+    return next((backup for backup in found if _is_of(backup, order)), None)
 
 
 def _backup(workload: Workload, images: ImageTarget, order: SaveOrder, name: str) -> Child:

@@ -287,7 +287,7 @@ def test_job_that_restarts_while_a_worker_is_drained_keeps_all_workers() -> None
 
 def test_case_45_a_drain_is_held_back_until_the_workers_have_left_their_node() -> None:
     job = running(onDrain="Save")
-    budget = ("PodDisruptionBudget", f"{J}-checkpoint")
+    budget = ("PodDisruptionBudget", f"{J}-trainingjob-checkpoint")
     assert job.cluster.spec(*budget)["minAvailable"] == 4
     job.cluster.announce("node-worker-1", 600, NoticeCause.DRAINED)
     job.run(3)
