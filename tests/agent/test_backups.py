@@ -538,3 +538,19 @@ async def test_archive_of_another_backup_is_not_taken_for_its_own(node: Checkpoi
     await node.reconcile("second")
     assert node.kubelet.dumps == ["main", "main"]
     assert path.name in node.archives()
+
+
+async def test_backup_for_a_member_of_karmada_is_left_to_the_agents_there(node: CheckpointNode) -> None:
+    await node.add_pod()
+    await node.add_backup()
+    template = dict(node.raw())
+    owner = {"apiVersion": "migration.dcnlab.com/v1", "kind": "StatefulMigration", "name": "move"}
+    template["metadata"] = {
+        **meta(template),
+        "annotations": {"argosy.dev/member-cluster": "far"},
+        "ownerReferences": [{**owner, "uid": "m", "controller": True}],
+    }
+    await node.api.put("checkpointbackups", template)
+    assert await node.reconcile() is None
+    assert node.kubelet.dumps == []
+    assert node.backup().status.phase == ""

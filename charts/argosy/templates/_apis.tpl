@@ -258,6 +258,10 @@
 - apiGroups: [apps]
   resources: [deployments, statefulsets]
   verbs: [get, list, watch, patch]
+# StatefulMigrations of other clusters, on the API server of Karmada.
+- apiGroups: [policy.karmada.io]
+  resources: [propagationpolicies]
+  verbs: [get, list, watch, create, patch, delete]
 # Replicas and restored pods.
 - apiGroups: [""]
   resources: [pods]

@@ -84,6 +84,8 @@ class BackupReconciler:
             return None
         if backup.metadata.deletion_timestamp is not None:
             return await self._release(backup)
+        if backup.is_template:
+            return None
         if not self._is_mine(backup):
             return await self._end_if_orphaned(backup)
         try:

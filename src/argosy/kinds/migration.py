@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
+from argosy.kinds import labels
 from argosy.kinds.crd_options import CrdOptions, PrinterColumn
 from argosy.kinds.meta import ObjectMeta
 from argosy.kinds.resource import Resource
@@ -19,6 +20,9 @@ OLD_VERSION = "v1alpha1"
 
 BACKUP_FINALIZER = f"checkpointbackup.{GROUP}/finalizer"
 MIGRATION_FINALIZER = f"migrationbackup.{GROUP}/finalizer"
+
+MEMBER_CLUSTER = f"{labels.DOMAIN}/member-cluster"
+"""Annotation of CheckpointBackups that Karmada copies to the cluster of this name."""
 
 IMMEDIATELY = "immediately"
 """The schedule of a backup that is made once."""
@@ -163,6 +167,11 @@ class CheckpointBackup(Struct, frozen=True):
     spec: CheckpointBackupSpec = CheckpointBackupSpec()
     status: CheckpointBackupStatus = CheckpointBackupStatus()
 
+    @property
+    def is_template(self) -> bool:
+        """Return True if its pod is in another cluster. The copy that Karmada makes there has no owner."""
+        return MEMBER_CLUSTER in self.metadata.annotations and self.metadata.controller is not None
+
 
 class BackupReference(Struct, frozen=True, omit_defaults=True):
     """A CheckpointBackup in the same namespace."""
@@ -232,6 +241,8 @@ class StatefulMigrationStatus(Struct, frozen=True, rename="camel", omit_defaults
 
     conditions: StatusConditions = field(default_factory=list)
     backup_count: int = 0
+    served_clusters: list[str] = field(default_factory=list)
+    """The source clusters for which there are backups: this one, and with Karmada its members."""
     observed_generation: int = 0
 
 

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from argosy.dialects.migration.backups import backup_children, target_image
+from argosy.dialects.migration.karmada import PropagationPolicy
 from argosy.dialects.migration.migration import TARGET_LABEL, MigrationReconciler
 from argosy.dialects.migration.targets import (
     NAMESPACE_INDEX,
@@ -70,7 +71,8 @@ def decide(
         for need in needs
         if isinstance(need, Matching | Ref)
     }
-    return reconciler.decide(migration, None, Inputs(children=tuple(children), found=found), NOON)
+    inputs = Inputs(children=tuple(children), found=found, unserved=frozenset({PropagationPolicy}))
+    return reconciler.decide(migration, None, inputs, NOON)
 
 
 def with_spec(**fields: object) -> StatefulMigration:

@@ -6,7 +6,7 @@ import msgspec
 
 from argosy.checkpoint.image_names import InvalidImageNameError, parse_image
 from argosy.dialects.migration.targets import MigratedPod
-from argosy.kinds.migration import CheckpointBackup, StatefulMigration
+from argosy.kinds.migration import MEMBER_CLUSTER, CheckpointBackup, StatefulMigration
 from argosy.kinds.text import shorten, text_hash
 from argosy.plan.children import Child
 
@@ -22,11 +22,14 @@ def backup_children(
     cluster: str,
     existing: Collection[str] = (),
     taken: Collection[str] = (),
+    *,
+    member: bool = False,
 ) -> list[Child]:
     """Return the backups of these pods.
 
     `existing` are the names of the backups that there are already, and `taken` those that other objects have:
-    a backup whose name is taken, also by one of another pod, gets a name with a hash and keeps it.
+    a backup whose name is taken, also by one of another pod, gets a name with a hash and keeps it. `member`:
+    the cluster is a member of Karmada.
     """
     children: dict[str, Child] = {}
     for pod in pods:
@@ -34,7 +37,7 @@ def backup_children(
         plain = shorten(identity.replace("/", "-"), MAX_NAME_CHARS)
         unique = f"{shorten(plain, MAX_NAME_CHARS - 1 - len(text_hash(identity)))}-{text_hash(identity)}"
         name = unique if unique in existing or plain in taken or plain in children else plain
-        children[name] = Child(CheckpointBackup, name, _body(migration, pod, cluster))
+        children[name] = Child(CheckpointBackup, name, _body(migration, pod, cluster, member))
     return list(children.values())
 
 
@@ -53,7 +56,7 @@ def target_image(migration: StatefulMigration, pod: MigratedPod, container: str,
     return f"{migration.spec.registry.repository}/{name}:{tag}"
 
 
-def _body(migration: StatefulMigration, pod: MigratedPod, cluster: str) -> dict[str, object]:
+def _body(migration: StatefulMigration, pod: MigratedPod, cluster: str, member: bool) -> dict[str, object]:
     meta, spec = migration.metadata, migration.spec
     listed = {
         MIGRATION_LABEL: shorten(meta.name, MAX_LABEL_CHARS),
@@ -65,7 +68,7 @@ def _body(migration: StatefulMigration, pod: MigratedPod, cluster: str) -> dict[
         for item in pod.spec.containers
     ]
     return {
-        "metadata": {"labels": listed},
+        "metadata": {"labels": listed, **({"annotations": {MEMBER_CLUSTER: cluster}} if member else {})},
         "spec": {
             "schedule": spec.schedule,
             "podRef": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},

@@ -1,7 +1,8 @@
-"""Reconciles StatefulMigrations: one CheckpointBackup for each pod of a workload in this cluster.
+"""Reconciles StatefulMigrations: one CheckpointBackup for each pod of a workload in each source cluster.
 
-Pods of other clusters are checkpointed there: their names in `sourceClusters` make the migration not ready,
-and the part of this cluster is done all the same. The label on the workload is removed by the finalizer.
+Pods of other clusters are checkpointed there: where the API server is Karmada's, each of their backups has a
+policy that places it. Otherwise these clusters make the migration not ready, and the part of this cluster is
+done all the same. The label on the workload is removed by the finalizer.
 """
 
 from collections.abc import Iterable
@@ -17,10 +18,23 @@ from argosy.checkpoint.schedules import InvalidScheduleError, parse_schedule
 from argosy.dialects.migration import reasons
 from argosy.dialects.migration.backups import backup_children
 from argosy.dialects.migration.conditions import READY, with_ready
-from argosy.dialects.migration.targets import NAMESPACE_INDEX, TARGETS, MigratedPod, Target, pods_of
-from argosy.kinds.migration import MIGRATION_FINALIZER, CheckpointBackup, StatefulMigration
-from argosy.plan.actions import Action, ActionStatus, EmitEvent, Patch
-from argosy.plan.children import KubernetesObject
+from argosy.dialects.migration.karmada import (
+    MAX_BACKUPS,
+    PropagationPolicy,
+    can_be_member,
+    policy_child,
+)
+from argosy.dialects.migration.targets import (
+    NAMESPACE_INDEX,
+    TARGETS,
+    MigratedPod,
+    Target,
+    pods_in_members,
+    pods_of,
+)
+from argosy.kinds.migration import MEMBER_CLUSTER, MIGRATION_FINALIZER, CheckpointBackup, StatefulMigration
+from argosy.plan.actions import Action, ActionResult, ActionStatus, EmitEvent, Patch
+from argosy.plan.children import Child, KubernetesObject
 from argosy.plan.contract import Decision, Inputs, Matching, Need, Ref
 from argosy.plan.diff import changes
 
@@ -32,7 +46,7 @@ class MigrationReconciler:
     """Reconciles StatefulMigrations in the cluster of this name."""
 
     record = None
-    owns: tuple[type[KubernetesObject], ...] = (CheckpointBackup,)
+    owns: tuple[type[KubernetesObject], ...] = (CheckpointBackup, PropagationPolicy)
     finalizer = MIGRATION_FINALIZER
 
     def __init__(self, cluster: str) -> None:
@@ -69,25 +83,82 @@ class MigrationReconciler:
     def _back_up(
         self, obj: StatefulMigration, target: Target, pods: list[MigratedPod], inputs: Inputs, now: datetime
     ) -> Decision:
-        here = self._cluster in obj.spec.source_clusters
-        taken = {item.name for item in inputs.failures if item.status is ActionStatus.NAME_CONFLICT}
+        served = self._served(obj, is_karmada=PropagationPolicy not in inputs.unserved)
+        members = [name for name in served if name != self._cluster]
+        elsewhere = pods_in_members(target, pods, MAX_BACKUPS + 1)
+        if len(elsewhere) * len(members) > MAX_BACKUPS:
+            problem = f"spec.sourceClusters: too many backups: must be at most {MAX_BACKUPS}"
+            return _not_ready(obj, reasons.INVALID_SPEC, problem, now)
+        backups: list[Child] = []
+        policies: list[Child] = []
+        taken = _taken_names(inputs)
         existing = {child.metadata.name for child in inputs.owned(CheckpointBackup)}
-        wanted = backup_children(obj, pods, self._cluster, existing, taken) if here else []
-        actions = (*_label(target), *changes(wanted, inputs, prune=True))
-        ready, reason, message = "True", reasons.BACKUPS_CREATED, f"{len(wanted)} backups"
-        refused = next(
-            (item for item in inputs.failures if item.status is not ActionStatus.NAME_CONFLICT), None
-        )
-        unknown = [name for name in obj.spec.source_clusters if name != self._cluster]
-        if not pods:
-            reason, message = reasons.NO_PODS, "the workload has no pods"
-        if refused is not None:
-            ready, reason, message = "False", reasons.BACKUP_REJECTED, refused.message
-        if unknown:
-            ready, reason = "False", reasons.CLUSTER_UNKNOWN
-            message = f"unknown clusters: {', '.join(unknown)} (this cluster: {self._cluster or 'not named'})"
-        counted = replace(obj, status=replace(obj.status, backup_count=len(wanted)))
+        for name in served:
+            member = name != self._cluster
+            found = elsewhere if member else pods
+            added = backup_children(obj, found, name, existing, taken, member=member)
+            taken |= {child.name for child in added}
+            backups += added
+            if member:
+                policies += [policy_child(child, obj.metadata.namespace, name) for child in added]
+        ready, reason, message = self._outcome(obj, served, backups, inputs)
+        counted = replace(obj, status=replace(obj.status, backup_count=len(backups), served_clusters=served))
+        actions = (*_label(target), *_changes(obj, served, backups + policies, inputs))
         return replace(_decision(counted, ready, reason, message, now), actions=actions)
+
+    def _served(self, obj: StatefulMigration, *, is_karmada: bool) -> list[str]:
+        """Return the source clusters that this operator can reach, each once."""
+        names = dict.fromkeys(obj.spec.source_clusters)
+        return [name for name in names if name == self._cluster or (is_karmada and can_be_member(name))]
+
+    def _outcome(
+        self, obj: StatefulMigration, served: list[str], backups: list[Child], inputs: Inputs
+    ) -> tuple[str, str, str]:
+        """Return status, reason and message of the condition Ready."""
+        unknown = [name for name in dict.fromkeys(obj.spec.source_clusters) if name not in served]
+        if unknown:
+            own = self._cluster or "not named"
+            message = f"unknown clusters: {', '.join(unknown)} (this cluster: {own})"
+            return "False", reasons.CLUSTER_UNKNOWN, message
+        for item in inputs.failures:
+            if item.kind == PropagationPolicy.resource.kind:
+                message = f"{item.kind} {item.name}: {item.message}"
+                return "False", reasons.POLICY_REJECTED, message
+            if not _is_taken(item):
+                return "False", reasons.BACKUP_REJECTED, item.message
+        if not backups:
+            return "True", reasons.NO_PODS, "the workload has no pods"
+        return "True", reasons.BACKUPS_CREATED, f"{len(backups)} backups"
+
+
+def _changes(
+    obj: StatefulMigration, served: list[str], wanted: list[Child], inputs: Inputs
+) -> tuple[Action, ...]:
+    """Return what brings both kinds of children to the wanted ones.
+
+    An API server that has just been started may not serve Karmada's kinds yet. So backups of a source cluster
+    that is not served are kept: without them Karmada would delete the copies there.
+    """
+    lost = {name for name in obj.spec.source_clusters if name not in served}
+    backups = inputs.owned(CheckpointBackup)
+    known = tuple(child for child in backups if child.metadata.annotations.get(MEMBER_CLUSTER) not in lost)
+    policies = inputs.owned(PropagationPolicy)
+    wanted_policies = [child for child in wanted if child.kind is PropagationPolicy]
+    wanted_backups = [child for child in wanted if child.kind is not PropagationPolicy]
+    return (
+        *changes(wanted_backups, replace(inputs, children=known), prune=True),
+        *changes(wanted_policies, replace(inputs, children=policies), prune=True, drift=True),
+    )
+
+
+def _taken_names(inputs: Inputs) -> set[str]:
+    """Return the names of backups that other objects have."""
+    return {item.name for item in inputs.failures if _is_taken(item)}
+
+
+def _is_taken(item: ActionResult) -> bool:
+    is_backup = item.kind == CheckpointBackup.resource.kind
+    return is_backup and item.status is ActionStatus.NAME_CONFLICT
 
 
 def _target(obj: StatefulMigration) -> Ref[Target] | None:

@@ -27,8 +27,29 @@ class Selector(Struct, rename="camel"):
         )
 
 
+class MigratedContainer(Struct):
+    name: str
+    image: str = ""
+
+
+class MigratedPodSpec(Struct):
+    containers: list[MigratedContainer] = field(default_factory=list)
+
+
+class PodTemplate(Struct):
+    spec: MigratedPodSpec = field(default_factory=MigratedPodSpec)
+
+
+class Ordinals(Struct):
+    start: int = 0
+
+
 class WorkloadSpec(Struct):
     selector: Selector = field(default_factory=Selector)
+    replicas: int = 1
+    ordinals: Ordinals = field(default_factory=Ordinals)
+    """Of StatefulSets."""
+    template: PodTemplate = field(default_factory=PodTemplate)
 
 
 class StatefulSet(Struct):
@@ -43,15 +64,6 @@ class Deployment(Struct):
 
     metadata: ObjectMeta
     spec: WorkloadSpec = field(default_factory=WorkloadSpec)
-
-
-class MigratedContainer(Struct):
-    name: str
-    image: str = ""
-
-
-class MigratedPodSpec(Struct):
-    containers: list[MigratedContainer] = field(default_factory=list)
 
 
 class MigratedPod(Struct):
@@ -89,3 +101,19 @@ def pods_of(target: Target, pods: Iterable[MigratedPod]) -> list[MigratedPod]:
         found = [pod for pod in live if target.spec.selector.selects(pod.metadata.labels)]
     ended = ("Succeeded", "Failed")
     return sorted((pod for pod in found if pod.status.phase not in ended), key=lambda pod: pod.metadata.name)
+
+
+def pods_in_members(target: Target, pods: list[MigratedPod], limit: int) -> list[MigratedPod]:
+    """Return the pods that a workload has in each member cluster: the same as here.
+
+    The API server of Karmada has no pods of a StatefulSet that is propagated; they follow from its spec then.
+    No more than `limit` of these are returned.
+    """
+    if pods or not isinstance(target, StatefulSet):
+        return pods
+    meta, spec = target.metadata, target.spec
+    numbers = range(spec.ordinals.start, spec.ordinals.start + min(spec.replicas, limit))
+    return [
+        MigratedPod(ObjectMeta(name=f"{meta.name}-{number}", namespace=meta.namespace), spec.template.spec)
+        for number in numbers
+    ]

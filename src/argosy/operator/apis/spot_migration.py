@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from argosy.dialects.migration.karmada import PropagationPolicy
 from argosy.dialects.migration.targets import Deployment, StatefulSet
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.migration import CheckpointBackup, CheckpointRestore, StatefulMigration
-from argosy.operator.rbac import READ, PolicyRule, kind_rules
+from argosy.operator.rbac import MANAGE, READ, PolicyRule, kind_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.manager import Manager
@@ -21,6 +22,12 @@ RULES: Final = (
         resources=(Deployment.resource.plural, StatefulSet.resource.plural),
         verbs=(*READ, "patch"),
         reason="workloads of StatefulMigrations; patch: their label",
+    ),
+    PolicyRule(
+        group=PropagationPolicy.resource.group,
+        resources=(PropagationPolicy.resource.plural,),
+        verbs=MANAGE,
+        reason="StatefulMigrations of other clusters, on the API server of Karmada",
     ),
 )
 
@@ -46,7 +53,8 @@ def add_migrations(manager: "Manager", settings: SpotSettings) -> None:
             Deployment: {},
             MigratedPod: {NAMESPACE_INDEX: pods_by_namespace},
         },
-        on_demand=frozenset({StatefulSet, Deployment, MigratedPod}),
+        optional=frozenset({PropagationPolicy}),
+        on_demand=frozenset({StatefulSet, Deployment, MigratedPod, PropagationPolicy}),
     )
     manager.add_kind(restores)
     manager.add_kind(migrations)
