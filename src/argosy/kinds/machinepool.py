@@ -63,7 +63,8 @@ class MachinePoolSpec(Struct, frozen=True, rename="camel", omit_defaults=True):
     on_demand_fallback_after: Int32FromZero = 0
     """After so many failed attempts to get a spot machine, an on-demand one is bought; 0: never."""
     drain_grace: Duration = "2m"
-    """How long the pods on a machine that is not needed any more have to save and to leave it."""
+    """How long the pods on a machine that is not needed any more have to save and to leave it. More than a
+    day counts as a day."""
 
 
 class MachinePoolStatus(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -91,6 +91,20 @@ async def test_jobs_on_a_machine_that_is_not_needed_are_told_before_it_goes() ->
     assert await world.run(20, lambda: world.machines() == [busy]), "gone as soon as nothing runs there"
 
 
+@pytest.mark.parametrize("grace", ["9999999999999999h", "100h", "9" * 31 + "h"])
+async def test_a_drain_grace_of_more_than_a_day_is_a_day(grace: str) -> None:
+    world = await started(drain_grace=grace)
+    for node in world.machines():
+        world.run_pod(f"on-{node}", node)
+    world.change_pool(replicas=1)
+    at = world.now
+    assert await world.run(5, lambda: world.pool_status().draining == 1)
+    deadlines = [find_announcement(node, NoticeRules()) for node in world.nodes.values()]
+    [announced] = [each for each in deadlines if each is not None]
+    assert announced.deadline is not None
+    assert announced.deadline - at <= timedelta(days=1)
+
+
 def set_taints(world: PoolWorld, name: str, *keys: str) -> None:
     node = world.nodes[name]
     taints = [Taint(key, effect="NoSchedule") for key in keys]

@@ -15,6 +15,9 @@ from argosy.kinds.spot_machines import TEMPLATE_KINDS, ProvisionedInstance
 from argosy.kinds.text import quote_value
 from argosy.plan.children import Child
 
+MAX_DRAIN_SECONDS = 86_400.0
+"""A longer `drainGrace` counts as this: it may end after the last day of the calendar."""
+
 
 class CheckedSpec(Struct, frozen=True, kw_only=True):
     """What of a spec can be used, and what is wrong with the rest."""
@@ -45,7 +48,7 @@ def check_spec(pool: MachinePool) -> CheckedSpec:
         )
     drain_seconds = 0.0
     try:
-        drain_seconds = parse_duration(spec.drain_grace)
+        drain_seconds = min(parse_duration(spec.drain_grace), MAX_DRAIN_SECONDS)
     except ValueError as error:
         problems.append(f"spec.drainGrace: {error}")
     return CheckedSpec(replicas=spec.replicas, drain_seconds=drain_seconds, problem="; ".join(problems))
