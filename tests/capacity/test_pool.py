@@ -25,7 +25,7 @@ def slot(index: int, name: str, **known: Any) -> Slot:
 
 
 def run(
-    record: PoolRecord,
+    record: PoolRecord | None,
     *machines: PoolMachine,
     wanted: int = 2,
     nodes: Mapping[str, PoolNode | None] = {},
@@ -249,6 +249,22 @@ def test_object_of_the_pool_that_is_not_recorded_is_given_up_with_time_to_save()
     plan = run(TWO, A, B, stranger)
     assert (names(plan), leaving(plan), plan.removed) == (["a", "b"], {"c": "Surplus"}, ())
     assert plan.record.leaving == (Leaving("c", Why.SURPLUS, "uid-c", "c", DRAINED),)
+
+
+def test_a_lost_record_is_rebuilt_from_the_objects_before_anything_else_is_decided() -> None:
+    stamp = int(NOW.timestamp())
+    old = machine("p-0-old", index=0, stamp=stamp - 60, problem="Preempted", deadline=SOON)
+    new = machine("p-0-new", index=0, stamp=stamp - 30)
+    noticed = machine("p-1", index=1, stamp=stamp + 5, problem="Preempted", deadline=SOON)
+    nameless = machine("nameless")
+    plan = run(None, new, noticed, old, nameless, wanted=2)
+    assert (plan.removed, plan.drains, plan.requeue_at) == ((), (), NOW)
+    assert [(each.index, each.machine) for each in plan.record.slots] == [(0, "p-0-new"), (1, "p-1")]
+    assert plan.record.slots[0].requested_at == NOW - timedelta(seconds=30)
+    assert plan.record.last_stamp == stamp + 5, "names that may be known to somebody are not used again"
+    later = run(plan.record, new, noticed, old, nameless, wanted=2)
+    assert names(later) == ["p-0-new", "p-1-6"]
+    assert leaving(later) == {"p-1": "Lost", "p-0-old": "Surplus", "nameless": "Surplus"}
 
 
 def test_deletion_is_told_once() -> None:

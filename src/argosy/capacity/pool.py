@@ -9,11 +9,12 @@
 3. A machine whose name is taken by another one gets another name.
 
 Names are recorded before anything is created by them, and a machine is forgotten only when its object is
-gone. An object of the pool that is not recorded leaves it like one that is not needed.
+gone. An object of the pool that is not recorded leaves it like one that is not needed. If the whole Record is
+lost, it is first rebuilt from the objects.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -40,6 +41,10 @@ class PoolMachine(Struct, frozen=True, kw_only=True):
 
     name: str
     uid: str
+    index: int | None = None
+    """Of the slot that it was created for, as its object says."""
+    stamp: int = 0
+    """The number at the end of its name."""
     deleting: bool = False
     zone: str = ""
     exists: bool = False
@@ -123,15 +128,35 @@ def needs_nodes(record: PoolRecord, wanted: int) -> frozenset[str]:
     return frozenset(each.node for each in record.leaving if each.node)
 
 
-def decide(before: PoolRecord, facts: PoolFacts) -> PoolPlan:
+def decide(before: PoolRecord | None, facts: PoolFacts) -> PoolPlan:
     """Return what is remembered and done next."""
-    log = _Log()
+    if before is None and facts.machines:
+        return PoolPlan(_rebuild(facts), requeue_at=facts.now)
+    before, log = before or PoolRecord(), _Log()
     record = _observe(before, facts, log)
     record = _replace_lost(record, facts, log)
     record = _resize(record, facts, log)
     record = _request(record, facts, log)
     record = _with_strangers(record, facts)
     return _let_go(record, facts, log)
+
+
+def _rebuild(facts: PoolFacts) -> PoolRecord:
+    """Return a Record with a machine in each slot that has one: of several the newest without a notice."""
+    best: dict[int, PoolMachine] = {}
+    for seen in sorted(facts.machines.values(), key=lambda seen: (_may_stay(seen), seen.stamp, seen.name)):
+        if seen.index is not None:
+            best[seen.index] = seen
+    slots = tuple(
+        Slot(index, seen.name, _requested_at(seen, facts.now), seen.uid, seen.node)
+        for index, seen in sorted(best.items())
+    )
+    return PoolRecord(last_stamp=max(seen.stamp for seen in facts.machines.values()), slots=slots)
+
+
+def _requested_at(seen: PoolMachine, now: datetime) -> datetime:
+    """Return when a machine was requested; stamps may be ahead of the time."""
+    return datetime.fromtimestamp(min(seen.stamp, now.timestamp()), UTC)
 
 
 def _observe(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolRecord:
@@ -151,7 +176,7 @@ def _observe(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolRecord:
     leaving, withdrawn = [], []
     for each in record.leaving:
         seen = facts.machines.get(each.machine)
-        if seen is not None and each.why is Why.LOST and not each.released and _is_needless(seen):
+        if seen is not None and each.why is Why.LOST and not each.released and _may_stay(seen):
             withdrawn.append(seen.name)
             each = _as_surplus(seen, facts)
         leaving.append(replace(each, uid=seen.uid, node=seen.node or each.node) if seen else each)
@@ -160,8 +185,8 @@ def _observe(record: PoolRecord, facts: PoolFacts, log: _Log) -> PoolRecord:
     return replace(record, slots=tuple(slots), leaving=tuple(leaving))
 
 
-def _is_needless(seen: PoolMachine) -> bool:
-    """Return True if nothing keeps a machine from going on, except that it was replaced."""
+def _may_stay(seen: PoolMachine) -> bool:
+    """Return True if nothing says that a machine ends, or that it cannot be had."""
     return not (seen.problem or seen.over or seen.deleting or seen.name_taken)
 
 

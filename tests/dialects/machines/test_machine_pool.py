@@ -15,7 +15,7 @@ from argosy.kinds.kubernetes import Node, Taint
 from argosy.kinds.labels import MACHINE_POOL
 from argosy.kinds.machinepool import CredentialsReference, MachineTemplateReference
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.spot import TERMINATION_DEADLINE, TERMINATION_SOURCE
+from argosy.kinds.spot import REPLICA_LABEL, TERMINATION_DEADLINE, TERMINATION_SOURCE
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.local.gce.cloud import Latency
 from argosy.workload.announcements import NoticeRules, find_announcement
@@ -103,6 +103,35 @@ async def test_a_drain_grace_of_more_than_a_day_is_a_day(grace: str) -> None:
     [announced] = [each for each in deadlines if each is not None]
     assert announced.deadline is not None
     assert announced.deadline - at <= timedelta(days=1)
+
+
+@pytest.mark.parametrize("argosy", [{}, {"slots": "garbled"}], ids=["lost", "garbled"])
+@pytest.mark.parametrize("replicas", [2, -1], ids=["valid", "invalid"])
+async def test_a_pool_whose_record_is_lost_keeps_its_machines(
+    argosy: dict[str, object], replicas: int
+) -> None:
+    world = await started()
+    before = world.machines()
+    world.change_pool(replicas=replicas)
+    pool = world.pools["pool"]
+    world.pools["pool"] = replace(pool, status=replace(pool.status, argosy=argosy))
+    await world.run(200)
+    assert world.machines() == before
+    assert [node.spec.unschedulable for node in world.nodes.values()] == [False, False]
+    world.delete_pool()
+    assert await world.run(60, lambda: not world.pools)
+
+
+async def test_labels_and_names_that_are_not_ours_do_not_disturb_a_lost_record() -> None:
+    world = await started()
+    [first, _] = world.machines()
+    obj = world.objects[first]
+    strange = {**obj.metadata.labels, REPLICA_LABEL: "9" * 5000}
+    world.objects[first] = replace(obj, metadata=replace(obj.metadata, labels=strange))
+    pool = world.pools["pool"]
+    world.pools["pool"] = replace(pool, status=replace(pool.status, argosy={}))
+    assert await world.run(300, lambda: len(world.cloud.ever) == 3 and world.has(2))
+    assert first not in world.machines()
 
 
 def set_taints(world: PoolWorld, name: str, *keys: str) -> None:

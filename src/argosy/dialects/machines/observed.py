@@ -13,8 +13,8 @@ from argosy.dialects.spot.pods import ClusterPod
 from argosy.kinds import labels, spot
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.labels import MACHINE_POOL
-from argosy.kinds.machinepool import MachinePool
-from argosy.kinds.spot import INSTANCE_LABEL
+from argosy.kinds.machinepool import MAX_REPLICAS, MachinePool
+from argosy.kinds.spot import INSTANCE_LABEL, REPLICA_LABEL
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.kinds.status_condition import StatusCondition
 from argosy.plan.children import KubernetesObject
@@ -23,6 +23,9 @@ from argosy.workload.announcements import NoticeRules, find_announcement
 
 NODE_INDEX = "pool-node"
 """Index of pods that have not ended, and that are not on every node, by their node."""
+
+MAX_STAMP = 9_999_999_999
+"""Higher numbers at the end of a name are none of ours, which are times in seconds."""
 
 _ON_EVERY_NODE = frozenset({"DaemonSet", "Node"})
 """Kinds of owners of pods that belong to a node, and leave with it."""
@@ -52,6 +55,8 @@ def machine_of(instance: ProvisionedInstance) -> PoolMachine:
     return PoolMachine(
         name=instance.metadata.name,
         uid=instance.metadata.uid,
+        index=_number(instance.metadata.labels.get(REPLICA_LABEL, ""), MAX_REPLICAS - 1),
+        stamp=_number(instance.metadata.name.rpartition("-")[2], MAX_STAMP) or 0,
         deleting=instance.metadata.deletion_timestamp is not None,
         zone=status.zone,
         exists=status.state not in ("", PENDING),
@@ -102,6 +107,13 @@ def false_condition(instance: ProvisionedInstance) -> StatusCondition | None:
     """Return why a machine is not a ready node yet."""
     kinds = (reasons.PROVISIONED, reasons.NODE_READY)
     return next((c for c in instance.status.conditions if c.type in kinds and c.status == "False"), None)
+
+
+def _number(text: str, highest: int) -> int | None:
+    """Return a number that a user may have changed; None if it is not one of ours."""
+    if not text.isascii() or not text.isdecimal() or len(text) > len(str(highest)):
+        return None
+    return int(text) if int(text) <= highest else None
 
 
 def _false(instance: ProvisionedInstance, kind: str) -> str:
