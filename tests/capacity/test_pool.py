@@ -108,11 +108,13 @@ def test_a_lost_machine_is_replaced_at_once(lost: PoolMachine) -> None:
 def test_a_machine_with_a_notice_stays_while_pods_save_and_goes_at_its_deadline() -> None:
     noticed = LOSSES["announced to end"]
     record = run(TWO, A, noticed).record
-    busy = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
+    busy = {"b": PoolNode("uid-node-b", closed=True, ends_at=SOON, pods=1)}
     waiting = run(record, A, noticed, nodes=busy)
     assert (waiting.removed, waiting.drains, waiting.requeue_at) == ((), (), SOON)
     assert run(record, A, noticed, nodes=busy, now=SOON).removed == ("b",)
-    assert run(record, A, noticed, nodes={"b": PoolNode("uid-node-b", announced=True)}).removed == ("b",)
+    assert run(
+        record, A, noticed, nodes={"b": PoolNode("uid-node-b", closed=True, ends_at=SOON)}
+    ).removed == ("b",)
 
 
 def test_an_object_that_is_missing_for_a_moment_is_not_replaced() -> None:
@@ -191,13 +193,31 @@ def test_surplus_machine_is_drained_before_it_is_deleted() -> None:
     plan = run(TWO, A, B, wanted=1, nodes=busy)
     assert [(drain.node, drain.uid, drain.until) for drain in plan.drains] == [("b", "uid-node-b", DRAINED)]
     assert plan.removed == ()
-    told = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
+    told = {"b": PoolNode("uid-node-b", closed=True, ends_at=SOON, pods=1)}
     waiting = run(plan.record, A, B, wanted=1, nodes=told, now=SOON)
     assert (waiting.removed, waiting.drains, waiting.requeue_at) == ((), (), DRAINED)
-    empty = {"b": PoolNode("uid-node-b", announced=True)}
+    empty = {"b": PoolNode("uid-node-b", closed=True, ends_at=SOON)}
     assert run(plan.record, A, B, wanted=1, nodes=empty, now=SOON).removed == ("b",)
     assert run(plan.record, A, B, wanted=1, nodes=told, now=DRAINED).removed == ("b",)
     assert run(plan.record, A, wanted=1, nodes={}).record.leaving == (), "forgotten when its object is gone"
+
+
+NOT_TOLD: dict[str, PoolNode] = {
+    "a hint on a cordoned node": PoolNode("uid-node-b", closed=True, pods=1),
+    "a later end than that of the machine": PoolNode(
+        "uid-node-b", closed=True, ends_at=DRAINED + timedelta(seconds=1), pods=1
+    ),
+    "an end, but the node takes new pods": PoolNode("uid-node-b", ends_at=SOON, pods=1),
+    "a hint on a cordoned node that is empty": PoolNode("uid-node-b", closed=True),
+}
+
+
+@pytest.mark.parametrize("node", NOT_TOLD.values(), ids=NOT_TOLD.keys())
+def test_pods_are_told_though_the_node_announces_something_else(node: PoolNode) -> None:
+    record = run(TWO, A, B, wanted=1, nodes=IDLE).record
+    plan = run(record, A, B, wanted=1, nodes={"b": node})
+    assert [(drain.node, drain.until) for drain in plan.drains] == [("b", DRAINED)]
+    assert plan.removed == ()
 
 
 def test_surplus_machine_without_pods_is_closed_for_new_ones_before_it_is_deleted() -> None:
@@ -208,7 +228,7 @@ def test_surplus_machine_without_pods_is_closed_for_new_ones_before_it_is_delete
 def test_surplus_machine_whose_end_is_announced_earlier_goes_then_unless_that_is_withdrawn() -> None:
     record = run(TWO, A, B, wanted=1, nodes=IDLE).record
     noticed = machine("b", problem="Preempted", deadline=SOON)
-    busy = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
+    busy = {"b": PoolNode("uid-node-b", closed=True, ends_at=SOON, pods=1)}
     plan = run(record, A, noticed, wanted=1, nodes=busy)
     assert plan.requeue_at == SOON
     assert run(plan.record, A, B, wanted=1, nodes=busy).requeue_at == DRAINED
@@ -228,7 +248,7 @@ def test_a_machine_whose_notice_is_withdrawn_is_drained_like_one_that_is_not_nee
 
 def test_a_machine_with_a_notice_follows_its_deadline_when_that_is_changed() -> None:
     record = run(TWO, A, LOSSES["announced to end"]).record
-    busy = {"b": PoolNode("uid-node-b", announced=True, pods=1)}
+    busy = {"b": PoolNode("uid-node-b", closed=True, ends_at=SOON, pods=1)}
     later = machine("b", problem="Maintenance", deadline=DRAINED)
     plan = run(record, A, later, nodes=busy, now=SOON)
     assert (plan.removed, plan.requeue_at) == ((), DRAINED)
@@ -269,7 +289,7 @@ def test_a_lost_record_is_rebuilt_from_the_objects_before_anything_else_is_decid
 
 def test_deletion_is_told_once() -> None:
     record = run(TWO, A, B, wanted=1, nodes=IDLE).record
-    nodes = {"b": PoolNode("uid-node-b", announced=True)}
+    nodes = {"b": PoolNode("uid-node-b", closed=True, ends_at=SOON)}
     first = run(record, A, B, wanted=1, nodes=nodes)
     second = run(first.record, A, B, wanted=1, nodes=nodes)
     assert [event.reason for event in first.events] == ["MachineReleased"]

@@ -70,8 +70,10 @@ class PoolNode(Struct, frozen=True):
     uid: str
     machine: str = ""
     """Which machine of this pool it is, as its labels say; empty if none. Nothing is done to such a node."""
-    announced: bool = False
-    """Its end is announced, and no new pods come."""
+    closed: bool = False
+    """No new pods come."""
+    ends_at: datetime | None = None
+    """Until when it exists, as pods there were told; None if it is not known that they were told a time."""
     pods: int = 0
     """Pods on it that have not ended, without those that run on every node."""
 
@@ -356,17 +358,24 @@ def _may_go(leaving: Leaving, seen: PoolMachine, facts: PoolFacts) -> bool:
     node = facts.nodes[leaving.node]
     if node is None:
         return True
-    is_closed = node.announced or leaving.why is Why.LOST
+    is_closed = _is_told(node, leaving) or leaving.why is Why.LOST
     return node.machine == leaving.machine and node.pods == 0 and is_closed
 
 
 def _drain(leaving: Leaving, facts: PoolFacts) -> Iterator[Drain]:
     """Yield the announcement that the node of a machine needs."""
     node = facts.nodes.get(leaving.node)
-    if node is None or node.machine != leaving.machine or node.announced or leaving.until is None:
+    if node is None or node.machine != leaving.machine or leaving.until is None:
         return
-    if leaving.why is Why.SURPLUS:
+    if leaving.why is Why.SURPLUS and not _is_told(node, leaving):
         yield Drain(leaving.node, node.uid, leaving.until)
+
+
+def _is_told(node: PoolNode, leaving: Leaving) -> bool:
+    """Return True if pods on a node know that it goes at the latest when its machine does, and none come."""
+    if not node.closed or node.ends_at is None or leaving.until is None:
+        return False
+    return node.ends_at <= leaving.until
 
 
 def _end_of(leaving: Leaving, seen: PoolMachine) -> datetime | None:

@@ -153,6 +153,23 @@ async def test_a_drain_without_a_deadline_lasts_as_long_as_jobs_expect() -> None
     assert world.now - at >= timedelta(seconds=600)
 
 
+async def test_a_hint_on_a_cordoned_node_does_not_keep_pods_from_being_told() -> None:
+    world = await started(drain_grace="1m")
+    for name in world.machines():
+        world.run_pod(f"on-{name}", name)
+        set_taints(world, name, "DeletionCandidateOfClusterAutoscaler")
+        node = world.nodes[name]
+        world.nodes[name] = replace(node, spec=replace(node.spec, unschedulable=True))
+    world.change_pool(replicas=0)
+    await world.run(5)
+    for node in world.nodes.values():
+        announced = find_announcement(node, NoticeRules())
+        assert announced is not None
+        assert announced.source == "machine-pool"
+        assert announced.deadline is not None
+        assert announced.deadline - world.now <= timedelta(minutes=1)
+
+
 async def test_pods_on_a_machine_whose_notice_was_withdrawn_are_told_before_it_goes() -> None:
     world = await started(drain_grace="2m")
     [kept, _] = world.machines()

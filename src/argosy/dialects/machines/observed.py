@@ -85,9 +85,10 @@ def node_of(name: str, pool: MachinePool, inputs: Inputs, rules: NoticeRules) ->
         owned = (each.metadata.name for each in inputs.owned(ProvisionedInstance))
         label = marks.get(INSTANCE_LABEL, "")
         machine = next((each for each in owned if label and machine_name(each) == label), "")
-    announced = find_announcement(node, rules) is not None and node.spec.unschedulable
+    announced = find_announcement(node, rules)
+    ends_at = announced.deadline if announced is not None else None
     pods = len(inputs.all(Matching(ClusterPod, NODE_INDEX, name)))
-    return PoolNode(node.metadata.uid, machine, announced, pods)
+    return PoolNode(node.metadata.uid, machine, node.spec.unschedulable, ends_at, pods)
 
 
 def drain_patch(until: datetime) -> dict[str, object]:
