@@ -287,6 +287,19 @@ def test_a_lost_record_is_rebuilt_from_the_objects_before_anything_else_is_decid
     assert leaving(later) == {"p-1": "Lost", "p-0-old": "Surplus", "nameless": "Surplus"}
 
 
+def test_no_node_is_empty_where_pods_of_others_are_not_seen() -> None:
+    lost = Leaving("b", Why.LOST, "uid-b", "b", SOON)
+    surplus = PoolRecord(leaving=(lost, Leaving("a", Why.SURPLUS, "uid-a", "a", DRAINED)))
+    empty = {name: PoolNode(f"uid-node-{name}", closed=True, ends_at=SOON) for name in ("a", "b")}
+    seen = (A, LOSSES["announced to end"])
+    assert run(surplus, *seen, wanted=0, nodes=empty).removed == ("b", "a")
+    plan = run(surplus, *seen, wanted=0, nodes=empty, sees_all_pods=False)
+    assert (plan.removed, plan.requeue_at) == ((), SOON)
+    assert run(surplus, *seen, wanted=0, nodes=empty, sees_all_pods=False, now=DRAINED).removed == ("b", "a")
+    gone = run(surplus, *seen, wanted=0, nodes=dict.fromkeys(("a", "b")), sees_all_pods=False)
+    assert gone.removed == ("b", "a")
+
+
 def test_deletion_is_told_once() -> None:
     record = run(TWO, A, B, wanted=1, nodes=IDLE).record
     nodes = {"b": PoolNode("uid-node-b", closed=True, ends_at=SOON)}

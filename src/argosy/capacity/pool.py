@@ -90,6 +90,8 @@ class PoolFacts(Struct, frozen=True, kw_only=True):
     """All objects of the pool, by name."""
     nodes: Mapping[str, PoolNode | None] = field(default_factory=dict)
     """The nodes that were looked at; None: there is no such node."""
+    sees_all_pods: bool = True
+    """Whether no other pods are on these nodes than those that were counted."""
     taken: frozenset[str] = frozenset()
     """Names of machines that cannot be created, because objects of others have them."""
 
@@ -358,8 +360,8 @@ def _may_go(leaving: Leaving, seen: PoolMachine, facts: PoolFacts) -> bool:
     node = facts.nodes[leaving.node]
     if node is None:
         return True
-    is_closed = _is_told(node, leaving) or leaving.why is Why.LOST
-    return node.machine == leaving.machine and node.pods == 0 and is_closed
+    is_empty = facts.sees_all_pods and node.machine == leaving.machine and node.pods == 0
+    return is_empty and (_is_told(node, leaving) or leaving.why is Why.LOST)
 
 
 def _drain(leaving: Leaving, facts: PoolFacts) -> Iterator[Drain]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,7 +21,9 @@ from argosy.kinds.spot_machines import ProvisionedInstance, SpotInstanceVM
 from argosy.local.gce.api import GceApi
 from argosy.local.gce.cloud import Cloud, Latency
 from argosy.local.gce.server import GceServer, utc_now
+from argosy.operator.apis.machines import add_machine_pools
 from argosy.operator.apis.spot import SPOT
+from argosy.workload.announcements import NoticeRules
 from tests.support.captured_logs import captured_lines
 from tests.support.clouds.strict_gce import StrictGate
 from tests.support.operator_harness import Scene
@@ -94,7 +97,7 @@ async def test_the_listed_rules_suffice_to_keep_scale_and_release_a_pool(scene: 
             apis = (replace(SPOT, settings=SpotSettings(gce_endpoint=url, instance_poll=0.5)),)
             async with (
                 reader_with_rules(scene, SPOT) as kubeconfig,
-                scene.operator(apis=apis, kubeconfig=kubeconfig),
+                scene.operator(apis=apis, kubeconfig=kubeconfig, namespace=None),
             ):
                 await scene.until("the machine is ready", status_is(scene, lambda s: s.ready == 1))
                 [first] = await machines(scene)
@@ -131,3 +134,11 @@ async def test_the_listed_rules_suffice_to_keep_scale_and_release_a_pool(scene: 
             assert cloud.instances == {}
             assert len(cloud.ever) == 2
     assert gate.violations == []
+
+
+@pytest.mark.parametrize(("namespace", "sees_all"), [(None, True), ("team", False)], ids=["cluster", "team"])
+def test_an_operator_for_one_namespace_takes_no_node_for_empty(namespace: str | None, sees_all: bool) -> None:
+    manager = Mock(namespace=namespace, notices=NoticeRules())
+    add_machine_pools(manager)
+    [reconciled] = manager.add_kind.call_args.args
+    assert reconciled.reconciler.sees_all_pods is sees_all

@@ -31,6 +31,8 @@ class MachinePoolReconciler(Struct, frozen=True):
     """The reconciler."""
 
     rules: NoticeRules = NoticeRules()
+    sees_all_pods: bool = True
+    """Whether pods of all namespaces are watched. If not, no node is known to be empty."""
 
     @property
     def record(self) -> type[PoolRecord]:
@@ -86,6 +88,7 @@ class MachinePoolReconciler(Struct, frozen=True):
             name_of=lambda index, stamp: machine_name(obj, index, stamp),
             machines={each.name: each for each in machines},
             nodes={name: node_of(name, obj, inputs, self.rules) for name in needs_nodes(record, wanted)},
+            sees_all_pods=self.sees_all_pods,
             taken=frozenset(taken),
         )
 

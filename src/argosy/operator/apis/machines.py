@@ -31,7 +31,7 @@ def add_machine_pools(manager: "Manager") -> None:
     manager.add_kind(
         ReconciledKind(
             kind=MachinePool,
-            reconciler=MachinePoolReconciler(manager.notices),
+            reconciler=MachinePoolReconciler(manager.notices, sees_all_pods=not manager.namespace),
             needed={Node: {}, ClusterPod: {NODE_INDEX: pods_by_node}},
             on_demand=frozenset({ClusterPod}),
         )
