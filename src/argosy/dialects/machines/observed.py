@@ -1,6 +1,6 @@
 """What a MachinePool sees of its machines: their ProvisionedInstances, their nodes, and the pods there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from argosy.capacity import reasons
@@ -70,21 +70,29 @@ def machine_of(instance: ProvisionedInstance) -> PoolMachine:
     )
 
 
-def node_of(name: str, pool: MachinePool, inputs: Inputs, rules: NoticeRules) -> PoolNode | None:
-    """Return what is seen of a node; None if there is none.
+def nodes_of(
+    names: Iterable[str], pool: MachinePool, inputs: Inputs, rules: NoticeRules
+) -> dict[str, PoolNode | None]:
+    """Return what is seen of nodes; None for one that is not there.
 
-    Names of nodes are read from statuses, which tenants may be able to write. Only the labels of a Node say
-    that it is a machine of the pool.
+    Their names are read from statuses, which tenants may be able to write. Only the labels of a Node say that
+    it is a machine of the pool.
     """
+    label = pool_label_value(pool.metadata.namespace, pool.metadata.name)
+    owned = (each.metadata.name for each in inputs.owned(ProvisionedInstance))
+    machines = {(label, machine_name(name)): name for name in owned}
+    return {name: _node_of(name, machines, inputs, rules) for name in names}
+
+
+def _node_of(
+    name: str, machines: Mapping[tuple[str, str], str], inputs: Inputs, rules: NoticeRules
+) -> PoolNode | None:
+    """Return what is seen of a node, with the machine that has the labels of the node."""
     node = inputs.get(Ref(Node, name))
     if node is None:
         return None
-    marks, meta = node.metadata.labels, pool.metadata
-    machine = ""
-    if marks.get(MACHINE_POOL) == pool_label_value(meta.namespace, meta.name):
-        owned = (each.metadata.name for each in inputs.owned(ProvisionedInstance))
-        label = marks.get(INSTANCE_LABEL, "")
-        machine = next((each for each in owned if label and machine_name(each) == label), "")
+    labelled = node.metadata.labels
+    machine = machines.get((labelled.get(MACHINE_POOL, ""), labelled.get(INSTANCE_LABEL, "")), "")
     announced = find_announcement(node, rules)
     ends_at = announced.deadline if announced is not None else None
     pods = len(inputs.all(Matching(ClusterPod, NODE_INDEX, name)))

@@ -14,7 +14,7 @@ from argosy.capacity import pool_reasons as reasons
 from argosy.capacity.machine_plan import event
 from argosy.capacity.pool import PoolFacts, PoolPlan, decide, needs_nodes
 from argosy.capacity.pool_record import PoolRecord
-from argosy.dialects.machines.observed import drain_patch, machine_of, needs_of, node_of
+from argosy.dialects.machines.observed import drain_patch, machine_of, needs_of, nodes_of
 from argosy.dialects.machines.pool_spec import CheckedSpec, check_spec, machine_name, machine_object
 from argosy.dialects.machines.pool_status import pool_status
 from argosy.kinds.kubernetes import Node
@@ -87,7 +87,7 @@ class MachinePoolReconciler(Struct, frozen=True):
             drain_seconds=checked.drain_seconds,
             name_of=lambda index, stamp: machine_name(obj, index, stamp),
             machines={each.name: each for each in machines},
-            nodes={name: node_of(name, obj, inputs, self.rules) for name in needs_nodes(record, wanted)},
+            nodes=nodes_of(needs_nodes(record, wanted), obj, inputs, self.rules),
             sees_all_pods=self.sees_all_pods,
             taken=frozenset(taken),
         )
