@@ -89,7 +89,7 @@ def test_names_are_never_used_twice_also_if_the_clock_goes_back() -> None:
 
 
 LOSSES: dict[str, PoolMachine] = {
-    "announced to end": machine("b", problem="Preempted, said by gce-preempted", deadline=SOON),
+    "its end is announced": machine("b", problem="Preempted, said by gce-preempted", deadline=SOON),
     "gone": machine("b", problem="HostError", over=True, deadline=SOON),
     "its object is being deleted": machine("b", deleting=True),
 }
@@ -106,7 +106,7 @@ def test_a_lost_machine_is_replaced_at_once(lost: PoolMachine) -> None:
 
 
 def test_a_machine_with_a_notice_stays_while_pods_save_and_goes_at_its_deadline() -> None:
-    noticed = LOSSES["announced to end"]
+    noticed = LOSSES["its end is announced"]
     record = run(TWO, A, noticed).record
     busy = {"b": PoolNode("uid-node-b", closed=True, ends_at=SOON, pods=1)}
     waiting = run(record, A, noticed, nodes=busy)
@@ -136,7 +136,7 @@ def test_a_machine_whose_name_is_taken_gets_another_name() -> None:
 
 
 def test_short_lives_in_a_row_delay_the_next_machine_and_a_long_one_ends_the_row() -> None:
-    lost = LOSSES["announced to end"]
+    lost = LOSSES["its end is announced"]
     third = PoolRecord(slots=(slot(0, "a"), slot(1, "b", ready_at=None, short_lives=2)))
     plan = run(third, A, lost)
     assert (names(plan), plan.requeue_at) == (["a", ""], NOW + timedelta(seconds=30))
@@ -235,7 +235,7 @@ def test_surplus_machine_whose_end_is_announced_earlier_goes_then_unless_that_is
 
 
 def test_a_machine_whose_notice_is_withdrawn_is_drained_like_one_that_is_not_needed() -> None:
-    record = run(TWO, A, LOSSES["announced to end"]).record
+    record = run(TWO, A, LOSSES["its end is announced"]).record
     busy = {"b": PoolNode("uid-node-b", pods=8)}
     plan = run(record, A, B, nodes=busy)
     assert leaving(plan) == {"b": "Surplus"}
@@ -247,7 +247,7 @@ def test_a_machine_whose_notice_is_withdrawn_is_drained_like_one_that_is_not_nee
 
 
 def test_a_machine_with_a_notice_follows_its_deadline_when_that_is_changed() -> None:
-    record = run(TWO, A, LOSSES["announced to end"]).record
+    record = run(TWO, A, LOSSES["its end is announced"]).record
     busy = {"b": PoolNode("uid-node-b", closed=True, ends_at=SOON, pods=1)}
     later = machine("b", problem="Maintenance", deadline=DRAINED)
     plan = run(record, A, later, nodes=busy, now=SOON)
@@ -291,7 +291,7 @@ def test_no_node_is_empty_where_pods_of_others_are_not_seen() -> None:
     lost = Leaving("b", Why.LOST, "uid-b", "b", SOON)
     surplus = PoolRecord(leaving=(lost, Leaving("a", Why.SURPLUS, "uid-a", "a", DRAINED)))
     empty = {name: PoolNode(f"uid-node-{name}", closed=True, ends_at=SOON) for name in ("a", "b")}
-    seen = (A, LOSSES["announced to end"])
+    seen = (A, LOSSES["its end is announced"])
     assert run(surplus, *seen, wanted=0, nodes=empty).removed == ("b", "a")
     plan = run(surplus, *seen, wanted=0, nodes=empty, sees_all_pods=False)
     assert (plan.removed, plan.requeue_at) == ((), SOON)

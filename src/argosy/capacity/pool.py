@@ -4,8 +4,8 @@
    requested in its place while the jobs on it still save. After several short lives in a row there is a
    growing delay. If its notice is withdrawn, it is not needed any more, as in 2.
 2. If there are to be fewer, first those that have not joined go, then those with the fewest pods, then the
-   newest. Pods on such a machine are told in time: its node is announced to end, as by a cloud, and closed
-   for new pods. The machine is deleted when they have left, or when their time is over.
+   newest. Pods on such a machine are told in time: the end of its node is announced, as by a cloud, and it is
+   closed for new pods. The machine is deleted when they have left, or when their time is over.
 3. A machine whose name is taken by another one gets another name.
 
 Names are recorded before anything is created by them, and a machine is forgotten only when its object is
