@@ -67,8 +67,14 @@ async def live_in_trouble(seed: int) -> None:
         for node in list(world.nodes):
             if chance.random() < 0.3:
                 world.run_pod(f"pod-{len(world.pods)}", node)
+            if chance.random() < 0.3:
+                world.set_taints(node, *(["karpenter.sh/disrupted"] if chance.random() < 0.5 else []))
+        if chance.random() < 0.2:
+            world.lose_record()
         world.kill_at, world.answered = world.requests + chance.randrange(1, 20), chance.random() < 0.5
         world.change_pool(replicas=chance.randrange(4))
+    for node in list(world.nodes):
+        world.set_taints(node)
     wanted = world.pools["pool"].spec.replicas
     assert await world.run(4000, lambda: world.has(wanted)), f"seed {seed}"
     check_at_rest(world)

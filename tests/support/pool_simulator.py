@@ -14,7 +14,7 @@ from argosy.capacity.pool_record import PoolRecord
 from argosy.dialects.machines.observed import pods_by_node
 from argosy.dialects.machines.reconciler import MachinePoolReconciler
 from argosy.dialects.spot.pods import ClusterPod
-from argosy.kinds.kubernetes import Node, PodStatus
+from argosy.kinds.kubernetes import Node, PodStatus, Taint
 from argosy.kinds.machinepool import (
     FINALIZER,
     CredentialsReference,
@@ -83,6 +83,16 @@ class PoolWorld(World):
     def run_pod(self, name: str, node: str) -> None:
         status = PodStatus(phase="Running")
         self.pods.append(ClusterPod(ObjectMeta(name=name), PodRequirements(node_name=node), status))
+
+    def set_taints(self, name: str, *keys: str) -> None:
+        node = self.nodes[name]
+        taints = [Taint(key, effect="NoSchedule") for key in keys]
+        self.nodes[name] = replace(node, spec=replace(node.spec, taints=taints))
+
+    def lose_record(self, found: dict[str, object] | None = None, name: str = "pool") -> None:
+        """Put something else in the place of the Record; nothing by default."""
+        pool = self.pools[name]
+        self.pools[name] = replace(pool, status=replace(pool.status, argosy=found or {}))
 
     def preempt(self, name: str) -> None:
         instance = next(each for each in self.cloud.instances.values() if each.name == name)

@@ -11,7 +11,7 @@ from argosy.capacity import pool_reasons
 from argosy.capacity.catalog import read_catalog
 from argosy.capacity.pool_record import Leaving, Why
 from argosy.dialects.machines.pool_status import total_price
-from argosy.kinds.kubernetes import Node, Taint
+from argosy.kinds.kubernetes import Node
 from argosy.kinds.labels import MACHINE_POOL
 from argosy.kinds.machinepool import CredentialsReference, MachineTemplateReference
 from argosy.kinds.meta import ObjectMeta
@@ -113,9 +113,8 @@ async def test_a_pool_whose_record_is_lost_keeps_its_machines(
     world = await started()
     before = world.machines()
     world.change_pool(replicas=replicas)
-    pool = world.pools["pool"]
-    world.pools["pool"] = replace(pool, status=replace(pool.status, argosy=argosy))
-    await world.run(200)
+    world.lose_record(argosy)
+    await world.run(60)
     assert world.machines() == before
     assert [node.spec.unschedulable for node in world.nodes.values()] == [False, False]
     world.delete_pool()
@@ -128,23 +127,16 @@ async def test_labels_and_names_that_are_not_ours_do_not_disturb_a_lost_record()
     obj = world.objects[first]
     strange = {**obj.metadata.labels, REPLICA_LABEL: "9" * 5000}
     world.objects[first] = replace(obj, metadata=replace(obj.metadata, labels=strange))
-    pool = world.pools["pool"]
-    world.pools["pool"] = replace(pool, status=replace(pool.status, argosy={}))
+    world.lose_record()
     assert await world.run(300, lambda: len(world.cloud.ever) == 3 and world.has(2))
     assert first not in world.machines()
-
-
-def set_taints(world: PoolWorld, name: str, *keys: str) -> None:
-    node = world.nodes[name]
-    taints = [Taint(key, effect="NoSchedule") for key in keys]
-    world.nodes[name] = replace(node, spec=replace(node.spec, taints=taints))
 
 
 async def test_a_drain_without_a_deadline_lasts_as_long_as_jobs_expect() -> None:
     world = await started()
     [drained, _] = world.machines()
     world.run_pod("training", drained)
-    set_taints(world, drained, "ToBeDeletedByClusterAutoscaler")
+    world.set_taints(drained, "ToBeDeletedByClusterAutoscaler")
     at = world.now
     assert await world.run(30, lambda: world.pool_status().noticed == 1)
     await world.run(500)
@@ -157,7 +149,7 @@ async def test_a_hint_on_a_cordoned_node_does_not_keep_pods_from_being_told() ->
     world = await started(drain_grace="1m")
     for name in world.machines():
         world.run_pod(f"on-{name}", name)
-        set_taints(world, name, "DeletionCandidateOfClusterAutoscaler")
+        world.set_taints(name, "DeletionCandidateOfClusterAutoscaler")
         node = world.nodes[name]
         world.nodes[name] = replace(node, spec=replace(node.spec, unschedulable=True))
     world.change_pool(replicas=0)
@@ -206,10 +198,9 @@ async def test_a_forged_status_neither_drains_nor_deletes_a_node_of_others() -> 
     machine["nodeUid"] = "theirs"
     forged = replace(obj.status, node_name="cp-1", argosy={**obj.status.argosy, "machine": machine})
     world.objects[first] = replace(obj, status=forged)
-    pool = world.pools["pool"]
     leaving = Leaving(second, Why.SURPLUS, f"uid-{second}", "cp-1", world.now + timedelta(hours=1))
-    argosy = {"version": 1, "leaving": [msgspec.to_builtins(leaving)]}
-    world.pools["pool"] = replace(pool, status=replace(pool.status, argosy=argosy))
+    argosy: dict[str, object] = {"version": 1, "leaving": [msgspec.to_builtins(leaving)]}
+    world.lose_record(argosy)
     world.delete_pool()
     await world.run(200)
     assert world.nodes["cp-1"] == theirs
