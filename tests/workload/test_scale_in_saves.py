@@ -10,7 +10,7 @@ from argosy.workload.announcements import Announcement, NoticeCause
 from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.checkpoint_record import SavedCheckpoint
 from argosy.workload.decide import decide
-from argosy.workload.model import Elastic, Phase, RestartPolicy, Rules, Workload
+from argosy.workload.model import Elastic, Phase, Quantifier, RestartPolicy, RolePolicy, Rules, Workload
 from argosy.workload.notice_response import find_notices
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import DeletePod, Plan
@@ -248,6 +248,51 @@ def test_replicas_that_end_by_themselves_after_they_were_asked_have_not_succeede
     assert life.members == [0, 1, 2]
     assert not life.record.role("worker").succeeded_indexes
     assert life.record.restarts == 0
+
+
+class Ended(Struct):
+    """How a replica ends that was asked to save and leave, while the other one still saves."""
+
+    job: Workload
+    phase: str
+    exit_code: int | None = None
+
+
+def with_workers(
+    restart: RestartPolicy, policy: RolePolicy | None = None, *, elastic: bool = True
+) -> Workload:
+    workers = role(restart=restart, policy=policy, elastic=BOUNDS if elastic else None)
+    return replace(job(), roles={"worker": workers})
+
+
+ENDED = {
+    "killed by SIGTERM: no restart is used": Ended(job(), "Failed", 143),
+    "killed by SIGTERM, in a role that needs all its pods: still waited for": Ended(
+        with_workers(RestartPolicy.ON_FAILURE, elastic=False), "Failed", 143
+    ),
+    "fails, in a role without restarts: the role has not failed": Ended(
+        with_workers(RestartPolicy.NEVER, RolePolicy(failed=Quantifier.ANY)), "Failed", 1
+    ),
+    "succeeds, in a role that succeeds with one pod: the role has not succeeded": Ended(
+        with_workers(RestartPolicy.ON_FAILURE, RolePolicy(succeeded=Quantifier.ANY)), "Succeeded", 0
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENDED.values(), ids=ENDED.keys())
+def test_one_of_two_replicas_that_were_asked_ends_before_the_other_one(case: Ended) -> None:
+    life = Life(case.job)
+    life.decide(0, pods())
+    ended = [pod(4, case.phase, exit_code=case.exit_code, node="n4")]
+    for at in (5, 6):
+        plan = life.decide(at, [*pods()[:4], *ended])
+        assert not plan.actions
+        assert life.members == [0, 1, 2, 3, 4]
+        assert (life.record.phase, life.record.role("worker").phase) == (Phase.RUNNING, Phase.RUNNING)
+    assert life.record.order_in_force, "the other one still saves"
+    life.decide(9, [*pods(saved())[:4], *ended])
+    assert life.members == [0, 1, 2]
+    assert (life.record.restarts, life.record.attempt, life.replaced) == (0, 1, [])
 
 
 def test_job_that_stops_running_does_not_wait() -> None:

@@ -39,6 +39,9 @@ class Counts(Struct, frozen=True):
     """Indexes whose pod existed and is being deleted or is confirmed to be deleted."""
     first_failed: ObservedPod | None = None
     """The first failed pod."""
+    left: int = 0
+    """Replicas that were asked to save and leave the role, and have ended. They count as neither failed nor
+    succeeded, and not for the size of the role."""
 
     @property
     def existing(self) -> int:
@@ -82,10 +85,13 @@ def with_role_phases(workload: Workload, record: Record, observed: Observed, now
 
 def count_pods(workload: Workload, role: Role, record: Record, observed: Observed) -> Counts:
     """Count the current pods of a role; pods that are being replaced are not current."""
-    last = record.role(role.name)
+    last, asked = record.role(role.name), record.asked_to_leave(role.name).lookup
     down = observed.failed_nodes(role.policy, workload.semantics)
     numbers = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0, "Terminating": 0}
-    numbers["Succeeded"] = sum(index in last.members for index in last.succeeded_indexes)
+    numbers["Succeeded"] = sum(
+        index in last.members and index not in asked for index in last.succeeded_indexes
+    )
+    left = sum(index in asked for index in last.succeeded_indexes)
     counted: set[int] = set(last.succeeded_indexes)
     skipped = {*last.succeeded_indexes, *last.joining}
     missing: list[int] = []
@@ -95,6 +101,9 @@ def count_pods(workload: Workload, role: Role, record: Record, observed: Observe
             continue
         counted.add(pod.index)
         kind = _kind(pod, down)
+        if pod.index in asked and kind in ("Succeeded", "Failed"):
+            left += 1
+            continue
         numbers[kind] += 1
         if kind == "Terminating":
             missing.append(pod.index)
@@ -111,12 +120,13 @@ def count_pods(workload: Workload, role: Role, record: Record, observed: Observe
         terminating=numbers["Terminating"],
         missing_indexes=tuple(sorted(missing)),
         first_failed=min(failed, key=lambda pod: pod.index, default=None),
+        left=left,
     )
 
 
 def role_phase(workload: Workload, role: Role, last: RoleRecord, counts: Counts) -> PhaseResult:
     """Return the phase of a role; the first rule that matches decides."""
-    policy, size = role.policy or RolePolicy(), last.size
+    policy, size = role.policy or RolePolicy(), max(last.size - counts.left, min(last.size, 1))
     needed = min(role.min_running, size)
     ended = counts.succeeded + counts.failed - counts.failed_by_node if policy.ends else -1
     if _meets(policy.failed, counts.failed, size):
@@ -207,7 +217,8 @@ def _has_required_pods(workload: Workload, role: Role, record: Record, observed:
     never = role.restart is RestartPolicy.NEVER and not role.replacement.refill_deleted
     if never and last.phase is Phase.RUNNING:
         return True
-    return counts.active + counts.succeeded + counts.unknown >= min(role.min_running, last.size)
+    needed = min(role.min_running, last.size - counts.left)
+    return counts.active + counts.succeeded + counts.unknown >= needed
 
 
 def _kind(pod: ObservedPod, down: Set[str]) -> str:

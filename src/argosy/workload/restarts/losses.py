@@ -65,6 +65,7 @@ def count_unreplaced_failures(workload: Workload, record: Record, observed: Obse
         pod.phase == "Failed" and not pod.terminating and not should_replace(role, pod, workload.semantics)
         for role in workload.roles.values()
         for pod in current_pods(record, role.name, observed)
+        if pod.index not in record.asked_to_leave(role.name)
     )
 
 
@@ -128,7 +129,7 @@ def _lost_existing(
     policy = role.replacement
     replaced_early = workload.allows_surge(role) or policy.next_index
     down = observed.nodes_to_replace(role.policy, workload.semantics)
-    staying = (last.members - record.leaving(role.name)).lookup
+    staying = (last.members - record.leaving(role.name) - record.asked_to_leave(role.name)).lookup
     for pod in current_pods(record, role.name, observed):
         if pod.index in last.succeeded_indexes or pod.index not in staying:
             continue
@@ -156,7 +157,7 @@ def _lost_deleted(
     if not observed.confirmed_absent:
         return
     deleted = {(pod.role, pod.index): pod for pod in observed.recently_deleted if is_current(record, pod)}
-    for index in last.created & last.members:
+    for index in (last.created & last.members) - record.asked_to_leave(role.name):
         replica, scope = (role.name, index), workload.restart_scope(role, index)
         refilled = scope is RestartScope.POD and not policy.next_index
         if (
