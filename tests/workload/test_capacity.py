@@ -5,7 +5,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from argosy.kinds.kubernetes import Taint
-from argosy.workload.capacity import Capacity, FreeNode, PodBatch, fits, pod_requirements
+from argosy.workload.capacity import Capacity, FreeNode, PodBatch, fits, parse_hourly_price, pod_requirements
 from argosy.workload.model import Gang, Json, Role
 from tests.support.workloads import role, workload
 
@@ -45,6 +45,14 @@ AFFINITY = {
         }
     }
 }
+
+NO_PRICES = ("", "x", "-1", "1e6", "1e9999999", "9" * 400, "inf", "NaN", "sNaN")
+
+
+@pytest.mark.parametrize("text", NO_PRICES, ids=[text[:12] for text in NO_PRICES])
+def test_what_is_no_price_is_not_known(text: str) -> None:
+    assert parse_hourly_price(text) is None
+
 
 CASES = {
     "all pods fit on one node: fits": Case((role_requesting(),), (node(cpu=3),), True),

@@ -6,6 +6,7 @@ Node selectors, required node affinity and taints are respected; affinity betwee
 """
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
 
 import msgspec
 from msgspec import Struct, field
@@ -105,11 +106,16 @@ def requests(needs: PodRequirements) -> dict[str, int]:
 
 def read_hourly_price(node: Node) -> float:
     """Return what a node costs per hour; 0 if that is not known, or is not a price."""
+    return float(parse_hourly_price(node.metadata.annotations.get(HOURLY_PRICE, "")) or 0)
+
+
+def parse_hourly_price(text: str) -> Decimal | None:
+    """Return a price per hour; None if the text is none, or is out of all bounds."""
     try:
-        price = float(node.metadata.annotations.get(HOURLY_PRICE, ""))
-    except ValueError:
-        return 0.0
-    return price if 0 < price < MAX_HOURLY_PRICE else 0.0
+        price = Decimal(text)
+        return price if 0 <= price < MAX_HOURLY_PRICE else None
+    except InvalidOperation:  # also of a comparison with NaN
+        return None
 
 
 def _size(needs: PodRequirements) -> tuple[int, int, int]:

@@ -51,6 +51,7 @@ async def test_a_pool_of_two_is_two_labelled_nodes_and_says_what_they_cost() -> 
     assert (first[:10], second[:10]) == ("pool-vm-0-", "pool-vm-1-"), "<pool>-<template>-<index>-<seconds>"
     assert total_price(["0.1", "", "0.25"]) == "0.350"
     assert total_price([""]) == ""
+    assert total_price(["sNaN", "1e9999999", "9" * 400, "0.25"]) == "0.250", "without those that are none"
 
 
 async def test_another_machine_is_requested_while_the_noticed_one_still_runs() -> None:

@@ -114,6 +114,18 @@ def test_the_cost_is_the_price_of_vms_and_of_nodes_over_the_time_that_a_replica_
     assert (usage.activity, usage.replicas, usage.since) == ("", 0, None), "the job has ended"
 
 
+@pytest.mark.parametrize("price", ["sNaN", "1e9999999", "9" * 400], ids=["sNaN", "exponent", "digits"])
+def test_a_price_of_a_vm_that_is_none_costs_nothing(price: str) -> None:
+    simulator = SpotSimulator({"replicas": 1})
+    simulator.run(MINUTE)
+    [name] = simulator.instances
+    simulator.change_instance(name, price_per_hour=price, on_demand_price_per_hour=price)
+    simulator.run(60 * MINUTE)
+    status = simulator.job.status
+    assert (status.phase, status.cost_per_hour, status.saved_per_hour) == ("Running", "", "")
+    assert float(status.usage.cost or 0) < 0.1
+
+
 def test_replicas_that_do_different_things_are_counted_by_activity() -> None:
     simulator = SpotSimulator({"replicas": 2})
     simulator.add_node("own", gpus=1)

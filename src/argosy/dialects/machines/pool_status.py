@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 
 import msgspec
 
@@ -15,6 +14,7 @@ from argosy.dialects.spot.reasons import TERMINAL_INSTANCE_REASONS
 from argosy.kinds.machinepool import MachinePool, MachinePoolStatus
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.plan.actions import ActionResult
+from argosy.workload.capacity import parse_hourly_price
 
 
 def pool_status(
@@ -45,12 +45,7 @@ def pool_status(
 
 def total_price(prices: Iterable[str]) -> str:
     """Return the sum of the prices that are known; empty if none is."""
-    known: list[Decimal] = []
-    for price in prices:
-        try:
-            known.append(Decimal(price))
-        except InvalidOperation:
-            continue
+    known = [price for text in prices if (price := parse_hourly_price(text)) is not None]
     return f"{sum(known):.3f}" if known else ""
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from argosy.dialects.spot.recovery import end_outcome
 from argosy.dialects.spot.roles import PRIMARY, STANDBY, primary_index
 from argosy.dialects.spot.usage import usage_status
 from argosy.kinds.spot import RecoveryStatus, ReplicaStatus, SpotInstanceJobStatus
+from argosy.workload.capacity import parse_hourly_price
 
 MAX_RECOVERIES = 10
 
@@ -177,25 +178,18 @@ def _is_active(replica: Replica, observed: ObservedJob) -> bool:
 
 def _cost_per_hour(observed: ObservedJob) -> str:
     """Return the price of all VMs of the job; empty if it is not known."""
-    prices = (_dollars(instance.status.price_per_hour) for instance in observed.instances.values())
+    prices = (parse_hourly_price(instance.status.price_per_hour) for instance in observed.instances.values())
     return _total(price for price in prices if price is not None)
 
 
 def _saved_per_hour(observed: ObservedJob) -> str:
     """Return how much more the VMs of the job would cost on demand; empty if that is not known of any."""
+    statuses = [instance.status for instance in observed.instances.values()]
     prices = (
-        (_dollars(instance.status.on_demand_price_per_hour), _dollars(instance.status.price_per_hour))
-        for instance in observed.instances.values()
+        (parse_hourly_price(each.on_demand_price_per_hour), parse_hourly_price(each.price_per_hour))
+        for each in statuses
     )
     return _total(listed - paid for listed, paid in prices if listed is not None and paid is not None)
-
-
-def _dollars(price: str) -> Decimal | None:
-    """Return a price as a number; None if it is not known."""
-    try:
-        return Decimal(price)
-    except InvalidOperation:
-        return None
 
 
 def _total(prices: Iterable[Decimal]) -> str:

@@ -29,7 +29,7 @@ from argosy.dialects.usage import shown_usage
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.spot import REPLICA_LABEL
 from argosy.kinds.usage_status import UsageStatus
-from argosy.workload.capacity import read_hourly_price
+from argosy.workload.capacity import parse_hourly_price, read_hourly_price
 from argosy.workload.usage_record import Activity, Usage
 
 _SECONDS_PER_HOUR = 3600.0
@@ -138,14 +138,14 @@ def _is_ordered(replica: Replica, record: SpotJobRecord) -> bool:
 def _hourly_price(replica: Replica, observed: ObservedJob) -> float:
     """Return the price of all VMs that a replica has, or else of the node that its Job is bound to."""
     bought = [
-        float(price)
+        price
         for instance in observed.instances.values()
         if instance.metadata.labels.get(REPLICA_LABEL) == str(replica.index)
-        and _is_number(price := instance.status.price_per_hour)
+        and (price := parse_hourly_price(instance.status.price_per_hour)) is not None
     ]
     node = observed.node_of(replica.current)
     if bought or not replica.current.job or not isinstance(node, Node):
-        return round(sum(bought), 6)
+        return round(float(sum(bought)), 6)
     return read_hourly_price(node)
 
 
@@ -244,7 +244,3 @@ def _sums(seconds: Mapping[str, float], more: Mapping[str, float]) -> Iterator[t
         total = round(seconds.get(name, 0.0) + more.get(name, 0.0), 3)
         if total:
             yield name, total
-
-
-def _is_number(text: str) -> bool:
-    return bool(text) and text.replace(".", "", 1).isdecimal()

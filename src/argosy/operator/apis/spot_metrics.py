@@ -19,6 +19,7 @@ from argosy.kinds.spot_machines import ProvisionedInstance, ProvisionedInstanceS
 from argosy.kinds.usage_status import ACTIVITIES, UsageStatus
 from argosy.operator.job_metrics import UsageMetrics
 from argosy.plan.contract import Decision
+from argosy.workload.capacity import parse_hourly_price
 
 OTHER: Final = "Other"
 CAUSES: Final = frozenset(
@@ -167,8 +168,8 @@ class InstanceObserver:
 
     def _set_price(self, key: Key, price: str) -> None:
         before = self._prices.pop(key, None)
-        if price:
-            self._prices[key] = float(price)
+        if (known := parse_hourly_price(price)) is not None:
+            self._prices[key] = float(known)
         if self._prices.get(key) != before:
             self._metrics.cost.set(sum(self._prices.values()))
 
