@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from cryptography import x509
+from msgspec.structs import replace
 
 from argosy.checkpoint.drivers import registry_store
 from argosy.checkpoint.drivers.registry import Registry
@@ -137,6 +138,18 @@ def test_parts_of_a_checkpoint_that_was_never_completed_are_deleted_later(
     store.prune(1)
     assert parts() == []
     assert [manifest.step for manifest in store.list()] == [7]
+
+
+def test_parts_are_kept_if_the_clock_of_the_newest_checkpoint_is_ahead(
+    tmp_path: Path, store: RegistryStore
+) -> None:
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "ARGOSY_CHECKPOINT_SHARED": "0"}
+    store.publish(*make_checkpoint(tmp_path / "pod", 6, {"rank-0.pt": b"6"}, **variables))
+    folder, manifest = make_checkpoint(tmp_path / "work", 5, FILES)
+    store.publish(folder, replace(manifest, created="2999-01-01T00:00:00+00:00"))
+    store.prune(1)
+    parts = store._tags(lambda tag: tag.startswith("parts-"))
+    assert len(parts) == 1, "the other pod may be sending its part"
 
 
 def test_registry_with_a_certificate_of_its_own_and_the_login_of_a_pull_secret(

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -165,7 +165,8 @@ class RegistryStore:
         for manifest in deleted:
             self._delete(manifest.name)
         if manifests and (newest := _created_at(manifests[0])):
-            self._delete_parts(newest - PART_AGE)
+            # The clock of the node on which it was saved may be ahead.
+            self._delete_parts(min(newest, datetime.now(UTC)) - PART_AGE)
         return [manifest.name for manifest in deleted]
 
     def _delete_parts(self, before: datetime) -> None:
