@@ -18,9 +18,9 @@ LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 class Authority:
     """Signs certificates that are valid for an hour."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "test") -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.certificate = self._sign(self.name, self.key, None)
 
     @staticmethod

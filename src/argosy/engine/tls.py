@@ -22,12 +22,15 @@ class TlsContexts:
         authority_file: Path | None = None,
         *,
         verify: bool = True,
+        with_system: bool = False,
         clock: Clock = SystemClock(),
         max_age: float = RELOAD_SECONDS,
     ) -> None:
         self._authority = authority
         self._file = authority_file
         self._verify = verify
+        self._with_system = with_system
+        """Whether the authorities of the system are trusted beside that given."""
         self._clock = clock
         self._max_age = max_age
         self._read_at = clock.monotonic()
@@ -60,10 +63,11 @@ class TlsContexts:
         self._context = context
 
     def _build(self, authority: bytes | None, certificate: Certificate | None) -> ssl.SSLContext:
-        if authority is None:
+        if authority is None or self._with_system:
             context = ssl.create_default_context()
         else:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if authority is not None:
             load_authority(context, authority)
         # As in Go, an intermediate CA may be trusted on its own, and certificates may lack extensions that
         # newer Python versions require.

@@ -202,6 +202,35 @@ async def test_redirect_to_another_host_is_followed_without_the_login(tmp_path: 
     assert file_names(tmp_path) == {"layer"}
 
 
+def server_context(authority: Authority) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_certificate(context, authority.issue("server", LOOPBACK))
+    return context
+
+
+async def test_registry_with_an_authority_of_its_own_redirects_to_a_storage_that_the_system_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private, public = Authority(), Authority("public")
+    (tmp_path / "system.pem").write_bytes(public.certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.pem"))
+    async with raw_server(always(http(200, b"layer")), server_context(public)) as storage:
+        redirect = always(http(307, b"", {"Location": f"{storage.url}/layer"}))
+        target = tmp_path / "layer"
+        for authority in (private, public):
+            async with (
+                raw_server(redirect, server_context(authority)) as server,
+                Registry(server.url, authority=private.certificate) as registry,
+            ):
+                repository = parse_repository(f"{server.address}/a")
+                if authority is private:
+                    await registry.get_blob(repository, digest_of(b"layer"), target)
+                    continue
+                with pytest.raises(RegistryError, match="CERTIFICATE_VERIFY_FAILED"):
+                    await registry.tags(repository)
+    assert target.read_bytes() == b"layer"
+
+
 def test_plain_http_is_for_loopback_only() -> None:
     with pytest.raises(RegistryError, match="plain HTTP is only used for loopback"):
         Registry("http://registry.example")

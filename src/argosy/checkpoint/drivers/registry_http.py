@@ -54,6 +54,8 @@ class RegistryHttp:
     def __init__(self, base: str, authority: bytes | None) -> None:
         self.base = base
         self._contexts = TlsContexts(authority)
+        self._other_contexts = TlsContexts(authority, with_system=True)
+        """For hosts that the registry refers to: the public storage behind a private registry, for one."""
         self._client: Client | None = None
 
     def is_own(self, url: str) -> bool:
@@ -121,7 +123,9 @@ class RegistryHttp:
             self._client = None
 
     def _tls(self, url: str) -> ssl.SSLContext | None:
-        return self._contexts.current(None) if url.startswith("https:") else None
+        if not url.startswith("https:"):
+            return None
+        return (self._contexts if self.is_own(url) else self._other_contexts).current(None)
 
     @asynccontextmanager
     async def _client_of(self, url: str) -> AsyncIterator[Client]:
