@@ -21,9 +21,9 @@ from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.kinds.spot import JOB_LABEL, REPLICA_LABEL, SpotInstanceJob
 from argosy.kinds.spot_machines import JobReference, KubeadmJoinConfig
 from argosy.local.gce.api import ApiRequest
-from argosy.local.gce.cloud import CloudError
+from argosy.local.gce.cloud import CloudError, Latency
 from argosy.plan.drivers import SecretContent
-from tests.support.machine_simulator import World
+from tests.support.machine_simulator import START, World
 from tests.support.spot_instances import IMAGE, JOIN, NAMESPACE, later_template, seed_template
 from tests.support.spot_jobs import spot_job
 
@@ -478,6 +478,53 @@ async def test_an_announcement_on_the_node_is_the_first_word_and_others_add_noth
     assert status.deadline is not None
     assert status.deadline.isoformat() == deadline
     assert world.reasons().count("PreemptionNotice") == 1
+
+
+def announce(world: World, seconds: float | None) -> None:
+    """Announce the end of the Node, or withdraw that."""
+    node = world.nodes["vm-0"]
+    annotations: dict[str, str] = {}
+    if seconds is not None:
+        deadline = (START + timedelta(seconds=seconds)).isoformat()
+        annotations = {labels.TERMINATION_DEADLINE: deadline, labels.TERMINATION_SOURCE: "gce-maintenance"}
+    world.nodes["vm-0"] = replace(node, metadata=replace(node.metadata, annotations=annotations))
+
+
+async def test_a_notice_on_the_node_follows_its_deadline_until_it_is_withdrawn() -> None:
+    world = World()
+    world.create()
+    assert await world.run(120, world.is_ready)
+    for seconds in (600.0, 900.0, 300.0):
+        announce(world, seconds)
+        await world.run(3)
+        assert world.status().deadline == START + timedelta(seconds=seconds)
+    noticed = world.status().notice_time
+    node = world.nodes.pop("vm-0")
+    await world.run(10)
+    assert world.status().notice_time == noticed, "a Node that is not seen withdraws nothing"
+    world.nodes["vm-0"] = node
+    announce(world, None)
+    await world.run(3)
+    assert (world.status().preemption_notice, world.status().notice_time) == (False, None)
+    assert [each for each in world.reasons() if "Notice" in each] == ["PreemptionNotice", "NoticeWithdrawn"]
+
+
+async def test_a_notice_that_the_cloud_has_confirmed_is_not_withdrawn_by_the_node() -> None:
+    world = World(latency=Latency(notice=30))
+    world.create()
+    assert await world.run(120, world.is_ready)
+    announce(world, 86_400)
+    await world.run(3)
+    world.cloud.preempt(*_vm(world))
+    at = world.now
+    await world.run(15)
+    announce(world, None)
+    await world.run(5)
+    status = world.status()
+    assert status.preemption_notice
+    assert status.deadline is not None
+    assert status.deadline - at <= timedelta(seconds=60), "the earlier of both"
+    assert "NoticeWithdrawn" not in world.reasons()
 
 
 async def test_a_silent_node_whose_vm_is_running_is_given_up_and_its_vm_deleted() -> None:
