@@ -13,7 +13,7 @@ from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.decide import decide
 from argosy.workload.model import Limits, Phase, ResizeMode, RestartPolicy, Rules, Workload
 from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import DeletePod, Plan
+from argosy.workload.plan import CreatePod, DeletePod, Plan
 from argosy.workload.record import Record
 from argosy.workload.record_encoding import decode, encode
 from tests.support.workloads import NOW, later, pod, role, role_record, workload
@@ -283,16 +283,32 @@ def test_what_ends_all_pods_waits_for_a_checkpoint(case: Ending, what: str) -> N
     assert deleted == case.want_deleted
 
 
-def test_suspension_that_is_withdrawn_and_repeated_saves_again() -> None:
-    suspended = job(suspended=True, generation=2)
-    first = decide(suspended, running(), Observed(pods=pods()), NOW).record
+WITHDRAWN = {
+    "suspension": (job(suspended=True, generation=2), job(generation=3)),
+    "new size that restarts the job": (
+        job(replicas=3, generation=2, rules=Rules(resize=ResizeMode.RESTART)),
+        job(generation=3, rules=Rules(resize=ResizeMode.RESTART)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("wanted", "withdrawn"), WITHDRAWN.values(), ids=WITHDRAWN.keys())
+def test_pods_that_were_asked_to_stop_end_although_their_cause_is_withdrawn(
+    wanted: Workload, withdrawn: Workload
+) -> None:
+    first = decide(wanted, running(), Observed(pods=pods()), NOW)
+    assert not first.actions
+    waiting = decide(withdrawn, first.record, Observed(pods=pods()), later(5))
+    assert waiting.record.order == first.record.order, "the same order, not another one"
+    assert not waiting.actions
     acknowledged = Observed(pods=pods(saved(5, later(8), EPOCH)))
-    resumed = decide(job(generation=3), first, acknowledged, later(9)).record
-    assert resumed.phase is Phase.RUNNING
-    again = decide(replace(suspended, generation=4), resumed, Observed(pods=pods()), later(20))
-    assert again.record.order_in_force
-    assert again.record.order_in_force.id == "suspend/4"
-    assert not again.actions
+    ended = decide(withdrawn, waiting.record, acknowledged, later(9))
+    assert sum(isinstance(action, DeletePod) for action in ended.actions) == 2
+    assert ended.record.attempt == 2
+    assert (ended.record.restarts, ended.record.saved) == (0, saved(5, later(8), EPOCH))
+    resumed = decide(withdrawn, ended.record, Observed(), later(10))
+    assert sum(isinstance(action, CreatePod) for action in resumed.actions) == 2
+    assert resumed.record.attempt == 2
 
 
 def test_times_beyond_the_calendar_are_waited_for_like_long_ones() -> None:

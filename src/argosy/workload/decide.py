@@ -87,7 +87,7 @@ def _decide_active(
     record = saves.record_acks(workload, synced, observed, now)
     record = process_saves.with_failed_backup(record, observed, now)
     # Suspended: delete all pods and wait.
-    if workload.suspended:
+    if suspend.should_suspend(workload, record):
         return suspend.plan(workload, record, observed, now)
     # Some APIs show the phase Pending before anything is created.
     if workload.semantics.report_pending_first and _should_report_pending(workload, before, record, observed):

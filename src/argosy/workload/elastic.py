@@ -34,9 +34,11 @@ from argosy.workload.phases import PhaseResult, count_pods
 from argosy.workload.record import Record, RoleRecord
 from argosy.workload.recoveries import with_planned
 from argosy.workload.restarts.replacement import with_next_attempt
-from argosy.workload.saves import save_first
+from argosy.workload.saves import has_begun, order_id, save_first, with_stops_done
 from argosy.workload.scale_in_saves import save_before_leaving, with_scale_in_done
 from argosy.workload.victims import choose_victims
+
+_ORDER_PREFIX = "resize/"
 
 
 def bounds(spec: ElasticSpec) -> Elastic:
@@ -71,10 +73,12 @@ def resize(workload: Workload, record: Record, observed: Observed, now: datetime
         if record.role(role.name).declared not in (0, role.replicas)
         and not _is_scaled_by_operations(workload, role, record)
     ]
-    if not changed and record.scale_in is None:
+    restarts = workload.rules.resize is ResizeMode.RESTART
+    begun = restarts and has_begun(record, _ORDER_PREFIX)
+    if not changed and not begun and record.scale_in is None:
         return record
     started = record.attempt_started_at is not None
-    if changed and started and workload.rules.resize is ResizeMode.RESTART:
+    if begun or (changed and started and restarts):
         return _restart_resized(workload, record, observed, changed, now)
     leaving = {role.name: _leaving(workload, role, record, observed) for role in changed}
     if saving := save_before_leaving(workload, record, observed, leaving, now):
@@ -89,12 +93,15 @@ def resize(workload: Workload, record: Record, observed: Observed, now: datetime
 def _restart_resized(
     workload: Workload, record: Record, observed: Observed, changed: Sequence[Role], now: datetime
 ) -> Record:
-    """Return the record of a job that restarts with other sizes, once it has saved a checkpoint."""
-    identity = f"resize/{workload.generation}"
+    """Return the record of a job that restarts with other sizes, once it has saved a checkpoint.
+
+    With the same sizes, if others were withdrawn after its pods had been asked to stop.
+    """
+    identity = order_id(record, _ORDER_PREFIX, workload.generation)
     if saving := save_first(workload, record, observed, now, identity, reasons.RESIZED):
         return saving
     what = (identity, reasons.RESIZED, "Resize", "spec.roles")
-    record = with_planned(workload.checkpoint, record, *what, now)
+    record = with_stops_done(with_planned(workload.checkpoint, record, *what, now))
     resized = with_next_attempt(record)
     for role in changed:
         resized = resized.with_role(role.name, _resize_role(resized.role(role.name), role.replicas))

@@ -148,6 +148,30 @@ def save_first(
     return record if record.order_in_force and now < order.by else None
 
 
+def has_begun(record: Record, prefix: str) -> bool:
+    """Return True if programs of this attempt were asked to stop before all pods are ended for this cause.
+
+    They do not train on. So this goes on to its end, even if what asked for it is withdrawn. Where processes
+    are saved, the program is not asked.
+    """
+    order, started = record.order, record.attempt_started_at
+    if order is None or started is None or order.level:
+        return False
+    return bool(order.stop) and order.id.startswith(prefix) and order.since >= started
+
+
+def order_id(record: Record, prefix: str, generation: int) -> str:
+    """Return the id of the order before all pods end for this cause: the one that has begun, or a new one."""
+    begun = record.order if has_begun(record, prefix) else None
+    return begun.id if begun else f"{prefix}{generation}"
+
+
+def with_stops_done(record: Record) -> Record:
+    """Return the record in which no replica is asked to stop any more: all of them end now."""
+    order = record.order
+    return replace(record, order=replace(order, stop={})) if order and not order.level else record
+
+
 def is_in_force(record: Record, epoch: int, now: datetime) -> bool:
     """Return True if an order is waited for: it is neither answered, late nor replaced by another one."""
     order = record.order_in_force

@@ -1,8 +1,9 @@
 """Suspends a job by deleting its pods, and resumes it as a new attempt.
 
-A job with checkpoints saves one first, for which it has `suspendGrace`. Services of roles and service
-accounts stay, those of single pods go with them. The restarts used stay used; the active deadline starts
-again.
+A job with checkpoints saves one first, for which it has `suspendGrace`. Once its pods were asked to stop, the
+suspension is carried out, even if it is withdrawn meanwhile: their programs do not train on. Services of
+roles and service accounts stay, those of single pods go with them. The restarts used stay used; the active
+deadline starts again.
 """
 
 from datetime import datetime
@@ -18,6 +19,13 @@ from argosy.workload.pods import forced_deletions
 from argosy.workload.record import Record, WaitReason
 from argosy.workload.recoveries import with_planned
 from argosy.workload.restarts.replacement import with_next_attempt
+
+_ORDER_PREFIX = "suspend/"
+
+
+def should_suspend(workload: Workload, record: Record) -> bool:
+    """Return True if the job is to be suspended, or a suspension that was withdrawn has begun."""
+    return workload.suspended or saves.has_begun(record, _ORDER_PREFIX)
 
 
 def plan(workload: Workload, record: Record, observed: Observed, now: datetime) -> Plan:
@@ -49,21 +57,19 @@ def resume(record: Record, now: datetime) -> Record:
 
 def _save_first(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record | None:
     """Return the record of a job that saves a checkpoint before it is suspended; None if it need not."""
-    saving = saves.save_first(workload, record, observed, now, _order_id(workload), reasons.SUSPENDED)
+    identity = saves.order_id(record, _ORDER_PREFIX, workload.generation)
+    saving = saves.save_first(workload, record, observed, now, identity, reasons.SUSPENDED)
     if saving is None or saving.order is None:
         return None
     message = checkpoint_messages.waiting(reasons.SUSPENDED)
     return replace(saving, waiting=WaitReason(reasons.SAVING_CHECKPOINT, message, saving.order.since))
 
 
-def _order_id(workload: Workload) -> str:
-    return f"suspend/{workload.generation}"
-
-
 def _suspend(workload: Workload, record: Record, observed: Observed, now: datetime) -> Record:
     if record.attempt_started_at:
-        what = (_order_id(workload), reasons.SUSPENDED, "Suspend", "spec.suspend")
-        record = with_planned(workload.checkpoint, record, *what, now)
+        identity = saves.order_id(record, _ORDER_PREFIX, workload.generation)
+        what = (identity, reasons.SUSPENDED, "Suspend", "spec.suspend")
+        record = saves.with_stops_done(with_planned(workload.checkpoint, record, *what, now))
     if record.attempt_started_at or observed.pods:
         record = with_next_attempt(record)
     return replace(
