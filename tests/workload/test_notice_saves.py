@@ -9,7 +9,7 @@ from argosy.kinds.kubernetes import Node
 from argosy.kinds.meta import ObjectMeta
 from argosy.plan.actions import Apply
 from argosy.workload.announcements import Announcement, NoticeCause, NoticeRules, find_announcement
-from argosy.workload.checkpoint_record import SaveOrder
+from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.model import Elastic, Phase, RestartPolicy, RestartScope, Workload
 from argosy.workload.observed import ObservedPod
 from argosy.workload.plan import CreatePod, Plan
@@ -174,7 +174,7 @@ def test_notice_while_a_job_starts_is_answered_by_a_checkpoint_once_it_runs() ->
     assert life.record.order_in_force.by == later(595), "the deadline counts from the first notice"
     life.decide(595, pods, announced)
     assert steps(life.record) == [("Restart", "Missed")]
-    life.decide(600, pods, announced)
+    life.decide(599, pods, announced)
     assert steps(life.record) == [("Restart", "Missed")], "it is asked once"
 
 
@@ -208,6 +208,18 @@ def test_missed_checkpoint_leaves_the_pods_to_the_restart_policy() -> None:
     late = life.decide(27, workers(saved(at=26)), SPOT)
     assert not deleted(late)
     assert life.record.saved
+    assert late.requeue_at == later(30)
+
+
+def test_pods_that_were_asked_to_stop_are_replaced_if_their_node_stays() -> None:
+    life = Life(job())
+    life.decide(0, workers(), SPOT)
+    assert not deleted(life.decide(25, workers(), SPOT))
+    plan = life.decide(30, workers(), SPOT)
+    assert [name for name, _ in deleted(plan)] == ["job-worker-1"]
+    assert steps(life.record) == [("Restart", "Stayed")]
+    assert not deleted(life.decide(31, (workers()[0], workers()[2]), SPOT))
+    assert life.record.restarts == 0
 
 
 def test_pod_that_is_not_replaced_is_not_asked_to_stop() -> None:
@@ -218,12 +230,30 @@ def test_pod_that_is_not_replaced_is_not_asked_to_stop() -> None:
     assert not deleted(life.decide(5, workers(saved()), SPOT))
 
 
-def test_withdrawn_notice_moves_nothing() -> None:
+WITHDRAWN = {
+    "checkpoint saved: its pods are replaced": (5, saved()),
+    "checkpoint late: its pods are replaced": (25, None),
+}
+
+
+@pytest.mark.parametrize(("at", "ack"), WITHDRAWN.values(), ids=WITHDRAWN.keys())
+def test_pods_that_were_asked_to_stop_are_replaced_although_the_notice_is_withdrawn(
+    at: float, ack: SavedCheckpoint | None
+) -> None:
     life = Life(job())
+    life.decide(0, workers(), SPOT)
+    assert not deleted(life.decide(2, workers()))
+    plan = life.decide(at, workers(ack))
+    assert [name for name, _ in deleted(plan)] == ["job-worker-1"]
+    assert life.record.replacement("worker", 1) == 1
+    assert life.record.restarts == 0
+
+
+def test_withdrawn_notice_moves_no_pod_that_was_not_asked_to_stop() -> None:
+    life = Life(job(replace(WORKERS, restart=RestartPolicy.NEVER), RestartScope.JOB))
     life.decide(0, workers(), SPOT)
     life.decide(2, workers())
     assert not deleted(life.decide(5, workers(saved())))
-    assert life.record.replacement("worker", 1) == 0
 
 
 def test_second_notice_shares_the_order_of_the_first() -> None:

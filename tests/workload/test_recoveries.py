@@ -97,9 +97,16 @@ CASES = {
         ],
         [("Preempted", "Restart", 3, 3, "ProgressLost")],
     ),
-    "notice withdrawn before anything was replaced: superseded": Case(
-        [NOTICED, Pass(2, worker()), Pass(40, worker())],
-        [("Preempted", "Restart", None, None, "Superseded")],
+    "notice withdrawn while the checkpoint is saved: the pod is replaced, and progress is lost": Case(
+        [
+            NOTICED,
+            Pass(2, worker(saved=saved(3, 1))),
+            Pass(40, worker(saved=saved(3, 1))),
+            Pass(41, ()),
+            Pass(43, began(3, at=42)),
+            Pass(44, began(3, at=42)),
+        ],
+        [("Preempted", "SaveAndMove", 3, 3, "ProgressLost")],
     ),
     "failure without notice: progress since the last checkpoint is lost": Case(
         [FAILED, Pass(6, ()), Pass(8, began(7)), Pass(9, began(7))],

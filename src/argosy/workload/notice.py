@@ -43,6 +43,8 @@ class SaveStep(StrEnum):
     """It is saved, and evictions are allowed; the pods are replaced when they are evicted."""
     SAVED = "Saved"
     """It is saved, and the pods have been replaced."""
+    STAYED = "Stayed"
+    """The end did not come in time, or was withdrawn: pods that were asked to stop are replaced."""
     MISSED = "Missed"
     """It was not saved in time."""
     SIGNALLED = "Signalled"

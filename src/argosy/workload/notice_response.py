@@ -24,6 +24,7 @@ from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Json, Workload
 from argosy.workload.notice import MAX_NOTICES, Notice, NoticeResponse, OpenNotice, SaveStep
 from argosy.workload.notice_saves import (
+    ends_at_deadline,
     eviction_limit,
     move_pods,
     moved_entry,
@@ -88,7 +89,11 @@ def respond(workload: Workload, record: Record, observed: Observed, now: datetim
         if opened.step == SaveStep.SIGNALLED and opened.id not in signalled:
             record, moved = move_pods(workload, record, observed, opened, now)
             causes += moved
-    times = [notice.deadline for notice in record.notices if not notice.observed]
+    times = [
+        notice.deadline
+        for notice in record.notices
+        if not notice.observed or ends_at_deadline(record, notice)
+    ]
     saving = [notice for notice in record.notices if notice.step == SaveStep.SAVING]
     times += [save_by(save_deadline(workload, notice)) for notice in saving]
     released = (notice for notice in record.notices if notice.step == SaveStep.RELEASED)
@@ -146,7 +151,14 @@ def _without_expired(record: Record, observed: Observed, now: datetime) -> Recor
         return record
     found = {notice.id: notice for notice in observed.notices}
     updated = (_update(notice, found.get(notice.id)) for notice in record.notices)
-    kept = tuple(notice for notice in updated if notice.observed or now < notice.deadline)
+    kept = tuple(
+        notice
+        for notice in updated
+        if notice.observed
+        or now < notice.deadline
+        or notice.step == SaveStep.SAVING
+        or ends_at_deadline(record, notice)
+    )
     return record if kept == record.notices else replace(record, notices=kept)
 
 

@@ -94,17 +94,22 @@ def with_save(
 def next_step(
     workload: Workload, record: Record, observed: Observed, notice: OpenNotice, now: datetime
 ) -> OpenNotice:
-    """Return the notice with its checkpoint saved or missed, if it is.
+    """Return the notice with its checkpoint saved or missed, if it is; also one that was withdrawn meanwhile.
 
     A drain evicts pods by name. One that is replaced under the same name before would be evicted again, so
     the drain gets time to evict those that are there. Replicas of a host list get other names, and leave it
     first.
+
+    Programs that were asked to stop do not train on. If the end that was announced does not come, they are
+    replaced all the same.
     """
     if notice.step == SaveStep.RELEASED:
         pods = noticed_pods(workload, record, observed, notice)
         is_over = notice.released_at is None or now >= eviction_limit(notice.released_at)
         is_evicted = all(pod.terminating for pod in pods)
         return replace(notice, step=SaveStep.SAVED) if is_over or is_evicted else notice
+    if ends_at_deadline(record, notice):
+        return replace(notice, step=SaveStep.STAYED) if now >= notice.deadline else notice
     if notice.step != SaveStep.SAVING:
         return notice
     if record.answered_epoch >= notice.epoch:
@@ -112,10 +117,22 @@ def next_step(
         if is_drained and not is_host_release(workload, notice):
             return replace(notice, step=SaveStep.RELEASED, released_at=now)
         return replace(notice, step=SaveStep.SAVED)
-    is_late = now >= save_by(save_deadline(workload, notice))
-    if is_late or not notice.observed or last_epoch(record) < notice.epoch:
+    has_lost_order = last_epoch(record) < notice.epoch  # with the Record
+    if has_lost_order or (_saves_processes(record) and not notice.observed):
         return replace(notice, step=SaveStep.MISSED)
-    return notice
+    if now < save_by(save_deadline(workload, notice)):
+        return notice
+    return replace(notice, step=SaveStep.MISSED if notice.observed else SaveStep.STAYED)
+
+
+def ends_at_deadline(record: Record, notice: OpenNotice) -> bool:
+    """Return True if pods were asked to stop, have not saved in time, and are about to be lost."""
+    return notice.step == SaveStep.MISSED and notice.epoch > 0 and not _saves_processes(record)
+
+
+def _saves_processes(record: Record) -> bool:
+    """Return True if the node agent saves the processes, so that the program is not asked."""
+    return record.order is not None and bool(record.order.level)
 
 
 def move_pods(
