@@ -240,8 +240,9 @@ SCENES: dict[str, Callable[[], FakeCluster]] = {
     "failed pod without restarts left": exhausted,
 }
 REQUESTS = 8
+AGES_OF_LISTS = (0, 1, 3)
 AGES = marked(
-    {f"a list {age} changes old": age for age in (0, 1, 3)}, ["a list 1 changes old"], pytest.mark.long
+    {f"a list {age} changes old": age for age in AGES_OF_LISTS}, ["a list 1 changes old"], pytest.mark.long
 )
 IN_BURST = pytest.mark.parametrize("in_burst", [False, True], ids=["single job", "burst of jobs"])
 
@@ -262,7 +263,10 @@ def test_a_crash_at_every_request_changes_nothing(
         cluster.restart(age)
         cluster.reconcile()
         cluster.settle()
-        assert final_state(cluster) == final_state(undisturbed), f"after {requests} requests"
+        # In the oldest list pods do not run yet. A job then has nothing to save and nobody to move before an
+        # announced loss: its pods are replaced when they are lost.
+        compared = final_state if age < max(AGES_OF_LISTS) else lasting_state
+        assert compared(cluster) == compared(undisturbed), f"after {requests} requests"
         assert recorded_restarts(cluster) <= recorded_restarts(undisturbed), f"after {requests} requests"
 
 
@@ -329,20 +333,27 @@ def recorded_restarts(cluster: FakeCluster) -> Counter[tuple[str, str, int]]:
 def final_state(cluster: FakeCluster) -> object:
     record = record_of(cluster)
     replicas = {name: (pod.attempt, pod.replacement, pod.phase) for name, pod in cluster.pods.items()}
+    recoveries = [(recovery.cause, recovery.action, recovery.outcome) for recovery in record.recoveries]
+    entries = [entry for entry in record.restart_history if entry.cause == RestartCause.DISRUPTED]
+    disruptions = record.disruptions, [(entry.role, entry.index, entry.attempt) for entry in entries]
+    return lasting_state(cluster), disruptions, replicas, recoveries
+
+
+def lasting_state(cluster: FakeCluster) -> object:
+    """Return what must be the same however old the caches were."""
+    record = record_of(cluster)
     failures = [
         entry
         for entry in record.restart_history
-        if entry.cause not in (RestartCause.DELETED, RestartCause.PREEMPTED)
+        if entry.cause not in (RestartCause.DELETED, RestartCause.PREEMPTED, RestartCause.DISRUPTED)
     ]
     causes = [
         (entry.cause, entry.scope, entry.role, entry.index, entry.attempt, entry.exit_code)
         for entry in failures
     ]
-    counts = record.attempt, record.restarts, record.disruptions
-    recoveries = [(recovery.cause, recovery.action, recovery.outcome) for recovery in record.recoveries]
     level = record.saved.level if record.saved else None
     backups = level, len(cluster.backed_up)
-    return record.phase, record.reason, counts, causes, replicas, recoveries, backups
+    return record.phase, record.reason, record.attempt, record.restarts, causes, sorted(cluster.pods), backups
 
 
 def record_of(cluster: FakeCluster) -> Record:

@@ -112,17 +112,18 @@ def next_step(
         return replace(notice, step=SaveStep.STAYED) if now >= notice.deadline else notice
     if notice.step != SaveStep.SAVING:
         return notice
-    if record.answered_epoch >= notice.epoch:
+    # A pod that is saved without being asked goes on, so it need not be replaced.
+    goes_on = _saves_processes(record) and not notice.observed
+    if record.answered_epoch >= notice.epoch and not goes_on:
         is_drained = heeds_cordons(workload) and notice.cause == NoticeCause.DRAINED
         if is_drained and not is_host_release(workload, notice):
             return replace(notice, step=SaveStep.RELEASED, released_at=now)
         return replace(notice, step=SaveStep.SAVED)
-    has_lost_order = last_epoch(record) < notice.epoch  # with the Record
-    if has_lost_order or (_saves_processes(record) and not notice.observed):
+    if last_epoch(record) < notice.epoch:  # the Record was lost, and the order with it
         return replace(notice, step=SaveStep.MISSED)
     if now < save_by(save_deadline(workload, notice)):
-        return notice
-    return replace(notice, step=SaveStep.MISSED if notice.observed else SaveStep.STAYED)
+        return notice  # one that is gone may be shown again, by a newer list
+    return replace(notice, step=SaveStep.MISSED if notice.observed or goes_on else SaveStep.STAYED)
 
 
 def ends_at_deadline(record: Record, notice: OpenNotice) -> bool:
