@@ -213,7 +213,7 @@ def test_helm_installs_two_replicas_with_their_service_account(release: Release,
     """The previous version is installed, which the next test upgrades."""
     cluster = release.cluster
     chart = older_chart(tmp_path, "0.0.9")
-    crd = next((chart / "files" / "crds").glob("argosy.dev_*.yaml"))
+    crd = chart / "files" / "crds" / "argosy.dev_trainingruns.yaml"
     definition = yaml.safe_load(crd.read_text())
     definition["metadata"]["annotations"] = {"made-by": "0.0.9"}
     crd.write_text(yaml.safe_dump(definition))
