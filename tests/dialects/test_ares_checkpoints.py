@@ -60,6 +60,37 @@ def test_each_job_has_a_folder_of_its_own() -> None:
     assert (policy.interval, policy.holds_evictions) == (600, True)
 
 
+ELASTIC: Json = {"worker": {"replicas": 2, "elastic": {"min": 1, "max": 4}}}
+
+
+def bagua(checkpoint: Json) -> AresJob:
+    return job(
+        "bagua",
+        roles={**ELASTIC, "etcd": {}},
+        framework={"bagua": {"enableElastic": True}},
+        availablePorts=list(range(7000, 7012)),
+        checkpoint=checkpoint,
+    )
+
+
+STORES: dict[str, tuple[AresJob, bool]] = {
+    "torchrun": (job("pytorch", roles=ELASTIC, checkpoint={"store": "s3://a"}), False),
+    "torchrun with a claim": (job("pytorch", roles=ELASTIC, checkpoint=STORE), True),
+    "Bagua": (bagua({"store": "s3://a"}), False),
+    "Bagua with a claim": (bagua(STORE), True),
+    "standalone programs": (job("standalone", roles=ELASTIC, checkpoint={"store": "s3://a"}), True),
+}
+
+
+@pytest.mark.parametrize(("obj", "valid"), STORES.values(), ids=STORES.keys())
+def test_elastic_workers_that_restart_in_their_pods_need_one_folder_for_all(
+    obj: AresJob, valid: bool
+) -> None:
+    message = "spec.checkpoint.store: must be pvc:// or file:// with elastic workers of pytorch and bagua"
+    assert problems(obj).startswith(message) is not valid
+    assert valid is not bool(problems(obj))
+
+
 def test_status_and_conditions_show_the_last_checkpoint() -> None:
     before = simulate(kept()).start().reconcile(worker())
     assert before.condition("CheckpointReady") == ("False", "NoCheckpointYet", "")

@@ -86,6 +86,8 @@ def test_rules_of_the_user_take_precedence() -> None:
     assert rules.restart_scope is RestartScope.ROLE
 
 
+ELASTIC: dict[str, object] = {"worker": {"replicas": 2, "elastic": {"min": 1, "max": 4}}}
+
 LONG = "x" * 54
 PROCESS = {"level": "Process", "images": {"repository": "registry.example/team/train"}}
 PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
@@ -172,6 +174,16 @@ PROBLEMS: dict[str, tuple[TrainingRun, str]] = {
         run(checkpoint={"store": f"oci://registry.example/{'a' * 245}"}),
         "spec.checkpoint.store: invalid image name ",
     ),
+    "bucket for elastic workers of torchrun: rejected": (
+        run(framework="pytorch", roles=ELASTIC, checkpoint={"store": "s3://a"}),
+        "spec.checkpoint.store: must be pvc:// or file:// with elastic workers of pytorch and bagua",
+    ),
+    "registry for elastic workers of Bagua: rejected": (
+        run(
+            framework="bagua", roles={**ELASTIC, "etcd": {}}, checkpoint={"store": "oci://registry.example/a"}
+        ),
+        "spec.checkpoint.store: must be pvc:// or file:// with elastic workers of pytorch and bagua",
+    ),
     "images in what is no repository: rejected": (
         run(checkpoint={"level": "Process", "images": {"repository": "registry.example/a--_b"}}),
         "spec.checkpoint.images.repository: ",
@@ -188,6 +200,21 @@ def test_problems_name_the_field(obj: TrainingRun, want: str) -> None:
     converted = DIALECT.to_workload(obj)
     assert isinstance(converted, Problems)
     assert str(converted).startswith(want)
+
+
+BUCKETS = {
+    "workers of torchrun that are replaced together": ("pytorch", {"worker": {"replicas": 2}}, "s3://a"),
+    "elastic workers of torchrun with a claim": ("pytorch", ELASTIC, "pvc://claim"),
+    "elastic workers that restart with their pods": ("deepspeed", {"launcher": {}, **ELASTIC}, "s3://a"),
+    "elastic workers that do not know of each other": ("standalone", ELASTIC, "s3://a"),
+}
+
+
+@pytest.mark.parametrize(("framework", "roles", "store"), BUCKETS.values(), ids=BUCKETS.keys())
+def test_store_in_which_every_start_finds_the_newest_checkpoint_is_accepted(
+    framework: str, roles: dict[str, object], store: str
+) -> None:
+    assert lowered(run(framework=framework, roles=roles, checkpoint={"store": store})).checkpoint
 
 
 def test_several_pods_are_accepted_with_the_level_auto() -> None:

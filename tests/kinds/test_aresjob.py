@@ -72,6 +72,12 @@ INVALID: dict[str, tuple[dict[str, Json], str]] = {
         job(checkpoint={"interval": "5m"}),
         r"spec.checkpoint.store: .*required with the levels App and auto",
     ),
+    "bucket for elastic workers that restart in their pods: rejected": (
+        job(
+            frameworkType="pytorch", worker={"replicas": 4, "elastic": BOUNDS}, checkpoint={"store": "s3://a"}
+        ),
+        r"spec.checkpoint.store: .*must be pvc:// or file:// with elastic workers of pytorch and bagua",
+    ),
     "timeout that is no duration: rejected": (
         job(runPolicy={"belowMinTimeout": "soon"}),
         r"spec.runPolicy.belowMinTimeout: .*should match",
@@ -90,7 +96,8 @@ def test_invalid_value_of_a_field_of_our_own_is_rejected(
 
 def test_null_role_with_rules_reaches_the_operator(caller: Caller) -> None:
     body = job()
-    body["spec"] = {"frameworkType": "custom", "roleSpecs": {"worker": None}}
+    checkpoint: Json = {"store": "s3://a"}
+    body["spec"] = {"frameworkType": "pytorch", "roleSpecs": {"worker": None}, "checkpoint": checkpoint}
     answer = caller.send(post(STRICT, body))
     assert (answer.code, dig(answer.body, "spec.roleSpecs")) == (201, {"worker": None})
 

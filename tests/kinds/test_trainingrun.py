@@ -19,10 +19,13 @@ RUNS = "/apis/argosy.dev/v1alpha1/namespaces/default/trainingruns"
 IMAGES: dict[str, Json] = {"repository": "registry.example:5000/team/train"}
 
 
+TEMPLATE: Json = {"spec": {"containers": [{"name": "main", "image": "pytorch", "odd": {"kept": True}}]}}
+
+
 def run(name: str = "mnist", **spec: Json) -> dict[str, Json]:
     worker: dict[str, Json] = {
         "replicas": 4,
-        "template": {"spec": {"containers": [{"name": "main", "image": "pytorch", "odd": {"kept": True}}]}},
+        "template": TEMPLATE,
     }
     whole: dict[str, Json] = {"framework": "pytorch", "roles": {"worker": worker}, **spec}
     return {
@@ -177,6 +180,13 @@ INVALID: dict[str, tuple[dict[str, Json], str]] = {
     "store in a registry without a repository: rejected": (
         run(checkpoint={"store": "oci://registry.example"}),
         r"spec.checkpoint.store: .*should match",
+    ),
+    "bucket for elastic workers that restart in their pods: rejected": (
+        run(
+            roles={"worker": {"replicas": 4, "elastic": {"min": 2, "max": 8}, "template": TEMPLATE}},
+            checkpoint={"store": "s3://a"},
+        ),
+        r"spec.checkpoint.store: .*must be pvc:// or file:// with elastic workers of pytorch and bagua",
     ),
     "images in a repository with a tag: rejected": (
         run(checkpoint={"level": "Process", "images": {"repository": "registry.example/a:1"}}),

@@ -12,7 +12,13 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from argosy.checkpoint.image_names import InvalidImageNameError, parse_repository, parse_store
-from argosy.kinds.checkpoint_spec import CheckpointLevel, CheckpointSpec, DrainPolicy, IntervalMode
+from argosy.kinds.checkpoint_spec import (
+    STORE_OF_REGROUPING_ROLES,
+    CheckpointLevel,
+    CheckpointSpec,
+    DrainPolicy,
+    IntervalMode,
+)
 from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.kubernetes import PodDisruptionBudgetMetadata
 from argosy.kinds.migration import CheckpointBackup
@@ -97,6 +103,8 @@ def checkpoint_problems(workload: Workload) -> list[Problem]:
     problems: list[Problem] = []
     if policy is None:
         return problems
+    if policy.uri and not policy.is_shared and workload.rules.regrouping_roles:
+        problems.append(Problem(f"{PATH}.store", STORE_OF_REGROUPING_ROLES))
     if policy.scheme == "oci":
         try:
             parse_store(policy.uri)

@@ -66,7 +66,8 @@ class Bagua:
             return group_rules(workload, _ranked_roles(workload))
         failing = present_roles(workload, (WORKER, ETCD))
         rules = group_rules(workload, (WORKER,), elastic=True)
-        return replace(rules, failed_when=tuple((name,) for name in failing))
+        failed_when = tuple((name,) for name in failing)
+        return replace(rules, failed_when=failed_when, regrouping_roles=(WORKER,))
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         ports = _ports(workload)

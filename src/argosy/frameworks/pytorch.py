@@ -56,7 +56,7 @@ class PyTorch:
         elastic = has_elastic_workers(workload)
         rules = group_rules(workload, _ranked_roles(workload), elastic=elastic)
         # Worker 0 hosts the store of the rendezvous, without which no other worker can continue.
-        return replace(rules, coordinators=(WORKER,)) if elastic else rules
+        return replace(rules, coordinators=(WORKER,), regrouping_roles=(WORKER,)) if elastic else rules
 
     def inject(self, workload: Workload, role: Role, index: int) -> Injection:
         ranked = _ranked_roles(workload)

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.checkpoint_spec import CheckpointSpec
+from argosy.kinds.checkpoint_spec import CheckpointSpec, regrouping_store_rule
 from argosy.kinds.checkpoint_status import CheckpointStatus, RecoveryStatus
 from argosy.kinds.crd_options import PRESERVE_UNKNOWN_FIELDS, CrdOptions, Duration, PrinterColumn, Rule, Scale
 from argosy.kinds.elastic_spec import ElasticSpec, replicas_rules
@@ -323,6 +323,7 @@ class AresJobCrd(Struct, frozen=True):
             message="roles cannot be added or removed after the job has started; create a new job",
             field_path=".spec.roleSpecs",
         ),
+        regrouping_store_rule("frameworkType", "roleSpecs"),
     )
 
     metadata: ObjectMeta

@@ -14,6 +14,28 @@ REPOSITORY_PATTERN = rf"^{_REPOSITORY}$"
 SECRET_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"  # noqa: S105 - of a name
 
 
+STORE_OF_REGROUPING_ROLES = (
+    "must be pvc:// or file:// with elastic workers of pytorch and bagua: they restart in their pods, which"
+    " would not see in an object store or a registry what other pods have saved"
+)
+
+
+def regrouping_store_rule(framework: str, roles: str) -> Rule:
+    """Return the rule about the store of elastic workers that restart in their pods, by the names of two
+    fields. Objects with a status are exempt: one that was stored before the rule could not be changed. A role
+    may be null."""
+    checkpoint, worker = "self.spec.checkpoint", f"self.spec.{roles}['worker']"
+    return Rule(
+        rule=f"has(self.status) || !has({checkpoint}) || !has({checkpoint}.store)"
+        f" || {checkpoint}.store.matches('^(pvc|file)://')"
+        f" || !has(self.spec.{framework}) || !(self.spec.{framework} in ['pytorch', 'bagua'])"
+        f" || !has(self.spec.{roles}) || !('worker' in self.spec.{roles})"
+        f" || dyn({worker}) == null || !has({worker}.elastic)",
+        message=STORE_OF_REGROUPING_ROLES,
+        field_path=".spec.checkpoint.store",
+    )
+
+
 class IntervalMode(StrEnum):
     FIXED = "Fixed"
     ADAPTIVE = "Adaptive"

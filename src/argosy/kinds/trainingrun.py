@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from argosy.kinds.checkpoint_spec import CheckpointSpec
+from argosy.kinds.checkpoint_spec import CheckpointSpec, regrouping_store_rule
 from argosy.kinds.crd_options import CrdOptions, Duration, PodTemplate, PrinterColumn, Rule, Scale
 from argosy.kinds.elastic_spec import ElasticSpec, replicas_rules
 from argosy.kinds.meta import ObjectMeta
@@ -286,6 +286,7 @@ class TrainingRun(Struct, frozen=True):
             " new number, or suspend it first",
             field_path=".spec.roles",
         ),
+        regrouping_store_rule("framework", "roles"),
     )
 
     metadata: ObjectMeta

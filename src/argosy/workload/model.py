@@ -208,6 +208,9 @@ class Rules(Struct, frozen=True):
     coordinators: tuple[str, ...] = ()
     """Roles whose replica 0 all others of the role depend on, such as the host of a rendezvous store. It is
     never chosen when replicas are removed, and its loss restarts the role."""
+    regrouping_roles: tuple[str, ...] = ()
+    """Elastic roles of which all processes restart in their pods when one pod joins or leaves, and then
+    continue from a checkpoint that may be of another pod."""
     ssh_roles: tuple[str, ...] = ()
     """Roles whose pods reach each other by ssh, with a key pair of the job."""
     account: LauncherAccount = LauncherAccount()

@@ -396,6 +396,13 @@ def test_invalid_policy_is_reported_with_its_path(checkpoint: dict[str, object],
     assert str(found).startswith(want), found
 
 
+def test_store_that_is_no_folder_for_all_is_accepted() -> None:
+    """Whoever computes goes on with the state in memory, and every new start has new pods."""
+    job = EtSimulator({"checkpoint": {"store": "s3://bucket"}})
+    job.run(8)
+    assert job.status.phase == "Running"
+
+
 def test_processes_cannot_be_saved_because_a_job_has_several_pods() -> None:
     policy = {"level": "Process", "images": {"repository": "registry.example/team/train"}}
     job = EtSimulator({"checkpoint": policy})

@@ -184,6 +184,7 @@ def _rules(full: AresJobSpec, whole: bool) -> Rules:
         services=services_of(full, profile),
         creates_no_pods=profile.creates_no_pods,
         coordinators=profile.coordinators,
+        regrouping_roles=profile.regrouping,
         ssh_roles=_ssh_roles(full, profile),
     )
 

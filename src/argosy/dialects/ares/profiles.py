@@ -60,6 +60,8 @@ class Profile(Struct, frozen=True):
     """The field that must be true before any may have it."""
     coordinators: tuple[str, ...] = ()
     """Elastic roles whose first pod all others need (`Rules.coordinators`)."""
+    regrouping: tuple[str, ...] = ()
+    """Elastic roles whose processes all restart in their pods (`Rules.regrouping_roles`)."""
 
 
 _USUAL = (ANY, ALL)
@@ -145,6 +147,7 @@ _ELASTIC_BAGUA: Final = Profile(
     succeeded=(WORKER,),
     failed=(WORKER, ETCD),
     elastic_roles=(WORKER,),
+    regrouping=(WORKER,),
 )
 _ELASTIC_PYTORCH: Final = Profile(
     container="pytorch",
@@ -155,6 +158,7 @@ _ELASTIC_PYTORCH: Final = Profile(
     failed=(WORKER,),
     elastic_roles=(WORKER,),
     coordinators=(WORKER,),
+    regrouping=(WORKER,),
 )
 
 
