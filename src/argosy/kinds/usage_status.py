@@ -13,8 +13,9 @@ class UsageStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     training: float = 0.0
     lost: float = 0.0
-    """Training since the last checkpoint that a restart has undone. Only known of runs with
-    spec.checkpoint."""
+    """Training since the last checkpoint that a restart has undone, as far as checkpoints are known: of a
+    TrainingRun with spec.checkpoint, and of a SpotInstanceJob by its images or by what its program
+    acknowledges; 0 without them."""
     saving: float = 0.0
     """Between an order to save a checkpoint and its acknowledgement."""
     restoring: float = 0.0
