@@ -5,19 +5,21 @@ the name is free.
 """
 
 from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
 
 import pytest
 
 from argosy.engine.dynamic import AnyObject, dynamic_kind
 from argosy.kinds import labels
 from argosy.kinds.aresjob import AresJob
-from argosy.kinds.kubernetes import Pod, Service
+from argosy.kinds.kubernetes import Pod, PodDisruptionBudgetMetadata, Service
 from tests.support.aresjobs import template
 from tests.support.builders import pod_template, run
 from tests.support.operator_harness import Scene
 
 Json = dict[str, object]
 Anything = dynamic_kind(AresJob.resource)
+Budget = dynamic_kind(PodDisruptionBudgetMetadata.resource)
 
 
 @pytest.fixture
@@ -27,9 +29,11 @@ async def stage(scene: Scene) -> AsyncIterator[Scene]:
         yield scene
 
 
-async def create(scene: Scene, name: str, roles: Mapping[str, Json], framework: str = "custom") -> AnyObject:
+async def create(
+    scene: Scene, name: str, roles: Mapping[str, Json], framework: str = "custom", **fields_of_spec: object
+) -> AnyObject:
     written = {role: {"template": template(), **fields} for role, fields in roles.items()}
-    spec = {"frameworkType": framework, "roleSpecs": written}
+    spec = {"frameworkType": framework, "roleSpecs": written, **fields_of_spec}
     body = {"metadata": {"name": name}, "spec": spec}
     return await scene.client.create(Anything, body, scene.namespace)
 
@@ -93,6 +97,34 @@ async def test_training_run_and_ares_job_of_the_same_name(stage: Scene) -> None:
     assert await phase(stage, "twin") in ("Pending", "Starting"), "the run's pod is none of the job's"
     pods = await stage.pods()
     assert [pod.metadata.uid for pod in pods.values()] == [first.metadata.uid]
+
+
+async def test_training_run_and_ares_job_of_the_same_name_hold_back_evictions_of_their_own_pods(
+    stage: Scene,
+) -> None:
+    checkpoint: Json = {"store": "file:///checkpoints", "onDrain": "Save"}
+    await stage.apply(run("twin").role("worker", 1).having(checkpoint=checkpoint))
+    await create(stage, "twin", {"server": {}}, checkpoint=checkpoint)
+    pods = await stage.until_pods("twin-worker-0", "twin-server-0")
+    budgets = await stage.client.list(Budget, stage.namespace)
+    selected = {
+        budget.metadata.name: [name for name, pod in pods.items() if selects(budget, pod)]
+        for budget in budgets.items
+    }
+    assert selected == {
+        "twin-trainingrun-checkpoint": ["twin-worker-0"],
+        "twin-aresjob-checkpoint": ["twin-server-0"],
+    }
+
+
+def selects(budget: AnyObject, pod: Pod) -> bool:
+    """Return True if the budget is for this pod. Its expressions all have the operator In."""
+    selector = cast("dict[str, Any]", budget.raw["spec"])["selector"]
+    values = pod.metadata.labels
+    by_label = all(values.get(key) == value for key, value in selector["matchLabels"].items())
+    return by_label and all(
+        values.get(rule["key"]) in rule["values"] for rule in selector["matchExpressions"]
+    )
 
 
 async def test_pods_with_forged_labels_are_ignored(stage: Scene) -> None:
