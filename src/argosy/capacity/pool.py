@@ -4,7 +4,7 @@
    requested in its place while the jobs on it still save. After several short lives in a row there is a
    growing delay. If its notice is withdrawn, it is not needed any more, as in 2.
 2. If there are to be fewer, first those that have not joined go, then those with the fewest pods, then the
-   newest. Pods on such a machine are told in time: the end of its node is announced, as by a cloud, and it is
+   newest. Pods on such a machine have notice: the end of its node is announced, as by a cloud, and it is
    closed for new pods. The machine is deleted when they have left, or when their time is over.
 3. A machine whose name is taken by another one gets another name.
 
@@ -73,7 +73,7 @@ class PoolNode(Struct, frozen=True):
     closed: bool = False
     """No new pods come."""
     ends_at: datetime | None = None
-    """Until when it exists, as pods there were told; None if it is not known that they were told a time."""
+    """Until when it exists, as its Node announces; None if nothing is announced."""
     pods: int = 0
     """Pods on it that have not ended, without those that run on every node."""
 

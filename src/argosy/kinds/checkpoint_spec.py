@@ -53,7 +53,7 @@ class DrainPolicy(StrEnum):
 
 
 class ProgramSignal(StrEnum):
-    """Signals by which programs are told to save. There is one: any other may reach a process that does not
+    """Signals by which programs are asked to save. There is one: any other may reach a process that does not
     handle it, which it ends without a checkpoint."""
 
     SIGTERM = "SIGTERM"

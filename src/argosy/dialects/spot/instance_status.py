@@ -37,7 +37,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 def instance_status(obj: ProvisionedInstance, shown: Shown) -> ProvisionedInstanceStatus:
     """Return the whole status."""
     record, seen, before = shown.record.machine, shown.seen, obj.status
-    told = ProvisionedInstanceStatus() if shown.withdrawn else before
+    noticed = ProvisionedInstanceStatus() if shown.withdrawn else before
     is_new = record.state in (MachineState.WANTED, MachineState.REQUESTED, MachineState.FAILED)
     notice = record.notice
     return ProvisionedInstanceStatus(
@@ -49,7 +49,7 @@ def instance_status(obj: ProvisionedInstance, shown: Shown) -> ProvisionedInstan
         state=_state(shown, before.state),
         node_name=record.node,
         joined_cluster=bool(record.node),
-        preemption_notice=told.preemption_notice or notice is not None,
+        preemption_notice=noticed.preemption_notice or notice is not None,
         conditions=update_conditions(
             before.conditions, _conditions(shown), obj.metadata.generation, shown.now
         ),
@@ -58,10 +58,10 @@ def instance_status(obj: ProvisionedInstance, shown: Shown) -> ProvisionedInstan
         provisioning_model=("SPOT" if record.spot else "STANDARD") if record.attempt else "",
         price_per_hour=record.price if record.exists else "",
         on_demand_price_per_hour=record.on_demand_price if record.exists else "",
-        notice_time=notice.at if notice else told.notice_time,
-        notice_source=notice.source if notice else told.notice_source,
-        deadline=notice.deadline if notice else told.deadline,
-        cause=notice.cause if notice else told.cause,
+        notice_time=notice.at if notice else noticed.notice_time,
+        notice_source=notice.source if notice else noticed.notice_source,
+        deadline=notice.deadline if notice else noticed.deadline,
+        cause=notice.cause if notice else noticed.cause,
         attempts=record.attempt,
         argosy=_encode(shown.record),
     )
