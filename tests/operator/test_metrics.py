@@ -33,6 +33,7 @@ CAUSE = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
 KINDS = (
     "Pod Node Service ServiceAccount Role RoleBinding ConfigMap PodDisruptionBudget PodGroup"
     " CustomResourceDefinition PodGroup.scheduling.volcano.sh Job Deployment StatefulSet Secret"
+    " PropagationPolicy"
 )
 SERVED_KINDS = {kind.resource.kind for kind in CUSTOM_RESOURCES}
 WATCHED_KINDS = {*KINDS.split(), *SERVED_KINDS}
