@@ -286,6 +286,14 @@ def test_elastic_role_leaves_the_node_after_the_checkpoint() -> None:
     assert [name for name, _ in deleted(plan)] == ["job-worker-1"]
 
 
+def test_preempted_pod_of_an_elastic_role_is_recorded_once_however_long_it_takes_to_end() -> None:
+    life = Life(job(replace(WORKERS, elastic=Elastic(2, 6))))
+    preempted = {"terminating": True, "disrupted": True, "disruption_reason": "PreemptionByScheduler"}
+    for at in (0, 31, 32):
+        life.decide(at, workers(None, **preempted, deletion_time=later(30)))
+    assert [(entry.cause, entry.index) for entry in life.record.restart_history] == [("Preempted", 1)]
+
+
 def test_elastic_role_leaves_the_node_also_without_a_checkpoint() -> None:
     life = Life(job(replace(WORKERS, elastic=Elastic(2, 6))))
     life.decide(0, workers(), SPOT)

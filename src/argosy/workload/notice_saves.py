@@ -152,6 +152,7 @@ def move_pods(
         if _is_replaced(workload, record, pod)
         and (was_asked or pod.phase != "Succeeded")
         and not can_release(workload, record, NoticeCause(notice.cause), pod)
+        and not is_recorded(record, pod)
     ]
     if not pods:
         return record, ()
@@ -212,6 +213,12 @@ def nodes_to_avoid(workload: Workload, record: Record) -> tuple[str, ...]:
         return ()
     nodes = {notice.node for notice in record.notices if notice.observed and notice.step}
     return tuple(sorted(nodes - {""}))
+
+
+def is_recorded(record: Record, pod: ObservedPod) -> bool:
+    """Return True if the restart history has the disruption of this pod already."""
+    fingerprint = pod_fingerprint(pod)
+    return any(entry.pod_fingerprint == fingerprint for entry in record.restart_history)
 
 
 def moved_entry(pod: ObservedPod, notice: OpenNotice, now: datetime) -> RestartEntry:
