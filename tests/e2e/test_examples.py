@@ -23,6 +23,7 @@ def test_every_example_has_a_test() -> None:
         examples.ELASTIC_CHECKPOINTS,
         examples.SIGTERM,
         examples.CHECKPOINTED_ARES,
+        examples.CHECKPOINTED_ET,
         *examples.SPOT,
         *examples.RENTED,
         examples.SPOT_CHECKPOINTED,
