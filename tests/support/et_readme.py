@@ -77,12 +77,14 @@ class Readme:
         self.values.write_text(yaml.safe_dump({**written, **values}))
 
     def versions(self) -> dict[str, str]:
-        """Return the resourceVersions of all objects that an installation may change."""
+        """Return the version of each object that an installation may change: of a Deployment, whose status a
+        controller writes, the generation."""
         found: dict[str, str] = {}
         for kinds in (NAMESPACED, "clusterroles", "clusterrolebindings", "crds"):
             for obj in cast("list[Json]", self.get(kinds, "-n", self.namespace)["items"]):
                 metadata = cast("dict[str, str]", obj["metadata"])
-                found[f"{obj['kind']} {metadata['name']}"] = metadata["resourceVersion"]
+                field = "generation" if obj["kind"] == "Deployment" else "resourceVersion"
+                found[f"{obj['kind']} {metadata['name']}"] = metadata[field]
         return found
 
     def operator(self, path: str) -> str:
