@@ -89,7 +89,7 @@ def test_names_are_never_used_twice_also_if_the_clock_goes_back() -> None:
 
 
 LOSSES: dict[str, PoolMachine] = {
-    "its end is announced": machine("b", problem="Preempted, said by gce-preempted", deadline=SOON),
+    "its end is announced": machine("b", problem="Preempted, reported by gce-preempted", deadline=SOON),
     "gone": machine("b", problem="HostError", over=True, deadline=SOON),
     "its object is being deleted": machine("b", deleting=True),
 }

@@ -50,7 +50,7 @@ def machine_of(instance: ProvisionedInstance) -> PoolMachine:
     over = status.state == TERMINATED
     problem = ""
     if status.preemption_notice or over:
-        source = f", said by {status.notice_source}" if status.notice_source else ""
+        source = f", reported by {status.notice_source}" if status.notice_source else ""
         problem = f"{status.cause or 'Unknown'}{source}"
     return PoolMachine(
         name=instance.metadata.name,
