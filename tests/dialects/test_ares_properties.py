@@ -92,8 +92,15 @@ def _check_corrected_job_runs(simulated: SimulatedJob) -> None:
     record = read_record(corrected.obj)
     assert record is not None
     (pod,) = pods("R")
+    index = next(iter(record.role("worker").wanted))  # an elastic role may have had others
     running = corrected.reconcile(
-        replace(pod, attempt=record.attempt, replacement=record.replacement("worker", 0))
+        replace(
+            pod,
+            name=f"job-worker-{index}",
+            index=index,
+            attempt=record.attempt,
+            replacement=record.replacement("worker", index),
+        )
     )
     assert running.phase in ("Running", "Succeeded"), (
         running.status

@@ -59,14 +59,14 @@ INVALID: dict[str, tuple[Json, list[str]]] = {
             "spec.jobPhasePolicy.succeeded: unknown role chief",
         ],
     ),
-    "negative numbers": (
+    "numbers that are too small": (
         spec(
-            roles=worker(replicas=-1),
+            roles=worker(replicas=0),
             ttlSecondsAfterFailed=-1,
             runPolicy={"backoffLimit": -1, "activeDeadlineSeconds": -1},
         ),
         [
-            f"{ROLES}.worker.replicas: invalid value -1",
+            f"{ROLES}.worker.replicas: invalid value 0",
             "spec.ttlSecondsAfterFailed: invalid value -1",
             "spec.runPolicy.activeDeadlineSeconds: invalid value -1",
             "spec.runPolicy.backoffLimit: invalid value -1",
