@@ -158,6 +158,29 @@ def test_agent_that_returns_too_late_reports_that_the_command_is_gone(pod: FakeP
     assert b"the command on mnist-worker-1 is gone" in error
 
 
+def test_pod_that_may_no_longer_be_reached_ends_the_command(pod: FakePod) -> None:
+    """A worker that is removed from a job leaves the launcher's role before its pod is gone."""
+    agent = pod.start(POD, f"echo started; {UNTIL_END}")
+    assert read_line(agent) == b"started\n"
+    pod.write("faults", json.dumps([FORBIDDEN] * 100))
+    pod.cut()
+    _, error = agent.communicate(timeout=60)
+    assert agent.returncode == 255
+    assert b"is forbidden" in error
+
+
+def test_right_that_is_missing_for_a_moment_ends_nothing(pod: FakePod) -> None:
+    """A new API server has not read the roles yet."""
+    agent = pod.start(POD, f"echo started; {UNTIL_END}; echo ended")
+    assert read_line(agent) == b"started\n"
+    pod.write("faults", json.dumps(["", UNREACHABLE, FORBIDDEN]))
+    pod.cut()
+    wait_for(lambda: len(pod.calls()) > 3)
+    pod.write("end", "")
+    output, _ = agent.communicate(timeout=60)
+    assert (agent.returncode, output) == (0, b"ended\n")
+
+
 @pytest.mark.long
 def test_killed_connection_is_made_again(pod: FakePod) -> None:
     agent = pod.start(POD, f"echo started; {UNTIL_END}; echo ended")

@@ -95,7 +95,7 @@ os._exit(code if code >= 0 else 128 - code)
 
 _PAUSE = "pause=$((($$ % 3 + 1) * (backoff + 1) + (backoff ? crowd / 50 : 0)))"
 
-QUICK = {"tick": 1, "cycle": 1, "patience": 6, "grace": 2, "drain": 6, "right": 3}
+QUICK = {"tick": 1, "cycle": 1, "patience": 6, "grace": 2, "drain": 6, "right": 3, "revoked": 5}
 """The settings of the script in tests, in seconds."""
 
 POD = "mnist-worker-1"
