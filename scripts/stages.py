@@ -141,13 +141,13 @@ class Clock:
 
 def main() -> int:
     """Run the chosen stages; the exit code is 0 if all of them passed."""
-    options = _options()
+    options = parse_options(sys.argv[1:])
     # Without cached bytecode every process that a test starts compiles all modules that it imports.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     selected = [stage for stage in STAGES if options.stage in (None, stage.name)]
     stages = [stage for stage in selected if options.long or not stage.long or options.stage]
     not_run = [f"stage {stage.name}: only with --long" for stage in selected if stage not in stages]
-    paths: list[str] = []
+    paths: list[str] = options.paths
     if options.since:
         changed = affected.changed_files(options.since, ROOT)
         paths = affected.affected_tests(changed, ROOT, affected.package_imports())
@@ -158,14 +158,22 @@ def main() -> int:
     return 1 if (problem and REQUIRE_ALL) or any(result.failures for result in results) else 0
 
 
-def _options() -> argparse.Namespace:
+def parse_options(words: Sequence[str]) -> argparse.Namespace:
+    """Return the options; `paths` are those that exist, and folders end with a slash."""
     parser = argparse.ArgumentParser(prog="scripts/test", description="Run the tests.")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="folders and files of tests; default: all")
     parser.add_argument("--long", action="store_true", help="also what takes long, with the benchmarks")
     parser.add_argument("--stage", choices=[stage.name for stage in STAGES], help="one stage only")
     parser.add_argument(
         "--since", metavar="REVISION", help="only tests that changes since a Git revision affect"
     )
-    return parser.parse_args()
+    options = parser.parse_args(words)
+    if options.since and options.paths:
+        parser.error("argument --since: not allowed with PATH")
+    if unknown := [path for path in options.paths if not (ROOT / path).exists()]:
+        parser.error(f"no such file or folder: {', '.join(unknown)}")
+    options.paths = [f"{path.rstrip('/')}/" if (ROOT / path).is_dir() else path for path in options.paths]
+    return options
 
 
 def _prepare(stages: set[str]) -> str:

@@ -6,6 +6,7 @@ Nodes are objects without a kubelet, and VMs are those of the rehearsal cloud.
 import asyncio
 import json
 import os
+import shlex
 import signal
 from pathlib import Path
 from typing import cast
@@ -21,6 +22,7 @@ from argosy.local.gce.api import GceApi
 from argosy.local.gce.cloud import Cloud, Latency
 from argosy.local.gce.server import GceServer, utc_now
 from argosy.operator.apis.spot import NAME, NAMESPACE, SPOT
+from scripts.stages import parse_options
 from tests.conftest import make_namespace
 from tests.support.clouds.strict_gce import StrictGate
 from tests.support.commands import REPOSITORY
@@ -211,6 +213,13 @@ def test_51_without_a_builder_the_image_cannot_be_built(clone: Path) -> None:
     failed = readme.make("docker-build", "docker-push", "IMG=x/y:z", "BUILDER=", code=2)
     assert "no program to build images found" in failed.stderr
     assert "IMG is not set" in readme.make("docker-build", code=2).stderr
+
+
+def test_make_test_calls_the_tests_of_this_api(clone: Path) -> None:
+    command = SpotReadme(clone).make("--dry-run", "test").stdout.splitlines()[-1]
+    options = parse_options(shlex.split(command.partition("scripts/test ")[2]))
+    assert "tests/dialects/spot/" in options.paths
+    assert options.stage == "unit"
 
 
 def test_samples_of_the_readme_are_the_examples() -> None:

@@ -171,3 +171,24 @@ def test_a_command_searches_only_its_folders_that_a_change_affects(paths: list[s
 
 def test_the_budgets_of_the_default_stages_add_up_to_fourteen_minutes() -> None:
     assert sum(stage.minutes for stage in stages.STAGES if not stage.long) <= 14
+
+
+def test_paths_of_folders_end_with_a_slash(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "a").mkdir()
+    assert stages.parse_options(["tests/a", "tests/a/", "pytest.ini"]).paths == [
+        "tests/a/",
+        "tests/a/",
+        "pytest.ini",
+    ]
+
+
+INVALID_OPTIONS = {
+    "a path that does not exist": ["tests/b"],
+    "paths and a revision": ["--since", "HEAD", "tests"],
+}
+
+
+@pytest.mark.parametrize("words", INVALID_OPTIONS.values(), ids=INVALID_OPTIONS.keys())
+def test_invalid_options_are_rejected(words: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        stages.parse_options(words)
