@@ -1,4 +1,4 @@
-"""Dask workers that are scaled in: the scheduler retires them first, so that no result is lost.
+"""Dask workers that are scaled in, by a user or by Dask: they are retired first, and no result is lost.
 
 The client holds results in the memory of the workers, and data that it has sent there: Dask could compute the
 first again, but not the second. Every task appends a line to a file, so a task that runs twice would show.
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import yaml
 
 from argosy.kinds import labels
 from tests.support import examples
-from tests.support.local_control_plane import ControlPlane
+from tests.support.local_control_plane import REPOSITORY, ControlPlane
 from tests.support.user import Json
 from tests.support.waiting import wait_for
 
@@ -113,3 +114,26 @@ def test_removed_workers_are_retired_and_no_result_is_lost(plane: ControlPlane, 
     assert output.splitlines() == ["workers with results: 4", "workers left: 1", "no result was lost"], (
         explain()
     )
+
+
+def test_adaptive_adds_workers_for_waiting_tasks_and_retires_them_after_that(plane: ControlPlane) -> None:
+    examples.require(examples.ADAPTIVE_DASK)
+    *access, run = yaml.safe_load_all((REPOSITORY / examples.ADAPTIVE_DASK).read_text())
+    name = run["metadata"]["name"]
+    for document in (*access, examples.with_mounts(run, "dask")):
+        plane.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+
+    def explain() -> str:
+        output = plane.argosy("logs", name, code=None).stdout[-6000:]
+        return plane.argosy("describe", name, code=None).stdout + output
+
+    def phase() -> str:
+        return plane.kubectl("get", "tr", name, "-o", "jsonpath={.status.phase}").stdout
+
+    wait_for(lambda: phase() in ("Succeeded", "Failed"), explain, 240)
+    assert phase() == "Succeeded", explain()
+    output = plane.kubectl("logs", f"{name}-launcher-0", "-c", "main").stdout.splitlines()
+    computed, kept = [line for line in output if " - distributed" not in line]
+    assert computed in [f"computed by {count} workers, of which 1 is left" for count in (2, 3, 4)]
+    assert kept == "no result was lost"
+    plane.kubectl("delete", "tr", name)

@@ -13,6 +13,7 @@ EXAMPLES = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "e
 def test_every_example_has_a_test() -> None:
     tested_elsewhere = {
         examples.ADAPTER,
+        examples.ADAPTIVE_DASK,
         examples.ELASTIC,
         examples.ELASTIC_HOROVOD,
         examples.ELASTIC_TORCH,
