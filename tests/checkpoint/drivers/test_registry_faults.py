@@ -244,3 +244,13 @@ async def test_unreachable_registry_is_an_error() -> None:
         with pytest.raises(RegistryError) as raised:
             await registry.head_manifest(parse_image(f"{address}/a:1"))
     assert raised.value.code == "Unreachable"
+
+
+async def test_registry_with_an_untrusted_certificate_is_unreachable() -> None:
+    """It may be trusted soon: a certificate is renewed on one side first."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_certificate(tls, Authority().issue("registry", LOOPBACK))
+    async with raw_server(hang, tls) as server, Registry(server.url) as registry:
+        with pytest.raises(RegistryError, match="CERTIFICATE_VERIFY_FAILED") as raised:
+            await registry.head_manifest(parse_image(f"{server.address}/a:1"))
+    assert raised.value.is_temporary

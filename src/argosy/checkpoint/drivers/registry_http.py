@@ -179,7 +179,7 @@ def _failure(method: str, url: str, error: Exception) -> RegistryError:
     where = _cut(f"{method} {parts.scheme}://{parts.netloc}{parts.path}")
     if isinstance(error, TimeoutError):
         return RegistryError("Timeout", f"{where}: timed out")
-    if isinstance(error, ValueError):
+    if isinstance(error, ValueError) and not isinstance(error, OSError):  # an untrusted certificate is both
         return RegistryError("InvalidResponse", f"{where}: {error}")
     return RegistryError("Unreachable", f"{where}: {str(error) or repr(error)}")
 
