@@ -139,6 +139,15 @@ def test_a_backup_that_is_not_finished_in_time_is_deleted() -> None:
     assert simulator.condition("CheckpointReady") == ("False", "CheckpointTimeout")
 
 
+def test_a_backup_whose_images_nobody_confirms_is_given_up_with_the_reason() -> None:
+    simulator = running({"replicas": 1})
+    simulator.registry_down = True
+    simulator.run(42 * MINUTE)
+    assert simulator.condition("CheckpointReady") == ("False", "CheckpointTimeout")
+    message = simulator.condition_message("CheckpointReady")
+    assert message.endswith(": the registry did not answer: connection refused")
+
+
 def test_a_failed_backup_is_reported_and_the_next_interval_goes_on() -> None:
     simulator = running({"replicas": 1})
     simulator.agents = False

@@ -221,7 +221,7 @@ def _verified(
     if result is None or result.status is CallStatus.UNAVAILABLE:
         steps.actions.append(verify_call(key, existing, images, observed))
         steps.wake(observed.now + timedelta(seconds=CALL_SECONDS))
-        return backup, record
+        return (backup if result is None else replace(backup, problem=describe(result))), record
     if result.status is not CallStatus.DONE:
         return None, _failed(record, steps, backup, describe(result))
     time = completed_at(existing)
@@ -245,7 +245,8 @@ def _timeout(backup: Backup, existing: CheckpointBackup | None, observed: Observ
     if backup.finished is not None:
         limit = backup.finished + timedelta(seconds=observed.settings.backup_timeout)
         if observed.now >= limit:
-            return f"checkpoint {backup.name}: the registry did not answer"
+            why = f": {backup.problem}" if backup.problem else ""
+            return f"checkpoint {backup.name}: the registry did not answer{why}"
         return ""
     settings = observed.settings
     phase = existing.status.phase if existing is not None else ""

@@ -134,6 +134,8 @@ class Backup(Struct, frozen=True, omit_defaults=True):
     rescue: bool = False
     finished: datetime | None = None
     """When it was observed to be complete; from then on its images are verified."""
+    problem: str = ""
+    """Why the registry did not answer when it was last asked for them."""
 
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
